@@ -27,7 +27,7 @@ func difference(first, second *reply) string {
 	return compare("result", first.content(), second.content())
 }
 
-// content is what a client makes something of: not the state, nor when it expires.
+// content is the result as a client reads it, without the state and its expiry.
 func (r *reply) content() any {
 	content := decode(r.Result)
 	if result, ok := content.(map[string]any); ok {

@@ -15,7 +15,7 @@ import "sync"
 type Effects struct {
 	mu     sync.Mutex
 	counts map[string]int
-	probe  *probe // of the request that is served now, or nil
+	probe  *probe // The probe of the request that is served now, or nil.
 }
 
 // Record counts an effect under a name.

@@ -29,7 +29,7 @@ type probe struct {
 // call.
 type record struct {
 	callID string
-	steps  map[string]outcome // by the names of the steps
+	steps  map[string]outcome // The outcomes, by the names of their steps.
 }
 
 // outcome is that of a step.
@@ -84,7 +84,7 @@ func (p *probe) Step(ctx context.Context, name string, step func(context.Context
 		if out, ok := p.steps[name]; ok {
 			return out.data, out.err
 		}
-		return nil, journal.ErrInputRequired // as while a question is open
+		return nil, journal.ErrInputRequired // A step does not run while a question is open.
 	}
 	p.mu.Lock()
 	p.running = append(p.running, name)

@@ -132,7 +132,7 @@ func (d *driver) run() *Result {
 		if !first.inputRequired() {
 			d.replay(r, drawn, func(again *reply) string {
 				if !again.asks() {
-					return "" // what is not asked may change
+					return "" // Only questions are compared.
 				}
 				return first.String() + " → " + again.String()
 			})

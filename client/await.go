@@ -40,15 +40,15 @@ type await struct {
 	*Session
 	id     string
 	tasks  TaskDialect
-	target string          // of the call, if it is known
-	params json.RawMessage // of the call, if they are known
+	target string          // The tool of the call, if it is known.
+	params json.RawMessage // The parameters of the call, if they are known.
 	round  int             // how often the call, and then the task, has asked
 	trace  callTrace
 	have   map[string]reply // answers that are not sent yet, by the questions' keys
 	known  []*Question      // those asked before the waiting was resumed
 
-	task         *Task            // as the server last reported it
-	reported     *Task            // as OnRound last saw it
+	task         *Task            // The task as the server last reported it.
+	reported     *Task            // The task as OnRound last saw it.
 	sent         map[string]reply // answers that the server has
 	still        int              // status responses in a row in which all questions were answered
 	failures     int              // in a row
@@ -77,7 +77,7 @@ func (s *Session) resumeTask(ctx context.Context, p *Pending) (mcp.Result, error
 		}
 	}
 	var params toolParams
-	_ = json.Unmarshal(p.Params, &params) // which may be missing
+	_ = json.Unmarshal(p.Params, &params) // They may be missing.
 	w.target = params.Name
 	for _, q := range p.Questions {
 		if !s.legacy() {
@@ -346,7 +346,7 @@ func (w *await) answer(ctx context.Context, r *Round, open []*Question) error {
 			replies[q.Key] = reply{digest(q), a}
 		}
 	}
-	w.have = replies // until the server has them
+	w.have = replies // They are kept until the server has them.
 	switch {
 	case err != nil:
 		return err
@@ -465,7 +465,7 @@ func (w *await) fetch(ctx context.Context) (res *mcp.CallToolResult, again bool,
 	}()
 	defer func() { cancel(); <-responded }()
 
-	var ended time.Time // when the status first said so
+	var ended time.Time // When the status first said that the task has ended.
 	ticks := time.Tick(w.interval())
 	for {
 		select {

@@ -119,12 +119,12 @@ func (s *Session) Resume(ctx context.Context, p *Pending) (mcp.Result, error) {
 type call struct {
 	*Session
 	method, target string
-	params         json.RawMessage // as a Pending holds them
-	arguments      json.RawMessage // of a tool
+	params         json.RawMessage // The parameters as a Pending holds them.
+	arguments      json.RawMessage // The tool's arguments.
 	sent           []byte          // the parameters of every round, where they go past the SDK
 	throughSDK     func(ctx context.Context) (mcp.Result, error)
 	round          int      // the last round that was sent
-	pending        *Pending // what it asked, or nil before the first
+	pending        *Pending // What the last round asked; nil before the first.
 	pause          time.Duration
 	relisted       bool // once is enough
 	trace          callTrace
@@ -161,7 +161,7 @@ func (s *Session) newCall(method string, params any, meta mcp.Meta) (*call, erro
 	var sent any    // in every round
 	switch method { // the SDK adds to the Meta that it is given
 	case wire.CallTool:
-		p := toolParams{Arguments: &c.arguments} // as JSON, so that no number loses digits
+		p := toolParams{Arguments: &c.arguments} // Raw JSON, so that no number loses digits.
 		err = json.Unmarshal(data, &p)
 		c.target, c.task = p.Name, p.Task
 		if c.arguments == nil {

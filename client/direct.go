@@ -25,7 +25,7 @@ type direct struct {
 	endpoint      *streamable.Endpoint
 	inline        *inlineState
 	notifications notificationQueue
-	meta          map[string]any // what every request says about its client
+	meta          map[string]any // The _meta of every request.
 	encoded       []byte         // meta as JSON
 }
 
@@ -113,7 +113,7 @@ func (d *direct) encode(params any, given mcp.Meta) ([]byte, error) {
 	if len(given) > 0 {
 		all := maps.Clone(d.meta)
 		maps.Copy(all, given)
-		all[mcp.MetaKeyProtocolVersion] = wire.Version // as the header says
+		all[mcp.MetaKeyProtocolVersion] = wire.Version // The header has this version, too.
 		if meta, err = json.Marshal(all); err != nil {
 			return nil, err
 		}

@@ -22,7 +22,7 @@ var ErrTaskUnknown = errors.New("the server knows no such task")
 // UndeclaredError says that a server asked for something that the client declared no
 // capability for, or that the protocol does not have. Nothing was answered.
 type UndeclaredError struct {
-	Key  string // of the question
+	Key  string // The key of the question.
 	Kind string // such as "sampling.tools", or the unknown method
 }
 

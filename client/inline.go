@@ -21,8 +21,8 @@ import (
 // that servers before 2026-07-28 ask inside them.
 type inlineSessions struct {
 	opts    *Options
-	receive mcp.MethodHandler // what the SDK's client calls for each message of a server
-	states  sync.Map          // of *mcp.ClientSession to *inlineState
+	receive mcp.MethodHandler // The SDK's client calls it for each message of a server.
+	states  sync.Map          // From *mcp.ClientSession to *inlineState.
 }
 
 func (i *inlineSessions) of(s *mcp.ClientSession) *inlineState {
@@ -103,13 +103,13 @@ func readInline(
 // with the session.
 type inlineState struct {
 	mu    sync.Mutex
-	calls int                // that run
+	calls int                // The calls that run.
 	open  int                // questions that handlers have
 	asked int                // questions since the first of these calls
-	ctx   context.Context    // of the questions: it ends with the last call and with the session
+	ctx   context.Context    // The questions' context ends with the last call and with the session.
 	end   context.CancelFunc // ends ctx
 
-	parked sync.Map // where the questions of a task go when they are parked: task IDs to chan parkedQuestion
+	parked sync.Map // From task IDs to chan parkedQuestion, which takes the parked questions of the task.
 
 	// tools holds the execution.taskSupport of each tool, or nil if the list is not known. Each
 	// change of the list stores another pointer.

@@ -44,7 +44,7 @@ func setDefault[T int | int64 | time.Duration](field *T, value T) {
 // LimitError says that a server made a call reach one of [Limits]. It has the shape and the
 // names of the server's askback.LimitError.
 type LimitError struct {
-	Limit string // what is bounded, with its unit, such as "rounds per call" or "seconds per call"
+	Limit string // The name of the limit, with its unit, such as "rounds per call".
 	Max   int64  // the limit, in that unit
 }
 

@@ -50,7 +50,7 @@ type Operation struct {
 	// that is 0, with a tool's own error), cancelled, timeout, or unanswered (the server is out of reach, or its response
 	// cannot be read).
 	Outcome string
-	Code    int64 // of the JSON-RPC error
+	Code    int64 // The code of the JSON-RPC error.
 }
 
 // How a request goes: see [Operation].

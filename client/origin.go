@@ -70,7 +70,7 @@ func boundTo(endpoint string, c *http.Client) (*http.Client, error) {
 const maxRedirects = 10
 
 func (t *sameOrigin) RoundTrip(req *http.Request) (*http.Response, error) {
-	same := req.URL.Scheme == t.endpoint.Scheme && req.URL.Host == t.endpoint.Host // as it nearly always is
+	same := req.URL.Scheme == t.endpoint.Scheme && req.URL.Host == t.endpoint.Host // It nearly always is.
 	if to := req.URL; !same && origin(to) != origin(t.endpoint) {
 		if req.Body != nil {
 			req.Body.Close()

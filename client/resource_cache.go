@@ -13,7 +13,7 @@ import (
 // The SDK's own cache is for what the SDK reads. The zero value is empty.
 type resourceCache struct {
 	mu      sync.Mutex
-	results map[string]cachedResult // by URI
+	results map[string]cachedResult // The results, by URI.
 	bytes   int
 }
 

@@ -39,7 +39,7 @@ func (s *Session) taskSupport(ctx context.Context, tool string) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	s.inline.tools.CompareAndSwap(known, &all) // unless the list has changed meanwhile
+	s.inline.tools.CompareAndSwap(known, &all) // The list may have changed meanwhile: then nothing is kept.
 	return all[tool], nil
 }
 

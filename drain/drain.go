@@ -355,8 +355,8 @@ func (w *closingWriter) FlushError() error {
 func (w *closingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 const (
-	checkTime = time.Second // that a check may take
-	checkAge  = time.Second // that a result may have
+	checkTime = time.Second // How long a check may take.
+	checkAge  = time.Second // How old a result may be.
 )
 
 // readiness remembers the result of a check for a moment, so that probes cannot load what it looks at.
@@ -367,7 +367,7 @@ type readiness struct {
 	mu      sync.Mutex
 	at      time.Time
 	err     error
-	pending chan error // of a check that has not returned
+	pending chan error // Receives the result of a check that has not returned.
 }
 
 func (r *readiness) ok() bool {

@@ -36,7 +36,7 @@ type lastCall struct {
 	close func() error // once
 
 	mu    sync.Mutex
-	until time.Time // when the last call ends; zero before it
+	until time.Time // The end of the last call; zero before it begins.
 }
 
 func newLastCall(l net.Listener) *lastCall {

@@ -71,7 +71,7 @@ func serverOf(op *client.Operation) []attribute.KeyValue {
 	if err != nil { // not over HTTP
 		return nil
 	}
-	port, _ := strconv.Atoi(text) // which the URL had
+	port, _ := strconv.Atoi(text) // The URL had this port.
 	return []attribute.KeyValue{attrServer.String(host), attrPort.Int(port)}
 }
 

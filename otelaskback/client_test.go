@@ -101,7 +101,7 @@ func TestClientSpans(t *testing.T) {
 	}{
 		{"http", "tcp", "2026-07-28", 2},
 		{"pipe", "pipe", "2026-07-28", 2},
-		{"http", "tcp", "2025-11-25", 1}, // which asks inside of the request
+		{"http", "tcp", "2025-11-25", 1}, // It asks inside of the request.
 		{"pipe", "pipe", "2025-11-25", 1},
 	} {
 		t.Run(c.name+" "+c.version, func(t *testing.T) {

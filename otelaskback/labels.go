@@ -21,7 +21,7 @@ type labels struct {
 
 // The bounds of labels. Each server has its own number of names.
 const (
-	mostNames   = 1000 // of tools and prompts, of one server
+	mostNames   = 1000 // The names of tools and prompts of one server.
 	mostServers = 200
 )
 

@@ -202,7 +202,7 @@ const (
 	unsampled   = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
 )
 
-// The rounds of a call are one trace, whatever the client sends of traces, and whoever serves them.
+// The rounds of a call are one trace, whichever headers the client sends and whichever instance serves them.
 func TestOneTrace(t *testing.T) {
 	meta := func(traceparent string) string { return `,"traceparent":"` + traceparent + `"` }
 	for _, c := range []struct {

@@ -13,9 +13,10 @@ import (
 const countTime = 5 * time.Second
 
 // ObserveTasks measures how many tasks of a store have not ended, by status, as the gauge askback.tasks. The store is
-// asked once for each export; those of task/sqlite and task/postgres are Counters. Instances that share a store report the same number: register it in
-// one of them, or aggregate by max and not by sum. The registration's Unregister ends it; call it before the store is
-// closed. Nil options are the zero Options. An error of the store goes to the error handler of OpenTelemetry.
+// asked once for each export; those of task/sqlite and task/postgres are Counters. Instances that share a store report
+// the same number: register it in one of them, or aggregate by max and not by sum. The registration's Unregister ends
+// it; call it before the store is closed. Nil options are the zero Options. An error of the store goes to the error
+// handler of OpenTelemetry.
 func ObserveTasks(store task.Counter, opts *Options) (metric.Registration, error) {
 	m := opts.meter()
 	gauge, err := m.Int64ObservableGauge("askback.tasks", metric.WithUnit("{task}"),

@@ -36,9 +36,9 @@ var bodyEncoding = base64.RawURLEncoding.Strict()
 
 // Visible is what a token shows to everybody who sees it.
 type Visible struct {
-	Version string // of the format: "ab1"
-	KeyID   string // as in [Key.ID]
-	ID      string // as in [State.ID]
+	Version string // The version of the format: "ab1".
+	KeyID   string // See [Key.ID].
+	ID      string // See [State.ID].
 	Size    int    // bytes of payload and binding together
 }
 
@@ -96,7 +96,7 @@ func otherVersion(token string) string {
 }
 
 // decodeBody returns nonce, ciphertext and tag in a slice of their own. Only one text decodes to given bytes: a second
-// spelling of a token would pass for a second token with whoever compares them.
+// spelling of a token would pass for a second token where tokens are compared.
 func decodeBody(body string) ([]byte, error) {
 	// The decoder skips line breaks, even in strict mode.
 	if strings.ContainsRune(body, '\n') || strings.ContainsRune(body, '\r') {
@@ -119,7 +119,7 @@ func tokenID(body string) string { return body[:idSize] }
 type sealer struct {
 	key        Key
 	aead       cipher.AEAD
-	prefix     string // of every token that the key seals
+	prefix     string // Every token that the key seals begins with it.
 	associated []byte
 }
 

@@ -22,7 +22,7 @@ type Guard interface {
 // was used and whose time has not come to be forgotten.
 type MemoryGuard struct {
 	mu    sync.Mutex
-	used  map[string]time.Time // when each expires
+	used  map[string]time.Time // The expiry of each ID.
 	purge int                  // the size at which the expired are looked for
 }
 
@@ -43,7 +43,7 @@ func (g *MemoryGuard) Use(_ context.Context, id string, expires time.Time) (bool
 				delete(g.used, id)
 			}
 		}
-		g.purge = max(1024, 2*len(g.used)) // so that looking costs a constant time per use
+		g.purge = max(1024, 2*len(g.used)) // Then looking costs a constant time per use.
 	}
 	g.used[id] = expires
 	return true, nil

@@ -54,7 +54,7 @@ func (m *MemoryStore) put(id, call string, data []byte, expires time.Time) {
 				m.delete(id)
 			}
 		}
-		m.purge = max(1024, 2*len(m.rows)) // so that looking costs a constant time per state
+		m.purge = max(1024, 2*len(m.rows)) // Then looking costs a constant time per state.
 	}
 	m.delete(id)
 	m.rows[id] = storedState{call, bytes.Clone(data), expires}

@@ -146,7 +146,7 @@ func TestDraftsOfAState(t *testing.T) {
 	first := call("")
 	asks(first, "The first?", "The second?")
 	second := call(answer(first, "a"))
-	asks(second, "The second?") // which was not answered
+	asks(second, "The second?") // The second question was not answered.
 	third := call(answer(second, "b"))
 	asks(third) // only a state
 	fourth := call(`,"dependent_responses":{"state":` + harness.Quote(harness.Member(third, "dependent_requests",

@@ -39,7 +39,7 @@ func (c *Call) Encode(requestState, key string) (string, error) {
 // openStates holds the states of the server's requests that await their response here.
 type openStates struct {
 	mu     sync.Mutex
-	states map[string]openState // by openKey
+	states map[string]openState // The states, by openKey.
 }
 
 // openState is the state of one request. sent holds the keys of all open requests that went out on the same stream:
@@ -187,7 +187,7 @@ func (e *Edge) continueCall(r *http.Request, env *envelope, answer message) (sta
 		round.add("inputResponses", encoded)
 		round.add("requestState", quote(env.State))
 		out := capture{header: make(http.Header), status: http.StatusOK}
-		var last []byte // of a stream, which the SDK may answer with
+		var last []byte // The last message of a stream: the SDK may answer with one.
 		to := &writer{ResponseWriter: &out, translate: func(m []byte) []byte {
 			last = bytes.Clone(m)
 			return m

@@ -17,7 +17,7 @@ import (
 // envelope is the content of a state.
 type envelope struct {
 	State string   `json:"s"`
-	Keys  []string `json:"k,omitempty"` // of the questions, in their order
+	Keys  []string `json:"k,omitempty"` // The keys of the questions, in their order.
 	// Call is the call that a question in a session belongs to, and nil outside of sessions.
 	Call *Call `json:"c,omitempty"`
 }
@@ -28,7 +28,7 @@ type Call struct {
 	ID           json.RawMessage `json:"i"`
 	Method       string          `json:"m"`
 	Params       json.RawMessage `json:"p"`
-	Capabilities json.RawMessage `json:"o"` // of the session's client
+	Capabilities json.RawMessage `json:"o"` // The capabilities of the session's client.
 }
 
 // valid reports whether a decoded call is a request that can be sent again. It may be nil.

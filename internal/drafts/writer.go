@@ -13,7 +13,7 @@ type writer struct {
 	translate func(message []byte) []byte
 
 	status int
-	body   bytes.Buffer // of a JSON response
+	body   bytes.Buffer // The body of a JSON response.
 }
 
 // Unwrap gives an http.ResponseController the connection's own writer.

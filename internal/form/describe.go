@@ -12,10 +12,10 @@ type Property struct {
 	Name, Title, Description string
 
 	Type     string          // "string", "integer", "number", "boolean" or "array"
-	Format   string          // of a string
+	Format   string          // The format of a string.
 	Low      string          // minimum, minLength or minItems as the schema spells it; empty for none
 	High     string          // maximum, maxLength or maxItems
-	Options  []Option        // of an enum
+	Options  []Option        // The options of an enum.
 	Required bool            // there must be an answer
 	Default  json.RawMessage // nil for none
 

@@ -199,7 +199,7 @@ func TestForRefuses(t *testing.T) {
 		}{}, []string{".F: no tag is called pattern; there are json, jsonschema, title"}},
 		{reflect.Zero(
 			reflect.StructOf(
-				// which vet refuses
+				// Vet refuses this tag.
 				[]reflect.StructField{{Name: "F", Type: reflect.TypeFor[int](), Tag: `json:"f"minimum:"1"`}})).Interface(),
 			[]string{".F: the tag", "needs a space after json"}},
 

@@ -210,7 +210,7 @@ func compile(name string, w words, low, high bound) (property, error) {
 		return p, errors.New(`items: missing; a list must be a multi-select enum, with items {"type": "string", "enum": ` +
 			`[…]} or {"anyOf": [{"const": …, "title": …}, …]}`)
 	}
-	for _, word := range order { // so that default, the last, meets a property that is complete
+	for _, word := range order { // Default is the last: it meets a property that is complete.
 		value, ok := w[word]
 		if !ok {
 			continue

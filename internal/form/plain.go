@@ -66,7 +66,7 @@ func (p *property) parse(text string) []byte {
 	switch p.kind {
 	case kindInteger, kindNumber:
 		if text == "" {
-			return []byte("null") // which counts as missing
+			return []byte("null") // Null counts as missing.
 		}
 		number := []byte(strings.TrimPrefix(text, "+"))
 		if strictjson.Check(number, 1) != nil || strictjson.TypeOf(number) != strictjson.TypeNumber {

@@ -13,15 +13,15 @@ import (
 type property struct {
 	name     string
 	key      []byte // the quoted name and its colon
-	schema   []byte // as it goes on the wire
+	schema   []byte // The schema on the wire.
 	kind     kind
 	required bool
 	fallback []byte // the default as a clean value; nil when there is none
 
-	format    *format         // of a string, or nil
+	format    *format         // The format of a string, or nil.
 	min, max  int             // code points of a string, items of a multi-select
 	low, high bound           // the limits of a number: the schema's, or else those of its Go type
-	values    map[string]bool // of an enum
+	values    map[string]bool // The values of an enum.
 	choices   string          // the values of an enum, as messages list them
 }
 

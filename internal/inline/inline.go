@@ -147,7 +147,7 @@ func withoutCapability(c *call.Call, err error) error {
 type run struct {
 	server  *Server
 	call    *call.Call
-	ctx     context.Context // of the round: open questions are gathered until it is done
+	ctx     context.Context // The round's context: open questions are gathered until it is done.
 	suspend context.CancelCauseFunc
 
 	mu       sync.Mutex
@@ -214,7 +214,7 @@ var handlerFrame = journal.FrameOf(frame)
 func (s *Server) connect(r *run, meta mcp.Meta) (session *mcp.ServerSession, disconnect func(), err error) {
 	capabilities := new(mcp.ClientCapabilities)
 	decodeMember(meta, mcp.MetaKeyClientCapabilities, capabilities)
-	if r.call.Can&wire.Roots != 0 { // which the SDK's type does not decode
+	if r.call.Can&wire.Roots != 0 { // The SDK's type does not decode roots.
 		capabilities.RootsV2 = new(mcp.RootCapabilities(capabilities.Roots))
 	}
 	client := new(mcp.Implementation) // handlers rely on it not being nil
@@ -235,7 +235,7 @@ func (s *Server) connect(r *run, meta mcp.Meta) (session *mcp.ServerSession, dis
 	s.runs.Store(session, r)
 	return session, func() {
 		s.runs.Delete(session)
-		_ = session.Close() // of a connection that is at its end already
+		_ = session.Close() // The connection is at its end already.
 	}, nil
 }
 

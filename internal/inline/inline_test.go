@@ -434,7 +434,7 @@ func TestWithoutCapability(t *testing.T) {
 	}
 	s := newService(t)
 	for _, test := range []struct{ ask, capabilities, want string }{
-		{"form", `{}`, `{"elicitation":{}}`}, // which means forms
+		{"form", `{}`, `{"elicitation":{}}`}, // Without a mode it means forms.
 		{"url", `{}`, `{"elicitation":{}}`},
 		{"form", `{"elicitation":{"url":{}}}`, `{"elicitation":{"form":{}}}`},
 		{"url", `{"elicitation":{}}`, `{"elicitation":{"url":{}}}`},

@@ -14,7 +14,7 @@ import (
 // them. A nil *enums checks nothing.
 type enums struct {
 	values  map[string]bool // nil: any
-	listed  string          // as an error lists them
+	listed  string          // The values as an error lists them.
 	members map[string]*enums
 	others  *enums // the members that are not named
 	items   *enums

@@ -248,7 +248,7 @@ func (r *Result) validate(data []byte) ([]byte, error) {
 		return nil, err
 	}
 	if instance == nil && r.resolved.Schema().Type == "object" {
-		instance, data = make(map[string]any), []byte("{}") // of a nil map
+		instance, data = make(map[string]any), []byte("{}") // The result was a nil map.
 	}
 	if object, ok := instance.(map[string]any); ok && r.defaults {
 		if err := r.resolved.ApplyDefaults(&instance); err != nil {

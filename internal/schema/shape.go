@@ -22,10 +22,10 @@ import (
 // A nil shape accepts nothing.
 type shape struct {
 	types     types
-	values    map[string]bool // of an enum of strings; nil: any
-	low, high float64         // of a number
-	items     *shape          // of an array
-	few, many int             // items of an array
+	values    map[string]bool // The values of an enum of strings. Nil means any.
+	low, high float64         // The limits of a number.
+	items     *shape          // The items of an array.
+	few, many int             // The least and the greatest number of items.
 
 	// The members of an object: those that the schema names, the set of those that must be there, and the shape of
 	// all others.

@@ -38,13 +38,13 @@ type writer struct {
 	from    int // in data: what is read from here on is canonical as it stands, and not yet in text
 	scratch []byte
 	open    []member // those so far of all objects that are open
-	order   []int32  // of the members of the last object that was out of order
+	order   []int32  // The order of the members of the last object that was out of order.
 	// objects are those to be gathered, by where they start: objects whose members are out of order, and objects around
 	// such ones.
 	objects []unsorted
-	members []member // of objects
+	members []member // The members of objects.
 
-	hashing bool // what is gathered, part after part
+	hashing bool // What is gathered goes into hash, part after part.
 	hash    hash.Hash
 	part    []byte
 }

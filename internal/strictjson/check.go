@@ -171,7 +171,7 @@ func (r *reader) digested(p, depth int) int {
 	defer w.release()
 	end := w.write(r.data, p, depth, r.maxDepth)
 	if end < 0 {
-		return r.value(p, depth) // which says what is wrong
+		return r.value(p, depth) // The reader says what is wrong.
 	}
 	r.outline.digest, r.outline.digested = w.digest(), true
 	r.wide = r.wide || w.wide

@@ -85,7 +85,7 @@ func (o *Outline) enter(depth int, name []byte) (digest bool) {
 type level struct {
 	members [8]struct{ name, value span32 }
 	n       uint8
-	missing bool // of some; nothing is kept
+	missing bool // Some members are not in the list: they are found by Members.
 }
 
 type span32 struct{ start, end uint32 }

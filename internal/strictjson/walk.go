@@ -182,7 +182,7 @@ func (c *Cursor) Numbers() iter.Seq[[]byte] {
 func (c *Cursor) numbers(yield func(number []byte) bool) {
 	for depth := 0; c.p < len(c.data); {
 		switch turn := turns[c.data[c.p]]; turn {
-		case 0: // of a scalar, or white space, a comma or a colon within brackets
+		case 0: // A scalar, or white space, a comma or a colon within brackets.
 			start, first := c.p, c.data[c.p]
 			c.p = max(skipScalar(c.data, start), start+1)
 			if (first == '-' || first-'0' <= 9) && !yield(c.data[start:c.p:c.p]) {

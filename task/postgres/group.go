@@ -18,7 +18,7 @@ import (
 // ID, an update of a version, an entry behind so many others.
 type write struct {
 	ctx    context.Context
-	id     string // of the task
+	id     string // The ID of the task.
 	lock   lock
 	sql    string
 	args   []any
@@ -31,7 +31,7 @@ type write struct {
 // lock says whose quota must not change while a write is made.
 type lock struct {
 	principal *string
-	owner     *string // of the task with this ID
+	owner     *string // The owner of the task with this ID.
 }
 
 // group collects writes while others are on their way.
@@ -148,7 +148,7 @@ func (s *Store) transact(writes []*write) error {
 		batch.Queue(w.sql, w.args...).QueryRow(func(row pgx.Row) error {
 			err := w.result(row)
 			if err == pgx.ErrNoRows {
-				w.err, err = err, nil // which is an answer
+				w.err, err = err, nil // That there is no row is an answer.
 			}
 			return err
 		})

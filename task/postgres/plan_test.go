@@ -156,7 +156,7 @@ func TestWakingAndClaimingBesideParkedTasks(t *testing.T) {
 	}
 	measure := func(id int) (wake, claim, none int) {
 		wake = pages(fmt.Sprintf(
-			"wake('parked %d',1,null,'working','',null,null,1,'infinity',false,0,false,'0s','{answer}',6,null,0,'','',null," +
+			"wake('parked %d',1,null,'working','',null,null,1,'infinity',false,0,false,'0s','{answer}',6,null,0,'','',null,"+
 				"1000000)",
 			id))
 		claim = pages("claim('user 5','{user 7}','{deploy}','{2}','1h',15,'nonce')")

@@ -79,7 +79,7 @@ type Store struct {
 	schema      string
 	sql         statements
 
-	name   string    // of this Store, among those that are open
+	name   string    // The name of this Store among those that are open.
 	news   chan news // changed tasks, for the other instances
 	pooled bool      // a pooler lends sessions for a transaction, so that there are no notifications
 

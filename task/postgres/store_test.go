@@ -251,7 +251,7 @@ func TestTextThatCannotBeStored(t *testing.T) {
 	}
 }
 
-// Claims do not wait for each other, nor for who writes to a task.
+// Claims wait neither for each other nor for the writer of a task.
 func TestClaimPassesOverWhatIsLocked(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)

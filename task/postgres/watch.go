@@ -127,7 +127,7 @@ func (s *Store) readNews(payload string) (name string, due, others bool) {
 func (s *Store) tell(id string, due bool) {
 	select {
 	case s.news <- news{task.Name(id), due}:
-	default: // as if lost
+	default: // It counts as lost.
 	}
 }
 
@@ -145,7 +145,7 @@ func (s *Store) notify() {
 		}
 		if len(payloads) > 0 {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-			_, _ = s.exec(ctx, clients, s.sql.notify, payloads) // as if lost
+			_, _ = s.exec(ctx, clients, s.sql.notify, payloads) // They count as lost.
 			cancel()
 		}
 		if s.closing.Err() != nil {

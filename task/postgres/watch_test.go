@@ -35,7 +35,7 @@ func TestWatchTellsOfOtherInstances(t *testing.T) {
 	ctx := t.Context()
 	for _, s := range []*postgres.Store{b, a} {
 		told := next
-		if s == a { // which knows
+		if s == a { // A made the change, and knows of it.
 			told = func(string) {}
 		}
 		n := create(t, s, newTask())

@@ -134,7 +134,7 @@ func listOrNull[T ~string](list []T) any {
 	if list == nil {
 		return nil
 	}
-	data, _ := json.Marshal(list) // of strings
+	data, _ := json.Marshal(list) // Strings always marshal.
 	return string(data)
 }
 

@@ -39,7 +39,7 @@ type parkedTask struct{ id, principal string }
 // watchedStore tells what its engine does.
 type watchedStore struct {
 	task.Store
-	idle   chan struct{} // a claim found nothing, to whoever waits for that
+	idle   chan struct{} // receives if a claim found nothing
 	parked chan struct{}
 }
 
@@ -106,7 +106,7 @@ func park(tb testing.TB, n int, look time.Duration) *parkedTasks {
 	return p
 }
 
-// multiply copies the row and the journal of a task as they are, but for id and
+// multiply copies the row and the journal of a task as they are, except id and
 // principal, until there are n. One by one each would take two writes to the disk.
 func multiply(tb testing.TB, path string, first *task.Task, n int) (some []parkedTask) {
 	tb.Helper()

@@ -27,7 +27,7 @@ type Endpoint struct {
 	URL    string
 	Client *http.Client
 	OAuth  auth.OAuthHandler // authorizes requests; may be nil
-	Life   context.Context   // that of the session: the handler's token sources last as long
+	Life   context.Context   // The session's life: the handler's token sources last as long.
 	Config tap.Config        // bounds what is read
 
 	last atomic.Int64 // the number in the last request's ID

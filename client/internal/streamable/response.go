@@ -63,7 +63,7 @@ func (e *Endpoint) readBody(res *http.Response) ([]byte, error) {
 	most := e.Config.MessageBytes
 	var body bytes.Buffer
 	if n := res.ContentLength; n > 0 && n <= most {
-		body.Grow(int(n) + bytes.MinRead) // so that ReadFrom needs no more
+		body.Grow(int(n) + bytes.MinRead) // Then ReadFrom needs no more.
 	}
 	if _, err := body.ReadFrom(io.LimitReader(res.Body, most+1)); err != nil {
 		return nil, &tap.AwayError{Reason: err.Error(), Cause: err}
@@ -95,7 +95,7 @@ func (e *Endpoint) readEvents(res *http.Response, r *Request, id string) (json.R
 		}
 		m, err := e.parse(data)
 		switch {
-		case err != nil && in.cut: // as if the event had not begun
+		case err != nil && in.cut: // The event counts as not begun.
 			return nil, &tap.AwayError{Reason: errCut.Error(), Cause: errCut}
 		case err != nil:
 		case m.method == nil && (m.answers(id) || !r.Listens):

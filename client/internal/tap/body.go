@@ -55,7 +55,7 @@ type eventBody struct {
 	config *Config
 	echoes *echoes
 	asked  *unanswered
-	id     []byte // of the request that the stream answers, or nil
+	id     []byte // The ID of the request that the stream answers, or nil.
 	out    bytes.Buffer
 	err    error
 }
@@ -119,7 +119,7 @@ func (b *eventBody) event() ([]byte, error) {
 	}
 	if data != nil {
 		data = data[:len(data)-1]
-		if cut && b.x.Method != "" && !json.Valid(data) { // as if it had not begun
+		if cut && b.x.Method != "" && !json.Valid(data) { // The event counts as not begun.
 			b.out.Reset()
 			return nil, io.EOF
 		}

@@ -41,7 +41,7 @@ func (e *echoes) collect(message []byte) {
 		if len(e.states) < e.config.Questions {
 			break
 		}
-		delete(e.states, old) // of a question that was withdrawn, or of one that does without
+		delete(e.states, old) // Its question was withdrawn, or needs no state.
 	}
 	e.states[string(strictjson.AppendCanonical(nil, id))] = bytes.Clone(state)
 }

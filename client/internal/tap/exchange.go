@@ -171,7 +171,7 @@ func withMeta(params []byte, added map[string]string) ([]byte, error) {
 	for name, value := range added {
 		meta[name], _ = json.Marshal(value) // strings always marshal
 	}
-	members["_meta"], _ = json.Marshal(meta) // so does what was read
+	members["_meta"], _ = json.Marshal(meta) // What was read marshals, too.
 	return json.Marshal(members)
 }
 
@@ -217,7 +217,7 @@ func (x *Exchange) message(data []byte, c *Config) []byte {
 	err := strictjson.Check(data, c.Depth+envelope)
 	if err != nil {
 		if x.Quiet || !json.Valid(data) {
-			return data // which the SDK reports
+			return data // The SDK reports what is wrong.
 		}
 		err = c.Broken(fmt.Sprintf("its response is not sound: %v", err))
 	} else if strictjson.TypeOf(data) != strictjson.TypeObject || strictjson.Get(data, "result") == nil {

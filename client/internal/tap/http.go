@@ -32,7 +32,7 @@ type roundTripper struct {
 func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	x := exchangeOf(req.Context())
 	var question string   // the key of the question that this message answers with a state
-	var id, answer []byte // of the request that this message is, or answers
+	var id, answer []byte // The ID of this request, or of the request that this message answers.
 	release := func() {}
 	if req.Body != nil {
 		body, err := io.ReadAll(req.Body)
