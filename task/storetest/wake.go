@@ -49,12 +49,15 @@ var wakeTests = []test{
 		f.wantRow(s, t)
 	}},
 	{"it gives the task that has waited longest first, and no more than the limit", func(f *fixture, s task.Store) {
+		last, first, second := f.addWaiting(s, long), f.addWaiting(s, long), f.addWaiting(s, long)
 		var want []string
-		for _, wake := range []time.Duration{40 * time.Millisecond, soon, 20 * time.Millisecond} {
-			want = append(want, f.addWaiting(s, wake).ID)
+		for _, t := range []*task.Task{first, second, last} { // in another order than they were created
+			f.tick(s, t.Updated)
+			f.update(s, t, task.Update{Due: -1, Wake: soon})
+			want = append(want, t.ID)
+			f.eventually("its time has come", func() bool { return len(f.woken(s, 10)) == len(want) })
+			f.tick(s, t.Updated)
 		}
-		want = []string{want[1], want[2], want[0]}
-		f.eventually("all their times have come", func() bool { return len(f.woken(s, 10)) == len(want) })
 		for limit, n := range []int{0, 1, 2, 3, 3} {
 			if got := f.woken(s, limit); !slices.Equal(got, want[:n]) {
 				f.Errorf("with a limit of %d it gives %q, want %q", limit, got, want[:n])
