@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -57,17 +59,21 @@ func TestProgress(t *testing.T) {
 // The outcome of a round says whether its handler read the ID of the call, or a key made of it, which the next round
 // must have, too.
 func TestTheIDIsNamed(t *testing.T) {
-	for want, h := range map[bool]func(*call.Call) string{
-		true:  func(c *call.Call) string { return c.ID() + c.IdempotencyKey("x") },
-		false: func(c *call.Call) string { return c.PublicID() },
+	for _, test := range []struct {
+		want bool
+		read func(*call.Call) string
+	}{
+		{true, func(c *call.Call) string { return c.ID() }},
+		{true, func(c *call.Call) string { return c.IdempotencyKey("x") }},
+		{false, func(c *call.Call) string { return c.PublicID() }},
 	} {
 		read := ""
 		out, err := newServer().Serve(t.Context(), tool(func(_ context.Context, c *call.Call) (mcp.Result, error) {
-			read = h(c)
+			read = test.read(c)
 			_, err := ask(c, "name")
 			return nil, err
 		}), newMemory())
-		if err != nil || out.Named != want || read == "" || read == "secret" {
+		if err != nil || out.Named != test.want || read == "" || read == "secret" {
 			t.Errorf("read %q: named %v, %v", read, out.Named, err)
 		}
 	}
@@ -98,8 +104,8 @@ func TestStepsThatFail(t *testing.T) {
 		t.Error(diff)
 	}
 	// Where nobody is told, a step runs all the same, and once.
+	audit, ran := s.Audit, 0
 	s.Audit, s.Observer = nil, nil
-	ran := 0
 	for range 2 {
 		got := run(t, s, j, func(ctx context.Context, c *call.Call) (mcp.Result, error) {
 			return text("paid"), step(ctx, c, "pay", &ran)
@@ -109,6 +115,9 @@ func TestStepsThatFail(t *testing.T) {
 		}
 	}
 	s.told(t)
+	s.Audit = audit
+	run(t, s, new(journal.Journal), fails)
+	s.told(t, "1 step payfailed", "1 ended failed")
 }
 
 // A checkpoint suspends a call once. Nothing is recorded after a call's end.
@@ -188,22 +197,30 @@ func TestInlineHandlers(t *testing.T) {
 	}
 }
 
-// What an answer records is who gave it, once the operator has switched to journals that have it.
+// What an answer records is who gave it and when, once the operator has switched to journals that have it.
 func TestProvenance(t *testing.T) {
 	for version, want := range map[int]int{0: 0, 1: 0, call.JournalVersion: 1} {
-		s, m := newServer(), newMemory()
-		s.JournalVersion = version
-		m.answer = accept
-		if got := ended(s.Serve(t.Context(), tool(func(_ context.Context, c *call.Call) (mcp.Result, error) {
-			name, err := ask(c, "name")
-			return text(name), err
-		}), m)); got != "accept name" {
-			t.Error(got)
-		}
-		by := m.Journal.Entries[0].By
-		if len(by) != want || want > 0 && (by[0].Who != "ada" || by[0].When.IsZero()) {
-			t.Errorf("version %d: by %+v", version, by)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			s, m, booked := newServer(), newMemory(), 0
+			s.JournalVersion = version
+			m.answer = func(key string) string {
+				time.Sleep(time.Minute)
+				return accept(key)
+			}
+			if got := ended(s.Serve(t.Context(), tool(trip(&booked)), m)); got != "accept from, accept to" {
+				t.Error(got)
+			}
+			given := m.Journal.Started
+			for _, e := range m.Journal.Entries {
+				if e.Kind != journal.Answer {
+					continue
+				}
+				given = given.Add(time.Minute)
+				if len(e.By) != want || want > 0 && (e.By[0].Who != "ada" || !e.By[0].When.Equal(given)) {
+					t.Errorf("version %d: %q is by %+v, want one of %v", version, e.Key, e.By, given)
+				}
+			}
+		})
 	}
 }
 

@@ -61,10 +61,23 @@ func TestACallGoesOnWithItsAnswers(t *testing.T) {
 // Where the client is gone with the response, its next request brings the answers.
 func TestACallGoesOnInTheNextRequest(t *testing.T) {
 	s, m, booked := newServer(), newMemory(), 0
+	var op *report.Operation
+	s.Observer.Hook = func(ctx context.Context, o *report.Operation) (context.Context, func()) {
+		if o.Kind == "request" {
+			op = o
+		}
+		return ctx, nil
+	}
 	for i, want := range []string{"asks from", "asks to", "accept x, accept x"} {
-		out, err := s.Serve(t.Context(), tool(trip(&booked)), m)
+		r := tool(trip(&booked))
+		r.Watch = report.Follow(s.Observer, report.Operation{Kind: "request"})
+		out, err := s.Serve(t.Context(), r, m)
 		if got := ended(out, err); got != want {
 			t.Fatalf("request %d: %q, want %q", i, got, want)
+		}
+		if op.Round != i+1 || op.StateBytes != len(out.State) ||
+			i < 2 && (out.State == "" || op.Outcome != "input_required") {
+			t.Errorf("request %d: %+v for %+v", i, op, out)
 		}
 		if i < 2 {
 			m.Answers = call.Answers{Responses: map[string][]byte{out.Questions[0].Key: []byte(accept("x"))}}
@@ -453,6 +466,20 @@ func TestAnswersThatDoNotFit(t *testing.T) {
 	if err != nil || strings.Contains(string(asked.Questions[0].Params()), "does not fit") ||
 		!strings.Contains(string(again.Questions[0].Params()), "does not fit") {
 		t.Errorf("asked %s, and again %s: %v", asked.Questions[0].Params(), again.Questions[0].Params(), err)
+	}
+	// A question that is asked beside it does not.
+	both := func(_ context.Context, c *call.Call) (mcp.Result, error) {
+		_, err1 := ask(c, "name")
+		_, err2 := ask(c, "other")
+		return nil, errors.Join(err1, err2)
+	}
+	other := newMemory()
+	_, _ = s.Serve(t.Context(), tool(both), other)
+	other.Answers.Responses = map[string][]byte{"other": []byte(wrong)}
+	beside, err := s.Serve(t.Context(), tool(both), other)
+	if err != nil || strings.Contains(string(beside.Questions[0].Params()), "does not fit") ||
+		!strings.Contains(string(beside.Questions[1].Params()), "does not fit") {
+		t.Errorf("asked %s and %s: %v", beside.Questions[0].Params(), beside.Questions[1].Params(), err)
 	}
 	// A mark that is not recorded ends the run.
 	m.Answers.Responses = map[string][]byte{again.Questions[0].Key: []byte(worse)}
