@@ -105,10 +105,14 @@ func TestTextIsEncodedAsTheSDKDoes(t *testing.T) {
 	annotated.Content[0].(*mcp.TextContent).Annotations = &mcp.Annotations{Priority: 1}
 	structured := text("a")
 	structured.StructuredContent = map[string]int{"b": 1}
+	named := text("a")
+	named.Content[0].(*mcp.TextContent).Meta = mcp.Meta{"k": "v"}
+	asks := text("a")
+	asks.InputRequests = mcp.InputRequestMap{"r": &mcp.ListRootsParams{}}
 	two := text(`<&> "quoted" \ ` + "\x00\u2028é😀")
 	two.Content = append(two.Content, &mcp.TextContent{Text: ""})
 	for _, result := range []*mcp.CallToolResult{
-		text(""), failed, annotated, structured, two, {Content: []mcp.Content{}},
+		text(""), failed, annotated, named, structured, asks, two, {}, {Content: []mcp.Content{}},
 		{Content: []mcp.Content{&mcp.ImageContent{Data: []byte{1}, MIMEType: "image/png"}}},
 	} {
 		got, err := (&call.Outcome{Result: result}).AppendResult(nil, []byte(info))
