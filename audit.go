@@ -9,16 +9,20 @@ import "github.com/askback-mcp/askback/internal/report"
 // repeats, is told again. What is told of one round is in order, except that the answer to a task's question is told
 // when it is stored, by which time a worker may have gone on with it.
 type AuditEvent struct {
-	Kind      string // one of AuditAsked, AuditAnswered, AuditStep, AuditRefused, AuditShed, AuditState and AuditEnded
+	// one of AuditAsked, AuditAnswered, AuditStep, AuditRefused, AuditShed, AuditState, AuditCancelled and AuditEnded
+	Kind      string
 	Principal string // the caller, or "" for an anonymous one
 	Method    string // such as "tools/call"; "" for what is refused before it is read
 	Target    string // the tool's or prompt's name, or the resource's URI; "" for a request about a task
 	Call      string // what [Call.ID] returns; "" before the call is known
+	Task      string // the name of the task that the call is or that the request is about (see task.Name), or ""
 	Round     int    // what [Call.Round] returns; 0 before the call is known
 	Key       string // of the question, or the name of the step
 	Digest    string // of the question as its client sees it, in hex; "" where a handler asks past its Call
 	Action    string // of an answer to an elicitation: accept, decline or cancel
 	Reason    string // see the kinds; few and fixed, so that it serves as a metric's label
+	By        string // who did it in place of the Principal
+	Why       string // in the words of By
 }
 
 // The kinds of an [AuditEvent].
@@ -43,6 +47,10 @@ const (
 
 	// AuditState: something worth a metric became of a requestState. The Reason is an Outcome of package state.
 	AuditState = report.AuditState
+
+	// AuditCancelled: By has cancelled a task with package desk, for the reason Why. It is told by the instance that
+	// cleans up, before AuditEnded, and again if that has to be repeated.
+	AuditCancelled = report.AuditCancelled
 
 	// AuditEnded: a call ended. The Reason is completed, failed, limit, capability (the client lacks one), task (the
 	// call is one from now on, and ends again as such) or cancelled (also where the client has gone away: outside of

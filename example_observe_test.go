@@ -30,6 +30,8 @@ func ExampleAuditEvent() {
 			fmt.Println("states_total", e.Reason)
 		case askback.AuditShed:
 			fmt.Println("shed_total", e.Target)
+		case askback.AuditCancelled: // by an operator, with package desk
+			fmt.Println("cancelled_total", e.Target)
 		case askback.AuditEnded:
 			fmt.Println("calls_total", e.Target, e.Reason)
 		}

@@ -14,13 +14,17 @@ type Operation struct {
 
 	// Known when Observe is called:
 
-	Began     time.Time
-	Method    string // such as "tools/call"; "" if the request was turned away, over HTTP, before its message was read
-	Target    string // the tool's or prompt's name, or the resource's URI, as the client sent it; "" for a request about a task
-	Call      string // what [Call.ID] returns; "" if the request ended before its call was known
-	Round     int    // what [Call.Round] returns, or 0
-	Step      string // the name of the step
-	Recovered bool   // the last run of the task neither ended it nor parked it: its worker stopped, failed or lost its lease
+	Began  time.Time
+	Method string // such as "tools/call"; "" if the request was turned away, over HTTP, before its message was read
+	Target string // the tool's or prompt's name, or the resource's URI, as the client sent it; "" for a request about a task
+	Call   string // what [Call.ID] returns; "" if the request ended before its call was known
+	// Task is the name of the task that the call is, or that the request is about: see task.Name. Of a request that
+	// makes a task it is known at the end. It is "" where there is no task.
+	Task  string
+	Round int    // what [Call.Round] returns, or 0
+	Step  string // the name of the step
+	// the last run of the task neither ended it nor parked it: its worker stopped, failed or lost its lease
+	Recovered bool
 
 	Request   string // the ID of the JSON-RPC request, cut to 64 bytes; "" where the SDK carries the message, which does not tell it
 	Session   string // the ID of the session before 2026-07-28 that the request came in; "" for an anonymous caller, whose session nothing but its ID protects
@@ -48,8 +52,9 @@ type Operation struct {
 	//   - A step ends with completed or failed.
 	Outcome string
 
-	Reason     string   // why a request was refused: a reason of [AuditRefused]
-	Code       int64    // of the JSON-RPC error that the client gets; 0 if it gets a result. A tool's own error is a result
+	Reason string // why a request was refused: a reason of [AuditRefused]
+	// of the JSON-RPC error that the client gets; 0 if it gets a result. A tool's own error is a result
+	Code       int64
 	Rounds     int      // how often the handler ran: more than once only in a session before 2026-07-28
 	Asked      []string // the keys of the questions that the last round asked
 	StateBytes int      // of the requestState that the client gets

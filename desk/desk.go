@@ -81,7 +81,8 @@ type Task struct {
 }
 
 // Cancellation is who cancelled a task in place of its client, and why. It is stored with the task, where every process
-// that has the store can read it. The client does not see it.
+// that has the store can read it, and the instance that cleans up tells it to Options.Audit of package askback. The
+// client does not see it.
 type Cancellation struct {
 	By     string    `json:"by"`     // who decided it, at most 256 bytes
 	Reason string    `json:"reason"` // for people, at most 4096 bytes

@@ -31,6 +31,7 @@ const (
 // Attributes of our own.
 const (
 	attrCall       = attribute.Key("askback.call.id")
+	attrTask       = attribute.Key("askback.task.name")
 	attrRound      = attribute.Key("askback.round")
 	attrOutcome    = attribute.Key("askback.outcome")
 	attrReason     = attribute.Key("askback.reason")
@@ -74,7 +75,7 @@ func startAttributes(op *askback.Operation) []attribute.KeyValue {
 		all = append(all, attrResource.String(cut(op.Target)))
 	}
 	for _, a := range [...]attribute.KeyValue{
-		attrMethod.String(op.Method), attrCall.String(op.Call), attrStep.String(cut(op.Step)),
+		attrMethod.String(op.Method), attrCall.String(op.Call), attrTask.String(op.Task), attrStep.String(cut(op.Step)),
 		attrRequestID.String(op.Request), attrSession.String(cut(op.Session)),
 		attrProtocol.String(cut(op.Protocol)), attrTransport.String(transport(op)),
 	} {
@@ -122,6 +123,9 @@ func end(span trace.Span, op *askback.Operation) {
 		all := append(make([]attribute.KeyValue, 0, 8), attrOutcome.String(op.Outcome))
 		if op.Round > 0 {
 			all = append(all, attrRound.Int(op.Round))
+		}
+		if op.Task != "" {
+			all = append(all, attrTask.String(op.Task)) // of a request that made the task it is known now
 		}
 		if op.Reason != "" {
 			all = append(all, attrReason.String(op.Reason))

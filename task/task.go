@@ -159,5 +159,7 @@ type Claimed struct {
 // typed.
 func Name(id string) string {
 	sum := sha256.Sum256([]byte(id))
-	return base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16])
+	return nameEncoding.EncodeToString(sum[:16])
 }
+
+var nameEncoding = base32.StdEncoding.WithPadding(base32.NoPadding)

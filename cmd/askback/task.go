@@ -139,8 +139,8 @@ after that, the command prints a warning only.
 
 If TARGET is a store, sqlite:PATH or postgres://…, the task is cancelled there,
 whoever's it is. ID is then the name that 'askback task list --all' and logs
-show, or the beginning of it. Who cancels it, and why, is kept with the task for
-its operators; the client does not see it.
+show, or the beginning of it. Who cancels it, and why, is kept with the task and
+told to the audit of the server that cleans up; the client does not see it.
 
 Exit codes: 0 the server was asked; 1 it failed; 2 wrong usage; 130 interrupted.`,
 		Example: `  askback task cancel http://127.0.0.1:8080/mcp XVN…

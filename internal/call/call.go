@@ -154,7 +154,7 @@ func (c *Call) Step(ctx context.Context, name string, step func(context.Context)
 	ran := false
 	op := &report.Operation{
 		Kind: report.OperationStep, Method: c.Handler.Method, Target: c.Params.Target, Call: c.PublicID(), Round: c.Round,
-		Step: name, Meta: report.MetaOf(&c.Params.Meta), Trace: c.trace,
+		Task: c.Request.Task, Step: name, Meta: report.MetaOf(&c.Params.Meta), Trace: c.trace,
 	}
 	end := func() {}
 	defer func() { end() }() // also when the step panics

@@ -20,7 +20,7 @@ func (r *Request) tell(ctx context.Context, audit *report.Audit, id string, roun
 		return
 	}
 	event.Principal, event.Method, event.Target = r.Principal, r.Handler.Method, r.Params.Target
-	event.Call, event.Round = journal.Derived("call", id), round
+	event.Call, event.Task, event.Round = journal.Derived("call", id), r.Task, round
 	audit.Tell(ctx, event)
 }
 
@@ -66,7 +66,7 @@ func (r *Request) WatchRun(o *report.Observer, recovered bool) {
 		return
 	}
 	r.Watch = report.Follow(o, report.Operation{
-		Kind: report.OperationRun, Method: r.Handler.Method, Target: r.Params.Target, Recovered: recovered,
+		Kind: report.OperationRun, Method: r.Handler.Method, Target: r.Params.Target, Task: r.Task, Recovered: recovered,
 		Protocol: r.Params.Meta.Version, Meta: report.MetaOf(&r.Params.Meta),
 	})
 }
@@ -96,8 +96,12 @@ func (r *Request) ended(
 	}
 	r.Watch.Round(round, outcome, asked)
 	if debug {
-		log.LogAttrs(ctx, slog.LevelDebug, "askback: a round", slog.String("call", journal.Derived("call", id)),
+		attrs := []slog.Attr{slog.String("call", journal.Derived("call", id)),
 			slog.String("method", r.Handler.Method), slog.String("target", r.Params.Target), slog.Int("round", round),
-			slog.Any("asked", asked), slog.String("outcome", outcome), slog.Duration("duration", time.Since(began)))
+			slog.Any("asked", asked), slog.String("outcome", outcome), slog.Duration("duration", time.Since(began))}
+		if r.Task != "" {
+			attrs = append(attrs, slog.String("task", r.Task))
+		}
+		log.LogAttrs(ctx, slog.LevelDebug, "askback: a round", attrs...)
 	}
 }

@@ -50,6 +50,8 @@ type Request struct {
 	Crowded  func(context.Context) bool
 	Progress ProgressFunc
 	Session  *mcp.ServerSession // nil outside of sessions
+	// Task is the name of the task that the call is, or has become: see [task.Name]. It is empty outside of tasks.
+	Task string
 	// Fence and Nonce are those of the claim under which a task runs. They are zero outside of tasks.
 	Fence int64
 	Nonce string

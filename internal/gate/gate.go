@@ -56,8 +56,11 @@ func operationOf(a Access, from Origin) report.Operation {
 		Kind: report.OperationRequest, Method: a.Method, Protocol: from.Version, Transport: from.Transport,
 		Request: wire.Cut(wire.IDText(from.ID), 1<<10), Meta: report.MetaOf(from.Meta),
 	}
-	if wire.MayAsk(a.Method) { // the id of a task is a secret
+	switch {
+	case wire.MayAsk(a.Method):
 		op.Target = a.Target
+	case wire.IsTask(a.Method): // its id is a secret
+		op.Task = report.TaskName(a.Target)
 	}
 	return op
 }

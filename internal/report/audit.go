@@ -8,17 +8,19 @@ import (
 
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/wire"
+	"github.com/askback-mcp/askback/task"
 )
 
 // AuditEvent has the meaning of askback.AuditEvent.
 type AuditEvent struct {
 	Kind                      string
 	Principal, Method, Target string
-	Call                      string
+	Call, Task                string
 	Round                     int
 	Key, Digest               string
 	Action                    string
 	Reason                    string
+	By, Why                   string
 }
 
 // The kinds of events: see askback.AuditAsked and the others.
@@ -30,6 +32,8 @@ const (
 	AuditShed     = "shed"
 	AuditState    = "state"
 	AuditEnded    = "ended"
+
+	AuditCancelled = "cancelled"
 )
 
 // Audit tells the operator what happens. A nil Audit tells nobody.
@@ -45,7 +49,7 @@ func (a *Audit) Tell(ctx context.Context, e AuditEvent) {
 		return
 	}
 	if wire.IsTask(e.Method) {
-		e.Target = ""
+		e.Task, e.Target = TaskName(e.Target), ""
 	}
 	switch e.Action {
 	case "accept", "decline", "cancel":
@@ -55,6 +59,14 @@ func (a *Audit) Tell(ctx context.Context, e AuditEvent) {
 	if err := fault.Safely(func() error { a.Hook(ctx, e); return nil }); err != nil {
 		logPanic(ctx, a.Log, "Options.Audit", err)
 	}
+}
+
+// TaskName is the name of the task with an id that a client sent, or "" if there is none.
+func TaskName(id string) string {
+	if id == "" {
+		return ""
+	}
+	return task.Name(id)
 }
 
 func logPanic(ctx context.Context, log *slog.Logger, hook string, err error) {

@@ -15,7 +15,7 @@ type Operation struct {
 	Kind                                  string
 	Began                                 time.Time
 	Method, Target                        string
-	Call                                  string
+	Call, Task                            string
 	Round                                 int
 	Step                                  string
 	Recovered                             bool

@@ -47,6 +47,13 @@ func (w *Watch) begin(ctx context.Context) context.Context {
 	return ctx
 }
 
+// SetTask notes the name of the task that the call has become.
+func (w *Watch) SetTask(name string) {
+	if w != nil {
+		w.op.Task = name
+	}
+}
+
 // RefusedState notes why the request's state was refused.
 func (w *Watch) RefusedState(reason string) {
 	if w != nil {
@@ -126,6 +133,7 @@ func (w *Watch) Log(ctx context.Context, log *slog.Logger) {
 	attrs := []slog.Attr{slog.String("method", w.op.Method), slog.String("outcome", w.op.Outcome),
 		slog.Duration("duration", time.Since(w.op.Began))}
 	for _, a := range []slog.Attr{slog.String("target", w.op.Target), slog.String("call", w.op.Call),
+		slog.String("task", w.op.Task),
 		slog.String("reason", w.op.Reason)} {
 		if a.Value.String() != "" {
 			attrs = append(attrs, a)

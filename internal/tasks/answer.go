@@ -127,7 +127,8 @@ func (s *Service) tellAnswered(ctx context.Context, t *task.Task, round int, ans
 	callID := s.callID(ctx, t)
 	for _, a := range answers {
 		e := call.Answered(a.Key, a.Digest, a.Value)
-		e.Principal, e.Method, e.Target, e.Call, e.Round = t.Principal, t.Method, t.Target, callID, round
+		e.Principal, e.Method, e.Target = t.Principal, t.Method, t.Target
+		e.Call, e.Task, e.Round = callID, task.Name(t.ID), round
 		s.Calls.Audit.Tell(ctx, e)
 	}
 }

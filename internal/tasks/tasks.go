@@ -75,7 +75,7 @@ func (s *Service) Create(
 	if err != nil {
 		return nil, s.failed(ctx, "creating a task", err)
 	}
-	return outcome(as, t)
+	return outcome(r, as, t)
 }
 
 // taskID returns the ID of the task that a call becomes. It is always the same, so that a
@@ -93,12 +93,15 @@ func (s *Service) Find(
 	if err != nil {
 		return nil, nil
 	}
-	return outcome(as, t)
+	return outcome(r, as, t)
 }
 
 // outcome answers a call with its task. A task that was created in the extension's dialect is
-// an error for a client that does not declare the extension now.
-func outcome(as home.TaskRequest, t *task.Task) (*call.Outcome, error) {
+// an error for a client that does not declare the extension now. What is told of the request from now on names the
+// task.
+func outcome(r *call.Request, as home.TaskRequest, t *task.Task) (*call.Outcome, error) {
+	r.Task = task.Name(t.ID)
+	r.Watch.SetTask(r.Task)
 	extension := as.Dialect == home.DialectExtension
 	if t.Dialect == home.DialectExtension && !extension {
 		return nil, wire.MissingCapability(wire.Tasks)
@@ -141,6 +144,7 @@ func (s *Service) Handle(ctx context.Context, w *taskrun.Work) (taskrun.Verdict,
 		Raw:       began.Params,
 		Can:       began.Can,
 		Principal: w.Task.Principal,
+		Task:      task.Name(w.Task.ID),
 		Fence:     w.Task.Claim.Fence,
 		Nonce:     w.Task.Claim.Nonce,
 		Progress: func(_ context.Context, progress, total float64, message string) error {
@@ -152,6 +156,7 @@ func (s *Service) Handle(ctx context.Context, w *taskrun.Work) (taskrun.Verdict,
 	recovered := s.logRecovered(ctx, w, journal.Derived("call", began.ID))
 	r.WatchRun(s.Calls.Observer, recovered)
 	if w.Stopped {
+		s.tellCancelled(ctx, w.Task, journal.Derived("call", began.ID))
 		err := s.Calls.CleanUp(ctx, r, kept, string(w.Task.Status))
 		r.Watch.SetOutcome("cleaned_up")
 		finishRun(ctx, r.Watch, err, err)
@@ -162,6 +167,19 @@ func (s *Service) Handle(ctx context.Context, w *taskrun.Work) (taskrun.Verdict,
 	_, err = s.Calls.Serve(ctx, r, kept)
 	verdict, void := kept.Verdict()
 	return verdict, void
+}
+
+// tellCancelled tells the operator that another operator has cancelled the task, if it was not its client.
+func (s *Service) tellCancelled(ctx context.Context, t *task.Task, callID string) {
+	if s.Calls.Audit == nil || t.Status != task.Cancelled {
+		return
+	}
+	if c, ok := stored.DecodeCancellation(t.Outcome); ok {
+		s.Calls.Audit.Tell(ctx, report.AuditEvent{
+			Kind: report.AuditCancelled, Principal: t.Principal, Method: t.Method, Target: t.Target,
+			Call: callID, Task: task.Name(t.ID), Round: t.Round + 1, By: c.By, Why: c.Reason,
+		})
+	}
 }
 
 // finishRun tells the operator how a run ended: with err for its client or, if it is void, with nothing.

@@ -192,7 +192,8 @@ func TestAWaitEndsWhenTheServerStops(t *testing.T) {
 			ctx, cancel = context.WithCancelCause(context.Background())
 			time.AfterFunc(time.Minute, func() { cancel(stopping) })
 			res = w.send(t, ctx, "subscriptions/listen", `"notifications":{"taskIds":["`+w.id+`"]}`)
-			if res.Code != 200 || strings.Contains(res.Body.String(), `"error"`) { // the stream ends, and the client opens another
+			// the stream ends, and the client opens another
+			if res.Code != 200 || strings.Contains(res.Body.String(), `"error"`) {
 				t.Errorf("%d %s", res.Code, res.Body)
 			}
 		})

@@ -88,7 +88,8 @@ func TestProcessThatRunsTasksDoesNotWarn(t *testing.T) {
 
 func TestToolThatIsNoTaskToolHereIsLeftToOthers(t *testing.T) {
 	t.Parallel()
-	store := struct{ harness.Store }{new(task.MemoryStore)} // each instance polls at its own time; a write does not wake both
+	// each instance polls at its own time; a write does not wake both
+	store := struct{ harness.Store }{new(task.MemoryStore)}
 	log := new(harness.Log)
 	plain := func(s *askback.Server) {
 		askback.AddTool(s, &mcp.Tool{Name: "t"}, func(context.Context, *askback.Call, struct{}) (string, error) {
