@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 )
 
 // Source is where the keys of a ring come from: a [File], or a service of your own that unwraps them.
@@ -20,12 +21,25 @@ type File string
 const maxFile = 1 << 20
 
 // Load reads the file. No error has any of its secrets.
+//
+// A file that every user of the machine can read or write is refused, except on Windows: who reads it can forge the
+// states of all servers. The group may have access, and the name may be a symbolic link, because that is how a secret
+// reaches a container: in Kubernetes with defaultMode 0440 and an fsGroup.
 func (f File) Load(context.Context) (*Ring, error) {
 	file, err := os.Open(string(f))
 	if err != nil {
 		return nil, fmt.Errorf("seal: load keys: %w", err)
 	}
 	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("seal: load keys: %w", err)
+	}
+	if info.Mode().IsRegular() && info.Mode()&0o007 != 0 && runtime.GOOS != "windows" {
+		return nil, fmt.Errorf("seal: load keys: %s is open to every user of this machine (mode %04o), who could forge "+
+			"requestState: run chmod 600 on it, or give a mounted secret the mode 0440 and a group", string(f),
+			info.Mode().Perm())
+	}
 	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	if err == nil && len(text) > maxFile {
 		err = fmt.Errorf("it is larger than %d bytes", maxFile)

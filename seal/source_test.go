@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,41 @@ import (
 type source func() (*seal.Ring, error)
 
 func (s source) Load(context.Context) (*seal.Ring, error) { return s() }
+
+// Who can write the keys can forge states, as who can read them. The target of a link counts.
+func TestFilesOpenToEveryUserAreRefused(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("its files have no such modes")
+	}
+	ring, err := seal.NewRing(seal.NewKey(time.Now()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "..data")
+	link := filepath.Join(t.TempDir(), "askback.keys")
+	if err := os.WriteFile(file, []byte(ring.EncodeSecrets()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
+	for mode, refused := range map[os.FileMode]bool{0o600: false, 0o400: false, 0o440: false, 0o640: false, 0o660: false,
+		0o604: true, 0o602: true, 0o601: true, 0o622: true, 0o644: true} {
+		if err := os.Chmod(file, mode); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{file, link} {
+			keys, err := seal.File(name).Load(t.Context())
+			switch {
+			case !refused && (err != nil || keys.Keys()[0].ID() != ring.Keys()[0].ID()):
+				t.Errorf("mode %04o: %v", mode, err)
+			case refused && (err == nil || !strings.Contains(err.Error(), "chmod 600") ||
+				strings.Contains(err.Error(), ring.Keys()[0].EncodeSecret())):
+				t.Errorf("mode %04o: %v", mode, err)
+			}
+		}
+	}
+}
 
 func TestReload(t *testing.T) {
 	now := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)

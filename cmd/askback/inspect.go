@@ -46,11 +46,10 @@ Keys are taken from --keys or, without it, from the environment variable
 				}
 				token = string(text)
 			}
-			ring, source, warning, err := configuredKeys(file, cmd.InOrStdin())
+			ring, source, err := configuredKeys(cmd.Context(), file, cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
-			warn(cmd, warning)
 			return inspect(cmd.OutOrStdout(), strings.TrimSpace(token), ring, source, asJSON)
 		},
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -60,8 +61,11 @@ not exist yet; only its owner can read it.`,
 }
 
 func outputSecrets(cmd *cobra.Command, ring *seal.Ring) error {
-	if f, ok := cmd.OutOrStdout().(*os.File); ok && isExposed(f.Stat()) {
-		warn(cmd, "the keys go to a file that is open to every user of this machine: chmod 600 it")
+	if f, ok := cmd.OutOrStdout().(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Mode()&0o007 != 0 &&
+			runtime.GOOS != "windows" {
+			warn(cmd, "the keys go to a file that is open to every user of this machine: chmod 600 it")
+		}
 	}
 	return output(cmd.OutOrStdout(), ring.EncodeSecrets())
 }
@@ -133,11 +137,10 @@ func changeKeys(cmd *cobra.Command, file string,
 			return err
 		}
 	}
-	ring, warning, err := readKeys(file, cmd.InOrStdin())
+	ring, err := readKeys(cmd.Context(), file, cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
-	warn(cmd, warning)
 	next, told, err := change(ring, place)
 	if err != nil {
 		return err
@@ -235,11 +238,10 @@ func keysListCommand() *cobra.Command {
 		Long:    "List the keys of FILE, without their secrets. For - they are read from standard\ninput.",
 		Example: "  askback keys list askback.keys",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ring, warning, err := readKeys(args[0], cmd.InOrStdin())
+			ring, err := readKeys(cmd.Context(), args[0], cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
-			warn(cmd, warning)
 			return output(cmd.OutOrStdout(), keyTable(ring))
 		},
 	}
@@ -283,53 +285,43 @@ func withholdKeys() error {
 }
 
 // configuredKeys returns the keys of the file or, if file is empty, of the environment. Source names the place in
-// messages. The ring is nil if there are no keys. The warning is that of readKeys.
-func configuredKeys(file string, stdin io.Reader) (ring *seal.Ring, source, warning string, err error) {
+// messages. The ring is nil if there are no keys.
+func configuredKeys(ctx context.Context, file string, stdin io.Reader) (ring *seal.Ring, source string, err error) {
 	switch {
 	case file != "":
-		ring, warning, err = readKeys(file, stdin)
-		return ring, file, warning, err
+		ring, err = readKeys(ctx, file, stdin)
+		return ring, file, err
 	case !environmentKeys.set:
-		return nil, "", "", nil
+		return nil, "", nil
 	case environmentKeys.text == "":
 		// The secret did not arrive. A random key in its place would fail later and on another server.
-		return nil, "", "", fmt.Errorf("the environment variable %s is empty: set it to the text of a key file, or unset it",
+		return nil, "", fmt.Errorf("the environment variable %s is empty: set it to the text of a key file, or unset it",
 			keysVariable)
 	}
 	if ring, err = seal.ParseRing(environmentKeys.text); err != nil {
-		return nil, "", "", fmt.Errorf("the environment variable %s: %w", keysVariable, err)
+		return nil, "", fmt.Errorf("the environment variable %s: %w", keysVariable, err)
 	}
-	return ring, keysVariable, "", nil
+	return ring, keysVariable, nil
 }
 
-// readKeys reads a key file, or stdin for "-". The warning is not empty if every user of the machine can open the file.
-func readKeys(file string, stdin io.Reader) (ring *seal.Ring, warning string, err error) {
-	name := "standard input"
+// readKeys reads a key file, or stdin for "-".
+func readKeys(ctx context.Context, file string, stdin io.Reader) (*seal.Ring, error) {
 	if file != "-" {
-		name = "key file " + file
-		info, err := os.Stat(file)
+		ring, err := seal.File(file).Load(ctx)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, "", fmt.Errorf("%s does not exist: make it with 'askback keys new %s'", name, file)
+			return nil, fmt.Errorf("key file %s does not exist: make it with 'askback keys new %[1]s'", file)
 		}
-		if isExposed(info, err) {
-			warning = fmt.Sprintf("%s is open to every user of this machine (mode %04o), who can forge requestState with it: "+
-				"chmod 600 %[1]s",
-				file, info.Mode().Perm())
-		}
+		return ring, err
 	}
 	text, err := readInput(file, stdin)
-	if err == nil {
-		ring, err = seal.ParseRing(string(text))
-	}
 	if err != nil {
-		return nil, "", fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("standard input: %w", err)
 	}
-	return ring, warning, nil
-}
-
-// isExposed reports whether every user of the machine can open a file. It takes the results of Stat.
-func isExposed(info fs.FileInfo, err error) bool {
-	return err == nil && info.Mode().IsRegular() && runtime.GOOS != "windows" && info.Mode()&0o007 != 0
+	ring, err := seal.ParseRing(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("standard input: %w", err)
+	}
+	return ring, nil
 }
 
 // createKeyFile writes a new file that only its owner can open.

@@ -3,8 +3,6 @@ package main
 import (
 	"net"
 	"os"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 )
@@ -84,27 +82,5 @@ func TestNonsenseIsRefusedFirst(t *testing.T) {
 	case <-connected:
 		t.Error("something was sent to the server")
 	default:
-	}
-}
-
-// A key file that any other user can read or write is warned of: who writes it can forge states as well.
-func TestExposedKeyFilesAreWarnedOf(t *testing.T) {
-	t.Parallel()
-	if runtime.GOOS == "windows" {
-		t.Skip("its files have no such modes")
-	}
-	file := filepath.Join(t.TempDir(), "my.keys")
-	if code, _, stderr := command(t, "keys", "new", file); code != 0 {
-		t.Fatal(stderr)
-	}
-	for mode, exposed := range map[os.FileMode]bool{0o600: false, 0o640: false, 0o660: false, 0o604: true, 0o602: true,
-		0o601: true, 0o622: true, 0o644: true} {
-		if err := os.Chmod(file, mode); err != nil {
-			t.Fatal(err)
-		}
-		code, _, stderr := command(t, "keys", "list", file)
-		if warned := strings.Contains(stderr, "is open to every user"); code != 0 || warned != exposed {
-			t.Errorf("mode %o: exit code %d, warned %v: %s", mode, code, warned, stderr)
-		}
 	}
 }

@@ -16,19 +16,13 @@ import (
 // reloadInterval is how often a server looks for other keys in its file.
 const reloadInterval = time.Second
 
-// keyFile gives a running server the keys of its file whenever the file has other ones. It is a [seal.Source].
+// keyFile gives a running server the keys of its file whenever the file has other ones.
 type keyFile struct {
 	name string
 	ring *seal.Ring // of the server
 	log  *slog.Logger
 
-	warning string // about the file, of the last look
 	failure string // of the last look, which was logged
-}
-
-func (f *keyFile) Load(context.Context) (ring *seal.Ring, err error) {
-	ring, f.warning, err = readKeys(f.name, nil)
-	return ring, err
 }
 
 // follow looks at the file from time to time, and when a signal asks for it, until ctx is done.
@@ -50,7 +44,7 @@ func (f *keyFile) follow(ctx context.Context, asked <-chan os.Signal) {
 // reload uses the keys of the file. If it has none that can be read, those in use stay.
 func (f *keyFile) reload(ctx context.Context) {
 	before := f.ring.Keys()
-	changed, err := f.ring.Reload(ctx, f)
+	changed, err := f.ring.Reload(ctx, seal.File(f.name))
 	if err != nil {
 		if f.failure != err.Error() {
 			f.log.ErrorContext(ctx, "cannot use the key file: the keys that are in use stay", "error", err)
@@ -60,9 +54,6 @@ func (f *keyFile) reload(ctx context.Context) {
 	}
 	if f.failure = ""; !changed {
 		return
-	}
-	if f.warning != "" {
-		f.log.WarnContext(ctx, f.warning)
 	}
 	keys := f.ring.Keys()
 	forgotten := slices.DeleteFunc(before, func(old seal.Key) bool {

@@ -72,7 +72,7 @@ func TestKeyFileIsFollowed(t *testing.T) {
 		}
 		logged.Reset()
 		time.Sleep(2 * reloadInterval)
-		if ids(ring.Keys()) != b.ID() || !strings.Contains(logged.String(), "does not exist") {
+		if ids(ring.Keys()) != b.ID() || !strings.Contains(logged.String(), "no such file") {
 			t.Errorf("without the file: %s\n%s", ring, logged)
 		}
 

@@ -144,12 +144,9 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 	if err := o.check(); err != nil {
 		return err
 	}
-	ring, source, warning, err := configuredKeys(o.keys, stdin)
+	ring, source, err := configuredKeys(ctx, o.keys, stdin)
 	if err != nil {
 		return err
-	}
-	if warning != "" {
-		log.Warn(warning)
 	}
 
 	ctx, stop := untilSignal(ctx)
