@@ -216,7 +216,7 @@ func (s *serving) round(ctx context.Context) (*Outcome, error) {
 
 // suspended returns the outcome of a round that asks, or that only has to come back.
 func (s *serving) suspended(ctx context.Context, c *Call, asks []journal.Ask, refused []journal.Refusal) *Outcome {
-	out := &Outcome{Questions: make([]Question, len(asks)), Named: c.named.Load(), detached: c.run.Detached()}
+	out := &Outcome{Questions: make([]*question.Question, len(asks)), Named: c.named.Load(), detached: c.run.Detached()}
 	for i, a := range asks {
 		q := a.Request.(*question.Question)
 		for _, r := range refused {
@@ -224,7 +224,7 @@ func (s *serving) suspended(ctx context.Context, c *Call, asks []journal.Ask, re
 				q = q.Again(r.Reason)
 			}
 		}
-		out.Questions[i] = Question{s.Journal.Pending[i].Wire, q}
+		out.Questions[i], q.Wire = q, s.Journal.Pending[i].Wire
 		if s.Audit != nil {
 			c.tell(ctx, report.AuditEvent{Kind: report.AuditAsked, Key: a.Key, Digest: digestText(a.Digest)})
 		}
@@ -242,7 +242,7 @@ func (s *serving) suspendedManual(
 	}
 	out.Meta, out.Named = meta, c.named.Load()
 	for _, q := range out.Questions {
-		c.tell(ctx, report.AuditEvent{Kind: report.AuditAsked, Key: q.Key})
+		c.tell(ctx, report.AuditEvent{Kind: report.AuditAsked, Key: q.Wire})
 	}
 	return out, nil
 }

@@ -80,7 +80,7 @@ func TestACallGoesOnInTheNextRequest(t *testing.T) {
 			t.Errorf("request %d: %+v for %+v", i, op, out)
 		}
 		if i < 2 {
-			m.Answers = call.Answers{Responses: map[string][]byte{out.Questions[0].Key: []byte(accept("x"))}}
+			m.Answers = call.Answers{Responses: map[string][]byte{out.Questions[0].Wire: []byte(accept("x"))}}
 		}
 	}
 	if booked != 1 {
@@ -482,7 +482,7 @@ func TestAnswersThatDoNotFit(t *testing.T) {
 		t.Errorf("asked %s and %s: %v", beside.Questions[0].Params(), beside.Questions[1].Params(), err)
 	}
 	// A mark that is not recorded ends the run.
-	m.Answers.Responses = map[string][]byte{again.Questions[0].Key: []byte(worse)}
+	m.Answers.Responses = map[string][]byte{again.Questions[0].Wire: []byte(worse)}
 	m.commit = func(context.Context, *journal.Entry) error { return errors.New("no store") }
 	if out, err := s.Serve(t.Context(), tool(one), m); ended(out, err) != "failed: no store" {
 		t.Error(ended(out, err))

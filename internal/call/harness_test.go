@@ -54,7 +54,7 @@ func (m *memory) Suspend(
 ) (answers call.Answers, again bool, err error) {
 	keys := []string{"suspend"}
 	for _, q := range out.Questions {
-		keys = append(keys, q.Key)
+		keys = append(keys, q.Wire)
 	}
 	m.happened = append(m.happened, strings.Join(keys, " "))
 	if m.unkept != nil || m.answer == nil {
@@ -63,8 +63,8 @@ func (m *memory) Suspend(
 	}
 	answers.Responses = make(map[string][]byte)
 	for _, q := range out.Questions {
-		if raw := m.answer(q.Key); raw != "" {
-			answers.Responses[q.Key] = []byte(raw)
+		if raw := m.answer(q.Wire); raw != "" {
+			answers.Responses[q.Wire] = []byte(raw)
 		}
 	}
 	return answers, true, nil
@@ -86,7 +86,7 @@ func ended(out *call.Outcome, err error) string {
 	case out.InputRequired():
 		keys := []string{"asks"}
 		for _, q := range out.Questions {
-			keys = append(keys, q.Key)
+			keys = append(keys, q.Wire)
 		}
 		return strings.Join(keys, " ")
 	}

@@ -83,7 +83,8 @@ func suspendManual(
 			return nil, &fault.UnableError{Key: key, Need: q.Need &^ can}
 		}
 		j.Pending = append(j.Pending, journal.Question{Key: key, Wire: key})
-		out.Questions = append(out.Questions, Question{key, q})
+		q.Wire = key
+		out.Questions = append(out.Questions, q)
 	}
 	return out, nil
 }

@@ -16,7 +16,7 @@ import (
 type Outcome struct {
 	Result    mcp.Result
 	Task      *Task
-	Questions []Question
+	Questions []*question.Question
 	State     string
 	Expires   time.Time // of the state
 	Meta      mcp.Meta  // of a handler in the manual style, beside its questions
@@ -24,12 +24,6 @@ type Outcome struct {
 	Named     bool      // the handler knows the call's ID, which the next round must have, too
 
 	detached bool // the handler wants the call to go on as a task
-}
-
-// Question is a question of an outcome, with its key on the wire.
-type Question struct {
-	Key string
-	*question.Question
 }
 
 // Task is the task that a call became, as its creation is told.
@@ -47,7 +41,7 @@ func (o *Outcome) InputRequired() bool {
 func (o *Outcome) Typed() mcp.InputRequestMap {
 	requests := make(mcp.InputRequestMap, len(o.Questions))
 	for _, q := range o.Questions {
-		requests[q.Key] = q.Typed()
+		requests[q.Wire] = q.Typed()
 	}
 	return requests
 }
@@ -56,7 +50,7 @@ func (o *Outcome) Typed() mcp.InputRequestMap {
 func (o *Outcome) Size(info []byte) int {
 	size := 256 + len(o.State) + len(info) + len(o.Encoded)
 	for _, q := range o.Questions {
-		size += len(q.Key) + len(q.Params()) + 64
+		size += len(q.Wire) + len(q.Params()) + 64
 	}
 	return size
 }
@@ -77,7 +71,7 @@ func (o *Outcome) AppendResult(dst, info []byte) ([]byte, error) {
 		}
 		requests := make([]wire.InputRequest, 0, 8)
 		for _, q := range o.Questions {
-			requests = append(requests, wire.InputRequest{Key: q.Key, Method: q.Method, Params: q.Params()})
+			requests = append(requests, wire.InputRequest{Key: q.Wire, Method: q.Method, Params: q.Params()})
 		}
 		return wire.InputRequired(dst, requests, o.State, meta), nil
 	}

@@ -18,7 +18,9 @@ const info = `{"io.modelcontextprotocol/serverInfo":{"name":"s"}}`
 
 // An outcome is encoded as its revision has it: a modern one says its type and who answers.
 func TestOutcomesAreEncoded(t *testing.T) {
-	roots := []call.Question{{Key: "where", Question: question.Roots()}}
+	where := question.Roots()
+	where.Wire = "where"
+	roots := []*question.Question{where}
 	expires := time.Date(2026, 7, 28, 12, 0, 0, 5, time.FixedZone("", 3600))
 	meta := text("a")
 	meta.Meta = mcp.Meta{"own": 1, "io.modelcontextprotocol/serverInfo": "mine"}
@@ -137,7 +139,7 @@ func TestResultsThatAreNotJSON(t *testing.T) {
 	badMeta := text("a")
 	badMeta.Meta = mcp.Meta{"f": func() {}}
 	for _, out := range []call.Outcome{
-		{Result: bad}, {Result: badMeta}, {Questions: []call.Question{}, Meta: mcp.Meta{"f": func() {}}},
+		{Result: bad}, {Result: badMeta}, {Questions: []*question.Question{}, Meta: mcp.Meta{"f": func() {}}},
 	} {
 		if got, err := out.AppendResult(nil, []byte(info)); err == nil {
 			t.Errorf("encoded as %s", got)

@@ -91,7 +91,7 @@ func (r *Request) ended(
 	var asked []string
 	if out != nil {
 		for _, q := range out.Questions {
-			asked = append(asked, q.Key)
+			asked = append(asked, q.Wire)
 		}
 	}
 	r.Watch.Round(round, outcome, asked)

@@ -38,11 +38,11 @@ func (e *echoed) Suspend(
 		return e.Held.Suspend(ctx, j, out)
 	}
 	for i, q := range out.Questions {
-		state, err := e.call.Encode(sealed, q.Key)
+		state, err := e.call.Encode(sealed, q.Wire)
 		if err != nil {
 			return answers, false, err
 		}
-		out.Questions[i].Question = q.WithTyped(home.WithMeta(q.Typed(), mcp.Meta{MetaState: state}))
+		out.Questions[i] = q.WithTyped(home.WithMeta(q.Typed(), mcp.Meta{MetaState: state}))
 	}
 	if answers, again, err = e.Held.Suspend(ctx, j, out); err != nil {
 		return answers, again, err

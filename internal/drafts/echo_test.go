@@ -93,7 +93,7 @@ func (c *echoCall) serve(ctx context.Context, r *call.Request, at call.Home) str
 	case err != nil:
 		return "error: " + fault.Wire(err).Message
 	case out.InputRequired():
-		return "asks " + out.Questions[0].Key
+		return "asks " + out.Questions[0].Wire
 	}
 	return out.Result.(*mcp.CallToolResult).Content[0].(*mcp.TextContent).Text
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -173,20 +174,20 @@ func TestSealing(t *testing.T) {
 
 // With Bare a first round has no state while there is nothing to remember.
 func TestBare(t *testing.T) {
-	question := []call.Question{{Key: "q"}}
+	questions := []*question.Question{{Wire: "q"}}
 	for _, c := range []struct {
 		says  string
 		bare  bool
 		j     journal.Journal
-		asked []call.Question
+		asked []*question.Question
 		state bool
 	}{
-		{"a first round that asks", true, journal.Journal{Round: 1}, question, false},
-		{"a first round that asks, not bare", false, journal.Journal{Round: 1}, question, true},
-		{"a first round with a step", true, journal.Journal{Round: 1, Entries: []journal.Entry{{Kind: journal.Step, Key: "s"}}}, question, true},
-		{"a first round with a state of its own", true, journal.Journal{Round: 1, Manual: "m"}, question, true},
+		{"a first round that asks", true, journal.Journal{Round: 1}, questions, false},
+		{"a first round that asks, not bare", false, journal.Journal{Round: 1}, questions, true},
+		{"a first round with a step", true, journal.Journal{Round: 1, Entries: []journal.Entry{{Kind: journal.Step, Key: "s"}}}, questions, true},
+		{"a first round with a state of its own", true, journal.Journal{Round: 1, Manual: "m"}, questions, true},
 		{"a first round that does not ask", true, journal.Journal{Round: 1}, nil, true},
-		{"a later round", true, journal.Journal{Round: 2}, question, true},
+		{"a later round", true, journal.Journal{Round: 2}, questions, true},
 	} {
 		f := newFleet(t)
 		f.carrier.Bare = c.bare

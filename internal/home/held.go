@@ -19,6 +19,7 @@ import (
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -51,13 +52,13 @@ func (h *Held) Suspend(
 		return answers, false, context.Cause(ctx)
 	}
 	id := journal.Derived("call", j.ID)
-	manual := slices.ContainsFunc(out.Questions, func(q call.Question) bool { return q.Accept == nil })
+	manual := slices.ContainsFunc(out.Questions, func(q *question.Question) bool { return q.Accept == nil })
 	responses, unfit, err := Ask(ctx, h.Session, id, out.Typed(), !manual)
 	for _, q := range out.Questions {
-		if err == nil && unfit[q.Key] && q.Accept == nil { // its handler would take it for one that fits
-			refusal := journal.Refusal{Key: q.Key, Reason: q.Unfit(responses[q.Key])}
+		if err == nil && unfit[q.Wire] && q.Accept == nil { // its handler would take it for one that fits
+			refusal := journal.Refusal{Key: q.Wire, Reason: q.Unfit(responses[q.Wire])}
 			call.LogRefused(ctx, h.Log, id, h.request.Handler.Method, h.request.Params.Target, j.Round, refusal)
-			delete(responses, q.Key)
+			delete(responses, q.Wire)
 		}
 	}
 	return call.Answers{Responses: responses}, true, err

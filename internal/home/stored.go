@@ -88,7 +88,7 @@ func (s *Stored) Suspend(
 		open := make([]stored.Question, len(out.Questions))
 		for i, q := range out.Questions {
 			open[i] = stored.Question{
-				Wire: q.Key, Key: j.Pending[i].Key, Digest: q.Digest[:], Method: q.Method, Params: q.Params(),
+				Wire: q.Wire, Key: j.Pending[i].Key, Digest: q.Digest[:], Method: q.Method, Params: q.Params(),
 			}
 		}
 		v.Pending, err = stored.EncodeQuestions(open)

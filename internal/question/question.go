@@ -29,6 +29,7 @@ type Question struct {
 	Need   wire.Capability // what the client must have declared
 	Digest journal.Digest  // of all that the handler asks; zero in the SDK's manual style
 	Accept Accept
+	Wire   string // the key under which it is sent; empty before
 
 	params []byte
 	typed  mcp.InputRequest
