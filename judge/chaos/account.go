@@ -18,11 +18,8 @@ func (c *chaos) account(ctx context.Context) error {
 	}
 	l := c.ledger
 	l.count(repeatedSteps, l.repeats(effects))
-	hit, waits := l.killsInSteps(effects)
-	l.count(killsHit, hit)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.waits = waits
 	for _, s := range c.slots {
 		for _, p := range s.proxies() {
 			lost := lostByServers

@@ -35,7 +35,6 @@ type counter string
 
 const (
 	kills         counter = "kills"
-	killsHit      counter = "… that hit a step, at least"
 	killsAimed    counter = "… aimed between a step and its record"
 	killsStarting counter = "… before the server listened"
 	killsAll      counter = "… of all servers at once"
@@ -69,7 +68,7 @@ const (
 
 // counters are all of them, in the order of the summary.
 var counters = []counter{
-	kills, killsHit, killsAimed, killsStarting, killsAll, crashes,
+	kills, killsAimed, killsStarting, killsAll, crashes,
 	stops, partitions, restarts, rotations, lostByDatabase, lostByServers, delayed, held, silences,
 	completed, cancelled, proposals, unacknowledged, calls, broken,
 	recorded, done, repeatedSteps, late, leases, recordedEntries, leftovers,

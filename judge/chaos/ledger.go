@@ -23,8 +23,7 @@ type ledger struct {
 	calls        map[string]string // of tasks
 	last         []record          // the last observation
 	counts       map[counter]int
-	refusals     map[string]int  // errors that servers answered with
-	waits        []time.Duration // from a kill to the next step of its task
+	refusals     map[string]int // errors that servers answered with
 
 	violating  sync.Mutex // guards violations
 	violations []violation
@@ -285,30 +284,4 @@ func (l *ledger) excuse(pid int, did, again time.Time) *trouble {
 		return nil
 	}
 	return l.troubles[i]
-}
-
-// killsInSteps returns how many kills interrupted a part of a task's work after one of its steps, and how long it
-// then took until the next step was done. What a kill interrupts in the first step of a part shows nowhere, and is
-// not counted.
-func (l *ledger) killsInSteps(effects []effect) (hit int, waits []time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	before := make(map[string]effect) // by call
-	processes := make(map[int]bool)
-	for _, e := range effects {
-		if steps[e.step] == 0 {
-			continue
-		}
-		last, ok := before[e.call]
-		before[e.call] = e
-		if !ok || last.pid == e.pid || steps[last.step] != steps[e.step] {
-			continue
-		}
-		if t := l.excuse(last.pid, last.at, e.at); t != nil && t.what == killed {
-			waits = append(waits, e.at.Sub(t.from))
-			processes[t.pid] = true
-		}
-	}
-	slices.Sort(waits)
-	return len(processes), waits
 }

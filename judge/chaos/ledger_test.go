@@ -108,17 +108,6 @@ func TestHowATaskEndsForItsCustomer(t *testing.T) {
 	}
 }
 
-func TestKillsInSteps(t *testing.T) {
-	l := newLedger()
-	effects := effectsOf(t, "c.create-directories@1 c.write-disk@2 c.write-config@2 c.verify-files@2 c.configure-network@3")
-	l.killed(1, effects[0].at.Add(250*time.Millisecond))
-	l.killed(2, effects[3].at.Add(time.Millisecond)) // it waited for its customer
-	hit, waits := l.killsInSteps(effects)
-	if len(waits) != 1 || waits[0] != 750*time.Millisecond || hit != 1 {
-		t.Errorf("waits %v after %d kills", waits, hit)
-	}
-}
-
 // texts are the violations that a ledger has found.
 func texts(l *ledger) string {
 	var all []string

@@ -225,5 +225,5 @@ func (c *chaos) judgeUntilViolation(ctx context.Context, end func()) {
 func (s *summary) read(l *ledger) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s.counts, s.refusals, s.waits = l.counts, l.refusals, l.waits
+	s.counts, s.refusals = l.counts, l.refusals
 }

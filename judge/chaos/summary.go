@@ -16,7 +16,6 @@ type summary struct {
 	dir        string // where the files are, if they are left
 	counts     map[counter]int
 	refusals   map[string]int
-	waits      []time.Duration // from a kill to the next step of its task, sorted
 	violations []violation
 }
 
@@ -34,10 +33,6 @@ func (s *summary) String() string {
 	}
 	for _, text := range slices.Sorted(maps.Keys(s.refusals)) {
 		fmt.Fprintf(w, "requests refused\t%d: %s\n", s.refusals[text], text)
-	}
-	if n := len(s.waits); n > 0 {
-		fmt.Fprintf(w, "from kill to progress\tmedian %.1f s, longest %.1f s\n",
-			s.waits[n/2].Seconds(), s.waits[n-1].Seconds())
 	}
 	fmt.Fprintf(w, "violations\t%d\n", len(s.violations))
 	w.Flush()
