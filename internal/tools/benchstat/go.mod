@@ -1,4 +1,4 @@
-// Benchstat, for internal/tools/benchdiff. It is not in the workspace, because its many requirements would raise the versions
+// Benchstat, for .ci/benchdiff. It is not in the workspace, because its many requirements would raise the versions
 // of the library's own.
 module github.com/askback-mcp/askback/internal/tools/benchstat
 
