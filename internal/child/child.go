@@ -1,5 +1,5 @@
-// Package child runs the servers of the programs that demonstrate, measure and judge this module. Each server is a process
-// that prints one line on standard output when it listens.
+// Package child runs the servers of the programs that demonstrate, measure and judge this module. Each server is a
+// process that prints one line on standard output when it listens.
 package child
 
 import (
@@ -68,7 +68,8 @@ func (p *Process) Wait(limit time.Duration) (line string, err error) {
 // PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Alive reports whether the process runs. Dead is closed a moment after the process is gone, when its output has been read.
+// Alive reports whether the process runs. Dead is closed a moment after the process is gone, when its output has been
+// read.
 func (p *Process) Alive() bool {
 	return !closed(p.Dead) && !errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }

@@ -125,8 +125,8 @@ func Self(args ...string) (*exec.Cmd, error) {
 	return exec.Command(self, args...), err
 }
 
-// Serve serves a handler on a free port of this machine, and prints its URL. It also serves what [Server.Usage] reads. It
-// returns when ctx is done, or when standard input ends, as it does with the process that started this one.
+// Serve serves a handler on a free port of this machine, and prints its URL. It also serves what [Server.Usage]
+// reads. It returns when ctx is done, or when standard input ends, as it does with the process that started this one.
 func Serve(ctx context.Context, server *http.Server, handler http.Handler) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

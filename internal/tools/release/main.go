@@ -127,7 +127,8 @@ func (r *release) checkTags(ctx context.Context) error {
 			return err
 		}
 		if at != "" && at != m.commit {
-			return fmt.Errorf("the tag %s exists, at %s and not at %s: a version is released once, so take the next one", m.tag(r.version), at, m.commit)
+			return fmt.Errorf("the tag %s exists, at %s and not at %s: a version is released once, so take the next one",
+				m.tag(r.version), at, m.commit)
 		}
 	}
 	return nil

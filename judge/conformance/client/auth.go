@@ -108,7 +108,8 @@ func (s *scenario) oauth() (auth.OAuthHandler, error) {
 	case "auth/pre-registration":
 		config.PreregisteredClient = registered
 	case "auth/basic-cimd": // only here, since no other scenario could read the document
-		config.ClientIDMetadataDocumentConfig = &auth.ClientIDMetadataDocumentConfig{URL: "https://conformance-test.local/client-metadata.json"}
+		const document = "https://conformance-test.local/client-metadata.json"
+		config.ClientIDMetadataDocumentConfig = &auth.ClientIDMetadataDocumentConfig{URL: document}
 	}
 	return auth.NewAuthorizationCodeHandler(config)
 }

@@ -24,7 +24,8 @@ import (
 )
 
 func main() {
-	negotiate := flag.Bool("negotiate", false, "agree with the server on a revision, instead of using the one that the suite names")
+	negotiate := flag.Bool("negotiate", false,
+		"agree with the server on a revision, instead of using the one that the suite names")
 	flag.Parse()
 	s := &scenario{
 		endpoint: flag.Arg(0),
@@ -72,7 +73,9 @@ func (s *scenario) connect(ctx context.Context, form formHandler, oauth auth.OAu
 		URL: func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
 			return &mcp.ElicitResult{Action: "decline"}, nil
 		},
-		Sample: func(context.Context, *client.Question, *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
+		Sample: func(context.Context, *client.Question, *mcp.CreateMessageWithToolsParams) (
+			*mcp.CreateMessageWithToolsResult, error,
+		) {
 			return nil, errors.New("no model is at hand")
 		},
 		Roots: func(context.Context) ([]*mcp.Root, error) { return nil, nil },

@@ -14,8 +14,9 @@ import (
 
 // plays are the scenarios by the suite's names. Those of authorization are in auth.go.
 var plays = map[string]func(context.Context, *scenario) error{
-	"initialize":                       connected(listTools),
-	"tools_call":                       connected(callListed("add_numbers", map[string]any{"a": 5, "b": 3}, "The sum of 5 and 3 is 8")),
+	"initialize": connected(listTools),
+	"tools_call": connected(
+		callListed("add_numbers", map[string]any{"a": 5, "b": 3}, "The sum of 5 and 3 is 8")),
 	"request-metadata":                 connected(listTools),
 	"json-schema-ref-no-deref":         connected(listTools),
 	"json-schema-2020-12-preservation": connected(echoSchema),

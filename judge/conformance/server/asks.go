@@ -40,17 +40,17 @@ type (
 // addAskingTools adds the tools that ask. Those of the 2025-11-25 scenarios and those
 // of the 2026-07-28 ones differ in nothing but what they ask.
 func addAskingTools(s *askback.Server) {
-	askback.AddTool(s, &mcp.Tool{Name: "test_input_required_result_elicitation", Description: "Asks the user for a name"},
+	askback.AddTool(s, tool("test_input_required_result_elicitation", "Asks the user for a name"),
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			user, err := askback.Elicit[nameForm](call, "user_name", "What is your name?")
 			return fmt.Sprintf("Hello, %s!", user.Name), err
 		})
-	askback.AddTool(s, &mcp.Tool{Name: "test_input_required_result_sampling", Description: "Asks the client's model a question"},
+	askback.AddTool(s, tool("test_input_required_result_sampling", "Asks the client's model a question"),
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			answer, err := askback.Sample(call, "capital_question", prompt("What is the capital of France?", 100))
 			return said(answer), err
 		})
-	askback.AddTool(s, &mcp.Tool{Name: "test_input_required_result_list_roots", Description: "Asks the client for its roots"},
+	askback.AddTool(s, tool("test_input_required_result_list_roots", "Asks the client for its roots"),
 		func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 			roots, err := askback.Roots(call, "client_roots")
 			if err != nil {
@@ -62,12 +62,12 @@ func addAskingTools(s *askback.Server) {
 			}
 			return res, nil
 		})
-	askback.AddTool(s, &mcp.Tool{Name: "test_input_required_result_request_state", Description: "Keeps its own state, in the SDK's manual style"},
+	askback.AddTool(s, tool("test_input_required_result_request_state", "Keeps its own state, in the SDK's manual style"),
 		func(_ context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 			req := call.Request().(*mcp.CallToolRequest)
 			return confirmManually(req.Params.RequestState, req.Params.InputResponses), nil
 		})
-	askback.AddTool(s, &mcp.Tool{Name: "test_input_required_result_multiple_inputs", Description: "Asks user, model and client at once"},
+	askback.AddTool(s, tool("test_input_required_result_multiple_inputs", "Asks user, model and client at once"),
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			if err := begin(ctx, call); err != nil {
 				return "", err
@@ -77,7 +77,7 @@ func addAskingTools(s *askback.Server) {
 			roots, err3 := askback.Roots(call, "client_roots")
 			return fmt.Sprintf("%s, %s: %d roots", said(greeting), user.Name, len(roots)), errors.Join(err1, err2, err3)
 		})
-	askback.AddTool(s, &mcp.Tool{Name: "test_input_required_result_multi_round", Description: "Asks twice, one question after the other"},
+	askback.AddTool(s, tool("test_input_required_result_multi_round", "Asks twice, one question after the other"),
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			if err := begin(ctx, call); err != nil {
 				return "", err
@@ -89,7 +89,7 @@ func addAskingTools(s *askback.Server) {
 			favorite, err := askback.Elicit[colorForm](call, "step2", "Step 2: What is your favorite color?")
 			return fmt.Sprintf("%s likes %s", user.Name, favorite.Color), err
 		})
-	askback.AddTool(s, &mcp.Tool{Name: "test_input_required_result_capabilities", Description: "Asks only what the client can answer"},
+	askback.AddTool(s, tool("test_input_required_result_capabilities", "Asks only what the client can answer"),
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			var asked []error
 			if call.Can(askback.CapabilityForm) {
@@ -106,12 +106,12 @@ func addAskingTools(s *askback.Server) {
 			}
 			return fmt.Sprintf("The client answered %d questions", len(asked)), errors.Join(asked...)
 		})
-	askback.AddTool(s, &mcp.Tool{Name: "test_missing_capability", Description: "Asks for sampling whether or not the client can"},
+	askback.AddTool(s, tool("test_missing_capability", "Asks for sampling whether or not the client can"),
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			answer, err := askback.Sample(call, "greeting", prompt("Generate a greeting", 50))
 			return said(answer), err
 		})
-	askback.AddTool(s, &mcp.Tool{Name: "test_streaming_elicitation", Description: "Reports progress and then asks the user for a name"},
+	askback.AddTool(s, tool("test_streaming_elicitation", "Reports progress and then asks the user for a name"),
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			if err := call.Progress(ctx, float64(call.Round()), 0, "asking"); err != nil {
 				return "", err
@@ -122,7 +122,7 @@ func addAskingTools(s *askback.Server) {
 	type samplingArgs struct {
 		Prompt string `json:"prompt" jsonschema:"the prompt for the client's model"`
 	}
-	askback.AddTool(s, &mcp.Tool{Name: "test_sampling", Description: "Asks the client's model"},
+	askback.AddTool(s, tool("test_sampling", "Asks the client's model"),
 		func(ctx context.Context, call *askback.Call, in samplingArgs) (string, error) {
 			answer, err := askback.Sample(call, "answer", prompt(in.Prompt, 100))
 			return fmt.Sprintf("LLM response: %s", said(answer)), err
@@ -130,17 +130,17 @@ func addAskingTools(s *askback.Server) {
 	type elicitationArgs struct {
 		Message string `json:"message" jsonschema:"the message for the user"`
 	}
-	askback.AddTool(s, &mcp.Tool{Name: "test_elicitation", Description: "Asks the user"},
+	askback.AddTool(s, tool("test_elicitation", "Asks the user"),
 		func(ctx context.Context, call *askback.Call, in elicitationArgs) (string, error) {
 			contact, err := askback.Elicit[contactForm](call, "contact", in.Message)
 			return fmt.Sprintf("User response: %s, %s", contact.Username, contact.Email), err
 		})
-	askback.AddTool(s, &mcp.Tool{Name: "test_elicitation_sep1034_defaults", Description: "Asks with a form that has defaults"},
+	askback.AddTool(s, tool("test_elicitation_sep1034_defaults", "Asks with a form that has defaults"),
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			answer, err := askback.Elicit[defaultsForm](call, "defaults", "Please check these values")
 			return fmt.Sprintf("Elicitation completed: action=accept, content=%+v", answer), err
 		})
-	askback.AddTool(s, &mcp.Tool{Name: "test_elicitation_sep1330_enums", Description: "Asks with a form that has every kind of choice"},
+	askback.AddTool(s, tool("test_elicitation_sep1330_enums", "Asks with a form that has every kind of choice"),
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			answer, err := askback.ElicitWith[map[string]any](call, "choices", askback.Question{
 				Message: "Please choose",

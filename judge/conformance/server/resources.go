@@ -56,7 +56,9 @@ func addPrompts(s *askback.Server) {
 	s.AddPrompt(&mcp.Prompt{
 		Name:        "test_prompt_with_embedded_resource",
 		Description: "Embeds a resource",
-		Arguments:   []*mcp.PromptArgument{{Name: "resourceUri", Description: "URI of the resource to embed", Required: true}},
+		Arguments: []*mcp.PromptArgument{
+			{Name: "resourceUri", Description: "URI of the resource to embed", Required: true},
+		},
 	}, func(_ context.Context, _ *askback.Call, args map[string]string) (*mcp.GetPromptResult, error) {
 		return messages(
 			embedded(args["resourceUri"], "text/plain", "Embedded resource content for testing."),

@@ -35,7 +35,7 @@ func newSDKServer() *mcp.Server {
 				return text("Messages logged: %d", len(messages)), nil, nil
 			})
 	}
-	mcp.AddTool(m, &mcp.Tool{Name: "test_input_required_result_tampered_state", Description: "Keeps its own state, on the SDK's server"},
+	mcp.AddTool(m, tool("test_input_required_result_tampered_state", "Keeps its own state, on the SDK's server"),
 		func(_ context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
 			return confirmManually(req.Params.RequestState, req.Params.InputResponses), nil, nil
 		})
@@ -50,8 +50,9 @@ func confirmManually(state string, responses mcp.InputResponseMap) *mcp.CallTool
 	}
 	return &mcp.CallToolResult{
 		InputRequests: mcp.InputRequestMap{"confirm": &mcp.ElicitParams{
-			Message:         "Please confirm",
-			RequestedSchema: json.RawMessage(`{"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}`),
+			Message: "Please confirm",
+			RequestedSchema: json.RawMessage(
+				`{"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}`),
 		}},
 		RequestState: waiting,
 	}

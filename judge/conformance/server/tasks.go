@@ -16,7 +16,7 @@ import (
 func addTaskTools(s *askback.Server) {
 	atOnce := &askback.TaskSupport{PollInterval: 100 * time.Millisecond}
 	required := &askback.TaskSupport{Required: true}
-	askback.AddTool(s, &mcp.Tool{Name: "greet", Description: "Greets; never a task"},
+	askback.AddTool(s, tool("greet", "Greets; never a task"),
 		func(_ context.Context, _ *askback.Call, in nameForm) (string, error) {
 			return fmt.Sprintf("Hello, %s!", in.Name), nil
 		})
@@ -24,7 +24,7 @@ func addTaskTools(s *askback.Server) {
 		Seconds float64 `json:"seconds"`
 		Label   string  `json:"label,omitempty"`
 	}
-	askback.AddTaskTool(s, &mcp.Tool{Name: "slow_compute", Description: "Waits, and says so"}, atOnce,
+	askback.AddTaskTool(s, tool("slow_compute", "Waits, and says so"), atOnce,
 		func(ctx context.Context, call *askback.Call, in computation) (string, error) {
 			end := time.After(time.Duration(in.Seconds * float64(time.Second)))
 			for i := 1; ; i++ {
@@ -40,14 +40,14 @@ func addTaskTools(s *askback.Server) {
 				}
 			}
 		})
-	askback.AddTaskTool(s, &mcp.Tool{Name: "failing_job", Description: "Fails after a second; a task only"}, required,
+	askback.AddTaskTool(s, tool("failing_job", "Fails after a second; a task only"), required,
 		func(ctx context.Context, _ *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 			if err := sleep(ctx, time.Second); err != nil {
 				return nil, err
 			}
 			return nil, errors.New("this job intentionally fails")
 		})
-	askback.AddTaskTool(s, &mcp.Tool{Name: "protocol_error_job", Description: "Ends with an error of the protocol"}, atOnce,
+	askback.AddTaskTool(s, tool("protocol_error_job", "Ends with an error of the protocol"), atOnce,
 		func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "this job intentionally breaks"}
 		})
@@ -57,7 +57,7 @@ func addTaskTools(s *askback.Server) {
 	type confirmation struct {
 		Confirm bool `json:"confirm"`
 	}
-	askback.AddTaskTool(s, &mcp.Tool{Name: "confirm_delete", Description: "Asks before it pretends to delete"}, atOnce,
+	askback.AddTaskTool(s, tool("confirm_delete", "Asks before it pretends to delete"), atOnce,
 		func(ctx context.Context, call *askback.Call, in deletion) (string, error) {
 			sure, err := askback.Elicit[confirmation](call, "confirm", "Delete "+in.Filename+"?")
 			return fmt.Sprintf("Deleted %s: %v", in.Filename, sure.Confirm), err
@@ -65,13 +65,13 @@ func addTaskTools(s *askback.Server) {
 	type named struct {
 		Name string `json:"name,omitempty"`
 	}
-	askback.AddTaskTool(s, &mcp.Tool{Name: "multi_input", Description: "Asks two things at once"}, atOnce,
+	askback.AddTaskTool(s, tool("multi_input", "Asks two things at once"), atOnce,
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			first, err1 := askback.Elicit[named](call, "first", "The first name?")
 			second, err2 := askback.Elicit[named](call, "second", "The second name?")
 			return fmt.Sprintf("%s and %s", first.Name, second.Name), errors.Join(err1, err2)
 		})
-	askback.AddTaskTool(s, &mcp.Tool{Name: "test_tool_with_task", Description: "Asks in a round, then goes on as a task"},
+	askback.AddTaskTool(s, tool("test_tool_with_task", "Asks in a round, then goes on as a task"),
 		&askback.TaskSupport{Required: true, AtDetach: true},
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			who, err := askback.Elicit[nameForm](call, "user_name", "What is your name?")

@@ -27,11 +27,11 @@ func addTools(s *askback.Server) {
 	addStatic(s, "test_multiple_content_types", "Returns text, an image and an embedded resource",
 		&mcp.TextContent{Text: "Multiple content types test:"}, pixel,
 		embedded("test://mixed-content-resource", "application/json", `{"test":"data","value":123}`))
-	askback.AddTool(s, &mcp.Tool{Name: "test_error_handling", Description: "Always fails"},
+	askback.AddTool(s, tool("test_error_handling", "Always fails"),
 		func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
 			return nil, errors.New("this tool intentionally returns an error for testing")
 		})
-	askback.AddTool(s, &mcp.Tool{Name: "test_tool_with_progress", Description: "Reports progress in three steps"},
+	askback.AddTool(s, tool("test_tool_with_progress", "Reports progress in three steps"),
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			for _, done := range []float64{0, 50, 100} {
 				if err := call.Progress(ctx, done, 100, fmt.Sprintf("%v of 100", done)); err != nil {
@@ -43,7 +43,7 @@ func addTools(s *askback.Server) {
 			}
 			return "Three steps done", nil
 		})
-	askback.AddTool(s, &mcp.Tool{Name: "test_reconnection", Description: "Closes the response's stream before it answers"},
+	askback.AddTool(s, tool("test_reconnection", "Closes the response's stream before it answers"),
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			if extra := call.Request().GetExtra(); extra != nil && extra.CloseSSEStream != nil {
 				extra.CloseSSEStream(mcp.CloseSSEStreamArgs{RetryAfter: 10 * time.Millisecond})
@@ -85,17 +85,18 @@ func addTools(s *askback.Server) {
 	askback.AddTool(s, &mcp.Tool{
 		Name:        "test_x_mcp_header",
 		Description: "Has an argument that clients mirror into the header Mcp-Param-Region",
-		InputSchema: json.RawMessage(`{"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}`),
+		InputSchema: json.RawMessage(
+			`{"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}`),
 	}, func(_ context.Context, _ *askback.Call, in map[string]any) (string, error) {
 		return fmt.Sprintf("Region %q", in["region"]), nil
 	})
-	askback.AddTool(s, &mcp.Tool{Name: "test_trigger_tool_change", Description: "Changes the list of tools"},
+	askback.AddTool(s, tool("test_trigger_tool_change", "Changes the list of tools"),
 		func(context.Context, *askback.Call, struct{}) (string, error) {
 			addStatic(s, "test_added_tool", "Is there for a moment")
 			s.RemoveTools("test_added_tool")
 			return "A tool was added and removed", nil
 		})
-	askback.AddTool(s, &mcp.Tool{Name: "test_trigger_prompt_change", Description: "Changes the list of prompts"},
+	askback.AddTool(s, tool("test_trigger_prompt_change", "Changes the list of prompts"),
 		func(context.Context, *askback.Call, struct{}) (string, error) {
 			addStaticPrompt(s, "test_added_prompt", "Is there for a moment")
 			s.RemovePrompts("test_added_prompt")
@@ -104,11 +105,13 @@ func addTools(s *askback.Server) {
 }
 
 func addStatic(s *askback.Server, name, description string, content ...mcp.Content) {
-	askback.AddTool(s, &mcp.Tool{Name: name, Description: description},
+	askback.AddTool(s, tool(name, description),
 		func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
 			return &mcp.CallToolResult{Content: content}, nil
 		})
 }
+
+func tool(name, description string) *mcp.Tool { return &mcp.Tool{Name: name, Description: description} }
 
 func text(format string, args ...any) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf(format, args...)}}}
