@@ -16,8 +16,8 @@ type patch struct {
 }
 
 const (
-	sqlFile  = "task/postgres/sql.go"
-	workFile = "task/work.go"
+	sqlFile = "task/postgres/sql.go"
+	runFile = "internal/taskrun/run.go"
 )
 
 // partitions come often, and upon servers that take at once what another has lost: they have little else to do.
@@ -58,21 +58,21 @@ var bugs = []bug{
 		chaos:    []string{"-store", "postgres", "-instances", "3", "-faults", "lease", "-every", "700ms"},
 		violates: []string{"fence"},
 		patches: []patch{
-			{workFile, 2, "interrupt(ErrLeaseLost)", "_ = ErrLeaseLost"},
-			{"task/lease.go", 1, "c.interrupt(ErrLeaseLost)", "_ = c.interrupt"},
+			{runFile, 2, "interrupt(task.ErrLeaseLost)", "_ = task.ErrLeaseLost"},
+			{"internal/taskrun/lease.go", 1, "c.interrupt(task.ErrLeaseLost)", "_, _ = c.interrupt, task.ErrLeaseLost"},
 		},
 	},
 	{
 		name:     "step-not-recorded",
 		violates: []string{"lost", "again"},
 		patches: []patch{{"internal/home/stored.go", 1,
-			"err := s.Work.Record(ctx, e.Append(nil))",
-			"var err error\n\tif e.Kind != journal.Step {\n\t\terr = s.Work.Record(ctx, e.Append(nil))\n\t}"}},
+			"err := s.work.Record(ctx, e.Append(nil))",
+			"var err error\n\tif e.Kind != journal.Step {\n\t\terr = s.work.Record(ctx, e.Append(nil))\n\t}"}},
 	},
 	{
 		name:     "completed-task-is-due",
 		violates: []string{"changed"},
-		patches: []patch{{workFile, 1, "if t.Status == Working {\n\t\t\t\tu.Due = 0",
-			"if t.Status == Working || t.Status == Completed {\n\t\t\t\tu.Due = 0"}},
+		patches: []patch{{runFile, 1, "if t.Status == task.Working {\n\t\t\t\tu.Due = verdict.Wait",
+			"if t.Status == task.Working || t.Status == task.Completed {\n\t\t\t\tu.Due = verdict.Wait"}},
 	},
 }
