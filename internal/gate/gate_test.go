@@ -21,6 +21,7 @@ import (
 	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/report"
+	"github.com/askback-mcp/askback/task"
 )
 
 // testGate is a gate with room for few, and what its operator is told.
@@ -73,12 +74,13 @@ func (g *testGate) refused(t *testing.T, a Access, err error, reason, message st
 		Kind: report.AuditRefused, Principal: a.Principal, Method: a.Method, Target: a.Target, Reason: reason,
 	}
 	if strings.HasPrefix(a.Method, "tasks/") {
-		want.Target = ""
+		want.Target, want.Task = "", task.Name(a.Target)
 	}
 	if len(g.events) != 1 || g.events[0] != want {
 		t.Errorf("audited %+v, want %+v", g.events, want)
 	}
-	if len(g.ops) != 1 || g.ops[0].Outcome != "refused" || g.ops[0].Reason != reason {
+	if len(g.ops) != 1 || g.ops[0].Outcome != "refused" || g.ops[0].Reason != reason ||
+		g.ops[0].Task != want.Task {
 		t.Errorf("observed %+v", g.ops)
 	}
 	g.events, g.ops = nil, nil

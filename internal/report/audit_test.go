@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/task"
 )
 
 // logger returns a log that keeps everything.
@@ -23,7 +25,8 @@ func TestWhatAnAuditIsTold(t *testing.T) {
 	for _, c := range []struct{ event, want AuditEvent }{
 		{whole, whole},
 		{AuditEvent{Kind: AuditRefused, Method: "tasks/get", Target: "the secret id"},
-			AuditEvent{Kind: AuditRefused, Method: "tasks/get"}},
+			AuditEvent{Kind: AuditRefused, Method: "tasks/get", Task: task.Name("the secret id")}},
+		{AuditEvent{Kind: AuditRefused, Method: "tasks/list"}, AuditEvent{Kind: AuditRefused, Method: "tasks/list"}},
 		{AuditEvent{Action: "accept"}, AuditEvent{Action: "accept"}},
 		{AuditEvent{Action: "decline"}, AuditEvent{Action: "decline"}},
 		{AuditEvent{Action: "cancel"}, AuditEvent{Action: "cancel"}},
