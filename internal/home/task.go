@@ -81,8 +81,8 @@ func (c *Carried) detach(ctx context.Context, j *journal.Journal) (*call.Outcome
 	return c.Tasks.Create(ctx, c.request, c.task, j)
 }
 
-// notePlainForms notes in j whether the client of a request shows plain forms only, if no earlier round noted it, perhaps
-// on another instance.
+// notePlainForms notes in j whether the client of a request shows plain forms only, unless an earlier round, perhaps on
+// another instance, did so.
 func (c *Carrier) notePlainForms(ctx context.Context, r *call.Request, j *journal.Journal) {
 	if c.PlainForms == nil || j.PlainForms {
 		return

@@ -1,0 +1,183 @@
+package home_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/home"
+	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// takes notes how a call is to become a task.
+type takes struct{ as home.TaskRequest }
+
+func (k *takes) Create(
+	_ context.Context, _ *call.Request, as home.TaskRequest, _ *journal.Journal,
+) (*call.Outcome, error) {
+	k.as = as
+	return &call.Outcome{Encoded: []byte("a task")}, nil
+}
+
+func (k *takes) Find(context.Context, *call.Request, home.TaskRequest, string) (*call.Outcome, error) {
+	return nil, nil
+}
+
+// A call becomes a task only if its tool, its client and the server can. In a session it does so at once.
+func TestWhichCallsBecomeTasks(t *testing.T) {
+	const extension = `{"io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}`
+	const no, missing = "-32601", "-32021"
+	proposal := home.TaskRequest{Dialect: home.DialectProposal, TTL: time.Minute}
+	for _, test := range []struct {
+		says      string
+		without   bool // the server has no tasks
+		support   *call.TaskSupport
+		method    string // tools/call if empty
+		meta      string
+		task      string
+		inSession bool
+		refused   string // the code of the error
+		as        home.TaskRequest
+		atOnce    bool
+	}{
+		{says: "a tool that cannot"},
+		{says: "a tool that cannot, with the extension", meta: extension},
+		{says: "a tool that cannot, with the member", task: `{"ttl":60000}`, refused: no},
+		{says: "a tool that cannot, with null", task: `null`},
+		{says: "a tool that cannot, with both", task: `{}`, meta: extension},
+		{says: "a tool that can", support: new(call.TaskSupport)},
+		{says: "a tool that can, with the extension", support: new(call.TaskSupport), meta: extension,
+			as: home.TaskRequest{Dialect: home.DialectExtension}, atOnce: true},
+		{says: "a tool that can, with the member", support: new(call.TaskSupport), task: `{"ttl":60000}`,
+			as: proposal, atOnce: true},
+		{says: "a wrong member", support: new(call.TaskSupport), task: `{"ttl":-1}`, refused: "-32602"},
+		{says: "later", support: &call.TaskSupport{AtDetach: true}, task: `{"ttl":60000}`, as: proposal},
+		{says: "later, in a session", support: &call.TaskSupport{AtDetach: true}, task: `{"ttl":60000}`, inSession: true,
+			as: proposal, atOnce: true},
+		{says: "the extension in a session", support: new(call.TaskSupport), meta: extension, inSession: true},
+		{says: "a server without tasks", without: true, support: new(call.TaskSupport), task: `{}`, meta: extension},
+		{says: "a prompt", method: wire.GetPrompt, task: `{}`, meta: extension},
+		{says: "a task only", support: &call.TaskSupport{Required: true}, refused: missing},
+		{says: "a task only, in a session", support: &call.TaskSupport{Required: true}, inSession: true, refused: no},
+		{says: "a task only, without tasks", without: true, support: &call.TaskSupport{Required: true}, meta: extension,
+			refused: missing},
+		{says: "a task only, with the member", support: &call.TaskSupport{Required: true}, task: `{"ttl":60000}`,
+			as: proposal, atOnce: true},
+	} {
+		tasks := new(takes)
+		c := &home.Carrier{Keys: newRing(t)}
+		if !test.without {
+			c.Tasks = tasks
+		}
+		meta, invalid := wire.ParseMeta([]byte(test.meta))
+		if invalid != nil {
+			t.Fatal(invalid)
+		}
+		r := &call.Request{Params: &wire.Params{Target: "x", Meta: meta}, InSession: test.inSession}
+		r.Handler = &call.Handler{Method: wire.CallTool, Tasks: test.support}
+		if test.method != "" {
+			r.Handler.Method = test.method
+		}
+		if test.task != "" {
+			r.Params.Task = []byte(test.task)
+		}
+		var at call.Home = c.Home(r)
+		if test.inSession {
+			at = c.Held(r, nil)
+		}
+		opened, err := at.Open(t.Context())
+		if test.refused != "" {
+			if err == nil || fmt.Sprint(fault.Wire(err).Code) != test.refused {
+				t.Errorf("%s: %v, want %s", test.says, err, test.refused)
+			}
+			continue
+		}
+		if err != nil || opened.AtOnce != test.atOnce || (opened.Detach != nil) != (test.as.Dialect != "") {
+			t.Errorf("%s: %+v, %v", test.says, opened, err)
+		}
+		if opened.Detach == nil {
+			continue
+		}
+		out, err := opened.Detach(t.Context(), opened.Journal)
+		if err != nil || string(out.Encoded) != "a task" || tasks.as != test.as {
+			t.Errorf("%s: %+v as %+v, want %+v; %v", test.says, out, tasks.as, test.as, err)
+		}
+	}
+}
+
+// Which client shows plain forms only is noted in the journal, whatever brought the client's name, and asked once for
+// each call.
+func TestPlainFormsAreNoted(t *testing.T) {
+	here, there := mcp.NewInMemoryTransports()
+	session, err := mcp.NewServer(&mcp.Implementation{Name: "s"}, nil).Connect(t.Context(), there, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"}
+	conn, err := mcp.NewClient(&mcp.Implementation{Name: "plain"}, nil).Connect(t.Context(), here, old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var log bytes.Buffer
+	asked := 0
+	c := &home.Carrier{
+		Keys: newRing(t), Audience: "service", Log: slog.New(slog.NewTextHandler(&log, nil)),
+		PlainForms: func(client *mcp.Implementation) bool {
+			if asked++; client.Name == "panics" {
+				panic(client.Name)
+			}
+			return client.Name == "plain"
+		},
+	}
+	c.Limits.StateBytes, c.Limits.RoundTTL, c.Limits.CallTTL = 1<<20, time.Hour, time.Hour
+	open := func(name string, session *mcp.ServerSession, state string) (*call.Request, call.Opened) {
+		t.Helper()
+		meta, _ := wire.ParseMeta([]byte(`{}`))
+		if name != "" {
+			meta, _ = wire.ParseMeta([]byte(`{"io.modelcontextprotocol/clientInfo":{"name":"` + name + `","version":"1"}}`))
+		}
+		r := &call.Request{Params: &wire.Params{Target: "x", Meta: meta, State: state, HasState: state != ""}}
+		r.Handler, r.Session, r.InSession = &call.Handler{Method: wire.CallTool}, session, session != nil
+		var at call.Home = c.Home(r)
+		if r.InSession {
+			at = c.Held(r, session)
+		}
+		opened, err := at.Open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r, opened
+	}
+	for name, want := range map[string]bool{"plain": true, "rich": false, "panics": false, "": false} {
+		if _, opened := open(name, nil, ""); opened.Journal.PlainForms != want {
+			t.Errorf("%q shows plain forms only: %v", name, opened.Journal.PlainForms)
+		}
+	}
+	if !strings.Contains(log.String(), "Options.PlainForms panicked") {
+		t.Errorf("the log is %q", &log)
+	}
+	if _, opened := open("", session, ""); !opened.Journal.PlainForms {
+		t.Error("the client of a session is not known")
+	}
+	// A later round has it from the journal, whoever sends it.
+	r, opened := open("plain", nil, "")
+	opened.Journal.Round = 1
+	state, _, err := c.Home(r).Seal(t.Context(), opened.Journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := asked
+	if _, opened := open("rich", nil, state); !opened.Journal.PlainForms || asked != before {
+		t.Errorf("the next round: %v, asked %d times", opened.Journal.PlainForms, asked-before)
+	}
+}
