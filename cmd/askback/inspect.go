@@ -118,25 +118,19 @@ type reportBinding struct {
 }
 
 type reportCall struct {
-	ID      string           `json:"id"`
-	Started time.Time        `json:"started"`
-	Rounds  int              `json:"rounds"`
-	Pending []reportQuestion `json:"pending"`
-	Journal []reportEntry    `json:"journal"`
-	Manual  string           `json:"manual,omitempty"`
-	Trace   string           `json:"trace,omitempty"`
-}
-
-type reportQuestion struct {
-	Key    string `json:"key"`
-	Wire   string `json:"wire"`
-	Digest string `json:"digest"`
+	ID      string             `json:"id"`
+	Started time.Time          `json:"started"`
+	Rounds  int                `json:"rounds"`
+	Pending []journal.Question `json:"pending"`
+	Journal []reportEntry      `json:"journal"`
+	Manual  string             `json:"manual,omitempty"`
+	Trace   string             `json:"trace,omitempty"`
 }
 
 type reportEntry struct {
 	Kind   string          `json:"kind"`
 	Key    string          `json:"key"`
-	Digest string          `json:"digest,omitempty"`
+	Digest journal.Digest  `json:"digest,omitzero"`
 	Value  json.RawMessage `json:"value,omitempty"`
 	Base64 []byte          `json:"base64,omitempty"` // a value that is not JSON
 
@@ -165,16 +159,10 @@ func newReport(visible seal.Visible, state *seal.State) *report {
 		r.Payload = state.Payload // of a server that uses package seal alone
 		return r
 	}
-	r.Call = &reportCall{ID: j.ID, Started: j.Started.UTC(), Rounds: j.Round, Pending: []reportQuestion{},
-		Journal: []reportEntry{}, Manual: j.Manual, Trace: j.Trace}
-	for _, q := range j.Pending {
-		r.Call.Pending = append(r.Call.Pending, reportQuestion{q.Key, q.Wire, hex.EncodeToString(q.Digest[:])})
-	}
+	r.Call = &reportCall{ID: j.ID, Started: j.Started.UTC(), Rounds: j.Round,
+		Pending: append([]journal.Question{}, j.Pending...), Journal: []reportEntry{}, Manual: j.Manual, Trace: j.Trace}
 	for _, e := range j.Entries {
-		entry := reportEntry{Kind: kinds[e.Kind], Key: e.Key, By: e.By}
-		if e.Digest != (journal.Digest{}) {
-			entry.Digest = hex.EncodeToString(e.Digest[:])
-		}
+		entry := reportEntry{Kind: kinds[e.Kind], Key: e.Key, Digest: e.Digest, By: e.By}
 		if json.Valid(e.Value) {
 			entry.Value = e.Value
 		} else {
@@ -222,7 +210,8 @@ func (c *reportCall) print(b *strings.Builder, now time.Time) {
 	}
 	b.WriteString("\npending questions\n")
 	for _, q := range c.Pending {
-		fmt.Fprintf(b, "  %q  digest %s", q.Key, q.Digest)
+		fmt.Fprintf(b, "  %q", q.Key)
+		printDigest(b, q.Digest)
 		if q.Wire != q.Key {
 			fmt.Fprintf(b, "  sent as %q", q.Wire)
 		}
@@ -234,9 +223,7 @@ func (c *reportCall) print(b *strings.Builder, now time.Time) {
 	b.WriteString("\njournal\n")
 	for _, e := range c.Journal {
 		fmt.Fprintf(b, "  %s %q", e.Kind, e.Key)
-		if e.Digest != "" {
-			b.WriteString("  digest " + e.Digest)
-		}
+		printDigest(b, e.Digest)
 		b.WriteByte('\n')
 		for _, by := range e.By {
 			fmt.Fprintf(b, "    by %q through %q, %s", by.Who, by.Channel, moment(by.When, now, ""))
@@ -254,5 +241,11 @@ func (c *reportCall) print(b *strings.Builder, now time.Time) {
 	}
 	if len(c.Journal) == 0 && c.Manual == "" {
 		b.WriteString("  empty\n")
+	}
+}
+
+func printDigest(b *strings.Builder, d journal.Digest) {
+	if text := d.String(); text != "" {
+		b.WriteString("  digest " + text)
 	}
 }

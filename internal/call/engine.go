@@ -226,7 +226,7 @@ func (s *serving) suspended(ctx context.Context, c *Call, asks []journal.Ask, re
 		}
 		out.Questions[i], q.Wire = q, s.Journal.Pending[i].Wire
 		if s.Audit != nil {
-			c.tell(ctx, report.AuditEvent{Kind: report.AuditAsked, Key: a.Key, Digest: digestText(a.Digest)})
+			c.tell(ctx, report.AuditEvent{Kind: report.AuditAsked, Key: a.Key, Digest: a.Digest.String()})
 		}
 	}
 	return out

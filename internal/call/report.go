@@ -2,7 +2,6 @@ package call
 
 import (
 	"context"
-	"encoding/hex"
 	"log/slog"
 	"time"
 
@@ -49,15 +48,7 @@ func endReason(ctx context.Context, out *Outcome, err error) string {
 // Answered is the event of a client's answer to a question.
 func Answered(key string, d journal.Digest, answer []byte) report.AuditEvent {
 	action, _ := question.Action(answer) // only the answer to an elicitation has one
-	return report.AuditEvent{Kind: report.AuditAnswered, Key: key, Digest: digestText(d), Action: action}
-}
-
-// digestText is a digest as an event has it. A handler in the SDK's manual style asks questions without one.
-func digestText(d journal.Digest) string {
-	if d == (journal.Digest{}) {
-		return ""
-	}
-	return hex.EncodeToString(d[:])
+	return report.AuditEvent{Kind: report.AuditAnswered, Key: key, Digest: d.String(), Action: action}
 }
 
 // WatchRun follows a run of a task, if there is an observer. Recovered says that the run before it did not end.

@@ -36,6 +36,18 @@ var ErrInputRequired = errors.New("input required: return this error to suspend 
 // Digest identifies a question by its content, where the key may stay the same.
 type Digest [16]byte
 
+// String returns the digest in hexadecimal. It is empty for a question without one, which a handler in the SDK's manual
+// style asks.
+func (d Digest) String() string {
+	if d == (Digest{}) {
+		return ""
+	}
+	return hex.EncodeToString(d[:])
+}
+
+// MarshalText makes the JSON of a digest its String.
+func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
 // Journal is what a call must remember between rounds.
 type Journal struct {
 	ID      string    // the call's id, a secret: 128 random bits in text form
@@ -63,9 +75,9 @@ func Derived(purpose, id string) string {
 
 // Question is a question that the last response asked the client.
 type Question struct {
-	Key    string // the author's key
-	Wire   string // the key on the wire
-	Digest Digest
+	Key    string `json:"key"`  // the author's key
+	Wire   string `json:"wire"` // the key on the wire
+	Digest Digest `json:"digest"`
 }
 
 // Kind tells what an [Entry] records.
