@@ -40,6 +40,7 @@ var left = []struct{ command, reason string }{
 		"is a measurement or a judge that runs for minutes"},
 	{`^curl .*vuln\.go\.dev|^git (tag|push) |^(\w+=\S+ )*go install .*@v`, "needs the network, or a release"},
 	{`^askback (serve|call) .*--otlp `, "needs a collector, as TestServeSendsOneTrace has one"},
+	{`^for m in "" /task/sqlite|^go mod tidy$`, "needs a module outside, as TestAModuleBesideACloneBuilds has one"},
 	{`^askback task (get|cancel) sqlite:tasks.db 23WGRG`, "names a task that only its reader has"},
 }
 
