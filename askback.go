@@ -332,12 +332,12 @@ type HTTPOptions struct {
 // until the client ends it or ctx is done. Lines on standard input that are no messages
 // are answered with an error, and the connection goes on. (basic/transports/stdio)
 func (s *Server) Run(ctx context.Context, t mcp.Transport) error {
-	return s.mcp.Run(ctx, s.sdk.Transport(t))
+	return s.mcp.Run(ctx, s.sdk.Transport(t, ctx.Done()))
 }
 
 // Connect serves a connection in the background: see mcp.Server.Connect.
 func (s *Server) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ServerSessionOptions) (*mcp.ServerSession, error) {
-	return s.mcp.Connect(ctx, s.sdk.Transport(t), opts)
+	return s.mcp.Connect(ctx, s.sdk.Transport(t, nil), opts)
 }
 
 // Ready returns an error if a store that requests need does not answer: that of [Options.Tasks] or of [Options.States].

@@ -37,7 +37,7 @@ func (h *handler) throughSDK(ctx context.Context, stream *eventStream, req wire.
 	}
 	c.request <- &jsonrpc.Request{ID: id, Method: req.Method, Params: req.Params, Extra: extra}
 	ctx, refusal := sdkfront.WithOrigin(ctx)
-	session, err := h.SDK.Server.Connect(ctx, h.SDK.Transport(c), nil)
+	session, err := h.SDK.Server.Connect(ctx, h.SDK.Transport(c, nil), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -14,9 +14,10 @@ import (
 )
 
 // Transport returns t with what the protocol and our handlers need beyond the SDK's: lines
-// that are no messages are answered, parameters are exact, tasks are subscribed to.
-func (f *Front) Transport(t mcp.Transport) mcp.Transport {
-	return &transport{lines(t, f.Calls.Limits), f}
+// that are no messages are answered, parameters are exact, tasks are subscribed to. Stopped, which may be nil, is done
+// when the server ends the connection.
+func (f *Front) Transport(t mcp.Transport, stopped <-chan struct{}) mcp.Transport {
+	return &transport{lines(t, f.Calls.Limits, stopped), f}
 }
 
 type transport struct {

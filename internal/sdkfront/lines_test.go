@@ -1,10 +1,13 @@
 package sdkfront_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -55,6 +58,52 @@ func TestStdioAnswersBeforeItEnds(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), `"id":7`) || !strings.Contains(out.String(), "input_required") {
 		t.Errorf("got %q", out.String())
+	}
+}
+
+// A question that the client can no longer answer fails at once, and its call is answered.
+func TestTheEndOfTheInputFailsQuestions(t *testing.T) {
+	t.Parallel()
+	c := harness.Pipe(t, harness.NewServer(t, nil, harness.AddGreet, harness.AddRounds))
+	c.Call(1, "initialize", harness.Initialize, "")
+	c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	c.Request(2, "tools/call", `"name":"greet","arguments":{"place":"x"}`, "")
+	c.Until("a question", func(m map[string]any) bool { return m["method"] == "elicitation/create" })
+	began := time.Now()
+	if err := c.End(); err != nil {
+		t.Errorf("the end of the input: %v", err)
+	}
+	response := fmt.Sprint(c.Response(2))
+	if took := time.Since(began); took > 5*time.Second || !strings.Contains(response, "the client has ended its input") {
+		t.Errorf("after %v: %s", took, response)
+	}
+}
+
+// A server that is stopped waits for no request, because the SDK writes nothing more.
+func TestAStoppedServerDoesNotWait(t *testing.T) {
+	t.Parallel()
+	in, client := io.Pipe()
+	ctx, cancel := context.WithCancel(t.Context())
+	began := make(chan struct{})
+	ended := make(chan error, 1)
+	srv := harness.NewServer(t, nil, harness.AddText("stay", nil, func(context.Context, *askback.Call) (string, error) {
+		close(began)
+		<-ctx.Done()
+		return "", ctx.Err()
+	}))
+	go func() { ended <- srv.Run(ctx, &mcp.IOTransport{Reader: in, Writer: nopCloser{io.Discard}}) }()
+	if _, err := io.WriteString(client, harness.Modern(1, "tools/call", `"name":"stay"`)+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	<-began
+	stopped := time.Now()
+	cancel()
+	client.Close()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if took := time.Since(stopped); took > 5*time.Second {
+		t.Errorf("the server stopped after %v", took)
 	}
 }
 

@@ -23,18 +23,19 @@ import (
 // the connection at the first line that is no message. It also ends only when the requests before the end of its
 // input are answered, where the SDK drops the answers.
 type lineTransport struct {
-	in     io.ReadCloser
-	out    io.WriteCloser
-	limits bound.Limits
+	in      io.ReadCloser
+	out     io.WriteCloser
+	limits  bound.Limits
+	stopped <-chan struct{} // the server is
 }
 
 // lines returns a lineTransport in place of the SDK's transports for lines, and any other transport as it is.
-func lines(t mcp.Transport, limits bound.Limits) mcp.Transport {
+func lines(t mcp.Transport, limits bound.Limits, stopped <-chan struct{}) mcp.Transport {
 	switch t := t.(type) {
 	case *mcp.StdioTransport:
-		return &lineTransport{os.Stdin, keepOpen{os.Stdout}, limits}
+		return &lineTransport{os.Stdin, keepOpen{os.Stdout}, limits, stopped}
 	case *mcp.IOTransport:
-		return &lineTransport{t.Reader, t.Writer, limits}
+		return &lineTransport{t.Reader, t.Writer, limits, stopped}
 	}
 	return t
 }
@@ -52,7 +53,10 @@ func (t *lineTransport) Connect(ctx context.Context) (mcp.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &lineConnection{Connection: conn, open: make(map[jsonrpc.ID]bool), changed: make(chan struct{}, 1)}, nil
+	return &lineConnection{
+		Connection: conn, stopped: t.stopped, changed: make(chan struct{}, 1),
+		open: make(map[jsonrpc.ID]bool), asked: make(map[jsonrpc.ID]bool),
+	}, nil
 }
 
 type readCloser struct {
@@ -81,7 +85,8 @@ func filter(in io.Reader, pass, answer io.Writer, limits bound.Limits) error {
 		line, tooLong, err := readLine(r, limits.MessageBytes)
 		var fault *jsonrpc.Error
 		if tooLong {
-			fault = wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the line exceeds the limit of %d bytes", limits.MessageBytes)
+			fault = wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the line exceeds the limit of %d bytes",
+				limits.MessageBytes)
 		} else if len(bytes.TrimSpace(line)) > 0 {
 			fault = checkLine(line, limits)
 		} else {
@@ -178,64 +183,103 @@ func checkMessage(message []byte) *jsonrpc.Error {
 	return nil
 }
 
-// drain is how long the end of the input waits for open requests. A legacy handler may
-// be asking the client, who can no longer answer.
+// drain is how long the end of the input waits for open requests.
 const drain = 10 * time.Second
 
 type lineConnection struct {
 	mcp.Connection
-	changed chan struct{} // tells of a change in open
+	stopped <-chan struct{}
+	changed chan struct{} // tells of a change in open or asked
+	ended   error         // why the input has ended, once it has
+	limit   <-chan time.Time
 
-	mu   sync.Mutex
-	open map[jsonrpc.ID]bool
+	mu    sync.Mutex
+	open  map[jsonrpc.ID]bool // requests of the client
+	asked map[jsonrpc.ID]bool // requests of the server
 }
 
 func (c *lineConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
-	msg, err := c.Connection.Read(ctx)
-	if err != nil {
-		c.finish(ctx)
-		return nil, err
+	if c.ended == nil {
+		msg, err := c.Connection.Read(ctx)
+		if err == nil {
+			c.count(msg)
+			return msg, nil
+		}
+		c.ended, c.limit = err, time.After(drain)
 	}
-	// A subscription is answered only when it is cancelled.
-	if req, ok := msg.(*jsonrpc.Request); ok && req.IsCall() && req.Method != "subscriptions/listen" {
-		c.mu.Lock()
-		c.open[req.ID] = true
-		c.mu.Unlock()
+	if failure := c.finish(ctx); failure != nil {
+		return failure, nil
 	}
-	return msg, nil
+	return nil, c.ended
+}
+
+// count counts what waits for a response.
+func (c *lineConnection) count(msg jsonrpc.Message) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch m := msg.(type) {
+	case *jsonrpc.Request:
+		// A subscription is answered only when it is cancelled.
+		if m.IsCall() && m.Method != "subscriptions/listen" {
+			c.open[m.ID] = true
+		}
+	case *jsonrpc.Response:
+		delete(c.asked, m.ID)
+	}
 }
 
 func (c *lineConnection) Write(ctx context.Context, msg jsonrpc.Message) error {
+	if req, ok := msg.(*jsonrpc.Request); ok && req.IsCall() {
+		c.mu.Lock()
+		c.asked[req.ID] = true
+		c.mu.Unlock()
+	}
 	err := c.Connection.Write(ctx, msg)
 	if res, ok := msg.(*jsonrpc.Response); ok {
 		c.mu.Lock()
 		delete(c.open, res.ID)
 		c.mu.Unlock()
-		select {
-		case c.changed <- struct{}{}:
-		default:
-		}
+	}
+	select {
+	case c.changed <- struct{}{}:
+	default:
 	}
 	return err
 }
 
-// finish waits until no request is open.
-func (c *lineConnection) finish(ctx context.Context) {
-	limit := time.NewTimer(drain)
-	defer limit.Stop()
+// finish waits until no request is open. A question that the client can no longer answer fails: finish returns its
+// response in the client's place.
+func (c *lineConnection) finish(ctx context.Context) *jsonrpc.Response {
 	for {
-		c.mu.Lock()
-		n := len(c.open)
-		c.mu.Unlock()
-		if n == 0 {
-			return
+		id, isAsked, isOpen := c.waiting()
+		switch {
+		case !isOpen:
+			return nil
+		case isAsked:
+			return &jsonrpc.Response{ID: id, Error: errEnded}
 		}
 		select {
 		case <-c.changed:
-		case <-limit.C:
-			return
+		case <-c.stopped: // the SDK writes nothing more
+			return nil
+		case <-c.limit:
+			return nil
 		case <-ctx.Done():
-			return
+			return nil
 		}
 	}
+}
+
+var errEnded = wire.Errorf(jsonrpc.CodeInternalError, "the client has ended its input and can answer no question")
+
+// waiting reports whether a request is open, and takes a question that is asked, if there is one.
+func (c *lineConnection) waiting() (question jsonrpc.ID, isAsked, isOpen bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for question = range c.asked {
+		isAsked = true
+		delete(c.asked, question)
+		break
+	}
+	return question, isAsked, len(c.open) > 0
 }
