@@ -35,9 +35,11 @@ func TestInputRequiredIsEncodedExactly(t *testing.T) {
 		want     string
 	}{
 		{nil, "s", `{"resultType":"input_required","inputRequests":{},"requestState":"s","_meta":{}}`},
-		{[]InputRequest{{"a", "roots/list", []byte(`{}`)}}, "", `{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list","params":{}}},"_meta":{}}`},
+		{[]InputRequest{{"a", "roots/list", []byte(`{}`)}}, "",
+			`{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list","params":{}}},"_meta":{}}`},
 		{[]InputRequest{{"ü\"\n", "m", []byte(`{}`)}, {"b", "m", []byte(`{}`)}}, "s",
-			`{"resultType":"input_required","inputRequests":{"ü\"\n":{"method":"m","params":{}},"b":{"method":"m","params":{}}},"requestState":"s","_meta":{}}`},
+			`{"resultType":"input_required","inputRequests":{"ü\"\n":{"method":"m","params":{}},"b":{"method":"m",` +
+				`"params":{}}},"requestState":"s","_meta":{}}`},
 	} {
 		if got := string(InputRequired(nil, test.requests, test.state, []byte(`{}`))); got != test.want {
 			t.Errorf("\n got %s\nwant %s", got, test.want)
@@ -53,8 +55,10 @@ func TestNumbersInHeadersAreComparedAsNumbers(t *testing.T) {
 		{"42", "42", true}, {"42.0", "42", true}, {"-7", "-7.0", true}, {"9007199254740993", "9007199254740993", true},
 		{"42", "43", false}, {"9007199254740993", "9007199254740992", false}, {"", "0", false}, {"0x2A", "42", false},
 		{"42.5", "42.5", false}, {"1e2", "100", false}, {"100", "1e2", false}, {"1/1", "1", false}, {"Inf", "1", false},
-		{"0b10", "2", false}, {"0o7", "7", false}, {"+42", "42", false}, {"4_2", "42", false}, {"1p1", "2", false}, {" 42", "42", false},
-		{"010", "10", true}, {"010", "8", false}, {"-", "0", false}, {".", "0", false}, {"4-2", "42", false}, {"-0", "0", true},
+		{"0b10", "2", false}, {"0o7", "7", false}, {"+42", "42", false}, {"4_2", "42", false}, {"1p1", "2", false}, {" 42",
+			"42", false},
+		{"010", "10", true}, {"010", "8", false}, {"-", "0", false}, {".", "0", false}, {"4-2", "42", false}, {"-0",
+			"0", true},
 		{"1." + strings.Repeat("0", 38), "1", true}, {"1." + strings.Repeat("0", 39), "1", false},
 		{"1", "1." + strings.Repeat("0", 38), true}, {"1", "1." + strings.Repeat("0", 39), false},
 	} {
@@ -79,7 +83,10 @@ func TestParamsWithAWrongMeta(t *testing.T) {
 }
 
 func FuzzParseRequest(f *testing.F) {
-	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{},"inputResponses":{"a":{}},"requestState":"s","_meta":{"progressToken":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}`))
+	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{},` +
+		`"inputResponses":{"a":{}},"requestState":"s","_meta":{"progressToken":1,` +
+		`"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}`))
 	f.Add([]byte(`[]`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		req, fault := ParseRequest(body, 64, new(strictjson.Outline), true)
@@ -136,10 +143,12 @@ func FuzzHeaders(f *testing.F) {
 // What a client sets is what a server accepts.
 func TestParamHeadersAreSet(t *testing.T) {
 	for value, want := range map[string]string{
-		`"plain"`: "plain", `"Tromsø"`: "=?base64?VHJvbXPDuA==?=", `true`: "true", `42`: "42", `42.0`: "42", `-7`: "-7", `9007199254740991`: "9007199254740991",
+		`"plain"`: "plain", `"Tromsø"`: "=?base64?VHJvbXPDuA==?=", `true`: "true", `42`: "42", `42.0`: "42", `-7`: "-7",
+		`9007199254740991`: "9007199254740991",
 		`9007199254740992`: "", `1.5`: "", `null`: "", `{}`: "", `[1]`: "",
 	} {
-		params, err := ParamHeaders(json.RawMessage(`{"properties":{"a":{"properties":{"b":{"x-mcp-header":"B"}}},"c":{"x-mcp-header":"no header"}}}`))
+		params, err := ParamHeaders(json.RawMessage(`{"properties":{"a":{"properties":{"b":{"x-mcp-header":"B"}}},` +
+			`"c":{"x-mcp-header":"no header"}}}`))
 		if err != nil || len(params) != 2 {
 			t.Fatal(params, err)
 		}
