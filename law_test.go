@@ -261,7 +261,7 @@ func TestLawOfAllTogether(t *testing.T) {
 		if pairs[o] != nil {
 			return pairs[o]
 		}
-		opts := askback.Options{Keys: ring, Principal: userHeader, BareFirstRound: o.bare, Logger: slog.New(slog.DiscardHandler),
+		opts := askback.Options{Keys: ring, Principal: harness.UserHeader, BareFirstRound: o.bare, Logger: slog.New(slog.DiscardHandler),
 			Tasks: &askback.Tasks{Store: tasks, Settings: task.Settings{PerPrincipal: task.Quota{Unfinished: 1 << 20, Kept: 1 << 20, Bytes: 1 << 40}}}}
 		if o.crowded {
 			opts.Limits.Calls = askback.Share{PerPrincipal: 1, Anonymous: 1}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -54,7 +53,8 @@ func (w *follower) seen() (all []string) {
 		if op.Method == "tasks/get" {
 			continue
 		}
-		all = append(all, strings.Join(strings.Fields(fmt.Sprint(op.Kind, " ", op.Method, " ", op.Target, " ", op.Round, " ", op.Step, " ", op.Outcome, " ", op.Reason, " ", op.Asked)), " "))
+		all = append(all, strings.Join(strings.Fields(fmt.Sprint(op.Kind, " ", op.Method, " ", op.Target, " ", op.Round, " ",
+			op.Step, " ", op.Outcome, " ", op.Reason, " ", op.Asked)), " "))
 	}
 	slices.Sort(all)
 	return all
@@ -63,7 +63,8 @@ func (w *follower) seen() (all []string) {
 // The operations of a call are the same by every front, and what the observer sets travels with the call.
 func TestObserve(t *testing.T) {
 	rounds := []string{
-		"request tools/call pay 1 input_required [login]", "request tools/call pay 2 input_required [sure]", "request tools/call pay 3 completed []",
+		"request tools/call pay 1 input_required [login]", "request tools/call pay 2 input_required [sure]",
+		"request tools/call pay 3 completed []",
 		"step tools/call pay 2 charge completed []",
 	}
 	for _, name := range []string{"HTTP", "connection"} {
@@ -75,7 +76,8 @@ func TestObserve(t *testing.T) {
 			params := `"name":"pay",` + auditArguments
 			for _, key := range []string{"login", "sure"} {
 				state := harness.At(ask("tools/call", params), "result", "requestState")
-				params = fmt.Sprintf(`"name":"pay",%s,"inputResponses":{"%s":%s},"requestState":"%v"`, auditArguments, key, auditAnswer, state)
+				params = fmt.Sprintf(`"name":"pay",%s,"inputResponses":{"%s":%s},"requestState":"%v"`, auditArguments, key,
+					auditAnswer, state)
 			}
 			ask("tools/call", params)
 			harness.Eventually(t, "end of all operations", func() bool { return len(w.seen()) >= len(rounds) })
@@ -104,7 +106,8 @@ func TestObserve(t *testing.T) {
 		s.Get(harness.WithExtension, id, "completed")
 		want := []string{
 			"request tasks/update 0 completed []", "request tasks/update 0 completed []", "request tools/call pay 1 task []",
-			"run tools/call pay 1 input_required [login]", "run tools/call pay 2 input_required [sure]", "run tools/call pay 3 completed []",
+			"run tools/call pay 1 input_required [login]", "run tools/call pay 2 input_required [sure]",
+			"run tools/call pay 3 completed []",
 			"step tools/call pay 2 charge completed []",
 		}
 		harness.Eventually(t, "end of all operations", func() bool { return len(w.seen()) >= len(want) })
@@ -145,7 +148,10 @@ func TestObserveWhoIsTurnedAway(t *testing.T) {
 		}
 	}
 
-	w, h := serve(askback.Options{Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "", errors.New("not known") }})
+	w, h := serve(askback.Options{Principal: func(context.Context, *mcp.RequestExtra) (string, error) {
+		return "",
+			errors.New("not known")
+	}})
 	if code := send(h, strings.NewReader(`{}`)); code != http.StatusForbidden {
 		t.Errorf("a caller who cannot be named gets status %d", code)
 	}
@@ -167,27 +173,4 @@ func TestObserveWhoIsTurnedAway(t *testing.T) {
 	check(w, "request 0 unavailable []")
 	close(end)
 	<-answered
-}
-
-// An observer that panics, or returns nothing, costs the request nothing.
-func TestAnObserverThatPanics(t *testing.T) {
-	for says, observe := range map[string]func(context.Context, *askback.Operation) (context.Context, func()){
-		"at the beginning": func(context.Context, *askback.Operation) (context.Context, func()) { panic("MARK") },
-		"at the end": func(ctx context.Context, _ *askback.Operation) (context.Context, func()) {
-			return ctx, func() { panic("MARK") }
-		},
-		"": func(context.Context, *askback.Operation) (context.Context, func()) { return nil, nil },
-	} {
-		logger, log := harness.Logs()
-		h := harness.NewServer(t, &askback.Options{Observe: observe, Logger: slog.New(logger.Handler())}, harness.AddGreet).HTTPHandler(nil)
-		r := harness.Request{Target: "greet", Arguments: `{"place":"here"}`}
-		r.State = r.Send(t, h).Asked(t, "login")
-		r.Responses = harness.Octocat
-		if got := r.Send(t, h).Text(t); got != "Hello octocat in here" {
-			t.Errorf("an observer that panics %s: %s", says, got)
-		}
-		if logged := strings.Contains(log.String(), "Options.Observe"); logged != (says != "") {
-			t.Errorf("an observer that panics %s: %s", says, log)
-		}
-	}
 }

@@ -213,7 +213,7 @@ func TestAMemoryGuardRefusesWhatIsOlder(t *testing.T) {
 			ring, store := harness.NewRing(t), new(state.MemoryStore)
 			logger, log := harness.Logs()
 			start := func() http.Handler {
-				opts := &askback.Options{Keys: ring, ReplayGuard: new(state.MemoryGuard), Principal: userHeader, Logger: logger}
+				opts := &askback.Options{Keys: ring, ReplayGuard: new(state.MemoryGuard), Principal: harness.UserHeader, Logger: logger}
 				if mode != "" {
 					opts.States = &state.Options{Store: store, Mode: mode}
 				}

@@ -68,7 +68,7 @@ func TestCallsAreHandedBack(t *testing.T) {
 			var told []string
 			var log bytes.Buffer
 			opts := &askback.Options{
-				Keys: harness.NewRing(t), Principal: userHeader, Limits: askback.Limits{Calls: askback.Share{PerPrincipal: 1, Anonymous: 1}},
+				Keys: harness.NewRing(t), Principal: harness.UserHeader, Limits: askback.Limits{Calls: askback.Share{PerPrincipal: 1, Anonymous: 1}},
 				Logger: slog.New(slog.NewTextHandler(&log, nil)),
 				Audit:  func(_ context.Context, e askback.AuditEvent) { told = append(told, e.Kind+" "+e.Principal) },
 			}
@@ -126,7 +126,7 @@ func TestCallsAreHandedBack(t *testing.T) {
 func TestACallWaitsForItsShare(t *testing.T) {
 	arrived := make(chan struct{}, 1)
 	h := harness.NewServer(t, &askback.Options{
-		Principal: userHeader, Limits: askback.Limits{Calls: askback.Share{PerPrincipal: 1, Anonymous: 1}},
+		Principal: harness.UserHeader, Limits: askback.Limits{Calls: askback.Share{PerPrincipal: 1, Anonymous: 1}},
 		Authorize: func(_ context.Context, a askback.Access) error {
 			if a.Target == "greet" {
 				arrived <- struct{}{}

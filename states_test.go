@@ -75,11 +75,6 @@ func (s *spyStore) DeleteState(ctx context.Context, id string) error {
 	return s.MemoryStore.DeleteState(ctx, id)
 }
 
-// userHeader takes the principal from a header. Only a test may do this.
-func userHeader(_ context.Context, extra *mcp.RequestExtra) (string, error) {
-	return extra.Header.Get("X-User"), nil
-}
-
 func answer(key, name string) string {
 	return fmt.Sprintf(`{%q:{"action":"accept","content":{"name":%q}}}`, key, name)
 }
@@ -126,7 +121,7 @@ func TestOptionsReachTheHome(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var seen []string
 				logger, logged := harness.Logs()
-				opts := askback.Options{Principal: userHeader, Audience: "service", Logger: logger, Audit: func(_ context.Context, e askback.AuditEvent) {
+				opts := askback.Options{Principal: harness.UserHeader, Audience: "service", Logger: logger, Audit: func(_ context.Context, e askback.AuditEvent) {
 					switch e.Kind {
 					case askback.AuditRefused:
 						seen = append(seen, "refused:"+e.Reason)
@@ -191,7 +186,7 @@ func TestClientThatGoesAway(t *testing.T) {
 	store := new(spyStore)
 	var hangUp context.CancelFunc
 	paid := 0
-	h := harness.NewServer(t, &askback.Options{Principal: userHeader, States: &state.Options{Store: store, Mode: state.Dual}}, func(srv *askback.Server) {
+	h := harness.NewServer(t, &askback.Options{Principal: harness.UserHeader, States: &state.Options{Store: store, Mode: state.Dual}}, func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "buy"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			for _, what := range []string{"first", "second"} {
 				if _, err := askback.Elicit[harness.Login](call, what+"?", "Who are you?"); err != nil {
@@ -247,7 +242,7 @@ func TestManualStyleAndTheStore(t *testing.T) {
 	})
 	store := new(spyStore)
 	var seen []string
-	srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t), Principal: userHeader, States: &state.Options{Store: store, Mode: state.Dual},
+	srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t), Principal: harness.UserHeader, States: &state.Options{Store: store, Mode: state.Dual},
 		Audit: func(_ context.Context, e askback.AuditEvent) {
 			if e.Kind == askback.AuditState {
 				seen = append(seen, e.Reason)
@@ -391,19 +386,19 @@ func TestLawWithAStore(t *testing.T) {
 		}))
 	}
 	instance := func(mode state.Mode, keys *seal.Ring, overflow int) http.Handler {
-		return harness.NewServer(t, &askback.Options{Keys: keys, Principal: userHeader, States: &state.Options{Store: store, Mode: mode, Overflow: overflow}}, handler).HTTPHandler(nil)
+		return harness.NewServer(t, &askback.Options{Keys: keys, Principal: harness.UserHeader, States: &state.Options{Store: store, Mode: mode, Overflow: overflow}}, handler).HTTPHandler(nil)
 	}
 	fleets := map[string][]http.Handler{
 		"dual":      {instance(state.Dual, ring, 0), instance(state.Dual, harness.NewRing(t), 0)},
 		"primary":   {instance(state.StatelessFirst, ring, 0), instance(state.StatelessFirst, harness.NewRing(t), 0)},
 		"overflow":  {instance(state.StatelessOnly, ring, 1), instance(state.StatelessOnly, ring, 400)},
-		"roll out":  {instance(state.Dual, ring, 0), instance(state.StatelessFirst, ring, 1), harness.NewServer(t, &askback.Options{Keys: ring, Principal: userHeader, States: &state.Options{Store: store}}, handler).HTTPHandler(nil)},
+		"roll out":  {instance(state.Dual, ring, 0), instance(state.StatelessFirst, ring, 1), harness.NewServer(t, &askback.Options{Keys: ring, Principal: harness.UserHeader, States: &state.Options{Store: store}}, handler).HTTPHandler(nil)},
 		"dual only": {instance(state.Dual, ring, 300), instance(state.Dual, ring, 0)},
 	}
 	shared := new(state.MemoryStore)
 	for _, mode := range []state.Mode{state.Dual, state.StatelessFirst} {
 		fleets["memory"] = append(fleets["memory"], harness.NewServer(t, &askback.Options{
-			Keys: ring, Principal: userHeader, States: &state.Options{Store: shared, Mode: mode, Overflow: 300},
+			Keys: ring, Principal: harness.UserHeader, States: &state.Options{Store: shared, Mode: mode, Overflow: 300},
 		}, handler).HTTPHandler(nil))
 	}
 	const watchedOnly = "dual only, with middleware on the SDK's server"
@@ -412,7 +407,7 @@ func TestLawWithAStore(t *testing.T) {
 		m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 		m.AddReceivingMiddleware(harness.PassOn)
 		srv, err := askback.New(m, &askback.Options{
-			Keys: ring, Principal: userHeader, States: &state.Options{Store: watched, Mode: state.Dual}, Logger: slog.New(slog.DiscardHandler),
+			Keys: ring, Principal: harness.UserHeader, States: &state.Options{Store: watched, Mode: state.Dual}, Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -522,7 +517,7 @@ func TestLawWithAStore(t *testing.T) {
 // Concurrent retries of one round all lead to the same result.
 func TestRetriesAtOnce(t *testing.T) {
 	for _, mode := range []state.Mode{state.Dual, state.StatelessFirst} {
-		h := harness.NewServer(t, &askback.Options{Principal: userHeader, States: &state.Options{Store: new(state.MemoryStore), Mode: mode, Overflow: 300}},
+		h := harness.NewServer(t, &askback.Options{Principal: harness.UserHeader, States: &state.Options{Store: new(state.MemoryStore), Mode: mode, Overflow: 300}},
 			func(srv *askback.Server) {
 				askback.AddTool(srv, &mcp.Tool{Name: "plan"}, executes(func(*askback.Call, rune) {}))
 			}).HTTPHandler(nil)
@@ -563,7 +558,7 @@ func TestStatesAreChecked(t *testing.T) {
 		logger, logged := harness.Logs()
 		opts := askback.Options{Logger: logger, States: &state.Options{Store: new(state.MemoryStore), Mode: state.Dual}}
 		if named {
-			opts.Principal = userHeader
+			opts.Principal = harness.UserHeader
 		}
 		harness.NewServer(t, &opts)
 		if strings.Contains(logged.String(), "anonymous") == named {

@@ -6,6 +6,7 @@ package harness
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"log/slog"
 	"strings"
@@ -126,4 +127,9 @@ func NoSecrets(t *testing.T, log *Log, secrets ...string) {
 			t.Errorf("%.20s is logged: %s", secret, all[max(0, i-200):min(len(all), i+100)])
 		}
 	}
+}
+
+// UserHeader takes the principal from a header. Only a test may do this.
+func UserHeader(_ context.Context, extra *mcp.RequestExtra) (string, error) {
+	return extra.Header.Get("X-User"), nil
 }

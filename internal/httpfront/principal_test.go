@@ -1,4 +1,4 @@
-package askback_test
+package httpfront_test
 
 import (
 	"context"
@@ -21,9 +21,10 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-func refusedCaller(t *testing.T, f front, response map[string]any) {
+func refusedCaller(t *testing.T, f harness.Front, response map[string]any) {
 	t.Helper()
-	if harness.At(response, "error", "code") != -32600.0 || harness.At(response, "error", "message") != "the caller could not be identified" {
+	if harness.At(response, "error", "code") != -32600.0 || harness.At(response, "error",
+		"message") != "the caller could not be identified" {
 		t.Errorf("got %v, want the refusal of a caller who could not be identified", response)
 	}
 }
@@ -36,51 +37,13 @@ func TestATokenThatNamesNobodyIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := new(harness.Log)
-			srv := everything(t, askback.Options{Principal: principal, Logger: slog.New(slog.NewTextHandler(log, nil))})
-			eachRequest(t, srv, &auth.TokenInfo{}, refusedCaller)
+			srv := harness.Everything(t, askback.Options{Principal: principal, Logger: slog.New(slog.NewTextHandler(log, nil))})
+			harness.EachRequest(t, srv, &auth.TokenInfo{}, refusedCaller)
 			for _, advice := range []string{"UserID of TokenInfo", "Options.Principal", "Options.AnonymousTokens"} {
 				log.Has(t, advice)
 			}
 		})
 	}
-}
-
-func TestCallersWhoAreNotRefused(t *testing.T) {
-	named := func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil }
-	for _, tt := range []struct {
-		name  string
-		opts  askback.Options
-		token *auth.TokenInfo
-	}{
-		{"without a token", askback.Options{}, nil},
-		{"with a name", askback.Options{}, &auth.TokenInfo{UserID: "alice"}},
-		{"named by Options.Principal", askback.Options{Principal: named}, &auth.TokenInfo{}},
-		{"anonymous by choice", askback.Options{AnonymousTokens: true}, &auth.TokenInfo{}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			eachRequest(t, everything(t, tt.opts), tt.token, func(t *testing.T, _ front, response map[string]any) {
-				if strings.Contains(fmt.Sprint(harness.At(response, "error", "message")), "identified") {
-					t.Errorf("refused: %v", response)
-				}
-			})
-		})
-	}
-}
-
-// When a function of the operator panics, even in a goroutine of the SDK or of the task engine, the request fails and the
-// process continues.
-func TestAPrincipalThatPanics(t *testing.T) {
-	log := new(harness.Log)
-	srv := everything(t, askback.Options{
-		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { panic("no such tenant") },
-		Logger:    slog.New(slog.NewTextHandler(log, nil)),
-	})
-	eachRequest(t, srv, nil, refusedCaller)
-	log.Has(t, "no such tenant")
-
-	c := harness.Pipe(t, srv)
-	refusedCaller(t, front{}, c.Call(1, "tools/call", `"name":"quiet"`, harness.WithExtension))
-	refusedCaller(t, front{}, c.Call(2, "subscriptions/listen", `"notifications":{"taskIds":["x"]}`, harness.WithExtension))
 }
 
 // panicking is a guard and a store of states.
@@ -102,10 +65,12 @@ func (panicking) DeleteState(context.Context, string) error { panic("no store") 
 func TestGuardsStoresAndObserversThatPanic(t *testing.T) {
 	log := new(harness.Log)
 	bad := panicking{}
-	base := askback.Options{Logger: slog.New(slog.NewTextHandler(log, nil)), Keys: harness.NewRing(t), Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil }}
+	base := askback.Options{Logger: slog.New(slog.NewTextHandler(log, nil)), Keys: harness.NewRing(t),
+		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil }}
 	r := harness.Request{Target: "greet", Arguments: `{"place":"x"}`}
 	sealed := r.Send(t, harness.NewServer(t, &base, harness.AddGreet).HTTPHandler(nil)).Asked(t, "login")
-	answers := `"name":"greet","arguments":{"place":"x"},"inputResponses":{"login":{"action":"accept","content":{"name":"octocat"}}}`
+	answers := `"name":"greet","arguments":{"place":"x"},` +
+		`"inputResponses":{"login":{"action":"accept","content":{"name":"octocat"}}}`
 	for _, tt := range []struct {
 		name    string
 		options func(o *askback.Options)
@@ -113,14 +78,18 @@ func TestGuardsStoresAndObserversThatPanic(t *testing.T) {
 		want    string // a part of the response
 		log     string
 	}{
-		{"guard", func(o *askback.Options) { o.ReplayGuard = bad }, answers + `,"requestState":"` + sealed + `"`, "internal error", "no guard"},
+		{"guard", func(o *askback.Options) { o.ReplayGuard = bad }, answers + `,"requestState":"` + sealed + `"`,
+			"internal error", "no guard"},
 		{"Audit", func(o *askback.Options) {
 			o.Audit = func(context.Context, askback.AuditEvent) { panic("no metric") }
 		},
 			answers + `,"requestState":"x"`, "Invalid or expired requestState", "Options.Audit"},
 		{"store", func(o *askback.Options) { o.States = &state.Options{Store: bad, Mode: state.Dual} },
 			answers + `,"requestState":"` + sealed + `"`, "octocat", "no store"},
-		{"store, without a state", func(o *askback.Options) { o.States = &state.Options{Store: bad, Mode: state.StatelessFirst} },
+		{"store, without a state", func(o *askback.Options) {
+			o.States = &state.Options{Store: bad,
+				Mode: state.StatelessFirst}
+		},
 			answers, "input_required", "no store"},
 		{"overflowing store", func(o *askback.Options) { o.States = &state.Options{Store: bad, Overflow: 10} },
 			`"name":"greet","arguments":{"place":"x"}`, "internal error", "no store"},
@@ -129,7 +98,7 @@ func TestGuardsStoresAndObserversThatPanic(t *testing.T) {
 			o.Audit = func(context.Context, askback.AuditEvent) { panic("no metric") }
 		}, answers + `,"requestState":"` + sealed + `"`, "octocat", "Options.Audit"},
 	} {
-		for _, f := range fronts {
+		for _, f := range harness.Fronts {
 			if f.Session {
 				continue // no state is read here
 			}
@@ -149,7 +118,8 @@ func TestGuardsStoresAndObserversThatPanic(t *testing.T) {
 // panickingTasks is a store of tasks whose methods panic.
 type panickingTasks struct{ harness.Store }
 
-func (panickingTasks) Create(context.Context, *task.Task, time.Duration, time.Duration, []byte, [][]byte, task.Quota) error {
+func (panickingTasks) Create(context.Context, *task.Task, time.Duration, time.Duration, []byte, [][]byte,
+	task.Quota) error {
 	panic("no database")
 }
 func (panickingTasks) Get(context.Context, string) (*task.Task, error) { panic("no database") }
@@ -168,8 +138,9 @@ func (forgetful) Get(context.Context, string) (*task.Task, error) { panic("no da
 
 // A session gets notifications about its tasks, for which the tasks are read.
 func TestAnnouncingFromATaskStoreThatPanics(t *testing.T) {
-	srv := harness.NewServer(t, &askback.Options{Tasks: &askback.Tasks{Store: forgetful{new(task.MemoryStore)}}}, harness.AddEcho)
-	for _, f := range fronts {
+	srv := harness.NewServer(t, &askback.Options{Tasks: &askback.Tasks{Store: forgetful{new(task.MemoryStore)}}},
+		harness.AddEcho)
+	for _, f := range harness.Fronts {
 		if !f.Session {
 			continue
 		}
@@ -196,7 +167,7 @@ func TestATaskStoreThatPanics(t *testing.T) {
 	all.Go(func() { _ = srv.RunTasks(ctx) })
 	defer all.Wait()
 	defer stop()
-	for _, f := range fronts {
+	for _, f := range harness.Fronts {
 		requests := f.Identifies("nonesuch")
 		requests["tools/call"] = `"name":"echo","task":{}`
 		for method, params := range requests {
@@ -205,7 +176,8 @@ func TestATaskStoreThatPanics(t *testing.T) {
 			}
 			t.Run(f.Name+" "+method, func(t *testing.T) {
 				got := f.Dial(t, srv, nil)(method, params)
-				if message, _ := harness.At(got, "error", "message").(string); !strings.HasPrefix(message, "internal error") || strings.Contains(message, "database") {
+				if message, _ := harness.At(got, "error", "message").(string); !strings.HasPrefix(message, "internal error") ||
+					strings.Contains(message, "database") {
 					t.Errorf("got %v, want an internal error that says nothing more", got)
 				}
 			})
@@ -230,8 +202,9 @@ func TestACallerBehindAMiddlewareWithItsOwnContext(t *testing.T) {
 	askback.AddTool(srv, &mcp.Tool{Name: "who"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
 		return call.Principal(), nil
 	})
-	for _, f := range fronts {
-		if got := f.Dial(t, srv, &auth.TokenInfo{UserID: "alice"})("tools/call", `"name":"who"`); harness.Content(harness.At(got, "result").(map[string]any)) != "alice" {
+	for _, f := range harness.Fronts {
+		if got := f.Dial(t, srv, &auth.TokenInfo{UserID: "alice"})("tools/call",
+			`"name":"who"`); harness.Content(harness.At(got, "result").(map[string]any)) != "alice" {
 			t.Errorf("%s: got %v, want alice", f.Name, got)
 		}
 	}
@@ -259,7 +232,8 @@ func (h headers) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestPrincipalComesFromTheToken(t *testing.T) {
 	var got []string
 	h := harness.NewServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "who"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+		askback.AddTool(srv, &mcp.Tool{Name: "who"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string,
+			error) {
 			got = append(got, call.Principal())
 			return "", nil
 		})
@@ -268,7 +242,8 @@ func TestPrincipalComesFromTheToken(t *testing.T) {
 		return &auth.TokenInfo{UserID: "user-" + token, Expiration: time.Now().Add(time.Hour)}, nil
 	}
 	harness.Request{Target: "who"}.Send(t, h)
-	harness.Request{Target: "who", Header: http.Header{"Authorization": {"Bearer 7"}}}.Send(t, auth.RequireBearerToken(verify, nil)(h))
+	harness.Request{Target: "who", Header: http.Header{"Authorization": {"Bearer 7"}}}.Send(t,
+		auth.RequireBearerToken(verify, nil)(h))
 	if len(got) != 2 || got[0] != "" || got[1] != "user-7" {
 		t.Errorf("principals %q", got)
 	}
@@ -276,15 +251,17 @@ func TestPrincipalComesFromTheToken(t *testing.T) {
 
 // A header of a session's request replaces neither its body nor its caller.
 func TestHeadersCannotReplaceABody(t *testing.T) {
-	srv := harness.NewServer(t, &askback.Options{Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
+	srv := harness.NewServer(t, &askback.Options{Principal: func(_ context.Context, extra *mcp.RequestExtra) (string,
+		error) {
 		return extra.Header.Get("X-User"), nil
 	}}, who)
 	web := httptest.NewServer(srv.HTTPHandler(nil))
 	defer web.Close()
 	for _, name := range []string{"Askback-Exact-Params", "askback exact params"} {
-		transport := &mcp.StreamableClientTransport{Endpoint: web.URL, HTTPClient: &http.Client{Transport: headers{map[string]string{
-			"X-User": "alice", strings.ReplaceAll(name, " ", "-"): `{"name":"who","arguments":{"x":"header"}}`,
-		}}}}
+		transport := &mcp.StreamableClientTransport{Endpoint: web.URL,
+			HTTPClient: &http.Client{Transport: headers{map[string]string{
+				"X-User": "alice", strings.ReplaceAll(name, " ", "-"): `{"name":"who","arguments":{"x":"header"}}`,
+			}}}}
 		session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).
 			Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
 		if err != nil {

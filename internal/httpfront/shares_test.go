@@ -1,4 +1,4 @@
-package askback_test
+package httpfront_test
 
 import (
 	"bufio"
@@ -77,7 +77,8 @@ func besiege(t *testing.T, limits askback.Limits) *besieged {
 		}
 		srv.AddPrompt(&mcp.Prompt{Name: "ask", Arguments: []*mcp.PromptArgument{{Name: "x"}}}, prompt)
 	}
-	opts := &askback.Options{Principal: userHeader, Limits: limits, Tasks: &askback.Tasks{Store: new(task.MemoryStore)}}
+	opts := &askback.Options{Principal: harness.UserHeader, Limits: limits,
+		Tasks: &askback.Tasks{Store: new(task.MemoryStore)}}
 	srv := harness.NewServer(t, opts, harness.AddGreet, addTools)
 	server := httptest.NewUnstartedServer(srv.HTTPHandler(nil))
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
@@ -173,7 +174,8 @@ func legacyRequest(method, session, body string) *http.Request {
 // session opens a session.
 func (b *besieged) session(ctx context.Context, user string) (id string) {
 	b.t.Helper()
-	res := b.do(ctx, legacyRequest("POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+initialize+`}}`),
+	res := b.do(ctx, legacyRequest("POST", "",
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+harness.Initialize+`}}`),
 		user)
 	b.until(res, `"serverInfo"`)
 	id = res.Header.Get("Mcp-Session-Id")
@@ -473,7 +475,7 @@ func TestDeleteDoesNotWaitForAHandler(t *testing.T) {
 			return "done", nil
 		})
 	})
-	l, _ := openSession(t, srv.HTTPHandler(nil), "")
+	l, _ := openLegacy(t, srv.HTTPHandler(nil), "")
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -1,4 +1,4 @@
-package askback_test
+package httpfront_test
 
 import (
 	"bufio"
@@ -11,8 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -40,18 +38,21 @@ type waitingTool struct {
 
 func newWaitingTool(t *testing.T, limits askback.Limits) *waitingTool {
 	w := &waitingTool{open: make(chan struct{})}
-	w.Server = harness.NewServer(t, &askback.Options{Principal: userHeader, Limits: limits}, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "wait"}, func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
-			w.now.Add(1)
-			defer w.now.Add(-1)
-			select {
-			case <-w.open:
-				return "done", nil
-			case <-ctx.Done():
-				return "", ctx.Err()
-			}
+	w.Server = harness.NewServer(t, &askback.Options{Principal: harness.UserHeader, Limits: limits},
+		func(srv *askback.Server) {
+			askback.AddTool(srv, &mcp.Tool{Name: "wait"}, func(ctx context.Context, call *askback.Call,
+				_ map[string]any) (string,
+				error) {
+				w.now.Add(1)
+				defer w.now.Add(-1)
+				select {
+				case <-w.open:
+					return "done", nil
+				case <-ctx.Done():
+					return "", ctx.Err()
+				}
+			})
 		})
-	})
 	return w
 }
 
@@ -73,7 +74,8 @@ type unread struct{ t *testing.T }
 func (u unread) Read([]byte) (int, error) { u.t.Error("the body was read"); return 0, io.EOF }
 
 func TestTooManyRequestsAreRefusedBeforeTheirBody(t *testing.T) {
-	w := newWaitingTool(t, askback.Limits{Requests: askback.Share{Total: 4, PerPrincipal: 2, Anonymous: 1}, Calls: askback.Share{Total: 4, PerPrincipal: 4}})
+	w := newWaitingTool(t, askback.Limits{Requests: askback.Share{Total: 4, PerPrincipal: 2, Anonymous: 1},
+		Calls: askback.Share{Total: 4, PerPrincipal: 4}})
 	h := w.HTTPHandler(nil)
 	var admitted []<-chan *harness.Response
 	for _, step := range []struct {
@@ -92,7 +94,8 @@ func TestTooManyRequestsAreRefusedBeforeTheirBody(t *testing.T) {
 		r := as(step.user, "")
 		r.Context = func(r *http.Request) *http.Request { r.Body = io.NopCloser(unread{t}); return r }
 		res := r.Send(t, h)
-		if message := res.Refused(t, step.status, -32603); !strings.Contains(message, step.message) || res.Header.Get("Retry-After") != "1" || strings.Contains(res.Raw, `"id"`) {
+		if message := res.Refused(t, step.status, -32603); !strings.Contains(message, step.message) ||
+			res.Header.Get("Retry-After") != "1" || strings.Contains(res.Raw, `"id"`) {
 			t.Errorf("%s: got %s, Retry-After %q", step.user, res.Raw, res.Header.Get("Retry-After"))
 		}
 	}
@@ -110,7 +113,8 @@ func TestTooManyRequestsAreRefusedBeforeTheirBody(t *testing.T) {
 func TestBodiesShareMemory(t *testing.T) {
 	const message = 1 << 16
 	big := `{"x":"` + strings.Repeat("x", 40<<10) + `"}`
-	w := newWaitingTool(t, askback.Limits{MessageBytes: message, BodyBytes: askback.Share{Total: 2*message + 1<<14, PerPrincipal: message, Anonymous: message}})
+	w := newWaitingTool(t, askback.Limits{MessageBytes: message,
+		BodyBytes: askback.Share{Total: 2*message + 1<<14, PerPrincipal: message, Anonymous: message}})
 	h := w.HTTPHandler(nil)
 	first := w.wait(t, h, "alice", big)
 	for name, context := range map[string]func(*http.Request) *http.Request{
@@ -124,7 +128,8 @@ func TestBodiesShareMemory(t *testing.T) {
 		}
 	}
 	others := []<-chan *harness.Response{w.wait(t, h, "alice", "{}"), w.wait(t, h, "bob", big), w.wait(t, h, "carol", big)}
-	if message := as("dave", big).Send(t, h).Refused(t, 503, -32603); !strings.Contains(message, "the server is at its limit") {
+	if message := as("dave", big).Send(t, h).Refused(t, 503, -32603); !strings.Contains(message,
+		"the server is at its limit") {
 		t.Error(message)
 	}
 	close(w.open)
@@ -134,18 +139,42 @@ func TestBodiesShareMemory(t *testing.T) {
 	as("alice", big).Send(t, h).Text(t)
 }
 
-func TestSharesThatFitNothing(t *testing.T) {
-	for _, limits := range []askback.Limits{
-		{Requests: askback.Share{Total: -1}}, {Sessions: askback.Share{PerPrincipal: -1}}, {Streams: askback.Share{Anonymous: -1}},
-		{BodyBytes: askback.Share{Total: 1 << 20}}, {BodyBytes: askback.Share{Anonymous: 1 << 20}}, {Batch: -1}, {SessionCalls: -1},
-	} {
-		if _, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "test"}, nil), &askback.Options{Limits: limits}); err == nil {
-			t.Errorf("%+v: no error", limits)
+// A body without a Content-Length is bounded, too.
+func TestBodyOverTheLimitInChunks(t *testing.T) {
+	h := harness.NewServer(t, &askback.Options{Limits: askback.Limits{MessageBytes: 1 << 10}},
+		harness.AddGreet).HTTPHandler(nil)
+	chunked := func(r *http.Request) *http.Request { r.ContentLength = -1; return r }
+	harness.Request{Target: "greet", Arguments: `{"place":"x"}`, Context: chunked}.Send(t, h).Asked(t, "login")
+	harness.Request{Target: "greet", Arguments: `{"place":"` + strings.Repeat("x", 1<<11) + `"}`, Context: chunked}.Send(t,
+		h).Refused(t, 413, -32600)
+}
+
+// A body may have as many bytes as the limit says, and not one more.
+func TestBodiesOfTheLimitPass(t *testing.T) {
+	const limit = 10_000 // no power of two, by which a body without a Content-Length grows
+	h := harness.NewServer(t, &askback.Options{Limits: askback.Limits{MessageBytes: limit}},
+		harness.AddGreet).HTTPHandler(nil)
+	l, _ := openLegacy(t, h, "")
+	modern := harness.Request{Target: "greet", Arguments: `{"place":"x"}`}.HTTP(t)
+	old := l.request(t.Context(), http.MethodPost, "2025-11-25", `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+	for name, r := range map[string]*http.Request{"2026-07-28": modern, "a session": old} {
+		message, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	for _, limits := range []askback.Limits{{MessageBytes: 1 << 62}, {BodyBytes: askback.Share{Total: 4 << 20}}, {Requests: askback.Share{Total: 1}}} {
-		srv := harness.NewServer(t, &askback.Options{Limits: limits}, harness.AddGreet)
-		harness.Request{Target: "greet", Arguments: `{"place":"x"}`}.Send(t, srv.HTTPHandler(nil)).Asked(t, "login")
+		for _, chunked := range []bool{false, true} {
+			for more, want := range []int{http.StatusOK, http.StatusRequestEntityTooLarge} {
+				body := string(message) + strings.Repeat(" ", limit+more-len(message))
+				sent := r.Clone(t.Context())
+				if sent.Body, sent.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body)); chunked {
+					sent.ContentLength = -1
+				}
+				w := httptest.NewRecorder()
+				if h.ServeHTTP(w, sent); w.Code != want {
+					t.Errorf("%s, %d bytes, chunked %v: status %d, want %d: %s", name, len(body), chunked, w.Code, want, w.Body)
+				}
+			}
+		}
 	}
 }
 
@@ -204,7 +233,8 @@ func send(t *testing.T, conn net.Conn, r *http.Request, bytes int) {
 func TestABodyHasADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := harness.NewServer(t, nil, func(srv *askback.Server) {
-			askback.AddTool(srv, &mcp.Tool{Name: "slow"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			askback.AddTool(srv, &mcp.Tool{Name: "slow"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string,
+				error) {
 				select {
 				case <-time.After(5 * time.Minute): // the deadline is that of the body alone
 					return "done", nil
@@ -234,7 +264,8 @@ func TestABodyHasADeadline(t *testing.T) {
 			t.Fatal(err)
 		}
 		body, _ := io.ReadAll(res.Body)
-		if took := time.Since(begun); res.StatusCode != 408 || !strings.Contains(string(body), "30s") || took != 30*time.Second {
+		if took := time.Since(begun); res.StatusCode != 408 || !strings.Contains(string(body), "30s") ||
+			took != 30*time.Second {
 			t.Errorf("half a body: after %v %d %s", took, res.StatusCode, body)
 		}
 		if _, err := r.ReadByte(); err != io.EOF {
@@ -261,7 +292,8 @@ func TestReadersHaveADeadline(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				end := make(chan error, 1)
 				srv := harness.NewServer(t, nil, func(srv *askback.Server) {
-					askback.AddTool(srv, &mcp.Tool{Name: "report"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+					askback.AddTool(srv, &mcp.Tool{Name: "report"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string,
+						error) {
 						for i := range 1000 {
 							if err := call.Progress(ctx, float64(i), 1000, "working"); err != nil {
 								return "", err
@@ -269,9 +301,10 @@ func TestReadersHaveADeadline(t *testing.T) {
 						}
 						return "done", nil
 					})
-					askback.AddTool(srv, &mcp.Tool{Name: "large", Description: strings.Repeat("x", 1<<20)}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-						return strings.Repeat("x", 10<<20), nil
-					})
+					askback.AddTool(srv, &mcp.Tool{Name: "large", Description: strings.Repeat("x", 1<<20)},
+						func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+							return strings.Repeat("x", 10<<20), nil
+						})
 				})
 				h := srv.HTTPHandler(nil)
 				p := servePipes(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -295,7 +328,8 @@ func TestReadersHaveADeadline(t *testing.T) {
 func TestStreamsOutliveTheDeadlineOfTheirParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := harness.NewServer(t, nil, func(srv *askback.Server) {
-			askback.AddTool(srv, &mcp.Tool{Name: "report"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			askback.AddTool(srv, &mcp.Tool{Name: "report"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string,
+				error) {
 				for i := range 3 {
 					if err := call.Progress(ctx, float64(i+1), 3, "working"); err != nil {
 						return "", err
@@ -327,7 +361,8 @@ func TestReadersOverHTTP2HaveADeadline(t *testing.T) {
 			askback.AddTool(srv, &mcp.Tool{Name: "large"}, func(context.Context, *askback.Call, struct{}) (string, error) {
 				return strings.Repeat("x", 10<<20) + "done", nil // more than a client takes in without reading
 			})
-			askback.AddTool(srv, &mcp.Tool{Name: "report"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			askback.AddTool(srv, &mcp.Tool{Name: "report"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string,
+				error) {
 				for i := range 3 {
 					if err := call.Progress(ctx, float64(i+1), 3, "working"); err != nil {
 						return "", err
@@ -413,7 +448,8 @@ func TestASubscriptionThatIsNotReadEnds(t *testing.T) {
 		listen := func() net.Conn {
 			conn := p.dial(t)
 			send(t, conn, harness.Request{Method: "subscriptions/listen", Header: http.Header{"Mcp-Name": nil},
-				Body: harness.Message(1, "subscriptions/listen", `"notifications":{"taskIds":["`+result.Result.TaskID+`"]}`, harness.WithExtension)}.HTTP(t), 1<<20)
+				Body: harness.Message(1, "subscriptions/listen", `"notifications":{"taskIds":["`+result.Result.TaskID+`"]}`,
+					harness.WithExtension)}.HTTP(t), 1<<20)
 			return conn
 		}
 		begun := time.Now()
@@ -428,7 +464,8 @@ func TestASubscriptionThatIsNotReadEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := make([]byte, 1<<10)
-		if n, err := io.ReadAtLeast(res.Body, got, 100); err != nil || !strings.Contains(string(got), "notifications/subscriptions/acknowledged") {
+		if n, err := io.ReadAtLeast(res.Body, got, 100); err != nil ||
+			!strings.Contains(string(got), "notifications/subscriptions/acknowledged") {
 			t.Errorf("the next subscription: %d %s, %v", res.StatusCode, got[:n], err)
 		}
 		conn.Close()
@@ -440,7 +477,8 @@ func TestASubscriptionThatIsNotReadEnds(t *testing.T) {
 func TestTheEndOfAStreamHasADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := harness.NewServer(t, nil, func(srv *askback.Server) {
-			askback.AddTool(srv, &mcp.Tool{Name: "report"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			askback.AddTool(srv, &mcp.Tool{Name: "report"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string,
+				error) {
 				return "done", call.Progress(ctx, 1, 1, "working")
 			})
 		})
@@ -487,8 +525,9 @@ func (l *legacy) post(version, body string) *httptest.ResponseRecorder {
 
 func (l *legacy) request(ctx context.Context, method, version, body string) *http.Request {
 	r := httptest.NewRequestWithContext(ctx, method, "/mcp", strings.NewReader(body))
-	for name, value := range map[string]string{"X-User": l.user, "Content-Type": "application/json", "Mcp-Session-Id": l.id,
-		"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": version} {
+	for name, value := range map[string]string{"X-User": l.user, "Content-Type": "application/json",
+		"Mcp-Session-Id": l.id,
+		"Accept":         "application/json, text/event-stream", "MCP-Protocol-Version": version} {
 		if value != "" {
 			r.Header.Set(name, value)
 		}
@@ -496,11 +535,11 @@ func (l *legacy) request(ctx context.Context, method, version, body string) *htt
 	return r
 }
 
-// openSession opens a session and returns the error of the response, if there is one.
-func openSession(t *testing.T, h http.Handler, user string) (*legacy, string) {
+// openLegacy opens a session and returns the error of the response, if there is one.
+func openLegacy(t *testing.T, h http.Handler, user string) (*legacy, string) {
 	t.Helper()
 	l := &legacy{t: t, h: h, user: user}
-	w := l.post("", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+initialize+`}}`)
+	w := l.post("", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+harness.Initialize+`}}`)
 	if strings.Contains(w.Body.String(), `"error"`) {
 		return l, w.Body.String()
 	}
@@ -514,7 +553,7 @@ func (l *legacy) again(t *testing.T) *legacy {
 	if l.alive() {
 		return l
 	}
-	other, fault := openSession(t, l.h, l.user)
+	other, fault := openLegacy(t, l.h, l.user)
 	if fault != "" {
 		t.Fatal(fault)
 	}
@@ -533,7 +572,7 @@ func TestSessionsAreShared(t *testing.T) {
 	h := w.HTTPHandler(nil)
 	must := func(user string) *legacy {
 		t.Helper()
-		l, fault := openSession(t, h, user)
+		l, fault := openLegacy(t, h, user)
 		if fault != "" {
 			t.Fatalf("%s: %s", user, fault)
 		}
@@ -574,7 +613,7 @@ func TestSessionsAreShared(t *testing.T) {
 	fifth := must("alice")
 	ended("the session beside one that works", fourth)
 	work(fifth)
-	if _, fault := openSession(t, h, "alice"); !strings.Contains(fault, "the caller is at its limit of 2 sessions") {
+	if _, fault := openLegacy(t, h, "alice"); !strings.Contains(fault, "the caller is at its limit of 2 sessions") {
 		t.Errorf("a session beside two that work: %q", fault)
 	}
 
@@ -590,7 +629,8 @@ func TestSessionsAreShared(t *testing.T) {
 	close(w.open)
 }
 
-// A session that waits has no goroutine of ours, and one that has ended is forgotten, also where there is room for more.
+// A session that waits has no goroutine of ours, and one that has ended is forgotten, also where there is room for
+// more.
 func TestSessionsAreCheap(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "test"}, nil)
 	srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t)})
@@ -599,7 +639,7 @@ func TestSessionsAreCheap(t *testing.T) {
 	}
 	h := srv.HTTPHandler(nil)
 	open := func() *legacy {
-		l, fault := openSession(t, h, "alice")
+		l, fault := openLegacy(t, h, "alice")
 		if fault != "" {
 			t.Fatal(fault)
 		}
@@ -642,7 +682,7 @@ func TestBatchesAreBounded(t *testing.T) {
 		return "[" + b.String()[1:] + "]"
 	}
 	srv := harness.NewServer(t, &askback.Options{Limits: askback.Limits{Batch: 3}}, harness.AddGreet)
-	l, _ := openSession(t, srv.HTTPHandler(nil), "")
+	l, _ := openLegacy(t, srv.HTTPHandler(nil), "")
 	if w := l.post("2025-03-26", batch(4)); w.Code != 400 || !strings.Contains(w.Body.String(), "3 messages") {
 		t.Errorf("over HTTP: %d %s", w.Code, w.Body)
 	}
@@ -659,18 +699,20 @@ func TestBatchesAreBounded(t *testing.T) {
 // Calls of one session are bounded, and so are those of all of a caller's sessions. The answers that
 // calls wait for get through, and so do other callers.
 func TestCallsOfSessionsAreBounded(t *testing.T) {
-	w := newWaitingTool(t, askback.Limits{SessionCalls: 2, Streams: askback.Share{Total: 8, PerPrincipal: 3, Anonymous: 1}, Requests: askback.Share{Total: 2, PerPrincipal: 1}})
+	w := newWaitingTool(t, askback.Limits{SessionCalls: 2, Streams: askback.Share{Total: 8, PerPrincipal: 3, Anonymous: 1},
+		Requests: askback.Share{Total: 2, PerPrincipal: 1}})
 	h := w.HTTPHandler(nil)
 	ended := make(chan string, 10)
 	wait := func(l *legacy, id int) {
 		before := w.now.Load()
 		go func() {
-			ended <- l.post("2025-11-25", fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"wait"}}`, id)).Body.String()
+			ended <- l.post("2025-11-25", fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"wait"}}`,
+				id)).Body.String()
 		}()
 		harness.Eventually(t, "call", func() bool { return w.now.Load() > before || len(ended) > 0 })
 	}
-	one, _ := openSession(t, h, "alice")
-	two, _ := openSession(t, h, "alice")
+	one, _ := openLegacy(t, h, "alice")
+	two, _ := openLegacy(t, h, "alice")
 	wait(one, 1)
 	wait(one, 2)
 	wait(one, 3)
@@ -685,7 +727,7 @@ func TestCallsOfSessionsAreBounded(t *testing.T) {
 	if res := two.post("2025-11-25", `{"jsonrpc":"2.0","id":99,"result":{}}`); res.Code != 202 {
 		t.Errorf("an answer: %d %s", res.Code, res.Body)
 	}
-	bob, _ := openSession(t, h, "bob")
+	bob, _ := openLegacy(t, h, "bob")
 	wait(bob, 1)
 	close(w.open)
 	for range 4 {
@@ -710,8 +752,8 @@ func TestParametersOfSessionsAreBounded(t *testing.T) {
 		go func() { ended <- l.post("2025-11-25", body).Body.String() }()
 		harness.Eventually(t, "call", func() bool { return w.now.Load() > before || len(ended) > 0 })
 	}
-	one, _ := openSession(t, h, "alice")
-	two, _ := openSession(t, h, "alice")
+	one, _ := openLegacy(t, h, "alice")
+	two, _ := openLegacy(t, h, "alice")
 	wait(one, 1, large)
 	wait(two, 1, large)
 	wait(two, 2, large)
@@ -726,7 +768,7 @@ func TestParametersOfSessionsAreBounded(t *testing.T) {
 	for id := range 3 { // more than is left
 		wait(one, 3+id, 15<<10)
 	}
-	bob, _ := openSession(t, h, "bob")
+	bob, _ := openLegacy(t, h, "bob")
 	wait(bob, 1, large)
 	close(w.open)
 	for range 6 {
@@ -760,7 +802,9 @@ func TestStreamsAreShared(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	listen := func(user string) chan *httptest.ResponseRecorder {
-		r := harness.Request{Method: "subscriptions/listen", Header: http.Header{"X-User": {user}, "Mcp-Name": nil}, Body: harness.Message(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, harness.AllCapabilities)}
+		r := harness.Request{Method: "subscriptions/listen", Header: http.Header{"X-User": {user}, "Mcp-Name": nil},
+			Body: harness.Message(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`,
+				harness.AllCapabilities)}
 		got := make(chan *httptest.ResponseRecorder, 1)
 		started := harness.NewBegun()
 		go func() {
@@ -777,7 +821,7 @@ func TestStreamsAreShared(t *testing.T) {
 	bob := listen("bob")
 	carol := listen("carol")
 	<-alice
-	l, _ := openSession(t, h, "")
+	l, _ := openLegacy(t, h, "")
 	get, read := harness.NewBegun(), make(chan struct{})
 	go func() { h.ServeHTTP(get, l.request(ctx, http.MethodGet, "2025-11-25", "")); close(read) }()
 	harness.Eventually(t, "stream of a session", get.Began.Load)
@@ -801,23 +845,37 @@ func TestHosts(t *testing.T) {
 		status int
 	}{
 		{"no page", askback.HTTPOptions{}, true, "any.example.com", "", 200},
-		{"a page under its own name", askback.HTTPOptions{}, true, "evil.example.com:8080", "http://evil.example.com:8080", 403},
+		{"a page under its own name", askback.HTTPOptions{}, true, "evil.example.com:8080", "http://evil.example.com:8080",
+			403},
 		{"a page of the server's address", askback.HTTPOptions{}, true, "192.168.1.7:8080", "http://192.168.1.7:8080", 200},
 		{"a page of a forwarded port", askback.HTTPOptions{}, true, "localhost:8080", "http://localhost:8080", 200},
 		{"a page from elsewhere", askback.HTTPOptions{}, true, "192.168.1.7:8080", "http://evil.example.com", 403},
-		{"a trusted page", askback.HTTPOptions{TrustedOrigins: []string{"https://app.example.com"}}, true, "mcp.example.com", "https://app.example.com", 200},
-		{"a trusted page of the server's own", askback.HTTPOptions{TrustedOrigins: []string{"https://mcp.example.com"}}, true, "mcp.example.com", "https://mcp.example.com", 200},
-		{"an allowed host", askback.HTTPOptions{AllowedHosts: []string{"MCP.example.com"}}, true, "mcp.example.com:8443", "https://mcp.example.com:8443", 200},
-		{"an allowed host and port", askback.HTTPOptions{AllowedHosts: []string{"mcp.example.com:8443"}}, true, "mcp.example.com:8443", "", 200},
-		{"another port", askback.HTTPOptions{AllowedHosts: []string{"mcp.example.com:8443"}}, true, "mcp.example.com", "", 403},
+		{"a trusted page", askback.HTTPOptions{TrustedOrigins: []string{"https://app.example.com"}}, true, "mcp.example.com",
+			"https://app.example.com", 200},
+		{"a trusted page of the server's own", askback.HTTPOptions{TrustedOrigins: []string{"https://mcp.example.com"}}, true,
+			"mcp.example.com", "https://mcp.example.com", 200},
+		{"an allowed host", askback.HTTPOptions{AllowedHosts: []string{"MCP.example.com"}}, true, "mcp.example.com:8443",
+			"https://mcp.example.com:8443", 200},
+		{"an allowed host and port", askback.HTTPOptions{AllowedHosts: []string{"mcp.example.com:8443"}}, true,
+			"mcp.example.com:8443", "", 200},
+		{"another port", askback.HTTPOptions{AllowedHosts: []string{"mcp.example.com:8443"}}, true, "mcp.example.com", "",
+			403},
 		{"another host", askback.HTTPOptions{AllowedHosts: []string{"mcp.example.com"}}, true, "evil.example.com", "", 403},
-		{"another host, of a trusted page", askback.HTTPOptions{AllowedHosts: []string{"mcp.example.com"}, TrustedOrigins: []string{"https://app.example.com"}}, true, "evil.example.com", "https://app.example.com", 403},
-		{"an allowed host from elsewhere", askback.HTTPOptions{AllowedHosts: []string{"mcp.example.com"}}, true, "mcp.example.com", "https://evil.example.com", 403},
-		{"an allowed host behind a local proxy", askback.HTTPOptions{AllowedHosts: []string{"mcp.example.com"}}, false, "mcp.example.com", "", 200},
-		{"a local name beside an allowed host", askback.HTTPOptions{AllowedHosts: []string{"mcp.example.com"}}, false, "localhost:8080", "", 200},
+		{"another host, of a trusted page", askback.HTTPOptions{AllowedHosts: []string{"mcp.example.com"},
+			TrustedOrigins: []string{"https://app.example.com"}}, true, "evil.example.com", "https://app.example.com", 403},
+		{"an allowed host from elsewhere", askback.HTTPOptions{AllowedHosts: []string{"mcp.example.com"}}, true,
+			"mcp.example.com", "https://evil.example.com", 403},
+		{"an allowed host behind a local proxy", askback.HTTPOptions{AllowedHosts: []string{"mcp.example.com"}}, false,
+			"mcp.example.com", "", 200},
+		{"a local name beside an allowed host", askback.HTTPOptions{AllowedHosts: []string{"mcp.example.com"}}, false,
+			"localhost:8080", "", 200},
 		{"an address that is not local, on a local server", askback.HTTPOptions{}, false, "192.168.1.7", "", 403},
-		{"no local protection, and a page", askback.HTTPOptions{Streamable: mcp.StreamableHTTPOptions{DisableLocalhostProtection: true}}, false, "evil.example.com", "http://evil.example.com", 403},
-		{"no local protection, and no page", askback.HTTPOptions{Streamable: mcp.StreamableHTTPOptions{DisableLocalhostProtection: true}}, false, "mcp.example.com", "", 200},
+		{"no local protection, and a page",
+			askback.HTTPOptions{Streamable: mcp.StreamableHTTPOptions{DisableLocalhostProtection: true}}, false,
+			"evil.example.com", "http://evil.example.com", 403},
+		{"no local protection, and no page",
+			askback.HTTPOptions{Streamable: mcp.StreamableHTTPOptions{DisableLocalhostProtection: true}}, false,
+			"mcp.example.com", "", 200},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(&c.opts)
@@ -825,7 +883,9 @@ func TestHosts(t *testing.T) {
 			if c.remote {
 				addr.IP = net.IPv4(192, 168, 1, 7)
 			}
-			for _, r := range []harness.Request{{Target: "greet", Arguments: `{"place":"x"}`}, {Method: "tools/list", Header: http.Header{"Mcp-Name": nil}, Body: harness.Message(1, "tools/list", "", harness.AllCapabilities)}} {
+			for _, r := range []harness.Request{{Target: "greet", Arguments: `{"place":"x"}`},
+				{Method: "tools/list", Header: http.Header{"Mcp-Name": nil},
+					Body: harness.Message(1, "tools/list", "", harness.AllCapabilities)}} {
 				r.Context = func(r *http.Request) *http.Request {
 					r.Host = c.host
 					if c.origin != "" {
@@ -876,9 +936,9 @@ func TestWhatAClientChoosesIsShort(t *testing.T) {
 	harness.Request{Target: "greet", Meta: `,"traceparent":"` + long + `"`}.Send(t, h).Refused(t, 403, -32600)
 	named := harness.Request{Target: "greet"}
 	named.Body = `{"jsonrpc":"2.0","id":"` + long + `","method":"tools/call","params":{"name":"greet",` +
-		modern(1, "", "")[strings.Index(modern(1, "", ""), `"_meta"`):]
+		harness.Modern(1, "", "")[strings.Index(harness.Modern(1, "", ""), `"_meta"`):]
 	named.Send(t, h).Refused(t, 403, -32600)
-	l, _ := openSession(t, h, "")
+	l, _ := openLegacy(t, h, "")
 	w := l.post("2025-11-25", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"`+long+`"}}`)
 	if !strings.Contains(w.Body.String(), "limit of 1024 bytes") {
 		t.Errorf("in a session: %.200s", w.Body)
@@ -900,7 +960,7 @@ func TestProgressTokensAreShort(t *testing.T) {
 	}
 	harness.AddGreet(srv)
 	h := srv.HTTPHandler(nil)
-	l, _ := openSession(t, h, "")
+	l, _ := openLegacy(t, h, "")
 	pipe := harness.Pipe(t, srv)
 	id := 10
 	for size, refused := range map[int]bool{1000: false, 2000: true, 1 << 20: true} {
@@ -936,18 +996,4 @@ func (l *legacy) postUntil(body string) string {
 	cancel()
 	<-ended
 	return w.Body.String()
-}
-
-// docs/limits.md has a row for every field of Limits.
-func TestTheTableOfLimitsIsComplete(t *testing.T) {
-	table, err := os.ReadFile("docs/limits.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range reflect.TypeFor[askback.Limits]().NumField() {
-		name := "`Limits." + reflect.TypeFor[askback.Limits]().Field(i).Name + "`"
-		if n := strings.Count(string(table), name); n == 0 {
-			t.Errorf("docs/limits.md does not name %s", name)
-		}
-	}
 }

@@ -1,10 +1,9 @@
-package askback_test
+package httpfront_test
 
 import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -23,54 +22,38 @@ import (
 	"github.com/askback-mcp/askback/internal/harness"
 )
 
-// These tests check the rules of the gate on every front. Identity and panics are in principal_test.go,
-// middleware is in middleware_test.go.
+// These tests check that every front brings its requests to the gate, with what the gate has to know of them.
 
+// Every front asks the operator once about each request, and refuses with the status of the transport.
 func TestAuthorize(t *testing.T) {
-	var denied error
 	var asked atomic.Int32
-	log := new(harness.Log)
-	srv := everything(t, askback.Options{
-		Logger:    slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	srv := harness.Everything(t, askback.Options{
+		Logger:    slog.New(slog.DiscardHandler),
 		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil },
 		Authorize: func(_ context.Context, a askback.Access) error {
 			asked.Add(1)
-			if a.Principal != "alice" || a.Method == "" || a.Target == "" && a.Method != "tasks/list" && a.Method != "subscriptions/listen" {
+			whole := a.Method == "tasks/list" || a.Method == "subscriptions/listen"
+			if a.Principal != "alice" || a.Method == "" || a.Target == "" && !whole {
 				t.Errorf("asked about %+v", a)
 			}
-			if denied == nil {
-				panic("no policy")
-			}
-			return denied
+			return &jsonrpc.Error{Code: -32099, Message: "not today"}
 		},
 	})
-	for _, c := range []struct {
-		err     error
-		code    float64
-		message string
-	}{
-		{errors.New("alice must not"), -32600, "the caller is not authorized for this request"},
-		{&jsonrpc.Error{Code: -32099, Message: "not today"}, -32099, "not today"},
-		{nil, -32600, "the caller is not authorized for this request"}, // it panics
-	} {
-		denied = c.err
-		eachRequest(t, srv, nil, func(t *testing.T, f front, response map[string]any) {
-			if harness.At(response, "error", "code") != c.code || harness.At(response, "error", "message") != c.message {
-				t.Errorf("got %v, want %q", response, c.message)
-			}
-			if asked.Swap(0) != 1 {
-				t.Error("it was not asked once")
-			}
-		})
-		for _, request := range [][2]string{{"tools/call", `"name":"quiet"`}, {"tasks/get", `"taskId":"x"`}, {"subscriptions/listen", `"notifications":{"taskIds":["x"]}`}} {
-			if response := fronts[0].Dial(t, srv, nil)(request[0], request[1]); response["status"] != 403 {
-				t.Errorf("over HTTP %s has the status %v", request[0], response["status"])
-			}
-			asked.Store(0)
+	harness.EachRequest(t, srv, nil, func(t *testing.T, f harness.Front, response map[string]any) {
+		if harness.At(response, "error", "code") != -32099.0 || harness.At(response, "error", "message") != "not today" {
+			t.Errorf("got %v", response)
 		}
-	}
-	if log.Has(t, "alice must not"); strings.Contains(log.String(), "nonesuch") {
-		t.Error("the id of a task is in the log, and whoever is anonymous could use it")
+		if asked.Swap(0) != 1 {
+			t.Error("it was not asked once")
+		}
+	})
+	for _, request := range [][2]string{
+		{"tools/call", `"name":"quiet"`}, {"tasks/get", `"taskId":"x"`},
+		{"subscriptions/listen", `"notifications":{"taskIds":["x"]}`},
+	} {
+		if response := harness.Fronts[0].Dial(t, srv, nil)(request[0], request[1]); response["status"] != 403 {
+			t.Errorf("over HTTP %s has the status %v", request[0], response["status"])
+		}
 	}
 }
 
@@ -78,9 +61,13 @@ func TestAuthorize(t *testing.T) {
 // it, or answer its server's questions.
 func TestASessionBelongsToWhoOpenedIt(t *testing.T) {
 	answered := make(chan string, 1)
-	a := new(auditor)
-	opts := a.options()
-	opts.Principal = userHeader
+	var refused []askback.AuditEvent
+	audit := func(_ context.Context, e askback.AuditEvent) {
+		if e.Kind == askback.AuditRefused {
+			refused = append(refused, e)
+		}
+	}
+	opts := &askback.Options{Principal: harness.UserHeader, Audit: audit}
 	srv := harness.NewServer(t, opts, func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "ask"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
 			l, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
@@ -101,8 +88,9 @@ func TestASessionBelongsToWhoOpenedIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, value := range map[string]string{"X-User": user, "Content-Type": "application/json", "Mcp-Session-Id": session,
-			"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"} {
+		for name, value := range map[string]string{"X-User": user, "Content-Type": "application/json",
+			"Mcp-Session-Id": session,
+			"Accept":         "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"} {
 			r.Header.Set(name, value)
 		}
 		res, err := http.DefaultClient.Do(r)
@@ -112,10 +100,12 @@ func TestASessionBelongsToWhoOpenedIt(t *testing.T) {
 		t.Cleanup(func() { res.Body.Close() })
 		return res
 	}
-	session = send("alice", http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+initialize+`}}`).Header.Get("Mcp-Session-Id")
+	session = send("alice", http.MethodPost,
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+harness.Initialize+`}}`).Header.Get("Mcp-Session-Id")
 	send("alice", http.MethodPost, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	question := ""
-	events := bufio.NewScanner(send("alice", http.MethodPost, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask"}}`).Body)
+	events := bufio.NewScanner(send("alice", http.MethodPost,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask"}}`).Body)
 	for events.Scan() && !strings.Contains(question, "elicitation/create") {
 		question = events.Text()
 	}
@@ -134,13 +124,16 @@ func TestASessionBelongsToWhoOpenedIt(t *testing.T) {
 		{"the end", "bob", http.MethodDelete, ""},
 		{"nobody", "", http.MethodDelete, ""},
 	} {
-		a.forget()
+		refused = nil
 		res := send(c.user, c.method, c.body)
 		body, _ := io.ReadAll(res.Body)
 		if res.StatusCode != http.StatusForbidden || !strings.Contains(string(body), "another caller") {
 			t.Errorf("%s: status %d, %s", c.says, res.StatusCode, body)
 		}
-		a.wantsEvents(t, askback.AuditEvent{Kind: askback.AuditRefused, Principal: c.user, Reason: "session"})
+		want := askback.AuditEvent{Kind: askback.AuditRefused, Principal: c.user, Reason: "session"}
+		if len(refused) != 1 || refused[0] != want {
+			t.Errorf("%s: audited %+v, want %+v", c.says, refused, want)
+		}
 	}
 	if res := send("alice", http.MethodPost, answer("octocat")); res.StatusCode != http.StatusAccepted {
 		t.Errorf("alice's own answer: status %d", res.StatusCode)
@@ -158,32 +151,33 @@ func TestASessionBelongsToWhoOpenedIt(t *testing.T) {
 // The gate also applies when the SDK's own handler serves a server's sessions.
 func TestASessionOfTheSDKsHandlerBelongsToWhoOpenedIt(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
-	a := new(auditor)
-	opts := a.options()
-	opts.Principal = userHeader
-	srv, err := askback.New(m, opts)
+	srv, err := askback.New(m, &askback.Options{Principal: harness.UserHeader, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	askback.AddTool(srv, &mcp.Tool{Name: "t"}, func(context.Context, *askback.Call, struct{}) (string, error) { return "done", nil })
+	askback.AddTool(srv, &mcp.Tool{Name: "t"}, func(context.Context, *askback.Call, struct{}) (string,
+		error) {
+		return "done", nil
+	})
 	h := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, nil)
 	send := func(user, session, body string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(body))
-		for name, value := range map[string]string{"X-User": user, "Content-Type": "application/json", "Mcp-Session-Id": session,
-			"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"} {
+		for name, value := range map[string]string{"X-User": user, "Content-Type": "application/json",
+			"Mcp-Session-Id": session,
+			"Accept":         "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"} {
 			r.Header.Set(name, value)
 		}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		return w
 	}
-	session := send("alice", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+initialize+`}}`).Header().Get("Mcp-Session-Id")
+	session := send("alice", "",
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+harness.Initialize+`}}`).Header().Get("Mcp-Session-Id")
 	send("alice", session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	const call = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}`
 	if w := send("bob", session, call); !strings.Contains(w.Body.String(), "another caller") {
 		t.Errorf("bob: %s", w.Body)
 	}
-	a.wantsEvents(t, askback.AuditEvent{Kind: askback.AuditRefused, Principal: "bob", Method: "tools/call", Target: "t", Reason: "session"})
 	if w := send("alice", session, call); !strings.Contains(w.Body.String(), "done") {
 		t.Errorf("alice: %s", w.Body)
 	}
@@ -191,13 +185,14 @@ func TestASessionOfTheSDKsHandlerBelongsToWhoOpenedIt(t *testing.T) {
 
 // A removed handler is removed on every front.
 func TestRemoving(t *testing.T) {
-	srv := everything(t, askback.Options{})
+	srv := harness.Everything(t, askback.Options{})
 	srv.RemoveTools("quiet")
 	srv.RemovePrompts("p")
 	srv.RemoveResources("test:r")
 	srv.RemoveResourceTemplates("shadow:{x}")
-	for _, f := range fronts {
-		for method, params := range map[string]string{"tools/call": `"name":"quiet"`, "prompts/get": `"name":"p"`, "resources/read": `"uri":"test:r"`, "resources/read ": `"uri":"shadow:any"`} {
+	for _, f := range harness.Fronts {
+		for method, params := range map[string]string{"tools/call": `"name":"quiet"`, "prompts/get": `"name":"p"`,
+			"resources/read": `"uri":"test:r"`, "resources/read ": `"uri":"shadow:any"`} {
 			if response := f.Dial(t, srv, nil)(strings.TrimSpace(method), params); harness.At(response, "error", "code") == nil {
 				t.Errorf("%s, %s: %v", f.Name, params, response)
 			}
@@ -215,7 +210,7 @@ func TestTimesToLiveHoldInSessions(t *testing.T) {
 		"of a round": {askback.Limits{RoundTTL: 2 * time.Second}, "seconds per round"},
 		"of a call":  {askback.Limits{RoundTTL: time.Hour, CallTTL: 2 * time.Second}, "seconds per call"},
 	} {
-		for _, f := range fronts {
+		for _, f := range harness.Fronts {
 			if !f.Session {
 				continue
 			}
