@@ -113,7 +113,8 @@ func TestJournalVersionOfTasks(t *testing.T) {
 			t.Fatal(len(entries), err)
 		}
 		e, err := journal.DecodeEntry(entries[0])
-		if err != nil || e.Key != "echo_input" || (e.By != nil) != recorded || recorded && e.By[0].Channel != input.ChannelHost {
+		if err != nil || e.Key != "echo_input" || (e.By != nil) != recorded ||
+			recorded && e.By[0].Channel != input.ChannelHost {
 			t.Errorf("version %d: the answer is %+v, %v", version, e, err)
 		}
 	}

@@ -20,8 +20,8 @@ const (
 	MethodListRoots     = "roots/list"
 )
 
-// Question is an input request of a server (mrtr, "InputRequest"). Everything in it is the server's word. A Question may
-// be read by several goroutines as long as none of them calls Parse.
+// Question is an input request of a server (mrtr, "InputRequest"). Everything in it is the server's word. A Question
+// may be read by several goroutines as long as none of them calls Parse.
 type Question struct {
 	// Key names the question within its call. To a client of a session before 2026-07-28 it is the method, unless the
 	// server is one of Askback's.

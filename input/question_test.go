@@ -29,7 +29,8 @@ func TestParse(t *testing.T) {
 		{"a sampling request", input.MethodCreateMessage, `{"message":"not read"}`, "", "", "", "", ""},
 		{"no parameters", input.MethodElicit, ``, "", "", "", "", "no parameters"},
 		{"an array", input.MethodElicit, `[]`, "", "", "", "", "no parameters"},
-		{"a message of another type", input.MethodElicit, `{"mode":"form","message":1}`, "", "", "", "", "message is not a string"},
+		{"a message of another type", input.MethodElicit, `{"mode":"form","message":1}`,
+			"", "", "", "", "message is not a string"},
 		{"a page without a URL", input.MethodElicit, `{"mode":"url"}`, "", "", "", "", "no URL"},
 		{"a page that is a script", input.MethodElicit, `{"mode":"url","url":"javascript:alert(1)"}`,
 			"", "", "", "", "not an https:// or http:// URL"},
@@ -60,7 +61,8 @@ func TestQuestionsAreEncoded(t *testing.T) {
 		t.Fatal(err)
 	}
 	data, err := json.Marshal(q)
-	if want := `{"key":"k","method":"elicitation/create","params":{"message":"Which?"},"message":"Which?"}`; err != nil || string(data) != want {
+	const want = `{"key":"k","method":"elicitation/create","params":{"message":"Which?"},"message":"Which?"}`
+	if err != nil || string(data) != want {
 		t.Fatalf("%s, %v, want %s", data, err, want)
 	}
 	var again input.Question

@@ -90,8 +90,8 @@ func (e *Entry) Append(dst []byte) []byte {
 	return dst
 }
 
-// DecodeEntry reads what [Entry.Append] wrote. The value aliases data. The error is [ErrNewer] for an entry of a kind or
-// version that this release does not know.
+// DecodeEntry reads what [Entry.Append] wrote. The value aliases data. The error is [ErrNewer] for an entry of a kind
+// or version that this release does not know.
 func DecodeEntry(data []byte) (Entry, error) {
 	d := decoder{data: data}
 	e := d.entry(true)

@@ -68,7 +68,8 @@ func TestAnswersAreFoundByKeyAndQuestion(t *testing.T) {
 	t.Run("rolling upgrade: what only another version asked for is kept", func(t *testing.T) {
 		j := new(Journal)
 		round(t, j, nil, question("github", "?"), question("google", "?"))
-		got, open := round(t, j, answers("github", "octocat", "google", "g"), question("github", "?"), question("microsoft", "?"))
+		got, open := round(t, j, answers("github", "octocat", "google", "g"),
+			question("github", "?"), question("microsoft", "?"))
 		if !cmp.Equal(got, []string{"octocat"}) || !cmp.Equal(open, []string{"microsoft"}) {
 			t.Fatalf("new version: got %q, open %q", got, open)
 		}
@@ -131,7 +132,8 @@ func TestSteps(t *testing.T) {
 	})
 	t.Run("record nothing when they fail", func(t *testing.T) {
 		j := new(Journal)
-		_, err := Begin(j, nil, new(bound.Limits)).Step(ctx, "s", func(context.Context) ([]byte, error) { return nil, errors.New("down") })
+		down := func(context.Context) ([]byte, error) { return nil, errors.New("down") }
+		_, err := Begin(j, nil, new(bound.Limits)).Step(ctx, "s", down)
 		if err == nil || len(j.Entries) != 0 {
 			t.Errorf("err = %v, entries %v", err, j.Entries)
 		}
@@ -159,7 +161,8 @@ func TestSteps(t *testing.T) {
 		ran = 0
 		ctx, cancel := context.WithCancel(ctx)
 		cancel()
-		if _, err := Begin(new(Journal), nil, new(bound.Limits)).Step(ctx, "s", step); !errors.Is(err, context.Canceled) || ran != 0 {
+		_, err := Begin(new(Journal), nil, new(bound.Limits)).Step(ctx, "s", step)
+		if !errors.Is(err, context.Canceled) || ran != 0 {
 			t.Errorf("err = %v after %d runs", err, ran)
 		}
 	})
@@ -263,7 +266,10 @@ func TestOutcomes(t *testing.T) {
 	}{
 		{"done", func(*Run) error { return nil }, false, ""},
 		{"failed", func(*Run) error { return boom }, false, "boom"},
-		{"asked and returned the ask's error", func(r *Run) error { _, err := r.Ask(question("k", "?")); return err }, true, ""},
+		{"asked and returned the ask's error", func(r *Run) error {
+			_, err := r.Ask(question("k", "?"))
+			return err
+		}, true, ""},
 		{"asked and returned nothing", func(r *Run) error { _, _ = r.Ask(question("k", "?")); return nil }, true, ""},
 		{"asked and failed otherwise", func(r *Run) error { _, _ = r.Ask(question("k", "?")); return boom }, false, "boom"},
 		{"suspended without asking", func(*Run) error { return ErrInputRequired }, false, "without having asked"},
@@ -281,7 +287,8 @@ func TestOutcomes(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			run := Begin(new(Journal), nil, new(bound.Limits))
 			_, suspended, err := run.Finish(test.handler(run))
-			if suspended != test.suspended || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+			if suspended != test.suspended || (err == nil) != (test.err == "") ||
+				err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Errorf("suspended %v, err %v", suspended, err)
 			}
 		})
@@ -566,7 +573,8 @@ func FuzzDecodeReference(f *testing.F) {
 		if again := AppendReference(nil, sum); ok && string(again) != string(data) {
 			t.Errorf("%q is a second spelling of %q", data, again)
 		}
-		if sum, ok := DecodeReference(AppendReference(nil, [32]byte(append(data, make([]byte, 32)...)))); !ok || sum != [32]byte(append(data, make([]byte, 32)...)) {
+		want := [32]byte(append(data, make([]byte, 32)...))
+		if sum, ok := DecodeReference(AppendReference(nil, want)); !ok || sum != want {
 			t.Errorf("a reference does not survive encoding")
 		}
 	})

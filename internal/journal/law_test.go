@@ -41,7 +41,8 @@ func programs(depth int, at string) *rapid.Generator[program] {
 			case "ask", "ahead", "branch":
 				s.keys = []string{rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "key")}
 			case "together":
-				s.keys = rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}), 1, 4, rapid.ID).Draw(t, "keys")
+				keys := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"})
+				s.keys = rapid.SliceOfNDistinct(keys, 1, 4, rapid.ID).Draw(t, "keys")
 			default:
 				s.keys = []string{place}
 			}

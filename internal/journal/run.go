@@ -174,7 +174,8 @@ func (r *Refusal) LimitReached(limit error) error {
 }
 
 // ErrReworded is the reason of a Refusal where the question is another one, which its client has not answered before.
-var ErrReworded = errors.New("it answers another question under the same key: what the client sees of the question has changed since")
+var ErrReworded = errors.New("it answers another question under the same key: " +
+	"what the client sees of the question has changed since")
 
 // Refused returns the answers that did not count in this run.
 func (r *Run) Refused() []Refusal {
@@ -197,9 +198,9 @@ func (r *Run) CommitRefused(ctx context.Context) error {
 	return r.broken
 }
 
-// Strayed returns the keys of recorded answers that a run which asks something new has not asked for: its handler does not
-// depend on its arguments and answers alone, or it is another release. It is called after Finish, and looks at the first 64
-// entries.
+// Strayed returns the keys of recorded answers that a run which asks something new has not asked for: its handler does
+// not depend on its arguments and answers alone, or it is another release. It is called after Finish, and looks at the
+// first 64 entries.
 func (r *Run) Strayed() (unread []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -282,8 +283,8 @@ func (r *Run) startStep(ctx context.Context, key string) (value []byte, recorded
 	return nil, false, nil
 }
 
-// recorded returns the index of the entry that fits, or -1. A run comes by most entries in their order, so that it finds
-// the next one where it found the last.
+// recorded returns the index of the entry that fits, or -1. A run comes by most entries in their order, so that it
+// finds the next one where it found the last.
 func (r *Run) recorded(fits func(e *Entry) bool) int {
 	entries := r.journal.Entries
 	for n := range entries {
@@ -429,7 +430,8 @@ func (r *Run) Finish(handlerErr error) (asks []Ask, suspended bool, err error) {
 	}
 	r.journal.Round++
 	for _, a := range r.asked {
-		r.journal.Pending = append(r.journal.Pending, Question{Key: a.Key, Wire: r.journal.WireKey(r.preferredWireKey(a)), Digest: a.Digest})
+		wire := r.journal.WireKey(r.preferredWireKey(a))
+		r.journal.Pending = append(r.journal.Pending, Question{Key: a.Key, Wire: wire, Digest: a.Digest})
 	}
 	return r.asked, true, nil
 }

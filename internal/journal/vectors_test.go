@@ -71,7 +71,9 @@ var journalsOfVersion1 = map[string]*Journal{
 
 var (
 	alice = input.Provenance{Who: "alice", When: time.UnixMilli(1_767_225_600_123), Channel: input.ChannelHost}
-	bob   = input.Provenance{Who: "bob@example.com", When: time.UnixMilli(1_767_225_600_999), Channel: "inbox", Why: "Größe fits"}
+	bob   = input.Provenance{
+		Who: "bob@example.com", When: time.UnixMilli(1_767_225_600_999), Channel: "inbox", Why: "Größe fits",
+	}
 )
 
 // journalsOfVersion2 are the journals whose encodings are in version2.json.
@@ -83,10 +85,12 @@ var journalsOfVersion2 = map[string]*Journal{
 		}}},
 	},
 	"every kind of entry": {
-		ID: "ABCDEFGHIJKLMNOPQRSTUVWXYZ", Started: time.UnixMilli(1_767_225_600_123), Round: 300, Trace: "trace", PlainForms: true,
+		ID: "ABCDEFGHIJKLMNOPQRSTUVWXYZ", Started: time.UnixMilli(1_767_225_600_123), Round: 300,
+		Trace: "trace", PlainForms: true,
 		Pending: []Question{{Key: "sure", Wire: "sure#2", Digest: vectorDigest}},
 		Entries: []Entry{
-			{Kind: Answer, Key: "a", Digest: vectorDigest, Value: []byte(`{"action":"accept"}`), By: []input.Provenance{alice, bob}},
+			{Kind: Answer, Key: "a", Digest: vectorDigest, Value: []byte(`{"action":"accept"}`),
+				By: []input.Provenance{alice, bob}},
 			{Kind: Unread, Key: "b", Digest: vectorDigest, Value: []byte(`{"action":"decline"}`), By: []input.Provenance{bob}},
 			{Kind: Answer, Key: "c", Digest: vectorDigest, Value: []byte(`{"action":"cancel"}`)}, // of the version before
 			{Kind: Step, Key: "order", Value: []byte(`"12345"`)},
@@ -123,7 +127,8 @@ func TestJournalsStayTheSame(t *testing.T) {
 	}
 }
 
-// What is cut off, has more behind it or has no provenance after all is refused. What a newer release wrote is told from it.
+// What is cut off, has more behind it, or has no provenance after all is refused. What a newer release wrote is another
+// error.
 func TestAttributedEntriesAreWhole(t *testing.T) {
 	whole := journalsOfVersion2["every kind of entry"].Entries[0].Append(nil)
 	for n := range whole {

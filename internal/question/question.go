@@ -106,7 +106,8 @@ func (t *template) question(message string) *Question {
 	canonical = append(append(append(canonical, `,"mode":"form","requestedSchema":`...), t.canonical...), '}')
 	sum := sha256.Sum256(canonical)
 	return &Question{
-		Method: input.MethodElicit, Need: wire.Form, Digest: journal.Digest(sum[:16]), Accept: t.accept, template: t, message: message,
+		Method: input.MethodElicit, Need: wire.Form, Digest: journal.Digest(sum[:16]), Accept: t.accept,
+		template: t, message: message,
 	}
 }
 
@@ -142,8 +143,8 @@ func FormFor(message string, schema any, t reflect.Type) (*Question, error) {
 	return q, nil
 }
 
-// Plain returns a form for a client that shows nothing but text, yes or no, and single choices: see [form.Schema.Plain]. It
-// stays the same question to its handler, and takes the answers to both forms.
+// Plain returns a form for a client that shows nothing but text, yes or no, and single choices: see
+// [form.Schema.Plain]. It stays the same question to its handler, and takes the answers to both forms.
 func (q *Question) Plain() *Question {
 	p, ok := q.Typed().(*mcp.ElicitParams)
 	if !ok || q.template == nil {
@@ -165,7 +166,8 @@ func (q *Question) Plain() *Question {
 	return &plain
 }
 
-// Unfit returns the reason why an answer does not fit the question as it was sent, also where the handler itself reads it.
+// Unfit returns the reason why an answer does not fit the question as it was sent, also where the handler itself reads
+// it.
 func (q *Question) Unfit(raw []byte) error {
 	accept, err := AcceptFor(q.Method, q.Params())
 	if err == nil {
@@ -301,7 +303,8 @@ func needOf(request mcp.InputRequest) wire.Capability {
 // Roots asks the client for its roots.
 func Roots() *Question {
 	return &Question{
-		Method: input.MethodListRoots, params: noParams, typed: &mcp.ListRootsParams{}, Need: wire.Roots, Digest: noParamsDigest, Accept: acceptRoots,
+		Method: input.MethodListRoots, Need: wire.Roots, Digest: noParamsDigest, Accept: acceptRoots,
+		params: noParams, typed: &mcp.ListRootsParams{},
 	}
 }
 

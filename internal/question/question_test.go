@@ -36,11 +36,14 @@ func questions(t *testing.T) map[string]*question.Question {
 	sample, err := question.Sample(&mcp.CreateMessageParams{MaxTokens: 10, Messages: messages})
 	sample = must(t, sample, err)
 	tools, err := question.Sample(&mcp.CreateMessageWithToolsParams{
-		MaxTokens: 10, Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "Hi"}}}},
-		Tools: []*mcp.Tool{{Name: "t", InputSchema: map[string]any{"type": "object"}}},
+		MaxTokens: 10,
+		Messages:  []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "Hi"}}}},
+		Tools:     []*mcp.Tool{{Name: "t", InputSchema: map[string]any{"type": "object"}}},
 	})
 	tools = must(t, tools, err)
-	return map[string]*question.Question{"form": form, "url": url, "sample": sample, "tools": tools, "roots": question.Roots()}
+	return map[string]*question.Question{
+		"form": form, "url": url, "sample": sample, "tools": tools, "roots": question.Roots(),
+	}
 }
 
 // What counts as an answer is the same for a question that was just made and for one that
@@ -58,10 +61,12 @@ func TestAnswers(t *testing.T) {
 		{"url", `{"action":"accept"}`, `{"action":"accept"}`, ""},
 		{"url", `{"action":"accept","content":{"secret":1}}`, `{"action":"accept"}`, ""},
 		{"url", `{"action":1}`, "", "action"},
-		{"sample", `{"role":"assistant","model":"m","content":{"type":"text","text":"hi"}}`, `{"role":"assistant","model":"m","content":{"type":"text","text":"hi"}}`, ""},
+		{"sample", `{"role":"assistant","model":"m","content":{"type":"text","text":"hi"}}`,
+			`{"role":"assistant","model":"m","content":{"type":"text","text":"hi"}}`, ""},
 		{"sample", `{"role":"assistant","content":{"type":"text","text":"hi"}}`, "", "model"},
 		{"sample", `{"role":"system","model":"m","content":{"type":"text","text":"hi"}}`, "", "role"},
-		{"sample", `{"role":"assistant","model":"m","content":{"type":"tool_use","id":"1","name":"t","input":{}}}`, "", "none were offered"},
+		{"sample", `{"role":"assistant","model":"m","content":{"type":"tool_use","id":"1","name":"t","input":{}}}`, "",
+			"none were offered"},
 		{"tools", `{"role":"assistant","model":"m","content":[{"type":"tool_use","id":"1","name":"t","input":{}}]}`,
 			`{"role":"assistant","model":"m","content":[{"type":"tool_use","id":"1","name":"t","input":{}}]}`, ""},
 		{"sample", `{"role":1}`, "", "not a sampling result"},
@@ -109,7 +114,8 @@ func TestNeedsAndDigests(t *testing.T) {
 	all := questions(t)
 	seen := make(map[journal.Digest]string)
 	for name, need := range map[string]wire.Capability{
-		"form": wire.Form, "url": wire.URL, "sample": wire.Sampling, "tools": wire.Sampling | wire.SamplingTools, "roots": wire.Roots,
+		"form": wire.Form, "url": wire.URL, "sample": wire.Sampling, "tools": wire.Sampling | wire.SamplingTools,
+		"roots": wire.Roots,
 	} {
 		q := all[name]
 		if q.Need != need {
@@ -133,7 +139,9 @@ func TestNeedsAndDigests(t *testing.T) {
 // A form's digest is joined from parts, and is that of the whole: a question must keep its digest from one version to
 // the next. Its parameters are those of the SDK's type.
 func FuzzFormMessage(f *testing.F) {
-	for _, message := range []string{"", "Who are you?", "\"<&>\\\n\x00\u007f\u2028", "é 世界 😀", "\xff\xfe \xed\xa0\x80", strings.Repeat("long ", 200)} {
+	for _, message := range []string{
+		"", "Who are you?", "\"<&>\\\n\x00\u007f\u2028", "é 世界 😀", "\xff\xfe \xed\xa0\x80", strings.Repeat("long ", 200),
+	} {
 		f.Add(message)
 	}
 	f.Fuzz(func(t *testing.T, message string) {

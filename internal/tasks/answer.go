@@ -68,7 +68,8 @@ func (s *Service) answer(
 				refused = append(refused, q)
 			} else {
 				answer := journal.Entry{
-					Kind: journal.Unread, Key: q.Key, Digest: journal.Digest(q.Digest), Value: raw, By: s.Calls.Provenance(t.Principal),
+					Kind: journal.Unread, Key: q.Key, Digest: journal.Digest(q.Digest), Value: raw,
+					By: s.Calls.Provenance(t.Principal),
 				}
 				u.Entries = append(u.Entries, answer.Append(nil))
 				taken = append(taken, answer)
