@@ -182,7 +182,7 @@ func TestVerdicts(t *testing.T) {
 			outcome: `would have more than`,
 		},
 		{
-			says: "a step that was not recorded, whatever the handler says",
+			says:   "a step that was not recorded, whatever the handler says",
 			status: task.Completed, runs: 2, full: 15 * time.Second,
 			handler: func(ctx context.Context, c *call.Call) (mcp.Result, error) {
 				_, err := c.Step(ctx, "small", func(context.Context) ([]byte, error) { return []byte("1"), nil })
