@@ -48,11 +48,11 @@ func (c *Carrier) Home(r *call.Request) *Carried { return &Carried{Carrier: c, r
 type Carried struct {
 	*Carrier
 	request *call.Request
+	task    TaskRequest
 
 	// As the journal was opened:
 	resumed bool // in a round after the first
 	manual  bool // with a handler in the SDK's manual style
-	task    TaskRequest
 	entries int
 	stored  []byte // what the store holds of the call, if no other request has changed it
 
@@ -132,7 +132,9 @@ func (c *Carried) open(ctx context.Context, now time.Time) (*journal.Journal, *c
 }
 
 // recallOrRefuse returns the stored journal of a call whose state does not open, or refuses the state.
-func (c *Carried) recallOrRefuse(ctx context.Context, reason seal.Reason, err error) (*journal.Journal, *call.Outcome, error) {
+func (c *Carried) recallOrRefuse(
+	ctx context.Context, reason seal.Reason, err error,
+) (*journal.Journal, *call.Outcome, error) {
 	refusal := c.refuse(ctx, reason, err)
 	if j, err := c.recall(ctx, state.Invalid); j != nil || err != nil {
 		return j, nil, err
@@ -142,7 +144,8 @@ func (c *Carried) recallOrRefuse(ctx context.Context, reason seal.Reason, err er
 
 // refuse logs the reason why a state is refused, which the client does not learn.
 func (c *Carried) refuse(ctx context.Context, reason seal.Reason, err error) error {
-	c.Log.WarnContext(ctx, "askback: requestState refused", "method", c.request.Handler.Method, "reason", string(reason), "error", err)
+	c.Log.WarnContext(ctx, "askback: requestState refused", "method", c.request.Handler.Method,
+		"reason", string(reason), "error", err)
 	c.tell(ctx, report.AuditRefused, string(reason))
 	c.request.Watch.RefusedState(string(reason))
 	return wire.InvalidState()

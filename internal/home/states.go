@@ -30,11 +30,13 @@ func (c *Carrier) UseStates(o state.Options, named bool) error {
 	case o.Store == nil:
 		return errors.New("askback: Options.States needs a Store")
 	case !slices.Contains([]state.Mode{state.Dual, state.StatelessFirst, state.StatelessOnly}, o.Mode):
-		return fmt.Errorf("askback: States.Mode %q is none: choose %q, %q or %q", o.Mode, state.Dual, state.StatelessFirst, state.StatelessOnly)
+		return fmt.Errorf("askback: States.Mode %q is none: choose %q, %q or %q",
+			o.Mode, state.Dual, state.StatelessFirst, state.StatelessOnly)
 	case o.Overflow < 0:
 		return errors.New("askback: States.Overflow is negative; zero means never")
 	case o.Overflow > travels:
-		return fmt.Errorf("askback: States.Overflow is %d, but no more than %d bytes travel: choose less, or raise Limits.StateBytes", o.Overflow, travels)
+		return fmt.Errorf("askback: States.Overflow is %d, but no more than %d bytes travel: "+
+			"choose less, or raise Limits.StateBytes", o.Overflow, travels)
 	}
 	if o.Mode != state.StatelessOnly && !named {
 		c.Log.Warn("askback: no Options.Principal: calls of callers without a bearer token cannot go on from the store; " +
@@ -52,7 +54,9 @@ func (s safeStore) PutState(ctx context.Context, id, equal string, data []byte, 
 	return fault.Safely(func() error { return s.store.PutState(ctx, id, equal, data, expires) })
 }
 
-func (s safeStore) SwapState(ctx context.Context, id, equal string, old, data []byte, expires time.Time) (swapped bool, err error) {
+func (s safeStore) SwapState(
+	ctx context.Context, id, equal string, old, data []byte, expires time.Time,
+) (swapped bool, err error) {
 	err = fault.Safely(func() error { swapped, err = s.store.SwapState(ctx, id, equal, old, data, expires); return err })
 	return swapped, err
 }
@@ -261,7 +265,9 @@ func roundID(j *journal.Journal) string {
 }
 
 // sealOrRefer makes the requestState of a journal's encoding, or of a reference to it.
-func (c *Carried) sealOrRefer(ctx context.Context, b *seal.Binding, payload []byte, now, expires time.Time) (string, error) {
+func (c *Carried) sealOrRefer(
+	ctx context.Context, b *seal.Binding, payload []byte, now, expires time.Time,
+) (string, error) {
 	overflow := c.States.Overflow
 	if overflow == 0 || len(payload) <= overflow { // a larger payload never fits when sealed
 		sealed, err := c.Keys.Seal(*b, payload, now, expires)
@@ -287,14 +293,16 @@ func (c *Carried) sealOrRefer(ctx context.Context, b *seal.Binding, payload []by
 // An error without a reason is the store's.
 func (c *Carried) load(ctx context.Context, sum [sha256.Size]byte) (payload []byte, reason seal.Reason, err error) {
 	if c.States == nil {
-		return nil, "no_store", errors.New("the state is in a store, and this instance has none: set Options.States on every instance")
+		return nil, "no_store", errors.New("the state is in a store, and this instance has none: " +
+			"set Options.States on every instance")
 	}
 	payload, err = c.States.Store.GetState(ctx, hex.EncodeToString(sum[:]))
 	switch {
 	case err != nil:
 		return nil, "", err
 	case payload == nil:
-		return nil, "stored_missing", errors.New("the store does not have what the state refers to: it was deleted, or instances do not share the store")
+		return nil, "stored_missing", errors.New("the store does not have what the state refers to: " +
+			"it was deleted, or instances do not share the store")
 	case sha256.Sum256(payload) != sum:
 		return nil, "stored_altered", errors.New("the store does not have what was stored: it was altered")
 	}
