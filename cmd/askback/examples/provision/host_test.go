@@ -20,6 +20,7 @@ import (
 
 // A process can die after each of the changes that a claim and a removal make.
 func TestClaimAndRemoveMayBeRepeated(t *testing.T) {
+	t.Parallel()
 	host := &Host{Root: filepath.Join(t.TempDir(), "machines")}
 	m := &machine{host: host, call: anyCall(t), args: args{Name: "web-1"}}
 	left := func(want ...string) {
@@ -69,6 +70,7 @@ func TestClaimAndRemoveMayBeRepeated(t *testing.T) {
 // A worker that was out of reach for longer than its lease is somewhere in a step when another has taken over. Whatever
 // it does then, the machine stays as the other one made it.
 func TestAWorkerOfYesterdayChangesNothing(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		late func(m *machine, takeOver func()) error
@@ -150,6 +152,7 @@ func TestAWorkerOfYesterdayChangesNothing(t *testing.T) {
 // The database has lost a claim, and given its number again: the worker that came later waits for a higher number, and
 // that one shuts out both. Then neither of the two changes the machine, whether one of them has a directory or both.
 func TestTwoWorkersWithOneNumber(t *testing.T) {
+	t.Parallel()
 	host := &Host{Root: t.TempDir()}
 	call := anyCall(t)
 	worker := func(fence int64) *machine {

@@ -41,6 +41,7 @@ func network(name, hostname string) map[string]askbacktest.Answer {
 }
 
 func TestAMachineIsMade(t *testing.T) {
+	t.Parallel()
 	host := newHost(t)
 	res := run(t, host, map[string]any{"name": "web-1", "cpus": 4, "diskMiB": 2}, network("bridge", "www"))
 	dir := filepath.Join(host.Root, "web-1")
@@ -111,6 +112,7 @@ func checkMachine(t *testing.T, out provision.Outcome, dir string) {
 }
 
 func TestTheHostNameIsTheMachinesUnlessToldOtherwise(t *testing.T) {
+	t.Parallel()
 	for _, answer := range []map[string]string{{"network": "nat"}, {"network": "nat", "hostname": ""}} {
 		res := run(t, newHost(t), map[string]any{"name": "db", "diskMiB": 1},
 			map[string]askbacktest.Answer{"network": askbacktest.Accept(answer)})
@@ -121,6 +123,7 @@ func TestTheHostNameIsTheMachinesUnlessToldOtherwise(t *testing.T) {
 }
 
 func TestAHostNameThatCannotBeIsAskedForAgain(t *testing.T) {
+	t.Parallel()
 	answers := network("nat", "Web Server")
 	answers["hostname-1"] = askbacktest.Accept(map[string]string{"hostname": "-"})
 	answers["hostname-2"] = askbacktest.Accept(map[string]string{"hostname": "web"})
@@ -134,6 +137,7 @@ func TestAHostNameThatCannotBeIsAskedForAgain(t *testing.T) {
 }
 
 func TestAQuestionDeclinedRemovesTheMachine(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		answer askbacktest.Answer
 		why    string
@@ -164,6 +168,7 @@ func TestAQuestionDeclinedRemovesTheMachine(t *testing.T) {
 }
 
 func TestAMachineIsNotMadeTwice(t *testing.T) {
+	t.Parallel()
 	host := newHost(t)
 	before := structured(t, run(t, host, map[string]any{"name": "web-1", "diskMiB": 1}, network("nat", "")))
 	res := run(t, host, map[string]any{"name": "web-1", "diskMiB": 2}, nil)
@@ -176,6 +181,7 @@ func TestAMachineIsNotMadeTwice(t *testing.T) {
 }
 
 func TestADirectoryOfSomebodyElseIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	host := newHost(t)
 	theirs := filepath.Join(host.Root, "web-1", "precious")
 	if err := os.MkdirAll(theirs, 0o700); err != nil {
@@ -195,6 +201,7 @@ func TestADirectoryOfSomebodyElseIsLeftAlone(t *testing.T) {
 }
 
 func TestArgumentsOutOfBoundsMakeNothing(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		arguments map[string]any
 		why       string
@@ -225,6 +232,7 @@ func TestArgumentsOutOfBoundsMakeNothing(t *testing.T) {
 }
 
 func TestAClientThatCannotBeAskedIsToldBeforeTheWork(t *testing.T) {
+	t.Parallel()
 	host := newHost(t)
 	res := askbacktest.Run(t, func(s *askback.Server) { provision.Register(s, host) }, askbacktest.Call{
 		Tool: "provision_vm", Arguments: map[string]any{"name": "web-1"}, Cannot: askback.CapabilityForm,

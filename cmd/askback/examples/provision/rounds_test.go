@@ -27,6 +27,7 @@ const (
 )
 
 func TestALastRoundSentAgainHasTheSameResult(t *testing.T) {
+	t.Parallel()
 	host := newHost(t)
 	h := serve(t, host)
 	asked := callTool(t, h, web1)
@@ -46,6 +47,7 @@ func TestALastRoundSentAgainHasTheSameResult(t *testing.T) {
 }
 
 func TestWhatWasMadeIsCheckedBeforeItIsUsed(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name   string
 		meddle func(dir string) error
@@ -75,6 +77,7 @@ func TestWhatWasMadeIsCheckedBeforeItIsUsed(t *testing.T) {
 }
 
 func TestAFailureLeavesNothing(t *testing.T) {
+	t.Parallel()
 	host := newHost(t)
 	h := serve(t, host)
 	asked := callTool(t, h, web1)
@@ -90,6 +93,7 @@ func TestAFailureLeavesNothing(t *testing.T) {
 }
 
 func TestOfManyCallsOneGetsTheName(t *testing.T) {
+	t.Parallel()
 	host := newHost(t)
 	h := serve(t, host)
 	results := make([]result, 8)
@@ -117,6 +121,7 @@ func TestOfManyCallsOneGetsTheName(t *testing.T) {
 
 // A call in rounds that is given up leaves its machine behind; the next one is told what to do.
 func TestACallThatIsGivenUpKeepsItsName(t *testing.T) {
+	t.Parallel()
 	host := newHost(t)
 	h := serve(t, host)
 	callTool(t, h, web1)
@@ -134,6 +139,7 @@ func TestACallThatIsGivenUpKeepsItsName(t *testing.T) {
 }
 
 func TestProgressIsTold(t *testing.T) {
+	t.Parallel()
 	h := serve(t, newHost(t))
 	w := request(t, h, "tools/call", "provision_vm", web1, `"progressToken": "p",`, noTasks)
 	var got []string

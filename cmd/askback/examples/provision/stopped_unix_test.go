@@ -17,6 +17,7 @@ import (
 // A process is stopped for longer than its lease, at some moment of its work. When it goes on, another has finished the
 // machine, which stays as its manifest says.
 func TestAProcessThatIsStoppedBeyondItsLease(t *testing.T) {
+	t.Parallel()
 	for n := range 5 {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()

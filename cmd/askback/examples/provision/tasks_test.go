@@ -3,13 +3,16 @@ package provision_test
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -31,10 +34,15 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(workerVariable); dir != "" {
 		workerMain(dir)
 	}
+	// Most tests wait for other processes, and not for a processor.
+	if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
+	}
 	os.Exit(m.Run())
 }
 
 func TestATaskMakesTheMachine(t *testing.T) {
+	t.Parallel()
 	i := newInstance(t, t.TempDir(), 0)
 	i.run(t)
 	got := i.create(t)
@@ -53,6 +61,7 @@ func TestATaskMakesTheMachine(t *testing.T) {
 }
 
 func TestATaskSaysWhatItDoesAndStopsAtOnce(t *testing.T) {
+	t.Parallel()
 	i := newInstance(t, t.TempDir(), time.Hour)
 	i.run(t)
 	id := i.create(t)
@@ -71,6 +80,7 @@ func TestATaskSaysWhatItDoesAndStopsAtOnce(t *testing.T) {
 }
 
 func TestATaskThatIsDeclinedLeavesNothing(t *testing.T) {
+	t.Parallel()
 	i := newInstance(t, t.TempDir(), 0)
 	i.run(t)
 	id := i.create(t)
@@ -85,6 +95,7 @@ func TestATaskThatIsDeclinedLeavesNothing(t *testing.T) {
 }
 
 func TestACancelledTaskLeavesNothing(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		delay time.Duration
