@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/harness/raw"
 	"github.com/askback-mcp/askback/judge/process"
 	"github.com/askback-mcp/askback/task"
@@ -141,6 +143,53 @@ func TestTheReleaseBeforeLeavesTheTimeOfAParkedTask(t *testing.T) {
 			ids, err := s.Woken(t.Context(), 10)
 			if err != nil || !slices.Equal(ids, []string{parked.ID}) {
 				t.Errorf("the tasks whose time has come are %q, %v", ids, err)
+			}
+		})
+	}
+}
+
+// The release before cleans up what a desk has cancelled. It keeps who cancelled it and why, which it does not know of,
+// and does not show them to the client.
+func TestTheReleaseBeforeCleansUpAfterADesk(t *testing.T) {
+	old, now := programs(t)
+	for name, open := range map[string]func(*run) store{"postgres": openPostgres, "sqlite": openSQLite} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRun(t, open)
+			r.start("now", now)
+			machine := map[string]any{"name": "vm", "cpus": 1, "memoryMiB": 128, "diskMiB": 1}
+			id := r.create("provision_vm", machine)
+			r.until(id, "input_required")
+			r.stop("now")
+			s := openTasks(r)
+			defer s.Close()
+			d, err := desk.Open(s, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name, by := task.Name(id), desk.Cancellation{By: "alice", Reason: "maintenance"}
+			if _, err := d.Cancel(t.Context(), name, by); err != nil {
+				t.Fatal(err)
+			}
+			row, err := s.Get(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.start("old", old)
+			cancelled := row.Version
+			for deadline := time.Now().Add(taskPatience); row.Version == cancelled; time.Sleep(50 * time.Millisecond) {
+				if row, err = s.Get(t.Context(), id); err != nil || time.Now().After(deadline) {
+					t.Fatalf("nobody has cleaned up: %+v, %v", row, err)
+				}
+			}
+			if seen := fmt.Sprintf("%+v", r.until(id, "cancelled")); strings.Contains(seen, "alice") {
+				t.Errorf("the client sees %s", seen)
+			}
+			r.stop("old")
+			shown, err := d.Show(t.Context(), name)
+			if err != nil || shown.Cancellation == nil || shown.Cancellation.By != by.By ||
+				shown.Cancellation.Reason != by.Reason {
+				t.Errorf("the task is %+v, %v", shown, err)
 			}
 		})
 	}
