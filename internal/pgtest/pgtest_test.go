@@ -16,6 +16,7 @@ import (
 )
 
 func TestEachTestHasADatabaseOfItsOwn(t *testing.T) {
+	t.Parallel()
 	one, two := DSN(t), DSN(t)
 	if one == two {
 		t.Fatalf("both are %s", one)
@@ -27,6 +28,7 @@ func TestEachTestHasADatabaseOfItsOwn(t *testing.T) {
 }
 
 func TestTheDatabaseIsDropped(t *testing.T) {
+	t.Parallel()
 	admin := DSN(t)
 	var name string
 	t.Run("inner", func(t *testing.T) {
@@ -38,6 +40,7 @@ func TestTheDatabaseIsDropped(t *testing.T) {
 }
 
 func TestAServerStopsAndStarts(t *testing.T) {
+	t.Parallel()
 	s := Start(t)
 	query(t, s.DSN(), "CREATE TABLE a (b int)")
 	query(t, s.DSN(), "INSERT INTO a VALUES (1)")
@@ -59,8 +62,10 @@ func TestAServerStopsAndStarts(t *testing.T) {
 }
 
 func TestNothingRemains(t *testing.T) {
+	t.Parallel()
 	for _, end := range []string{"return", "panic", "kill"} {
 		t.Run(end, func(t *testing.T) {
+			t.Parallel()
 			if foreign(t) != "" {
 				t.Skip("the server is not of this machine")
 			}
@@ -131,6 +136,7 @@ func TestChild(t *testing.T) {
 }
 
 func TestWithoutAServer(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ value, want string }{
 		{"off", "--- SKIP: TestChild"},
 		{"", "--- SKIP: TestChild"},
