@@ -27,8 +27,8 @@
 //     nothing else lies beside them; of a cancelled task nothing is left;
 //   - no step runs again that was recorded. What the journals in the database hold once must be there permanently, and
 //     only once, and must never be seen again in effects.log, to which every step adds a line when it has been done;
-//   - a step runs again only if the process that ran it was kept from recording it: killed, stopped, cut off, or without
-//     an answer of the database. That cannot be excluded, and is counted;
+//   - a step runs again only if the process that ran it was kept from recording it: killed, stopped, cut off, or
+//     without an answer of the database. That cannot be excluded, and is counted;
 //   - leases are respected: triggers in the database note each change of a task, and who made it. No lease is taken
 //     before the one before it has ended or was given back, and nobody else writes under it, or does a step. A handler
 //     whose lease is taken has been interrupted before: in waits.log each step notes that it goes on under its lease;

@@ -47,7 +47,8 @@ func (r *release) build(ctx context.Context, work string) error {
 		// What is built in the workspace has other versions of dependencies than what users install.
 		gopath := filepath.Join(work, name)
 		environment := append(r.environment(), "GOPATH="+gopath, "GOBIN=", "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+goarch)
-		if _, err := command(ctx, work, environment, "go", "install", "-trimpath", r.modules[i].path+"@"+r.version); err != nil {
+		install := []string{"install", "-trimpath", r.modules[i].path + "@" + r.version}
+		if _, err := command(ctx, work, environment, "go", install...); err != nil {
 			return err
 		}
 		made, err := filepath.Glob(filepath.Join(gopath, "bin", "*"))

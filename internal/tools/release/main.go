@@ -5,11 +5,11 @@
 // It releases the commit that is checked out, in these steps:
 //
 //  1. It checks that everything is committed, and that CHANGELOG.md has the version.
-//  2. In a clone, it gives the modules the requirements of each other that their go.mod files must not have before there
-//     is a version, and commits that. The branch stays as it is. The commit has the time of the one that is released, so
-//     that a second attempt makes the same one; a tag that is elsewhere is an error.
-//  3. It builds the command for every platform, exactly as 'go install' builds this version with -trimpath and without cgo.
-//     DIR gets the programs, an SBOM of each (CycloneDX), their checksums, and the release's part of CHANGELOG.md.
+//  2. In a clone, it gives the modules the requirements of each other that their go.mod files must not have before
+//     there is a version, and commits that. The branch stays as it is. The commit has the time of the one that is
+//     released, so that a second attempt makes the same one; a tag that is elsewhere is an error.
+//  3. It builds the command for every platform, exactly as 'go install' builds this version with -trimpath and without
+//     cgo. DIR gets the programs, an SBOM of each (CycloneDX), their checksums, and the release's part of CHANGELOG.md.
 //  4. It makes the tags of all modules. With -push, it pushes them all or none.
 //
 // With -dry-run it does the first two steps, and says what it would do in the others.

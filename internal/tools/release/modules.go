@@ -27,8 +27,8 @@ type module struct {
 
 func (m *module) tag(version string) string { return path.Join(m.dir, version) }
 
-// findModules finds the modules of the workspace that others import, and the modules that those import. Each comes after
-// those that it needs.
+// findModules finds the modules of the workspace that others import, and the modules that those import. Each comes
+// after those that it needs.
 func findModules(ctx context.Context, root string) ([]*module, error) {
 	text, err := command(ctx, root, nil, "go", "work", "edit", "-json")
 	if err != nil {
@@ -56,14 +56,15 @@ func findModules(ctx context.Context, root string) ([]*module, error) {
 		if slices.Contains(found, m) || m.needs != nil {
 			return nil
 		}
-		const imports = `{{range .Imports}}{{.}} {{end}}{{range .TestImports}}{{.}} {{end}}{{range .XTestImports}}{{.}} {{end}}`
+		const imports = `{{range .Imports}}{{.}} {{end}}` +
+			`{{range .TestImports}}{{.}} {{end}}{{range .XTestImports}}{{.}} {{end}}`
 		text, err := command(ctx, filepath.Join(root, m.dir), nil, "go", "list", "-f", imports, "./...")
 		if err != nil {
 			return err
 		}
 		m.needs = []*module{}
 		for _, imported := range strings.Fields(text) {
-			i := slices.IndexFunc(all, func(m *module) bool { return imported == m.path || strings.HasPrefix(imported, m.path+"/") })
+			i := slices.IndexFunc(all, func(m *module) bool { return strings.HasPrefix(imported+"/", m.path+"/") })
 			if i < 0 || all[i] == m || slices.Contains(m.needs, all[i]) {
 				continue
 			}
@@ -75,7 +76,8 @@ func findModules(ctx context.Context, root string) ([]*module, error) {
 		found = append(found, m)
 		return nil
 	}
-	for _, m := range slices.SortedFunc(slices.Values(all), func(a, b *module) int { return cmp.Compare(a.path, b.path) }) {
+	byPath := func(a, b *module) int { return cmp.Compare(a.path, b.path) }
+	for _, m := range slices.SortedFunc(slices.Values(all), byPath) {
 		private := strings.Contains("/"+m.dir+"/", "/internal/")
 		if private || m.dir == "judge" || strings.HasPrefix(m.dir, "examples/") {
 			continue // nobody can import it, or has a reason to
@@ -87,7 +89,8 @@ func findModules(ctx context.Context, root string) ([]*module, error) {
 	return found, nil
 }
 
-// commit gives the modules their requirements of each other, in a commit of the clone, and makes a proxy with all of them.
+// commit gives the modules their requirements of each other, in a commit of the clone, and makes a proxy with all of
+// them.
 func (r *release) commit(ctx context.Context) error {
 	if _, err := git(ctx, r.repository, "clone", "--quiet", r.repository, r.clone); err != nil {
 		return err
@@ -100,7 +103,8 @@ func (r *release) commit(ctx context.Context) error {
 	for _, name := range []string{"AUTHOR", "COMMITTER"} {
 		identity = append(identity, "GIT_"+name+"_NAME=Askback release", "GIT_"+name+"_EMAIL=release@askback.invalid")
 	}
-	if _, err := command(ctx, r.clone, identity, "git", "commit", "--quiet", "--allow-empty", "--message", "Release "+r.version); err != nil {
+	first := []string{"commit", "--quiet", "--allow-empty", "--message", "Release " + r.version}
+	if _, err := command(ctx, r.clone, identity, "git", first...); err != nil {
 		return err
 	}
 	for _, m := range r.modules {
@@ -117,7 +121,8 @@ func (r *release) commit(ctx context.Context) error {
 				return err
 			}
 		}
-		if _, err := command(ctx, r.clone, identity, "git", "commit", "--quiet", "--all", "--allow-empty", "--amend", "--no-edit"); err != nil {
+		amend := []string{"commit", "--quiet", "--all", "--allow-empty", "--amend", "--no-edit"}
+		if _, err := command(ctx, r.clone, identity, "git", amend...); err != nil {
 			return err
 		}
 		if err := r.publish(m); err != nil {
