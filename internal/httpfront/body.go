@@ -1,6 +1,7 @@
 package httpfront
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -25,29 +26,20 @@ func isJSON(contentType string) bool {
 }
 
 // limitReading bounds the time that a request's body takes, also if the request is refused and net/http skips the
-// body. A body that was read needs bodyRead.
-func (h *handler) limitReading(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength == 0 || h.readTimeout <= 0 {
+// body. A timeout that is not positive is none.
+func (v *visit) limitReading(r *http.Request, timeout time.Duration) {
+	if r.ContentLength == 0 || timeout <= 0 {
 		return
 	}
-	timeout := h.readTimeout
 	if server, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ReadTimeout > 0 {
 		timeout = min(timeout, server.ReadTimeout)
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(timeout)) // where there are deadlines
-}
-
-// bodyRead lifts the deadline, which would end the connection while the request is served.
-func (h *handler) bodyRead(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength != 0 && h.readTimeout > 0 {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	}
+	_ = http.NewResponseController(v).SetReadDeadline(time.Now().Add(timeout)) // where there are deadlines
 }
 
 // readBody reads a body. It takes memory from the caller's share as the body arrives, and the request waits meanwhile.
-// If readBody fails, it has answered the request.
-func (h *handler) readBody(v *visit, r *http.Request) (body []byte, ok bool) {
-	limit := h.limits.MessageBytes
+// The limit is in bytes, and timeout that of limitReading. If readBody fails, it has answered the request.
+func (v *visit) readBody(r *http.Request, limit int64, timeout time.Duration) (body []byte, ok bool) {
 	var err error
 	if r.ContentLength > limit {
 		err = &http.MaxBytesError{Limit: limit}
@@ -58,21 +50,23 @@ func (h *handler) readBody(v *visit, r *http.Request) (body []byte, ok bool) {
 		if r.ContentLength < 0 {
 			from = http.MaxBytesReader(v, from, limit)
 		}
-		body, err = h.receive(r.Context(), from, v, r.ContentLength)
+		body, err = v.receive(r.Context(), from, r.ContentLength)
 		if gaveWay := v.resume(r.Context()); gaveWay != nil {
 			err = gaveWay
 		}
 		v.reads(false)
 	}
 	if err == nil {
-		h.bodyRead(v, r)
+		if r.ContentLength != 0 && timeout > 0 { // the deadline would end the connection while the request is served
+			_ = http.NewResponseController(v).SetReadDeadline(time.Time{})
+		}
 		return body, true
 	}
 	v.end()
 	v.Header().Set("Connection", "close") // the rest of the body is not read
 	switch fault.Of(err) {
 	case fault.Unavailable, fault.Crowded:
-		h.turnAway(v, r, err)
+		v.turnAway(r, err)
 		return nil, false
 	}
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
@@ -82,7 +76,7 @@ func (h *handler) readBody(v *visit, r *http.Request) (body []byte, ok bool) {
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		failAs(v, http.StatusRequestTimeout, nil,
-			wire.Errorf(jsonrpc.CodeInvalidRequest, "the body did not come within the limit of %v", h.readTimeout))
+			wire.Errorf(jsonrpc.CodeInvalidRequest, "the body did not come within the limit of %v", timeout))
 		return nil, false
 	}
 	// The client went away or broke the transfer: nobody reads an answer.
@@ -92,7 +86,7 @@ func (h *handler) readBody(v *visit, r *http.Request) (body []byte, ok bool) {
 
 // receive reads a body of that size, or until its end if the size is negative. The memory doubles as the body arrives,
 // however large the announced size is.
-func (h *handler) receive(ctx context.Context, r io.Reader, v *visit, size int64) ([]byte, error) {
+func (v *visit) receive(ctx context.Context, r io.Reader, size int64) ([]byte, error) {
 	first := int64(4 << 10)
 	if size >= 0 {
 		first = min(size, bound.Small)
@@ -104,7 +98,7 @@ func (h *handler) receive(ctx context.Context, r io.Reader, v *visit, size int64
 			if size >= 0 {
 				next = int(min(int64(next), size))
 			}
-			if err := h.takeBytes(ctx, v, next); err != nil {
+			if err := v.takeBytes(ctx, next); err != nil {
 				return nil, err
 			}
 			body = append(make([]byte, 0, next), body...)
@@ -124,18 +118,41 @@ func (h *handler) receive(ctx context.Context, r io.Reader, v *visit, size int64
 }
 
 // takeBytes changes the body's share of memory to n bytes, unless n is small.
-func (h *handler) takeBytes(ctx context.Context, v *visit, n int) (err error) {
+func (v *visit) takeBytes(ctx context.Context, n int) (err error) {
 	if n <= bound.Small {
 		return nil
 	}
 	if v.size == 0 {
-		if v.body, err = h.SDK.Gate.Shares.Take(ctx, h.SDK.Gate.Shares.BodyBytes, v.principal, 0); err != nil {
+		if v.body, err = v.gate.Shares.Take(ctx, v.gate.Shares.BodyBytes, v.principal, 0); err != nil {
 			return err
 		}
 		v.body.Wait(v)
 	}
-	if err = h.SDK.Gate.Shares.Resize(ctx, &v.body, n); err == nil {
+	if err = v.gate.Shares.Resize(ctx, &v.body, n); err == nil {
 		v.size = n
 	}
 	return err
+}
+
+// withBody returns a copy of a request with this body, which was read from it.
+func withBody(r *http.Request, body []byte) *http.Request {
+	r = r.WithContext(r.Context())
+	r.Body, r.ContentLength = io.NopCloser(&bodyReader{*bytes.NewReader(body)}), int64(len(body))
+	return r
+}
+
+// bodyReader reads a body once, and then lets go of it, although the request may last longer.
+type bodyReader struct{ bytes.Reader }
+
+func (r *bodyReader) Read(p []byte) (n int, err error) {
+	if n, err = r.Reader.Read(p); err == io.EOF {
+		r.Reset(nil)
+	}
+	return n, err
+}
+
+// WriteTo implements [io.WriterTo].
+func (r *bodyReader) WriteTo(w io.Writer) (n int64, err error) {
+	defer r.Reset(nil)
+	return r.Reader.WriteTo(w)
 }

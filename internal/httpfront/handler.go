@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"io"
 	"log/slog"
 	"maps"
@@ -42,7 +41,7 @@ type Options struct {
 
 // New returns a handler of the MCP endpoint. What it does not serve itself goes through sdk.
 func New(sdk *sdkfront.Front, opts *Options) (http.Handler, error) {
-	hosts, err := newHosts(opts)
+	hosts, err := newHosts(opts.TrustedOrigins, opts.AllowedHosts, !opts.Streamable.DisableLocalhostProtection)
 	if err != nil {
 		return nil, err
 	}
@@ -59,11 +58,12 @@ func New(sdk *sdkfront.Front, opts *Options) (http.Handler, error) {
 	}
 	getServer := func(*http.Request) *mcp.Server { return sdk.Server }
 	streamable.Stateless = false
-	h.sessions = mcp.NewStreamableHTTPHandler(getServer, &streamable)
+	h.sessions = sessions{sdk: sdk, http: mcp.NewStreamableHTTPHandler(getServer, &streamable), limits: h.limits}
 	streamable.Stateless, streamable.PropagateRequestCancellation = true, true
 	h.stateless = mcp.NewStreamableHTTPHandler(getServer, &streamable)
 	if opts.Drafts {
-		h.drafts = &drafts.Edge{Ratified: h.serveTranslated, HasSession: h.hasSession, Owns: h.owns, Depth: h.limits.Depth}
+		h.drafts = &drafts.Edge{Ratified: h.serveTranslated, HasSession: h.sessions.has, Owns: owns, Depth: h.limits.Depth}
+		h.sessions.drafts = h.drafts
 		echo := sdkfront.EchoFunc(drafts.Echo)
 		sdk.Echo.Store(&echo)
 	}
@@ -77,7 +77,7 @@ type handler struct {
 	log       *slog.Logger
 	hosts     *hosts
 	stateless http.Handler // the SDK's, for the 2026-07-28 revision
-	sessions  http.Handler // the SDK's, for those before
+	sessions  sessions     // for those before
 	drafts    *drafts.Edge // nil unless they are served
 	jsonLists bool         // the operator wants JSON and not events
 
@@ -91,18 +91,18 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handler) serveHTTP(v *visit, r *http.Request) {
-	h.limitReading(v, r)
+	v.limitReading(r, h.readTimeout)
 	if fault := h.hosts.check(r); fault != nil {
 		failAs(v, http.StatusForbidden, nil, fault)
 		return
 	}
 	defer v.release()
-	if err := h.admit(v, r); err != nil {
-		h.turnAway(v, r, err)
+	if err := v.admit(r); err != nil {
+		v.turnAway(r, err)
 		return
 	}
 	if r.Method != http.MethodPost {
-		h.serveSession(v, r, 0)
+		h.sessions.serve(v, r, 0)
 		return
 	}
 	if !isJSON(r.Header.Get("Content-Type")) {
@@ -110,7 +110,7 @@ func (h *handler) serveHTTP(v *visit, r *http.Request) {
 			wire.Errorf(jsonrpc.CodeInvalidRequest, "the Content-Type must be application/json"))
 		return
 	}
-	body, ok := h.readBody(v, r)
+	body, ok := v.readBody(r, h.limits.MessageBytes, h.readTimeout)
 	if !ok {
 		return
 	}
@@ -129,33 +129,10 @@ func (h *handler) serveHTTP(v *visit, r *http.Request) {
 	}
 	switch {
 	case h.legacy(r, body):
-		h.serveLegacy(v, r, body)
+		h.sessions.serveMessages(v, r, body)
 	default:
 		h.serveModern(v, v, r, body, true)
 	}
-}
-
-// withBody returns a copy of a request with this body, which was read from it.
-func withBody(r *http.Request, body []byte) *http.Request {
-	r = r.WithContext(r.Context())
-	r.Body, r.ContentLength = io.NopCloser(&bodyReader{*bytes.NewReader(body)}), int64(len(body))
-	return r
-}
-
-// bodyReader reads a body once, and then lets go of it, although the request may last longer.
-type bodyReader struct{ bytes.Reader }
-
-func (r *bodyReader) Read(p []byte) (n int, err error) {
-	if n, err = r.Reader.Read(p); err == io.EOF {
-		r.Reset(nil)
-	}
-	return n, err
-}
-
-// WriteTo implements [io.WriterTo].
-func (r *bodyReader) WriteTo(w io.Writer) (n int64, err error) {
-	defer r.Reset(nil)
-	return r.Reader.WriteTo(w)
 }
 
 // legacy reports whether a request belongs to a revision with sessions: by its version header or, where it has none
@@ -173,205 +150,6 @@ func (h *handler) legacy(r *http.Request, body []byte) bool {
 		return false
 	}
 	return strictjson.Get(strictjson.Get(req.Params, "_meta"), mcp.MetaKeyProtocolVersion) == nil
-}
-
-func (h *handler) serveLegacy(v *visit, r *http.Request, body []byte) {
-	depth, kind := h.limits.Depth, strictjson.TypeOf(body)
-	if kind == strictjson.TypeArray {
-		depth++ // around the messages of a batch
-	}
-	if err := strictjson.Check(body, depth); err != nil {
-		fault := wire.Errorf(jsonrpc.CodeParseError, "parse error: %v", err)
-		id, response := wire.Addressee(body)
-		if !response {
-			failAs(v, http.StatusBadRequest, id, fault)
-			return
-		}
-		body = wire.AppendError(nil, id, fault) // to a question of the server, which fails with this error
-		kind = strictjson.TypeObject
-	}
-	if kind == strictjson.TypeArray {
-		if fault := sdkfront.CheckBatch(body, h.limits.Batch); fault != nil {
-			failAs(v, http.StatusBadRequest, nil, fault)
-			return
-		}
-	}
-	if kind != strictjson.TypeObject && kind != strictjson.TypeArray {
-		failAs(v, http.StatusBadRequest, nil,
-			wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the body must be a JSON object"))
-		return
-	}
-	if fault := h.checkSession(r, body); fault != nil {
-		id, _ := wire.Addressee(body)
-		failAs(v, http.StatusBadRequest, id, fault)
-		return
-	}
-	if len(body) > bound.Small {
-		body = trim(body)
-	}
-	calls := countCalls(body)
-	h.serveSession(v, withBody(r, h.carry(r, body)), calls)
-}
-
-// carry lets what the SDK's types do not keep of a call in a session reach its handler: the
-// member task and, for questions that carry a state, the call's id.
-func (h *handler) carry(r *http.Request, body []byte) []byte {
-	if h.SDK.Tasks == nil && h.drafts == nil {
-		return body
-	}
-	req, fault := wire.ParseRequest(body, h.limits.Depth, new(strictjson.Outline), false)
-	if fault != nil || req.ID == nil || !wire.MayAsk(req.Method) || !h.SDK.Serves(r.Context(), req.Method, req.Params) {
-		return body
-	}
-	var id []byte
-	if h.drafts != nil && drafts.Stateful(r) {
-		id = req.ID
-	}
-	req.Params = sdkfront.Carry(req.Params, id)
-	return wire.AppendRequest(nil, req)
-}
-
-// trim removes what no handler needs from a checked message or batch: spaces, and members of a _meta beyond
-// [bound.Small] bytes. A session keeps the message while its calls are open.
-func trim(body []byte) []byte {
-	var batch []json.RawMessage
-	if json.Unmarshal(body, &batch) == nil {
-		for i := range batch {
-			batch[i] = trimMessage(batch[i])
-		}
-		body, _ = json.Marshal(batch) // checked JSON
-		return body
-	}
-	return trimMessage(body)
-}
-
-func trimMessage(message []byte) []byte {
-	var all, params map[string]json.RawMessage
-	if json.Unmarshal(message, &all) != nil {
-		return message
-	}
-	if raw := all["params"]; strictjson.TypeOf(raw) == strictjson.TypeObject {
-		_ = json.Unmarshal(raw, &params) // checked JSON
-		if raw := params["_meta"]; len(raw) > bound.Small && strictjson.TypeOf(raw) == strictjson.TypeObject {
-			meta, size := make(map[string]json.RawMessage), 0
-			for name, value := range strictjson.Members(raw) {
-				// A long progress token stays, so that the request is refused because of it.
-				if more := len(name) + len(value); size+more <= bound.Small || string(name) == "progressToken" {
-					meta[string(name)] = value
-					size += more
-				}
-			}
-			params["_meta"], _ = json.Marshal(meta) // checked JSON
-		}
-		all["params"], _ = json.Marshal(params)
-	}
-	message, _ = json.Marshal(all)
-	return message
-}
-
-// countCalls returns how many requests a checked message or batch has that wait for a response.
-func countCalls(body []byte) (n int) {
-	for message := range messages(body) {
-		if strictjson.Get(message, "method") != nil && strictjson.Get(message, "id") != nil {
-			n++
-		}
-	}
-	return n
-}
-
-// serveSession serves what belongs to a session, with that many calls, if it comes from the caller who opened it.
-func (h *handler) serveSession(v *visit, r *http.Request, calls int) {
-	id := r.Header.Get("Mcp-Session-Id")
-	if id == "" { // the context of what may open a session is that of all of its requests
-		r = r.WithContext(gate.Named(r.Context(), v.principal))
-	} else if err := h.SDK.Gate.CheckOwner(r.Context(), id, gate.Access{Principal: v.principal,
-		Extra: &v.extra}); err != nil {
-		h.turnAway(v, r, err)
-		return
-	}
-	if r.Method == http.MethodDelete && id != "" {
-		h.endSession(v, r, id)
-		return
-	}
-	if r.Method == http.MethodGet && id != "" || calls > 1 || calls > 0 && id != "" {
-		var err error
-		if r, err = h.stayOpen(v, r); err != nil {
-			h.turnAway(v, r, err)
-			return
-		}
-		if calls == 0 {
-			v.wait()
-		} else {
-			// They hold shares of their own, even once this request is gone.
-			v.body.Release()
-			release, err := h.SDK.Gate.Sessions.Announce(id, calls, r.Header, &v.request, v)
-			if err != nil {
-				h.turnAway(v, r, err)
-				return
-			}
-			defer release()
-		}
-	}
-	if h.drafts != nil {
-		h.drafts.InSession(v, r, h.sessions)
-		return
-	}
-	h.sessions.ServeHTTP(v, r)
-}
-
-// endSession ends a session and its open calls. The SDK waits until the handlers of these calls return; the client
-// waits for a moment only.
-func (h *handler) endSession(v *visit, r *http.Request, id string) {
-	h.SDK.Gate.Sessions.End(id)
-	answer := make(chan *answer, 1)
-	go func() { // ends when the session's handlers have returned
-		a := newAnswer()
-		h.sessions.ServeHTTP(a, r.WithContext(context.WithoutCancel(r.Context())))
-		answer <- a
-	}()
-	const moment = 500 * time.Millisecond
-	timer := time.NewTimer(moment)
-	defer timer.Stop()
-	select {
-	case a := <-answer:
-		maps.Copy(v.Header(), a.header)
-		v.WriteHeader(a.status)
-		_, _ = v.Write(a.body) // a client that is gone gets nothing
-	case <-timer.C:
-		v.WriteHeader(http.StatusNoContent)
-	case <-r.Context().Done():
-	}
-}
-
-// answer is a response that is sent later. It implements [http.ResponseWriter].
-type answer struct {
-	header http.Header
-	status int
-	body   []byte
-}
-
-func newAnswer() *answer { return &answer{header: make(http.Header), status: http.StatusOK} }
-
-func (a *answer) Header() http.Header    { return a.header }
-func (a *answer) WriteHeader(status int) { a.status = status }
-func (a *answer) Write(p []byte) (int, error) {
-	a.body = append(a.body, p...)
-	return len(p), nil
-}
-
-// hasSession reports whether this process holds a session.
-func (h *handler) hasSession(id string) bool {
-	for session := range h.SDK.Server.Sessions() {
-		if session.ID() == id {
-			return true
-		}
-	}
-	return false
-}
-
-// owns reports whether the caller of a request may send messages in the session that it names.
-func (h *handler) owns(r *http.Request) bool {
-	return h.SDK.Gate.Sessions.Owns(visitOf(r).principal, r.Header.Get("Mcp-Session-Id"))
 }
 
 // serveTranslated serves a request that the edge has translated from a draft. The drafts
@@ -405,27 +183,29 @@ func (h *handler) serveModern(w http.ResponseWriter, v *visit, r *http.Request, 
 		return
 	}
 	if req.Method == tasks.MethodListen || req.Method == wire.TaskResult {
-		opened, err := h.stayOpen(v, r)
+		opened, err := v.stayOpen(r)
 		if err != nil {
 			fail(w, req.ID, err)
 			return
 		}
-		r, body = opened, h.keep(v, &req, body)
+		r, body = opened, v.keep(&req, body, h.limits.Depth)
 	}
 	switch {
 	case req.ID != nil && h.SDK.Tasks != nil && wire.IsTask(req.Method):
 		h.serveTask(w, v, r, req)
 	case req.ID != nil && h.SDK.Tasks != nil && req.Method == tasks.MethodListen && tasks.NamesTasks(req.Params):
 		v.stream.w, v.stream.events = w, true
-		follow := h.throughSDK
-		if tasks.OnlyTasks(req.Params) && !h.SDK.Watched() {
-			follow = h.follow
+		var out *call.Outcome
+		var err error
+		if ctx := v.named(r.Context()); tasks.OnlyTasks(req.Params) && !h.SDK.Watched() {
+			out, err = h.follow(ctx, &v.stream, req, &v.extra)
+		} else {
+			out, err = throughSDK(ctx, h.SDK, &v.stream, req, &v.extra)
 		}
-		out, err := follow(v.named(r.Context()), &v.stream, req, &v.extra)
 		h.respond(r.Context(), &v.stream, req, out, err)
 	case asks:
 		h.serveCall(w, v, r, req, body, mirrored)
-	case req.ID != nil && h.serveList(w, v, r, req):
+	case req.ID != nil && serveList(w, h.SDK, r, req, &v.extra, h.jsonLists):
 	default:
 		h.serveStateless(w, v, r, body)
 	}
@@ -504,7 +284,7 @@ func (h *handler) serveCall(w http.ResponseWriter, v *visit, r *http.Request, re
 	switch {
 	case !h.SDK.Direct():
 		v.stream.events = acceptsEvents(r)
-		out, err = h.throughSDK(v.named(r.Context()), &v.stream, req, &v.extra)
+		out, err = throughSDK(v.named(r.Context()), h.SDK, &v.stream, req, &v.extra)
 	case h.SDK.Chained():
 		out, err = h.SDK.Receive(v.named(r.Context()), req.ID, req.Method, req.Params, &v.extra, progress)
 	default:
@@ -601,7 +381,7 @@ func (h *handler) serveTask(w http.ResponseWriter, v *visit, r *http.Request, re
 	v.stream.w = w
 	switch {
 	case !h.SDK.Direct():
-		out, err = h.throughSDK(v.named(r.Context()), &v.stream, req, &v.extra)
+		out, err = throughSDK(v.named(r.Context()), h.SDK, &v.stream, req, &v.extra)
 	case h.SDK.Chained():
 		out, err = h.SDK.Receive(v.named(r.Context()), req.ID, req.Method, req.Params, &v.extra, nil)
 	default:

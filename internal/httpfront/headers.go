@@ -6,13 +6,14 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"github.com/askback-mcp/askback/internal/sdkfront"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
 // checkSession verifies that the headers of a request agree with each message of its checked body. Revisions before
 // 2026-07-28 require none of these headers, but proxies act upon the ones that are present.
-func (h *handler) checkSession(r *http.Request, body []byte) *jsonrpc.Error {
+func checkSession(sdk *sdkfront.Front, r *http.Request, body []byte) *jsonrpc.Error {
 	for message := range messages(body) {
 		method, _ := strictjson.String(strictjson.Get(message, "method"))
 		params := strictjson.Get(message, "params")
@@ -23,7 +24,7 @@ func (h *handler) checkSession(r *http.Request, body []byte) *jsonrpc.Error {
 		if method != wire.CallTool || !wire.HasParamHeaders(r.Header) {
 			continue
 		}
-		mirrored, err := h.SDK.ParamHeaders(r.Context(), name)
+		mirrored, err := sdk.ParamHeaders(r.Context(), name)
 		if err != nil {
 			return wire.Errorf(jsonrpc.CodeInternalError, "%v", err)
 		}

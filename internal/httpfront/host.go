@@ -22,17 +22,18 @@ type hosts struct {
 	local   bool            // a server on a loopback address takes only names of it
 }
 
-func newHosts(opts *Options) (*hosts, error) {
-	h := &hosts{trusted: make(map[string]bool), allowed: make(map[string]bool), local: !opts.Streamable.DisableLocalhostProtection}
-	for _, origin := range opts.TrustedOrigins {
+func newHosts(trusted, allowed []string, local bool) (*hosts, error) {
+	h := &hosts{trusted: make(map[string]bool), allowed: make(map[string]bool), local: local}
+	for _, origin := range trusted {
 		if err := h.origins.AddTrustedOrigin(origin); err != nil {
 			return nil, fmt.Errorf("trusted origin: %w", err)
 		}
 		h.trusted[origin] = true
 	}
-	for _, host := range opts.AllowedHosts {
+	for _, host := range allowed {
 		if host == "" || strings.ContainsAny(host, "/*@ ") {
-			return nil, fmt.Errorf("allowed host %q: want the name of a host, such as mcp.example.com, with or without a port", host)
+			return nil, fmt.Errorf(
+				"allowed host %q: want the name of a host, such as mcp.example.com, with or without a port", host)
 		}
 		h.allowed[strings.ToLower(host)] = true
 	}
@@ -47,19 +48,22 @@ func (h *hosts) check(r *http.Request) *jsonrpc.Error {
 	case h.allows(r.Host):
 	case onLoopback && loopback(r.Host):
 	case onLoopback && h.local:
-		return wire.Errorf(jsonrpc.CodeInvalidRequest, "forbidden: the Host header is not one of this local server: its operator can add it to HTTPOptions.AllowedHosts")
+		return wire.Errorf(jsonrpc.CodeInvalidRequest, "forbidden: the Host header is not one of this local server: "+
+			"its operator can add it to HTTPOptions.AllowedHosts")
 	case len(h.allowed) > 0:
-		return wire.Errorf(jsonrpc.CodeInvalidRequest, "forbidden: the Host header is not one of this server: its operator can add it to HTTPOptions.AllowedHosts")
+		return wire.Errorf(jsonrpc.CodeInvalidRequest, "forbidden: the Host header is not one of this server: "+
+			"its operator can add it to HTTPOptions.AllowedHosts")
 	case origin != "" && !h.trusted[origin] && !loopback(r.Host) && !isAddress(r.Host):
-		return wire.Errorf(jsonrpc.CodeInvalidRequest, "forbidden: the request comes from a web page, under a name that may be the page's own: "+
-			"the server's operator can add the host to HTTPOptions.AllowedHosts, or the page to HTTPOptions.TrustedOrigins")
+		return wire.Errorf(jsonrpc.CodeInvalidRequest, "forbidden: the request comes from a web page, "+
+			"under a name that may be the page's own: the server's operator can add the host to HTTPOptions.AllowedHosts, or the page to HTTPOptions.TrustedOrigins")
 	}
 	if r.Method != http.MethodPost { // Check lets GET pass unseen
 		r = r.WithContext(r.Context())
 		r.Method = http.MethodPost
 	}
 	if err := h.origins.Check(r); err != nil {
-		return wire.Errorf(jsonrpc.CodeInvalidRequest, "forbidden: the request comes from another origin, which is not trusted")
+		return wire.Errorf(jsonrpc.CodeInvalidRequest,
+			"forbidden: the request comes from another origin, which is not trusted")
 	}
 	return nil
 }

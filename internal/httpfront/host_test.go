@@ -36,7 +36,7 @@ func TestHostNames(t *testing.T) {
 		{"a named public server by a local address", named, public, "127.0.0.1:8080", false},
 		{"a public server without a name by a local name", &Options{}, public, "localhost:8080", true},
 	} {
-		h, err := newHosts(c.opts)
+		h, err := newHosts(c.opts.TrustedOrigins, c.opts.AllowedHosts, !c.opts.Streamable.DisableLocalhostProtection)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,16 +4,21 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/sdkfront"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
 // serveList serves a list or server/discover past the SDK's transport, in the same form. If it reports false it has
 // written nothing, and the SDK is to serve the request.
-func (h *handler) serveList(w http.ResponseWriter, v *visit, r *http.Request, req wire.Request) bool {
+func serveList(
+	w http.ResponseWriter, sdk *sdkfront.Front, r *http.Request, req wire.Request, extra *mcp.RequestExtra, asJSON bool,
+) bool {
 	if !accepts(r, "application/json") || !accepts(r, "text/event-stream") || len(r.Header["Last-Event-Id"]) > 0 {
 		return false
 	}
-	result := h.SDK.List(r.Context(), req.Method, req.Params, &v.extra)
+	result := sdk.List(r.Context(), req.Method, req.Params, extra)
 	if result == nil {
 		return false
 	}
@@ -21,7 +26,7 @@ func (h *handler) serveList(w http.ResponseWriter, v *visit, r *http.Request, re
 	header.Set("Cache-Control", "no-cache, no-transform")
 	var head []byte
 	tail := "}"
-	if h.jsonLists {
+	if asJSON {
 		header.Set("Content-Type", "application/json")
 	} else {
 		header.Set("Content-Type", "text/event-stream")

@@ -19,8 +19,9 @@ import (
 
 // throughSDK serves a request by the SDK's server: one for our handlers or tasks that its middleware has to see, or a
 // subscription. The session of the request is its own, and ends with it.
-func (h *handler) throughSDK(ctx context.Context, stream *eventStream, req wire.Request,
-	extra *mcp.RequestExtra) (*call.Outcome, error) {
+func throughSDK(
+	ctx context.Context, sdk *sdkfront.Front, stream *eventStream, req wire.Request, extra *mcp.RequestExtra,
+) (*call.Outcome, error) {
 	var rawID any
 	_ = json.Unmarshal(req.ID, &rawID) // checked JSON
 	id, err := jsonrpc.MakeID(rawID)
@@ -37,7 +38,7 @@ func (h *handler) throughSDK(ctx context.Context, stream *eventStream, req wire.
 	}
 	c.request <- &jsonrpc.Request{ID: id, Method: req.Method, Params: req.Params, Extra: extra}
 	ctx, refusal := sdkfront.WithOrigin(ctx)
-	session, err := h.SDK.Server.Connect(ctx, h.SDK.Transport(c, nil), nil)
+	session, err := sdk.Server.Connect(ctx, sdk.Transport(c, nil), nil)
 	if err != nil {
 		return nil, err
 	}

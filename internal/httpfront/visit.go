@@ -44,12 +44,12 @@ type visit struct {
 }
 
 // admit names the caller of a request and takes its share of those in progress, before its body is read.
-func (h *handler) admit(v *visit, r *http.Request) (err error) {
+func (v *visit) admit(r *http.Request) (err error) {
 	v.extra = mcp.RequestExtra{TokenInfo: auth.TokenInfoFromContext(r.Context()), Header: r.Header}
-	if v.principal, err = h.SDK.Gate.Principal(r.Context(), gate.Access{Extra: &v.extra}); err != nil {
+	if v.principal, err = v.gate.Principal(r.Context(), gate.Access{Extra: &v.extra}); err != nil {
 		return err
 	}
-	v.request, err = h.SDK.Gate.Shares.Take(r.Context(), h.SDK.Gate.Shares.Requests, v.principal, 1)
+	v.request, err = v.gate.Shares.Take(r.Context(), v.gate.Shares.Requests, v.principal, 1)
 	return err
 }
 
@@ -57,8 +57,8 @@ func (h *handler) admit(v *visit, r *http.Request) (err error) {
 func (v *visit) named(ctx context.Context) context.Context { return gate.Named(ctx, v.principal) }
 
 // turnAway answers a request that was not admitted, or to no share of the limits.
-func (h *handler) turnAway(v *visit, r *http.Request, err error) {
-	h.SDK.Gate.TurnAway(r.Context(), gate.Origin{Transport: report.TransportHTTP}, err)
+func (v *visit) turnAway(r *http.Request, err error) {
+	v.gate.TurnAway(r.Context(), gate.Origin{Transport: report.TransportHTTP}, err)
 	fail(v, nil, err)
 }
 
@@ -113,8 +113,8 @@ func (v *visit) FlushError() error {
 
 // stayOpen counts a request as a stream instead of a request in progress. It returns the request with a context that
 // ends when the stream gives way.
-func (h *handler) stayOpen(v *visit, r *http.Request) (*http.Request, error) {
-	stream, err := h.SDK.Gate.Shares.Take(r.Context(), h.SDK.Gate.Shares.Streams, v.principal, 1)
+func (v *visit) stayOpen(r *http.Request) (*http.Request, error) {
+	stream, err := v.gate.Shares.Take(r.Context(), v.gate.Shares.Streams, v.principal, 1)
 	if err != nil {
 		return r, err
 	}
@@ -127,7 +127,7 @@ func (h *handler) stayOpen(v *visit, r *http.Request) (*http.Request, error) {
 
 // keep copies what req, a request that stays open, needs of its body into a smaller body, and gives back the memory of
 // the original. It returns the smaller body. From now on the request waits.
-func (h *handler) keep(v *visit, req *wire.Request, body []byte) []byte {
+func (v *visit) keep(req *wire.Request, body []byte, depth int) []byte {
 	defer v.wait()
 	if len(body) <= bound.Small {
 		return body
@@ -141,7 +141,7 @@ func (h *handler) keep(v *visit, req *wire.Request, body []byte) []byte {
 	if v.reader != nil {
 		v.reader.Reset(nil)
 	}
-	*req, _ = wire.ParseRequest(body, h.limits.Depth, &v.outline, false)
+	*req, _ = wire.ParseRequest(body, depth, &v.outline, false)
 	v.params = wire.Params{Target: v.params.Target}
 	v.params.Meta, _ = wire.ParseMeta(strictjson.Get(req.Params, "_meta")) // checked before
 	if len(body) <= bound.Small {
@@ -160,3 +160,9 @@ func (v *visit) in(r *http.Request) *http.Request {
 }
 
 func visitOf(r *http.Request) *visit { return r.Context().Value(visitKey{}).(*visit) }
+
+// owns reports whether the caller of a request may send messages in the session that it names.
+func owns(r *http.Request) bool {
+	v := visitOf(r)
+	return v.gate.Sessions.Owns(v.principal, r.Header.Get("Mcp-Session-Id"))
+}

@@ -1,0 +1,221 @@
+package httpfront
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/askback-mcp/askback/internal/bound"
+	"github.com/askback-mcp/askback/internal/drafts"
+	"github.com/askback-mcp/askback/internal/gate"
+	"github.com/askback-mcp/askback/internal/sdkfront"
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// sessions serves the sessions of clients before 2026-07-28, through the SDK's handler.
+type sessions struct {
+	sdk    *sdkfront.Front
+	http   http.Handler // the SDK's
+	drafts *drafts.Edge // nil unless they are served
+	limits bound.Limits
+}
+
+// serveMessages serves a message, or a batch, of a revision with sessions.
+func (s *sessions) serveMessages(v *visit, r *http.Request, body []byte) {
+	depth, kind := s.limits.Depth, strictjson.TypeOf(body)
+	if kind == strictjson.TypeArray {
+		depth++ // around the messages of a batch
+	}
+	if err := strictjson.Check(body, depth); err != nil {
+		fault := wire.Errorf(jsonrpc.CodeParseError, "parse error: %v", err)
+		id, response := wire.Addressee(body)
+		if !response {
+			failAs(v, http.StatusBadRequest, id, fault)
+			return
+		}
+		body = wire.AppendError(nil, id, fault) // to a question of the server, which fails with this error
+		kind = strictjson.TypeObject
+	}
+	if kind == strictjson.TypeArray {
+		if fault := sdkfront.CheckBatch(body, s.limits.Batch); fault != nil {
+			failAs(v, http.StatusBadRequest, nil, fault)
+			return
+		}
+	}
+	if kind != strictjson.TypeObject && kind != strictjson.TypeArray {
+		failAs(v, http.StatusBadRequest, nil,
+			wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the body must be a JSON object"))
+		return
+	}
+	if fault := checkSession(s.sdk, r, body); fault != nil {
+		id, _ := wire.Addressee(body)
+		failAs(v, http.StatusBadRequest, id, fault)
+		return
+	}
+	if len(body) > bound.Small {
+		body = trim(body)
+	}
+	calls := countCalls(body)
+	s.serve(v, withBody(r, s.carry(r, body)), calls)
+}
+
+// carry lets what the SDK's types do not keep of a call in a session reach its handler: the
+// member task and, for questions that carry a state, the call's id.
+func (s *sessions) carry(r *http.Request, body []byte) []byte {
+	if s.sdk.Tasks == nil && s.drafts == nil {
+		return body
+	}
+	req, fault := wire.ParseRequest(body, s.limits.Depth, new(strictjson.Outline), false)
+	if fault != nil || req.ID == nil || !wire.MayAsk(req.Method) || !s.sdk.Serves(r.Context(), req.Method, req.Params) {
+		return body
+	}
+	var id []byte
+	if s.drafts != nil && drafts.Stateful(r) {
+		id = req.ID
+	}
+	req.Params = sdkfront.Carry(req.Params, id)
+	return wire.AppendRequest(nil, req)
+}
+
+// trim removes what no handler needs from a checked message or batch: spaces, and members of a _meta beyond
+// [bound.Small] bytes. A session keeps the message while its calls are open.
+func trim(body []byte) []byte {
+	var batch []json.RawMessage
+	if json.Unmarshal(body, &batch) == nil {
+		for i := range batch {
+			batch[i] = trimMessage(batch[i])
+		}
+		body, _ = json.Marshal(batch) // checked JSON
+		return body
+	}
+	return trimMessage(body)
+}
+
+func trimMessage(message []byte) []byte {
+	var all, params map[string]json.RawMessage
+	if json.Unmarshal(message, &all) != nil {
+		return message
+	}
+	if raw := all["params"]; strictjson.TypeOf(raw) == strictjson.TypeObject {
+		_ = json.Unmarshal(raw, &params) // checked JSON
+		if raw := params["_meta"]; len(raw) > bound.Small && strictjson.TypeOf(raw) == strictjson.TypeObject {
+			meta, size := make(map[string]json.RawMessage), 0
+			for name, value := range strictjson.Members(raw) {
+				// A long progress token stays, so that the request is refused because of it.
+				if more := len(name) + len(value); size+more <= bound.Small || string(name) == "progressToken" {
+					meta[string(name)] = value
+					size += more
+				}
+			}
+			params["_meta"], _ = json.Marshal(meta) // checked JSON
+		}
+		all["params"], _ = json.Marshal(params)
+	}
+	message, _ = json.Marshal(all)
+	return message
+}
+
+// countCalls returns how many requests a checked message or batch has that wait for a response.
+func countCalls(body []byte) (n int) {
+	for message := range messages(body) {
+		if strictjson.Get(message, "method") != nil && strictjson.Get(message, "id") != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// serve serves what belongs to a session, with that many calls, if it comes from the caller who opened it.
+func (s *sessions) serve(v *visit, r *http.Request, calls int) {
+	id := r.Header.Get("Mcp-Session-Id")
+	if id == "" { // the context of what may open a session is that of all of its requests
+		r = r.WithContext(gate.Named(r.Context(), v.principal))
+	} else if err := s.sdk.Gate.CheckOwner(r.Context(), id, gate.Access{Principal: v.principal,
+		Extra: &v.extra}); err != nil {
+		v.turnAway(r, err)
+		return
+	}
+	if r.Method == http.MethodDelete && id != "" {
+		s.end(v, r, id)
+		return
+	}
+	if r.Method == http.MethodGet && id != "" || calls > 1 || calls > 0 && id != "" {
+		var err error
+		if r, err = v.stayOpen(r); err != nil {
+			v.turnAway(r, err)
+			return
+		}
+		if calls == 0 {
+			v.wait()
+		} else {
+			// They hold shares of their own, even once this request is gone.
+			v.body.Release()
+			release, err := s.sdk.Gate.Sessions.Announce(id, calls, r.Header, &v.request, v)
+			if err != nil {
+				v.turnAway(r, err)
+				return
+			}
+			defer release()
+		}
+	}
+	if s.drafts != nil {
+		s.drafts.InSession(v, r, s.http)
+		return
+	}
+	s.http.ServeHTTP(v, r)
+}
+
+// end ends a session and its open calls. The SDK waits until the handlers of these calls return; the client
+// waits for a moment only.
+func (s *sessions) end(v *visit, r *http.Request, id string) {
+	s.sdk.Gate.Sessions.End(id)
+	answer := make(chan *answer, 1)
+	go func() { // ends when the session's handlers have returned
+		a := newAnswer()
+		s.http.ServeHTTP(a, r.WithContext(context.WithoutCancel(r.Context())))
+		answer <- a
+	}()
+	const moment = 500 * time.Millisecond
+	timer := time.NewTimer(moment)
+	defer timer.Stop()
+	select {
+	case a := <-answer:
+		maps.Copy(v.Header(), a.header)
+		v.WriteHeader(a.status)
+		_, _ = v.Write(a.body) // a client that is gone gets nothing
+	case <-timer.C:
+		v.WriteHeader(http.StatusNoContent)
+	case <-r.Context().Done():
+	}
+}
+
+// answer is a response that is sent later. It implements [http.ResponseWriter].
+type answer struct {
+	header http.Header
+	status int
+	body   []byte
+}
+
+func newAnswer() *answer { return &answer{header: make(http.Header), status: http.StatusOK} }
+
+func (a *answer) Header() http.Header    { return a.header }
+func (a *answer) WriteHeader(status int) { a.status = status }
+func (a *answer) Write(p []byte) (int, error) {
+	a.body = append(a.body, p...)
+	return len(p), nil
+}
+
+// has reports whether this process holds a session.
+func (s *sessions) has(id string) bool {
+	for session := range s.sdk.Server.Sessions() {
+		if session.ID() == id {
+			return true
+		}
+	}
+	return false
+}
