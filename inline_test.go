@@ -599,6 +599,7 @@ func TestInlineInASessionIsTheSDKs(t *testing.T) {
 // A handler asks the same questions and returns the same result when the SDK's own server runs it in
 // a session and when it is added inline and runs in rounds.
 func TestInlineLaw(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		// A letter asks; a capital asks it together with its neighbour; a bang repeats
 		// the handler's last question; a dot continues only if the last answer was accepted.

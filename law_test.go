@@ -27,6 +27,7 @@ import (
 // lost responses and repeated requests, the same over the SDK's transports, and the memory of a
 // legacy session.
 func TestLawInEveryHome(t *testing.T) {
+	t.Parallel()
 	ring := harness.NewRing(t)
 	ran := 0
 	instances := []http.Handler{
@@ -113,6 +114,7 @@ func TestLawInEveryHome(t *testing.T) {
 // Detach in the middle, on two instances that take tasks from each other, with partial, wrong and
 // repeated answers. No step is recorded twice.
 func TestLawInTheStore(t *testing.T) {
+	t.Parallel()
 	var often atomic.Int32
 	var ran sync.Map // number of runs by call ID and step
 	handler := executes(func(call *askback.Call, name rune) {
@@ -239,6 +241,7 @@ func TestLawInTheStore(t *testing.T) {
 // or another, sometimes while its caller's share of calls is used up. Each step runs once or, if requests
 // are repeated, once at most in each of them.
 func TestLawOfAllTogether(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	ran := 0
 	count := func(rune) { mu.Lock(); defer mu.Unlock(); ran++ }

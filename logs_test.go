@@ -298,6 +298,7 @@ func TestAStrayingHandlerIsLogged(t *testing.T) {
 
 // A worker that loses its lease says so, and so does the one that goes on with its task.
 func TestALostLeaseIsLogged(t *testing.T) {
+	t.Parallel()
 	store := new(task.MemoryStore)
 	cut := &harness.CutOff{Store: store}
 	arrived := make(chan struct{}, 1)
@@ -343,6 +344,7 @@ func TestALostLeaseIsLogged(t *testing.T) {
 // An alert on tasks whose worker died must stay silent for tasks that clients cancel and for tasks whose time to live
 // ends: no log line and no operation says that such a task continues.
 func TestATaskThatIsEndedFromOutsideIsNotRecovered(t *testing.T) {
+	t.Parallel()
 	cancel := func(s *harness.TaskServer, id string) {
 		s.Result(harness.WithExtension, "tasks/cancel", id, `"taskId":"`+id+`"`)
 	}

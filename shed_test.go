@@ -22,7 +22,8 @@ import (
 
 // addOccupant adds a tool that is called by occupy.
 func addOccupant(srv *askback.Server) {
-	askback.AddTool(srv, &mcp.Tool{Name: "occupy"}, func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
+	askback.AddTool(srv, &mcp.Tool{Name: "occupy"}, func(ctx context.Context, call *askback.Call,
+		_ map[string]any) (string, error) {
 		close(ctx.Value(occupied{}).(chan struct{}))
 		<-ctx.Done()
 		return "", ctx.Err()
@@ -54,6 +55,7 @@ func occupy(t *testing.T, h http.Handler, user string) (leave func()) {
 // A call that comes while its caller's share of calls is used up is handed back with a state and no questions, whatever
 // it brings, and goes on from there at another instance. Nothing is asked or done twice.
 func TestCallsAreHandedBack(t *testing.T) {
+	t.Parallel()
 	for name, configure := range map[string]func(o *askback.Options){
 		"sealed":    func(*askback.Options) {},
 		"used once": func(o *askback.Options) { o.ReplayGuard = new(state.MemoryGuard) },
@@ -65,6 +67,7 @@ func TestCallsAreHandedBack(t *testing.T) {
 		"without a first state": func(o *askback.Options) { o.BareFirstRound = true },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			var told []string
 			var log bytes.Buffer
 			opts := &askback.Options{
@@ -76,8 +79,13 @@ func TestCallsAreHandedBack(t *testing.T) {
 			ran := 0
 			register := func(srv *askback.Server) {
 				addOccupant(srv)
-				askback.AddTool(srv, &mcp.Tool{Name: "greet"}, func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
-					if _, err := askback.Do(ctx, call, "count", func(context.Context) (int, error) { ran++; return ran, nil }); err != nil {
+				askback.AddTool(srv, &mcp.Tool{Name: "greet"}, func(ctx context.Context, call *askback.Call,
+					_ map[string]any) (string, error) {
+					if _, err := askback.Do(ctx, call, "count", func(context.Context) (int, error) {
+						ran++
+						return ran,
+							nil
+					}); err != nil {
 						return "", err
 					}
 					a, err := askback.Elicit[harness.Login](call, "who", "Who?")
@@ -149,6 +157,7 @@ func TestACallWaitsForItsShare(t *testing.T) {
 // A handler may wait at checkpoints for as long as it has rounds: after two that its client sees the rest of them pass
 // inside one request, because clients give up at the third.
 func TestCheckpointsCostTwoRoundTrips(t *testing.T) {
+	t.Parallel()
 	for name, key := range map[string]func(round int) string{
 		"by round": func(round int) string { return fmt.Sprint("wait-", round) },
 		"by turn":  nil,
@@ -188,10 +197,12 @@ func TestCheckpointsCostTwoRoundTrips(t *testing.T) {
 
 // What would lose answers or go on for ever is served instead.
 func TestCallsThatAreNotHandedBack(t *testing.T) {
+	t.Parallel()
 	limits := askback.Limits{Rounds: 2, Calls: askback.Share{PerPrincipal: 1, Anonymous: 1}}
 	for name, bare := range map[string]bool{"answers without a state": true, "no round is left": false} {
 		t.Run(name, func(t *testing.T) {
-			h := harness.NewServer(t, &askback.Options{Limits: limits, BareFirstRound: bare}, addOccupant, harness.AddGreet).HTTPHandler(nil)
+			h := harness.NewServer(t, &askback.Options{Limits: limits, BareFirstRound: bare}, addOccupant,
+				harness.AddGreet).HTTPHandler(nil)
 			r := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}
 			if !bare {
 				leave := occupy(t, h, "")
@@ -210,11 +221,13 @@ func TestCallsThatAreNotHandedBack(t *testing.T) {
 
 // The answers to a handler in the manual style are not in a journal.
 func TestManualAnswersAreNotLost(t *testing.T) {
-	h := harness.NewServer(t, &askback.Options{Limits: askback.Limits{Calls: askback.Share{Anonymous: 1}}}, addOccupant, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "manual"}, func(ctx context.Context, call *askback.Call, _ map[string]any) (*mcp.CallToolResult, error) {
-			return harness.ManualTool(ctx, call.Request().(*mcp.CallToolRequest))
-		})
-	}).HTTPHandler(nil)
+	h := harness.NewServer(t, &askback.Options{Limits: askback.Limits{Calls: askback.Share{Anonymous: 1}}}, addOccupant,
+		func(srv *askback.Server) {
+			askback.AddTool(srv, &mcp.Tool{Name: "manual"}, func(ctx context.Context, call *askback.Call,
+				_ map[string]any) (*mcp.CallToolResult, error) {
+				return harness.ManualTool(ctx, call.Request().(*mcp.CallToolRequest))
+			})
+		}).HTTPHandler(nil)
 	r := harness.Request{Target: "manual"}
 	for _, name := range []string{"", "x"} {
 		if name != "" {
@@ -230,9 +243,13 @@ func TestManualAnswersAreNotLost(t *testing.T) {
 
 // A call that becomes a task at once runs no handler.
 func TestTasksAreNotHandedBack(t *testing.T) {
-	s := harness.NewTaskServer(t, &askback.Options{Limits: askback.Limits{Calls: askback.Share{Anonymous: 1}}}, addOccupant, func(srv *askback.Server) {
-		askback.AddTaskTool(srv, &mcp.Tool{Name: "build"}, nil, func(context.Context, *askback.Call, map[string]any) (string, error) { return "built", nil })
-	})
+	s := harness.NewTaskServer(t, &askback.Options{Limits: askback.Limits{Calls: askback.Share{Anonymous: 1}}},
+		addOccupant, func(srv *askback.Server) {
+			askback.AddTaskTool(srv, &mcp.Tool{Name: "build"}, nil, func(context.Context, *askback.Call, map[string]any) (string,
+				error) {
+				return "built", nil
+			})
+		})
 	defer occupy(t, s.Handler, "")()
 	if task := s.Result(harness.WithExtension, "tools/call", "build", `"name":"build"`); task["taskId"] == nil {
 		t.Errorf("got %v", task)
@@ -241,13 +258,15 @@ func TestTasksAreNotHandedBack(t *testing.T) {
 
 // The Go SDK's client comes back by itself.
 func TestTheSDKsClientComesBack(t *testing.T) {
+	t.Parallel()
 	leave, shed := func() {}, 0
-	opts := &askback.Options{Limits: askback.Limits{Calls: askback.Share{Anonymous: 1}}, Audit: func(_ context.Context, e askback.AuditEvent) {
-		if e.Kind == askback.AuditShed {
-			shed++
-			leave()
-		}
-	}}
+	opts := &askback.Options{Limits: askback.Limits{Calls: askback.Share{Anonymous: 1}},
+		Audit: func(_ context.Context, e askback.AuditEvent) {
+			if e.Kind == askback.AuditShed {
+				shed++
+				leave()
+			}
+		}}
 	h := harness.NewServer(t, opts, addOccupant, harness.AddGreet).HTTPHandler(nil)
 	web := httptest.NewServer(h)
 	defer web.Close()
@@ -255,14 +274,17 @@ func TestTheSDKsClientComesBack(t *testing.T) {
 		ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			return accept(map[string]any{"name": "octocat"}), nil
 		},
-	}).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL}, &mcp.ClientSessionOptions{ProtocolVersion: "2026-07-28"})
+	}).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL},
+		&mcp.ClientSessionOptions{ProtocolVersion: "2026-07-28"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer session.Close()
 	leave = occupy(t, h, "")
-	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "greet", Arguments: harness.Greeting{Place: "Oslo"}})
-	if err != nil || shed == 0 || len(res.Content) != 1 || !strings.Contains(res.Content[0].(*mcp.TextContent).Text, "octocat") {
+	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "greet",
+		Arguments: harness.Greeting{Place: "Oslo"}})
+	if err != nil || shed == 0 || len(res.Content) != 1 || !strings.Contains(res.Content[0].(*mcp.TextContent).Text,
+		"octocat") {
 		t.Errorf("got %+v, %v", res, err)
 	}
 }

@@ -375,6 +375,7 @@ func blob(srv *askback.Server) {
 // their store for a moment. In the first phase no step of a call runs twice, even in repeated
 // requests, because the store has recorded it.
 func TestLawWithAStore(t *testing.T) {
+	t.Parallel()
 	store := new(spyStore)
 	ring := harness.NewRing(t)
 	var ran map[string]int
