@@ -50,8 +50,8 @@ func Elicit[T any](call *Call, key, message string) (T, error) {
 	return decode[T](content, err, exactjson.Unmarshal)
 }
 
-// MustForm panics if T is not a form, or has a tag that a form does not know, with what to write instead. [Elicit] finds
-// that when a call comes to it; call MustForm where the tool is added, to find it when the program starts.
+// MustForm panics if T is not a form, or has a tag that a form does not know, with what to write instead. [Elicit]
+// finds that when a call comes to it; call MustForm where the tool is added, to find it when the program starts.
 func MustForm[T any]() {
 	if _, err := question.FormOf("", reflect.TypeFor[T]()); err != nil {
 		panic(fmt.Sprintf("askback.MustForm: %v", err))
@@ -99,7 +99,9 @@ func ElicitURL(call *Call, key, message, url string) error {
 // Sample asks the client's model for a completion. It needs at least one message and
 // MaxTokens. With tools in params the client must have declared sampling.tools. Its errors
 // are those of [Elicit], without [*DeclinedError]. (client/sampling)
-func Sample(call *Call, key string, params *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
+func Sample(
+	call *Call, key string, params *mcp.CreateMessageWithToolsParams,
+) (*mcp.CreateMessageWithToolsResult, error) {
 	if params == nil {
 		params = new(mcp.CreateMessageWithToolsParams) // which is refused
 	}

@@ -18,7 +18,8 @@
 //			return fmt.Sprintf("Bug #%d closed as %s.", in.ID, res.Resolution), err
 //		})
 //
-//	err = drain.Serve(ctx, listener, &http.Server{Handler: srv.HTTPHandler(nil)}, nil) // or srv.Run(ctx, &mcp.StdioTransport{})
+//	// Or srv.Run(ctx, &mcp.StdioTransport{}).
+//	err = drain.Serve(ctx, listener, &http.Server{Handler: srv.HTTPHandler(nil)}, nil)
 //
 // It implements Multi Round-Trip Requests of the Model Context Protocol, revision 2026-07-28: a question ends the
 // request with input_required, and the client sends the request again with the answer. Between rounds nothing is
@@ -77,8 +78,8 @@ type Options struct {
 
 	// Principal names the authenticated caller, to whom every requestState and every task is bound. It is called once
 	// for an HTTP request, or for a request on another connection that calls a handler or is about tasks. An error
-	// refuses the request. Nil means the UserID of the SDK's token info. The empty principal is the anonymous caller: that of
-	// a request without a token, as long as Principal does not name it.
+	// refuses the request. Nil means the UserID of the SDK's token info. The empty principal is the anonymous caller:
+	// that of a request without a token, as long as Principal does not name it.
 	Principal func(ctx context.Context, extra *mcp.RequestExtra) (string, error)
 
 	// AnonymousTokens serves a request whose verified token names nobody as one of the anonymous caller. Otherwise it
@@ -111,9 +112,10 @@ type Options struct {
 	PlainForms func(client *mcp.Implementation) bool
 
 	// JournalVersion is the version in which journals are written, into states and into tasks: 1 or 2. Every version is
-	// read, whatever is set. Zero is the version that the release before this one reads, too, which is 1. Version 2 records
-	// with each answer who gave it, when, and through which channel. An instance of the release before refuses such a state
-	// and fails such a task: set 2 when every instance runs this release, and roll back to no earlier one afterwards.
+	// read, whatever is set. Zero is the version that the release before this one reads, too, which is 1. Version 2
+	// records with each answer who gave it, when, and through which channel. An instance of the release before refuses
+	// such a state and fails such a task: set 2 when every instance runs this release, and roll back to no earlier one
+	// afterwards.
 	JournalVersion int
 
 	// Tasks let calls go on as durable tasks. Nil: none do.
@@ -287,7 +289,8 @@ func (s *Server) HTTPHandler(opts *HTTPOptions) http.Handler {
 		})
 	}
 	h, err := httpfront.New(s.sdk, &httpfront.Options{
-		TrustedOrigins: opts.TrustedOrigins, AllowedHosts: opts.AllowedHosts, ReadTimeout: opts.ReadTimeout, WriteTimeout: opts.WriteTimeout,
+		TrustedOrigins: opts.TrustedOrigins, AllowedHosts: opts.AllowedHosts,
+		ReadTimeout: opts.ReadTimeout, WriteTimeout: opts.WriteTimeout,
 		Drafts: opts.Drafts, Streamable: opts.Streamable, Supported: s.supported,
 	})
 	if err != nil {
@@ -336,7 +339,9 @@ func (s *Server) Run(ctx context.Context, t mcp.Transport) error {
 }
 
 // Connect serves a connection in the background: see mcp.Server.Connect.
-func (s *Server) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ServerSessionOptions) (*mcp.ServerSession, error) {
+func (s *Server) Connect(
+	ctx context.Context, t mcp.Transport, opts *mcp.ServerSessionOptions,
+) (*mcp.ServerSession, error) {
 	return s.mcp.Connect(ctx, s.sdk.Transport(t, nil), opts)
 }
 

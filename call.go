@@ -110,7 +110,8 @@ func Do[T any](ctx context.Context, call *Call, name string, step func(context.C
 		return result, err
 	}
 	if err := json.Unmarshal(value, &result); err != nil {
-		return result, fmt.Errorf("step %q: its recorded result does not fit %T (was the type changed?): %w", name, result, err)
+		return result, fmt.Errorf("step %q: its recorded result does not fit %T (was the type changed?): %w",
+			name, result, err)
 	}
 	return result, nil
 }

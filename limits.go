@@ -17,7 +17,7 @@ type Limits struct {
 	Questions    int           // questions per round; default 16
 	StateBytes   int           // bytes of a requestState as sent; default 64 KiB
 	StoredBytes  int           // bytes of a state that overflows into States.Store; default 16 MiB
-	MessageBytes int64         // bytes of one message of the client: an HTTP request's body, or a line of standard input; default 4 MiB
+	MessageBytes int64         // bytes of a message: an HTTP request's body, or a line of standard input; default 4 MiB
 	Depth        int           // nesting of a request's JSON; default 64
 	RoundTTL     time.Duration // how long a client may take to answer; default 1 hour
 	CallTTL      time.Duration // how long a whole call may take; default 24 hours, or RoundTTL if that is more
@@ -57,8 +57,8 @@ func (l *Limits) setDefaults() error {
 	setDefault(&l.CallTTL, max(24*time.Hour, l.RoundTTL))
 	setDefault(&l.SessionCalls, 64)
 	setDefault(&l.Batch, 64)
-	if min(int64(l.Rounds), int64(l.Questions), int64(l.StateBytes), int64(l.StoredBytes), l.MessageBytes, int64(l.Depth), int64(l.RoundTTL), int64(l.CallTTL),
-		int64(l.SessionCalls), int64(l.Batch)) < 0 {
+	if min(l.Rounds, l.Questions, l.StateBytes, l.StoredBytes, l.Depth, l.SessionCalls, l.Batch) < 0 ||
+		l.MessageBytes < 0 || min(l.RoundTTL, l.CallTTL) < 0 {
 		return errors.New("askback: a negative limit; zero means the default")
 	}
 	return nil

@@ -88,7 +88,7 @@ func TestSharesThatFitNothing(t *testing.T) {
 		{Requests: askback.Share{Total: -1}}, {Sessions: askback.Share{PerPrincipal: -1}},
 		{Streams: askback.Share{Anonymous: -1}},
 		{BodyBytes: askback.Share{Total: 1 << 20}}, {BodyBytes: askback.Share{Anonymous: 1 << 20}}, {Batch: -1},
-		{SessionCalls: -1},
+		{SessionCalls: -1}, {Rounds: -1}, {MessageBytes: -1}, {RoundTTL: -1}, {CallTTL: -1},
 	} {
 		if _, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "test"}, nil),
 			&askback.Options{Limits: limits}); err == nil {

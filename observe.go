@@ -16,7 +16,7 @@ type Operation struct {
 
 	Began  time.Time
 	Method string // such as "tools/call"; "" if the request was turned away, over HTTP, before its message was read
-	Target string // the tool's or prompt's name, or the resource's URI, as the client sent it; "" for a request about a task
+	Target string // the tool's or prompt's name, or the resource's URI, as the client sent it; "" if it is about a task
 	Call   string // what [Call.ID] returns; "" if the request ended before its call was known
 	// Task is the name of the task that the call is, or that the request is about: see task.Name. Of a request that
 	// makes a task it is known at the end. It is "" where there is no task.
@@ -26,8 +26,14 @@ type Operation struct {
 	// the last run of the task neither ended it nor parked it: its worker stopped, failed or lost its lease
 	Recovered bool
 
-	Request   string // the ID of the JSON-RPC request, cut to 64 bytes; "" where the SDK carries the message, which does not tell it
-	Session   string // the ID of the session before 2026-07-28 that the request came in; "" for an anonymous caller, whose session nothing but its ID protects
+	// Request is the ID of the JSON-RPC request, cut to 64 bytes. It is "" where the SDK carries the message, which does
+	// not tell it.
+	Request string
+
+	// Session is the ID of the session before 2026-07-28 that the request came in. It is "" for an anonymous caller,
+	// whose session nothing but its ID protects.
+	Session string
+
 	Protocol  string // the protocol version
 	Transport string // how the request came: TransportHTTP or TransportPipe
 

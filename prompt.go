@@ -63,7 +63,8 @@ func promptArguments(p *mcp.Prompt, raw []byte) (map[string]string, error) {
 		return a.Required && !given
 	})
 	if missing >= 0 {
-		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "prompt %q needs the argument %q", p.Name, p.Arguments[missing].Name)
+		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "prompt %q needs the argument %q",
+			p.Name, p.Arguments[missing].Name)
 	}
 	return arguments, nil
 }

@@ -71,7 +71,8 @@ func TestCallsAreHandedBack(t *testing.T) {
 			var told []string
 			var log bytes.Buffer
 			opts := &askback.Options{
-				Keys: harness.NewRing(t), Principal: harness.UserHeader, Limits: askback.Limits{Calls: askback.Share{PerPrincipal: 1, Anonymous: 1}},
+				Keys: harness.NewRing(t), Principal: harness.UserHeader,
+				Limits: askback.Limits{Calls: askback.Share{PerPrincipal: 1, Anonymous: 1}},
 				Logger: slog.New(slog.NewTextHandler(&log, nil)),
 				Audit:  func(_ context.Context, e askback.AuditEvent) { told = append(told, e.Kind+" "+e.Principal) },
 			}

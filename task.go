@@ -37,7 +37,8 @@ func (s *Server) newTasks(calls *call.Engine, info []byte) (*tasks.Service, erro
 		return nil, errors.New("askback: Options.Tasks needs a Store")
 	}
 	service := &tasks.Service{
-		Store: o.Store, Calls: calls, Handlers: s.handlers, Info: info, ListAnonymous: o.ListAnonymous, Log: throttle.New(s.log),
+		Store: o.Store, Calls: calls, Handlers: s.handlers, Info: info, ListAnonymous: o.ListAnonymous,
+		Log: throttle.New(s.log),
 	}
 	var err error
 	service.Engine, err = taskrun.NewEngine(o.Store, &taskrun.Options{
@@ -81,7 +82,8 @@ func AddTaskTool[In, Out any](s *Server, t *mcp.Tool, support *TaskSupport, h To
 		support = new(TaskSupport)
 	}
 	if s.opts.Tasks == nil && support.Required {
-		s.log.Error("askback: a tool that runs as a task only needs Options.Tasks; every call of it will be refused", "tool", t.Name)
+		s.log.Error("askback: a tool that runs as a task only needs Options.Tasks; every call of it will be refused",
+			"tool", t.Name)
 	}
 	own := *support
 	addHandler(s, t, &own, h)

@@ -42,8 +42,8 @@ func addHandler[In, Out any](s *Server, t *mcp.Tool, support *TaskSupport, h Too
 	switch reflect.TypeFor[Out]() {
 	case reflect.TypeFor[string]():
 		if t.OutputSchema != nil {
-			panic(fmt.Sprintf("askback.AddTool %q: output schema: a handler that returns a string has no structured content to fit it: "+
-				"return a struct or a *mcp.CallToolResult", t.Name))
+			panic(fmt.Sprintf("askback.AddTool %q: output schema: a handler that returns a string has no structured content "+
+				"to fit it: return a struct or a *mcp.CallToolResult", t.Name))
 		}
 		addTool[In, any](s, t, support, h.run)
 	case reflect.TypeFor[*mcp.CallToolResult]():
@@ -92,7 +92,8 @@ func ownResult(res *mcp.CallToolResult) *mcp.CallToolResult {
 
 // addTool adds a tool whose handler returns a result of its own and what belongs into its structured content, either of
 // which may be nil.
-func addTool[In, Out any](s *Server, t *mcp.Tool, support *TaskSupport, run func(context.Context, *Call, In) (*mcp.CallToolResult, any, error)) {
+func addTool[In, Out any](s *Server, t *mcp.Tool, support *TaskSupport,
+	run func(context.Context, *Call, In) (*mcp.CallToolResult, any, error)) {
 	tool := *t
 	arguments, err := schema.ForArguments(&tool, reflect.TypeFor[In]())
 	if err != nil {

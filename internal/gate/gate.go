@@ -54,7 +54,7 @@ type Origin struct {
 func operationOf(a Access, from Origin) report.Operation {
 	op := report.Operation{
 		Kind: report.OperationRequest, Method: a.Method, Protocol: from.Version, Transport: from.Transport,
-		Request: wire.Cut(wire.IDText(from.ID), 1<<10), Meta: report.MetaOf(from.Meta),
+		Request: wire.IDText(from.ID), Meta: report.MetaOf(from.Meta),
 	}
 	switch {
 	case wire.MayAsk(a.Method):

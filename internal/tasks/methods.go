@@ -150,7 +150,7 @@ func (s *Service) update(ctx context.Context, principal string, q *Request) (res
 }
 
 func (s *Service) failed(ctx context.Context, doing string, err error) error {
-	if _, ok := errors.AsType[*jsonrpc.Error](err); ok {
+	if fault.Of(err) == fault.Protocol {
 		return err
 	}
 	full, isFull := errors.AsType[*task.QuotaError](err)
