@@ -107,11 +107,8 @@ var claimTests = []test{
 	}},
 	{"of a principal's tasks it takes the one that has been due longest", func(f *fixture, s task.Store) {
 		var want []string
-		var tasks []*task.Task
-		for range 12 {
-			t := f.add(s, "alice")
-			f.tick(s, t.Created)
-			tasks = append(tasks, t)
+		tasks := f.addInTurn(s, "alice", 12)
+		for _, t := range tasks {
 			want = append(want, t.ID)
 		}
 		// Those at odd places are due anew, in reverse, and so come after the others.
@@ -345,30 +342,9 @@ var claimTests = []test{
 					f.add(s, prefix+p)
 				}
 			}
-			claimed, err := s.Claim(f.ctx, prefix, load, long, tt.free)
-			f.ok("Claim", err)
 			got := make(map[string]int)
-			for _, c := range claimed {
+			for _, c := range f.claimAll(s, prefix, load, tt.free) {
 				got[strings.TrimPrefix(c.Principal, prefix)]++
-			}
-			// A store may leave some for the next Claim, which counts them.
-			for len(claimed) > 0 {
-				load = load[:0]
-				total := make(map[string]int)
-				maps.Copy(total, tt.has)
-				taken := 0
-				for p, n := range got {
-					total[p] += n
-					taken += n
-				}
-				for p, n := range total {
-					load = append(load, task.Load{Principal: prefix + p, Target: "other", Tasks: n})
-				}
-				claimed, err = s.Claim(f.ctx, prefix, load, long, tt.free-taken)
-				f.ok("Claim", err)
-				for _, c := range claimed {
-					got[strings.TrimPrefix(c.Principal, prefix)]++
-				}
 			}
 			if !maps.Equal(got, tt.want) {
 				f.Errorf("with %d free workers, %v running and %v due, %v were claimed, want %v",
@@ -426,20 +402,8 @@ var claimTests = []test{
 			}
 		}
 		got := make(map[string]int)
-		for free := 16; ; {
-			var load []task.Load
-			for target, n := range got {
-				load = append(load, task.Load{Principal: "alice", Target: target, Tasks: n})
-			}
-			claimed, err := s.Claim(f.ctx, "", load, long, free)
-			f.ok("Claim", err)
-			if len(claimed) == 0 {
-				break
-			}
-			for _, c := range claimed {
-				got[c.Target]++
-				free--
-			}
+		for _, c := range f.claimAll(s, "", nil, 16) {
+			got[c.Target]++
 		}
 		if got["slow"] != 4 || got["quick"] != 4 {
 			f.Errorf("of 16 workers %v were taken, want 4 for each", got)
@@ -626,4 +590,30 @@ var renewTests = []test{
 		_, err := renewOne(s, f.ctx, newID(), task.Claim{}, long)
 		f.wantError("Renew", err, task.ErrNotFound)
 	}},
+}
+
+// claimAll claims for a server that runs load and has so many free workers, until it gets nothing more. A store may
+// leave some tasks for the next Claim, whose load counts those before.
+func (f *fixture) claimAll(s task.Store, after string, load []task.Load, free int) (all []*task.Claimed) {
+	f.Helper()
+	running := make(map[task.Load]int)
+	for _, l := range load {
+		running[task.Load{Principal: l.Principal, Target: l.Target}] = l.Tasks
+	}
+	for {
+		load = load[:0]
+		for l, n := range running {
+			l.Tasks = n
+			load = append(load, l)
+		}
+		claimed, err := s.Claim(f.ctx, after, load, long, free-len(all))
+		f.ok("Claim", err)
+		if len(claimed) == 0 {
+			return all
+		}
+		for _, c := range claimed {
+			running[task.Load{Principal: c.Principal, Target: c.Target}]++
+		}
+		all = append(all, claimed...)
+	}
 }

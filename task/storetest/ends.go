@@ -13,9 +13,8 @@ import (
 // ended lets the time to live of a task have ended an hour ago, by the store's clock.
 func (f *fixture) ended(s task.Store, t *task.Task, status task.Status, u task.Update) {
 	f.Helper()
-	t.Status = status
 	t.Expires = t.Created.Add(-time.Hour)
-	f.update(s, t, u)
+	f.updateStatus(s, t, status, u)
 }
 
 // addEnded creates a parked task whose time to live ended an hour ago.
@@ -82,8 +81,7 @@ var expiredTests = []test{
 		f.ok("Create", s.Create(f.ctx, t, ttl, 0, nil, nil, task.Quota{}))
 		f.eventually("the time to live has ended", func() bool { return len(f.expired(s, 10)) == 1 })
 		f.wantPassed(start, ttl)
-		t.Status = task.Failed
-		f.update(s, t, task.Update{Due: -1})
+		f.updateStatus(s, t, task.Failed, task.Update{Due: -1})
 		if got := f.expired(s, 10); len(got) != 0 {
 			f.Errorf("it is still found when it is terminal")
 		}
@@ -101,8 +99,7 @@ var purgeTests = []test{
 			for _, status := range terminal {
 				gone = append(gone, f.addEnded(s, status))
 				t := f.add(s, "alice") // has an hour left
-				t.Status = status
-				f.update(s, t, task.Update{Due: -1})
+				f.updateStatus(s, t, status, task.Update{Due: -1})
 				stay = append(stay, t)
 				for _, due := range []time.Duration{0, long} {
 					t := f.add(s, "alice")
@@ -114,10 +111,7 @@ var purgeTests = []test{
 			f.purge(s, 30*time.Minute, 100, len(gone))
 			f.purge(s, 0, 100, 0)
 			for _, t := range gone {
-				_, err := s.Get(f.ctx, t.ID)
-				f.wantError("Get of a purged task", err, task.ErrNotFound)
-				_, _, err = s.Journal(f.ctx, t.ID)
-				f.wantError("Journal of a purged task", err, task.ErrNotFound)
+				f.wantGone(s, t.ID)
 			}
 			for _, t := range stay {
 				f.wantRow(s, t)

@@ -85,12 +85,9 @@ func RunGuard(t *testing.T, database func(t *testing.T) (open func(t *testing.T)
 			}
 		}},
 	} {
-		t.Run(test.says, func(t *testing.T) {
-			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-			defer cancel()
-			open := database(t)
-			test.run(&guards{suite{t, ctx}, []Guard{open(t), open(t), open(t)}})
+		parallel(t, test.says, func(in suite) {
+			open := database(in.T)
+			test.run(&guards{in, []Guard{open(in.T), open(in.T), open(in.T)}})
 		})
 	}
 }

@@ -87,8 +87,7 @@ var journalTests = []test{
 			c := f.addLeased(s)
 			f.release(s, c)
 			f.append(s, c.ID, c.Claim, "late")
-			c.Status = status
-			f.update(s, c, task.Update{Due: -1})
+			f.updateStatus(s, c, status, task.Update{Due: -1})
 			f.append(s, c.ID, c.Claim, string(status))
 			f.noneDue(s)
 			f.wantJournal(s, c.ID, "late", string(status))

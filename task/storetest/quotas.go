@@ -16,8 +16,7 @@ var quotaTests = []test{
 		}
 		for _, quota := range []int{3, 2, 1} {
 			refused := f.wantQuota(s, "alice", quota, task.ErrQuota)
-			_, err := s.Get(f.ctx, refused.ID)
-			f.wantError("Get of a task that was refused", err, task.ErrNotFound)
+			f.wantGone(s, refused.ID)
 		}
 		f.wantQuota(s, "alice", 4, nil)
 		f.wantListed(s, "alice", 4)
@@ -37,12 +36,10 @@ var quotaTests = []test{
 			t := f.wantQuota(s, principal, 1, nil)
 			f.wantQuota(s, principal, 1, task.ErrQuota)
 			for _, status := range []task.Status{task.InputRequired, task.Working} {
-				t.Status = status
-				f.update(s, t, task.Update{Due: -1})
+				f.updateStatus(s, t, status, task.Update{Due: -1})
 				f.wantQuota(s, principal, 1, task.ErrQuota)
 			}
-			t.Status = end
-			f.update(s, t, task.Update{Due: 0})
+			f.updateStatus(s, t, end, task.Update{Due: 0})
 			f.wantQuota(s, principal, 1, nil)
 		}
 	}},
@@ -89,8 +86,7 @@ var quotaTests = []test{
 			f.update(s, t, task.Update{Due: -1, Entries: list("123", "4")})
 			has("Update", 122+2+256+4)
 			t.Pending = nil
-			t.Status = task.Completed
-			f.update(s, t, task.Update{Due: -1})
+			f.updateStatus(s, t, task.Completed, task.Update{Due: -1})
 			has("the end", 122-5+256+4)
 			f.ended(s, t, task.Completed, task.Update{Due: -1})
 			f.purge(s, 0, 10, 1)
@@ -179,13 +175,11 @@ var quotaTests = []test{
 			other := f.instances(s, 2)[1]
 			end := func(principal string, status task.Status, due time.Duration) *task.Task {
 				t := f.add(s, principal)
-				t.Status = status
-				f.update(s, t, task.Update{Due: due})
+				f.updateStatus(s, t, status, task.Update{Due: due})
 				return t
 			}
 			leased := f.addLeased(s)
-			leased.Status = task.Cancelled
-			f.update(s, leased, task.Update{Keep: true})
+			f.updateStatus(s, leased, task.Cancelled, task.Update{Keep: true})
 			stay := []*task.Task{leased, end("bob", task.Completed, -1), end("alice ", task.Completed, -1),
 				end("", task.Completed, -1)}
 			var gone []*task.Task
@@ -209,16 +203,12 @@ var quotaTests = []test{
 			evict(time.Hour, 100, 0)
 			evict(0, 0, 0)
 			evict(0, 1, 1)
-			_, err := s.Get(f.ctx, gone[0].ID)
-			f.wantError("Get of the oldest", err, task.ErrNotFound)
+			f.wantGone(s, gone[0].ID)
 			f.wantRow(s, gone[1])
 			evict(0, 100, len(gone)-1)
 			evict(0, 100, 0)
 			for _, t := range gone {
-				_, err := s.Get(f.ctx, t.ID)
-				f.wantError("Get", err, task.ErrNotFound)
-				_, _, err = s.Journal(f.ctx, t.ID)
-				f.wantError("Journal", err, task.ErrNotFound)
+				f.wantGone(s, t.ID)
 			}
 			for _, t := range stay {
 				f.wantRow(s, t)
@@ -229,8 +219,7 @@ var quotaTests = []test{
 		quota := task.Quota{Kept: 1, Bytes: 4}
 		t := newTask("alice")
 		f.ok("Create", s.Create(f.ctx, t, long, 0, []byte("call"), nil, quota))
-		t.Status = task.Completed
-		f.update(s, t, task.Update{Due: -1})
+		f.updateStatus(s, t, task.Completed, task.Update{Due: -1})
 		f.wantFull("Create", s.Create(f.ctx, newTask("alice"), long, 0, nil, nil, quota), task.Quota{Kept: 1})
 		f.tick(s, t.Updated)
 		_, err := s.(task.Evicter).Evict(f.ctx, "alice", 0, 10)

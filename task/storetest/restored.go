@@ -21,12 +21,9 @@ func RunLostCommits(
 		save func(*testing.T) (restore func(*testing.T))),
 ) {
 	for _, test := range restoredTests {
-		t.Run(test.says, func(t *testing.T) {
-			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-			defer cancel()
-			open, save := database(t)
-			test.run(&restored{fixture: fixture{suite: suite{t, ctx}, database: open}, save: save})
+		parallel(t, test.says, func(in suite) {
+			open, save := database(in.T)
+			test.run(&restored{fixture: fixture{suite: in, database: open}, save: save})
 		})
 	}
 }

@@ -345,11 +345,8 @@ var listTests = []test{
 		}
 	}},
 	{"a page begins after a place, whether a task is there or not", func(f *fixture, s task.Store) {
-		old := f.add(s, "alice")
-		f.tick(s, old.Created)
-		mid := f.add(s, "alice")
-		f.tick(s, mid.Created)
-		young := f.add(s, "alice")
+		inTurn := f.addInTurn(s, "alice", 3)
+		old, mid, young := inTurn[0], inTurn[1], inTurn[2]
 		for _, c := range []struct {
 			says    string
 			created time.Time

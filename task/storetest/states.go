@@ -186,12 +186,9 @@ func RunStates(t *testing.T, database func(t *testing.T) (open func(t *testing.T
 			}
 		}},
 	} {
-		t.Run(test.says, func(t *testing.T) {
-			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-			defer cancel()
-			open := database(t)
-			test.run(&states{suite{t, ctx}, open(t), open(t)})
+		parallel(t, test.says, func(in suite) {
+			open := database(in.T)
+			test.run(&states{in, open(in.T), open(in.T)})
 		})
 	}
 }

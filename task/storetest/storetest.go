@@ -80,14 +80,11 @@ func Run(t *testing.T, database func(t *testing.T) (open func(t *testing.T) task
 				}
 			}
 			for _, test := range chapter.tests {
-				t.Run(test.says, func(t *testing.T) {
-					t.Parallel()
-					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-					defer cancel()
-					f := &fixture{suite: suite{t, ctx}, database: database(t)}
+				parallel(t, test.says, func(in suite) {
+					f := &fixture{suite: in, database: database(in.T)}
 					var s task.Store
 					if s, f.closeFirst = f.tryOpen(); s == nil {
-						t.Fatal("the database gave no handle")
+						in.Fatal("the database gave no handle")
 					}
 					test.run(f, s)
 				})
@@ -116,6 +113,16 @@ type test struct {
 type suite struct {
 	*testing.T
 	ctx context.Context
+}
+
+// parallel runs a test beside the others, for as long as none should take.
+func parallel(t *testing.T, says string, run func(suite)) {
+	t.Run(says, func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		run(suite{t, ctx})
+	})
 }
 
 // A fixture is one database, and what the tests do with it. Its methods end the test if the store gives an error.
@@ -205,6 +212,17 @@ func (f *fixture) add(s task.Store, principal string) *task.Task {
 func (f *fixture) create(s task.Store, t *task.Task, entries ...string) {
 	f.Helper()
 	f.ok("Create", s.Create(f.ctx, t, long, 0, []byte("call"), list(entries...), task.Quota{}))
+}
+
+// addInTurn creates n tasks of this principal, each later than the one before.
+func (f *fixture) addInTurn(s task.Store, principal string, n int) (tasks []*task.Task) {
+	f.Helper()
+	for range n {
+		t := f.add(s, principal)
+		f.tick(s, t.Created)
+		tasks = append(tasks, t)
+	}
+	return tasks
 }
 
 // addParked creates a task that is not due.
@@ -318,6 +336,13 @@ func (f *fixture) update(s task.Store, t *task.Task, u task.Update) {
 	f.ok("Update", s.Update(f.ctx, t, u))
 }
 
+// updateStatus gives a task this status with an update.
+func (f *fixture) updateStatus(s task.Store, t *task.Task, status task.Status, u task.Update) {
+	f.Helper()
+	t.Status = status
+	f.update(s, t, u)
+}
+
 func (f *fixture) journal(s task.Store, id string) (call []byte, entries [][]byte) {
 	f.Helper()
 	call, entries, err := s.Journal(f.ctx, id)
@@ -348,6 +373,15 @@ func (f *fixture) wantListed(s task.Store, principal string, want int) {
 func (f *fixture) wantRow(s task.Store, want *task.Task) {
 	f.Helper()
 	f.wantSame(f.get(s, want.ID), want)
+}
+
+// wantGone requires that nothing is left of a task.
+func (f *fixture) wantGone(s task.Store, id string) {
+	f.Helper()
+	_, err := s.Get(f.ctx, id)
+	f.wantError("Get of a task that is gone", err, task.ErrNotFound)
+	_, _, err = s.Journal(f.ctx, id)
+	f.wantError("Journal of a task that is gone", err, task.ErrNotFound)
 }
 
 // wantSame compares two rows. Bytes that are nil and those that are empty are the same.

@@ -38,8 +38,7 @@ var updateTests = []test{
 	{"an update that is refused claims nothing", func(f *fixture, s task.Store) {
 		t := f.addParked(s, "alice")
 		ended := f.addParked(s, "alice")
-		ended.Status = task.Completed
-		f.update(s, ended, task.Update{Due: -1})
+		f.updateStatus(s, ended, task.Completed, task.Update{Due: -1})
 		stale, again, lost, forged, large := clone(t), clone(ended), clone(t), clone(t), clone(t)
 		stale.Version--
 		again.Status = task.Working
@@ -190,8 +189,7 @@ var updateTests = []test{
 	{"a worker may write when its lease has ended, while nobody has claimed the task", func(f *fixture, s task.Store) {
 		c := f.addLeased(s)
 		f.release(s, c)
-		c.Status = task.Completed
-		f.update(s, c, task.Update{Leased: true, Due: -1})
+		f.updateStatus(s, c, task.Completed, task.Update{Leased: true, Due: -1})
 		f.wantRow(s, c)
 		f.noneDue(s)
 	}},
@@ -221,10 +219,8 @@ var updateTests = []test{
 		f.claimThis(s, c.ID, long)
 	}},
 	{"Keep leaves a task that is due its place", func(f *fixture, s task.Store) {
-		first := f.add(s, "alice")
-		f.tick(s, first.Created)
-		second := f.add(s, "alice")
-		f.tick(s, second.Created)
+		inTurn := f.addInTurn(s, "alice", 2)
+		first, second := inTurn[0], inTurn[1]
 		f.update(s, first, task.Update{Keep: true})
 		f.claimThis(s, first.ID, long)
 		f.claimThis(s, second.ID, long)

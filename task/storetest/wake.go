@@ -108,8 +108,7 @@ var wakeTests = []test{
 			}
 			// Parked again, it waits for its new time only.
 			if t, err := s.Get(f.ctx, t.ID); err == nil && !t.Status.Terminal() {
-				t.Status = task.InputRequired
-				f.update(s, t, task.Update{Due: -1})
+				f.updateStatus(s, t, task.InputRequired, task.Update{Due: -1})
 				if slices.Contains(f.woken(s, 100), t.ID) {
 					f.Errorf("when %s its old time counts once it is parked again", says)
 				}
