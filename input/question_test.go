@@ -75,6 +75,24 @@ func TestQuestionsAreEncoded(t *testing.T) {
 	}
 }
 
+// A question that is parsed again has nothing of what it was.
+func TestParsedAgain(t *testing.T) {
+	q := input.Question{
+		Method: input.MethodElicit, Params: json.RawMessage(`{"mode":"url","message":"m","url":"https://a.b"}`),
+	}
+	if err := q.Parse(); err != nil {
+		t.Fatal(err)
+	}
+	q.Params = json.RawMessage(`{"message":1}`)
+	if err := q.Parse(); err == nil || q.Mode != "" || q.Message != "" || q.Schema != nil || q.URL != "" {
+		t.Errorf("%+v, %v", q, err)
+	}
+	q.Params = json.RawMessage(`{}`)
+	if err := q.Parse(); err != nil || q.Mode != "form" || q.Message != "" || q.URL != "" {
+		t.Errorf("%+v, %v", q, err)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add(`{"mode":"url","url":"https://example.com/in","message":"Sign in"}`)
 	f.Add(`{"mode":"form","requestedSchema":{"type":"object"},"message":"\u0000"}`)

@@ -67,15 +67,42 @@ func TestRefusedAnswers(t *testing.T) {
 // A refusal that cannot be committed ends the run.
 func TestRefusalsThatAreNotCommitted(t *testing.T) {
 	lost := errors.New("lost")
-	j := &Journal{Pending: []Question{{Key: "k", Wire: "k", Digest: question("k", "?").Digest}}}
-	run := Begin(j, answers("k", "unfit"), new(bound.Limits))
-	run.Commit = func(context.Context, *Entry) error { return lost }
+	j := &Journal{Pending: []Question{
+		{Key: "k", Wire: "k", Digest: question("k", "?").Digest}, {Key: "l", Wire: "l", Digest: question("l", "?").Digest},
+	}}
+	run := Begin(j, answers("k", "unfit", "l", "unfit"), new(bound.Limits))
+	run.Commit = func(_ context.Context, e *Entry) error {
+		if !strings.Contains(e.Key, " k ") {
+			t.Errorf("%q is committed after an entry that was not", e.Key)
+		}
+		return lost
+	}
 	_, err := run.Ask(question("k", "?"))
+	_, _ = run.Ask(question("l", "?"))
 	if _, _, err := run.Finish(err); err != nil {
 		t.Fatal(err)
 	}
 	if err := run.CommitRefused(t.Context()); !errors.Is(err, lost) {
 		t.Errorf("%v, want the error of the store", err)
+	}
+}
+
+// A refusal does not make a run forget which answers its handler has read.
+func TestARefusalIsNoStraying(t *testing.T) {
+	j := &Journal{Pending: []Question{
+		{Key: "k", Wire: "k", Digest: question("k", "?").Digest}, {Key: "l", Wire: "l", Digest: question("l", "?").Digest},
+	}}
+	run := Begin(j, answers("k", "unfit", "l", "v"), new(bound.Limits))
+	if v, err := run.Ask(question("l", "?")); err != nil || string(v) != "v" {
+		t.Fatal(string(v), err)
+	}
+	_, _ = run.Ask(question("k", "?"))
+	_, err := run.Ask(question("new", "?"))
+	if _, _, err := run.Finish(err); err != nil {
+		t.Fatal(err)
+	}
+	if strayed := run.Strayed(); strayed != nil {
+		t.Errorf("the handler has not read %q", strayed)
 	}
 }
 

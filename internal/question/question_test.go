@@ -75,6 +75,7 @@ func TestAnswers(t *testing.T) {
 		{"roots", `{}`, "", "roots"},
 		{"roots", `{"roots":[null]}`, "", "null"},
 		{"roots", `{"roots":[{"uri":"https://example.com"}]}`, "", "file URI"},
+		{"roots", `{"roots":[{"uri":"file:///src"},{"uri":"/src"}]}`, "", "file URI"},
 	} {
 		q := all[c.question]
 		stored, err := question.AcceptFor(q.Method, q.Params())
@@ -180,6 +181,7 @@ func TestQuestionsThatCannotBe(t *testing.T) {
 	for says, err := range map[string]error{
 		"absolute":   second(question.URL("?", "/in")),
 		"https":      second(question.URL("?", "javascript:alert(1)")),
+		"or http":    second(question.URL("?", "https:///in")),
 		"message":    second(question.Sample(&mcp.CreateMessageParams{MaxTokens: 1})),
 		"MaxTokens":  second(question.Sample(&mcp.CreateMessageParams{Messages: []*mcp.SamplingMessage{{}}})),
 		"the schema": second(question.FormFor("?", func() {}, reflect.TypeFor[color]())),

@@ -65,6 +65,14 @@ func TestCallsStayTheSame(t *testing.T) {
 	}
 }
 
+// The bit of plain forms is never a capability.
+func TestTheReservedBitIsNoCapability(t *testing.T) {
+	c := Call{ID: "ID", Can: wire.Form | 1<<6, Params: []byte(`{}`)}
+	if got, want := string(c.Append(nil)), `{"call":"ID","can":1,"params":{}}`; got != want {
+		t.Errorf("written as %s, want %s", got, want)
+	}
+}
+
 // A call that this program does not know how to read is refused. A member that it does not know is not.
 func TestUnknownCalls(t *testing.T) {
 	for _, row := range []string{

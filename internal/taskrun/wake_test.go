@@ -1,8 +1,10 @@
 package taskrun_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -57,13 +59,16 @@ func TestAnAnswerIsBeforeTheTime(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			e, _ = f.engine(&taskrun.Options{Handler: waiting, Wake: func(ctx context.Context, now *task.Task) (*task.Update, error) {
-				if !late {
-					t.Error("it wakes although it was answered")
-				}
-				answer(now.ID)
-				return expire(ctx, now)
-			}})
+			var log bytes.Buffer
+			e, _ = f.engine(&taskrun.Options{
+				Handler: waiting, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+				Wake: func(ctx context.Context, now *task.Task) (*task.Update, error) {
+					if !late {
+						t.Error("it wakes although it was answered")
+					}
+					answer(now.ID)
+					return expire(ctx, now)
+				}})
 			parked := f.until(e, f.create(e, &taskrun.New{Principal: "a"}), task.InputRequired)
 			if !late {
 				time.Sleep(time.Second)
@@ -77,6 +82,9 @@ func TestAnAnswerIsBeforeTheTime(t *testing.T) {
 				t.Errorf("entries %q, %v", entries, err)
 			}
 			time.Sleep(time.Minute)
+			if log.Len() > 0 {
+				t.Errorf("logged %s", &log)
+			}
 		})
 	}
 }
