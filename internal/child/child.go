@@ -19,7 +19,6 @@ type Process struct {
 	Started time.Time
 	Ready   chan struct{} // closed when the server listens
 	Line    string        // what it printed then; valid once Ready is closed
-	Up      time.Time     // when it did; valid once Ready is closed
 	Dead    chan struct{} // closed when the process has ended
 
 	cmd   *exec.Cmd
@@ -43,7 +42,7 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	}
 	go func() {
 		if line, err := bufio.NewReader(stdout).ReadString('\n'); err == nil {
-			p.Line, p.Up = strings.TrimSpace(line), time.Now()
+			p.Line = strings.TrimSpace(line)
 			close(p.Ready)
 		}
 		_ = cmd.Wait() // a server is usually killed

@@ -34,7 +34,7 @@ func (c *chaos) account(ctx context.Context) error {
 	}
 	l.counts[recorded] = len(l.recorded)
 	for _, e := range effects {
-		if steps[e.step] > 0 {
+		if steps[e.step] {
 			l.counts[done]++
 		}
 	}

@@ -18,11 +18,10 @@ type effect struct {
 	pid  int
 }
 
-// steps are those of provision_vm that are recorded, with the part of the work that each
-// belongs to: between the parts the task waits for its customer.
-var steps = map[string]int{
-	"create-directories": 1, "write-disk": 1, "write-config": 1, "verify-files": 1,
-	"configure-network": 2, "boot": 2, "write-manifest": 2,
+// steps are those of provision_vm that are recorded.
+var steps = map[string]bool{
+	"create-directories": true, "write-disk": true, "write-config": true, "verify-files": true,
+	"configure-network": true, "boot": true, "write-manifest": true,
 }
 
 // readEffects reads a log. No line is ever changed, so a process that was killed cannot have

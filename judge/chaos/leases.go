@@ -111,7 +111,7 @@ func (l *ledger) inTime(effects []effect, claims map[string][]claim) (inTime []e
 	for e, of := range l.under(effects, claims) {
 		all, own, after := of.claims, of.own, of.after
 		switch {
-		case steps[e.step] == 0 || after == 0 || all[0].who == "" || own == after-1:
+		case !steps[e.step] || after == 0 || all[0].who == "" || own == after-1:
 			// The lease was its own, or nobody knows whose.
 			inTime = append(inTime, e)
 		case own < 0:

@@ -250,12 +250,12 @@ func (l *ledger) repeats(effects []effect) (legitimate int) {
 		s := step{e.call, e.step}
 		first, repeat := before[s]
 		before[s] = e
-		if !repeat || steps[e.step] == 0 {
+		if !repeat || !steps[e.step] {
 			continue
 		}
 		seen, recorded := l.recorded[s]
 		next := slices.IndexFunc(effects[:i], func(n effect) bool {
-			return n.call == e.call && n.pid == first.pid && n.at.After(first.at) && n.step != e.step && steps[n.step] > 0
+			return n.call == e.call && n.pid == first.pid && n.at.After(first.at) && n.step != e.step && steps[n.step]
 		})
 		switch {
 		case recorded && e.at.After(seen.at):
