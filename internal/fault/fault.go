@@ -94,12 +94,12 @@ func During(ctx context.Context, err error) Class {
 
 // CutShort reports whether the server ended a context, because of a limit or because it could not wait for longer.
 func CutShort(ctx context.Context) bool {
-	switch Of(context.Cause(ctx)) {
-	case Limit, Unavailable, Crowded:
-		return true
-	}
-	return false
+	class := Of(context.Cause(ctx))
+	return class == Limit || class.Busy()
 }
+
+// Busy reports whether the client may send the request again, because the server could only not serve it now.
+func (c Class) Busy() bool { return c == Unavailable || c == Crowded }
 
 // Sent reports whether a tool's error of this class is sent as a JSON-RPC error. Other errors are a tool's result.
 func (c Class) Sent() bool { return c == Protocol || c == Capability || c == Limit || c == Refused }

@@ -60,6 +60,9 @@ func TestErrors(t *testing.T) {
 		if e := Wire(c.err); e.Code != c.code || e.Message != c.message {
 			t.Errorf("%v: sent as %d %q; want %d %q", c.err, e.Code, e.Message, c.code, c.message)
 		}
+		if busy := Of(c.err).Busy(); busy != (c.after > 0) {
+			t.Errorf("%v: busy %t", c.err, busy)
+		}
 		if status, after := Status(c.err), RetryAfter(c.err); status != c.status || after != c.after {
 			t.Errorf("%v: status %d, retry after %d; want %d, %d", c.err, status, after, c.status, c.after)
 		}

@@ -64,8 +64,7 @@ func (v *visit) readBody(r *http.Request, limit int64, timeout time.Duration) (b
 	}
 	v.end()
 	v.Header().Set("Connection", "close") // the rest of the body is not read
-	switch fault.Of(err) {
-	case fault.Unavailable, fault.Crowded:
+	if fault.Of(err).Busy() {
 		v.turnAway(r, err)
 		return nil, false
 	}

@@ -86,11 +86,7 @@ func (e *eventStream) gone(ctx context.Context) bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	switch fault.Of(context.Cause(ctx)) {
-	case fault.Unavailable, fault.Crowded:
-		return e.started
-	}
-	return true
+	return e.started || !fault.Of(context.Cause(ctx)).Busy()
 }
 
 func acceptsEvents(r *http.Request) bool {

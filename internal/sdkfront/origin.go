@@ -31,8 +31,7 @@ func WithOrigin(ctx context.Context) (_ context.Context, refusal func() error) {
 
 // refuse keeps an error that has a status of its own.
 func (o *origin) refuse(err error) {
-	switch fault.Of(err) {
-	case fault.Refused, fault.Unavailable, fault.Crowded:
+	if class := fault.Of(err); class == fault.Refused || class.Busy() {
 		o.refusal = err
 	}
 }

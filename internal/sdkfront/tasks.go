@@ -42,11 +42,10 @@ func (f *Front) aboutTask(ctx context.Context, method string, req mcp.Request) (
 		own := *params // which the SDK hands to the method's handler, past all middleware
 		own.serve = func(ctx context.Context) (*rawResult, error) {
 			encoded, err := f.Tasks.Serve(ctx, p.Principal, q)
-			switch fault.Of(err) {
-			case fault.None:
-			case fault.Unavailable, fault.Crowded:
+			switch class := fault.Of(err); {
+			case class.Busy():
 				return nil, err
-			default:
+			case err != nil:
 				return nil, fault.Wire(err)
 			}
 			return &rawResult{encoded: encoded}, nil

@@ -169,8 +169,7 @@ func (s *Service) failed(ctx context.Context, doing string, err error) error {
 
 // interrupted returns why the server ended a request that may be sent again, or nil.
 func interrupted(ctx context.Context) error {
-	switch cause := context.Cause(ctx); fault.Of(cause) {
-	case fault.Unavailable, fault.Crowded:
+	if cause := context.Cause(ctx); fault.Of(cause).Busy() {
 		return cause
 	}
 	return nil
