@@ -527,7 +527,8 @@ func TestAStateOfADraftIsForItsCallAndCaller(t *testing.T) {
 		`"arguments":{"location":"New York"}},"dependent_responses":{"state":`
 	for name, send := range map[string]func(url, state string) (int, map[string]any){
 		"in a session": func(url, state string) (int, map[string]any) {
-			return harness.Post(t, url, `{"jsonrpc":"2.0","id":1,"state":`+harness.Quote(state)+`,"result":`+named("octocat")+`}`)
+			return harness.Post(t, url,
+				`{"jsonrpc":"2.0","id":1,"state":`+harness.Quote(state)+`,"result":`+named("octocat")+`}`)
 		},
 		"of dependent requests": func(url, state string) (int, map[string]any) {
 			return harness.Post(t, url, head+harness.Quote(state)+`,"responses":[{"result":`+named("octocat")+`}]}}`)
