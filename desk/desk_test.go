@@ -247,6 +247,15 @@ func TestClientsDoNotSeeWhoCancelled(t *testing.T) {
 	}
 }
 
+// The outcome of a task that was not cancelled is the author's.
+func TestAResultIsNoCancellation(t *testing.T) {
+	s := new(task.MemoryStore)
+	row := add(t, s, task.Task{ID: "done", Status: task.Completed, Outcome: []byte(`{"cancelled":{"by":"mallory"}}`)})
+	if shown, err := open(t, s).Show(t.Context(), task.Name(row.ID)); err != nil || shown.Cancellation != nil {
+		t.Errorf("%+v, %v", shown, err)
+	}
+}
+
 func TestCancellationsThatAreRefused(t *testing.T) {
 	s := new(task.MemoryStore)
 	row := add(t, s, task.Task{ID: "parked"})

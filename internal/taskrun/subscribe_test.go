@@ -216,3 +216,58 @@ func TestWaitingWithoutVersions(t *testing.T) {
 		}
 	})
 }
+
+// bare is a store with nothing that is optional, which may fail.
+type bare struct {
+	task.Store
+	get    atomic.Pointer[error] // of the next Get
+	create error
+}
+
+func (b *bare) Get(ctx context.Context, id string) (*task.Task, error) {
+	if err := b.get.Swap(nil); err != nil {
+		return nil, *err
+	}
+	return b.Store.Get(ctx, id)
+}
+
+func (b *bare) Create(
+	ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota,
+) error {
+	if b.create != nil {
+		return b.create
+	}
+	return b.Store.Create(ctx, t, ttl, lease, call, entries, quota)
+}
+
+func TestWaitingOnABareStoreThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &bare{Store: new(task.MemoryStore)}
+		e := newIdle(t, store, nil)
+		created := must(e.Create(t.Context(), new(taskrun.New)))
+		ended := make(chan error)
+		go func() {
+			_, err := e.Wait(t.Context(), "", created.ID, created.Version)
+			ended <- err
+		}()
+		synctest.Wait()
+		failure := errors.New("the disk is full")
+		store.get.Store(&failure)
+		if err := <-ended; !errors.Is(err, failure) {
+			t.Errorf("the error is %v", err)
+		}
+	})
+}
+
+// A store with a bound of its own may refuse a task although it has no quotas, and then nothing makes room.
+func TestABareStoreThatIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := &task.QuotaError{Max: task.Quota{Kept: 1}}
+		e := newIdle(t, &bare{Store: new(task.MemoryStore), create: full}, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := e.Create(ctx, new(taskrun.New)); !errors.Is(err, task.ErrQuota) || ctx.Err() != nil {
+			t.Errorf("the error is %v", err)
+		}
+	})
+}
