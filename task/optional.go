@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Evicter is a [Store] with quotas: its Create and Update refuse what a [Quota] does not allow, and Evict makes room. Any
-// other Store may ignore the quotas that it is given. Then nothing keeps a caller from filling it: a server says so in
-// its log, and refuses the store if its [Settings] have a quota.
+// Evicter is a [Store] with quotas: its Create and Update refuse what a [Quota] does not allow, and Evict makes room.
+// Any other Store may ignore the quotas that it is given. Then nothing keeps a caller from filling it: a server says so
+// in its log, and refuses the store if its [Settings] have a quota.
 type Evicter interface {
 	// Evict deletes up to limit tasks of a principal that are terminal, due neither now nor later, and were last
 	// updated longer than age ago, with their journals: those that were created first.

@@ -40,11 +40,14 @@ type QuotaError struct {
 func (e *QuotaError) Error() string {
 	switch {
 	case e.Max.Unfinished > 0:
-		return fmt.Sprintf("too many unfinished tasks: at most %d may be under way for one caller; wait for some to end, or cancel them", e.Max.Unfinished)
+		return fmt.Sprintf("too many unfinished tasks: at most %d may be under way for one caller; "+
+			"wait for some to end, or cancel them", e.Max.Unfinished)
 	case e.Max.Kept > 0:
-		return fmt.Sprintf("too many tasks: at most %d are kept for one caller, including those that have ended; try again later, when older ones make room", e.Max.Kept)
+		return fmt.Sprintf("too many tasks: at most %d are kept for one caller, including those that have ended; "+
+			"try again later, when older ones make room", e.Max.Kept)
 	}
-	return fmt.Sprintf("too much in tasks: those of one caller hold at most %d bytes; cancel some, or try again later, when older ones make room", e.Max.Bytes)
+	return fmt.Sprintf("too much in tasks: those of one caller hold at most %d bytes; "+
+		"cancel some, or try again later, when older ones make room", e.Max.Bytes)
 }
 
 // Is reports whether target is [ErrQuota].

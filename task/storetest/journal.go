@@ -201,7 +201,8 @@ func (f *fixture) raceForJournal(s task.Store, tasks, claims int) {
 		}
 		slices.Sort(written) // by the fence
 		if diff := cmp.Diff(written, last); diff != "" {
-			f.Errorf("the journal does not have just the entries that were acknowledged, in the order of fences (-want +got):\n%s", diff)
+			f.Errorf("the journal does not have just the entries that were acknowledged, "+
+				"in the order of fences (-want +got):\n%s", diff)
 		}
 		for _, c := range claims {
 			// It may have read what came under higher fences already: its own lease was short.
@@ -211,7 +212,8 @@ func (f *fixture) raceForJournal(s task.Store, tasks, claims int) {
 			}
 			read := len(c.read)
 			if read < lower || read > len(last) || !slices.Equal(c.read, last[:read]) {
-				f.Fatalf("the claim under fence %d read a journal of %d entries that is not the beginning of the last one with the %d of lower fences:\n%q\nlast\n%q",
+				f.Fatalf("the claim under fence %d read a journal of %d entries that is not the beginning of the last one "+
+					"with the %d of lower fences:\n%q\nlast\n%q",
 					c.Fence, read, lower, c.read, last)
 			}
 		}

@@ -46,94 +46,96 @@ var lostTests = []test{
 			f.wantJournal(s, t.ID, "one")
 			f.noneDue(s)
 		}},
-	{"an engine to which every fourth answer is lost runs no task that has ended, asks nothing twice, and records nothing twice", func(f *fixture, s task.Store) {
-		losing := &losingStore{Store: s}
-		const tasks = 12
-		var mu sync.Mutex
-		ended := make(map[string]string) // outcomes, once they were seen
-		runs := 0
-		handler := func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-			mu.Lock()
-			runs++
-			outcome := fmt.Sprintf("outcome of run %d", runs)
-			if known, ok := ended[w.Task.ID]; ok {
-				f.Errorf("task %s runs again after its outcome %q", w.Task.ID, known)
-			}
-			mu.Unlock()
-			steps := map[string]bool{}
-			for _, e := range w.Entries {
-				steps[string(e)] = true
-			}
-			for _, step := range []string{"reserve", "pay"} {
-				if steps[step] {
-					continue
-				}
-				if err := w.Record(ctx, []byte(step)); err != nil {
-					return taskrun.Verdict{}, err
-				}
-			}
-			if !steps["answer"] {
-				return taskrun.Verdict{Status: task.InputRequired, Pending: []byte("?"), Round: w.Task.Round + 1}, nil
-			}
-			return taskrun.Verdict{Status: task.Completed, Outcome: []byte(outcome), Round: w.Task.Round}, nil
-		}
-		e, err := taskrun.NewEngine(losing, &taskrun.Options{
-			Settings: task.Settings{Lease: 2 * time.Second, Workers: 4},
-			Handler:  handler, Look: 5 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
-		})
-		f.ok("NewEngine", err)
-		// The client's side loses nothing: what it sees is what is stored.
-		client, err := taskrun.NewEngine(s, nil)
-		f.ok("NewEngine", err)
-		ctx, cancel := context.WithCancel(f.ctx)
-		var all sync.WaitGroup
-		all.Go(func() { _ = e.Run(ctx) })
-		defer all.Wait()
-		defer cancel()
+	{"an engine that loses every fourth answer runs no task that has ended, and asks and records nothing twice", losesAnswers},
+}
 
-		var ids []string
-		for range tasks {
-			ids = append(ids, f.add(s, "alice").ID)
+func losesAnswers(f *fixture, s task.Store) {
+	losing := &losingStore{Store: s}
+	const tasks = 12
+	var mu sync.Mutex
+	ended := make(map[string]string) // outcomes, once they were seen
+	runs := 0
+	handler := func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+		mu.Lock()
+		runs++
+		outcome := fmt.Sprintf("outcome of run %d", runs)
+		if known, ok := ended[w.Task.ID]; ok {
+			f.Errorf("task %s runs again after its outcome %q", w.Task.ID, known)
 		}
-		for _, id := range ids {
-			f.eventually("each task asks", func() bool { return f.get(s, id).Status == task.InputRequired })
-			_, err := client.Change(f.ctx, "alice", id, func(t *task.Task) (*task.Update, error) {
-				t.Status, t.Pending = task.Working, nil
-				return &task.Update{Entries: list("answer")}, nil
-			})
-			f.ok("Change", err)
+		mu.Unlock()
+		steps := map[string]bool{}
+		for _, e := range w.Entries {
+			steps[string(e)] = true
 		}
-		for _, id := range ids {
-			f.eventually("each task ends", func() bool {
-				t := f.get(s, id)
-				if t.Status.Terminal() {
-					mu.Lock()
-					ended[id] = string(t.Outcome)
-					mu.Unlock()
-				}
-				return t.Status.Terminal()
-			})
-		}
-		f.eventually("nothing is written any more", func() bool {
-			before := losing.writes.Load()
-			time.Sleep(50 * time.Millisecond)
-			return losing.writes.Load() == before
-		})
-		cancel()
-		all.Wait()
-		f.noneDue(s)
-		for _, id := range ids {
-			t := f.get(s, id)
-			if t.Status != task.Completed || string(t.Outcome) != ended[id] || t.Round != 1 {
-				f.Errorf("task %s is %s in round %d with %q, want it completed in round 1 with %q", id, t.Status, t.Round,
-					t.Outcome, ended[id])
+		for _, step := range []string{"reserve", "pay"} {
+			if steps[step] {
+				continue
 			}
-			f.wantJournal(s, id, "reserve", "pay", "answer")
+			if err := w.Record(ctx, []byte(step)); err != nil {
+				return taskrun.Verdict{}, err
+			}
 		}
-		if losing.lost.Load() == 0 {
-			f.Error("no answer was lost")
+		if !steps["answer"] {
+			return taskrun.Verdict{Status: task.InputRequired, Pending: []byte("?"), Round: w.Task.Round + 1}, nil
 		}
-	}},
+		return taskrun.Verdict{Status: task.Completed, Outcome: []byte(outcome), Round: w.Task.Round}, nil
+	}
+	e, err := taskrun.NewEngine(losing, &taskrun.Options{
+		Settings: task.Settings{Lease: 2 * time.Second, Workers: 4},
+		Handler:  handler, Look: 5 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+	})
+	f.ok("NewEngine", err)
+	// The client's side loses nothing: what it sees is what is stored.
+	client, err := taskrun.NewEngine(s, nil)
+	f.ok("NewEngine", err)
+	ctx, cancel := context.WithCancel(f.ctx)
+	var all sync.WaitGroup
+	all.Go(func() { _ = e.Run(ctx) })
+	defer all.Wait()
+	defer cancel()
+
+	var ids []string
+	for range tasks {
+		ids = append(ids, f.add(s, "alice").ID)
+	}
+	for _, id := range ids {
+		f.eventually("each task asks", func() bool { return f.get(s, id).Status == task.InputRequired })
+		_, err := client.Change(f.ctx, "alice", id, func(t *task.Task) (*task.Update, error) {
+			t.Status, t.Pending = task.Working, nil
+			return &task.Update{Entries: list("answer")}, nil
+		})
+		f.ok("Change", err)
+	}
+	for _, id := range ids {
+		f.eventually("each task ends", func() bool {
+			t := f.get(s, id)
+			if t.Status.Terminal() {
+				mu.Lock()
+				ended[id] = string(t.Outcome)
+				mu.Unlock()
+			}
+			return t.Status.Terminal()
+		})
+	}
+	f.eventually("nothing is written any more", func() bool {
+		before := losing.writes.Load()
+		time.Sleep(50 * time.Millisecond)
+		return losing.writes.Load() == before
+	})
+	cancel()
+	all.Wait()
+	f.noneDue(s)
+	for _, id := range ids {
+		t := f.get(s, id)
+		if t.Status != task.Completed || string(t.Outcome) != ended[id] || t.Round != 1 {
+			f.Errorf("task %s is %s in round %d with %q, want it completed in round 1 with %q", id, t.Status, t.Round,
+				t.Outcome, ended[id])
+		}
+		f.wantJournal(s, id, "reserve", "pay", "answer")
+	}
+	if losing.lost.Load() == 0 {
+		f.Error("no answer was lost")
+	}
 }
 
 // losingStore makes the writes that an engine asks for, and loses every fourth answer.
