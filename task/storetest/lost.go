@@ -46,7 +46,8 @@ var lostTests = []test{
 			f.wantJournal(s, t.ID, "one")
 			f.noneDue(s)
 		}},
-	{"an engine that loses every fourth answer runs no task that has ended, and asks and records nothing twice", losesAnswers},
+	{"an engine that loses every fourth answer runs no task that has ended, and asks and records nothing twice",
+		losesAnswers},
 }
 
 func losesAnswers(f *fixture, s task.Store) {
