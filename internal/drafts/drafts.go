@@ -22,45 +22,6 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// Form is the form of a draft's responses. The query of the endpoint's URL names it, as draft=FORM. What a client
-// sends needs no name: the edge recognises every form of it.
-type Form string
-
-// The forms of the proposals' responses.
-const (
-	// MRTR1 is the first draft of the MRTR proposal: an IncompleteResult without resultType; a task is Working,
-	// input_required or Completed.
-	MRTR1 Form = "mrtr-1"
-	// MRTR2 is its second draft: the statuses are in lower case. It is the form for a draft's request whose URL names
-	// no form.
-	MRTR2 Form = "mrtr-2"
-	// Tasks1 and Tasks2 are the options of the proposal on the structure of task messages: tasks/result answers with
-	// the request itself, or with content that wraps it.
-	Tasks1 Form = "tasks-1"
-	Tasks2 Form = "tasks-2"
-	// State1 and State2 are the options of the state proposal: dependent_requests with one state for all, or with a
-	// state for each.
-	State1 Form = "state-1"
-	State2 Form = "state-2"
-	// State is the state proposal inside sessions: the server's requests carry a state. The URL has to name it,
-	// because some clients refuse a request with a member that they do not know. Outside of sessions it has no
-	// effect.
-	State Form = "state"
-)
-
-var forms = []Form{MRTR1, MRTR2, Tasks1, Tasks2, State1, State2, State}
-
-func formOf(r *http.Request) Form { return Form(r.URL.Query().Get("draft")) }
-
-// assumedCapabilities are those of a client that declares none, because the drafts have no place for it: the requests
-// that the drafts embed, without refinements.
-const assumedCapabilities = `{"elicitation":{"form":{}},"sampling":{},"roots":{}}`
-
-const (
-	headerSession    = "Mcp-Session-Id"
-	headerRetryAfter = "Retry-After"
-)
-
 // Edge serves the requests of drafts. It is safe for concurrent use; its fields must not be changed while it is used.
 type Edge struct {
 	// Ratified serves a request of the 2026-07-28 revision.
@@ -73,18 +34,6 @@ type Edge struct {
 	Depth int
 
 	open openStates
-}
-
-// message holds the members of a JSON-RPC message as raw JSON. The drafts put some members beside params that the
-// ratified version has inside.
-type message map[string][]byte
-
-func parse(body []byte) message {
-	m := make(message)
-	for name, value := range strictjson.Members(body) {
-		m[string(name)] = value
-	}
-	return m
 }
 
 // Serve answers a POST whose body is a draft's message. For any other message it reports false and writes nothing.
@@ -156,32 +105,6 @@ func claimsRatified(r *http.Request, m message) bool {
 		strictjson.Get(strictjson.Get(m["params"], "_meta"), mcp.MetaKeyProtocolVersion) != nil
 }
 
-// refuse answers with an error.
-func refuse(w http.ResponseWriter, id []byte, fault *jsonrpc.Error) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusBadRequest)
-	_, _ = w.Write(wire.AppendError(nil, id, fault)) // a client that is gone gets nothing
-}
-
-// checkHeaders refuses a message whose headers name another method or target than its body. The drafts do not have
-// these headers, so they may be absent.
-func checkHeaders(h http.Header, method string, params []byte) *jsonrpc.Error {
-	return wire.CheckRouting(h, method, wire.Name(method, params), false)
-}
-
-// ratifiedRequest returns a copy of r with the headers that the ratified version requires.
-func ratifiedRequest(r *http.Request, method string, params []byte) *http.Request {
-	inner := r.Clone(r.Context())
-	inner.Header.Del(headerSession)
-	inner.Header.Set(wire.HeaderVersion, wire.Version)
-	inner.Header.Set(wire.HeaderMethod, method)
-	inner.Header.Del(wire.HeaderName)
-	if target, ok := strictjson.String(strictjson.Get(params, wire.TargetMember(method))); ok && wire.MayAsk(method) {
-		inner.Header.Set(wire.HeaderName, wire.EncodeHeader(target))
-	}
-	return inner
-}
-
 // translate returns the ratified request that means the same as a draft's request.
 func translate(method string, m message) ([]byte, *jsonrpc.Error) {
 	if m["params"] != nil && strictjson.TypeOf(m["params"]) != strictjson.TypeObject {
@@ -214,34 +137,6 @@ func translate(method string, m message) ([]byte, *jsonrpc.Error) {
 	params.add("requestState", state)
 	params.add("_meta", ratifiedMeta(strictjson.Get(m["params"], "_meta"), nil))
 	return request(m["jsonrpc"], m["id"], method, params.bytes()), nil
-}
-
-func request(version, id []byte, method string, params []byte) []byte {
-	var req object
-	req.add("jsonrpc", version)
-	req.add("id", id)
-	req.add("method", quote(method))
-	req.add("params", params)
-	return req.bytes()
-}
-
-// ratifiedMeta adds the members that the ratified version requires to the _meta of a draft's request. With nil
-// capabilities it takes those that the request declares, or else the assumed ones.
-func ratifiedMeta(meta, capabilities []byte) []byte {
-	if meta != nil && strictjson.TypeOf(meta) != strictjson.TypeObject {
-		return meta // the server behind the edge refuses it
-	}
-	if capabilities == nil {
-		capabilities = strictjson.Get(meta, mcp.MetaKeyClientCapabilities)
-	}
-	if capabilities == nil {
-		capabilities = []byte(assumedCapabilities)
-	}
-	var all object
-	all.addAll(meta, mcp.MetaKeyProtocolVersion, mcp.MetaKeyClientCapabilities)
-	all.add(mcp.MetaKeyProtocolVersion, quote(wire.Version))
-	all.add(mcp.MetaKeyClientCapabilities, capabilities)
-	return all.bytes()
 }
 
 // unwrapAll unwraps each answer in inputResponses.

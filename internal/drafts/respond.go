@@ -3,56 +3,9 @@ package drafts
 import (
 	"encoding/json"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
-
-// result holds the parts of a ratified result.
-type result struct {
-	kind     string // resultType
-	requests []wire.InputRequest
-	encoded  []byte // inputRequests, raw
-	state    []byte // raw, or nil
-	meta     []byte // _meta without the members of ratified results; nil if that leaves none
-	members  object // all other members
-}
-
-func parseResult(raw []byte) *result {
-	r := new(result)
-	for name, value := range strictjson.Members(raw) {
-		switch string(name) {
-		case "resultType":
-			r.kind, _ = strictjson.String(value)
-		case "inputRequests":
-			if string(value) != "{}" { // the drafts have no member without requests
-				r.encoded = value
-			}
-			for key, request := range strictjson.Members(value) {
-				method, _ := strictjson.String(strictjson.Get(request, "method"))
-				r.requests = append(r.requests,
-					wire.InputRequest{Key: string(key), Method: method, Params: strictjson.Get(request, "params")})
-			}
-		case "requestState":
-			r.state = value
-		case "_meta":
-			r.meta = draftMeta(value)
-		default:
-			r.members.add(string(name), value)
-		}
-	}
-	return r
-}
-
-func draftMeta(meta []byte) []byte {
-	var left object
-	left.addAll(meta, mcp.MetaKeyServerInfo, wire.MetaExpires)
-	if left.empty() {
-		return nil
-	}
-	return left.bytes()
-}
 
 // response puts a ratified response into the draft's form. Errors and notifications have the same form in every
 // draft, and stay as they are.

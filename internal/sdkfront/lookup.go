@@ -3,10 +3,8 @@ package sdkfront
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/yosida95/uritemplate/v3"
 
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/strictjson"
@@ -109,21 +107,4 @@ func (f *Front) ask(ctx context.Context, method string, read func(page mcp.Resul
 		}
 		cursor = read(page)
 	}
-}
-
-// templates are the parsed URI templates of the SDK's server. The zero value is empty.
-type templates struct {
-	parsed sync.Map // of *uritemplate.Template by text
-}
-
-func (t *templates) match(text, uri string) bool {
-	parsed, ok := t.parsed.Load(text)
-	if !ok {
-		template, err := uritemplate.New(text)
-		if err != nil {
-			return false // the SDK matches none of it, either
-		}
-		parsed, _ = t.parsed.LoadOrStore(text, template)
-	}
-	return parsed.(*uritemplate.Template).Regexp().MatchString(uri)
 }

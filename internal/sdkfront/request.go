@@ -10,7 +10,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
-	"github.com/askback-mcp/askback/internal/gate"
 	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -29,22 +28,6 @@ func legacySession(req mcp.Request) *mcp.ServerSession {
 func sessionOf(req mcp.Request) *mcp.ServerSession {
 	session, _ := req.GetSession().(*mcp.ServerSession)
 	return session
-}
-
-// describe returns what is known of a request beside its caller and target. The SDK does not tell its handlers the
-// request's ID.
-func describe(ctx context.Context, req mcp.Request) gate.Origin {
-	meta := req.GetParams().GetMeta()
-	from := gate.Origin{Transport: transportOf(req.GetExtra()), Meta: report.MetaTexts(meta)}
-	from.ID, _ = ctx.Value(idKey{}).([]byte)
-	if session := legacySession(req); session != nil {
-		if opened := session.InitializeParams(); opened != nil {
-			from.Version = opened.ProtocolVersion
-		}
-	} else {
-		from.Version, _ = meta[mcp.MetaKeyProtocolVersion].(string)
-	}
-	return from
 }
 
 // transportOf tells requests over HTTP, which have headers, from those over a connection of whole messages.
@@ -211,3 +194,29 @@ type rawResult struct {
 }
 
 func (r *rawResult) MarshalJSON() ([]byte, error) { return r.encoded, nil }
+
+func sessionCapabilities(session *mcp.ServerSession) wire.Capability {
+	var can wire.Capability
+	init := session.InitializeParams()
+	if init == nil || init.Capabilities == nil {
+		return 0
+	}
+	if e := init.Capabilities.Elicitation; e != nil {
+		if e.Form != nil || e.URL == nil {
+			can |= wire.Form
+		}
+		if e.URL != nil {
+			can |= wire.URL
+		}
+	}
+	if sampling := init.Capabilities.Sampling; sampling != nil {
+		can |= wire.Sampling
+		if sampling.Tools != nil {
+			can |= wire.SamplingTools
+		}
+	}
+	if init.Capabilities.RootsV2 != nil {
+		can |= wire.Roots
+	}
+	return can
+}

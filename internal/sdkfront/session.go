@@ -6,7 +6,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/input"
-	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/gate"
 	"github.com/askback-mcp/askback/internal/home"
@@ -59,48 +58,4 @@ func (f *Front) tellNative(ctx context.Context, p gate.Passage, kind string, res
 		e.Action = r.Action
 	}
 	f.Gate.Audit.Tell(ctx, e)
-}
-
-func sessionCapabilities(session *mcp.ServerSession) wire.Capability {
-	var can wire.Capability
-	init := session.InitializeParams()
-	if init == nil || init.Capabilities == nil {
-		return 0
-	}
-	if e := init.Capabilities.Elicitation; e != nil {
-		if e.Form != nil || e.URL == nil {
-			can |= wire.Form
-		}
-		if e.URL != nil {
-			can |= wire.URL
-		}
-	}
-	if sampling := init.Capabilities.Sampling; sampling != nil {
-		can |= wire.Sampling
-		if sampling.Tools != nil {
-			can |= wire.SamplingTools
-		}
-	}
-	if init.Capabilities.RootsV2 != nil {
-		can |= wire.Roots
-	}
-	return can
-}
-
-// progressTo tells the client of a request how far the call is, if it asked to be told.
-func progressTo(ctx context.Context, session *mcp.ServerSession, req mcp.Request) call.ProgressFunc {
-	if session == nil {
-		progress, _ := ctx.Value(progressKey{}).(call.ProgressFunc)
-		return progress
-	}
-	params, ok := req.GetParams().(mcp.RequestParams)
-	if !ok || params.GetProgressToken() == nil {
-		return nil
-	}
-	token := params.GetProgressToken()
-	return func(ctx context.Context, progress, total float64, message string) error {
-		return session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
-			ProgressToken: token, Progress: progress, Total: total, Message: message,
-		})
-	}
 }

@@ -1,7 +1,6 @@
 package tasks
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,47 +23,6 @@ import (
 // The requests about tasks come in two dialects: the extension's, for clients that declare it,
 // and the proposals', for clients that sent the member task. Sessions before 2026-07-28 speak
 // the proposals' dialect as their revision has it.
-
-// Request is a request about tasks, whatever front brought it.
-type Request struct {
-	Method  string
-	TaskID  string             // empty if the request names no task
-	Params  []byte             // checked JSON, an object or nil
-	Can     wire.Capability    // what the client declared; in a session nothing that matters here
-	Session *mcp.ServerSession // before 2026-07-28, or nil
-}
-
-// Extension reports whether the client declared the extension.
-func (q *Request) Extension() bool { return q.Can&wire.Tasks != 0 }
-
-// Check returns an error for a method that the request's dialect does not have, and for a task that is missing.
-func (q *Request) Check() *jsonrpc.Error {
-	switch {
-	case !q.methodExists():
-		return MethodNotFound(q.Method)
-	case q.TaskID == "" && q.Method != wire.ListTasks:
-		return wire.Errorf(jsonrpc.CodeInvalidParams, `invalid params: %q needs the string "taskId"`, q.Method)
-	}
-	return nil
-}
-
-// methodExists reports whether the request's dialect has its method.
-func (q *Request) methodExists() bool {
-	switch q.Method {
-	case wire.GetTask, wire.CancelTask:
-		return true
-	case wire.UpdateTask: // of the extension: other clients are told that they lack it
-		return q.Session == nil
-	case wire.TaskResult, wire.InputResponse, wire.ListTasks:
-		return !q.Extension()
-	}
-	return false
-}
-
-// MethodNotFound is the error for a method that does not exist.
-func MethodNotFound(method string) *jsonrpc.Error {
-	return wire.Errorf(jsonrpc.CodeMethodNotFound, "method not found: %q", method)
-}
 
 // Serve answers a principal's request about tasks, which [Request.Check] has passed, with the encoded result.
 func (s *Service) Serve(ctx context.Context, principal string, q *Request) ([]byte, error) {
@@ -110,14 +68,6 @@ func (s *Service) get(ctx context.Context, principal string, q *Request) (*task.
 	return t, nil
 }
 
-// finds returns an error for a task that the client of a request may not know of.
-func (q *Request) finds(t *task.Task) error {
-	if !q.Extension() && t.Dialect != home.DialectProposal {
-		return task.ErrNotFound
-	}
-	return nil
-}
-
 // refuse is [Service.failed] for a request, whose client may have to declare the extension to find its task (SEP-2663,
 // "Protocol Errors").
 func (s *Service) refuse(ctx context.Context, q *Request, doing string, err error) error {
@@ -147,32 +97,6 @@ func (s *Service) update(ctx context.Context, principal string, q *Request) (res
 		return result{}, nil
 	}
 	return result{related: q.TaskID}, nil
-}
-
-func (s *Service) failed(ctx context.Context, doing string, err error) error {
-	if fault.Of(err) == fault.Protocol {
-		return err
-	}
-	full, isFull := errors.AsType[*task.QuotaError](err)
-	switch {
-	case isFull:
-		return wire.Errorf(jsonrpc.CodeInternalError, "%v", full)
-	case errors.Is(err, task.ErrNotFound):
-		return wire.Errorf(jsonrpc.CodeInvalidParams, "Failed to retrieve task: Task not found")
-	case ctx.Err() != nil:
-		return cmp.Or(interrupted(ctx), ctx.Err())
-	}
-	_ = s.storeFailed(ctx, doing, err)
-	return &fault.UnavailableError{Reason: "internal error: " + doing + " failed: send the request again",
-		RetryAfter: time.Second}
-}
-
-// interrupted returns why the server ended a request that may be sent again, or nil.
-func interrupted(ctx context.Context) error {
-	if cause := context.Cause(ctx); fault.Of(cause).Busy() {
-		return cause
-	}
-	return nil
 }
 
 func (s *Service) cancel(ctx context.Context, principal string, q *Request) (result, error) {

@@ -6,9 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -22,28 +19,6 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/task"
 )
-
-// Service serves tasks. It is safe for concurrent use, once its fields are set.
-type Service struct {
-	Engine   *taskrun.Engine
-	Store    task.Store
-	Calls    *call.Engine
-	Handlers *call.Registry
-	Info     []byte // the _meta of every result, which names the server
-
-	ListAnonymous bool // anonymous callers may list the tasks of all of them
-
-	Log *slog.Logger
-
-	runs     atomic.Bool
-	warnIdle sync.Once
-}
-
-// Run runs tasks until ctx is done.
-func (s *Service) Run(ctx context.Context) error {
-	s.runs.Store(true)
-	return s.Engine.Run(ctx)
-}
 
 // startsWithin is how long after the first task a process may take to begin running tasks: serving and running start at
 // once, in any order.
@@ -116,12 +91,6 @@ func outcome(r *call.Request, as home.TaskRequest, t *task.Task) (*call.Outcome,
 // EncodeFailure makes the outcome of a task that fails without its handler.
 func EncodeFailure(message string) []byte {
 	return stored.EncodeFault(wire.Errorf(jsonrpc.CodeInternalError, "%s", message))
-}
-
-// storeFailed tells the operator what is wrong with the store, and the client only that something is.
-func (s *Service) storeFailed(ctx context.Context, doing string, err error) error {
-	s.Log.ErrorContext(ctx, "askback: "+doing+" failed", "error", err)
-	return wire.Errorf(jsonrpc.CodeInternalError, "internal error: %s failed", doing)
 }
 
 // Handle runs the handler of a task from its journal. It is the engine's [taskrun.Handler].
