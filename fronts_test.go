@@ -9,9 +9,6 @@ const initialize = harness.Initialize
 var (
 	fronts       = harness.Fronts
 	modern       = harness.Modern
-	dial         = harness.Dial
-	conversation = harness.Converse
 	everything   = harness.Everything
 	everythingOn = harness.EverythingOn
-	eachRequest  = harness.EachRequest
 )

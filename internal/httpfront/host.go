@@ -55,7 +55,8 @@ func (h *hosts) check(r *http.Request) *jsonrpc.Error {
 			"its operator can add it to HTTPOptions.AllowedHosts")
 	case origin != "" && !h.trusted[origin] && !loopback(r.Host) && !isAddress(r.Host):
 		return wire.Errorf(jsonrpc.CodeInvalidRequest, "forbidden: the request comes from a web page, "+
-			"under a name that may be the page's own: the server's operator can add the host to HTTPOptions.AllowedHosts, or the page to HTTPOptions.TrustedOrigins")
+			"under a name that may be the page's own: the server's operator can add the host to HTTPOptions.AllowedHosts, "+
+			"or the page to HTTPOptions.TrustedOrigins")
 	}
 	if r.Method != http.MethodPost { // Check lets GET pass unseen
 		r = r.WithContext(r.Context())

@@ -56,7 +56,8 @@ func newManualRequest(req mcp.Request) *manualRequest {
 }
 
 // foreignRequest reads a request for a handler that is registered on the SDK's server.
-func (f *Front) foreignRequest(p gate.Passage, method string, req mcp.Request, m *manualRequest) (*call.Request, error) {
+func (f *Front) foreignRequest(p gate.Passage, method string, req mcp.Request,
+	m *manualRequest) (*call.Request, error) {
 	r := &call.Request{
 		Params:    &wire.Params{Target: target(req), Arguments: m.arguments, State: m.state, HasState: m.state != ""},
 		Principal: p.Principal,

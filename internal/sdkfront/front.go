@@ -59,7 +59,8 @@ func (f *Front) Direct() bool {
 		return true
 	}
 	f.warn.Do(func() {
-		f.Log.Info("askback: the mcp.Server has receiving middleware, so that every request takes the SDK's path, which costs several times more; " +
+		f.Log.Info("askback: the mcp.Server has receiving middleware, so that every request takes the SDK's path, " +
+			"which costs several times more; " +
 			"middleware added with Server.AddReceivingMiddleware does not need that")
 	})
 	return false

@@ -35,7 +35,8 @@ func (f *Front) Install() error {
 	}
 	// So that requests about tasks pass all middleware, as all others do.
 	for _, method := range wire.TaskMethods {
-		err := mcp.AddReceivingCustomMethod(f.Server, method, func(ctx context.Context, _ *mcp.ServerSession, p *rawParams) (*rawResult, error) {
+		err := mcp.AddReceivingCustomMethod(f.Server, method, func(ctx context.Context, _ *mcp.ServerSession,
+			p *rawParams) (*rawResult, error) {
 			if p == nil || p.serve == nil {
 				return nil, tasks.MethodNotFound(method)
 			}

@@ -52,15 +52,20 @@ func (f *Front) listRequest(method, cursor string, extra *mcp.RequestExtra) mcp.
 	meta := mcp.Meta{mcp.MetaKeyProtocolVersion: wire.Version}
 	switch method {
 	case "tools/list":
-		return &mcp.ListToolsRequest{Session: f.listing, Params: &mcp.ListToolsParams{Meta: meta, Cursor: cursor}, Extra: extra}
+		return &mcp.ListToolsRequest{Session: f.listing, Params: &mcp.ListToolsParams{Meta: meta, Cursor: cursor},
+			Extra: extra}
 	case "prompts/list":
-		return &mcp.ListPromptsRequest{Session: f.listing, Params: &mcp.ListPromptsParams{Meta: meta, Cursor: cursor}, Extra: extra}
+		return &mcp.ListPromptsRequest{Session: f.listing, Params: &mcp.ListPromptsParams{Meta: meta, Cursor: cursor},
+			Extra: extra}
 	case "resources/list":
-		return &mcp.ListResourcesRequest{Session: f.listing, Params: &mcp.ListResourcesParams{Meta: meta, Cursor: cursor}, Extra: extra}
+		return &mcp.ListResourcesRequest{Session: f.listing, Params: &mcp.ListResourcesParams{Meta: meta, Cursor: cursor},
+			Extra: extra}
 	case "resources/templates/list":
-		return &mcp.ListResourceTemplatesRequest{Session: f.listing, Params: &mcp.ListResourceTemplatesParams{Meta: meta, Cursor: cursor}, Extra: extra}
+		return &mcp.ListResourceTemplatesRequest{Session: f.listing, Params: &mcp.ListResourceTemplatesParams{Meta: meta,
+			Cursor: cursor}, Extra: extra}
 	case "server/discover":
-		return &mcp.ServerRequest[*mcp.DiscoverParams]{Session: f.listing, Params: &mcp.DiscoverParams{Meta: meta}, Extra: extra}
+		return &mcp.ServerRequest[*mcp.DiscoverParams]{Session: f.listing, Params: &mcp.DiscoverParams{Meta: meta},
+			Extra: extra}
 	}
 	return nil
 }

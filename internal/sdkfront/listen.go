@@ -31,7 +31,8 @@ type subscription struct {
 
 // Listen begins a subscription that names tasks, if the gate lets its caller through. A panic becomes an error, so that
 // the subscription gives back its shares.
-func (f *Front) Listen(ctx context.Context, id, params []byte, extra *mcp.RequestExtra) (l *tasks.Listening, err error) {
+func (f *Front) Listen(ctx context.Context, id, params []byte,
+	extra *mcp.RequestExtra) (l *tasks.Listening, err error) {
 	panicked := fault.Safely(func() error {
 		l, err = f.passListen(ctx, id, params, extra)
 		return nil
@@ -47,10 +48,11 @@ func (f *Front) passListen(
 ) (l *tasks.Listening, err error) {
 	meta, _ := wire.ParseMeta(strictjson.Get(params, "_meta"))
 	from := gate.Origin{ID: id, Version: meta.Version, Transport: transportOf(extra), Meta: &meta}
-	err = f.Gate.Pass(ctx, gate.Access{Method: tasks.MethodListen, Extra: extra}, from, nil, func(ctx context.Context, p gate.Passage) (err error) {
-		l, err = f.Tasks.Listen(ctx, p.Principal, id, params)
-		return err
-	})
+	err = f.Gate.Pass(ctx, gate.Access{Method: tasks.MethodListen, Extra: extra}, from, nil,
+		func(ctx context.Context, p gate.Passage) (err error) {
+			l, err = f.Tasks.Listen(ctx, p.Principal, id, params)
+			return err
+		})
 	if from, ok := ctx.Value(originKey{}).(*origin); ok {
 		from.refuse(err)
 	}
@@ -83,7 +85,8 @@ func (c *connection) listen(ctx context.Context, req *jsonrpc.Request) (pass boo
 	c.mu.Unlock()
 	if full {
 		own.cancel()
-		c.refuse(ctx, req.ID, wire.Errorf(jsonrpc.CodeInvalidRequest, "too many subscriptions to tasks: one connection may have %d, each for up to %d tasks", listensPerConn, tasks.PerListen))
+		c.refuse(ctx, req.ID, wire.Errorf(jsonrpc.CodeInvalidRequest, "too many subscriptions to tasks: "+
+			"one connection may have %d, each for up to %d tasks", listensPerConn, tasks.PerListen))
 		return false
 	}
 	prepare := func() bool {
@@ -119,7 +122,8 @@ func (c *connection) refuse(ctx context.Context, id jsonrpc.ID, fault *jsonrpc.E
 }
 
 func (c *connection) follow(l *subscription) error {
-	return c.front.Tasks.Follow(l.ctx, l.Listening, func(params []byte) error { return c.notify(l.ctx, tasks.MethodTasks, params) })
+	return c.front.Tasks.Follow(l.ctx, l.Listening,
+		func(params []byte) error { return c.notify(l.ctx, tasks.MethodTasks, params) })
 }
 
 // endExpired ends a subscription whose caller's token has expired.
@@ -234,7 +238,8 @@ func (c *connection) announce(ctx context.Context, res *jsonrpc.Response) {
 	}
 	c.start(func() {
 		defer c.announced.Add(-1)
-		_ = c.front.Tasks.Announce(c.life, id, func(params []byte) error { return c.notify(c.life, tasks.MethodStatus, params) })
+		_ = c.front.Tasks.Announce(c.life, id,
+			func(params []byte) error { return c.notify(c.life, tasks.MethodStatus, params) })
 	})
 }
 

@@ -65,7 +65,8 @@ func (f *Front) hold(
 	ctx context.Context, method string, req mcp.Request,
 ) (_ context.Context, release func(), err error) {
 	session := sessionOf(req)
-	if session == nil || method == "initialize" || strings.HasPrefix(method, "notifications/") || ctx.Value(admittedKey{}) != nil {
+	if session == nil || method == "initialize" || strings.HasPrefix(method, "notifications/") ||
+		ctx.Value(admittedKey{}) != nil {
 		return ctx, func() {}, nil
 	}
 	size := 0
@@ -82,7 +83,8 @@ func (f *Front) hold(
 
 // Receive serves a request for one of our handlers or about tasks past the SDK, through the middleware of
 // AddReceivingMiddleware. The request has no session. Progress tells the client how far the call is, or is nil.
-func (f *Front) Receive(ctx context.Context, id []byte, method string, params []byte, extra *mcp.RequestExtra, progress call.ProgressFunc) (*call.Outcome, error) {
+func (f *Front) Receive(ctx context.Context, id []byte, method string, params []byte, extra *mcp.RequestExtra,
+	progress call.ProgressFunc) (*call.Outcome, error) {
 	var req mcp.Request
 	if wire.IsTask(method) {
 		p := new(rawParams)
@@ -137,7 +139,8 @@ func (f *Front) handle(ctx context.Context, method string, req mcp.Request) (mcp
 type passageKey struct{ *Front }
 
 // pass brings a request through the gate. What serve returns is encoded where the SDK's types cannot express it.
-func (f *Front) pass(ctx context.Context, method, target string, req mcp.Request, serve func(ctx context.Context, p gate.Passage) (mcp.Result, error)) (result mcp.Result, err error) {
+func (f *Front) pass(ctx context.Context, method, target string, req mcp.Request,
+	serve func(ctx context.Context, p gate.Passage) (mcp.Result, error)) (result mcp.Result, err error) {
 	from, _ := ctx.Value(originKey{}).(*origin)
 	if from != nil {
 		var cancel context.CancelFunc
@@ -145,10 +148,11 @@ func (f *Front) pass(ctx context.Context, method, target string, req mcp.Request
 		defer cancel()
 	}
 	a := gate.Access{Method: method, Target: target, Extra: req.GetExtra()}
-	err = f.Gate.Pass(ctx, a, describe(ctx, req), legacySession(req), func(ctx context.Context, p gate.Passage) (err error) {
-		result, err = serve(context.WithValue(ctx, passageKey{f}, p), p)
-		return err
-	})
+	err = f.Gate.Pass(ctx, a, describe(ctx, req), legacySession(req),
+		func(ctx context.Context, p gate.Passage) (err error) {
+			result, err = serve(context.WithValue(ctx, passageKey{f}, p), p)
+			return err
+		})
 	if from != nil {
 		from.refuse(err)
 	}
@@ -225,7 +229,8 @@ func (f *Front) serveForeign(ctx context.Context, p gate.Passage, method string,
 	if err != nil {
 		return nil, err
 	}
-	r.Handler = &call.Handler{Method: method, Invoke: func(ctx context.Context, c *call.Call, _ *wire.Params) (mcp.Result, error) {
+	r.Handler = &call.Handler{Method: method, Invoke: func(ctx context.Context, c *call.Call,
+		_ *wire.Params) (mcp.Result, error) {
 		return f.next(ctx, method, c.View())
 	}}
 	r.As = func(back call.Manual) mcp.Request { return m.with(back.State, m.typed(back)) }

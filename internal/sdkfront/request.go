@@ -98,7 +98,8 @@ func exactParams(req mcp.Request, depth int) (params, id []byte, err error) {
 	if err != nil || !carried {
 		return params, nil, err
 	}
-	if err := strictjson.Check([]byte(text), depth); err != nil || strictjson.TypeOf([]byte(text)) != strictjson.TypeObject {
+	if err := strictjson.Check([]byte(text), depth); err != nil ||
+		strictjson.TypeOf([]byte(text)) != strictjson.TypeObject {
 		return nil, nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: _meta %q is no object", metaExact)
 	}
 	all := make(map[string]json.RawMessage)

@@ -53,7 +53,8 @@ func (f *Front) aboutTask(ctx context.Context, method string, req mcp.Request) (
 		if sessionOf(req) == nil { // it came past the SDK
 			return own.serve(ctx)
 		}
-		return f.next(ctx, method, &mcp.ServerRequest[*rawParams]{Session: sessionOf(req), Params: &own, Extra: req.GetExtra()})
+		return f.next(ctx, method, &mcp.ServerRequest[*rawParams]{Session: sessionOf(req), Params: &own,
+			Extra: req.GetExtra()})
 	})
 }
 
