@@ -1,8 +1,6 @@
 package sdkfront_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -76,34 +74,6 @@ func TestTheEndOfTheInputFailsQuestions(t *testing.T) {
 	response := fmt.Sprint(c.Response(2))
 	if took := time.Since(began); took > 5*time.Second || !strings.Contains(response, "the client has ended its input") {
 		t.Errorf("after %v: %s", took, response)
-	}
-}
-
-// A server that is stopped waits for no request, because the SDK writes nothing more.
-func TestAStoppedServerDoesNotWait(t *testing.T) {
-	t.Parallel()
-	in, client := io.Pipe()
-	ctx, cancel := context.WithCancel(t.Context())
-	began := make(chan struct{})
-	ended := make(chan error, 1)
-	srv := harness.NewServer(t, nil, harness.AddText("stay", nil, func(context.Context, *askback.Call) (string, error) {
-		close(began)
-		<-ctx.Done()
-		return "", ctx.Err()
-	}))
-	go func() { ended <- srv.Run(ctx, &mcp.IOTransport{Reader: in, Writer: nopCloser{io.Discard}}) }()
-	if _, err := io.WriteString(client, harness.Modern(1, "tools/call", `"name":"stay"`)+"\n"); err != nil {
-		t.Fatal(err)
-	}
-	<-began
-	stopped := time.Now()
-	cancel()
-	client.Close()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	if took := time.Since(stopped); took > 5*time.Second {
-		t.Errorf("the server stopped after %v", took)
 	}
 }
 

@@ -2,6 +2,7 @@ package sdkfront
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,9 @@ import (
 	"iter"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/strictjson"
@@ -116,5 +120,17 @@ func duplicates(object []byte) iter.Seq[string] {
 				}
 			}
 		}
+	}
+}
+
+// A server that is stopped waits for no request, because the SDK writes nothing more.
+func TestAStoppedServerDoesNotWait(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	stopped := make(chan struct{})
+	close(stopped)
+	c := &lineConnection{stopped: stopped, open: map[jsonrpc.ID]bool{{}: true}}
+	if c.finish(ctx) != nil || ctx.Err() != nil {
+		t.Error("the connection waits for a request that is open")
 	}
 }
