@@ -116,16 +116,7 @@ func (w *Work) Record(ctx context.Context, entry []byte) error {
 	err := w.store.persist(ctx, func() error {
 		for {
 			if again {
-				_, entries, err := w.store.Journal(ctx, w.Task.ID)
-				if err != nil {
-					return err
-				}
-				w.there = len(entries)
-				if slices.ContainsFunc(entries, func(e []byte) bool { return bytes.Equal(e, entry) }) {
-					t, err := w.store.Get(ctx, w.Task.ID)
-					if err == nil && t.Claim != w.Task.Claim { // another worker has done the same
-						err = task.ErrLeaseLost
-					}
+				if found, err := w.lookUp(ctx, entry); found || err != nil {
 					return err
 				}
 			}
@@ -145,6 +136,24 @@ func (w *Work) Record(ctx context.Context, entry []byte) error {
 		w.mu.Unlock()
 	}
 	return err
+}
+
+// lookUp reads how long the journal is, and reports whether it has an entry. The error is [task.ErrLeaseLost] if
+// another worker recorded the same entry.
+func (w *Work) lookUp(ctx context.Context, entry []byte) (found bool, err error) {
+	_, entries, err := w.store.Journal(ctx, w.Task.ID)
+	if err != nil {
+		return false, err
+	}
+	w.there = len(entries)
+	if !slices.ContainsFunc(entries, func(e []byte) bool { return bytes.Equal(e, entry) }) {
+		return false, nil
+	}
+	t, err := w.store.Get(ctx, w.Task.ID)
+	if err == nil && t.Claim != w.Task.Claim {
+		err = task.ErrLeaseLost
+	}
+	return true, err
 }
 
 // Report sets the task's message soon, without waiting for the store. A later report may

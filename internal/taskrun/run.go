@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -36,54 +37,8 @@ func (e *Engine) work(ctx context.Context, c *task.Claimed, l *lease, all *lease
 		now := *t             // the row, which keepAlive may change
 		verdict, err := e.attempt(ctx, w, &now, l, all)
 		t = &now
-		switch {
-		case errors.Is(err, errAbandoned):
-			e.opts.Logger.ErrorContext(ctx,
-				"task: a handler does not return although its context is done; leaving it, and its task to another worker",
-				"task", task.Name(t.ID), "target", t.Target, "after", e.opts.Lease)
-			return // the lease ends by itself
-		case errors.Is(err, task.ErrLeaseLost):
-			log.WarnContext(ctx, "task: the lease is lost; another worker goes on")
+		if e.conclude(ctx, w, t, verdict, err, log) {
 			return
-		case errors.Is(err, ErrStopped) && !w.Stopped:
-			// Once more, in this lease, to clean up.
-		case errors.Is(err, ErrTooLarge):
-			log.ErrorContext(ctx, "task: a task holds too much; it fails", "limit in bytes", e.opts.TaskBytes)
-			e.giveUp(write, t, fmt.Sprintf("its call, journal and result would have more than %d bytes", e.opts.TaskBytes))
-			return
-		case err == nil && w.Stopped:
-			e.settle(write, t, task.Update{Leased: true, Due: -1})
-			return
-		case err == nil:
-			t.Status, t.Message, t.Pending, t.Outcome, t.Round = verdict.Status, verdict.Message, verdict.Pending,
-				verdict.Outcome, verdict.Round
-			t.Attempts = 0
-			u := task.Update{Leased: true, Due: -1, Wake: verdict.Wait}
-			if t.Status == task.Working {
-				u.Due = verdict.Wait
-			}
-			if err := e.settle(write, t, u); !errors.Is(err, task.ErrConflict) {
-				return
-			}
-			// The task was ended from outside during the run.
-		default:
-			u := task.Update{Leased: true, Due: min(time.Second<<min(t.Attempts, 10), time.Minute)}
-			switch {
-			case errors.Is(err, ErrShutdown):
-				u.Due = 0
-				t.Attempts = max(0, t.Attempts-1) // the task has not failed
-			case errors.Is(err, ErrElsewhere) && !w.Stopped:
-				u.Due = 5 * e.opts.Look
-				t.Attempts = max(0, t.Attempts-1)
-				if _, logged := e.unknown.LoadOrStore(t.Target, true); !logged {
-					log.WarnContext(ctx, "task: leaving tasks of this target to other processes", "error", err)
-				}
-			default:
-				log.ErrorContext(ctx, "task: an attempt failed; trying again later", "attempt", t.Attempts, "error", err)
-			}
-			if err := e.settle(write, t, u); !errors.Is(err, task.ErrConflict) {
-				return
-			}
 		}
 		current, err := e.read(write, t.ID)
 		if err != nil || current.Claim != t.Claim {
@@ -97,6 +52,54 @@ func (e *Engine) work(ctx context.Context, c *task.Claimed, l *lease, all *lease
 		}
 		return
 	}
+}
+
+// conclude writes what an attempt came to. It reports whether the run is over: if not, the task was ended from outside
+// during the attempt.
+func (e *Engine) conclude(
+	ctx context.Context, w *Work, t *task.Task, verdict Verdict, err error, log *slog.Logger,
+) (over bool) {
+	write := context.WithoutCancel(ctx)
+	u := task.Update{Leased: true, Due: -1}
+	switch {
+	case errors.Is(err, errAbandoned):
+		e.opts.Logger.ErrorContext(ctx,
+			"task: a handler does not return although its context is done; leaving it, and its task to another worker",
+			"task", task.Name(t.ID), "target", t.Target, "after", e.opts.Lease)
+		return true // the lease ends by itself
+	case errors.Is(err, task.ErrLeaseLost):
+		log.WarnContext(ctx, "task: the lease is lost; another worker goes on")
+		return true
+	case errors.Is(err, ErrStopped) && !w.Stopped:
+		return false // once more, in this lease, to clean up
+	case errors.Is(err, ErrTooLarge):
+		log.ErrorContext(ctx, "task: a task holds too much; it fails", "limit in bytes", e.opts.TaskBytes)
+		e.giveUp(write, t, fmt.Sprintf("its call, journal and result would have more than %d bytes", e.opts.TaskBytes))
+		return true
+	case err == nil && w.Stopped:
+		_ = e.settle(write, t, u)
+		return true
+	case err == nil:
+		t.Status, t.Message, t.Pending, t.Outcome, t.Round = verdict.Status, verdict.Message, verdict.Pending,
+			verdict.Outcome, verdict.Round
+		t.Attempts = 0
+		if u.Wake = verdict.Wait; t.Status == task.Working {
+			u.Due = verdict.Wait
+		}
+	case errors.Is(err, ErrShutdown):
+		u.Due = 0
+		t.Attempts = max(0, t.Attempts-1) // the task has not failed
+	case errors.Is(err, ErrElsewhere) && !w.Stopped:
+		u.Due = 5 * e.opts.Look
+		t.Attempts = max(0, t.Attempts-1)
+		if _, logged := e.unknown.LoadOrStore(t.Target, true); !logged {
+			log.WarnContext(ctx, "task: leaving tasks of this target to other processes", "error", err)
+		}
+	default:
+		u.Due = min(time.Second<<min(t.Attempts, 10), time.Minute)
+		log.ErrorContext(ctx, "task: an attempt failed; trying again later", "attempt", t.Attempts, "error", err)
+	}
+	return !errors.Is(e.settle(write, t, u), task.ErrConflict)
 }
 
 // read is a Get that ends with the lease.

@@ -25,89 +25,116 @@ import (
 func (s *Service) answer(
 	ctx context.Context, principal, id string, allowed func(*task.Task) error, responses map[string][]byte,
 ) error {
-	var taken []journal.Entry
-	var reasons []journal.Refusal
-	var round int
+	var a *answering
 	t, err := s.Engine.Change(ctx, principal, id, func(t *task.Task) (*task.Update, error) {
+		a = &answering{Service: s, task: t, update: &task.Update{Keep: true}, round: t.Round + 1}
 		if err := allowed(t); err != nil {
 			return nil, err
 		}
-		open, err := stored.DecodeQuestions(t.Pending)
-		if err != nil {
-			return nil, s.unreadable(ctx, err)
+		return a.take(ctx, responses)
+	})
+	if err != nil {
+		return err
+	}
+	if len(a.taken) > 0 && s.Calls.Audit != nil {
+		s.tellAnswered(ctx, t, a.round, a.taken)
+	}
+	if len(a.reasons) > 0 {
+		callID := s.callID(ctx, t)
+		for _, r := range a.reasons {
+			call.LogRefused(ctx, s.Log, callID, t.Method, t.Target, a.round, r)
 		}
-		u := &task.Update{Keep: true}
-		taken, reasons, round = nil, nil, t.Round+1
-		var left, refused []stored.Question
-		var j *journal.Journal // of the task, once it is needed
-		for _, q := range open {
-			raw, ok := responses[q.Wire]
-			if !ok {
-				left = append(left, q)
-				continue
-			}
-			check, err := question.AcceptFor(q.Method, q.Params)
-			if err != nil {
-				return nil, s.unreadable(ctx, fmt.Errorf("a stored question: %w", err))
-			}
-			if _, unfit := check(raw); unfit != nil {
-				if j == nil {
-					if j, err = s.journalOf(ctx, t, u.Entries); err != nil {
-						return nil, err
-					}
-				}
-				digest := journal.Digest(q.Digest)
-				reason, mark := j.Refuse(q.Key, digest, raw, question.Correctable(q.Method), unfit)
-				if reasons = append(reasons, reason); reason.Final {
-					return s.fail(t, call.Unanswerable(&reason)), nil
-				}
-				u.Entries = append(u.Entries, mark.Append(nil))
-				if q.Method == input.MethodElicit {
-					q.Params = question.AskAgain(q.Params, unfit)
-				}
-				refused = append(refused, q)
-			} else {
-				answer := journal.Entry{
-					Kind: journal.Unread, Key: q.Key, Digest: journal.Digest(q.Digest), Value: raw,
-					By: s.Calls.Provenance(t.Principal),
-				}
-				u.Entries = append(u.Entries, answer.Append(nil))
-				taken = append(taken, answer)
-			}
-			delivered := journal.Entry{Kind: journal.Delivered, Key: q.Wire}
-			u.Entries = append(u.Entries, delivered.Append(nil))
+	}
+	return nil
+}
+
+// answering is one attempt to give a parked task its answers.
+type answering struct {
+	*Service
+	task    *task.Task
+	update  *task.Update
+	round   int              // of the answers
+	journal *journal.Journal // of the task, once it is needed
+
+	left, refused []stored.Question // have no answer; are asked again
+	taken         []journal.Entry
+	reasons       []journal.Refusal // of the answers that do not fit
+}
+
+// take returns the update that the answers make, or nil if there are none.
+func (a *answering) take(ctx context.Context, responses map[string][]byte) (*task.Update, error) {
+	open, err := stored.DecodeQuestions(a.task.Pending)
+	if err != nil {
+		return nil, a.unreadable(ctx, err)
+	}
+	for _, q := range open {
+		raw, ok := responses[q.Wire]
+		if !ok {
+			a.left = append(a.left, q)
+			continue
 		}
-		if len(left) == len(open) {
-			return nil, nil
+		if final, err := a.read(ctx, q, raw); final != nil || err != nil {
+			return final, err
 		}
-		if len(refused) > 0 {
-			// Each costs a round, so that nobody can make a journal grow without end.
-			if t.Round++; t.Round > s.Calls.Limits.Rounds {
-				limit := &fault.LimitError{Limit: "rounds per call", Max: int64(s.Calls.Limits.Rounds)}
-				return s.fail(t, reasons[len(reasons)-1].LimitReached(limit)), nil
-			}
-			if refused, err = s.askAgain(ctx, t, left, refused, u.Entries); err != nil {
+	}
+	if len(a.left) == len(open) {
+		return nil, nil
+	}
+	if len(a.refused) > 0 {
+		// Each costs a round, so that nobody can make a journal grow without end.
+		if a.task.Round++; a.task.Round > a.Calls.Limits.Rounds {
+			limit := &fault.LimitError{Limit: "rounds per call", Max: int64(a.Calls.Limits.Rounds)}
+			return a.fail(a.task, a.reasons[len(a.reasons)-1].LimitReached(limit)), nil
+		}
+		if a.refused, err = a.askAgain(ctx, a.task, a.left, a.refused, a.update.Entries); err != nil {
+			return nil, err
+		}
+	}
+	if left := append(a.left, a.refused...); len(left) > 0 {
+		a.task.Pending, err = stored.EncodeQuestions(left)
+		return a.update, err
+	}
+	a.task.Status, a.task.Pending = task.Working, nil
+	a.update.Keep, a.update.Due = false, 0
+	return a.update, nil
+}
+
+// read records the answer to a question, or that it does not fit. If the task fails because of that, it returns the
+// final update.
+func (a *answering) read(ctx context.Context, q stored.Question, raw []byte) (final *task.Update, err error) {
+	check, err := question.AcceptFor(q.Method, q.Params)
+	if err != nil {
+		return nil, a.unreadable(ctx, fmt.Errorf("a stored question: %w", err))
+	}
+	digest := journal.Digest(q.Digest)
+	if _, unfit := check(raw); unfit != nil {
+		if a.journal == nil {
+			if a.journal, err = a.journalOf(ctx, a.task, a.update.Entries); err != nil {
 				return nil, err
 			}
 		}
-		if left = append(left, refused...); len(left) > 0 {
-			t.Pending, err = stored.EncodeQuestions(left)
-			return u, err
+		reason, mark := a.journal.Refuse(q.Key, digest, raw, question.Correctable(q.Method), unfit)
+		if a.reasons = append(a.reasons, reason); reason.Final {
+			return a.fail(a.task, call.Unanswerable(&reason)), nil
 		}
-		t.Status, t.Pending = task.Working, nil
-		u.Keep, u.Due = false, 0
-		return u, nil
-	})
-	if err == nil && len(taken) > 0 && s.Calls.Audit != nil {
-		s.tellAnswered(ctx, t, round, taken)
-	}
-	if err == nil && len(reasons) > 0 {
-		callID := s.callID(ctx, t)
-		for _, r := range reasons {
-			call.LogRefused(ctx, s.Log, callID, t.Method, t.Target, round, r)
+		a.record(mark)
+		if q.Method == input.MethodElicit {
+			q.Params = question.AskAgain(q.Params, unfit)
 		}
+		a.refused = append(a.refused, q)
+	} else {
+		answer := journal.Entry{
+			Kind: journal.Unread, Key: q.Key, Digest: digest, Value: raw, By: a.Calls.Provenance(a.task.Principal),
+		}
+		a.record(answer)
+		a.taken = append(a.taken, answer)
 	}
-	return err
+	a.record(journal.Entry{Kind: journal.Delivered, Key: q.Wire})
+	return nil, nil
+}
+
+func (a *answering) record(e journal.Entry) {
+	a.update.Entries = append(a.update.Entries, e.Append(nil))
 }
 
 // callID returns the public ID of a task's call, or "" if it cannot be read, which the task's next run reports.
