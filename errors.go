@@ -78,6 +78,7 @@ func exported(err error) error {
 // Capability is a capability that a client declares, or a set of several, combined with |.
 type Capability uint8
 
+// The capabilities of clients.
 const (
 	CapabilityForm          Capability = 1 << iota // elicitation in form mode
 	CapabilityURL                                  // elicitation in URL mode

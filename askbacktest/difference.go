@@ -149,29 +149,11 @@ func compare(path string, a, b any) string {
 	switch x := a.(type) {
 	case map[string]any:
 		if y, ok := b.(map[string]any); ok {
-			for _, key := range slices.Sorted(maps.Keys(x)) {
-				if diff := compare(join(path, key), x[key], y[key]); diff != "" {
-					return diff
-				}
-			}
-			for _, key := range slices.Sorted(maps.Keys(y)) {
-				if _, ok := x[key]; !ok {
-					return compare(join(path, key), nil, y[key])
-				}
-			}
-			return ""
+			return compareMembers(path, x, y)
 		}
 	case []any:
 		if y, ok := b.([]any); ok {
-			for i := range min(len(x), len(y)) {
-				if diff := compare(path+"["+strconv.Itoa(i)+"]", x[i], y[i]); diff != "" {
-					return diff
-				}
-			}
-			if len(x) != len(y) {
-				return fmt.Sprintf("%s: %d elements → %d", path, len(x), len(y))
-			}
-			return ""
+			return compareElements(path, x, y)
 		}
 	case string:
 		if y, ok := b.(string); ok && x != y {
@@ -183,6 +165,32 @@ func compare(path string, a, b any) string {
 		return ""
 	}
 	return fmt.Sprintf("%s: %s → %s", path, value(a), value(b))
+}
+
+func compareMembers(path string, x, y map[string]any) string {
+	for _, key := range slices.Sorted(maps.Keys(x)) {
+		if diff := compare(join(path, key), x[key], y[key]); diff != "" {
+			return diff
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(y)) {
+		if _, ok := x[key]; !ok {
+			return compare(join(path, key), nil, y[key])
+		}
+	}
+	return ""
+}
+
+func compareElements(path string, x, y []any) string {
+	for i := range min(len(x), len(y)) {
+		if diff := compare(path+"["+strconv.Itoa(i)+"]", x[i], y[i]); diff != "" {
+			return diff
+		}
+	}
+	if len(x) != len(y) {
+		return fmt.Sprintf("%s: %d elements → %d", path, len(x), len(y))
+	}
+	return ""
 }
 
 func join(path, key string) string {

@@ -159,7 +159,7 @@ func TestRevoke(t *testing.T) {
 				t.Errorf("an operator cannot inspect it: %v", err)
 			}
 			again, err := ParseRing(revoking.EncodeSecrets())
-			if err != nil || again.Revoked() != revoking.Revoked() {
+			if err != nil || !again.Revoked().Equal(revoking.Revoked()) {
 				t.Errorf("written and read: %v, %v, want %v", again.Revoked(), err, revoking.Revoked())
 			}
 			if !r.Revoked().IsZero() || openReason(t, r, token, testNow) != "" {
@@ -191,7 +191,7 @@ func TestRevocationStays(t *testing.T) {
 		check(fmt.Sprint("after ", step))
 	}
 	next, _, err := r.Rotate(testNow, 0)
-	if err != nil || next.Revoked() != r.Revoked() {
+	if err != nil || !next.Revoked().Equal(r.Revoked()) {
 		t.Errorf("after forget: %v, %v", next.Revoked(), err)
 	}
 	if _, err := mustRing(t, NewKey(testNow)).RevokeBefore(testNow).Seal(testBinding, nil, testNow,

@@ -177,7 +177,7 @@ func TestOpenRefusesAttacks(t *testing.T) {
 			if a.binding != nil {
 				a.binding(&b)
 			}
-			if a.now != (time.Time{}) || a.want == ReasonFuture {
+			if !a.now.IsZero() || a.want == ReasonFuture {
 				now = a.now
 			}
 			if a.ring != nil {

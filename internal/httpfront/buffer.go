@@ -7,7 +7,7 @@ type buffer struct{ data []byte }
 
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
-// Poison, which tests set before they serve anything, overwrites every buffer that is given back.
+// Poison overwrites every buffer that is given back. Tests set it before they serve anything.
 var Poison bool
 
 func takeBuffer() *buffer {

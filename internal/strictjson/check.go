@@ -289,6 +289,7 @@ func (r *reader) literal(p int, word string) int {
 // Kind says which rule a document broke. It serves as a metric's label.
 type Kind string
 
+// The rules.
 const (
 	Syntax    Kind = "syntax"    // not one JSON value as in RFC 8259
 	Depth     Kind = "depth"     // nested deeper than allowed

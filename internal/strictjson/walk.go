@@ -8,6 +8,7 @@ import (
 // Type is the type of a JSON value.
 type Type uint8
 
+// The types of JSON values.
 const (
 	TypeInvalid Type = iota // the type of no bytes at all, such as an absent member
 	TypeObject

@@ -73,6 +73,12 @@ func (l *ledger) inspect(changes []change, entries []entry) (claims map[string][
 		}
 		holders[c.task] = h
 	}
+	l.inspectEntries(entries, claims)
+	return claims
+}
+
+// inspectEntries checks that each step was recorded by the process that held the lease.
+func (l *ledger) inspectEntries(entries []entry, claims map[string][]claim) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.counts[leases], l.counts[recordedEntries] = 0, len(entries)
@@ -90,7 +96,6 @@ func (l *ledger) inspect(changes []change, entries []entry) (claims map[string][
 			l.violate(kindFence, "task %s: %s recorded the step %s without a lease", e.task, name(e.who), e.step)
 		}
 	}
-	return claims
 }
 
 // name is that of a process.
