@@ -1,0 +1,62 @@
+package tools_test
+
+import (
+	"go/scanner"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// A line of Go has at most 120 columns, a tab counted as one. What stands between backquotes over several lines is
+// left out: it is somebody else's text, such as a message or a statement.
+func TestLinesFit(t *testing.T) {
+	const columns = 120
+	out, err := exec.Command("git", "-C", "../..", "ls-files", "-z", "*.go").Output()
+	if err != nil {
+		t.Fatalf("listing the files of the repository: %v", err)
+	}
+	files := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+	if len(files) < 100 {
+		t.Fatalf("the repository has %d files of Go", len(files))
+	}
+	for _, name := range files {
+		src, err := os.ReadFile(filepath.Join("../..", name))
+		if os.IsNotExist(err) { // deleted, and not committed yet
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		foreign := foreignLines(src)
+		for i, line := range strings.Split(string(src), "\n") {
+			if n := utf8.RuneCountInString(line); n > columns && !foreign[i+1] {
+				t.Errorf("%s:%d: %d columns; a line has at most %d", name, i+1, n, columns)
+			}
+		}
+	}
+}
+
+// foreignLines returns the lines of a file in which a text between backquotes goes on from one to the next.
+func foreignLines(src []byte) map[int]bool {
+	lines := make(map[int]bool)
+	files := token.NewFileSet()
+	file := files.AddFile("", -1, len(src))
+	var s scanner.Scanner
+	s.Init(file, src, nil, 0)
+	for {
+		pos, tok, text := s.Scan()
+		if tok == token.EOF {
+			return lines
+		}
+		if n := strings.Count(text, "\n"); tok == token.STRING && n > 0 {
+			first := files.Position(pos).Line
+			for line := first; line <= first+n; line++ {
+				lines[line] = true
+			}
+		}
+	}
+}
