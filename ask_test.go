@@ -21,11 +21,13 @@ func TestElicitation(t *testing.T) {
 	h := harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(nil)
 	first := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}.Send(t, h)
 	state := first.Asked(t, "login")
-	want := `{"method":"elicitation/create","params":{"mode":"form","message":"Who are you?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}}}`
+	want := `{"method":"elicitation/create","params":{"mode":"form","message":"Who are you?",` +
+		`"requestedSchema":{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}}}`
 	if got := string(first.Result.Requests["login"]); got != want {
 		t.Errorf("question:\n got %s\nwant %s", got, want)
 	}
-	second := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`, Responses: harness.Octocat, State: state}.Send(t, h)
+	second := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`, Responses: harness.Octocat,
+		State: state}.Send(t, h)
 	if got := second.Text(t); got != "Hello octocat in Oslo" {
 		t.Errorf("got %q", got)
 	}
@@ -39,7 +41,8 @@ func TestAskedAgainWithTheReason(t *testing.T) {
 	h := harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(nil)
 	request := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}
 	answer := request.Send(t, h)
-	for _, test := range []struct{ content, reason string }{{`{}`, "name: is required"}, {`{"name":["a secret"]}`, "name: must be a string"}} {
+	for _, test := range []struct{ content, reason string }{{`{}`, "name: is required"},
+		{`{"name":["a secret"]}`, "name: must be a string"}} {
 		for key := range answer.Result.Requests {
 			request.Responses = fmt.Sprintf(`{%q:{"action":"accept","content":%s}}`, key, test.content)
 		}
@@ -62,7 +65,8 @@ func TestAskedAgainWithTheReason(t *testing.T) {
 }
 
 func TestElicitWith(t *testing.T) {
-	schema := json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"},"s":{"type":"string","default":"x"}},"required":["n"]}`)
+	schema := json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"},"s":{"type":"string",` +
+		`"default":"x"}},"required":["n"]}`)
 	type small struct {
 		N int8   `json:"n"`
 		S string `json:"s"`
@@ -72,16 +76,18 @@ func TestElicitWith(t *testing.T) {
 			answer, err := askback.ElicitWith[map[string]any](call, "q", askback.Question{Message: "How many?", Schema: schema})
 			return fmt.Sprint(answer), err
 		})
-		askback.AddTool(srv, &mcp.Tool{Name: "struct"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-			answer, err := askback.ElicitWith[small](call, "q", askback.Question{Message: "How many?", Schema: schema})
-			return fmt.Sprint(answer), err
-		})
+		askback.AddTool(srv, &mcp.Tool{Name: "struct"},
+			func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+				answer, err := askback.ElicitWith[small](call, "q", askback.Question{Message: "How many?", Schema: schema})
+				return fmt.Sprint(answer), err
+			})
 	}).HTTPHandler(nil)
 	for tool, want := range map[string]string{"map": "map[n:7 s:x]", "struct": "{7 x}"} {
 		r := harness.Request{Target: tool}
 		first := r.Send(t, h)
 		r.State = first.Asked(t, "q")
-		question := `{"method":"elicitation/create","params":{"mode":"form","message":"How many?","requestedSchema":` + string(schema) + `}}`
+		question := `{"method":"elicitation/create","params":{"mode":"form","message":"How many?","requestedSchema":` +
+			string(schema) + `}}`
 		if diff := cmp.Diff(question, string(first.Result.Requests["q"])); diff != "" {
 			t.Errorf("the question of %s (-want +got):\n%s", tool, diff)
 		}
@@ -105,16 +111,17 @@ func TestElicitWith(t *testing.T) {
 
 func TestSeveralKindsInOneRound(t *testing.T) {
 	h := harness.NewServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "all"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			who, err1 := askback.Elicit[harness.Login](call, "login", "Who are you?")
-			model, err2 := askback.Sample(call, "capital", harness.Sampling("What is the capital of France?"))
-			roots, err3 := askback.Roots(call, "roots")
-			err4 := askback.ElicitURL(call, "page", "Please sign in", "https://example.com/in")
-			if err := errors.Join(err1, err2, err3, err4); err != nil {
-				return "", err
-			}
-			return fmt.Sprint(who.Name, model.Content[0].(*mcp.TextContent).Text, roots[0].URI), nil
-		})
+		askback.AddTool(srv, &mcp.Tool{Name: "all"},
+			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				who, err1 := askback.Elicit[harness.Login](call, "login", "Who are you?")
+				model, err2 := askback.Sample(call, "capital", harness.Sampling("What is the capital of France?"))
+				roots, err3 := askback.Roots(call, "roots")
+				err4 := askback.ElicitURL(call, "page", "Please sign in", "https://example.com/in")
+				if err := errors.Join(err1, err2, err3, err4); err != nil {
+					return "", err
+				}
+				return fmt.Sprint(who.Name, model.Content[0].(*mcp.TextContent).Text, roots[0].URI), nil
+			})
 	}).HTTPHandler(nil)
 	r := harness.Request{Target: "all"}
 	r.State = r.Send(t, h).Asked(t, "login", "capital", "roots", "page")
@@ -123,7 +130,8 @@ func TestSeveralKindsInOneRound(t *testing.T) {
 	r.Responses = `{"login":{"action":"accept","content":{"name":"octocat"}},"roots":{"roots":[{"uri":"file:///home"}]},
 		"page":{"action":"accept"}}`
 	r.State = r.Send(t, h).Asked(t, "capital")
-	r.Responses = `{"capital":{"role":"assistant","content":{"type":"text","text":"Paris"},"model":"m","stopReason":"endTurn"}}`
+	r.Responses = `{"capital":{"role":"assistant","content":{"type":"text","text":"Paris"},"model":"m",` +
+		`"stopReason":"endTurn"}}`
 	if got := r.Send(t, h).Text(t); got != "octocatParisfile:///home" {
 		t.Errorf("got %q", got)
 	}
@@ -156,7 +164,8 @@ func TestAnswersThatDoNotFitAreAskedAgain(t *testing.T) {
 	// Additional members beside a valid answer are ignored, at every level.
 	r := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}
 	r.State = r.Send(t, h).Asked(t, "login")
-	r.Responses = `{"other":{},"login":{"action":"accept","more":1,"content":{"name":"octocat","not_requested":{"name":"x"}}}}`
+	r.Responses = `{"other":{},"login":{"action":"accept","more":1,"content":{"name":"octocat",` +
+		`"not_requested":{"name":"x"}}}}`
 	if got := r.Send(t, h).Text(t); got != "Hello octocat in Oslo" {
 		t.Errorf("with more than was asked for: %q", got)
 	}
@@ -177,17 +186,18 @@ func TestAnswersInAWrapperAreAskedAgain(t *testing.T) {
 
 func TestDeclinedAndCancelled(t *testing.T) {
 	h := harness.NewServer(t, nil, harness.AddGreet, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "lenient"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			_, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
-			if declined, ok := errors.AsType[*askback.DeclinedError](err); ok {
-				// The decision is remembered over further rounds.
-				if _, err := askback.Elicit[harness.Login](call, "again", "And now?"); err != nil {
-					return "", err
+		askback.AddTool(srv, &mcp.Tool{Name: "lenient"},
+			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				_, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
+				if declined, ok := errors.AsType[*askback.DeclinedError](err); ok {
+					// The decision is remembered over further rounds.
+					if _, err := askback.Elicit[harness.Login](call, "again", "And now?"); err != nil {
+						return "", err
+					}
+					return "went on after " + declined.Action, nil
 				}
-				return "went on after " + declined.Action, nil
-			}
-			return "", err
-		})
+				return "", err
+			})
 	}).HTTPHandler(nil)
 	for _, action := range []string{"decline", "cancel"} {
 		r := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}
@@ -283,7 +293,8 @@ func TestErrorsThatAreJoinedWithAnOpenQuestion(t *testing.T) {
 		{
 			name: "a schema that cannot be",
 			err: func(call *askback.Call) error {
-				_, err := askback.ElicitWith[map[string]any](call, "bad", askback.Question{Message: "?", Schema: map[string]any{"type": "array"}})
+				_, err := askback.ElicitWith[map[string]any](call,
+					"bad", askback.Question{Message: "?", Schema: map[string]any{"type": "array"}})
 				return err
 			},
 			text: `question \"bad\": form: `,
@@ -325,18 +336,21 @@ func TestErrorsThatAreJoinedWithAnOpenQuestion(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h := harness.NewServer(t, &askback.Options{Limits: test.limits}, func(srv *askback.Server) {
-				askback.AddTool(srv, &mcp.Tool{Name: "open first"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-					return "", errors.Join(question(call, "login"), test.err(call))
-				})
-				askback.AddTool(srv, &mcp.Tool{Name: "open last"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-					open, err := question(call, "login"), test.err(call)
-					return "", fmt.Errorf("asking: %w", errors.Join(err, open))
-				})
-				askback.AddTool(srv, &mcp.Tool{Name: "caught"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-					open := question(call, "login")
-					_ = test.err(call)
-					return "", open
-				})
+				askback.AddTool(srv, &mcp.Tool{Name: "open first"},
+					func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+						return "", errors.Join(question(call, "login"), test.err(call))
+					})
+				askback.AddTool(srv, &mcp.Tool{Name: "open last"},
+					func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+						open, err := question(call, "login"), test.err(call)
+						return "", fmt.Errorf("asking: %w", errors.Join(err, open))
+					})
+				askback.AddTool(srv, &mcp.Tool{Name: "caught"},
+					func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+						open := question(call, "login")
+						_ = test.err(call)
+						return "", open
+					})
 			}).HTTPHandler(nil)
 			for _, tool := range []string{"open first", "open last"} {
 				res := harness.Request{Target: tool, Capabilities: `{"elicitation":{"form":{},"url":{}},"sampling":{}}`}.Send(t, h)
@@ -361,16 +375,17 @@ func TestAsksOfARequestThatHasEnded(t *testing.T) {
 	var hangUp context.CancelFunc
 	var known, unknown error
 	h := harness.NewServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "late"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-			if hangUp != nil {
-				hangUp()
-			}
-			_, known = askback.Elicit[harness.Login](call, "login", "Who are you?")
-			if known == nil {
-				_, unknown = askback.Elicit[harness.Login](call, "other", "And who else?")
-			}
-			return "", errors.Join(known, unknown)
-		})
+		askback.AddTool(srv, &mcp.Tool{Name: "late"},
+			func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+				if hangUp != nil {
+					hangUp()
+				}
+				_, known = askback.Elicit[harness.Login](call, "login", "Who are you?")
+				if known == nil {
+					_, unknown = askback.Elicit[harness.Login](call, "other", "And who else?")
+				}
+				return "", errors.Join(known, unknown)
+			})
 	}).HTTPHandler(nil)
 	r := harness.Request{Target: "late"}
 	r.State = r.Send(t, h).Asked(t, "login")
@@ -413,7 +428,8 @@ func TestCapabilitiesGateQuestions(t *testing.T) {
 	h := srv.HTTPHandler(nil)
 	inSession := func(tool, capabilities string) map[string]any {
 		c := harness.Pipe(t, srv)
-		c.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":`+capabilities+`,"clientInfo":{"name":"c","version":"1"}`, "")
+		c.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":`+capabilities+
+			`,"clientInfo":{"name":"c","version":"1"}`, "")
 		c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		c.Request(2, "tools/call", `"name":"`+tool+`"`, "")
 		m := c.Until("question or response", func(m map[string]any) bool { return m["id"] != nil })
@@ -445,14 +461,15 @@ func TestCapabilitiesGateQuestions(t *testing.T) {
 // logins asks for these logins in one round.
 func logins(keys ...string) func(*askback.Server) {
 	return func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "logins"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			answers := make([]harness.Login, len(keys))
-			errs := make([]error, len(keys))
-			for i, key := range keys {
-				answers[i], errs[i] = askback.Elicit[harness.Login](call, key, "Your "+key+"?")
-			}
-			return fmt.Sprint(answers), errors.Join(errs...)
-		})
+		askback.AddTool(srv, &mcp.Tool{Name: "logins"},
+			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				answers := make([]harness.Login, len(keys))
+				errs := make([]error, len(keys))
+				for i, key := range keys {
+					answers[i], errs[i] = askback.Elicit[harness.Login](call, key, "Your "+key+"?")
+				}
+				return fmt.Sprint(answers), errors.Join(errs...)
+			})
 	}
 }
 
@@ -464,7 +481,8 @@ func TestAnUpgradeAsksNobodyTwice(t *testing.T) {
 	upgraded := harness.NewServer(t, keys, logins("github_login", "microsoft_login")).HTTPHandler(nil)
 	r := harness.Request{Target: "logins"}
 	r.State = r.Send(t, old).Asked(t, "github_login", "google_login")
-	r.Responses = `{"github_login":{"action":"accept","content":{"name":"octocat"}},"google_login":{"action":"accept","content":{"name":"g"}}}`
+	r.Responses = `{"github_login":{"action":"accept","content":{"name":"octocat"}},"google_login":{"action":"accept",` +
+		`"content":{"name":"g"}}}`
 	r.State = r.Send(t, upgraded).Asked(t, "microsoft_login")
 	r.Responses = `{"microsoft_login":{"action":"accept","content":{"name":"m"}}}`
 	if got := r.Send(t, upgraded).Text(t); got != "[{octocat} {m}]" {
@@ -480,7 +498,8 @@ func FuzzAnswers(f *testing.F) {
 	h := harness.NewServer(f, nil, harness.AddRounds).HTTPHandler(nil)
 	first := harness.Request{Target: "rounds"}
 	first.State = first.Send(f, h).Asked(f, "login", "roots")
-	f.Add(`{"action":"accept","content":{"name":"x"}}`, `{"roots":[{"uri":"file:///x"}]}`, `{"role":"assistant","model":"m","content":{"type":"text","text":"x"}}`)
+	f.Add(`{"action":"accept","content":{"name":"x"}}`, `{"roots":[{"uri":"file:///x"}]}`,
+		`{"role":"assistant","model":"m","content":{"type":"text","text":"x"}}`)
 	f.Add(`{"action":"decline"}`, `{"roots":null}`, `{"content":[{"type":"tool_use"}]}`)
 	f.Fuzz(func(t *testing.T, login, roots, model string) {
 		r := first
@@ -499,27 +518,30 @@ func FuzzAnswers(f *testing.F) {
 // A question inside a step is an error that tells the author the remedy. The client is not asked.
 func TestAStepCannotAsk(t *testing.T) {
 	h := harness.NewServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "with a result"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			who, err := askback.Do(ctx, call, "step", func(context.Context) (harness.Login, error) {
-				return askback.Elicit[harness.Login](call, "login", "Who are you?")
+		askback.AddTool(srv, &mcp.Tool{Name: "with a result"},
+			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				who, err := askback.Do(ctx, call, "step", func(context.Context) (harness.Login, error) {
+					return askback.Elicit[harness.Login](call, "login", "Who are you?")
+				})
+				return fmt.Sprint(who), err
 			})
-			return fmt.Sprint(who), err
-		})
-		askback.AddTool(srv, &mcp.Tool{Name: "without a result"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			return "", call.Do(ctx, "step", func(context.Context) error {
-				_, err := askback.Roots(call, "roots")
-				return err
+		askback.AddTool(srv, &mcp.Tool{Name: "without a result"},
+			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				return "", call.Do(ctx, "step", func(context.Context) error {
+					_, err := askback.Roots(call, "roots")
+					return err
+				})
 			})
-		})
-		askback.AddTool(srv, &mcp.Tool{Name: "answered before"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			if _, err := askback.Elicit[harness.Login](call, "login", "Who are you?"); err != nil {
-				return "", err
-			}
-			return "", call.Do(ctx, "step", func(context.Context) error {
-				_, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
-				return err
+		askback.AddTool(srv, &mcp.Tool{Name: "answered before"},
+			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				if _, err := askback.Elicit[harness.Login](call, "login", "Who are you?"); err != nil {
+					return "", err
+				}
+				return "", call.Do(ctx, "step", func(context.Context) error {
+					_, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
+					return err
+				})
 			})
-		})
 	}).HTTPHandler(nil)
 	const want = "a step cannot ask: ask before it, outside of the function that Do gets"
 	for _, tool := range []string{"with a result", "without a result", "answered before"} {

@@ -47,7 +47,8 @@ func (a *auditor) told() (told []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, e := range a.events {
-		told = append(told, strings.Join(strings.Fields(fmt.Sprint(e.Round, " ", e.Kind, " ", e.Key, " ", e.Action, " ", e.Reason)), " "))
+		told = append(told, strings.Join(strings.Fields(fmt.Sprint(e.Round, " ", e.Kind, " ", e.Key, " ", e.Action, " ",
+			e.Reason)), " "))
 	}
 	return told
 }
@@ -84,31 +85,36 @@ func (a *auditor) forget() {
 
 // paying is what is told of a call of pay that is answered.
 var paying = []string{
-	"1 asked login", "2 answered login accept", "2 step charge completed", "2 asked sure", "3 answered sure accept", "3 ended completed",
+	"1 asked login", "2 answered login accept", "2 step charge completed", "2 asked sure", "3 answered sure accept",
+	"3 ended completed",
 }
 
 // addPay adds tools that ask twice, with a step in between. What is not for an audit has MARK in it.
 func addPay(srv *askback.Server) {
 	type note struct{ Note string }
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "pay"}, nil, func(ctx context.Context, call *askback.Call, _ note) (string, error) {
-		if _, err := askback.Elicit[harness.Login](call, "login", "Who pays?"); err != nil {
-			return "", err
-		}
-		if _, err := askback.Do(ctx, call, "charge", func(context.Context) (string, error) { return "MARK-result", nil }); err != nil {
-			return "", err
-		}
-		_, err := askback.Elicit[harness.Login](call, "sure", "Are you sure?")
-		return "MARK-outcome", err
-	})
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "pay"}, nil,
+		func(ctx context.Context, call *askback.Call, _ note) (string, error) {
+			if _, err := askback.Elicit[harness.Login](call, "login", "Who pays?"); err != nil {
+				return "", err
+			}
+			if _, err := askback.Do(ctx, call,
+				"charge", func(context.Context) (string, error) { return "MARK-result", nil }); err != nil {
+				return "", err
+			}
+			_, err := askback.Elicit[harness.Login](call, "sure", "Are you sure?")
+			return "MARK-outcome", err
+		})
 }
 
 func addManual(m *mcp.Server) {
-	m.AddTool(&mcp.Tool{Name: "manual", InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		if req.Params.RequestState == "MARK-state" {
-			return harness.Text("MARK-outcome"), nil
-		}
-		return &mcp.CallToolResult{RequestState: "MARK-state", InputRequests: mcp.InputRequestMap{"login": &mcp.ElicitParams{Message: "?"}}}, nil
-	})
+	m.AddTool(&mcp.Tool{Name: "manual", InputSchema: map[string]any{"type": "object"}},
+		func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			if req.Params.RequestState == "MARK-state" {
+				return harness.Text("MARK-outcome"), nil
+			}
+			return &mcp.CallToolResult{RequestState: "MARK-state",
+				InputRequests: mcp.InputRequestMap{"login": &mcp.ElicitParams{Message: "?"}}}, nil
+		})
 }
 
 const (
@@ -155,7 +161,8 @@ func TestAuditOfACall(t *testing.T) {
 				t.Fatal(err)
 			}
 			addPay(srv)
-			askback.AddInlineTool(srv, &mcp.Tool{Name: "inline", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}}, askInline)
+			askback.AddInlineTool(srv, &mcp.Tool{Name: "inline", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
+				askInline)
 			here, there := mcp.NewInMemoryTransports()
 			if _, err := srv.Connect(t.Context(), there, nil); err != nil {
 				t.Fatal(err)
@@ -170,7 +177,8 @@ func TestAuditOfACall(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer session.Close()
-			if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: map[string]any{"Note": "MARK-argument"}}); err != nil {
+			if _, err := session.CallTool(t.Context(),
+				&mcp.CallToolParams{Name: tool, Arguments: map[string]any{"Note": "MARK-argument"}}); err != nil {
 				t.Fatal(err)
 			}
 			return nil
@@ -187,14 +195,17 @@ func TestAuditOfACall(t *testing.T) {
 		{"carried, past a store", func(t *testing.T, a *auditor, opts *askback.Options) []string {
 			opts.States = &state.Options{Store: new(state.MemoryStore), Mode: state.Dual, Overflow: 10}
 			return over("HTTP", "pay")(t, a, opts)
-		}, []string{"1 asked login", "0 state overflowed", "0 state same", "2 answered login accept", "2 step charge completed", "2 asked sure",
+		}, []string{"1 asked login", "0 state overflowed", "0 state same", "2 answered login accept",
+			"2 step charge completed", "2 asked sure",
 			"0 state overflowed", "0 state same", "3 answered sure accept", "3 ended completed"}},
 		{"held", inSession("pay"), paying},
-		{"held, in the manual style", inSession("manual"), []string{"1 asked", "1 answered accept", "1 ended completed"}}, // the SDK asks
+		// the SDK asks
+		{"held, in the manual style", inSession("manual"), []string{"1 asked", "1 answered accept", "1 ended completed"}},
 		{"an inline tool in its session", inSession("inline"), []string{"1 asked", "1 answered accept", "1 ended completed"}},
 		{"an inline tool in rounds", func(t *testing.T, _ *auditor, opts *askback.Options) []string {
 			h := harness.NewServer(t, opts, func(srv *askback.Server) {
-				askback.AddInlineTool(srv, &mcp.Tool{Name: "inline", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}}, askInline)
+				askback.AddInlineTool(srv, &mcp.Tool{Name: "inline", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
+					askInline)
 			}).HTTPHandler(nil)
 			r := harness.Request{Target: "inline", Arguments: `{"Note":"MARK-argument"}`}
 			first := r.Send(t, h)
@@ -277,15 +288,16 @@ func newManualServer() *mcp.Server {
 	return m
 }
 
-func askInline(ctx context.Context, req *mcp.CallToolRequest, _ struct{ Note string }) (*mcp.CallToolResult, any, error) {
+func askInline(ctx context.Context, req *mcp.CallToolRequest, _ struct{ Note string }) (*mcp.CallToolResult, any,
+	error) {
 	_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Who?", RequestedSchema: map[string]any{
 		"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}},
 	}})
 	return harness.Text("MARK-outcome"), nil, err
 }
 
-// A question that a handler asks through its session is told with the call's principal, method, target and round. It has
-// no key and no digest, and an answer has an action only where it is that of an elicitation.
+// A question that a handler asks through its session is told with the call's principal, method, target and round. It
+// has no key and no digest, and an answer has an action only where it is that of an elicitation.
 func TestAuditOfQuestionsThroughASession(t *testing.T) {
 	const accept = `{"action":"accept","content":{"name":"MARK"}}`
 	model := `{"role":"assistant","model":"m","content":{"type":"text","text":"MARK"}}`
@@ -314,25 +326,31 @@ func TestAuditOfQuestionsThroughASession(t *testing.T) {
 			return err
 		}, `"result":{"roots":[{"uri":"file:///MARK"}]}`, true, ""},
 	} {
-		for what, target := range map[string]string{"tools/call": "native", "prompts/get": "native", "resources/read": "test:native"} {
+		for what, target := range map[string]string{"tools/call": "native", "prompts/get": "native",
+			"resources/read": "test:native"} {
 			t.Run(c.says+" "+what, func(t *testing.T) {
 				a := new(auditor)
 				m := mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil)
-				m.AddTool(&mcp.Tool{Name: "native", InputSchema: map[string]any{"type": "object"}}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-					return &mcp.CallToolResult{}, c.ask(ctx, req.Session)
-				})
-				m.AddPrompt(&mcp.Prompt{Name: "native"}, func(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-					return &mcp.GetPromptResult{}, c.ask(ctx, req.Session)
-				})
-				m.AddResource(&mcp.Resource{Name: "native", URI: "test:native"}, func(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-					return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: req.Params.URI, Text: "x"}}}, c.ask(ctx, req.Session)
-				})
+				m.AddTool(&mcp.Tool{Name: "native", InputSchema: map[string]any{"type": "object"}},
+					func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+						return &mcp.CallToolResult{}, c.ask(ctx, req.Session)
+					})
+				m.AddPrompt(&mcp.Prompt{Name: "native"},
+					func(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+						return &mcp.GetPromptResult{}, c.ask(ctx, req.Session)
+					})
+				m.AddResource(&mcp.Resource{Name: "native", URI: "test:native"},
+					func(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+						return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: req.Params.URI, Text: "x"}}}, c.ask(ctx,
+							req.Session)
+					})
 				srv, err := askback.New(m, a.options())
 				if err != nil {
 					t.Fatal(err)
 				}
 				pipe := harness.Pipe(t, srv)
-				pipe.Write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + harness.AllCapabilities +
+				pipe.Write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",` +
+					`"capabilities":` + harness.AllCapabilities +
 					`,"clientInfo":{"name":"c","version":"1"}}}`)
 				pipe.Response(1)
 				pipe.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
@@ -365,15 +383,17 @@ func TestAuditOfQuestionsThroughASession(t *testing.T) {
 func TestAuditOfWhatIsRefused(t *testing.T) {
 	fails := func(name string, err error) func(*askback.Server) {
 		return func(srv *askback.Server) {
-			askback.AddTool(srv, &mcp.Tool{Name: name}, func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
-				if err != nil {
-					return "", err
-				}
-				if _, err := askback.Do(ctx, call, "break", func(context.Context) (string, error) { return "", errors.New("MARK-error") }); err == nil {
-					return "", errors.New("the step did not fail")
-				}
-				return "", call.Checkpoint(ctx, fmt.Sprint(call.Round()))
-			})
+			askback.AddTool(srv, &mcp.Tool{Name: name},
+				func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
+					if err != nil {
+						return "", err
+					}
+					if _, err := askback.Do(ctx, call,
+						"break", func(context.Context) (string, error) { return "", errors.New("MARK-error") }); err == nil {
+						return "", errors.New("the step did not fail")
+					}
+					return "", call.Checkpoint(ctx, fmt.Sprint(call.Round()))
+				})
 		}
 	}
 	answered := `"name":"greet","arguments":{"place":"MARK"},"inputResponses":{"login":` + auditAnswer + `}`
@@ -394,12 +414,16 @@ func TestAuditOfWhatIsRefused(t *testing.T) {
 		{"a caller who may not, with a task", func(o *askback.Options) {
 			o.Authorize = func(context.Context, askback.Access) error { return errors.New("no") }
 		}, "tasks/get", `"taskId":"MARK-task"`, []string{"0 refused authorize"}, true},
-		{"a state", func(*askback.Options) {}, "tools/call", answered + `,"requestState":"MARK"`, []string{"0 refused malformed"}, false},
-		{"a client that cannot be asked", func(*askback.Options) {}, "tools/call", `"name":"samples","arguments":{}`, []string{"1 ended capability"}, true},
+		{"a state", func(*askback.Options) {}, "tools/call", answered + `,"requestState":"MARK"`,
+			[]string{"0 refused malformed"}, false},
+		{"a client that cannot be asked", func(*askback.Options) {}, "tools/call",
+			`"name":"samples","arguments":{}`, []string{"1 ended capability"}, true},
 		{"too many rounds", func(o *askback.Options) { o.Limits.Rounds = 1 }, "tools/call", `"name":"breaks","arguments":{}`,
 			[]string{"1 step break failed"}, false},
-		{"an error", func(*askback.Options) {}, "tools/call", `"name":"fails","arguments":{}`, []string{"1 ended failed"}, true},
-		{"a tool's own error of the protocol", func(*askback.Options) {}, "tools/call", `"name":"faults","arguments":{}`, []string{"1 ended failed"}, true},
+		{"an error", func(*askback.Options) {}, "tools/call", `"name":"fails","arguments":{}`, []string{"1 ended failed"},
+			true},
+		{"a tool's own error of the protocol", func(*askback.Options) {}, "tools/call",
+			`"name":"faults","arguments":{}`, []string{"1 ended failed"}, true},
 	} {
 		for _, f := range fronts {
 			if f.Session && !c.session {
@@ -412,10 +436,11 @@ func TestAuditOfWhatIsRefused(t *testing.T) {
 				opts.Tasks = &askback.Tasks{Store: new(task.MemoryStore)}
 				srv := harness.NewServer(t, opts, harness.AddGreet, fails("breaks", nil), fails("fails", errors.New("MARK")),
 					fails("faults", &jsonrpc.Error{Code: 7, Message: "MARK"}), func(srv *askback.Server) {
-						askback.AddTool(srv, &mcp.Tool{Name: "samples"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-							_, err := askback.Sample(call, "sample", harness.Sampling("MARK"))
-							return "", err
-						})
+						askback.AddTool(srv, &mcp.Tool{Name: "samples"},
+							func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+								_, err := askback.Sample(call, "sample", harness.Sampling("MARK"))
+								return "", err
+							})
 					})
 				f.Dial(t, srv, nil)(c.method, c.params)
 				a.wants(t, c.want...)

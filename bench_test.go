@@ -104,7 +104,8 @@ func BenchmarkLargeArguments(b *testing.B) {
 	for _, shape := range []struct{ name, item string }{
 		{"strings", `"Crash on save, naïve path, after the second attempt to write"`},
 		{"arrays", strings.Repeat("[", 32) + "1" + strings.Repeat("]", 32)},
-		{"objects", `{"workItemId":4711,"state":"Resolved","effort":2.5,"title":"Crash on save, naïve path","tags":["bug",null]}`},
+		{"objects", `{"workItemId":4711,"state":"Resolved","effort":2.5,"title":"Crash on save, naïve path",` +
+			`"tags":["bug",null]}`},
 	} {
 		for _, size := range []int{1 << 10, 32 << 10, 1 << 20} {
 			b.Run(fmt.Sprintf("%s/%dKB", shape.name, size>>10), func(b *testing.B) {

@@ -21,31 +21,32 @@ func TestStepsRunOnce(t *testing.T) {
 	ran := map[string]int{}
 	var keys []string
 	h := harness.NewServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "order"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			id, err := askback.Do(ctx, call, "reserve", func(context.Context) (int64, error) {
-				ran["reserve"]++
-				keys = append(keys, call.IdempotencyKey("pay"))
-				return 9007199254740993, nil
+		askback.AddTool(srv, &mcp.Tool{Name: "order"},
+			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				id, err := askback.Do(ctx, call, "reserve", func(context.Context) (int64, error) {
+					ran["reserve"]++
+					keys = append(keys, call.IdempotencyKey("pay"))
+					return 9007199254740993, nil
+				})
+				if err != nil {
+					return "", err
+				}
+				if _, err = askback.Elicit[harness.Login](call, "login", "Who pays?"); err != nil {
+					return "", err
+				}
+				err = call.Do(ctx, "pay", func(context.Context) error {
+					ran["pay"]++
+					keys = append(keys, call.IdempotencyKey("pay"))
+					return nil
+				})
+				if err != nil {
+					return "", err
+				}
+				if _, err = askback.Elicit[harness.Login](call, "receipt", "Who gets the receipt?"); err != nil {
+					return "", err
+				}
+				return fmt.Sprint(id), nil
 			})
-			if err != nil {
-				return "", err
-			}
-			if _, err = askback.Elicit[harness.Login](call, "login", "Who pays?"); err != nil {
-				return "", err
-			}
-			err = call.Do(ctx, "pay", func(context.Context) error {
-				ran["pay"]++
-				keys = append(keys, call.IdempotencyKey("pay"))
-				return nil
-			})
-			if err != nil {
-				return "", err
-			}
-			if _, err = askback.Elicit[harness.Login](call, "receipt", "Who gets the receipt?"); err != nil {
-				return "", err
-			}
-			return fmt.Sprint(id), nil
-		})
 	}).HTTPHandler(nil)
 	r := harness.Request{Target: "order"}
 	r.State = r.Send(t, h).Asked(t, "login")
@@ -103,16 +104,17 @@ func TestCheckpointHandsOver(t *testing.T) {
 	ring := harness.NewRing(t)
 	ran := 0
 	tool := func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "index"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			n, err := askback.Do(ctx, call, "compute", func(context.Context) (int, error) { ran++; return 42, nil })
-			if err != nil {
-				return "", err
-			}
-			if err := call.Checkpoint(ctx, "computed"); err != nil {
-				return "", err
-			}
-			return fmt.Sprint(n), nil
-		})
+		askback.AddTool(srv, &mcp.Tool{Name: "index"},
+			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				n, err := askback.Do(ctx, call, "compute", func(context.Context) (int, error) { ran++; return 42, nil })
+				if err != nil {
+					return "", err
+				}
+				if err := call.Checkpoint(ctx, "computed"); err != nil {
+					return "", err
+				}
+				return fmt.Sprint(n), nil
+			})
 	}
 	a := harness.NewServer(t, &askback.Options{Keys: ring}, tool).HTTPHandler(nil)
 	b := harness.NewServer(t, &askback.Options{Keys: ring}, tool).HTTPHandler(nil)
@@ -173,9 +175,10 @@ func TestInputRequiredIsNeverEmpty(t *testing.T) {
 			}
 		}
 		m := mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil)
-		m.AddTool(&mcp.Tool{Name: "manual", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{}}, nil
-		})
+		m.AddTool(&mcp.Tool{Name: "manual", InputSchema: map[string]any{"type": "object"}},
+			func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{}}, nil
+			})
 		manual, err := askback.New(m, &askback.Options{BareFirstRound: bare, Keys: harness.NewRing(t)})
 		if err != nil {
 			t.Fatal(err)
@@ -214,18 +217,20 @@ func TestBareFirstRoundKeepsAnIDThatWasRead(t *testing.T) {
 	} {
 		var seen []string
 		h := harness.NewServer(t, &askback.Options{BareFirstRound: true}, func(srv *askback.Server) {
-			askback.AddTool(srv, &mcp.Tool{Name: "own"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-				seen = append(seen, read(call))
-				in, err := askback.Elicit[harness.Login](call, "login", "?")
-				return in.Name, err
-			})
-			askback.AddTool(srv, &mcp.Tool{Name: "manual"}, func(_ context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
-				seen = append(seen, read(call))
-				if len(call.Request().(*mcp.CallToolRequest).Params.InputResponses) > 0 {
-					return harness.Text("octocat"), nil
-				}
-				return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"login": &mcp.ElicitParams{Message: "?"}}}, nil
-			})
+			askback.AddTool(srv, &mcp.Tool{Name: "own"},
+				func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+					seen = append(seen, read(call))
+					in, err := askback.Elicit[harness.Login](call, "login", "?")
+					return in.Name, err
+				})
+			askback.AddTool(srv, &mcp.Tool{Name: "manual"},
+				func(_ context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
+					seen = append(seen, read(call))
+					if len(call.Request().(*mcp.CallToolRequest).Params.InputResponses) > 0 {
+						return harness.Text("octocat"), nil
+					}
+					return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"login": &mcp.ElicitParams{Message: "?"}}}, nil
+				})
 		}).HTTPHandler(nil)
 		for _, tool := range []string{"own", "manual"} {
 			seen = nil
@@ -246,14 +251,15 @@ func TestBareFirstRoundKeepsAnIDThatWasRead(t *testing.T) {
 
 func TestBareFirstRound(t *testing.T) {
 	twice := func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "twice"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			a, err := askback.Elicit[harness.Login](call, "a", "?")
-			if err != nil {
-				return "", err
-			}
-			b, err := askback.Elicit[harness.Login](call, "b", "?")
-			return a.Name + b.Name, err
-		})
+		askback.AddTool(srv, &mcp.Tool{Name: "twice"},
+			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				a, err := askback.Elicit[harness.Login](call, "a", "?")
+				if err != nil {
+					return "", err
+				}
+				b, err := askback.Elicit[harness.Login](call, "b", "?")
+				return a.Name + b.Name, err
+			})
 	}
 	h := harness.NewServer(t, &askback.Options{BareFirstRound: true}, twice).HTTPHandler(nil)
 	if state := (harness.Request{Target: "twice"}).Send(t, h).Asked(t, "a"); state != "" {
@@ -267,15 +273,17 @@ func TestBareFirstRound(t *testing.T) {
 	}
 	// Without the option such an answer is ignored.
 	strict := harness.NewServer(t, nil, twice).HTTPHandler(nil)
-	harness.Request{Target: "twice", Responses: `{"a":{"action":"accept","content":{"name":"x"}}}`}.Send(t, strict).Asked(t, "a")
+	harness.Request{Target: "twice", Responses: `{"a":{"action":"accept","content":{"name":"x"}}}`}.Send(t,
+		strict).Asked(t, "a")
 }
 
 func TestPanicsAreContained(t *testing.T) {
 	logger, logged := harness.Logs()
 	h := harness.NewServer(t, &askback.Options{Logger: logger}, harness.AddGreet, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "p"}, func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
-			panic("boom")
-		})
+		askback.AddTool(srv, &mcp.Tool{Name: "p"},
+			func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
+				panic("boom")
+			})
 	}).HTTPHandler(nil)
 	if message := (harness.Request{Target: "p"}).Send(t, h).Refused(t, 200, -32603); message != "internal error" {
 		t.Errorf("the client is told %q", message)

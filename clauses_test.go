@@ -47,28 +47,29 @@ func TestClausesThatAreWrongAreSeen(t *testing.T) {
 		return strings.Replace(doc, row, strings.Join(cells, "|"), 1)
 	}
 	for name, c := range map[string]struct{ doc, complaint string }{
-		"a row is gone":                     {strings.Replace(doc, row, "", 1), "want S-2"},
-		"a row is there twice":              {strings.Replace(doc, row, row+row, 1), "want S-3"},
-		"a cell is missing":                 {strings.Replace(doc, row, strings.Replace(row, "` | `", "` `", 1), 1), "cells"},
-		"an empty cell":                     {cell(3, ""), "empty"},
-		"another keyword":                   {cell(2, "SHOULD"), "says"},
-		"a keyword that is none":            {cell(2, "perhaps"), "keyword"},
-		"an occurrence too many":            {cell(2, "MUST NOT ×2"), "says"},
-		"a file that is not there":          {cell(5, "`nowhere.go`"), "nowhere.go"},
-		"a file of tests":                   {cell(5, "`clauses_test.go`"), "clauses_test.go"},
-		"a package that is not there":       {cell(5, "`internal/nowhere`"), "internal/nowhere"},
-		"a name of no package":              {cell(5, "`nowhere.AddTool`"), "nowhere"},
-		"a name that is not there":          {cell(5, "`askback.AddTol`"), "AddTol"},
-		"a method that is not there":        {cell(5, "`askback.Server.Nothing`"), "Server.Nothing"},
-		"a name of another package":         {cell(5, "`client.AddTool`"), "AddTool"},
-		"a name that is not exported":       {cell(5, "`askback.acceptForm`"), "exported"},
-		"a method that is not exported":     {cell(5, "`client/await.go`, `askback.Server.serve`"), "exported"},
-		"no place, and no reason":           {cell(5, "somewhere"), "neither"},
-		"a name inside a file":              {cell(5, "`tool.go: AddTool`"), "may be renamed"},
-		"a test that is not there":          {cell(6, "`askback.TestNothing`"), "TestNothing"},
-		"a test of another package":         {cell(6, "`client.TestElicitation`"), "TestElicitation"},
-		"a transcript that is not there":    {cell(6, "`testdata/transcripts/nothing.txt`"), "nothing.txt"},
-		"a scenario that is not there":      {cell(6, "`askback.TestElicitation`, `conformance: nothing`"), "conformance: nothing"},
+		"a row is gone":                  {strings.Replace(doc, row, "", 1), "want S-2"},
+		"a row is there twice":           {strings.Replace(doc, row, row+row, 1), "want S-3"},
+		"a cell is missing":              {strings.Replace(doc, row, strings.Replace(row, "` | `", "` `", 1), 1), "cells"},
+		"an empty cell":                  {cell(3, ""), "empty"},
+		"another keyword":                {cell(2, "SHOULD"), "says"},
+		"a keyword that is none":         {cell(2, "perhaps"), "keyword"},
+		"an occurrence too many":         {cell(2, "MUST NOT ×2"), "says"},
+		"a file that is not there":       {cell(5, "`nowhere.go`"), "nowhere.go"},
+		"a file of tests":                {cell(5, "`clauses_test.go`"), "clauses_test.go"},
+		"a package that is not there":    {cell(5, "`internal/nowhere`"), "internal/nowhere"},
+		"a name of no package":           {cell(5, "`nowhere.AddTool`"), "nowhere"},
+		"a name that is not there":       {cell(5, "`askback.AddTol`"), "AddTol"},
+		"a method that is not there":     {cell(5, "`askback.Server.Nothing`"), "Server.Nothing"},
+		"a name of another package":      {cell(5, "`client.AddTool`"), "AddTool"},
+		"a name that is not exported":    {cell(5, "`askback.acceptForm`"), "exported"},
+		"a method that is not exported":  {cell(5, "`client/await.go`, `askback.Server.serve`"), "exported"},
+		"no place, and no reason":        {cell(5, "somewhere"), "neither"},
+		"a name inside a file":           {cell(5, "`tool.go: AddTool`"), "may be renamed"},
+		"a test that is not there":       {cell(6, "`askback.TestNothing`"), "TestNothing"},
+		"a test of another package":      {cell(6, "`client.TestElicitation`"), "TestElicitation"},
+		"a transcript that is not there": {cell(6, "`testdata/transcripts/nothing.txt`"), "nothing.txt"},
+		"a scenario that is not there": {cell(6, "`askback.TestElicitation`, `conformance: nothing`"),
+			"conformance: nothing"},
 		"a scenario alone":                  {cell(6, "`conformance: input-required-result-result-type`"), "of ours"},
 		"nothing that shows it":             {cell(6, "reading the code"), "of ours"},
 		"a row that is not there":           {cell(3, "As in P2-99"), "P2-99"},
@@ -143,7 +144,8 @@ func checkClauses(doc string) (complaints []string) {
 		}
 		row := clauseRow.FindStringSubmatch(line)
 		if row == nil {
-			if strings.HasPrefix(line, "|") && name != "" && !strings.HasPrefix(line, "| # |") && !strings.HasPrefix(line, "|---") {
+			if strings.HasPrefix(line, "|") && name != "" && !strings.HasPrefix(line, "| # |") &&
+				!strings.HasPrefix(line, "|---") {
 				complain("%s: a row without an id: %.60s", name, line)
 			}
 			continue
@@ -190,7 +192,8 @@ func checkClauses(doc string) (complaints []string) {
 	return complaints
 }
 
-// checkPlaces checks that a cell names an existing file, package or exported name, or begins with the reason why it has none.
+// checkPlaces checks that a cell names an existing file, package or exported name, or begins with the reason why it has
+// none.
 func checkPlaces(cell string) (complaints []string) {
 	places := 0
 	for _, span := range codeSpan.FindAllStringSubmatch(cell, -1) {
@@ -198,7 +201,8 @@ func checkPlaces(cell string) (complaints []string) {
 		name := codeName.FindStringSubmatch(place)
 		switch {
 		case codeFile.MatchString(place):
-			if info, err := os.Stat(filepath.FromSlash(place)); err != nil || info.IsDir() || place != path.Clean(place) || strings.HasSuffix(place, "_test.go") {
+			if info, err := os.Stat(filepath.FromSlash(place)); err != nil || info.IsDir() || place != path.Clean(place) ||
+				strings.HasSuffix(place, "_test.go") {
 				complaints = append(complaints, fmt.Sprintf("%s is not a file of the module's code", place))
 			}
 		case codePackage.MatchString(place):
@@ -213,7 +217,8 @@ func checkPlaces(cell string) (complaints []string) {
 				complaints = append(complaints, fmt.Sprintf("%s has no exported name %s", name[1], name[2]))
 			}
 		case strings.Contains(place, ".go"):
-			complaints = append(complaints, fmt.Sprintf("%q may be renamed: name the file alone, or an exported name with its package", place))
+			complaints = append(complaints,
+				fmt.Sprintf("%q may be renamed: name the file alone, or an exported name with its package", place))
 			continue
 		default:
 			continue // a word of the protocol
@@ -234,7 +239,8 @@ func checkShown(cell string) (complaints []string) {
 		scenario, official := strings.CutPrefix(span[1], "conformance: ")
 		switch {
 		case official:
-			if readme, err := os.ReadFile("judge/conformance/README.md"); err != nil || !strings.Contains(string(readme), "\n| "+scenario+" ") {
+			if readme, err := os.ReadFile("judge/conformance/README.md"); err != nil ||
+				!strings.Contains(string(readme), "\n| "+scenario+" ") {
 				complaints = append(complaints, fmt.Sprintf("there is no %s", span[1]))
 			}
 			continue
@@ -261,8 +267,8 @@ func checkShown(cell string) (complaints []string) {
 	return complaints
 }
 
-// exportedBy returns the exported names of a package: functions, types, constants and variables, and methods and fields as
-// Type.Name.
+// exportedBy returns the exported names of a package: functions, types, constants and variables, and methods and fields
+// as Type.Name.
 func exportedBy(dir string) (map[string]bool, error) {
 	key := "package " + dir
 	if declared, ok := clauseNames[key]; ok {

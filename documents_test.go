@@ -18,7 +18,8 @@ func TestLinksOfTheDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages = append(pages, "README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "seal/FORMAT.md", "examples/fleet/README.md", "testdata/transcripts/README.md")
+	pages = append(pages, "README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "seal/FORMAT.md",
+		"examples/fleet/README.md", "testdata/transcripts/README.md")
 	for _, page := range pages {
 		for _, link := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(prose(t, page), -1) {
 			path, heading, _ := strings.Cut(link[1], "#")

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// docs/drawings/call.svg draws the call that docs/observability.md shows as a trace, which cmd/askback compares with what
-// three servers do.
+// docs/drawings/call.svg draws the call that docs/observability.md shows as a trace, which cmd/askback compares with
+// what three servers do.
 func TestDrawingOfACall(t *testing.T) {
 	page, err := os.ReadFile("docs/observability.md")
 	if err != nil {
@@ -21,7 +21,8 @@ func TestDrawingOfACall(t *testing.T) {
 	}
 	call, _, _ := strings.Cut(string(page), "\n## With its client")
 	does := make(map[string]string) // by the number of the instance
-	for _, span := range regexp.MustCompile(`(?m)^instance (\d) .*?(?:input_required: (\w+)|step (\S+) .*)$`).FindAllStringSubmatch(call, -1) {
+	spans := regexp.MustCompile(`(?m)^instance (\d) .*?(?:input_required: (\w+)|step (\S+) .*)$`)
+	for _, span := range spans.FindAllStringSubmatch(call, -1) {
 		switch instance, asked, step := span[1], span[2], span[3]; {
 		case asked != "":
 			does[instance] = "asks " + asked
@@ -61,7 +62,8 @@ func TestDrawingsAreShown(t *testing.T) {
 		all.Write(text)
 	}
 	for _, name := range drawings {
-		if !regexp.MustCompile(`!\[[^]]{80,}\]\(drawings/` + regexp.QuoteMeta(filepath.Base(name)) + `\)`).MatchString(all.String()) {
+		if !regexp.MustCompile(`!\[[^]]{80,}\]\(drawings/` + regexp.QuoteMeta(filepath.Base(name)) +
+			`\)`).MatchString(all.String()) {
 			t.Errorf("no document shows %s with a text of at least 80 characters in its place", name)
 		}
 	}

@@ -81,8 +81,8 @@ func ExampleElicitWith() {
 	// assigned to grace
 }
 
-// The user pays on a page. The answer means only that the user opened it, so the handler asks the bank, and waits with one
-// checkpoint after another, each in a round of its own.
+// The user pays on a page. The answer means only that the user opened it, so the handler asks the bank, and waits with
+// one checkpoint after another, each in a round of its own.
 func ExampleElicitURL() {
 	bank := []bool{false, false, true} // whether it has been paid, each time it is asked
 	paid := func() bool {
@@ -132,7 +132,8 @@ func ExampleSample() {
 	srv := newServer(askback.Options{})
 	askback.AddTool(srv, &mcp.Tool{Name: "summarize"}, summarize)
 	callTool(srv, &client.Options{}, "summarize", nil)
-	callTool(srv, &client.Options{Sample: func(context.Context, *client.Question, *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
+	callTool(srv, &client.Options{Sample: func(context.Context, *client.Question,
+		*mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
 		return &mcp.CreateMessageWithToolsResult{
 			Role: "assistant", Model: "small", Content: []mcp.Content{&mcp.TextContent{Text: "A restart cured slowness."}},
 		}, nil
@@ -176,10 +177,11 @@ func ExampleOptions_plainForms() {
 	srv := newServer(askback.Options{
 		PlainForms: func(client *mcp.Implementation) bool { return client.Name == "pager" },
 	})
-	askback.AddTool(srv, &mcp.Tool{Name: "print"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-		order, err := askback.Elicit[Order](call, "order", "How many copies?")
-		return fmt.Sprint("copies: ", order.Copies), err
-	})
+	askback.AddTool(srv, &mcp.Tool{Name: "print"},
+		func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+			order, err := askback.Elicit[Order](call, "order", "How many copies?")
+			return fmt.Sprint("copies: ", order.Copies), err
+		})
 	callTool(srv, &client.Options{
 		Implementation: &mcp.Implementation{Name: "pager", Version: "1.0.0"},
 		Form:           form(map[string]any{"copies": "2"}),
@@ -220,7 +222,8 @@ func ExampleCapabilityError() {
 	closeBug := func(_ context.Context, call *askback.Call, _ Bug) (string, error) {
 		res, err := askback.Elicit[Resolution](call, "resolution", "How was this bug resolved?")
 		if lacking, ok := errors.AsType[*askback.CapabilityError](err); ok {
-			return fmt.Sprintf("not closed: nobody was asked for the %s, because this client lacks %v", lacking.Key, lacking.Need), nil
+			return fmt.Sprintf("not closed: nobody was asked for the %s, because this client lacks %v", lacking.Key,
+				lacking.Need), nil
 		}
 		return res.Resolution, err
 	}
@@ -246,7 +249,8 @@ func ExampleCall_Can() {
 	askback.AddTool(srv, &mcp.Tool{Name: "can"}, can)
 	callTool(srv, &client.Options{
 		Form: form(nil),
-		Sample: func(context.Context, *client.Question, *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
+		Sample: func(context.Context, *client.Question, *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult,
+			error) {
 			return nil, nil
 		},
 	}, "can", nil)

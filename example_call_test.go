@@ -15,8 +15,8 @@ import (
 	"github.com/askback-mcp/askback/client"
 )
 
-// The response to the round that charged the card is lost. The client has only the earlier state, so the step runs again in
-// the round that it repeats. The bank recognises the key.
+// The response to the round that charged the card is lost. The client has only the earlier state, so the step runs
+// again in the round that it repeats. The bank recognises the key.
 func ExampleCall_IdempotencyKey() {
 	charged := make(map[string]bool) // by the bank
 	pay := func(ctx context.Context, call *askback.Call, in Bug) (string, error) {
@@ -92,8 +92,8 @@ func ExampleCall_Progress() {
 	// built
 }
 
-// A handler sees the request that it serves. Headers belong to the round and are not bound to the call: what the rest of
-// the call depends on is recorded in a step before the first question.
+// A handler sees the request that it serves. Headers belong to the round and are not bound to the call: what the rest
+// of the call depends on is recorded in a step before the first question.
 func ExampleCall_Request() {
 	greet := func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 		region, err := askback.Do(ctx, call, "region", func(context.Context) (string, error) {

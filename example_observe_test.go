@@ -37,13 +37,14 @@ func ExampleAuditEvent() {
 		}
 	}
 	srv := newServer(askback.Options{Audit: count, ReplayGuard: new(state.MemoryGuard)})
-	askback.AddTool(srv, &mcp.Tool{Name: "close_bug"}, func(ctx context.Context, call *askback.Call, _ Bug) (string, error) {
-		res, err := askback.Elicit[Resolution](call, "resolution", "How was this bug resolved?")
-		if err != nil {
-			return "", err
-		}
-		return res.Resolution, call.Do(ctx, "close", func(context.Context) error { return nil })
-	})
+	askback.AddTool(srv, &mcp.Tool{Name: "close_bug"},
+		func(ctx context.Context, call *askback.Call, _ Bug) (string, error) {
+			res, err := askback.Elicit[Resolution](call, "resolution", "How was this bug resolved?")
+			if err != nil {
+				return "", err
+			}
+			return res.Resolution, call.Do(ctx, "close", func(context.Context) error { return nil })
+		})
 	web := httptest.NewServer(srv.HTTPHandler(nil))
 	defer web.Close()
 	pending := park(web.URL, nil)
@@ -87,13 +88,14 @@ func ExampleOptions_observe() {
 		}
 	}
 	srv := newServer(askback.Options{Observe: observe})
-	askback.AddTool(srv, &mcp.Tool{Name: "close_bug"}, func(ctx context.Context, call *askback.Call, _ Bug) (string, error) {
-		res, err := askback.Elicit[Resolution](call, "resolution", "How was this bug resolved?")
-		if err != nil {
-			return "", err
-		}
-		return res.Resolution, call.Do(ctx, "close", func(context.Context) error { return nil })
-	})
+	askback.AddTool(srv, &mcp.Tool{Name: "close_bug"},
+		func(ctx context.Context, call *askback.Call, _ Bug) (string, error) {
+			res, err := askback.Elicit[Resolution](call, "resolution", "How was this bug resolved?")
+			if err != nil {
+				return "", err
+			}
+			return res.Resolution, call.Do(ctx, "close", func(context.Context) error { return nil })
+		})
 	callTool(srv, &client.Options{Form: form(map[string]any{"resolution": "Fixed"})}, "close_bug", Bug{ID: 7})
 	// Output:
 	// tools/call close_bug over HTTP round 1 input_required

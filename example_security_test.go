@@ -20,10 +20,11 @@ import (
 
 // askOnce adds a tool with one question.
 func askOnce(srv *askback.Server) {
-	askback.AddTool(srv, &mcp.Tool{Name: "close_bug"}, func(_ context.Context, call *askback.Call, in Bug) (string, error) {
-		res, err := askback.Elicit[Resolution](call, "resolution", "How was this bug resolved?")
-		return fmt.Sprintf("bug #%d closed as %s", in.ID, res.Resolution), err
-	})
+	askback.AddTool(srv, &mcp.Tool{Name: "close_bug"},
+		func(_ context.Context, call *askback.Call, in Bug) (string, error) {
+			res, err := askback.Elicit[Resolution](call, "resolution", "How was this bug resolved?")
+			return fmt.Sprintf("bug #%d closed as %s", in.ID, res.Resolution), err
+		})
 }
 
 // withToken sends requests with a bearer token.
@@ -38,8 +39,12 @@ func (b withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 // park calls close_bug at the endpoint, and parks its question.
 func park(endpoint string, transport http.RoundTripper) *client.Pending {
 	ctx := context.Background()
-	c := client.New(&client.Options{Form: func(context.Context, *client.Question) (*mcp.ElicitResult, error) { return nil, client.ErrPark }})
-	session, err := c.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: endpoint, HTTPClient: &http.Client{Transport: transport}}, nil)
+	c := client.New(&client.Options{Form: func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
+		return nil,
+			client.ErrPark
+	}})
+	session, err := c.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: endpoint,
+		HTTPClient: &http.Client{Transport: transport}}, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -58,7 +63,8 @@ func resume(endpoint string, transport http.RoundTripper, pending *client.Pendin
 	c := client.New(&client.Options{Form: func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
 		return accept(map[string]any{"resolution": "Fixed"}), nil
 	}})
-	session, err := c.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: endpoint, HTTPClient: &http.Client{Transport: transport}}, nil)
+	session, err := c.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: endpoint,
+		HTTPClient: &http.Client{Transport: transport}}, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -145,7 +151,8 @@ func ExampleOptions_principal() {
 	// calling "tools/call": the caller is not authorized for this request
 }
 
-// Tokens of machines may name nobody. They are refused unless the server says that all of them are one anonymous caller.
+// Tokens of machines may name nobody. They are refused unless the server says that all of them are one anonymous
+// caller.
 func ExampleOptions_anonymousTokens() {
 	for _, anonymous := range []bool{false, true} {
 		srv := newServer(askback.Options{AnonymousTokens: anonymous})

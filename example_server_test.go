@@ -19,9 +19,10 @@ import (
 // A tool added to the SDK's server and one that asks are served side by side.
 func ExampleNew() {
 	m := mcp.NewServer(&mcp.Implementation{Name: "tracker", Version: "1.0.0"}, nil)
-	mcp.AddTool(m, &mcp.Tool{Name: "ping"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "pong"}}}, nil, nil
-	})
+	mcp.AddTool(m, &mcp.Tool{Name: "ping"},
+		func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "pong"}}}, nil, nil
+		})
 	keys, err := seal.NewRing(seal.NewKey(time.Now())) // in a service from a file: see seal.File
 	if err != nil {
 		log.Fatal(err)
@@ -45,19 +46,22 @@ func ExampleNew() {
 // A prompt and a resource ask like a tool.
 func ExampleServer_AddPrompt() {
 	var srv *askback.Server = newServer(askback.Options{})
-	var review askback.PromptHandler = func(_ context.Context, call *askback.Call, arguments map[string]string) (*mcp.GetPromptResult, error) {
+	var review askback.PromptHandler = func(_ context.Context, call *askback.Call,
+		arguments map[string]string) (*mcp.GetPromptResult, error) {
 		res, err := askback.Elicit[Resolution](call, "resolution", "How was this bug resolved?")
 		if err != nil {
 			return nil, err
 		}
 		text := fmt.Sprintf("Review bug #%s, which is %s.", arguments["id"], res.Resolution)
-		return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: text}}}}, nil
+		return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user",
+			Content: &mcp.TextContent{Text: text}}}}, nil
 	}
 	srv.AddPrompt(&mcp.Prompt{Name: "review", Arguments: []*mcp.PromptArgument{{Name: "id", Required: true}}}, review)
 
 	session, done := connect(srv, &client.Options{Form: form(map[string]any{"resolution": "Fixed"})})
 	defer done()
-	res, err := session.GetPrompt(context.Background(), &mcp.GetPromptParams{Name: "review", Arguments: map[string]string{"id": "7"}})
+	res, err := session.GetPrompt(context.Background(),
+		&mcp.GetPromptParams{Name: "review", Arguments: map[string]string{"id": "7"}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -68,7 +72,8 @@ func ExampleServer_AddPrompt() {
 }
 
 func ExampleServer_AddResourceTemplate() {
-	var read askback.ResourceHandler = func(_ context.Context, call *askback.Call, uri string) (*mcp.ReadResourceResult, error) {
+	var read askback.ResourceHandler = func(_ context.Context, call *askback.Call, uri string) (*mcp.ReadResourceResult,
+		error) {
 		if uri == "bug:///0" {
 			return nil, mcp.ResourceNotFoundError(uri)
 		}
@@ -76,7 +81,8 @@ func ExampleServer_AddResourceTemplate() {
 		if err != nil {
 			return nil, err
 		}
-		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri, Text: "resolved as " + res.Resolution}}}, nil
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri,
+			Text: "resolved as " + res.Resolution}}}, nil
 	}
 	srv := newServer(askback.Options{})
 	srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "bug", URITemplate: "bug:///{id}"}, read)
@@ -176,7 +182,8 @@ func ExampleServer_Run() {
 	ended := make(chan error)
 	go func() { ended <- srv.Run(ctx, serverSide) }()
 
-	session, err := client.New(&client.Options{Form: form(map[string]any{"resolution": "Fixed"})}).Connect(ctx, clientSide, nil)
+	session, err := client.New(&client.Options{Form: form(map[string]any{"resolution": "Fixed"})}).Connect(ctx, clientSide,
+		nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -196,7 +203,8 @@ func ExampleServer_Run() {
 // Connect serves in the background. A program that serves several connections waits for each session.
 func ExampleServer_Connect() {
 	srv := newServer(askback.Options{})
-	askback.AddTool(srv, &mcp.Tool{Name: "ping"}, func(context.Context, *askback.Call, struct{}) (string, error) { return "pong", nil })
+	askback.AddTool(srv, &mcp.Tool{Name: "ping"},
+		func(context.Context, *askback.Call, struct{}) (string, error) { return "pong", nil })
 	serverSide, clientSide := mcp.NewInMemoryTransports()
 	served, err := srv.Connect(context.Background(), serverSide, nil)
 	if err != nil {

@@ -52,17 +52,19 @@ func closeBugOf(report int, opts *askback.Options) http.Handler {
 	if err != nil {
 		log.Fatal(err)
 	}
-	askback.AddTool(srv, &mcp.Tool{Name: "close_bug"}, func(ctx context.Context, call *askback.Call, in Bug) (string, error) {
-		_, err := askback.Do(ctx, call, "report", func(context.Context) (string, error) { return strings.Repeat("x", report), nil })
-		if err != nil {
-			return "", err
-		}
-		res, err := askback.Elicit[Resolution](call, "resolution", "How was this bug resolved?")
-		if err != nil {
-			return "", err
-		}
-		return fmt.Sprintf("Bug #%d closed as %s.", in.ID, res.Resolution), nil
-	})
+	askback.AddTool(srv, &mcp.Tool{Name: "close_bug"},
+		func(ctx context.Context, call *askback.Call, in Bug) (string, error) {
+			_, err := askback.Do(ctx, call, "report",
+				func(context.Context) (string, error) { return strings.Repeat("x", report), nil })
+			if err != nil {
+				return "", err
+			}
+			res, err := askback.Elicit[Resolution](call, "resolution", "How was this bug resolved?")
+			if err != nil {
+				return "", err
+			}
+			return fmt.Sprintf("Bug #%d closed as %s.", in.ID, res.Resolution), nil
+		})
 	return srv.HTTPHandler(nil)
 }
 

@@ -106,16 +106,17 @@ func ExampleCall_Nonce() {
 // The questions that decide whether there is work to do are asked in rounds, without a store.
 // Only then does the call become a task.
 func ExampleCall_Detach() {
-	playTask(&askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call, in Deployment) (string, error) {
-		window, err := askback.Elicit[Window](call, "window", "Deploy "+in.Service+" when?")
-		if err != nil {
-			return "", err
-		}
-		if err := call.Detach(); err != nil {
-			return "", err // the client gets the task's id
-		}
-		return fmt.Sprintf("Deployed in the background, at night: %v.", window.Night), nil
-	})
+	playTask(&askback.TaskSupport{AtDetach: true},
+		func(ctx context.Context, call *askback.Call, in Deployment) (string, error) {
+			window, err := askback.Elicit[Window](call, "window", "Deploy "+in.Service+" when?")
+			if err != nil {
+				return "", err
+			}
+			if err := call.Detach(); err != nil {
+				return "", err // the client gets the task's id
+			}
+			return fmt.Sprintf("Deployed in the background, at night: %v.", window.Night), nil
+		})
 	// Output:
 	// asked: Deploy shop when?
 	// Deployed in the background, at night: true.
@@ -169,9 +170,10 @@ func ExampleServer_RunTasks() {
 		log.Fatal(err)
 	}
 	support := &askback.TaskSupport{Required: true, PollInterval: 10 * time.Millisecond}
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "deploy"}, support, func(_ context.Context, _ *askback.Call, in Deployment) (string, error) {
-		return in.Service + " is deployed.", nil
-	})
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "deploy"}, support,
+		func(_ context.Context, _ *askback.Call, in Deployment) (string, error) {
+			return in.Service + " is deployed.", nil
+		})
 	ctx, stop := context.WithCancel(context.Background())
 	ran := make(chan error)
 	go func() { ran <- srv.RunTasks(ctx) }()
@@ -179,7 +181,8 @@ func ExampleServer_RunTasks() {
 	defer web.Close()
 
 	for _, dialect := range []client.TaskDialect{client.TasksOff, client.TasksProposal} {
-		session, err := client.New(&client.Options{Tasks: dialect}).Connect(ctx, &mcp.StreamableClientTransport{Endpoint: web.URL}, nil)
+		session, err := client.New(&client.Options{Tasks: dialect}).Connect(ctx,
+			&mcp.StreamableClientTransport{Endpoint: web.URL}, nil)
 		if err != nil {
 			log.Fatal(err)
 		}

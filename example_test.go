@@ -24,7 +24,8 @@ type Resolution struct {
 
 // play serves a tool over HTTP, calls it, and answers its forms. It prints the questions
 // and the tool's result.
-func play[In any](name string, handler askback.ToolHandler[In, string], arguments In, answer func(q *client.Question) *mcp.ElicitResult) {
+func play[In any](name string, handler askback.ToolHandler[In, string], arguments In,
+	answer func(q *client.Question) *mcp.ElicitResult) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "tracker", Version: "1.0.0"}, nil)
 	srv, err := askback.New(m, &askback.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

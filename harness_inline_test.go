@@ -86,17 +86,20 @@ func callSDK(t testing.TB, endpoint string, u *user, tool, version string) (stri
 		ElicitationHandler: func(_ context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			return u.answer(req.Params.Message), nil
 		},
-		CreateMessageWithToolsHandler: func(context.Context, *mcp.CreateMessageWithToolsRequest) (*mcp.CreateMessageWithToolsResult, error) {
+		CreateMessageWithToolsHandler: func(context.Context,
+			*mcp.CreateMessageWithToolsRequest) (*mcp.CreateMessageWithToolsResult, error) {
 			return completion, nil
 		},
 		Capabilities: &mcp.ClientCapabilities{
-			RootsV2:     &mcp.RootCapabilities{},
-			Sampling:    &mcp.SamplingCapabilities{Tools: &mcp.SamplingToolsCapabilities{}},
-			Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{}},
+			RootsV2:  &mcp.RootCapabilities{},
+			Sampling: &mcp.SamplingCapabilities{Tools: &mcp.SamplingToolsCapabilities{}},
+			Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{},
+				URL: &mcp.URLElicitationCapabilities{}},
 		},
 	})
 	c.AddRoots(&mcp.Root{URI: "file:///src", Name: "src"})
-	session, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: endpoint}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	session, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: endpoint},
+		&mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +108,8 @@ func callSDK(t testing.TB, endpoint string, u *user, tool, version string) (stri
 	return outcome(res), err
 }
 
-var completion = &mcp.CreateMessageWithToolsResult{Role: "assistant", Model: "m", Content: []mcp.Content{&mcp.TextContent{Text: "hello"}}}
+var completion = &mcp.CreateMessageWithToolsResult{Role: "assistant", Model: "m",
+	Content: []mcp.Content{&mcp.TextContent{Text: "hello"}}}
 
 func callAskback(t testing.TB, endpoint string, u *user, tool string) (string, error) {
 	t.Helper()
@@ -115,7 +119,8 @@ func callAskback(t testing.TB, endpoint string, u *user, tool string) (string, e
 	session, err := client.New(&client.Options{
 		Form: ask,
 		URL:  ask,
-		Sample: func(context.Context, *client.Question, *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
+		Sample: func(context.Context, *client.Question, *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult,
+			error) {
 			return completion, nil
 		},
 		SampleTools: true,

@@ -178,7 +178,8 @@ func TestInline(t *testing.T) {
 		{
 			name: "a page",
 			handler: func(ctx context.Context, req *mcp.CallToolRequest, in harness.Greeting) (*mcp.CallToolResult, any, error) {
-				res, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "page", URL: "https://example.com/", ElicitationID: fmt.Sprint(time.Now().UnixNano())})
+				res, err := req.Session.Elicit(ctx,
+					&mcp.ElicitParams{Message: "page", URL: "https://example.com/", ElicitationID: fmt.Sprint(time.Now().UnixNano())})
 				if err != nil {
 					return nil, nil, err
 				}
@@ -191,7 +192,9 @@ func TestInline(t *testing.T) {
 		{
 			name: "model and roots",
 			handler: func(ctx context.Context, req *mcp.CallToolRequest, in harness.Greeting) (*mcp.CallToolResult, any, error) {
-				one, err := req.Session.CreateMessage(ctx, &mcp.CreateMessageParams{MaxTokens: 9, Messages: []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: "hi"}}}})
+				one, err := req.Session.CreateMessage(ctx,
+					&mcp.CreateMessageParams{MaxTokens: 9,
+						Messages: []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: "hi"}}}})
 				if err != nil {
 					return nil, nil, err
 				}
@@ -205,7 +208,8 @@ func TestInline(t *testing.T) {
 				if err != nil {
 					return nil, nil, err
 				}
-				return harness.Text(fmt.Sprint(one.Content.(*mcp.TextContent).Text, two.Content[0].(*mcp.TextContent).Text, roots.Roots[0].URI)), nil, nil
+				return harness.Text(fmt.Sprint(one.Content.(*mcp.TextContent).Text, two.Content[0].(*mcp.TextContent).Text,
+					roots.Roots[0].URI)), nil, nil
 			},
 			want: "hellohellofile:///src",
 		},
@@ -218,11 +222,13 @@ func TestInline(t *testing.T) {
 				if err := req.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "error", Data: "x"}); err != nil {
 					return nil, nil, err
 				}
-				if err := req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: "none", Progress: 1}); err != nil {
+				if err := req.Session.NotifyProgress(ctx,
+					&mcp.ProgressNotificationParams{ProgressToken: "none", Progress: 1}); err != nil {
 					return nil, nil, err
 				}
 				init := req.Session.InitializeParams()
-				return harness.Text(fmt.Sprint(init.Capabilities.Elicitation.URL != nil, init.Capabilities.RootsV2 != nil, init.ClientInfo.Name != "")), nil, nil
+				return harness.Text(fmt.Sprint(init.Capabilities.Elicitation.URL != nil, init.Capabilities.RootsV2 != nil,
+					init.ClientInfo.Name != "")), nil, nil
 			},
 			want: "true true true",
 		},
@@ -250,7 +256,8 @@ func TestInline(t *testing.T) {
 		},
 		{
 			name: "asked while it is unwound",
-			handler: func(ctx context.Context, req *mcp.CallToolRequest, in harness.Greeting) (res *mcp.CallToolResult, _ any, err error) {
+			handler: func(ctx context.Context, req *mcp.CallToolRequest, in harness.Greeting) (res *mcp.CallToolResult, _ any,
+				err error) {
 				var b *mcp.ElicitResult
 				defer func() {
 					if b, err = elicitName(context.WithoutCancel(ctx), req, "b"); err == nil && res != nil {
@@ -291,7 +298,8 @@ func TestInlineDo(t *testing.T) {
 	for _, c := range callers() {
 		var steps, runs atomic.Int64
 		native := strings.Contains(c.name, "2025")
-		endpoint := alternating(t, nil, func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
+		endpoint := alternating(t, nil, func(ctx context.Context, req *mcp.CallToolRequest,
+			_ harness.Greeting) (*mcp.CallToolResult, any, error) {
 			runs.Add(1)
 			call := askback.CallFrom(ctx)
 			if !native && req.Session.ID() != call.ID() || call.Request() != mcp.Request(req) {
@@ -318,14 +326,15 @@ func TestInlineDo(t *testing.T) {
 
 func TestInlineCallCannotAsk(t *testing.T) {
 	for _, c := range callers() {
-		got, err := c.call(t, alternating(t, nil, func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
-			call := askback.CallFrom(ctx)
-			if err := call.Checkpoint(ctx, "c"); err == nil || errors.Is(err, askback.ErrInputRequired) {
-				return nil, nil, fmt.Errorf("a checkpoint returned %v", err)
-			}
-			_, err := askback.Elicit[harness.Login](call, "login", "?")
-			return nil, nil, err
-		}), &user{}, "tool")
+		got, err := c.call(t, alternating(t, nil,
+			func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
+				call := askback.CallFrom(ctx)
+				if err := call.Checkpoint(ctx, "c"); err == nil || errors.Is(err, askback.ErrInputRequired) {
+					return nil, nil, fmt.Errorf("a checkpoint returned %v", err)
+				}
+				_, err := askback.Elicit[harness.Login](call, "login", "?")
+				return nil, nil, err
+			}), &user{}, "tool")
 		if err != nil || !strings.Contains(got, "add it with AddTool") {
 			t.Errorf("%s: got %q, %v", c.name, got, err)
 		}
@@ -341,44 +350,50 @@ func TestInlineEnds(t *testing.T) {
 		name, want, log string
 		handler         inline
 	}{
-		{"a panic", "internal error", "boom", func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
-			if _, err := elicitName(ctx, req, "a"); err != nil {
-				return nil, nil, err
-			}
-			panic("boom")
-		}},
-		{"a question in a step", "a step cannot ask", "", func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
-			inside, err := askback.Do(ctx, askback.CallFrom(ctx), "step", func(context.Context) (map[string]any, error) {
-				res, err := elicitName(ctx, req, "sure?")
-				if err != nil {
-					return nil, err
+		{"a panic", "internal error", "boom",
+			func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
+				if _, err := elicitName(ctx, req, "a"); err != nil {
+					return nil, nil, err
 				}
-				return res.Content, nil
-			})
-			if err != nil {
-				return nil, nil, err
-			}
-			res, err := elicitName(ctx, req, "sure?") // it would get the other question's answer
-			if err != nil {
-				return nil, nil, err
-			}
-			return harness.Text(fmt.Sprint(inside, res.Content)), nil, nil
-		}},
-		{"a wrapped error of the protocol", "error: while: x", "", func(context.Context, *mcp.CallToolRequest, harness.Greeting) (*mcp.CallToolResult, any, error) {
-			return nil, nil, fmt.Errorf("while: %w", &jsonrpc.Error{Code: -32001, Message: "x"})
-		}},
-		{"a question that is never the same", "rounds per call", "asked something new", func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
-			_, err := elicitName(ctx, req, fmt.Sprint("It is ", time.Now().UnixNano()))
-			return harness.Text("done"), nil, err
-		}},
+				panic("boom")
+			}},
+		{"a question in a step", "a step cannot ask",
+			"", func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
+				inside, err := askback.Do(ctx, askback.CallFrom(ctx), "step", func(context.Context) (map[string]any, error) {
+					res, err := elicitName(ctx, req, "sure?")
+					if err != nil {
+						return nil, err
+					}
+					return res.Content, nil
+				})
+				if err != nil {
+					return nil, nil, err
+				}
+				res, err := elicitName(ctx, req, "sure?") // it would get the other question's answer
+				if err != nil {
+					return nil, nil, err
+				}
+				return harness.Text(fmt.Sprint(inside, res.Content)), nil, nil
+			}},
+		{"a wrapped error of the protocol", "error: while: x",
+			"", func(context.Context, *mcp.CallToolRequest, harness.Greeting) (*mcp.CallToolResult, any, error) {
+				return nil, nil, fmt.Errorf("while: %w", &jsonrpc.Error{Code: -32001, Message: "x"})
+			}},
+		{"a question that is never the same", "rounds per call", "asked something new",
+			func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
+				_, err := elicitName(ctx, req, fmt.Sprint("It is ", time.Now().UnixNano()))
+				return harness.Text("done"), nil, err
+			}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			logger, log := harness.Logs()
-			got, err := callAskback(t, alternating(t, &askback.Options{Logger: logger, Limits: askback.Limits{Rounds: 3}}, test.handler), &user{}, "tool")
+			got, err := callAskback(t, alternating(t, &askback.Options{Logger: logger, Limits: askback.Limits{Rounds: 3}},
+				test.handler), &user{}, "tool")
 			if got += fmt.Sprint(err); !strings.Contains(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
-			if !strings.Contains(log.String(), test.log) || test.log == "boom" && !strings.Contains(log.String(), "inline_test.go") {
+			if !strings.Contains(log.String(), test.log) || test.log == "boom" &&
+				!strings.Contains(log.String(), "inline_test.go") {
 				t.Errorf("logged %s", log)
 			}
 		})
@@ -388,13 +403,14 @@ func TestInlineEnds(t *testing.T) {
 // A client that cannot be asked gets an error with the missing capability, unless the handler catches it.
 func TestInlineWithoutCapability(t *testing.T) {
 	h := harness.NewServer(t, nil, func(srv *askback.Server) {
-		askback.AddInlineTool(srv, &mcp.Tool{Name: "t"}, func(ctx context.Context, req *mcp.CallToolRequest, in harness.Greeting) (*mcp.CallToolResult, any, error) {
-			_, err := elicitName(ctx, req, "a")
-			if in.Place == "home" {
-				return harness.Text(fmt.Sprint("without: ", err)), nil, nil
-			}
-			return nil, nil, fmt.Errorf("asking: %w", err)
-		})
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "t"},
+			func(ctx context.Context, req *mcp.CallToolRequest, in harness.Greeting) (*mcp.CallToolResult, any, error) {
+				_, err := elicitName(ctx, req, "a")
+				if in.Place == "home" {
+					return harness.Text(fmt.Sprint("without: ", err)), nil, nil
+				}
+				return nil, nil, fmt.Errorf("asking: %w", err)
+			})
 	}).HTTPHandler(nil)
 	req := harness.Request{Target: "t", Arguments: `{"place":"away"}`, Capabilities: `{"elicitation":{"url":{}}}`}
 	res := req.Send(t, h)
@@ -412,7 +428,8 @@ func TestInlineWithoutCapability(t *testing.T) {
 func TestInlineProgress(t *testing.T) {
 	for _, version := range []string{"2026-07-28", "2025-11-25"} {
 		var progress atomic.Int64
-		endpoint := alternating(t, nil, func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
+		endpoint := alternating(t, nil, func(ctx context.Context, req *mcp.CallToolRequest,
+			_ harness.Greeting) (*mcp.CallToolResult, any, error) {
 			if _, err := elicitName(ctx, req, "a"); err != nil {
 				return nil, nil, err
 			}
@@ -420,7 +437,8 @@ func TestInlineProgress(t *testing.T) {
 				ProgressToken: req.Params.GetProgressToken(), Progress: 1, Total: 2, Message: "halfway",
 			})
 		})
-		session, err := harness.Answering(&progress).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: endpoint}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+		session, err := harness.Answering(&progress).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: endpoint},
+			&mcp.ClientSessionOptions{ProtocolVersion: version})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -439,20 +457,22 @@ func TestInlineProgress(t *testing.T) {
 // The same holds over a transport of the SDK, whose session must not be asked.
 func TestInlineInMemory(t *testing.T) {
 	srv := harness.NewServer(t, nil, func(srv *askback.Server) {
-		askback.AddInlineTool(srv, &mcp.Tool{Name: "t"}, func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
-			res, err := elicitName(ctx, req, "a")
-			if err != nil {
-				return nil, nil, err
-			}
-			return harness.Text(fmt.Sprint(res.Content)), nil, nil
-		})
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "t"},
+			func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
+				res, err := elicitName(ctx, req, "a")
+				if err != nil {
+					return nil, nil, err
+				}
+				return harness.Text(fmt.Sprint(res.Content)), nil, nil
+			})
 	})
 	for _, version := range []string{"2026-07-28", "2025-11-25", "2025-06-18"} {
 		here, there := mcp.NewInMemoryTransports()
 		if _, err := srv.Connect(t.Context(), there, nil); err != nil {
 			t.Fatal(err)
 		}
-		session, err := harness.Answering(new(atomic.Int64)).Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: version})
+		session, err := harness.Answering(new(atomic.Int64)).Connect(t.Context(), here,
+			&mcp.ClientSessionOptions{ProtocolVersion: version})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -483,7 +503,8 @@ func TestInlineWarning(t *testing.T) {
 				})
 		})
 		got := log.String()
-		if test.says == "" && got != "" || !strings.Contains(got, test.level) || !strings.Contains(got, test.says) || test.says != "" && !strings.Contains(got, "the_tool") {
+		if test.says == "" && got != "" || !strings.Contains(got, test.level) || !strings.Contains(got, test.says) ||
+			test.says != "" && !strings.Contains(got, "the_tool") {
 			t.Errorf("%+v: logged %q", test.hints, got)
 		}
 	}
@@ -496,13 +517,14 @@ func TestInlineLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	askback.AddInlineTool(srv, &mcp.Tool{Name: "t"}, func(ctx context.Context, req *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, any, error) {
-		for range m.Sessions() {
-			return nil, nil, errors.New("the author's server has a session")
-		}
-		_, err := elicitName(ctx, req, "a")
-		return harness.Text("done"), nil, err
-	})
+	askback.AddInlineTool(srv, &mcp.Tool{Name: "t"},
+		func(ctx context.Context, req *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, any, error) {
+			for range m.Sessions() {
+				return nil, nil, errors.New("the author's server has a session")
+			}
+			_, err := elicitName(ctx, req, "a")
+			return harness.Text("done"), nil, err
+		})
 	h := srv.HTTPHandler(nil)
 	for range 10 {
 		(harness.Request{Target: "t"}).Send(t, h)
@@ -555,7 +577,8 @@ func TestInlineInASessionIsTheSDKs(t *testing.T) {
 		{"an error for an answer", asking, answer(nil, fault)},
 		{"an answer that does not fit", asking, answer(accept(map[string]any{"name": 7}), nil)},
 		{"no capability", asking, nil},
-		{"an unsupported request", func(ctx context.Context, req *mcp.CallToolRequest, _ harness.Greeting) (*mcp.CallToolResult, any, error) {
+		{"an unsupported request", func(ctx context.Context, req *mcp.CallToolRequest,
+			_ harness.Greeting) (*mcp.CallToolResult, any, error) {
 			_, err := req.Session.CreateMessageWithTools(ctx, harness.Sampling("x"))
 			return nil, nil, err
 		}, nil},
@@ -682,7 +705,8 @@ func TestInlineLaw(t *testing.T) {
 				}
 				askback.AddInlineTool(srv, &mcp.Tool{Name: "tool"}, handler)
 			})
-			session, err := client.New(&client.Options{Form: func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+			session, err := client.New(&client.Options{Form: func(_ context.Context, q *client.Question) (*mcp.ElicitResult,
+				error) {
 				return u.answer(q.Message), nil
 			}}).Connect(t.Context(), there, nil)
 			if err != nil {
@@ -692,7 +716,8 @@ func TestInlineLaw(t *testing.T) {
 			return session.CallTool(t.Context(), params)
 		})
 		if got != want || !slices.Equal(gotAsked, wantAsked) {
-			rt.Errorf("plan %q, refusing %q:\n natively %q, asked %q\nin rounds %q, asked %q", plan, refuse, want, wantAsked, got, gotAsked)
+			rt.Errorf("plan %q, refusing %q:\n natively %q, asked %q\nin rounds %q, asked %q", plan, refuse, want, wantAsked,
+				got, gotAsked)
 		}
 	})
 }

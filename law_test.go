@@ -104,7 +104,8 @@ func TestLawInEveryHome(t *testing.T) {
 				rt.Fatal(err)
 			}
 			if got := res.Content[0].(*mcp.TextContent).Text; got != want || ran != steps {
-				rt.Fatalf("plan %q in a session of %s: got %q after %d steps, want %q after %d", plan, version, got, ran, want, steps)
+				rt.Fatalf("plan %q in a session of %s: got %q after %d steps, want %q after %d", plan, version, got, ran, want,
+					steps)
 			}
 		}
 	})
@@ -134,7 +135,9 @@ func TestLawInTheStore(t *testing.T) {
 	told := new(news)
 	for range 2 {
 		stores = append(stores, &stealing{Store: store, often: &often, news: told})
-		srv := harness.NewServer(t, &askback.Options{Keys: ring, Tasks: &askback.Tasks{Store: stores[len(stores)-1], Settings: task.Settings{PerPrincipal: task.Quota{Unfinished: 1 << 20, Kept: 1 << 20, Bytes: 1 << 40}}}}, register)
+		srv := harness.NewServer(t, &askback.Options{Keys: ring,
+			Tasks: &askback.Tasks{Store: stores[len(stores)-1],
+				Settings: task.Settings{PerPrincipal: task.Quota{Unfinished: 1 << 20, Kept: 1 << 20, Bytes: 1 << 40}}}}, register)
 		all.Go(func() { _ = srv.RunTasks(ctx) })
 		instances = append(instances, harness.ServeTasks(t, srv))
 	}
@@ -170,7 +173,8 @@ func TestLawInTheStore(t *testing.T) {
 			if requests, ok := res["inputRequests"].(map[string]any); ok {
 				more = `,"inputResponses":` + planAnswers(requests, giveAll)
 			}
-			res = some().Result(harness.WithExtension, "tools/call", name, params+more+`,"requestState":"`+res["requestState"].(string)+`"`)
+			res = some().Result(harness.WithExtension, "tools/call", name,
+				params+more+`,"requestState":"`+res["requestState"].(string)+`"`)
 		}
 		if res["resultType"] == "complete" { // it ended before the Detach
 			if got := res["content"].([]any)[0].(map[string]any)["text"]; got != want {
@@ -264,8 +268,10 @@ func TestLawOfAllTogether(t *testing.T) {
 		if pairs[o] != nil {
 			return pairs[o]
 		}
-		opts := askback.Options{Keys: ring, Principal: harness.UserHeader, BareFirstRound: o.bare, Logger: slog.New(slog.DiscardHandler),
-			Tasks: &askback.Tasks{Store: tasks, Settings: task.Settings{PerPrincipal: task.Quota{Unfinished: 1 << 20, Kept: 1 << 20, Bytes: 1 << 40}}}}
+		opts := askback.Options{Keys: ring, Principal: harness.UserHeader, BareFirstRound: o.bare,
+			Logger: slog.New(slog.DiscardHandler),
+			Tasks: &askback.Tasks{Store: tasks,
+				Settings: task.Settings{PerPrincipal: task.Quota{Unfinished: 1 << 20, Kept: 1 << 20, Bytes: 1 << 40}}}}
 		if o.crowded {
 			opts.Limits.Calls = askback.Share{PerPrincipal: 1, Anonymous: 1}
 		}
@@ -277,10 +283,11 @@ func TestLawOfAllTogether(t *testing.T) {
 		}
 		for range 2 {
 			m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
-			mcp.AddTool(m, &mcp.Tool{Name: "sdk"}, func(_ context.Context, req *mcp.CallToolRequest, in planned) (*mcp.CallToolResult, any, error) {
-				res, err := followManually(in.Plan, req.Params)
-				return res, nil, err
-			})
+			mcp.AddTool(m, &mcp.Tool{Name: "sdk"},
+				func(_ context.Context, req *mcp.CallToolRequest, in planned) (*mcp.CallToolResult, any, error) {
+					res, err := followManually(in.Plan, req.Params)
+					return res, nil, err
+				})
 			srv, err := askback.New(m, &opts)
 			if err != nil {
 				t.Fatal(err)
@@ -318,14 +325,16 @@ func TestLawOfAllTogether(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		plan := plans().Draw(rt, "plan")
 		o := options{
-			mode:     rapid.SampledFrom([]state.Mode{"none", state.Dual, state.StatelessFirst, state.StatelessOnly}).Draw(rt, "mode"),
+			mode: rapid.SampledFrom([]state.Mode{"none", state.Dual, state.StatelessFirst, state.StatelessOnly}).Draw(rt,
+				"mode"),
 			overflow: rapid.SampledFrom([]int{0, 1, 300}).Draw(rt, "overflow"),
 			guard:    rapid.Bool().Draw(rt, "guard"),
 			bare:     rapid.Bool().Draw(rt, "bare"),
 			crowded:  rapid.Bool().Draw(rt, "crowded"),
 		}
 		o.bare = o.bare && !o.guard // New refuses both
-		name := rapid.SampledFrom([]string{"tool", "task", "detaching", "inline", "manual", "sdk", "prompt", "resource"}).Draw(rt, "handler")
+		name := rapid.SampledFrom([]string{"tool", "task", "detaching", "inline", "manual", "sdk", "prompt",
+			"resource"}).Draw(rt, "handler")
 		if at := rapid.IntRange(0, len(plan)).Draw(rt, "detach at"); name == "detaching" {
 			plan = plan[:at] + "!" + plan[at:]
 		}
@@ -374,7 +383,8 @@ func TestLawOfAllTogether(t *testing.T) {
 			most = requests * steps
 		}
 		if err != nil || got != want || ran < steps || ran > most {
-			rt.Fatalf("plan %q of a %s in the form %q with %+v: got %q after %d steps (%v), want %q after %d", plan, name, form, o, got, ran, err, want, steps)
+			rt.Fatalf("plan %q of a %s in the form %q with %+v: got %q after %d steps (%v), want %q after %d", plan, name, form,
+				o, got, ran, err, want, steps)
 		}
 	})
 }

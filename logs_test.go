@@ -26,13 +26,14 @@ type order struct {
 // addOrder adds tools that ask once. What is not for a log has MARK in it.
 func addOrder(srv *askback.Server) {
 	type note struct{ Note string }
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "order"}, &askback.TaskSupport{}, func(ctx context.Context, call *askback.Call, _ note) (string, error) {
-		o, err := askback.Elicit[order](call, "order", "What?")
-		if err != nil {
-			return "", err
-		}
-		return askback.Do(ctx, call, "buy", func(context.Context) (string, error) { return "MARK-result " + o.Kind, nil })
-	})
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "order"}, &askback.TaskSupport{},
+		func(ctx context.Context, call *askback.Call, _ note) (string, error) {
+			o, err := askback.Elicit[order](call, "order", "What?")
+			if err != nil {
+				return "", err
+			}
+			return askback.Do(ctx, call, "buy", func(context.Context) (string, error) { return "MARK-result " + o.Kind, nil })
+		})
 	askback.AddTool(srv, &mcp.Tool{Name: "drops"}, func(_ context.Context, call *askback.Call, _ note) (string, error) {
 		if _, err := askback.Elicit[order](call, "order", "What?"); err != nil {
 			return "", errors.New("MARK-error")
@@ -49,7 +50,8 @@ func addOrder(srv *askback.Server) {
 	}
 	askback.AddTool(srv, &mcp.Tool{Name: "narrow"}, func(_ context.Context, call *askback.Call, _ note) (string, error) {
 		_, err := askback.ElicitWith[small](call, "order", askback.Question{Message: "How large?", Schema: map[string]any{
-			"type": "object", "properties": map[string]any{"size": map[string]any{"type": "integer"}}, "required": []string{"size"},
+			"type": "object", "properties": map[string]any{"size": map[string]any{"type": "integer"}},
+			"required": []string{"size"},
 		}})
 		return "", err
 	})
@@ -86,22 +88,26 @@ func TestALineForEachRound(t *testing.T) {
 		delete(l, "duration")
 	}
 	line := func(round float64, asked any, outcome string) map[string]any {
-		return map[string]any{"level": "DEBUG", "msg": "askback: a round", "method": "tools/call", "target": "order", "round": round, "asked": asked, "outcome": outcome}
+		return map[string]any{"level": "DEBUG", "msg": "askback: a round", "method": "tools/call", "target": "order",
+			"round": round, "asked": asked, "outcome": outcome}
 	}
-	if diff := cmp.Diff([]map[string]any{line(1, []any{"order"}, "input_required"), line(2, nil, "completed")}, rounds); diff != "" {
+	if diff := cmp.Diff([]map[string]any{line(1, []any{"order"}, "input_required"), line(2, nil, "completed")},
+		rounds); diff != "" {
 		t.Errorf("rounds (-want +got):\n%s", diff)
 	}
 	if len(calls) != 1 || calls[nil] {
 		t.Errorf("one call is logged as %v", calls)
 	}
 	requests := lines("askback: a request")
-	if len(requests) != 1 || requests[0]["outcome"] != "refused" || requests[0]["reason"] == "" || requests[0]["target"] != "order" || requests[0]["code"] != float64(-32602) {
+	if len(requests) != 1 || requests[0]["outcome"] != "refused" || requests[0]["reason"] == "" ||
+		requests[0]["target"] != "order" || requests[0]["code"] != float64(-32602) {
 		t.Errorf("requests that did not become rounds: %v", requests)
 	}
 	harness.NoSecrets(t, log, r.State, altered.State)
 }
 
-// Why a question is asked again stands in the log: the key and the rule, in every kind of session, and never the answer.
+// Why a question is asked again stands in the log: the key and the rule, in every kind of session, and never the
+// answer.
 func TestWhyAQuestionIsAskedAgain(t *testing.T) {
 	const message = "askback: an answer does not fit"
 	in := harness.Request{Arguments: `{"Note":"MARK-argument"}`}
@@ -123,19 +129,24 @@ func TestWhyAQuestionIsAskedAgain(t *testing.T) {
 		reason string
 	}{
 		{"carried", carried("order", badOrder), "order", 2, whyBad},
-		{"no answer", carried("order", `{"order":{"action":"MARK-action"}}`), "order", 2, `an elicitation result needs the action "accept", "decline" or "cancel"`},
-		{"another question", carried("rewords", goodOrder), "rewords", 2, "it answers another question under the same key: what the client sees of the question has changed since"},
-		{"too large for its type", carried("narrow", `{"order":{"action":"accept","content":{"size":471147114711}}}`), "narrow", 2, "the form allows it, but the server cannot hold it, such as a number that is too large"},
+		{"no answer", carried("order", `{"order":{"action":"MARK-action"}}`), "order", 2,
+			`an elicitation result needs the action "accept", "decline" or "cancel"`},
+		{"another question", carried("rewords", goodOrder), "rewords", 2,
+			"it answers another question under the same key: what the client sees of the question has changed since"},
+		{"too large for its type", carried("narrow", `{"order":{"action":"accept","content":{"size":471147114711}}}`),
+			"narrow", 2, "the form allows it, but the server cannot hold it, such as a number that is too large"},
 		{"a task", func(t *testing.T, opts *askback.Options) []string {
 			s := harness.NewTaskServer(t, opts, addOrder)
-			id := s.Result(harness.WithExtension, "tools/call", "order", `"name":"order","arguments":{"Note":"MARK-argument"}`)["taskId"].(string)
+			id := s.Result(harness.WithExtension, "tools/call", "order",
+				`"name":"order","arguments":{"Note":"MARK-argument"}`)["taskId"].(string)
 			s.Get(harness.WithExtension, id, "input_required")
 			s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, badOrder[1:len(badOrder)-1]))
 			return []string{id}
 		}, "order", 2, whyBad},
 		{"a session", func(t *testing.T, opts *askback.Options) []string {
 			pipe := harness.Pipe(t, harness.NewServer(t, opts, addOrder))
-			pipe.Write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + harness.AllCapabilities +
+			pipe.Write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` +
+				harness.AllCapabilities +
 				`,"clientInfo":{"name":"c","version":"1"}}}`)
 			pipe.Response(1)
 			pipe.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
@@ -143,7 +154,8 @@ func TestWhyAQuestionIsAskedAgain(t *testing.T) {
 			for i, answer := range []string{badOrder, goodOrder} {
 				question := pipe.Until("a question", func(m map[string]any) bool { return m["method"] != nil && m["id"] != nil })
 				message := question["params"].(map[string]any)["message"]
-				if want := []string{"What?", "What?\n\nThe answer before this one does not fit: " + whyBad + "."}[i]; message != want {
+				if want := []string{"What?", "What?\n\nThe answer before this one does not fit: " + whyBad +
+					"."}[i]; message != want {
 					t.Errorf("the question is %q, want %q", message, want)
 				}
 				pipe.Answer(question, answer[len(`{"order":`):len(answer)-1])
@@ -164,7 +176,8 @@ func TestWhyAQuestionIsAskedAgain(t *testing.T) {
 				delete(l, "call")
 				delete(l, "msg")
 			}
-			want := map[string]any{"level": "INFO", "method": "tools/call", "target": c.target, "round": c.round, "key": "order", "reason": c.reason}
+			want := map[string]any{"level": "INFO", "method": "tools/call", "target": c.target, "round": c.round, "key": "order",
+				"reason": c.reason}
 			if diff := cmp.Diff([]map[string]any{want}, got); diff != "" {
 				t.Errorf("lines (-want +got):\n%s", diff)
 			}
@@ -178,12 +191,13 @@ func TestWhyAQuestionIsAskedAgain(t *testing.T) {
 func TestADroppedQuestionIsLogged(t *testing.T) {
 	logger, log, lines := harness.JSONLogs()
 	h := harness.NewServer(t, &askback.Options{Logger: logger}, addOrder, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "declines"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-			if _, err := askback.Elicit[order](call, "order", "What?"); err != nil {
-				return "", err
-			}
-			return "", nil
-		})
+		askback.AddTool(srv, &mcp.Tool{Name: "declines"},
+			func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+				if _, err := askback.Elicit[order](call, "order", "What?"); err != nil {
+					return "", err
+				}
+				return "", nil
+			})
 		askback.AddTool(srv, &mcp.Tool{Name: "two"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
 			_, err1 := askback.Elicit[order](call, "order", "What?")
 			_, err2 := askback.Elicit[order](call, "more", "What else?")
@@ -205,18 +219,21 @@ func TestADroppedQuestionIsLogged(t *testing.T) {
 		t.Errorf("a user who declined is no mistake: %v", got)
 	}
 
-	if got := (harness.Request{Target: "drops", Arguments: `{"Note":"MARK-argument"}`}).Send(t, h); !strings.Contains(got.Raw, "MARK-error") {
+	if got := (harness.Request{Target: "drops", Arguments: `{"Note":"MARK-argument"}`}).Send(t,
+		h); !strings.Contains(got.Raw, "MARK-error") {
 		t.Fatal(got.Raw)
 	}
 	got := lines(message)
-	if len(got) != 1 || got[0]["level"] != "WARN" || got[0]["target"] != "drops" || got[0]["round"] != float64(1) || len(got[0]["call"].(string)) != 26 ||
+	if len(got) != 1 || got[0]["level"] != "WARN" || got[0]["target"] != "drops" || got[0]["round"] != float64(1) ||
+		len(got[0]["call"].(string)) != 26 ||
 		!slices.Equal(got[0]["keys"].([]any), []any{"order"}) {
 		t.Errorf("lines: %v", got)
 	}
 	harness.NoSecrets(t, log)
 }
 
-// A handler whose questions do not depend on its arguments and answers alone is told so, of every kind and in every home.
+// A handler whose questions do not depend on its arguments and answers alone is told so, of every kind and in every
+// home.
 func TestAStrayingHandlerIsLogged(t *testing.T) {
 	var asked atomic.Int64
 	stray := func(call *askback.Call) error {
@@ -224,19 +241,23 @@ func TestAStrayingHandlerIsLogged(t *testing.T) {
 		return err
 	}
 	add := func(srv *askback.Server) {
-		askback.AddTaskTool(srv, &mcp.Tool{Name: "strays"}, &askback.TaskSupport{}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-			return "", stray(call)
-		})
-		srv.AddPrompt(&mcp.Prompt{Name: "strays"}, func(_ context.Context, call *askback.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
-			return &mcp.GetPromptResult{}, stray(call)
-		})
-		srv.AddResource(&mcp.Resource{Name: "strays", URI: "test:strays"}, func(_ context.Context, call *askback.Call, _ string) (*mcp.ReadResourceResult, error) {
-			return &mcp.ReadResourceResult{}, stray(call)
-		})
-		askback.AddInlineTool(srv, &mcp.Tool{Name: "inline"}, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
-			_, err := elicitName(ctx, req, fmt.Sprint("It is ", asked.Add(1)))
-			return &mcp.CallToolResult{}, nil, err
-		})
+		askback.AddTaskTool(srv, &mcp.Tool{Name: "strays"}, &askback.TaskSupport{},
+			func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+				return "", stray(call)
+			})
+		srv.AddPrompt(&mcp.Prompt{Name: "strays"},
+			func(_ context.Context, call *askback.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
+				return &mcp.GetPromptResult{}, stray(call)
+			})
+		srv.AddResource(&mcp.Resource{Name: "strays", URI: "test:strays"},
+			func(_ context.Context, call *askback.Call, _ string) (*mcp.ReadResourceResult, error) {
+				return &mcp.ReadResourceResult{}, stray(call)
+			})
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "inline"},
+			func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+				_, err := elicitName(ctx, req, fmt.Sprint("It is ", asked.Add(1)))
+				return &mcp.CallToolResult{}, nil, err
+			})
 	}
 	answers := func(key string) string { return `{"` + key + `":` + goodOrder[len(`{"order":`):] }
 	carried := func(method, target string) func(t *testing.T, opts *askback.Options) {
@@ -271,7 +292,8 @@ func TestAStrayingHandlerIsLogged(t *testing.T) {
 		}},
 		{"a session", "tools/call", "strays", func(t *testing.T, opts *askback.Options) {
 			pipe := harness.Pipe(t, harness.NewServer(t, opts, add))
-			pipe.Write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + harness.AllCapabilities +
+			pipe.Write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` +
+				harness.AllCapabilities +
 				`,"clientInfo":{"name":"c","version":"1"}}}`)
 			pipe.Response(1)
 			pipe.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
@@ -287,8 +309,10 @@ func TestAStrayingHandlerIsLogged(t *testing.T) {
 			const message = "askback: a handler asked something new, but not again what was answered in an earlier round"
 			harness.Eventually(t, "the warning", func() bool { return lines(message) != nil })
 			l := lines(message)[0]
-			if l["level"] != "WARN" || l["method"] != c.method || l["target"] != c.target || l["round"] != float64(2) || len(l["call"].(string)) != 26 ||
-				len(l["asked"].([]any)) != 1 || len(l["answered"].([]any)) != 1 || l["asked"].([]any)[0] == l["answered"].([]any)[0] {
+			if l["level"] != "WARN" || l["method"] != c.method || l["target"] != c.target || l["round"] != float64(2) ||
+				len(l["call"].(string)) != 26 ||
+				len(l["asked"].([]any)) != 1 || len(l["answered"].([]any)) != 1 ||
+				l["asked"].([]any)[0] == l["answered"].([]any)[0] {
 				t.Errorf("the line is %v", l)
 			}
 			harness.NoSecrets(t, log)
@@ -318,7 +342,8 @@ func TestALostLeaseIsLogged(t *testing.T) {
 	}
 	logger, log, lines := harness.JSONLogs()
 	options := func() *askback.Options {
-		return &askback.Options{Logger: logger, Keys: harness.NewRing(t), Tasks: &askback.Tasks{Settings: task.Settings{Lease: time.Second}}}
+		return &askback.Options{Logger: logger, Keys: harness.NewRing(t),
+			Tasks: &askback.Tasks{Settings: task.Settings{Lease: time.Second}}}
 	}
 	first := harness.NewTaskServerOn(t, cut, options(), steps(true))
 	id := first.Result(harness.WithExtension, "tools/call", "steps", `"name":"steps"`)["taskId"].(string)

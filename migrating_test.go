@@ -262,7 +262,8 @@ func TestServingBeforeAndAfter(t *testing.T) {
 	}
 	m := mcp.NewServer(&mcp.Implementation{Name: "airline", Version: "1.0.0"}, nil)
 	mcp.AddTool(m, &mcp.Tool{Name: "book"}, bookInline)
-	stateless := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, &mcp.StreamableHTTPOptions{Stateless: true})
+	stateless := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m },
+		&mcp.StreamableHTTPOptions{Stateless: true})
 	for _, test := range []struct {
 		version string
 		handler http.Handler
@@ -280,7 +281,8 @@ func TestServingBeforeAndAfter(t *testing.T) {
 				return accept(map[string]any{"confirm": true}), nil
 			},
 		})
-		session, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL}, &mcp.ClientSessionOptions{ProtocolVersion: test.version})
+		session, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL},
+			&mcp.ClientSessionOptions{ProtocolVersion: test.version})
 		if err != nil {
 			t.Fatal(err)
 		}

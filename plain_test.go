@@ -28,31 +28,41 @@ func addParcel(srv *askback.Server) {
 		p, err := askback.Elicit[parcel](call, "parcel", "What do you send?")
 		return fmt.Sprintf("%v %d %q %s", p.Weight, p.Count, p.Marks, p.Name), err
 	}
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "send"}, &askback.TaskSupport{}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-		return ask(call)
-	})
-	askback.AddTool(srv, &mcp.Tool{Name: "built"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-		p, err := askback.ElicitWith[parcel](call, "parcel", askback.Question{Message: "What do you send?", Schema: map[string]any{
-			"type": "object", "required": []string{"weight", "marks", "name"}, "properties": map[string]any{
-				"weight": map[string]any{"type": "number", "minimum": 0.5}, "count": map[string]any{"type": "integer", "default": 1}, "name": map[string]any{"type": "string"},
-				"marks": map[string]any{"type": "array", "items": map[string]any{"type": "string", "enum": []string{"fragile", "cold"}}},
-			},
-		}})
-		return fmt.Sprintf("%v %d %q %s", p.Weight, p.Count, p.Marks, p.Name), err
-	})
-	srv.AddPrompt(&mcp.Prompt{Name: "send"}, func(_ context.Context, call *askback.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
-		text, err := ask(call)
-		return &mcp.GetPromptResult{Description: text}, err
-	})
-	askback.AddInlineTool(srv, &mcp.Tool{Name: "inline"}, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
-		res, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "What do you send?", RequestedSchema: &jsonschema.Schema{
-			Type: "object", Properties: map[string]*jsonschema.Schema{"weight": {Type: "number"}, "name": {Type: "string"}}, Required: []string{"weight", "name"},
-		}})
-		if err != nil {
-			return nil, nil, err
-		}
-		return harness.Text(fmt.Sprintf("%v 1 [\"fragile\" \"cold\"] %v", res.Content["weight"], res.Content["name"])), nil, nil
-	})
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "send"}, &askback.TaskSupport{},
+		func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+			return ask(call)
+		})
+	askback.AddTool(srv, &mcp.Tool{Name: "built"},
+		func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+			p, err := askback.ElicitWith[parcel](call,
+				"parcel", askback.Question{Message: "What do you send?", Schema: map[string]any{
+					"type": "object", "required": []string{"weight", "marks", "name"}, "properties": map[string]any{
+						"weight": map[string]any{"type": "number", "minimum": 0.5}, "count": map[string]any{"type": "integer",
+							"default": 1}, "name": map[string]any{"type": "string"},
+						"marks": map[string]any{"type": "array",
+							"items": map[string]any{"type": "string", "enum": []string{"fragile", "cold"}}},
+					},
+				}})
+			return fmt.Sprintf("%v %d %q %s", p.Weight, p.Count, p.Marks, p.Name), err
+		})
+	srv.AddPrompt(&mcp.Prompt{Name: "send"},
+		func(_ context.Context, call *askback.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
+			text, err := ask(call)
+			return &mcp.GetPromptResult{Description: text}, err
+		})
+	askback.AddInlineTool(srv, &mcp.Tool{Name: "inline"},
+		func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+			res, err := req.Session.Elicit(ctx,
+				&mcp.ElicitParams{Message: "What do you send?", RequestedSchema: &jsonschema.Schema{
+					Type: "object", Properties: map[string]*jsonschema.Schema{"weight": {Type: "number"},
+						"name": {Type: "string"}}, Required: []string{"weight", "name"},
+				}})
+			if err != nil {
+				return nil, nil, err
+			}
+			return harness.Text(fmt.Sprintf("%v 1 [\"fragile\" \"cold\"] %v", res.Content["weight"],
+				res.Content["name"])), nil, nil
+		})
 }
 
 // What a client is sent, and what it answers, in both forms.
@@ -69,7 +79,8 @@ const terminalInfo = `,"io.modelcontextprotocol/clientInfo":{"name":"terminal","
 
 // plainOptions are those of a server that knows one client to show plain forms only.
 func plainOptions(keys *seal.Ring) *askback.Options {
-	return &askback.Options{Keys: keys, PlainForms: func(client *mcp.Implementation) bool { return client.Name == "terminal" }}
+	return &askback.Options{Keys: keys,
+		PlainForms: func(client *mcp.Implementation) bool { return client.Name == "terminal" }}
 }
 
 func parcelRequest(method, target, info string) harness.Request {
@@ -87,8 +98,8 @@ func askedAs(t *testing.T, res *harness.Response, form string) (key string) {
 	return key
 }
 
-// A client that shows plain forms only is asked for numbers and multiple choices as text; others get the forms as they are.
-// Handlers do not notice, and an instance with other settings continues the call.
+// A client that shows plain forms only is asked for numbers and multiple choices as text; others get the forms as they
+// are. Handlers do not notice, and an instance with other settings continues the call.
 func TestPlainForms(t *testing.T) {
 	for _, of := range []struct{ method, target string }{
 		{"tools/call", "send"}, {"tools/call", "built"}, {"prompts/get", "send"}, {"tools/call", "inline"},
@@ -98,7 +109,8 @@ func TestPlainForms(t *testing.T) {
 			other                    bool // the next instance has no PlainForms
 		}{
 			{"a client that shows plain forms only", terminalInfo, plainWeight, plainParcel, false},
-			{"another client", `,"io.modelcontextprotocol/clientInfo":{"name":"browser","version":"1"}`, nativeWeight, nativeParcel, false},
+			{"another client", `,"io.modelcontextprotocol/clientInfo":{"name":"browser","version":"1"}`, nativeWeight,
+				nativeParcel, false},
 			{"a client that does not say who it is", "", nativeWeight, nativeParcel, false},
 			{"a plain answer to another instance", terminalInfo, plainWeight, plainParcel, true},
 			{"a native answer to a plain form", terminalInfo, plainWeight, nativeParcel, false},
@@ -145,12 +157,14 @@ func TestPlainFormsOfATask(t *testing.T) {
 	s := harness.NewTaskServer(t, plainOptions(harness.NewRing(t)), addParcel)
 	with := harness.WithExtension + terminalInfo
 	id := s.Result(with, "tools/call", "send", `"name":"send","arguments":{}`)["taskId"].(string)
-	asked := fmt.Sprint(harness.At(s.Get(with, id, "input_required"), "inputRequests", "parcel", "params", "requestedSchema", "properties", "weight", "type"))
+	asked := fmt.Sprint(harness.At(s.Get(with, id, "input_required"), "inputRequests", "parcel", "params",
+		"requestedSchema", "properties", "weight", "type"))
 	if asked != "string" {
 		t.Errorf("the weight is asked for as %s", asked)
 	}
 	s.Result(with, "tasks/update", id, harness.Answered(id, `"parcel":`+plainParcel))
-	if got, _ := json.Marshal(s.Get(with, id, "completed")["result"]); !strings.Contains(unescaped(string(got)), sentParcel) {
+	if got, _ := json.Marshal(s.Get(with, id, "completed")["result"]); !strings.Contains(unescaped(string(got)),
+		sentParcel) {
 		t.Errorf("the result is %s", got)
 	}
 }
@@ -159,7 +173,8 @@ func TestPlainFormsOfATask(t *testing.T) {
 func TestPlainFormsInASession(t *testing.T) {
 	for name, form := range map[string]string{"terminal": "string", "browser": "number"} {
 		pipe := harness.Pipe(t, harness.NewServer(t, plainOptions(harness.NewRing(t)), addParcel))
-		pipe.Write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + harness.AllCapabilities +
+		pipe.Write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` +
+			harness.AllCapabilities +
 			`,"clientInfo":{"name":"` + name + `","version":"1"}}}`)
 		pipe.Response(1)
 		pipe.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)

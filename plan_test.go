@@ -152,7 +152,8 @@ func (w called) ask(letters ...rune) ([]int, error) {
 }
 
 func (w called) step(name rune) (int, error) {
-	return askback.Do(w.ctx, w.call, string(name), func(context.Context) (int, error) { w.ran(name); return int(name), nil })
+	return askback.Do(w.ctx, w.call, string(name),
+		func(context.Context) (int, error) { w.ran(name); return int(name), nil })
 }
 
 func (w called) pause(mark rune, at int) error {
@@ -256,32 +257,39 @@ func addFollowers(srv *askback.Server, ran func(rune)) {
 	}
 	askback.AddTool(srv, &mcp.Tool{Name: "tool"}, tool)
 	askback.AddTaskTool(srv, &mcp.Tool{Name: "task"}, &askback.TaskSupport{PollInterval: time.Millisecond}, tool)
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "detaching"}, &askback.TaskSupport{AtDetach: true, PollInterval: time.Millisecond}, tool)
-	askback.AddInlineTool(srv, &mcp.Tool{Name: "inline"}, func(ctx context.Context, req *mcp.CallToolRequest, in planned) (*mcp.CallToolResult, any, error) {
-		said, err := follow(in.Plan, inlined{called{ctx, askback.CallFrom(ctx), ran, true}, req})
-		return harness.Text(said), nil, err
-	})
-	askback.AddTool(srv, &mcp.Tool{Name: "manual"}, func(_ context.Context, call *askback.Call, in planned) (*mcp.CallToolResult, error) {
-		res, err := followManually(in.Plan, call.Request().(*mcp.CallToolRequest).Params)
-		return res, err
-	})
-	srv.AddPrompt(&mcp.Prompt{Name: "prompt"}, func(ctx context.Context, call *askback.Call, arguments map[string]string) (*mcp.GetPromptResult, error) {
-		said, err := follow(arguments["plan"], called{ctx, call, ran, true})
-		return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: said}}}}, err
-	})
-	srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "plan", URITemplate: "plan:{hex}"}, func(ctx context.Context, call *askback.Call, uri string) (*mcp.ReadResourceResult, error) {
-		plan, err := hex.DecodeString(strings.TrimPrefix(uri, "plan:00"))
-		if err != nil {
-			return nil, err
-		}
-		said, err := follow(string(plan), called{ctx, call, ran, true})
-		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{Text: said}}}, err
-	})
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "detaching"},
+		&askback.TaskSupport{AtDetach: true, PollInterval: time.Millisecond}, tool)
+	askback.AddInlineTool(srv, &mcp.Tool{Name: "inline"},
+		func(ctx context.Context, req *mcp.CallToolRequest, in planned) (*mcp.CallToolResult, any, error) {
+			said, err := follow(in.Plan, inlined{called{ctx, askback.CallFrom(ctx), ran, true}, req})
+			return harness.Text(said), nil, err
+		})
+	askback.AddTool(srv, &mcp.Tool{Name: "manual"},
+		func(_ context.Context, call *askback.Call, in planned) (*mcp.CallToolResult, error) {
+			res, err := followManually(in.Plan, call.Request().(*mcp.CallToolRequest).Params)
+			return res, err
+		})
+	srv.AddPrompt(&mcp.Prompt{Name: "prompt"},
+		func(ctx context.Context, call *askback.Call, arguments map[string]string) (*mcp.GetPromptResult, error) {
+			said, err := follow(arguments["plan"], called{ctx, call, ran, true})
+			return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user",
+				Content: &mcp.TextContent{Text: said}}}}, err
+		})
+	srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "plan", URITemplate: "plan:{hex}"},
+		func(ctx context.Context, call *askback.Call, uri string) (*mcp.ReadResourceResult, error) {
+			plan, err := hex.DecodeString(strings.TrimPrefix(uri, "plan:00"))
+			if err != nil {
+				return nil, err
+			}
+			said, err := follow(string(plan), called{ctx, call, ran, true})
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{Text: said}}}, err
+		})
 }
 
 // followAsClient calls the handler of a plan, and returns the text of its result.
 func followAsClient(ctx context.Context, c *client.Client, url, version, name, plan string) (string, error) {
-	session, err := c.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	session, err := c.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url},
+		&mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		return "", err
 	}
@@ -385,7 +393,8 @@ func planResult(t *testing.T, s *harness.TaskServer, arguments string) any {
 		if requests, ok := res["inputRequests"].(map[string]any); ok {
 			more = `,"inputResponses":` + planAnswers(requests, giveAll)
 		}
-		res = s.Result(harness.ProposalOnly, "tools/call", "plan", params+more+`,"requestState":"`+res["requestState"].(string)+`"`)
+		res = s.Result(harness.ProposalOnly, "tools/call",
+			"plan", params+more+`,"requestState":"`+res["requestState"].(string)+`"`)
 	}
 	return res["content"].([]any)[0].(map[string]any)["text"]
 }

@@ -97,7 +97,8 @@ func TestProductionGuideQuotesTheLog(t *testing.T) {
 		text, open := strings.CutSuffix(found[1], "…")
 		text = strings.TrimRight(text, " ")
 		isCommand := strings.HasPrefix(text, "askback ")
-		if isCommand || !strings.HasPrefix(text, "askback: ") && !strings.HasPrefix(text, "task: ") && strings.Count(text, " ") < 4 {
+		if isCommand || !strings.HasPrefix(text, "askback: ") && !strings.HasPrefix(text, "task: ") &&
+			strings.Count(text, " ") < 4 {
 			continue
 		}
 		quoted++
@@ -140,15 +141,16 @@ func TestProductionGuideHasEveryReason(t *testing.T) {
 	}
 }
 
-// The expressions of docs/production.md use metrics, labels and values that exist, under the names that Prometheus makes of
-// OpenTelemetry's. Those of HTTP are not ours.
+// The expressions of docs/production.md use metrics, labels and values that exist, under the names that Prometheus
+// makes of OpenTelemetry's. Those of HTTP are not ours.
 func TestProductionGuideNamesMetrics(t *testing.T) {
 	if _, err := os.Stat("otelaskback"); err != nil {
 		t.Skip("otelaskback is a module of its own, which is not here")
 	}
 	page := read(t, "docs/production.md")
 	metrics := make(map[string]bool)
-	for _, found := range regexp.MustCompile(`m\.(?:Float|Int)64(\w+)\("([a-z_.]+)", metric\.WithUnit\("(.+?)"\)`).FindAllStringSubmatch(read(t, "otelaskback/metrics.go"), -1) {
+	made := regexp.MustCompile(`m\.(?:Float|Int)64(\w+)\("([a-z_.]+)", metric\.WithUnit\("(.+?)"\)`)
+	for _, found := range made.FindAllStringSubmatch(read(t, "otelaskback/metrics.go"), -1) {
 		kind, name, unit := found[1], found[2], found[3]
 		name = underscores(name) + map[string]string{"s": "_seconds", "By": "_bytes"}[unit]
 		switch kind {
@@ -161,7 +163,8 @@ func TestProductionGuideNamesMetrics(t *testing.T) {
 		}
 	}
 	labels := map[string]bool{"le": true}
-	for _, found := range regexp.MustCompile(`attribute\.Key\("([a-z_.]+)"\)`).FindAllStringSubmatch(read(t, "otelaskback/attributes.go"), -1) {
+	for _, found := range regexp.MustCompile(`attribute\.Key\("([a-z_.]+)"\)`).FindAllStringSubmatch(read(t,
+		"otelaskback/attributes.go"), -1) {
 		labels[underscores(found[1])] = true
 	}
 	sources := servers(t)
@@ -185,7 +188,8 @@ func TestProductionGuideNamesMetrics(t *testing.T) {
 					}
 					for value := range strings.SplitSeq(match[2], "|") {
 						code, _ := strconv.Atoi(value) // of JSON-RPC
-						if value != "" && value != "true" && code != jsonrpc.CodeInternalError && !strings.Contains(sources, `"`+value+`"`) {
+						if value != "" && value != "true" && code != jsonrpc.CodeInternalError &&
+							!strings.Contains(sources, `"`+value+`"`) {
 							t.Errorf("nothing sets %s to %s", match[1], value)
 						}
 					}

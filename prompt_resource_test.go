@@ -33,7 +33,8 @@ func TestPromptsAndResourcesAsk(t *testing.T) {
 	p := harness.Request{Method: "prompts/get", Target: "p", Arguments: `{"topic":"Go "}`}
 	p.State = p.Send(t, h).Asked(t, "login")
 	p.Responses = harness.Octocat
-	if res := p.Send(t, h); !strings.Contains(res.Raw, `"description":"Go octocat"`) || !strings.Contains(res.Raw, `"messages":[]`) {
+	if res := p.Send(t, h); !strings.Contains(res.Raw, `"description":"Go octocat"`) ||
+		!strings.Contains(res.Raw, `"messages":[]`) {
 		t.Errorf("prompt: %s", res.Raw)
 	}
 	harness.Request{Method: "prompts/get", Target: "none"}.Send(t, h).Refused(t, 400, -32602)
@@ -60,13 +61,15 @@ func TestPromptsAndResourcesAsk(t *testing.T) {
 // the argument that is missing, and no value. Arguments that the prompt does not list reach the handler.
 func TestArgumentsOfPrompts(t *testing.T) {
 	srv := harness.NewServer(t, nil, func(srv *askback.Server) {
-		srv.AddPrompt(&mcp.Prompt{Name: "p", Arguments: []*mcp.PromptArgument{{Name: "style"}, {Name: "topic", Required: true}, {Name: "tone", Required: true}}},
+		srv.AddPrompt(&mcp.Prompt{Name: "p",
+			Arguments: []*mcp.PromptArgument{{Name: "style"}, {Name: "topic", Required: true}, {Name: "tone", Required: true}}},
 			func(_ context.Context, _ *askback.Call, args map[string]string) (*mcp.GetPromptResult, error) {
 				return &mcp.GetPromptResult{Description: fmt.Sprint(args)}, nil
 			})
-		srv.AddPrompt(&mcp.Prompt{Name: "plain"}, func(_ context.Context, _ *askback.Call, args map[string]string) (*mcp.GetPromptResult, error) {
-			return &mcp.GetPromptResult{Description: fmt.Sprint(args, args == nil)}, nil
-		})
+		srv.AddPrompt(&mcp.Prompt{Name: "plain"},
+			func(_ context.Context, _ *askback.Call, args map[string]string) (*mcp.GetPromptResult, error) {
+				return &mcp.GetPromptResult{Description: fmt.Sprint(args, args == nil)}, nil
+			})
 	})
 	const wrongType = "must be a string"
 	for _, c := range []struct{ prompt, arguments, want, refusal string }{
@@ -104,7 +107,8 @@ func TestArgumentsOfPrompts(t *testing.T) {
 					return
 				}
 				message := fmt.Sprint(harness.At(response, "error", "message"))
-				if harness.At(response, "error", "code") != -32602.0 || !strings.Contains(fmt.Sprintf("%q", message), c.refusal) || strings.Contains(message, "MARK") {
+				if harness.At(response, "error", "code") != -32602.0 || !strings.Contains(fmt.Sprintf("%q", message), c.refusal) ||
+					strings.Contains(message, "MARK") {
 					t.Errorf("got %v, want -32602 that says %s", response, c.refusal)
 				}
 			})
@@ -112,8 +116,8 @@ func TestArgumentsOfPrompts(t *testing.T) {
 	}
 }
 
-// An exact resource goes before templates, and templates in the order in which they were added. A template that is added
-// again goes to the end.
+// An exact resource goes before templates, and templates in the order in which they were added. A template that is
+// added again goes to the end.
 func TestWhichResourceAnswers(t *testing.T) {
 	text := func(s string) askback.ResourceHandler {
 		return func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
@@ -128,7 +132,8 @@ func TestWhichResourceAnswers(t *testing.T) {
 	h := srv.HTTPHandler(nil)
 	read := func(uri, want string) {
 		t.Helper()
-		if res := (harness.Request{Method: "resources/read", Target: uri}).Send(t, h); !strings.Contains(res.Raw, `"text":"`+want+`"`) {
+		if res := (harness.Request{Method: "resources/read", Target: uri}).Send(t, h); !strings.Contains(res.Raw,
+			`"text":"`+want+`"`) {
 			t.Errorf("%s: got %s, want %s", uri, res.Raw, want)
 		}
 	}

@@ -41,14 +41,16 @@ func TestStateIsBoundToItsRequest(t *testing.T) {
 		},
 	}
 	second := func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "greet2"}, func(ctx context.Context, call *askback.Call, in harness.Greeting) (string, error) {
-			_, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
-			return "x", err
-		})
-		srv.AddPrompt(&mcp.Prompt{Name: "greet"}, func(ctx context.Context, call *askback.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
-			_, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
-			return &mcp.GetPromptResult{}, err
-		})
+		askback.AddTool(srv, &mcp.Tool{Name: "greet2"},
+			func(ctx context.Context, call *askback.Call, in harness.Greeting) (string, error) {
+				_, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
+				return "x", err
+			})
+		srv.AddPrompt(&mcp.Prompt{Name: "greet"},
+			func(ctx context.Context, call *askback.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
+				_, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
+				return &mcp.GetPromptResult{}, err
+			})
 	}
 	h := harness.NewServer(t, &options, harness.AddGreet, second).HTTPHandler(nil)
 	alice := http.Header{"X-User": {"alice"}}
@@ -69,21 +71,29 @@ func TestStateIsBoundToItsRequest(t *testing.T) {
 		to     http.Handler
 		change func(*harness.Request)
 	}{
-		{"other principal", seal.ReasonPrincipal, h, func(r *harness.Request) { r.Header = http.Header{"X-User": {"mallory"}} }},
+		{"other principal", seal.ReasonPrincipal, h,
+			func(r *harness.Request) { r.Header = http.Header{"X-User": {"mallory"}} }},
 		{"no principal", seal.ReasonPrincipal, h, func(r *harness.Request) { r.Header = nil }},
 		{"other tool", seal.ReasonTarget, h, func(r *harness.Request) { r.Target = "greet2" }},
-		{"other method", seal.ReasonMethod, h, func(r *harness.Request) { r.Method, r.Arguments = "prompts/get", `{"place":"Oslo"}` }},
+		{"other method", seal.ReasonMethod, h,
+			func(r *harness.Request) { r.Method, r.Arguments = "prompts/get", `{"place":"Oslo"}` }},
 		{"other arguments", seal.ReasonArguments, h, func(r *harness.Request) { r.Arguments = `{"place":"Rome"}` }},
 		{"no arguments", seal.ReasonArguments, h, func(r *harness.Request) { r.Arguments = `` }},
-		{"other server, same keys", seal.ReasonAudience, harness.NewServer(t, &other, harness.AddGreet).HTTPHandler(nil), func(*harness.Request) {}},
-		{"other keys", seal.ReasonUnknownKey, harness.NewServer(t, &strangers, harness.AddGreet).HTTPHandler(nil), func(*harness.Request) {}},
-		{"revoked", seal.ReasonRevoked, harness.NewServer(t, &revoking, harness.AddGreet).HTTPHandler(nil), func(*harness.Request) {}},
-		{"altered", seal.ReasonAuthentication, h, func(r *harness.Request) { r.State = r.State[:60] + flip(r.State[60]) + r.State[61:] }},
+		{"other server, same keys", seal.ReasonAudience, harness.NewServer(t, &other, harness.AddGreet).HTTPHandler(nil),
+			func(*harness.Request) {}},
+		{"other keys", seal.ReasonUnknownKey, harness.NewServer(t, &strangers, harness.AddGreet).HTTPHandler(nil),
+			func(*harness.Request) {}},
+		{"revoked", seal.ReasonRevoked, harness.NewServer(t, &revoking, harness.AddGreet).HTTPHandler(nil),
+			func(*harness.Request) {}},
+		{"altered", seal.ReasonAuthentication, h,
+			func(r *harness.Request) { r.State = r.State[:60] + flip(r.State[60]) + r.State[61:] }},
 		{"cut", seal.ReasonMalformed, h, func(r *harness.Request) { r.State = r.State[:20] }},
 		{"longer", seal.ReasonMalformed, h, func(r *harness.Request) { r.State += "\n" }},
 		{"of another version", seal.ReasonVersion, h, func(r *harness.Request) { r.State = "ab9" + r.State[3:] }},
 		{"hostile", seal.ReasonMalformed, h, func(r *harness.Request) { r.State = hostile }},
-		{"10 MB", seal.ReasonTooLarge, harness.NewServer(t, func() *askback.Options { o := options; o.Limits.MessageBytes = 16 << 20; return &o }(), harness.AddGreet).HTTPHandler(nil),
+		{"10 MB", seal.ReasonTooLarge, harness.NewServer(t,
+			func() *askback.Options { o := options; o.Limits.MessageBytes = 16 << 20; return &o }(),
+			harness.AddGreet).HTTPHandler(nil),
 			func(r *harness.Request) { r.State = strings.Repeat("A", 10<<20) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -97,7 +107,8 @@ func TestStateIsBoundToItsRequest(t *testing.T) {
 			if len(reasons) != 1 || reasons[0] != test.reason {
 				t.Errorf("reasons %q, want %q", reasons, test.reason)
 			}
-			if lines := strings.Count(logged.String(), "\n"); lines != 1 || !strings.Contains(logged.String(), string(test.reason)) {
+			if lines := strings.Count(logged.String(), "\n"); lines != 1 ||
+				!strings.Contains(logged.String(), string(test.reason)) {
 				t.Errorf("logged %d lines: %.300s", lines, logged)
 			}
 			if log := logged.String(); strings.Contains(log, "alice") || strings.Contains(log, "octocat") || len(log) > 1000 {
@@ -108,7 +119,9 @@ func TestStateIsBoundToItsRequest(t *testing.T) {
 	if got := good.Send(t, h).Text(t); got != "Hello octocat in Oslo" {
 		t.Errorf("the untouched request: %q", got)
 	}
-	empty := harness.Request{Target: "greet", Header: alice, Body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet","requestState":"","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`}
+	empty := harness.Request{Target: "greet", Header: alice,
+		Body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet","requestState":"",` +
+			`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`}
 	if message := empty.Send(t, h).Refused(t, 400, -32602); message != harness.StateRefused {
 		t.Errorf("empty state: %q", message)
 	}
@@ -155,11 +168,14 @@ func TestArgumentsAreComparedByMeaning(t *testing.T) {
 				return "done", err
 			})
 	}).HTTPHandler(nil)
-	for range 2 { // of large arguments the first digest is made when it is needed, and those after it with the message's check
+	// of large arguments the first digest is made when it is needed, and those after it with the message's check
+	for range 2 {
 		for _, size := range []int{0, 32 << 10} {
 			long := `"long":"` + strings.Repeat("x", size) + `"`
-			state := harness.Request{Target: "t", Arguments: `{"a":1,"b":"é","n":9007199254740993,` + long + `}`}.Send(t, h).Asked(t, "login")
-			same := harness.Request{Target: "t", Arguments: `{ ` + long + `, "n":9007199254740993, "b":"\u00e9", "a":1.0 }`, Responses: harness.Octocat, State: state}
+			state := harness.Request{Target: "t", Arguments: `{"a":1,"b":"é","n":9007199254740993,` + long + `}`}.Send(t,
+				h).Asked(t, "login")
+			same := harness.Request{Target: "t", Arguments: `{ ` + long + `, "n":9007199254740993, "b":"\u00e9", "a":1.0 }`,
+				Responses: harness.Octocat, State: state}
 			if got := same.Send(t, h).Text(t); got != "done" {
 				t.Errorf("got %q", got)
 			}
@@ -167,7 +183,8 @@ func TestArgumentsAreComparedByMeaning(t *testing.T) {
 				`{"a":1,"b":"é","n":9007199254740992,` + long + `}`,
 				`{"a":1,"b":"é","n":9007199254740993,` + strings.Replace(long, `""`, `"x"`, 1) + `,"more":null}`,
 			} {
-				harness.Request{Target: "t", Arguments: other, Responses: harness.Octocat, State: state}.Send(t, h).Refused(t, 400, -32602)
+				harness.Request{Target: "t", Arguments: other, Responses: harness.Octocat, State: state}.Send(t, h).Refused(t, 400,
+					-32602)
 			}
 		}
 	}
@@ -175,7 +192,8 @@ func TestArgumentsAreComparedByMeaning(t *testing.T) {
 
 func TestStatesExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := harness.NewServer(t, &askback.Options{Limits: askback.Limits{RoundTTL: time.Minute, CallTTL: 90 * time.Second}}, harness.AddGreet).HTTPHandler(nil)
+		h := harness.NewServer(t, &askback.Options{Limits: askback.Limits{RoundTTL: time.Minute, CallTTL: 90 * time.Second}},
+			harness.AddGreet).HTTPHandler(nil)
 		r := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}
 		first := r.Send(t, h).Asked(t, "login")
 
@@ -213,7 +231,8 @@ func TestAMemoryGuardRefusesWhatIsOlder(t *testing.T) {
 			ring, store := harness.NewRing(t), new(state.MemoryStore)
 			logger, log := harness.Logs()
 			start := func() http.Handler {
-				opts := &askback.Options{Keys: ring, ReplayGuard: new(state.MemoryGuard), Principal: harness.UserHeader, Logger: logger}
+				opts := &askback.Options{Keys: ring, ReplayGuard: new(state.MemoryGuard), Principal: harness.UserHeader,
+					Logger: logger}
 				if mode != "" {
 					opts.States = &state.Options{Store: store, Mode: mode}
 				}
@@ -251,18 +270,23 @@ func TestAMemoryGuardRefusesWhatIsOlder(t *testing.T) {
 
 // A state reveals no arguments, answers, results, keys or principal.
 func TestAStateShowsNothingOfItsCall(t *testing.T) {
-	options := &askback.Options{Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice-secret", nil }}
+	options := &askback.Options{Principal: func(context.Context, *mcp.RequestExtra) (string,
+		error) {
+		return "alice-secret", nil
+	}}
 	h := harness.NewServer(t, options, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "t"}, func(ctx context.Context, call *askback.Call, in harness.Greeting) (*mcp.CallToolResult, error) {
-			if _, err := askback.Elicit[harness.Login](call, "first-secret", "?"); err != nil {
+		askback.AddTool(srv, &mcp.Tool{Name: "t"},
+			func(ctx context.Context, call *askback.Call, in harness.Greeting) (*mcp.CallToolResult, error) {
+				if _, err := askback.Elicit[harness.Login](call, "first-secret", "?"); err != nil {
+					return nil, err
+				}
+				if _, err := askback.Do(ctx, call,
+					"step", func(context.Context) (string, error) { return "result-secret", nil }); err != nil {
+					return nil, err
+				}
+				_, err := askback.Elicit[harness.Login](call, "second", "?")
 				return nil, err
-			}
-			if _, err := askback.Do(ctx, call, "step", func(context.Context) (string, error) { return "result-secret", nil }); err != nil {
-				return nil, err
-			}
-			_, err := askback.Elicit[harness.Login](call, "second", "?")
-			return nil, err
-		})
+			})
 	}).HTTPHandler(nil)
 	r := harness.Request{Target: "t", Arguments: `{"place":"argument-secret"}`}
 	r.State = r.Send(t, h).Asked(t, "first-secret")
@@ -275,7 +299,8 @@ func TestAStateShowsNothingOfItsCall(t *testing.T) {
 	if len(raw) < 100 {
 		t.Errorf("a state of %d bytes cannot hold what it has to", len(raw))
 	}
-	if seen := state + string(raw); strings.Contains(seen, "secret") || strings.Contains(seen, `"name"`) || strings.Contains(seen, "tools/call") {
+	if seen := state + string(raw); strings.Contains(seen, "secret") || strings.Contains(seen, `"name"`) ||
+		strings.Contains(seen, "tools/call") {
 		t.Errorf("the state shows %q", seen)
 	}
 }
@@ -289,16 +314,17 @@ func TestARoundCanBeAnsweredAgainWithoutAGuard(t *testing.T) {
 	}{{nil, "[a b c]"}, {new(state.MemoryGuard), "[a]"}} {
 		var ran []string
 		h := harness.NewServer(t, &askback.Options{ReplayGuard: c.guard}, func(srv *askback.Server) {
-			askback.AddTool(srv, &mcp.Tool{Name: "redeem"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-				in, err := askback.Elicit[harness.Login](call, "login", "Who?")
-				if err != nil {
-					return "", err
-				}
-				return "done", call.Do(ctx, "redeem", func(context.Context) error {
-					ran = append(ran, in.Name)
-					return nil
+			askback.AddTool(srv, &mcp.Tool{Name: "redeem"},
+				func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+					in, err := askback.Elicit[harness.Login](call, "login", "Who?")
+					if err != nil {
+						return "", err
+					}
+					return "done", call.Do(ctx, "redeem", func(context.Context) error {
+						ran = append(ran, in.Name)
+						return nil
+					})
 				})
-			})
 		}).HTTPHandler(nil)
 		r := harness.Request{Target: "redeem"}
 		r.State = r.Send(t, h).Asked(t, "login")
@@ -316,18 +342,22 @@ func TestARoundCanBeAnsweredAgainWithoutAGuard(t *testing.T) {
 func TestMetaIsThatOfTheRound(t *testing.T) {
 	var seen []string
 	h := harness.NewServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "deploy"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			req := call.Request().(*mcp.CallToolRequest)
-			first, err := askback.Do(ctx, call, "where", func(context.Context) (any, error) { return req.Params.Meta["com.example/where"], nil })
-			if err != nil {
+		askback.AddTool(srv, &mcp.Tool{Name: "deploy"},
+			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				req := call.Request().(*mcp.CallToolRequest)
+				first, err := askback.Do(ctx, call,
+					"where", func(context.Context) (any, error) { return req.Params.Meta["com.example/where"], nil })
+				if err != nil {
+					return "", err
+				}
+				seen = append(seen, fmt.Sprint(req.Params.Meta["com.example/where"], " ", req.Extra.Header.Get("X-Where"), " ",
+					first))
+				_, err = askback.Elicit[harness.Login](call, "login", "Deploy?")
 				return "", err
-			}
-			seen = append(seen, fmt.Sprint(req.Params.Meta["com.example/where"], " ", req.Extra.Header.Get("X-Where"), " ", first))
-			_, err = askback.Elicit[harness.Login](call, "login", "Deploy?")
-			return "", err
-		})
+			})
 	}).HTTPHandler(nil)
-	r := harness.Request{Target: "deploy", Meta: `,"com.example/where":"sandbox"`, Header: http.Header{"X-Where": {"sandbox"}}}
+	r := harness.Request{Target: "deploy", Meta: `,"com.example/where":"sandbox"`,
+		Header: http.Header{"X-Where": {"sandbox"}}}
 	r.State = r.Send(t, h).Asked(t, "login")
 	r.Meta, r.Header = `,"com.example/where":"production"`, http.Header{"X-Where": {"production"}}
 	r.Responses = harness.Octocat

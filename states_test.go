@@ -99,36 +99,50 @@ func TestOptionsReachTheHome(t *testing.T) {
 		{"none", func(*askback.Options) {}, nil, "Hello octocat", ""},
 		{"none, and a bad state", func(*askback.Options) {}, bad, harness.StateRefused, "refused:malformed"},
 		{"none, and no state", func(*askback.Options) {}, lost, "input_required", ""},
-		{"Principal", func(*askback.Options) {}, func(_ *testing.T, r *harness.Request, _ http.Handler) { r.Header = http.Header{"X-User": {"mallory"}} },
+		{"Principal", func(*askback.Options) {},
+			func(_ *testing.T, r *harness.Request, _ http.Handler) { r.Header = http.Header{"X-User": {"mallory"}} },
 			harness.StateRefused, "refused:principal"},
 		{"States.Mode is Dual", states(state.Dual), nil, "Hello octocat", "same"},
 		{"States.Mode is Dual, and no state", states(state.Dual), lost, "Hello octocat", "missing"},
 		{"States.Mode is StatelessFirst", states(state.StatelessFirst), nil, "Hello octocat", ""},
-		{"States.Mode is StatelessFirst, and a bad state", states(state.StatelessFirst), bad, "Hello octocat", "refused:malformed invalid"},
-		{"States.Mode is StatelessOnly, and a bad state", states(state.StatelessOnly), bad, harness.StateRefused, "refused:malformed"},
+		{"States.Mode is StatelessFirst, and a bad state", states(state.StatelessFirst), bad, "Hello octocat",
+			"refused:malformed invalid"},
+		{"States.Mode is StatelessOnly, and a bad state", states(state.StatelessOnly), bad, harness.StateRefused,
+			"refused:malformed"},
 		{"States.Mode is empty, and no state", states(""), lost, "input_required", ""},
-		{"States.Overflow", func(o *askback.Options) { o.States = &state.Options{Store: new(state.MemoryStore), Overflow: 10} }, nil,
+		{"States.Overflow", func(o *askback.Options) {
+			o.States = &state.Options{Store: new(state.MemoryStore),
+				Overflow: 10}
+		}, nil,
 			"Hello octocat", "overflowed"},
-		{"ReplayGuard", func(o *askback.Options) { o.ReplayGuard = new(state.MemoryGuard) }, twice, harness.StateRefused, "refused:replayed"},
+		{"ReplayGuard", func(o *askback.Options) { o.ReplayGuard = new(state.MemoryGuard) }, twice, harness.StateRefused,
+			"refused:replayed"},
 		{"no ReplayGuard", func(*askback.Options) {}, twice, "Hello octocat", ""},
 		{"BareFirstRound", func(o *askback.Options) { o.BareFirstRound = true }, lost, "Hello octocat", ""},
 		{"Limits.RoundTTL", func(o *askback.Options) { o.Limits.RoundTTL = time.Minute },
-			func(*testing.T, *harness.Request, http.Handler) { time.Sleep(time.Minute) }, harness.StateRefused, "refused:expired"},
+			func(*testing.T, *harness.Request,
+				http.Handler) {
+				time.Sleep(time.Minute)
+			}, harness.StateRefused, "refused:expired"},
 		{"Limits.CallTTL", func(o *askback.Options) { o.Limits.CallTTL = time.Minute },
-			func(*testing.T, *harness.Request, http.Handler) { time.Sleep(time.Minute) }, harness.StateRefused, "refused:expired"},
+			func(*testing.T, *harness.Request,
+				http.Handler) {
+				time.Sleep(time.Minute)
+			}, harness.StateRefused, "refused:expired"},
 	} {
 		t.Run(c.says, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var seen []string
 				logger, logged := harness.Logs()
-				opts := askback.Options{Principal: harness.UserHeader, Audience: "service", Logger: logger, Audit: func(_ context.Context, e askback.AuditEvent) {
-					switch e.Kind {
-					case askback.AuditRefused:
-						seen = append(seen, "refused:"+e.Reason)
-					case askback.AuditState:
-						seen = append(seen, e.Reason)
-					}
-				}}
+				opts := askback.Options{Principal: harness.UserHeader, Audience: "service", Logger: logger,
+					Audit: func(_ context.Context, e askback.AuditEvent) {
+						switch e.Kind {
+						case askback.AuditRefused:
+							seen = append(seen, "refused:"+e.Reason)
+						case askback.AuditState:
+							seen = append(seen, e.Reason)
+						}
+					}}
 				c.options(&opts)
 				h := harness.NewServer(t, &opts, harness.AddGreet).HTTPHandler(nil)
 				r := harness.Request{Target: "greet", Arguments: `{"place":"x"}`, Header: alice}
@@ -147,7 +161,8 @@ func TestOptionsReachTheHome(t *testing.T) {
 				if got := strings.Join(seen, " "); got != c.seen {
 					t.Errorf("observed %q, want %q", got, c.seen)
 				}
-				if _, reason, ok := strings.Cut(c.seen, "refused:"); ok && !strings.Contains(logged.String(), "reason="+strings.Fields(reason)[0]) {
+				if _, reason, ok := strings.Cut(c.seen, "refused:"); ok &&
+					!strings.Contains(logged.String(), "reason="+strings.Fields(reason)[0]) {
 					t.Errorf("the log says %s", logged)
 				}
 			})
@@ -158,12 +173,15 @@ func TestOptionsReachTheHome(t *testing.T) {
 		options askback.Options
 		want    string
 	}{
-		"BareFirstRound":    {askback.Options{BareFirstRound: true}, `"input_required"`},
-		"Limits.StateBytes": {askback.Options{Limits: askback.Limits{StateBytes: 10}}, "the limit of 10 bytes of requestState is reached"},
-		"Limits.StoredBytes": {askback.Options{Limits: askback.Limits{StoredBytes: 10}, States: &state.Options{Store: new(state.MemoryStore), Overflow: 10}},
+		"BareFirstRound": {askback.Options{BareFirstRound: true}, `"input_required"`},
+		"Limits.StateBytes": {askback.Options{Limits: askback.Limits{StateBytes: 10}},
+			"the limit of 10 bytes of requestState is reached"},
+		"Limits.StoredBytes": {askback.Options{Limits: askback.Limits{StoredBytes: 10},
+			States: &state.Options{Store: new(state.MemoryStore), Overflow: 10}},
 			"the limit of 10 bytes of a stored state is reached"},
 	} {
-		res := harness.Request{Target: "greet", Arguments: `{"place":"x"}`}.Send(t, harness.NewServer(t, &c.options, harness.AddGreet).HTTPHandler(nil))
+		res := harness.Request{Target: "greet", Arguments: `{"place":"x"}`}.Send(t,
+			harness.NewServer(t, &c.options, harness.AddGreet).HTTPHandler(nil))
 		if !strings.Contains(res.Raw, c.want) || strings.Contains(res.Raw, "requestState\":") || res.Status != 200 {
 			t.Errorf("%s: status %d, %s", says, res.Status, res.Raw)
 		}
@@ -186,22 +204,24 @@ func TestClientThatGoesAway(t *testing.T) {
 	store := new(spyStore)
 	var hangUp context.CancelFunc
 	paid := 0
-	h := harness.NewServer(t, &askback.Options{Principal: harness.UserHeader, States: &state.Options{Store: store, Mode: state.Dual}}, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "buy"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			for _, what := range []string{"first", "second"} {
-				if _, err := askback.Elicit[harness.Login](call, what+"?", "Who are you?"); err != nil {
-					return "", err
+	h := harness.NewServer(t, &askback.Options{Principal: harness.UserHeader,
+		States: &state.Options{Store: store, Mode: state.Dual}}, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "buy"},
+			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				for _, what := range []string{"first", "second"} {
+					if _, err := askback.Elicit[harness.Login](call, what+"?", "Who are you?"); err != nil {
+						return "", err
+					}
+					if err := call.Do(ctx, "pay "+what, func(context.Context) error {
+						hangUp()
+						paid++
+						return nil
+					}); err != nil {
+						return "", err
+					}
 				}
-				if err := call.Do(ctx, "pay "+what, func(context.Context) error {
-					hangUp()
-					paid++
-					return nil
-				}); err != nil {
-					return "", err
-				}
-			}
-			return "done", nil
-		})
+				return "done", nil
+			})
 	}).HTTPHandler(nil)
 	r := harness.Request{Target: "buy", Header: alice, Context: func(r *http.Request) *http.Request {
 		ctx, cancel := context.WithCancel(r.Context())
@@ -227,22 +247,25 @@ func TestClientThatGoesAway(t *testing.T) {
 // repeated round continues from its own state. Without a state only the first round continues.
 func TestManualStyleAndTheStore(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
-	m.AddTool(&mcp.Tool{Name: "manual", InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		heard, state := "", req.Params.RequestState
-		if r, ok := req.Params.InputResponses["q"].(*mcp.ElicitResult); ok {
-			heard = fmt.Sprint(r.Content["name"])
-		}
-		if heard != "" && len(state) == 2 {
-			return harness.Text(state + heard), nil
-		}
-		if heard != "" || state == "" {
-			state += string("ab"[min(len(state), 1)])
-		}
-		return &mcp.CallToolResult{RequestState: state, InputRequests: mcp.InputRequestMap{"q": &mcp.ElicitParams{Message: state}}}, nil
-	})
+	m.AddTool(&mcp.Tool{Name: "manual", InputSchema: map[string]any{"type": "object"}},
+		func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			heard, state := "", req.Params.RequestState
+			if r, ok := req.Params.InputResponses["q"].(*mcp.ElicitResult); ok {
+				heard = fmt.Sprint(r.Content["name"])
+			}
+			if heard != "" && len(state) == 2 {
+				return harness.Text(state + heard), nil
+			}
+			if heard != "" || state == "" {
+				state += string("ab"[min(len(state), 1)])
+			}
+			return &mcp.CallToolResult{RequestState: state,
+				InputRequests: mcp.InputRequestMap{"q": &mcp.ElicitParams{Message: state}}}, nil
+		})
 	store := new(spyStore)
 	var seen []string
-	srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t), Principal: harness.UserHeader, States: &state.Options{Store: store, Mode: state.Dual},
+	srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t), Principal: harness.UserHeader,
+		States: &state.Options{Store: store, Mode: state.Dual},
 		Audit: func(_ context.Context, e askback.AuditEvent) {
 			if e.Kind == askback.AuditState {
 				seen = append(seen, e.Reason)
@@ -274,18 +297,20 @@ func TestManualStyleAndTheStore(t *testing.T) {
 // When a call becomes a task, its journal is in the task store only.
 func TestTasksAndTheStore(t *testing.T) {
 	store := new(spyStore)
-	s := harness.NewTaskServer(t, &askback.Options{States: &state.Options{Store: store, Mode: state.Dual}}, func(srv *askback.Server) {
-		askback.AddTaskTool(srv, &mcp.Tool{Name: "later"}, &askback.TaskSupport{AtDetach: true}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			l, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
-			if err != nil {
-				return "", err
-			}
-			if err := call.Detach(); err != nil {
-				return "", err
-			}
-			return "later, " + l.Name, nil
+	s := harness.NewTaskServer(t, &askback.Options{States: &state.Options{Store: store, Mode: state.Dual}},
+		func(srv *askback.Server) {
+			askback.AddTaskTool(srv, &mcp.Tool{Name: "later"}, &askback.TaskSupport{AtDetach: true},
+				func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+					l, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
+					if err != nil {
+						return "", err
+					}
+					if err := call.Detach(); err != nil {
+						return "", err
+					}
+					return "later, " + l.Name, nil
+				})
 		})
-	})
 	r := harness.Request{Target: "later", Capabilities: harness.WithExtension}
 	r.State = r.Send(t, s.Handler).Asked(t, "login")
 	if rows := store.Len(); rows != 1 {
@@ -317,7 +342,8 @@ func TestSessionsAndTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer session.Close()
-	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "greet", Arguments: harness.Greeting{Place: "Oslo"}})
+	res, err := session.CallTool(t.Context(),
+		&mcp.CallToolParams{Name: "greet", Arguments: harness.Greeting{Place: "Oslo"}})
 	if err != nil || res.Content[0].(*mcp.TextContent).Text != "Hello octocat in Oslo" {
 		t.Errorf("got %v, %v", res, err)
 	}
@@ -331,7 +357,9 @@ func TestSessionsAndTheStore(t *testing.T) {
 func TestSessionsWithStates(t *testing.T) {
 	for size, stored := range map[int]bool{10: true, 2_000_000: false} {
 		store := new(spyStore)
-		web := httptest.NewServer(harness.NewServer(t, &askback.Options{States: &state.Options{Store: store, Mode: state.Dual}}, blob).HTTPHandler(&askback.HTTPOptions{Drafts: true}))
+		web := httptest.NewServer(harness.NewServer(t,
+			&askback.Options{States: &state.Options{Store: store,
+				Mode: state.Dual}}, blob).HTTPHandler(&askback.HTTPOptions{Drafts: true}))
 		defer web.Close()
 		client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
 			ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
@@ -341,7 +369,8 @@ func TestSessionsWithStates(t *testing.T) {
 				return accept(map[string]any{"name": "octocat"}), nil
 			},
 		})
-		session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL + "?draft=state"}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+		session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL + "?draft=state"},
+			&mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -359,7 +388,8 @@ func TestSessionsWithStates(t *testing.T) {
 // blob records a large result.
 func blob(srv *askback.Server) {
 	askback.AddTool(srv, &mcp.Tool{Name: "blob"}, func(ctx context.Context, call *askback.Call, in count) (string, error) {
-		s, err := askback.Do(ctx, call, "make", func(context.Context) (string, error) { return strings.Repeat("x", in.N), nil })
+		s, err := askback.Do(ctx, call, "make",
+			func(context.Context) (string, error) { return strings.Repeat("x", in.N), nil })
 		if err != nil {
 			return "", err
 		}
@@ -387,13 +417,16 @@ func TestLawWithAStore(t *testing.T) {
 		}))
 	}
 	instance := func(mode state.Mode, keys *seal.Ring, overflow int) http.Handler {
-		return harness.NewServer(t, &askback.Options{Keys: keys, Principal: harness.UserHeader, States: &state.Options{Store: store, Mode: mode, Overflow: overflow}}, handler).HTTPHandler(nil)
+		return harness.NewServer(t, &askback.Options{Keys: keys, Principal: harness.UserHeader,
+			States: &state.Options{Store: store, Mode: mode, Overflow: overflow}}, handler).HTTPHandler(nil)
 	}
 	fleets := map[string][]http.Handler{
-		"dual":      {instance(state.Dual, ring, 0), instance(state.Dual, harness.NewRing(t), 0)},
-		"primary":   {instance(state.StatelessFirst, ring, 0), instance(state.StatelessFirst, harness.NewRing(t), 0)},
-		"overflow":  {instance(state.StatelessOnly, ring, 1), instance(state.StatelessOnly, ring, 400)},
-		"roll out":  {instance(state.Dual, ring, 0), instance(state.StatelessFirst, ring, 1), harness.NewServer(t, &askback.Options{Keys: ring, Principal: harness.UserHeader, States: &state.Options{Store: store}}, handler).HTTPHandler(nil)},
+		"dual":     {instance(state.Dual, ring, 0), instance(state.Dual, harness.NewRing(t), 0)},
+		"primary":  {instance(state.StatelessFirst, ring, 0), instance(state.StatelessFirst, harness.NewRing(t), 0)},
+		"overflow": {instance(state.StatelessOnly, ring, 1), instance(state.StatelessOnly, ring, 400)},
+		"roll out": {instance(state.Dual, ring, 0), instance(state.StatelessFirst, ring, 1),
+			harness.NewServer(t, &askback.Options{Keys: ring, Principal: harness.UserHeader,
+				States: &state.Options{Store: store}}, handler).HTTPHandler(nil)},
 		"dual only": {instance(state.Dual, ring, 300), instance(state.Dual, ring, 0)},
 	}
 	shared := new(state.MemoryStore)
@@ -408,7 +441,8 @@ func TestLawWithAStore(t *testing.T) {
 		m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 		m.AddReceivingMiddleware(harness.PassOn)
 		srv, err := askback.New(m, &askback.Options{
-			Keys: ring, Principal: harness.UserHeader, States: &state.Options{Store: watched, Mode: state.Dual}, Logger: slog.New(slog.DiscardHandler),
+			Keys: ring, Principal: harness.UserHeader, States: &state.Options{Store: watched,
+				Mode: state.Dual}, Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -444,7 +478,8 @@ func TestLawWithAStore(t *testing.T) {
 		}
 
 		user++ // a user without earlier calls
-		begin := harness.Request{Target: "plan", Arguments: `{"plan":` + harness.Quote(plan) + `}`, Header: http.Header{"X-User": {fmt.Sprint(user)}}}
+		begin := harness.Request{Target: "plan", Arguments: `{"plan":` + harness.Quote(plan) + `}`,
+			Header: http.Header{"X-User": {fmt.Sprint(user)}}}
 		want, _ := atOnce(plan)
 		r := begin
 		var kept []*harness.Response
@@ -518,7 +553,8 @@ func TestLawWithAStore(t *testing.T) {
 // Concurrent retries of one round all lead to the same result.
 func TestRetriesAtOnce(t *testing.T) {
 	for _, mode := range []state.Mode{state.Dual, state.StatelessFirst} {
-		h := harness.NewServer(t, &askback.Options{Principal: harness.UserHeader, States: &state.Options{Store: new(state.MemoryStore), Mode: mode, Overflow: 300}},
+		h := harness.NewServer(t, &askback.Options{Principal: harness.UserHeader,
+			States: &state.Options{Store: new(state.MemoryStore), Mode: mode, Overflow: 300}},
 			func(srv *askback.Server) {
 				askback.AddTool(srv, &mcp.Tool{Name: "plan"}, executes(func(*askback.Call, rune) {}))
 			}).HTTPHandler(nil)
@@ -552,7 +588,8 @@ func TestRetriesAtOnce(t *testing.T) {
 // Invalid options are an error of New.
 func TestStatesAreChecked(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil)
-	if _, err := askback.New(m, &askback.Options{States: &state.Options{}}); err == nil || !strings.Contains(err.Error(), "needs a Store") {
+	if _, err := askback.New(m, &askback.Options{States: &state.Options{}}); err == nil ||
+		!strings.Contains(err.Error(), "needs a Store") {
 		t.Errorf("the error is %v", err)
 	}
 	for _, named := range []bool{false, true} {

@@ -20,7 +20,8 @@ func TestWhatAHandlerReturns(t *testing.T) {
 	type point struct {
 		X int `json:"x"`
 	}
-	schema := json.RawMessage(`{"type":"object","properties":{"x":{"type":"integer","maximum":9},"y":{"type":"integer","default":2}},"required":["x"]}`)
+	schema := json.RawMessage(`{"type":"object","properties":{"x":{"type":"integer","maximum":9},` +
+		`"y":{"type":"integer","default":2}},"required":["x"]}`)
 	words := []mcp.Content{&mcp.TextContent{Text: "in words"}}
 	const (
 		object = `{"type":"object","required":["x"],"properties":{"x":{"type":"integer"}},"additionalProperties":false}`
@@ -32,22 +33,32 @@ func TestWhatAHandlerReturns(t *testing.T) {
 		own    any    // the author's output schema
 		want   string // members of the result
 	}{
-		"a struct":            {add: returning(point{1}), schema: object, want: fmt.Sprintf(text, `{"x":1}`) + `,"structuredContent":{"x":1}`},
-		"a pointer":           {add: returning(&point{1}), schema: object, want: fmt.Sprintf(text, `{"x":1}`) + `,"structuredContent":{"x":1}`},
-		"a nil pointer":       {add: returning[*point](nil), schema: object, want: fmt.Sprintf(text, `{"x":0}`) + `,"structuredContent":{"x":0}`},
-		"a map":               {add: returning(map[string]bool{"a": true}), schema: `{"type":"object","additionalProperties":{"type":"boolean"}}`, want: fmt.Sprintf(text, `{"a":true}`) + `,"structuredContent":{"a":true}`},
-		"a slice":             {add: returning([]int{1, 2}), schema: `{"type":["null","array"],"items":{"type":"integer"}}`, want: fmt.Sprintf(text, `[1,2]`) + `,"structuredContent":[1,2]`},
-		"a string":            {add: returning("hello"), want: fmt.Sprintf(text, "hello")},
-		"an empty string":     {add: returning(""), want: fmt.Sprintf(text, "")},
-		"a whole result":      {add: returning(&mcp.CallToolResult{Content: words, IsError: true}), want: fmt.Sprintf(text, "in words") + `,"isError":true`},
-		"no whole result":     {add: returning[*mcp.CallToolResult](nil), want: `"content":[]`},
-		"any string":          {add: returning[any]("hello"), want: fmt.Sprintf(text, "hello")},
-		"any struct":          {add: returning[any](point{1}), want: fmt.Sprintf(text, `{"x":1}`) + `,"structuredContent":{"x":1}`},
-		"any number":          {add: returning[any](7), want: fmt.Sprintf(text, `7`) + `,"structuredContent":7`},
-		"any whole result":    {add: returning[any](&mcp.CallToolResult{Content: words}), want: fmt.Sprintf(text, "in words")},
-		"any nil":             {add: returning[any](nil), want: `"content":[]`},
-		"any nil result":      {add: returning[any]((*mcp.CallToolResult)(nil)), want: `"content":[]`},
-		"any, with a schema":  {add: returning[any](point{1}), own: schema, schema: string(schema), want: fmt.Sprintf(text, `{"x":1,"y":2}`) + `,"structuredContent":{"x":1,"y":2}`},
+		"a struct": {add: returning(point{1}), schema: object,
+			want: fmt.Sprintf(text, `{"x":1}`) + `,"structuredContent":{"x":1}`},
+		"a pointer": {add: returning(&point{1}), schema: object,
+			want: fmt.Sprintf(text, `{"x":1}`) + `,"structuredContent":{"x":1}`},
+		"a nil pointer": {add: returning[*point](nil), schema: object,
+			want: fmt.Sprintf(text, `{"x":0}`) + `,"structuredContent":{"x":0}`},
+		"a map": {add: returning(map[string]bool{"a": true}),
+			schema: `{"type":"object","additionalProperties":{"type":"boolean"}}`, want: fmt.Sprintf(text, `{"a":true}`) +
+				`,"structuredContent":{"a":true}`},
+		"a slice": {add: returning([]int{1, 2}), schema: `{"type":["null","array"],"items":{"type":"integer"}}`,
+			want: fmt.Sprintf(text, `[1,2]`) + `,"structuredContent":[1,2]`},
+		"a string":        {add: returning("hello"), want: fmt.Sprintf(text, "hello")},
+		"an empty string": {add: returning(""), want: fmt.Sprintf(text, "")},
+		"a whole result": {add: returning(&mcp.CallToolResult{Content: words, IsError: true}),
+			want: fmt.Sprintf(text, "in words") + `,"isError":true`},
+		"no whole result": {add: returning[*mcp.CallToolResult](nil), want: `"content":[]`},
+		"any string":      {add: returning[any]("hello"), want: fmt.Sprintf(text, "hello")},
+		"any struct": {add: returning[any](point{1}),
+			want: fmt.Sprintf(text, `{"x":1}`) + `,"structuredContent":{"x":1}`},
+		"any number": {add: returning[any](7), want: fmt.Sprintf(text, `7`) + `,"structuredContent":7`},
+		"any whole result": {add: returning[any](&mcp.CallToolResult{Content: words}),
+			want: fmt.Sprintf(text, "in words")},
+		"any nil":        {add: returning[any](nil), want: `"content":[]`},
+		"any nil result": {add: returning[any]((*mcp.CallToolResult)(nil)), want: `"content":[]`},
+		"any, with a schema": {add: returning[any](point{1}), own: schema, schema: string(schema),
+			want: fmt.Sprintf(text, `{"x":1,"y":2}`) + `,"structuredContent":{"x":1,"y":2}`},
 		"unlike the schema":   {add: returning[any](point{10}), own: schema, schema: string(schema)},
 		"a struct, unlike it": {add: returning(point{10}), own: schema, schema: string(schema)},
 		"whole, with structured content": {
@@ -59,14 +70,17 @@ func TestWhatAHandlerReturns(t *testing.T) {
 			want: fmt.Sprintf(text, `{"x":1}`) + `,"structuredContent":{"x":1}`,
 		},
 		"whole, like the schema": {
-			add: returning(&mcp.CallToolResult{Content: words, StructuredContent: point{1}}), own: schema, schema: string(schema),
+			add: returning(&mcp.CallToolResult{Content: words,
+				StructuredContent: point{1}}), own: schema, schema: string(schema),
 			want: fmt.Sprintf(text, "in words") + `,"structuredContent":{"x":1,"y":2}`,
 		},
 		"whole, unlike the schema": {
-			add: returning(&mcp.CallToolResult{Content: words, StructuredContent: point{10}}), own: schema, schema: string(schema),
+			add: returning(&mcp.CallToolResult{Content: words,
+				StructuredContent: point{10}}), own: schema, schema: string(schema),
 		},
 		"a whole error, unlike the schema": {
-			add: returning(&mcp.CallToolResult{Content: words, StructuredContent: point{10}, IsError: true}), own: schema, schema: string(schema),
+			add: returning(&mcp.CallToolResult{Content: words, StructuredContent: point{10},
+				IsError: true}), own: schema, schema: string(schema),
 			want: fmt.Sprintf(text, "in words") + `,"isError":true,"structuredContent":{"x":10}`,
 		},
 	}
@@ -76,7 +90,9 @@ func TestWhatAHandlerReturns(t *testing.T) {
 		}
 	}).HTTPHandler(nil)
 
-	body := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/list",` +
+		`"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientCapabilities":{}}}}`
 	var listed struct {
 		Result struct {
 			Tools []struct {
@@ -135,7 +151,10 @@ func decoded(t *testing.T, doc string) (value any) {
 // A result that all calls share is not modified.
 func TestAWholeResultIsNotModified(t *testing.T) {
 	shared := &mcp.CallToolResult{StructuredContent: map[string]int{"n": 1}}
-	h := harness.NewServer(t, nil, func(srv *askback.Server) { returning(shared)(srv, &mcp.Tool{Name: "t"}) }).HTTPHandler(nil)
+	h := harness.NewServer(t, nil, func(srv *askback.Server) {
+		returning(shared)(srv,
+			&mcp.Tool{Name: "t"})
+	}).HTTPHandler(nil)
 	for range 2 {
 		if got := (harness.Request{Target: "t"}).Send(t, h).Text(t); got != `{"n":1}` {
 			t.Errorf("got %q", got)
@@ -166,16 +185,19 @@ func TestWhatAnInlineHandlerReturns(t *testing.T) {
 	words := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "in words"}}}
 	own := &mcp.CallToolResult{Content: words.Content, StructuredContent: point{10}}
 	register := func(srv *askback.Server) {
-		askback.AddInlineTool(srv, &mcp.Tool{Name: "a string"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, string, error) {
-			return nil, "hello", nil
-		})
-		askback.AddInlineTool(srv, &mcp.Tool{Name: "both"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, point, error) {
-			return words, point{1}, nil
-		})
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "a string"},
+			func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, string, error) {
+				return nil, "hello", nil
+			})
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "both"},
+			func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, point, error) {
+				return words, point{1}, nil
+			})
 		schema := json.RawMessage(`{"type":"object","properties":{"x":{"type":"integer","maximum":9}}}`)
-		askback.AddInlineTool(srv, &mcp.Tool{Name: "whole", OutputSchema: schema}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
-			return own, nil, nil
-		})
+		askback.AddInlineTool(srv, &mcp.Tool{Name: "whole", OutputSchema: schema},
+			func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+				return own, nil, nil
+			})
 	}
 	h := harness.NewServer(t, nil, register).HTTPHandler(nil)
 	for tool, want := range map[string]string{
@@ -216,12 +238,15 @@ func TestArgumentDefaultsAndExactNumbers(t *testing.T) {
 		Mode string `json:"mode,omitempty"`
 	}
 	h := harness.NewServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "d", InputSchema: json.RawMessage(`{"type":"object","properties":{"big":{"type":"integer"},"mode":{"type":"string","default":"fast"}}}`)},
+		askback.AddTool(srv, &mcp.Tool{Name: "d",
+			InputSchema: json.RawMessage(`{"type":"object","properties":{"big":{"type":"integer"},"mode":{"type":"string",` +
+				`"default":"fast"}}}`)},
 			func(ctx context.Context, call *askback.Call, in in) (string, error) {
 				return fmt.Sprint(in.Big, in.Mode), nil
 			})
 	}).HTTPHandler(nil)
-	if got := (harness.Request{Target: "d", Arguments: `{"big":9007199254740993}`}).Send(t, h).Text(t); got != "9007199254740993fast" {
+	if got := (harness.Request{Target: "d", Arguments: `{"big":9007199254740993}`}).Send(t,
+		h).Text(t); got != "9007199254740993fast" {
 		t.Errorf("got %q", got)
 	}
 	// A name in another case is another member, so it cannot bypass the schema.
@@ -255,29 +280,34 @@ func TestBadArgumentsAreAToolError(t *testing.T) {
 	}
 }
 
-// A result has the _meta of its handler beside the server's name. Where both have a member, the handler's counts. What the
-// handler returned is not modified.
+// A result has the _meta of its handler beside the server's name. Where both have a member, the handler's counts. What
+// the handler returned is not modified.
 func TestMetaOfAResult(t *testing.T) {
 	own := func() mcp.Meta {
 		return mcp.Meta{"example.com/own": 1, "io.modelcontextprotocol/serverInfo": map[string]any{"name": "other"}}
 	}
-	tool, prompt, resource := &mcp.CallToolResult{Meta: own()}, &mcp.GetPromptResult{Meta: own()}, &mcp.ReadResourceResult{Meta: own()}
+	tool, prompt, resource := &mcp.CallToolResult{Meta: own()}, &mcp.GetPromptResult{Meta: own()},
+		&mcp.ReadResourceResult{Meta: own()}
 	h := harness.NewServer(t, nil, func(srv *askback.Server) {
 		returning(tool)(srv, &mcp.Tool{Name: "t"})
 		returning(&mcp.CallToolResult{Meta: mcp.Meta{"example.com/own": 1}})(srv, &mcp.Tool{Name: "unnamed"})
-		srv.AddPrompt(&mcp.Prompt{Name: "p"}, func(context.Context, *askback.Call, map[string]string) (*mcp.GetPromptResult, error) {
-			return prompt, nil
-		})
-		srv.AddResource(&mcp.Resource{Name: "r", URI: "test:r"}, func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
-			return resource, nil
-		})
+		srv.AddPrompt(&mcp.Prompt{Name: "p"},
+			func(context.Context, *askback.Call, map[string]string) (*mcp.GetPromptResult, error) {
+				return prompt, nil
+			})
+		srv.AddResource(&mcp.Resource{Name: "r", URI: "test:r"},
+			func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
+				return resource, nil
+			})
 	}).HTTPHandler(nil)
 	for _, test := range []struct{ method, target, name string }{
-		{"tools/call", "t", "other"}, {"tools/call", "unnamed", "test"}, {"prompts/get", "p", "other"}, {"resources/read", "test:r", "other"},
+		{"tools/call", "t", "other"}, {"tools/call", "unnamed", "test"}, {"prompts/get", "p", "other"}, {"resources/read",
+			"test:r", "other"},
 	} {
 		for range 2 {
 			res := harness.Request{Method: test.method, Target: test.target}.Send(t, h)
-			if res.Result == nil || string(res.Result.Meta["example.com/own"]) != "1" || !strings.Contains(string(res.Result.Meta["io.modelcontextprotocol/serverInfo"]), `"`+test.name+`"`) {
+			if res.Result == nil || string(res.Result.Meta["example.com/own"]) != "1" ||
+				!strings.Contains(string(res.Result.Meta["io.modelcontextprotocol/serverInfo"]), `"`+test.name+`"`) {
 				t.Errorf("%s: %s", test.method, res.Raw)
 			}
 		}
@@ -292,7 +322,8 @@ func TestMetaOfAResult(t *testing.T) {
 // Structured content that does not fit the tool's schema is the server's fault, and is not sent.
 func TestOutputThatDoesNotFitItsSchema(t *testing.T) {
 	tool := func(name string) *mcp.Tool {
-		return &mcp.Tool{Name: name, OutputSchema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)}
+		return &mcp.Tool{Name: name, OutputSchema: json.RawMessage(`{"type":"object",` +
+			`"properties":{"n":{"type":"integer"}},"required":["n"]}`)}
 	}
 	h := harness.NewServer(t, nil, func(srv *askback.Server) {
 		returning(map[string]any{"n": "secret"})(srv, tool("map"))
@@ -300,7 +331,8 @@ func TestOutputThatDoesNotFitItsSchema(t *testing.T) {
 		returning(map[string]any{"n": func() {}})(srv, tool("function"))
 		returning(map[string]any{"n": 1})(srv, tool("fit"))
 	}).HTTPHandler(nil)
-	for name, want := range map[string]string{"map": "does not fit its schema", "empty": "does not fit its schema", "function": "cannot be encoded"} {
+	for name, want := range map[string]string{"map": "does not fit its schema", "empty": "does not fit its schema",
+		"function": "cannot be encoded"} {
 		res := harness.Request{Target: name}.Send(t, h)
 		if message := res.Refused(t, 200, -32603); !strings.Contains(message, want) {
 			t.Errorf("%s: %s", name, res.Raw)
@@ -321,10 +353,13 @@ func TestMistakesInTags(t *testing.T) {
 	}
 	srv := harness.NewServer(t, nil)
 	for want, add := range map[string]func(){
-		`AddTool "t": input schema: field askback_test.arguments.Name: no tag is called maxLength; there are json, jsonschema, for its description; set the tool's InputSchema for more`: func() {
-			askback.AddTool(srv, &mcp.Tool{Name: "t"}, func(context.Context, *askback.Call, arguments) (string, error) { return "", nil })
+		`AddTool "t": input schema: field askback_test.arguments.Name: no tag is called maxLength; there are json, ` +
+			`jsonschema, for its description; set the tool's InputSchema for more`: func() {
+			askback.AddTool(srv, &mcp.Tool{Name: "t"},
+				func(context.Context, *askback.Call, arguments) (string, error) { return "", nil })
 		},
-		`MustForm: form: field askback_test.answer.Name: no tag is called maxLenght; did you mean maxLength?`: askback.MustForm[answer],
+		`MustForm: form: field askback_test.answer.Name: ` +
+			`no tag is called maxLenght; did you mean maxLength?`: askback.MustForm[answer],
 		"": askback.MustForm[harness.Login],
 	} {
 		func() {

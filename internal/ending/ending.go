@@ -9,7 +9,8 @@ type key struct{}
 // With returns ctx for a request whose server ends when end is done. A session has it from the request that opened it.
 func With(ctx, end context.Context) context.Context { return context.WithValue(ctx, key{}, end) }
 
-// Follow returns a context that is done, with this cause, also when the server of its request ends. Cancel must be called.
+// Follow returns a context that is done, with this cause, also when the server of its request ends. Cancel must be
+// called.
 func Follow(ctx context.Context, cause error) (_ context.Context, cancel func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	stop := func() bool { return true }

@@ -34,7 +34,8 @@ func TestOpening(t *testing.T) {
 		reason string
 	}{
 		{"as it was sent", func(*fleet, *request) {}, "asks to", ""},
-		{"the arguments spelled differently", func(_ *fleet, r *request) { r.arguments = `{"n":1e0,"place":"x"}` }, "asks to", ""},
+		{"the arguments spelled differently", func(_ *fleet, r *request) { r.arguments = `{"n":1e0,"place":"x"}` }, "asks to",
+			""},
 		{"other arguments", func(_ *fleet, r *request) { r.arguments = `{"place":"y","n":1}` }, "refused", "arguments"},
 		{"no arguments", func(_ *fleet, r *request) { r.arguments = "" }, "refused", "arguments"},
 		{"another caller", func(_ *fleet, r *request) { r.user = "mallory" }, "refused", "principal"},
@@ -44,10 +45,12 @@ func TestOpening(t *testing.T) {
 		{"other keys", func(f *fleet, _ *request) { f.carrier.Keys = newRing(f.t) }, "refused", "unknown_key"},
 		{"an altered state", func(_ *fleet, r *request) { r.state = tamper(r.state) }, "refused", "authentication"},
 		{"a state that is none", func(_ *fleet, r *request) { r.state = "x" }, "refused", "malformed"},
-		{"a large state that is none", func(_ *fleet, r *request) { r.state = strings.Repeat("A", seal.MaxTokenSize+1) }, "refused", "too_large"},
+		{"a large state that is none", func(_ *fleet, r *request) { r.state = strings.Repeat("A", seal.MaxTokenSize+1) },
+			"refused", "too_large"},
 		{"just in time", func(*fleet, *request) { time.Sleep(time.Hour - time.Second) }, "asks to", ""},
 		{"late", func(*fleet, *request) { time.Sleep(time.Hour) }, "refused", "expired"},
-		{"a reference, without a store", func(f *fleet, r *request) { r.state = f.seal(r, journal.AppendReference(nil, [32]byte{})) }, "refused", "no_store"},
+		{"a reference, without a store",
+			func(f *fleet, r *request) { r.state = f.seal(r, journal.AppendReference(nil, [32]byte{})) }, "refused", "no_store"},
 		{"no journal", func(f *fleet, r *request) { r.state = f.seal(r, []byte("\x02newer")) }, "refused", "payload"},
 		{"no state, with answers", func(_ *fleet, r *request) { r.state = "" }, "asks from", ""},
 	} {
@@ -86,7 +89,8 @@ func TestOpening(t *testing.T) {
 func (f *fleet) seal(r *request, payload []byte) string {
 	f.t.Helper()
 	sealed, err := f.carrier.Keys.Seal(seal.Binding{Audience: f.carrier.Audience, Method: "tools/call", Target: r.target,
-		Arguments: strictjson.Digest([]byte(cmp.Or(r.arguments, "{}"))), Principal: r.user}, payload, time.Now(), time.Now().Add(time.Hour))
+		Arguments: strictjson.Digest([]byte(cmp.Or(r.arguments,
+			"{}"))), Principal: r.user}, payload, time.Now(), time.Now().Add(time.Hour))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -105,8 +109,10 @@ func TestExpiry(t *testing.T) {
 		{"a later round", time.Hour, 24 * time.Hour, 5 * time.Hour, time.Hour, ""},
 		{"the last round", time.Hour, 24 * time.Hour, 23*time.Hour + 50*time.Minute, 10 * time.Minute, ""},
 		{"a round that is longer than its call", 2 * time.Hour, time.Hour, 0, time.Hour, ""},
-		{"the end of the call", time.Hour, 24 * time.Hour, 24 * time.Hour, 0, "the limit of 86400 seconds per call is reached"},
-		{"after its end", time.Hour, 1500 * time.Millisecond, 24 * time.Hour, 0, "the limit of 2 seconds per call is reached"},
+		{"the end of the call", time.Hour, 24 * time.Hour, 24 * time.Hour, 0,
+			"the limit of 86400 seconds per call is reached"},
+		{"after its end", time.Hour, 1500 * time.Millisecond, 24 * time.Hour, 0,
+			"the limit of 2 seconds per call is reached"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFleet(t)
@@ -122,7 +128,8 @@ func TestExpiry(t *testing.T) {
 			} else if err != nil {
 				t.Fatal(err)
 			}
-			if again || limit != c.limit || limit == "" && time.Until(out.Expires) != c.want || (out.State == "") != (limit != "") {
+			if again || limit != c.limit || limit == "" && time.Until(out.Expires) != c.want ||
+				(out.State == "") != (limit != "") {
 				t.Errorf("%s: %q, expires in %v, %v, again: %v", c.says, limit, time.Until(out.Expires), err, again)
 			}
 		})
@@ -134,7 +141,8 @@ func TestSealing(t *testing.T) {
 	const maxToken = seal.MaxTokenSize
 	f := newFleet(t)
 	of := func(step int) *journal.Journal {
-		return &journal.Journal{ID: "id", Started: time.Now(), Round: 1, Entries: []journal.Entry{{Kind: journal.Step, Key: "s", Value: make([]byte, step)}}}
+		return &journal.Journal{ID: "id", Started: time.Now(), Round: 1,
+			Entries: []journal.Entry{{Kind: journal.Step, Key: "s", Value: make([]byte, step)}}}
 	}
 	seal := func(step int) (string, error) {
 		i := f.instance(state.Dual, 0, f.trip)
@@ -147,7 +155,8 @@ func TestSealing(t *testing.T) {
 	}
 	for overflow, want := range map[int]string{len(sealed): "", len(sealed) - 1: "overflowed"} {
 		i := f.instance(state.StatelessOnly, overflow, f.trip)
-		if _, _, err := i.carrier.Home(i.asCall(began)).Seal(t.Context(), of(10)); err != nil || strings.Join(f.outcomes, " ") != want {
+		if _, _, err := i.carrier.Home(i.asCall(began)).Seal(t.Context(), of(10)); err != nil ||
+			strings.Join(f.outcomes, " ") != want {
 			t.Errorf("an overflow beyond %d bytes of %d: observed %q, %v", overflow, len(sealed), f.outcomes, err)
 		}
 		f.outcomes = nil
@@ -162,7 +171,8 @@ func TestSealing(t *testing.T) {
 	}
 	f.limits.StateBytes--
 	_, err = seal(10)
-	if limit, ok := errors.AsType[*fault.LimitError](err); !ok || *limit != (fault.LimitError{Limit: "bytes of requestState", Max: int64(len(sealed) - 1)}) {
+	if limit, ok := errors.AsType[*fault.LimitError](err); !ok ||
+		*limit != (fault.LimitError{Limit: "bytes of requestState", Max: int64(len(sealed) - 1)}) {
 		t.Errorf("beyond the limit: %v", err)
 	}
 	if _, err := seal(2 * maxToken); err == nil {
@@ -184,7 +194,8 @@ func TestBare(t *testing.T) {
 	}{
 		{"a first round that asks", true, journal.Journal{Round: 1}, questions, false},
 		{"a first round that asks, not bare", false, journal.Journal{Round: 1}, questions, true},
-		{"a first round with a step", true, journal.Journal{Round: 1, Entries: []journal.Entry{{Kind: journal.Step, Key: "s"}}}, questions, true},
+		{"a first round with a step", true,
+			journal.Journal{Round: 1, Entries: []journal.Entry{{Kind: journal.Step, Key: "s"}}}, questions, true},
 		{"a first round with a state of its own", true, journal.Journal{Round: 1, Manual: "m"}, questions, true},
 		{"a first round that does not ask", true, journal.Journal{Round: 1}, nil, true},
 		{"a later round", true, journal.Journal{Round: 2}, questions, true},
@@ -367,7 +378,8 @@ func TestSpend(t *testing.T) {
 	}{
 		{"without a guard", nil, nil, "", "goes on"},
 		{"a fresh one", new(state.MemoryGuard), nil, "", "refused"},
-		{"a used one", new(state.MemoryGuard), func(i *instance, r request) { i.want("goes on", r) }, "Invalid or expired requestState", "refused"},
+		{"a used one", new(state.MemoryGuard), func(i *instance, r request) { i.want("goes on", r) },
+			"Invalid or expired requestState", "refused"},
 		{"an expired one", new(state.MemoryGuard), func(*instance, request) { time.Sleep(2 * time.Hour) }, "", "refused"},
 		{"with a guard that fails", brokenGuard{}, nil, "internal error", "-32603 internal error"},
 	} {
@@ -422,7 +434,8 @@ func TestAnObserverThatPanics(t *testing.T) {
 	r.state = i.want("asks from", r)
 	r.answers = answer("from", "Oslo")
 	i.want("asks to", r)
-	if !strings.Contains(f.logged.String(), "an observer panicked") || !strings.Contains(f.logged.String(), "Options.Audit") {
+	if !strings.Contains(f.logged.String(), "an observer panicked") ||
+		!strings.Contains(f.logged.String(), "Options.Audit") {
 		t.Errorf("the log says %s", f.logged)
 	}
 	i.carrier.Audit = nil

@@ -132,8 +132,10 @@ type fleet struct {
 
 func newFleet(t *testing.T) *fleet {
 	f := &fleet{t: t, store: new(spyStore), logged: new(bytes.Buffer), step: func() {}}
-	f.limits = bound.Limits{Rounds: 9, Questions: 9, StateBytes: 64 << 10, StoredBytes: 16 << 20, RoundTTL: time.Hour, CallTTL: 24 * time.Hour}
-	f.carrier = home.Carrier{Keys: newRing(t), Audience: "service", Log: slog.New(slog.NewTextHandler(io.Writer(f.logged), nil))}
+	f.limits = bound.Limits{Rounds: 9, Questions: 9, StateBytes: 64 << 10, StoredBytes: 16 << 20, RoundTTL: time.Hour,
+		CallTTL: 24 * time.Hour}
+	f.carrier = home.Carrier{Keys: newRing(t), Audience: "service",
+		Log: slog.New(slog.NewTextHandler(io.Writer(f.logged), nil))}
 	return f
 }
 
@@ -351,13 +353,15 @@ func manual(_ context.Context, c *call.Call) (mcp.Result, error) {
 	if heard != "" || n == 0 {
 		state += string("ab"[min(n, 1)])
 	}
-	return &mcp.CallToolResult{RequestState: state, InputRequests: mcp.InputRequestMap{"q": &mcp.ElicitParams{Message: state}}}, nil
+	return &mcp.CallToolResult{RequestState: state,
+		InputRequests: mcp.InputRequestMap{"q": &mcp.ElicitParams{Message: state}}}, nil
 }
 
 // blob records a step of so many bytes before it asks.
 func blob(size int) handler {
 	return func(ctx context.Context, c *call.Call) (mcp.Result, error) {
-		made, err := c.Step(ctx, "make", func(context.Context) ([]byte, error) { return bytes.Repeat([]byte("x"), size), nil })
+		made, err := c.Step(ctx, "make",
+			func(context.Context) ([]byte, error) { return bytes.Repeat([]byte("x"), size), nil })
 		if err != nil {
 			return nil, err
 		}

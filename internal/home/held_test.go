@@ -40,7 +40,8 @@ func TestHeld(t *testing.T) {
 	}{
 		{"form", form, []*mcp.ElicitResult{answer("octocat")}, `{"action":"accept","content":{"name":"octocat"}}`},
 		{"declined", form, []*mcp.ElicitResult{{Action: "decline"}}, `{"action":"decline"}`},
-		{"unfit, then fit", form, []*mcp.ElicitResult{answer(1), answer("octocat")}, `{"action":"accept","content":{"name":"octocat"}}`},
+		{"unfit, then fit", form, []*mcp.ElicitResult{answer(1), answer("octocat")},
+			`{"action":"accept","content":{"name":"octocat"}}`},
 		{"error of the client", form, []*mcp.ElicitResult{nil}, `asking the client "q": `},
 		{"URL", url, []*mcp.ElicitResult{{Action: "accept"}}, `{"action":"accept"}`},
 		{"roots", question.Roots(), nil, `{"roots":[{"name":"src","uri":"file:///src"}]}`},
@@ -89,12 +90,14 @@ func TestHeld(t *testing.T) {
 			defer conn.Close()
 			var id string
 			r := &call.Request{Params: new(wire.Params), Can: wire.Form | wire.URL | wire.Roots, InSession: true}
-			r.Handler = &call.Handler{Method: wire.CallTool, Invoke: func(_ context.Context, c *call.Call, _ *wire.Params) (mcp.Result, error) {
-				id = c.ID()
-				record, err := c.Ask("q", test.question)
-				return text(string(record)), err
-			}}
-			engine := &call.Engine{Limits: bound.Limits{Rounds: 5, Questions: 5, CallTTL: time.Hour}, Log: slog.New(slog.DiscardHandler)}
+			r.Handler = &call.Handler{Method: wire.CallTool,
+				Invoke: func(_ context.Context, c *call.Call, _ *wire.Params) (mcp.Result, error) {
+					id = c.ID()
+					record, err := c.Ask("q", test.question)
+					return text(string(record)), err
+				}}
+			engine := &call.Engine{Limits: bound.Limits{Rounds: 5, Questions: 5, CallTTL: time.Hour},
+				Log: slog.New(slog.DiscardHandler)}
 			out, err := engine.Serve(t.Context(), r, new(home.Carrier).Held(r, session))
 			got := fmt.Sprint(err)
 			if err == nil {

@@ -102,7 +102,8 @@ func TestPhases(t *testing.T) {
 		{"missing, beside an equal call", func(r *retry) { equal(r); r.state = "" },
 			map[state.Mode][2]string{dual: {fresh, "ambiguous"}, primary: {fresh, "ambiguous"}, only: {fresh}}, ""},
 		{"tampered with, beside an equal call", func(r *retry) { equal(r); r.state = tamper(r.state) },
-			map[state.Mode][2]string{dual: {refused, "ambiguous"}, primary: {refused, "ambiguous"}, only: {refused}}, "authentication"},
+			map[state.Mode][2]string{dual: {refused, "ambiguous"}, primary: {refused, "ambiguous"},
+				only: {refused}}, "authentication"},
 		{"of the round before", func(r *retry) { r.state, r.answers = r.first, answer("from", "Oslo") },
 			map[state.Mode][2]string{dual: {"asks to", "older"}, primary: {"asks to"}, only: {"asks to"}}, ""},
 		{"expired", func(r *retry) { time.Sleep(time.Hour) },
@@ -151,7 +152,8 @@ func TestPhases(t *testing.T) {
 					if n := strings.Count(f.logged.String(), "level=ERROR"); n != strings.Count(want[1], "failed") {
 						t.Errorf("%d errors are logged: %s", n, f.logged)
 					}
-					if logged := f.logged.String(); c.reason != "" && !strings.Contains(logged, "reason="+c.reason) || strings.Contains(logged, "Oslo") || strings.Contains(logged, "Rome") {
+					if logged := f.logged.String(); c.reason != "" && !strings.Contains(logged, "reason="+c.reason) ||
+						strings.Contains(logged, "Oslo") || strings.Contains(logged, "Rome") {
 						t.Errorf("the log says %s", logged)
 					}
 					if mode == only && f.store.used > 0 {
@@ -200,7 +202,8 @@ func TestStoreThatLostAWrite(t *testing.T) {
 	r.answers = answer("to", "Rome")
 	i.want(tripped, r)
 	f.observed("behind")
-	if !strings.Contains(f.logged.String(), "storing a state failed") || !strings.Contains(f.logged.String(), "disk full") {
+	if !strings.Contains(f.logged.String(), "storing a state failed") ||
+		!strings.Contains(f.logged.String(), "disk full") {
 		t.Errorf("the log says %s", f.logged)
 	}
 }
@@ -218,9 +221,12 @@ func TestClientThatGoesAway(t *testing.T) {
 		{"in the first phase", state.Dual, nil, "asks to", []string{"older"}},
 		{"in the second phase", state.StatelessFirst, nil, "asks to", nil},
 		{"in the third phase", state.StatelessOnly, nil, "asks to", nil},
-		{"with a journal that is too large to store", state.Dual, func(f *fleet) { f.limits.StoredBytes = 10 }, "asks to", []string{"same"}},
-		{"with a store that fails", state.Dual, func(f *fleet) { f.store.failPut = errors.New("disk full") }, "asks to", []string{"same"}},
-		{"when the call's time is over", state.Dual, func(f *fleet) { f.step = func() { time.Sleep(25 * time.Hour) } }, "refused", []string{"unknown"}},
+		{"with a journal that is too large to store", state.Dual, func(f *fleet) { f.limits.StoredBytes = 10 }, "asks to",
+			[]string{"same"}},
+		{"with a store that fails", state.Dual, func(f *fleet) { f.store.failPut = errors.New("disk full") }, "asks to",
+			[]string{"same"}},
+		{"when the call's time is over", state.Dual, func(f *fleet) { f.step = func() { time.Sleep(25 * time.Hour) } },
+			"refused", []string{"unknown"}},
 	} {
 		t.Run(c.says, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -286,7 +292,8 @@ func TestStoredBytes(t *testing.T) {
 		}
 		size := stored(1 << 20)
 		if size == 0 || stored(size) != size || stored(size-1) != 0 {
-			t.Errorf("%s: of %d bytes, %d are stored, and %d where one byte less may be", says, size, stored(size), stored(size-1))
+			t.Errorf("%s: of %d bytes, %d are stored, and %d where one byte less may be", says, size, stored(size),
+				stored(size-1))
 		}
 	}
 }
@@ -323,7 +330,8 @@ func TestEndsThatNobodyHears(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	step := func(c *call.Call) error {
-		_, err := c.Step(context.WithoutCancel(gone), "done", func(context.Context) ([]byte, error) { return []byte("1"), nil })
+		_, err := c.Step(context.WithoutCancel(gone),
+			"done", func(context.Context) ([]byte, error) { return []byte("1"), nil })
 		return errors.Join(err, errors.New("gone"))
 	}
 	for _, c := range []struct {
@@ -335,8 +343,10 @@ func TestEndsThatNobodyHears(t *testing.T) {
 	}{
 		{"a result", 1, func(context.Context, *call.Call) (mcp.Result, error) { return text("done"), nil }, 1, "same"},
 		{"an error", 1, func(context.Context, *call.Call) (mcp.Result, error) { return nil, errors.New("gone") }, 1, "same"},
-		{"an error after a step", 1, func(_ context.Context, c *call.Call) (mcp.Result, error) { return nil, step(c) }, 1, "older"},
-		{"an error after a step, in the first round", 0, func(_ context.Context, c *call.Call) (mcp.Result, error) { return nil, step(c) }, 0, ""},
+		{"an error after a step", 1, func(_ context.Context, c *call.Call) (mcp.Result, error) { return nil, step(c) }, 1,
+			"older"},
+		{"an error after a step, in the first round", 0,
+			func(_ context.Context, c *call.Call) (mcp.Result, error) { return nil, step(c) }, 0, ""},
 	} {
 		f := newFleet(t)
 		i := f.instance(state.Dual, 0, f.trip)
@@ -488,7 +498,8 @@ func TestTheJournalThatHasComeFurtherIsStored(t *testing.T) {
 
 // Storing a round takes one write, and in the first phase each retry one read: see docs/migrating-state.md.
 func TestWhatARoundCostsTheStore(t *testing.T) {
-	for mode, want := range map[state.Mode][]int{state.Dual: {1, 2, 2}, state.StatelessFirst: {1, 1, 1}, state.StatelessOnly: {0, 0, 0}} {
+	for mode, want := range map[state.Mode][]int{state.Dual: {1, 2, 2}, state.StatelessFirst: {1, 1, 1},
+		state.StatelessOnly: {0, 0, 0}} {
 		f := newFleet(t)
 		i := f.instance(mode, 0, f.trip)
 		r := began
@@ -693,7 +704,8 @@ func TestManualStyleIsSeen(t *testing.T) {
 		"both":      {"asks q", &mcp.CallToolResult{InputRequests: question, RequestState: "mine"}},
 	} {
 		f := newFleet(t)
-		i := f.instance(state.StatelessFirst, 0, func(context.Context, *call.Call) (mcp.Result, error) { return test.result, nil })
+		i := f.instance(state.StatelessFirst, 0,
+			func(context.Context, *call.Call) (mcp.Result, error) { return test.result, nil })
 		r := request{user: "alice", target: "manual"}
 		r.state = i.want(test.asks, r)
 		r.answers = answer("q", "x")
@@ -757,7 +769,8 @@ func TestOverflow(t *testing.T) {
 		{says: "a journal of a newer version", size: mega, between: func(o *overflow) {
 			newer := []byte("\x02newer")
 			sum := sha256.Sum256(newer)
-			if err := o.fleet.store.PutState(t.Context(), hex.EncodeToString(sum[:]), "", newer, time.Now().Add(time.Hour)); err != nil {
+			if err := o.fleet.store.PutState(t.Context(), hex.EncodeToString(sum[:]), "", newer,
+				time.Now().Add(time.Hour)); err != nil {
 				t.Fatal(err)
 			}
 			o.state = o.seal(&o.request, journal.AppendReference(nil, sum))
@@ -766,25 +779,34 @@ func TestOverflow(t *testing.T) {
 			want: "refused", observed: "overflowed", reason: "principal"},
 		{says: "at an instance without the store", size: mega, between: func(o *overflow) { o.store = false },
 			want: "refused", observed: "overflowed", reason: "no_store"},
-		{says: "at an instance that overflows no more", size: mega, between: func(o *overflow) { o.overflow = 0 }, observed: "overflowed"},
-		{says: "a store that fails to keep it", size: mega, before: func(o *overflow) { o.fleet.store.failPut = errors.New("disk full") },
-			want: "-32603 internal error", observed: "failed"},
-		{says: "a store that fails to give it back", size: mega, between: func(o *overflow) { o.fleet.store.fail = errors.New("no connection") },
-			want: "-32603 internal error", observed: "overflowed failed"},
-		{says: "more than may be stored", size: 2 * mega, want: "-32603 the limit of 2000000 bytes of a stored state is reached"},
+		{says: "at an instance that overflows no more", size: mega, between: func(o *overflow) { o.overflow = 0 },
+			observed: "overflowed"},
+		{says: "a store that fails to keep it", size: mega,
+			before: func(o *overflow) { o.fleet.store.failPut = errors.New("disk full") },
+			want:   "-32603 internal error", observed: "failed"},
+		{says: "a store that fails to give it back", size: mega,
+			between: func(o *overflow) { o.fleet.store.fail = errors.New("no connection") },
+			want:    "-32603 internal error", observed: "overflowed failed"},
+		{says: "more than may be stored", size: 2 * mega,
+			want: "-32603 the limit of 2000000 bytes of a stored state is reached"},
 		{says: "more than may travel without an overflow", size: mega, before: func(o *overflow) { o.overflow = 0 },
 			want: "-32603 seal"},
 		{says: "a little more than may travel without an overflow", size: 2000, before: func(o *overflow) { o.overflow = 0 },
 			want: "-32603 the limit of 1024 bytes of requestState is reached"},
-		{says: "in the first phase, more than may travel", size: 2000, before: func(o *overflow) { o.mode, o.overflow = state.Dual, 0 },
-			want: "-32603 the limit of 1024 bytes of requestState is reached"},
-		{says: "a payload that fits, whose token is more than can be sealed", size: seal.MaxTokenSize - 1000, observed: "overflowed", before: func(o *overflow) {
-			o.limits.StateBytes, o.overflow = seal.MaxTokenSize, seal.MaxTokenSize
-		}},
-		{says: "in the first phase, more than can be sealed", size: mega, before: func(o *overflow) { o.mode, o.overflow = state.Dual, 0 },
-			want: "-32603 seal"},
-		{says: "in the first phase", size: mega, observed: "overflowed same", before: func(o *overflow) { o.mode = state.Dual }},
-		{says: "a state that is gone, in the second phase", size: mega, observed: "overflowed invalid", reason: "stored_missing",
+		{says: "in the first phase, more than may travel", size: 2000,
+			before: func(o *overflow) { o.mode, o.overflow = state.Dual, 0 },
+			want:   "-32603 the limit of 1024 bytes of requestState is reached"},
+		{says: "a payload that fits, whose token is more than can be sealed", size: seal.MaxTokenSize - 1000,
+			observed: "overflowed", before: func(o *overflow) {
+				o.limits.StateBytes, o.overflow = seal.MaxTokenSize, seal.MaxTokenSize
+			}},
+		{says: "in the first phase, more than can be sealed", size: mega,
+			before: func(o *overflow) { o.mode, o.overflow = state.Dual, 0 },
+			want:   "-32603 seal"},
+		{says: "in the first phase", size: mega, observed: "overflowed same",
+			before: func(o *overflow) { o.mode = state.Dual }},
+		{says: "a state that is gone, in the second phase", size: mega, observed: "overflowed invalid",
+			reason: "stored_missing",
 			before: func(o *overflow) { o.mode = state.StatelessFirst },
 			between: func(o *overflow) {
 				o.fleet.store.forget(func(id string) bool { return len(id) == 64 }) // of content
@@ -817,7 +839,8 @@ func TestOverflow(t *testing.T) {
 			if want := c.want; want == "" && got != fmt.Sprint(c.size, " for octocat") || !strings.HasPrefix(got, want) {
 				t.Errorf("got %q, want %q", got, want)
 			}
-			if observed, reason := strings.Join(f.outcomes, " "), strings.Join(f.reasons, " "); observed != c.observed || reason != c.reason {
+			if observed, reason := strings.Join(f.outcomes, " "), strings.Join(f.reasons, " "); observed != c.observed ||
+				reason != c.reason {
 				t.Errorf("observed %q with the reason %q, want %q and %q", observed, reason, c.observed, c.reason)
 			}
 			if c.reason != "" && !strings.Contains(f.logged.String(), "reason="+c.reason) {
@@ -860,7 +883,8 @@ func TestStatesAreChecked(t *testing.T) {
 		{"no store", state.Options{}, true, "needs a Store", false},
 		{"no such phase", state.Options{Store: store, Mode: "duel"}, true, `"duel" is none`, false},
 		{"a negative overflow", state.Options{Store: store, Overflow: -1}, true, "negative", false},
-		{"an overflow of more than may travel", state.Options{Store: store, Overflow: 64<<10 + 1}, true, "65536 bytes", false},
+		{"an overflow of more than may travel", state.Options{Store: store, Overflow: 64<<10 + 1}, true, "65536 bytes",
+			false},
 		{"an overflow of all that may travel", state.Options{Store: store, Overflow: 64 << 10}, true, "", false},
 		{"no phase, without names", state.Options{Store: store}, false, "", false},
 		{"the third phase, without names", state.Options{Store: store, Mode: state.StatelessOnly}, false, "", false},

@@ -136,7 +136,8 @@ func TestContentTypes(t *testing.T) {
 			Header: http.Header{"Content-Type": {contentType}}}.Send(t, h)
 		if ok {
 			res.Asked(t, "login")
-		} else if message := res.Refused(t, http.StatusUnsupportedMediaType, -32600); !strings.Contains(message, "application/json") {
+		} else if message := res.Refused(t, http.StatusUnsupportedMediaType, -32600); !strings.Contains(message,
+			"application/json") {
 			t.Errorf("%q: %s", contentType, message)
 		}
 	}

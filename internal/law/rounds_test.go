@@ -327,7 +327,8 @@ func TestSessions(t *testing.T) {
 			answered(q.Key)
 			return &mcp.ElicitResult{Action: "accept"}, nil
 		},
-		Sample: func(_ context.Context, q *client.Question, _ *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
+		Sample: func(_ context.Context, q *client.Question,
+			_ *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
 			answered(q.Key)
 			seen, _ := reply(1, q.Key)
 			return &mcp.CreateMessageWithToolsResult{Role: "assistant", Model: "m",

@@ -165,7 +165,8 @@ func raw(t *testing.T, srv *askback.Server) func(params string) string {
 		n++
 		msg, err := jsonrpc.DecodeMessage(fmt.Appendf(nil,
 			`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{%s,`+
-				`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":%s}}}`,
+				`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
+				`"io.modelcontextprotocol/clientCapabilities":%s}}}`,
 			n, params, harness.AllCapabilities))
 		if err != nil {
 			t.Fatal(err)

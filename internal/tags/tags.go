@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Check returns an error for a tag that cannot be read whole, for a key that looks like one of known and is none, and for
-// one of foreign. Other keys are those of other packages.
+// Check returns an error for a tag that cannot be read whole, for a key that looks like one of known and is none, and
+// for one of foreign. Other keys are those of other packages.
 func Check(tag reflect.StructTag, known, foreign []string) error {
 	keys, err := keysOf(tag)
 	if err != nil {
@@ -37,7 +37,8 @@ func keysOf(tag reflect.StructTag) (keys []string, err error) {
 		key, value, _ := strings.Cut(rest, ":")
 		quoted, err := strconv.QuotedPrefix(value)
 		if err != nil || key == "" || strings.ContainsAny(key, " \"") || !strings.HasPrefix(quoted, `"`) {
-			return nil, fmt.Errorf("the tag %q cannot be read from here on; write name:\"value\" for each, with a space between them", rest)
+			return nil, fmt.Errorf("the tag %q cannot be read from here on; write name:\"value\" for each, with a space "+
+				"between them", rest)
 		}
 		if rest = value[len(quoted):]; rest != "" && rest[0] != ' ' {
 			return nil, fmt.Errorf("the tag %q needs a space after %s", string(tag), key)
@@ -50,8 +51,8 @@ func keysOf(tag reflect.StructTag) (keys []string, err error) {
 	return keys, nil
 }
 
-// resembles reports whether a key is probably a misspelt name: names differ in case, or by a letter, or if they are long
-// by two.
+// resembles reports whether a key is probably a misspelt name: names differ in case, or by a letter, or if they are
+// long by two.
 func resembles(key, name string) bool {
 	const long = 7
 	most := 1

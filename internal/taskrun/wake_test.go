@@ -43,8 +43,8 @@ func TestAParkedTaskWakesAtItsTime(t *testing.T) {
 	})
 }
 
-// The first commit wins: after an answer the time does not come, and an answer that comes between the look at a task and
-// its waking counts.
+// The first commit wins: after an answer the time does not come, and an answer that comes between the look at a task
+// and its waking counts.
 func TestAnAnswerIsBeforeTheTime(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -94,16 +94,17 @@ func TestATaskThatDoesNotWakeIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fixture{t, new(task.MemoryStore)}
 		var tries atomic.Int32
-		e, _ := f.engine(&taskrun.Options{Handler: waiting, Wake: func(ctx context.Context, now *task.Task) (*task.Update, error) {
-			if tries.Add(1) < 3 {
-				now.Pending = []byte("half changed")
-				return nil, errors.New("not now")
-			}
-			if string(now.Pending) != "question" {
-				t.Errorf("the question has become %q", now.Pending)
-			}
-			return expire(ctx, now)
-		}})
+		e, _ := f.engine(&taskrun.Options{Handler: waiting,
+			Wake: func(ctx context.Context, now *task.Task) (*task.Update, error) {
+				if tries.Add(1) < 3 {
+					now.Pending = []byte("half changed")
+					return nil, errors.New("not now")
+				}
+				if string(now.Pending) != "question" {
+					t.Errorf("the question has become %q", now.Pending)
+				}
+				return expire(ctx, now)
+			}})
 		began := time.Now()
 		f.until(e, f.create(e, &taskrun.New{Principal: "a"}), task.InputRequired)
 		time.Sleep(3 * time.Minute)

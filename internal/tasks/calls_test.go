@@ -62,7 +62,8 @@ func TestTaskSupportOfATool(t *testing.T) {
 
 func TestQuotaOfAPrincipal(t *testing.T) {
 	t.Parallel()
-	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{Anonymous: task.Quota{Unfinished: 2}}}}, harness.AddEcho)
+	settings := task.Settings{Anonymous: task.Quota{Unfinished: 2}}
+	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: settings}}, harness.AddEcho)
 	for range 2 {
 		s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)
 	}
@@ -104,7 +105,8 @@ func TestQuotaOfAnonymousCallers(t *testing.T) {
 // An answer for which there is no room is refused, and the task still waits.
 func TestQuotaOfAnswers(t *testing.T) {
 	t.Parallel()
-	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{Anonymous: task.Quota{Bytes: 2000}}}}, harness.AddEcho)
+	settings := task.Settings{Anonymous: task.Quota{Bytes: 2000}}
+	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: settings}}, harness.AddEcho)
 	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
 	s.Get(harness.WithExtension, id, "input_required")
 	long := harness.Answered(id, `"echo_input":{"action":"accept","content":{"input":"`+strings.Repeat("x", 2000)+`"}}`)

@@ -13,12 +13,13 @@ import (
 func TestOneLineOfAKindInFiveSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		log := New(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey {
-				return slog.Attr{}
-			}
-			return a
-		}})))
+		log := New(slog.New(slog.NewTextHandler(&out,
+			&slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+				if a.Key == slog.TimeKey {
+					return slog.Attr{}
+				}
+				return a
+			}})))
 		for n := range 1200 { // for a minute
 			log.With("task", n).Error("writing failed")
 			if n%400 == 0 {

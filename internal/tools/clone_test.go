@@ -41,7 +41,8 @@ func TestAModuleBesideACloneBuilds(t *testing.T) {
 		source.WriteString("\t_ \"" + root + p + "\"\n")
 	}
 	source.WriteString(")\n\nfunc main() {}\n")
-	for name, text := range map[string]string{"main.go": source.String(), "go.mod": "module example.com/app\n\ngo 1.26.0\n"} {
+	for name, text := range map[string]string{"main.go": source.String(),
+		"go.mod": "module example.com/app\n\ngo 1.26.0\n"} {
 		if err := os.WriteFile(filepath.Join(app, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

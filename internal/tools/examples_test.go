@@ -13,8 +13,8 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// Each exported name of these packages is used in a runnable example: their functions, types, methods, constants, and the
-// fields of their options.
+// Each exported name of these packages is used in a runnable example: their functions, types, methods, constants, and
+// the fields of their options.
 func TestExportedNamesHaveExamples(t *testing.T) {
 	for _, directory := range []string{".", "desk"} {
 		t.Run(directory, func(t *testing.T) { testExamples(t, directory) })

@@ -48,7 +48,8 @@ func TestImportersGetOnlyWhatTheyImport(t *testing.T) {
 		linter   = "honnef.co/go/tools"
 		peer     = "github.com/mark3labs/mcp-go"
 	)
-	all := []string{sqlite, postgres, command, terminal, otel, exporter, linter, peer, "charm.land/", "github.com/charmbracelet/", "modernc.org/"}
+	all := []string{sqlite, postgres, command, terminal, otel, exporter, linter, peer, "charm.land/",
+		"github.com/charmbracelet/", "modernc.org/"}
 	proxy := publish(t)
 	for _, c := range []struct {
 		name    string
@@ -58,10 +59,12 @@ func TestImportersGetOnlyWhatTheyImport(t *testing.T) {
 	}{
 		{"library", []string{"."}, []string{"", "/askbacktest", "/client", "/seal", "/task", "/task/storetest"}, nil},
 		{"task/sqlite", []string{".", "task/sqlite"}, []string{"", "/task/sqlite"}, []string{sqlite, "modernc.org/"}},
-		{"task/postgres", []string{".", "task/postgres", "internal/pgtest"}, []string{"", "/task/postgres"}, []string{postgres}},
+		{"task/postgres", []string{".", "task/postgres", "internal/pgtest"}, []string{"", "/task/postgres"},
+			[]string{postgres}},
 		{"otelaskback", []string{".", "otelaskback"}, []string{"", "/otelaskback"}, []string{otel}},
 		{"command", []string{".", "task/sqlite", "task/postgres", "internal/pgtest", "otelaskback", "cmd/askback"}, nil,
-			[]string{sqlite, postgres, command, terminal, otel, exporter, "charm.land/", "github.com/charmbracelet/", "modernc.org/"}},
+			[]string{sqlite, postgres, command, terminal, otel, exporter, "charm.land/", "github.com/charmbracelet/",
+				"modernc.org/"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			i := &importer{t: t, dir: t.TempDir(), cache: t.TempDir(), proxy: proxy}
@@ -132,7 +135,8 @@ func (i *importer) run(name string, args ...string) string {
 	cmd := exec.CommandContext(i.t.Context(), name, args...)
 	cmd.Dir = i.dir
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-modcacherw", "GOMODCACHE="+i.cache,
-		"GONOSUMDB="+root, "GOPROXY=file://"+i.proxy+",file://"+goEnv(i.t, "GOMODCACHE")+"/cache/download,"+goEnv(i.t, "GOPROXY"))
+		"GONOSUMDB="+root, "GOPROXY=file://"+i.proxy+",file://"+goEnv(i.t, "GOMODCACHE")+"/cache/download,"+
+			goEnv(i.t, "GOPROXY"))
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

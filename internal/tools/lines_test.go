@@ -11,8 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// A line of Go has at most 120 columns, a tab counted as one. What stands between backquotes over several lines is
-// left out: it is somebody else's text, such as a message or a statement.
+// A line of Go has at most 120 columns, a tab counted as one. Left out are what stands between backquotes
+// over several lines, because it is somebody else's text, such as a message or a statement, and what cannot be broken:
+// the tag of a field, and the output of an example.
 func TestLinesFit(t *testing.T) {
 	const columns = 120
 	out, err := exec.Command("git", "-C", "../..", "ls-files", "-z", "*.go").Output()
@@ -40,23 +41,30 @@ func TestLinesFit(t *testing.T) {
 	}
 }
 
-// foreignLines returns the lines of a file in which a text between backquotes goes on from one to the next.
+// foreignLines returns the lines of a file that cannot be broken.
 func foreignLines(src []byte) map[int]bool {
 	lines := make(map[int]bool)
 	files := token.NewFileSet()
 	file := files.AddFile("", -1, len(src))
 	var s scanner.Scanner
-	s.Init(file, src, nil, 0)
+	s.Init(file, src, nil, scanner.ScanComments)
+	before, isOutput := token.ILLEGAL, false
 	for {
 		pos, tok, text := s.Scan()
 		if tok == token.EOF {
 			return lines
 		}
-		if n := strings.Count(text, "\n"); tok == token.STRING && n > 0 {
+		n := strings.Count(text, "\n")
+		isTag := before == token.IDENT || before == token.RBRACK || before == token.RBRACE
+		if tok == token.STRING && (n > 0 || isTag) {
 			first := files.Position(pos).Line
 			for line := first; line <= first+n; line++ {
 				lines[line] = true
 			}
 		}
+		if isOutput = tok == token.COMMENT && (isOutput || strings.HasPrefix(text, "// Output:")); isOutput {
+			lines[files.Position(pos).Line] = true
+		}
+		before = tok
 	}
 }

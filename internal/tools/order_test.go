@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Imports run one way: each package of the library imports only packages that stand before it here, and a package that is
-// new has to be given its place. The gate and the engine of calls do not know each other.
+// Imports run one way: each package of the library imports only packages that stand before it here, and a package that
+// is new has to be given its place. The gate and the engine of calls do not know each other.
 func TestImportsRunOneWay(t *testing.T) {
 	order := []string{
 		"internal/ending", "internal/exactjson", "internal/tags", "internal/throttle", "seal", "state",
@@ -20,7 +20,8 @@ func TestImportsRunOneWay(t *testing.T) {
 		"internal/tasks", "internal/drafts", "internal/sdkfront", "internal/httpfront", "",
 		"askbacktest", "client/internal/tap", "client/internal/streamable", "client",
 	}
-	besides := []string{"drain", "examples/closebug", "internal/child", "internal/harness", "internal/harness/raw", "internal/law"}
+	besides := []string{"drain", "examples/closebug", "internal/child", "internal/harness", "internal/harness/raw",
+		"internal/law"}
 	const root = "github.com/askback-mcp/askback"
 	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
 	list.Dir = "../.."

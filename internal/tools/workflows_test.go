@@ -8,7 +8,8 @@ import (
 	"github.com/rhysd/actionlint"
 )
 
-// The workflows are only run where the repository is hosted. Actionlint knows their syntax, and that of their expressions.
+// The workflows are only run where the repository is hosted. Actionlint knows their syntax, and that of their
+// expressions.
 func TestWorkflows(t *testing.T) {
 	files, err := filepath.Glob("../../.github/workflows/*.yml")
 	if err != nil || len(files) < 2 {

@@ -64,7 +64,8 @@ func TestStatesInteract(t *testing.T) {
 	}
 }
 
-func interactionWith(tb testing.TB, store func(testing.TB) state.Store, mode state.Mode, overflow int) func(testing.TB) {
+func interactionWith(tb testing.TB, store func(testing.TB) state.Store, mode state.Mode,
+	overflow int) func(testing.TB) {
 	tb.Helper()
 	opts := askback.Options{Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil }}
 	if store != nil {

@@ -21,12 +21,22 @@ func TestWhatMakesAMachineWhole(t *testing.T) {
 		want  string
 	}{
 		{"nothing is wrong", func(*testing.T, string, *order) {}, ""},
-		{"a file was changed", func(t *testing.T, dir string, _ *order) { write(t, filepath.Join(dir, "disk.img"), "x") }, "disk.img has 1 bytes"},
-		{"a file is missing", func(t *testing.T, dir string, _ *order) { os.Remove(filepath.Join(dir, "boot.log")) }, "boot.log is missing"},
-		{"a file is too many", func(t *testing.T, dir string, _ *order) { write(t, filepath.Join(dir, "x"), "") }, "x does not belong"},
-		{"a directory is too many", func(t *testing.T, dir string, _ *order) { os.Mkdir(filepath.Join(dir, "partial"), 0o700) }, "partial does not belong"},
-		{"the manifest is missing", func(t *testing.T, dir string, _ *order) { os.Remove(filepath.Join(dir, "machine.json")) }, "machine.json"},
-		{"another's claim", func(t *testing.T, dir string, _ *order) { write(t, filepath.Join(dir, "claim"), "d") }, "belongs to call"},
+		{"a file was changed", func(t *testing.T, dir string, _ *order) { write(t, filepath.Join(dir, "disk.img"), "x") },
+			"disk.img has 1 bytes"},
+		{"a file is missing", func(t *testing.T, dir string, _ *order) { os.Remove(filepath.Join(dir, "boot.log")) },
+			"boot.log is missing"},
+		{"a file is too many", func(t *testing.T, dir string, _ *order) { write(t, filepath.Join(dir, "x"), "") },
+			"x does not belong"},
+		{"a directory is too many", func(t *testing.T, dir string,
+			_ *order) {
+			os.Mkdir(filepath.Join(dir, "partial"), 0o700)
+		}, "partial does not belong"},
+		{"the manifest is missing", func(t *testing.T, dir string,
+			_ *order) {
+			os.Remove(filepath.Join(dir, "machine.json"))
+		}, "machine.json"},
+		{"another's claim", func(t *testing.T, dir string, _ *order) { write(t, filepath.Join(dir, "claim"), "d") },
+			"belongs to call"},
 		{"another answer", func(_ *testing.T, _ string, o *order) { o.network = "bridge" }, "machine.json is"},
 		{"another result", func(_ *testing.T, _ string, o *order) { o.result.SHA256 = "" }, "the task's result"},
 	} {
@@ -36,7 +46,8 @@ func TestWhatMakesAMachineWhole(t *testing.T) {
 			if err := os.MkdirAll(filepath.Join(dir, "config"), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			m := manifest{outcome: outcome{Name: "vm", State: "running", Network: "nat", Hostname: "h"}, Call: "c", CPUs: 1, MemoryMiB: 128, DiskMiB: 1}
+			m := manifest{outcome: outcome{Name: "vm", State: "running", Network: "nat", Hostname: "h"}, Call: "c", CPUs: 1,
+				MemoryMiB: 128, DiskMiB: 1}
 			for _, name := range machineFiles {
 				write(t, filepath.Join(dir, filepath.FromSlash(name)), name)
 				m.Files = append(m.Files, file{name, int64(len(name)), hash([]byte(name))})

@@ -49,7 +49,8 @@ func readCompose(t *testing.T) *types.Project {
 
 func TestCompose(t *testing.T) {
 	project := readCompose(t)
-	if got := slices.Sorted(maps.Keys(project.Services)); !slices.Equal(got, []string{"collector", "nginx", "one", "postgres", "three", "two"}) {
+	if got := slices.Sorted(maps.Keys(project.Services)); !slices.Equal(got,
+		[]string{"collector", "nginx", "one", "postgres", "three", "two"}) {
 		t.Fatalf("the services: %q", got)
 	}
 	idle := regexp.MustCompile(`keepalive_timeout (\w+);`).FindStringSubmatch(read(t, "nginx.conf"))
@@ -74,7 +75,8 @@ func TestCompose(t *testing.T) {
 		if *s.Environment["OTEL_RESOURCE_ATTRIBUTES"] != "service.instance.id="+name {
 			t.Errorf("%s calls itself %s", name, *s.Environment["OTEL_RESOURCE_ATTRIBUTES"])
 		}
-		if s.DependsOn["postgres"].Condition != types.ServiceConditionHealthy || project.Services["postgres"].HealthCheck == nil {
+		if s.DependsOn["postgres"].Condition != types.ServiceConditionHealthy ||
+			project.Services["postgres"].HealthCheck == nil {
 			t.Errorf("%s does not wait for the database", name)
 		}
 		images[s.Image] = true
@@ -82,7 +84,8 @@ func TestCompose(t *testing.T) {
 	if len(images) != 1 {
 		t.Errorf("the instances have several images: %v", images)
 	}
-	if build := project.Services["one"].Build; build == nil || filepath.Join(build.Context, build.Dockerfile) != filepath.Join(project.WorkingDir, "Dockerfile") {
+	if build := project.Services["one"].Build; build == nil ||
+		filepath.Join(build.Context, build.Dockerfile) != filepath.Join(project.WorkingDir, "Dockerfile") {
 		t.Errorf("nothing builds the image: %+v", build)
 	}
 	// Everything that is mounted is in the folder, or is made by a command of the README.
@@ -168,7 +171,8 @@ func TestCollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, port, _ := strings.Cut(c.Receivers.OTLP.Protocols.HTTP.Endpoint, ":")
-	if want := "OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:" + port; port == "" || !strings.Contains(read(t, "README.md"), want) {
+	if want := "OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:" + port; port == "" ||
+		!strings.Contains(read(t, "README.md"), want) {
 		t.Errorf("the README does not have %s", want)
 	}
 	for _, signal := range []string{"traces", "metrics"} {
@@ -177,7 +181,8 @@ func TestCollector(t *testing.T) {
 			t.Errorf("%s: %+v", signal, p)
 		}
 	}
-	if profiles := readCompose(t).Services["collector"].Profiles; len(profiles) != 1 || !strings.Contains(read(t, "README.md"), "--profile "+profiles[0]) {
+	if profiles := readCompose(t).Services["collector"].Profiles; len(profiles) != 1 ||
+		!strings.Contains(read(t, "README.md"), "--profile "+profiles[0]) {
 		t.Errorf("the README does not start the profile %q", profiles)
 	}
 }

@@ -67,7 +67,8 @@ func imageUser(t *testing.T) (user, group int64) {
 	user, err1 := strconv.ParseInt(u, 10, 64)
 	group, err2 := strconv.ParseInt(g, 10, 64)
 	if err1 != nil || err2 != nil || user == 0 || group == 0 {
-		t.Fatalf("USER %s:%s: want numbers, because the image has no names, and Kubernetes has to see that it is not root", u, g)
+		t.Fatalf("USER %s:%s: want numbers, because the image has no names, and Kubernetes has to see that it is not root", u,
+			g)
 	}
 	return user, group
 }
@@ -106,11 +107,13 @@ func TestDockerfile(t *testing.T) {
 	if !slices.Equal(copied, []string{certificates + " " + certificates, program + " " + program}) {
 		t.Errorf("copied: %q", copied)
 	}
-	if entry := instruction[*instructions.EntrypointCommand](t, image); entry.PrependShell || !slices.Equal(entry.CmdLine, []string{program}) {
+	if entry := instruction[*instructions.EntrypointCommand](t, image); entry.PrependShell ||
+		!slices.Equal(entry.CmdLine, []string{program}) {
 		t.Errorf("%s starts %q, and there is no shell", entry, entry.CmdLine)
 	}
 	_, c := readManifests(t).server(t)
-	if ports := instruction[*instructions.ExposeCommand](t, image).Ports; len(ports) != 1 || ports[0] != strconv.Itoa(int(c.Ports[0].ContainerPort)) {
+	if ports := instruction[*instructions.ExposeCommand](t, image).Ports; len(ports) != 1 ||
+		ports[0] != strconv.Itoa(int(c.Ports[0].ContainerPort)) {
 		t.Errorf("EXPOSE %q", ports)
 	}
 }

@@ -1,5 +1,5 @@
-// Package deployment checks the files in examples/fleet that nothing compiles: with the types and the parsers of Kubernetes,
-// Compose and BuildKit, against each other, and against the program, which runs as the manifests say.
+// Package deployment checks the files in examples/fleet that nothing compiles: with the types and the parsers of
+// Kubernetes, Compose and BuildKit, against each other, and against the program, which runs as the manifests say.
 package deployment
 
 import (
@@ -101,7 +101,8 @@ func duration(t *testing.T, text string) time.Duration {
 func secrets(t *testing.T) []string {
 	t.Helper()
 	var made []string
-	for _, command := range regexp.MustCompile(`(?s)(?:printf '([^']*)'[^|\x60]*\|\s*)?kubectl create secret (?:generic|tls) (\S+) ([^\n|]*)`).FindAllStringSubmatch(read(t, "README.md"), -1) {
+	for _, command := range regexp.MustCompile(`(?s)(?:printf '([^']*)'[^|\x60]*\|\s*)?kubectl create secret `+
+		`(?:generic|tls) (\S+) ([^\n|]*)`).FindAllStringSubmatch(read(t, "README.md"), -1) {
 		lines, name, flags := command[1], command[2], command[3]
 		for _, file := range regexp.MustCompile(`--from-file=(\S+)`).FindAllStringSubmatch(flags, -1) {
 			made = append(made, name+"/"+file[1])

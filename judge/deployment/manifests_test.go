@@ -199,8 +199,10 @@ func TestManifestsAgree(t *testing.T) {
 			}
 			for _, p := range rule.HTTP.Paths {
 				service := m.services[p.Backend.Service.Name]
-				if service == nil || !slices.ContainsFunc(service.Spec.Ports, func(port core.ServicePort) bool { return port.Name == p.Backend.Service.Port.Name }) {
-					t.Errorf("Ingress %s: there is no Service %s with the port %s", name, p.Backend.Service.Name, p.Backend.Service.Port.Name)
+				if service == nil || !slices.ContainsFunc(service.Spec.Ports,
+					func(port core.ServicePort) bool { return port.Name == p.Backend.Service.Port.Name }) {
+					t.Errorf("Ingress %s: there is no Service %s with the port %s", name, p.Backend.Service.Name,
+						p.Backend.Service.Port.Name)
 				}
 				if p.Path != "/mcp" || *p.PathType != networking.PathTypeExact {
 					t.Errorf("Ingress %s: more than /mcp is reachable: %s", name, p.Path)
@@ -245,7 +247,8 @@ func TestPodFitsTheProgram(t *testing.T) {
 		names = append(names, v.Name)
 	}
 	checkEnvironment(t, slices.DeleteFunc(names, func(name string) bool { return strings.Contains(used, "("+name+")") }))
-	if addr := value(c, "ADDR"); len(c.Ports) != 1 || !strings.HasSuffix(addr, ":"+strconv.Itoa(int(c.Ports[0].ContainerPort))) {
+	if addr := value(c, "ADDR"); len(c.Ports) != 1 ||
+		!strings.HasSuffix(addr, ":"+strconv.Itoa(int(c.Ports[0].ContainerPort))) {
 		t.Errorf("the container listens on %s, and says %v", addr, c.Ports)
 	}
 
@@ -291,17 +294,20 @@ func TestPodIsRestricted(t *testing.T) {
 	m := readManifests(t)
 	pod, c := m.server(t)
 	d := m.deployments["orders"].Spec
-	if r := d.Strategy.RollingUpdate; *d.Replicas < 2 || r == nil || r.MaxUnavailable.IntValue() != 0 || r.MaxSurge.IntValue() < 1 {
+	if r := d.Strategy.RollingUpdate; *d.Replicas < 2 || r == nil || r.MaxUnavailable.IntValue() != 0 ||
+		r.MaxSurge.IntValue() < 1 {
 		t.Errorf("a rolling update takes instances away before there are others: %+v", d.Strategy)
 	}
 	user, group := imageUser(t)
 	for name, p := range m.pods() {
 		s := p.Spec.SecurityContext
-		if s == nil || !*s.RunAsNonRoot || *s.RunAsUser == 0 || s.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault || *p.Spec.AutomountServiceAccountToken {
+		if s == nil || !*s.RunAsNonRoot || *s.RunAsUser == 0 ||
+			s.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault || *p.Spec.AutomountServiceAccountToken {
 			t.Errorf("%s may do more than the restricted standard for Pods allows", name)
 		}
 		for _, c := range p.Spec.Containers {
-			if s := c.SecurityContext; s == nil || *s.AllowPrivilegeEscalation || !slices.Equal(s.Capabilities.Drop, []core.Capability{"ALL"}) || len(s.Capabilities.Add) > 0 {
+			if s := c.SecurityContext; s == nil || *s.AllowPrivilegeEscalation ||
+				!slices.Equal(s.Capabilities.Drop, []core.Capability{"ALL"}) || len(s.Capabilities.Add) > 0 {
 				t.Errorf("%s: %s has capabilities, or may get some", name, c.Name)
 			}
 		}
@@ -310,6 +316,7 @@ func TestPodIsRestricted(t *testing.T) {
 		t.Error("the program could write into its image")
 	}
 	if *pod.SecurityContext.RunAsUser != user || *pod.SecurityContext.RunAsGroup != group {
-		t.Errorf("the Pod runs as %d:%d, its image as %d:%d", *pod.SecurityContext.RunAsUser, *pod.SecurityContext.RunAsGroup, user, group)
+		t.Errorf("the Pod runs as %d:%d, its image as %d:%d", *pod.SecurityContext.RunAsUser, *pod.SecurityContext.RunAsGroup,
+			user, group)
 	}
 }

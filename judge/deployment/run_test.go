@@ -45,7 +45,8 @@ type image struct {
 func newImage(t *testing.T) *image {
 	t.Helper()
 	user, group := imageUser(t)
-	i := &image{root: t.TempDir(), chroot: os.Geteuid() == 0, user: syscall.Credential{Uid: uint32(user), Gid: uint32(group)}}
+	i := &image{root: t.TempDir(), chroot: os.Geteuid() == 0,
+		user: syscall.Credential{Uid: uint32(user), Gid: uint32(group)}}
 	if !i.chroot {
 		t.Log("the processes see the whole file system, because only root can change theirs")
 	}
@@ -53,7 +54,8 @@ func newImage(t *testing.T) *image {
 	out := slices.Index(arguments, "-o") + 1
 	program := filepath.Join(i.root, arguments[out])
 	arguments[out] = program
-	arguments = slices.DeleteFunc(arguments, func(a string) bool { return a == "-trimpath" }) // it would compile all packages anew
+	// it would compile all packages anew
+	arguments = slices.DeleteFunc(arguments, func(a string) bool { return a == "-trimpath" })
 	build := exec.CommandContext(t.Context(), arguments[0], arguments[1:]...)
 	build.Dir = filepath.Join(folder, "../..")
 	build.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false") // the image's context has no .git
@@ -96,7 +98,8 @@ func (i *image) setKeys(t *testing.T, file string, keys *seal.Ring) {
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		t.Fatal(err)
 	}
-	_ = os.Symlink("..data/"+filepath.Base(file), filepath.Join(dir, filepath.Base(file))) // it is there after the first time
+	// it is there after the first time
+	_ = os.Symlink("..data/"+filepath.Base(file), filepath.Join(dir, filepath.Base(file)))
 }
 
 // instance is a process of the program.
@@ -209,9 +212,11 @@ func (p *instance) status(path string) int {
 }
 
 // connect is a client whose user answers with form.
-func (p *instance) connect(t *testing.T, form func(context.Context, *client.Question) (*mcp.ElicitResult, error)) *client.Session {
+func (p *instance) connect(t *testing.T,
+	form func(context.Context, *client.Question) (*mcp.ElicitResult, error)) *client.Session {
 	t.Helper()
-	s, err := client.New(&client.Options{Form: form}).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: "http://" + p.addr + "/mcp"}, nil)
+	s, err := client.New(&client.Options{Form: form}).Connect(t.Context(),
+		&mcp.StreamableClientTransport{Endpoint: "http://" + p.addr + "/mcp"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +258,8 @@ func TestFleetRunsAsItsManifestsSay(t *testing.T) {
 	one, two := i.start(t, "orders-one", database, collector.URL), i.start(t, "orders-two", database, collector.URL)
 	fleet := []*instance{one, two}
 	for _, p := range fleet {
-		until(t, p.name+" is not ready", func() bool { return p.status(container.ReadinessProbe.HTTPGet.Path) == http.StatusOK })
+		until(t, p.name+" is not ready",
+			func() bool { return p.status(container.ReadinessProbe.HTTPGet.Path) == http.StatusOK })
 		if status := p.status(container.LivenessProbe.HTTPGet.Path); status != http.StatusOK {
 			t.Errorf("%s: the liveness probe gets %d", p.name, status)
 		}
@@ -267,7 +273,8 @@ func TestFleetRunsAsItsManifestsSay(t *testing.T) {
 			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"refund": refund}}, nil
 		}
 	}
-	_, err = one.connect(t, park).CallTool(ctx, &mcp.CallToolParams{Name: "refund_order", Arguments: map[string]any{"id": "17"}})
+	_, err = one.connect(t, park).CallTool(ctx,
+		&mcp.CallToolParams{Name: "refund_order", Arguments: map[string]any{"id": "17"}})
 	parked, ok := errors.AsType[*client.PendingError](err)
 	if !ok {
 		t.Fatalf("want a question, got %v", err)
@@ -310,7 +317,8 @@ func TestFleetRunsAsItsManifestsSay(t *testing.T) {
 		}
 	}
 	for _, p := range fleet {
-		until(t, p.name+" does not turn unready", func() bool { return p.status(container.ReadinessProbe.HTTPGet.Path) == http.StatusServiceUnavailable })
+		until(t, p.name+" does not turn unready",
+			func() bool { return p.status(container.ReadinessProbe.HTTPGet.Path) == http.StatusServiceUnavailable })
 	}
 	killed := time.After(time.Until(began.Add(time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second)))
 	for _, p := range fleet {
@@ -355,7 +363,8 @@ func TestSettingsThatAreWrongAreNamed(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), filepath.Join(i.root, "fleet"))
 		cmd.Env = append([]string{}, c.environment...)
 		out, err := cmd.CombinedOutput()
-		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 || !strings.Contains(string(out), c.want) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 ||
+			!strings.Contains(string(out), c.want) {
 			t.Errorf("%q: %v, %s", c.environment, err, out)
 		}
 	}

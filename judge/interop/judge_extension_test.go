@@ -40,7 +40,9 @@ func TestJudgeExtension(t *testing.T) {
 		{"no questions", `"inputRequests"`, `"inputs"`, "has 0 questions"},
 		{"a question too many", `{"q":`, `{"p":{"method":"roots/list"},"q":`, `asked ["elicitation/create" "roots/list"]`},
 		{"a key again", `{"resultType":"complete"}}` + "\n", `{"resultType":"complete"}}` + "\n" +
-			`server {"id":2,"result":{"resultType":"complete","taskId":"T","status":"input_required","createdAt":"c","lastUpdatedAt":"u","ttlMs":null,"inputRequests":{"q":{"method":"elicitation/create","params":{"message":"n"}}}}}` + "\n",
+			`server {"id":2,"result":{"resultType":"complete","taskId":"T","status":"input_required","createdAt":"c",` +
+			`"lastUpdatedAt":"u","ttlMs":null,"inputRequests":{"q":{"method":"elicitation/create","params":{"message":"n"}}}}}` +
+			"\n",
 			`"q" is used for two questions`},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -46,20 +46,28 @@ func TestJudgeWire(t *testing.T) {
 		{"an id again", "http", `client {"id":2`, `client {"id":1`, "has the id of the request before"},
 		{"no answer", "http", `server {"id":4`, `server {"id":9`, "request 4 has no result"},
 		{"no resultType", "http", `"resultType":"complete",`, ``, `the final result has the resultType ""`},
-		{"complete too early", "http", `"resultType":"input_required","inputRequests":{"city"`, `"resultType":"complete","inputRequests":{"city"`, `result 2 has the resultType "complete"`},
+		{"complete too early", "http", `"resultType":"input_required","inputRequests":{"city"`,
+			`"resultType":"complete","inputRequests":{"city"`, `result 2 has the resultType "complete"`},
 		{"neither", "http", `,"inputRequests":{"person":{"method":"elicitation/create"}}`, ``, "result 1 has neither"},
-		{"another question", "http", `{"city":{"method":"sampling/createMessage"}}`, `{"city":{"method":"roots/list"}}`, `asks ["roots/list"]`},
-		{"state dropped", "http", `"inputResponses":{"city":{}},"requestState":"s2"`, `"inputResponses":{"city":{}}`, "request 3 lacks the requestState"},
+		{"another question", "http", `{"city":{"method":"sampling/createMessage"}}`, `{"city":{"method":"roots/list"}}`,
+			`asks ["roots/list"]`},
+		{"state dropped", "http", `"inputResponses":{"city":{}},"requestState":"s2"`, `"inputResponses":{"city":{}}`,
+			"request 3 lacks the requestState"},
 		{"state changed", "http", `{}},"requestState":"s3"`, `{}},"requestState":"s4"`, "request 4 has another requestState"},
-		{"state invented", "http", `{"person":{}}`, `{"person":{}},"requestState":""`, "request 2 has a requestState that nobody gave it"},
+		{"state invented", "http", `{"person":{}}`, `{"person":{}},"requestState":""`,
+			"request 2 has a requestState that nobody gave it"},
 		{"answer missing", "http", `"inputResponses":{"city":{}}`, `"inputResponses":{}`, "request 3 answers []"},
-		{"answer to an old question", "http", `"inputResponses":{"city":{}}`, `"inputResponses":{"city":{},"person":{}}`, `answers ["city" "person"]`},
+		{"answer to an old question", "http", `"inputResponses":{"city":{}}`, `"inputResponses":{"city":{},"person":{}}`,
+			`answers ["city" "person"]`},
 		{"null for an answer", "http", `{"city":{}}`, `{"city":null}`, `answers "city" with null`},
 		{"a round too few", "http", "client", "Client", "3 requests tools/call instead of 4"},
-		{"a request of the server", "stdio", `server {"id":4`, `server {"id":7,"method":"roots/list"}` + "\n" + `server {"id":4`, "requests of its own: roots/list"},
+		{"a request of the server", "stdio", `server {"id":4`,
+			`server {"id":7,"method":"roots/list"}` + "\n" + `server {"id":4`, "requests of its own: roots/list"},
 		{"legacy", "legacy", "", "", ""},
-		{"legacy of another revision", "legacy", `"result":{"protocolVersion":"2025-11-25"}`, `"result":{"protocolVersion":"2025-06-18"}`, `revision "2025-06-18"`},
-		{"legacy with a retry", "legacy", `client {"id":3,"result":{}}`, `client {"id":3,"method":"tools/call"}`, "2 requests tools/call instead of 1"},
+		{"legacy of another revision", "legacy", `"result":{"protocolVersion":"2025-11-25"}`,
+			`"result":{"protocolVersion":"2025-06-18"}`, `revision "2025-06-18"`},
+		{"legacy with a retry", "legacy", `client {"id":3,"result":{}}`, `client {"id":3,"method":"tools/call"}`,
+			"2 requests tools/call instead of 1"},
 		{"legacy with a question less", "legacy", `server {"id":3,"method":"elicitation/create"}`, ``, "the server asked"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -87,7 +95,8 @@ func TestJudgeResult(t *testing.T) {
 		{"nothing", ``, "no result"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := judgeResult(scenarios[0], []byte(test.stdout)); !strings.Contains(got, test.want) || test.want == "" && got != "" {
+			if got := judgeResult(scenarios[0], []byte(test.stdout)); !strings.Contains(got, test.want) || test.want == "" &&
+				got != "" {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})

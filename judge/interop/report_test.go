@@ -24,13 +24,15 @@ func TestVerdict(t *testing.T) {
 		{"failed, not listed", "askback", "it came apart", nil, "gosdk/askback/t_elicit/http: it came apart", "**?**"},
 		{"failed, listed as the peer's", "askback", "it came apart", []failure{listed}, "", "X1"},
 		{"failed, listed as Askback's", "askback", "it came apart", []failure{asAskbacks}, "it came apart", "X1"},
-		{"failed in another way than listed", "askback", "it burned", []failure{listed}, "does not fail so: it burned", "**?**"},
+		{"failed in another way than listed", "askback", "it burned", []failure{listed}, "does not fail so: it burned",
+			"**?**"},
 		{"passed, but listed", "askback", "", []failure{listed}, "does not fail so: it passes", "✓"},
 		{"between peers: failed, not listed", "gosdk", "it came apart", nil, "", "**?**"},
 		{"between peers: passed, but listed", "gosdk", "", []failure{listed}, "does not fail so: it passes", "✓"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c := &cell{section: sections[0], client: "gosdk", server: test.server, scenario: scenarios[0], transport: "http", fault: test.fault}
+			c := &cell{section: sections[0], client: "gosdk", server: test.server, scenario: scenarios[0], transport: "http",
+				fault: test.fault}
 			r := &report{[]*cell{c}, test.known, ""}
 			verdict := ""
 			if err := r.verdict(); err != nil {

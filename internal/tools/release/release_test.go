@@ -69,8 +69,8 @@ func write(t *testing.T, dir, name, text string) {
 	}
 }
 
-// Every module that users import is released, one that is added tomorrow as well, and Go finds them under their tags with
-// the checksums that the others have of them.
+// Every module that users import is released, one that is added tomorrow as well, and Go finds them under their tags
+// with the checksums that the others have of them.
 func TestRelease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it downloads modules")
@@ -79,7 +79,8 @@ func TestRelease(t *testing.T) {
 	repository := newRepository(t, "0.1.0")
 	write(t, repository, "task/redis/go.mod", "module "+root+"/task/redis\n\ngo 1.26.0\n")
 	write(t, repository, "task/redis/redis.go", "package redis\n\nimport _ \""+root+"/task\"\n")
-	write(t, repository, "go.work", strings.Replace(read(t, repository, "go.work"), "\t./task/sqlite\n", "\t./task/redis\n\t./task/sqlite\n", 1))
+	write(t, repository, "go.work", strings.Replace(read(t, repository, "go.work"), "\t./task/sqlite\n",
+		"\t./task/redis\n\t./task/sqlite\n", 1))
 	runGit(t, repository, "add", "--all")
 	runGit(t, repository, "commit", "--quiet", "--message", "Another store")
 
@@ -131,10 +132,12 @@ func TestRelease(t *testing.T) {
 	if err := r.tag(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Fields(runGit(t, remote, "tag")); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(tags))) {
+	if got := strings.Fields(runGit(t, remote, "tag")); !slices.Equal(slices.Sorted(slices.Values(got)),
+		slices.Sorted(slices.Values(tags))) {
 		t.Errorf("the remote has the tags %q", got)
 	}
-	if at := runGit(t, repository, "rev-parse", version+"^{commit}"); at != before || runGit(t, repository, "rev-parse", "HEAD") != before {
+	if at := runGit(t, repository, "rev-parse", version+"^{commit}"); at != before ||
+		runGit(t, repository, "rev-parse", "HEAD") != before {
 		t.Errorf("the root's tag is at %s, and not at %s", at, before)
 	}
 	if err := r.checkTags(t.Context()); err != nil {
@@ -146,7 +149,8 @@ func TestRelease(t *testing.T) {
 	}
 
 	// Go takes the modules from the tags, as a proxy does.
-	environment := append(os.Environ(), "GOWORK=off", "GOFLAGS=-modcacherw", "GOMODCACHE="+t.TempDir(), "GOPROXY=direct", "GONOSUMDB="+root+","+root+"/*",
+	environment := append(os.Environ(), "GOWORK=off", "GOFLAGS=-modcacherw", "GOMODCACHE="+t.TempDir(), "GOPROXY=direct",
+		"GONOSUMDB="+root+","+root+"/*",
 		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url.file://"+remote+".insteadOf", "GIT_CONFIG_VALUE_0=https://"+root)
 	sums := make(map[string]string)
 	for _, m := range r.modules {
@@ -253,7 +257,8 @@ func TestSBOMAndChecksums(t *testing.T) {
 		t.Fatal(err)
 	}
 	var bom cdx.BOM
-	if err := cdx.NewBOMDecoder(strings.NewReader(read(t, dir, "a.cdx.json")), cdx.BOMFileFormatJSON).Decode(&bom); err != nil {
+	if err := cdx.NewBOMDecoder(strings.NewReader(read(t, dir, "a.cdx.json")),
+		cdx.BOMFileFormatJSON).Decode(&bom); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -273,7 +278,8 @@ func TestSBOMAndChecksums(t *testing.T) {
 			}
 		}
 	}
-	if len(got) != dependencies+1 || !strings.HasPrefix(got[0], "pkg:golang/std@1.") || len(*(*bom.Dependencies)[0].Dependencies) != len(got) {
+	if len(got) != dependencies+1 || !strings.HasPrefix(got[0], "pkg:golang/std@1.") ||
+		len(*(*bom.Dependencies)[0].Dependencies) != len(got) {
 		t.Errorf("%d dependencies, and %q", dependencies, got)
 	}
 
@@ -281,7 +287,8 @@ func TestSBOMAndChecksums(t *testing.T) {
 	if err := writeChecksums(dir, []string{"a.cdx.json", "b"}); err != nil {
 		t.Fatal(err)
 	}
-	if want := "0263829989b6fd954f72baaf2fc64bc2e2f01d692d4de72986ea808f6e99813f  b\n"; !strings.HasSuffix(read(t, dir, "SHA256SUMS"), want) {
+	if want := "0263829989b6fd954f72baaf2fc64bc2e2f01d692d4de72986ea808f6e99813f  b\n"; !strings.HasSuffix(read(t, dir,
+		"SHA256SUMS"), want) {
 		t.Errorf("%s", read(t, dir, "SHA256SUMS"))
 	}
 }

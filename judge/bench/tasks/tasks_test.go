@@ -39,7 +39,8 @@ var (
 const connections = 16
 
 // Sizes of an ordinary task: its call, its question, its answer and its outcome.
-var callBytes, pendingBytes, answerBytes, outcomeBytes = make([]byte, 400), make([]byte, 300), make([]byte, 150), make([]byte, 200)
+var callBytes, pendingBytes, answerBytes, outcomeBytes = make([]byte, 400), make([]byte, 300), make([]byte,
+	150), make([]byte, 200)
 
 // A subject runs so many tasks on an empty database, and returns what they cost.
 type subject struct {
@@ -71,8 +72,8 @@ func BenchmarkTasksThatAsk(b *testing.B) {
 	})
 }
 
-// compare runs the subjects in turn, and reports medians: rates, costs of a task, and the ratios of rates to that of the
-// first subject in the same round.
+// compare runs the subjects in turn, and reports medians: rates, costs of a task, and the ratios of rates to that of
+// the first subject in the same round.
 func compare(b *testing.B, subjects []subject) {
 	figures := make(map[string][]float64)
 	var units []string
@@ -176,7 +177,8 @@ func runTasks(b *testing.B, store harness.Store, asks bool) time.Duration {
 	running.Go(func() { _ = engine.Run(ctx) })
 	atOnce(b, func(client, _ int) error {
 		principal := fmt.Sprint("client ", client)
-		t, err := engine.Create(b.Context(), &taskrun.New{Principal: principal, Method: "tools/call", Target: "deploy", Call: callBytes})
+		t, err := engine.Create(b.Context(),
+			&taskrun.New{Principal: principal, Method: "tools/call", Target: "deploy", Call: callBytes})
 		if err != nil {
 			return err
 		}

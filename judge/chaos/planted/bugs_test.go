@@ -72,7 +72,7 @@ var bugs = []bug{
 	{
 		name:     "completed-task-is-due",
 		violates: []string{"changed"},
-		patches: []patch{{runFile, 1, "if t.Status == task.Working {\n\t\t\t\tu.Due = verdict.Wait",
-			"if t.Status == task.Working || t.Status == task.Completed {\n\t\t\t\tu.Due = verdict.Wait"}},
+		patches: []patch{{runFile, 1, "if u.Wake = verdict.Wait; t.Status == task.Working {",
+			"if u.Wake = verdict.Wait; t.Status == task.Working || t.Status == task.Completed {"}},
 	},
 }
