@@ -67,6 +67,7 @@ func TestImportersGetOnlyWhatTheyImport(t *testing.T) {
 				"modernc.org/"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			i := &importer{t: t, dir: t.TempDir(), cache: t.TempDir(), proxy: proxy}
 			source := "package main\n\nimport (\n"
 			for _, p := range c.imports {

@@ -65,6 +65,7 @@ func (r *run) answer(id, key string, content map[string]any) {
 // What one release leaves behind, the other continues: tasks that have begun, that are parked, and that are half done
 // with an answer, and calls whose clients carry their state.
 func TestEachReleaseContinuesTheOther(t *testing.T) {
+	t.Parallel()
 	old, now := programs(t)
 	for name, open := range map[string]func(*run) store{"postgres": openPostgres, "sqlite": openSQLite} {
 		for direction, program := range map[string][2]string{"upgrade": {old, now}, "rollback": {now, old}} {
@@ -112,6 +113,7 @@ func TestEachReleaseContinuesTheOther(t *testing.T) {
 
 // The release before neither takes a task that is parked until a time, which it does not know of, nor forgets its time.
 func TestTheReleaseBeforeLeavesTheTimeOfAParkedTask(t *testing.T) {
+	t.Parallel()
 	old, _ := programs(t)
 	for name, open := range map[string]func(*run) store{"postgres": openPostgres, "sqlite": openSQLite} {
 		t.Run(name, func(t *testing.T) {
@@ -151,6 +153,7 @@ func TestTheReleaseBeforeLeavesTheTimeOfAParkedTask(t *testing.T) {
 // The release before cleans up what a desk has cancelled. It keeps who cancelled it and why, which it does not know of,
 // and does not show them to the client.
 func TestTheReleaseBeforeCleansUpAfterADesk(t *testing.T) {
+	t.Parallel()
 	old, now := programs(t)
 	for name, open := range map[string]func(*run) store{"postgres": openPostgres, "sqlite": openSQLite} {
 		t.Run(name, func(t *testing.T) {

@@ -31,6 +31,10 @@ var full = flag.Bool("full", false,
 	"200,000 parked tasks, three kills, phases of ten seconds, a bound of 500ms for statements")
 
 func TestMain(m *testing.M) {
+	// The tests wait for their servers for most of their time.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
 	dir, err := os.MkdirTemp("", "releases-")
 	if err != nil {
 		panic(err)
@@ -70,6 +74,7 @@ func programs(t *testing.T) (old, now string) {
 }
 
 func TestUpgrade(t *testing.T) {
+	t.Parallel()
 	old, now := programs(t)
 	for name, open := range map[string]func(*run) store{"postgres": openPostgres, "sqlite": openSQLite} {
 		t.Run(name, func(t *testing.T) {
