@@ -20,8 +20,8 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Front is a way for requests to reach a server. Dial returns a function that sends one request with a verified token,
-// which may be nil, and returns the response.
+// Front is a way for requests to reach a server. Dial returns a function that sends one request, with a verified token
+// unless that is nil, and returns the response.
 type Front struct {
 	Name    string
 	Session bool // before 2026-07-28

@@ -81,8 +81,7 @@ func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// strict checks the params or the result of a message like the body of an HTTP request, of
-// which they would be a member.
+// strict checks the params or the result of a message, like a member of an HTTP request's body.
 func (f *Front) strict(member []byte) *jsonrpc.Error {
 	if len(member) == 0 {
 		return nil
