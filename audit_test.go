@@ -76,13 +76,6 @@ func (a *auditor) wantsEvents(t *testing.T, want ...askback.AuditEvent) {
 	}
 }
 
-// forget forgets the events so far.
-func (a *auditor) forget() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.events = nil
-}
-
 // paying is what is told of a call of pay that is answered.
 var paying = []string{
 	"1 asked login", "2 answered login accept", "2 step charge completed", "2 asked sure", "3 answered sure accept",
@@ -150,8 +143,8 @@ func TestAuditOfACall(t *testing.T) {
 	over := func(name, tool string) run {
 		return func(t *testing.T, _ *auditor, opts *askback.Options) []string {
 			srv := harness.NewServer(t, opts, addPay)
-			i := slices.IndexFunc(fronts, func(f front) bool { return f.Name == name })
-			return payIn(t, tool, fronts[i].Dial(t, srv, nil))
+			i := slices.IndexFunc(harness.Fronts, func(f harness.Front) bool { return f.Name == name })
+			return payIn(t, tool, harness.Fronts[i].Dial(t, srv, nil))
 		}
 	}
 	inSession := func(tool string) run {
@@ -222,7 +215,7 @@ func TestAuditOfACall(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return payIn(t, "manual", fronts[0].Dial(t, srv, nil))
+			return payIn(t, "manual", harness.Fronts[0].Dial(t, srv, nil))
 		}, inManualStyle},
 		{"stored with a task", func(t *testing.T, _ *auditor, opts *askback.Options) []string {
 			s := harness.NewTaskServer(t, opts, addPay)
@@ -425,7 +418,7 @@ func TestAuditOfWhatIsRefused(t *testing.T) {
 		{"a tool's own error of the protocol", func(*askback.Options) {}, "tools/call",
 			`"name":"faults","arguments":{}`, []string{"1 ended failed"}, true},
 	} {
-		for _, f := range fronts {
+		for _, f := range harness.Fronts {
 			if f.Session && !c.session {
 				continue
 			}

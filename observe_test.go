@@ -71,8 +71,8 @@ func TestObserve(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := new(follower)
 			srv := harness.NewServer(t, &askback.Options{Observe: w.observe}, addPay)
-			i := slices.IndexFunc(fronts, func(f front) bool { return f.Name == name })
-			ask := fronts[i].Dial(t, srv, nil)
+			i := slices.IndexFunc(harness.Fronts, func(f harness.Front) bool { return f.Name == name })
+			ask := harness.Fronts[i].Dial(t, srv, nil)
 			params := `"name":"pay",` + auditArguments
 			for _, key := range []string{"login", "sure"} {
 				state := harness.At(ask("tools/call", params), "result", "requestState")

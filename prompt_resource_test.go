@@ -90,7 +90,7 @@ func TestArgumentsOfPrompts(t *testing.T) {
 		{"plain", `{"a":"b"}`, "map[a:b] false", ""},
 		{"none", `{}`, "", "none"},
 	} {
-		for _, f := range fronts {
+		for _, f := range harness.Fronts {
 			if c.refusal == wrongType && f.Name != "HTTP" {
 				continue // the SDK decodes them
 			}
@@ -152,7 +152,7 @@ func TestWhichResourceAnswers(t *testing.T) {
 func TestEveryFrontFindsTheSameResource(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		asked := 0
-		srv := everythingOn(t, askback.Options{}, func(m *mcp.Server) {
+		srv := harness.EverythingOn(t, askback.Options{}, func(m *mcp.Server) {
 			if before {
 				m.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 					return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -183,7 +183,7 @@ func TestEveryFrontFindsTheSameResource(t *testing.T) {
 			srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: template, URITemplate: template}, own("own "+template))
 		}
 		srv.AddResource(&mcp.Resource{Name: "exact", URI: "doc://b/c/exact"}, own("own exact"))
-		for _, f := range fronts {
+		for _, f := range harness.Fronts {
 			read := f.Dial(t, srv, nil)
 			for uri, want := range map[string]string{
 				"doc://foreign":   "doc://foreign",
