@@ -618,10 +618,11 @@ func TestSessionsAreShared(t *testing.T) {
 	}
 
 	anonymous := must("")
-	must("") // in its place
+	other := must("") // in its place
 	ended("the anonymous session", anonymous)
 	bob := must("bob")
 	must("carol") // in the place of an idle one, which is bob's or the anonymous one
+	harness.Eventually(t, "end of an idle session", func() bool { return !bob.alive() || !other.alive() })
 	work(bob.again(t))
 	if !third.alive() || !fifth.alive() {
 		t.Error("a session that works was ended for another caller's")
