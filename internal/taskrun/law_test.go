@@ -176,7 +176,9 @@ func loseCalls(t *testing.T, share float64, seed uint64) {
 		Look: time.Second}
 	_, stop1 := f.engine(&opts)
 	_, stop2 := f.engine(&opts)
-	client := must(taskrun.NewEngine(plain, &taskrun.Options{Look: time.Second})) // which loses nothing
+	// The client loses nothing. Its tasks live beyond the end of the test, or the engines would delete them.
+	client := must(taskrun.NewEngine(plain, &taskrun.Options{Look: time.Second,
+		Settings: task.Settings{TTL: 24 * time.Hour, MaxAnonymousTTL: 24 * time.Hour}}))
 
 	created := make([]*task.Task, 4)
 	for i := range created {
