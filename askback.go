@@ -78,8 +78,8 @@ type Options struct {
 
 	// Principal names the authenticated caller, to whom every requestState and every task is bound. It is called once
 	// for an HTTP request, or for a request on another connection that calls a handler or is about tasks. An error
-	// refuses the request. Nil means the UserID of the SDK's token info. The empty principal is the anonymous caller:
-	// that of a request without a token, as long as Principal does not name it.
+	// refuses the request. Nil means the UserID of the SDK's token info. The empty principal is the anonymous caller,
+	// who sends requests without a token that Principal does not name.
 	Principal func(ctx context.Context, extra *mcp.RequestExtra) (string, error)
 
 	// AnonymousTokens serves a request whose verified token names nobody as one of the anonymous caller. Otherwise it

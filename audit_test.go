@@ -290,7 +290,7 @@ func askInline(ctx context.Context, req *mcp.CallToolRequest, _ struct{ Note str
 }
 
 // A question that a handler asks through its session is told with the call's principal, method, target and round. It
-// has no key and no digest, and an answer has an action only where it is that of an elicitation.
+// has no key and no digest, and an answer has an action only if it answers an elicitation.
 func TestAuditOfQuestionsThroughASession(t *testing.T) {
 	const accept = `{"action":"accept","content":{"name":"MARK"}}`
 	model := `{"role":"assistant","model":"m","content":{"type":"text","text":"MARK"}}`

@@ -185,19 +185,20 @@ func (g *Gate) pass(ctx context.Context, a Access, w *report.Watch, session *mcp
 	return err
 }
 
-// namedKey is the key of the principal of [Named].
-type namedKey struct{}
+// namedKey is the key of the principal of [Gate.Named]. Each gate has its own: a handler may connect to another server
+// with its context, and that server asks its own operator who the caller is.
+type namedKey struct{ gate *Gate }
 
 // Named returns the context of a request whose caller [Gate.Principal] has named, so that the gate does not ask again.
-// The requests of a session get it from the one that opened the session. So whoever brings them has to see to it that
-// they are from the same caller: see [Gate.CheckOwner].
-func Named(ctx context.Context, principal string) context.Context {
-	return context.WithValue(ctx, namedKey{}, principal)
+// The requests of a session get it from the one that opened the session. So the front has to check that they come from
+// the same caller: see [Gate.CheckOwner].
+func (g *Gate) Named(ctx context.Context, principal string) context.Context {
+	return context.WithValue(ctx, namedKey{g}, principal)
 }
 
 // Principal names the caller of a request. The error is one for the client.
 func (g *Gate) Principal(ctx context.Context, a Access) (string, error) {
-	if principal, named := ctx.Value(namedKey{}).(string); named {
+	if principal, named := ctx.Value(namedKey{g}).(string); named {
 		return principal, nil
 	}
 	extra := a.Extra

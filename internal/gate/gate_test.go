@@ -153,10 +153,14 @@ func TestACallerIsNamedOnce(t *testing.T) {
 		g.Name = func(context.Context, *mcp.RequestExtra) (string, error) { panic("again") }
 	})
 	a := Access{Method: "tools/call", Target: "t"}
-	if p, err := g.passes(Named(t.Context(), "alice"), a); err != nil || p.Principal != "alice" {
+	if p, err := g.passes(g.Named(t.Context(), "alice"), a); err != nil || p.Principal != "alice" {
 		t.Errorf("named in the context: %q, %v", p.Principal, err)
 	}
-	if p, err := g.passes(Named(t.Context(), ""), a); err != nil || p.Principal != "" {
+	other := newGate(nil) // of another server, to which the handler connects with its context
+	if p, err := other.passes(g.Named(t.Context(), "alice"), a); err != nil || p.Principal != "" {
+		t.Errorf("named by another gate: %q, %v", p.Principal, err)
+	}
+	if p, err := g.passes(g.Named(t.Context(), ""), a); err != nil || p.Principal != "" {
 		t.Errorf("anonymous in the context: %q, %v", p.Principal, err)
 	}
 	a.Principal = "bob"
@@ -193,7 +197,7 @@ func TestAuthorization(t *testing.T) {
 			g := newGate(func(g *Gate) {
 				g.Authorize = func(_ context.Context, a Access) error { asked = append(asked, a); return c.authorize() }
 			})
-			_, err := g.passes(Named(t.Context(), "alice"), a)
+			_, err := g.passes(g.Named(t.Context(), "alice"), a)
 			g.refused(t, a, err, "authorize", c.message)
 			if len(asked) != 1 || asked[0] != a {
 				t.Errorf("asked about %+v, want %+v", asked, a)
@@ -204,7 +208,7 @@ func TestAuthorization(t *testing.T) {
 		}
 	}
 	g := newGate(func(g *Gate) { g.Authorize = func(context.Context, Access) error { return nil } })
-	p, err := g.passes(Named(t.Context(), "alice"), Access{Method: "tools/call"})
+	p, err := g.passes(g.Named(t.Context(), "alice"), Access{Method: "tools/call"})
 	if err != nil || p.Principal != "alice" {
 		t.Errorf("allowed: %+v, %v", p, err)
 	}
@@ -216,7 +220,7 @@ func TestASessionBelongsToWhoOpenedIt(t *testing.T) {
 	ss := openSessionOf(t, g.Sessions, "s", "alice")
 	other := connect(t, "other")
 	in := func(session *mcp.ServerSession, user string) (observed string, err error) {
-		a, ctx := Access{Method: "tools/call", Target: "t"}, Named(t.Context(), user)
+		a, ctx := Access{Method: "tools/call", Target: "t"}, g.Named(t.Context(), user)
 		err = g.Pass(ctx, a, Origin{}, session, func(_ context.Context, p Passage) error {
 			if !p.InSession || p.Crowded != nil {
 				t.Errorf("passes as %+v", p)

@@ -78,7 +78,7 @@ func TestACallHasAShare(t *testing.T) {
 		call := Access{Method: "tools/call", Target: "t"}
 		run := func(user string, work func(p Passage)) {
 			t.Helper()
-			if err := g.Pass(Named(t.Context(), user), call, Origin{}, nil, func(_ context.Context, p Passage) error {
+			if err := g.Pass(g.Named(t.Context(), user), call, Origin{}, nil, func(_ context.Context, p Passage) error {
 				work(p)
 				return nil
 			}); err != nil {
@@ -101,7 +101,7 @@ func TestACallHasAShare(t *testing.T) {
 					"tasks/get": nil, "subscriptions/listen": nil, "tools/call": session,
 				} {
 					a := Access{Method: method}
-					err := g.Pass(Named(t.Context(), "alice"), a, Origin{}, in, func(_ context.Context, p Passage) error {
+					err := g.Pass(g.Named(t.Context(), "alice"), a, Origin{}, in, func(_ context.Context, p Passage) error {
 						if p.Crowded != nil {
 							t.Errorf("%s needs a share", a.Method)
 						}
@@ -146,7 +146,7 @@ func TestAnUndividedRequestHasOneShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(nil)
 		call := Access{Method: "tools/call", Target: "t"}
-		whole, release := Undivided(Named(t.Context(), "alice"))
+		whole, release := Undivided(g.Named(t.Context(), "alice"))
 		for range 3 {
 			if p, err := g.passes(whole, call); err != nil || p.Crowded != nil {
 				t.Errorf("a round: %v", err)
@@ -158,7 +158,7 @@ func TestAnUndividedRequestHasOneShare(t *testing.T) {
 		if _, err := g.Shares.Take(t.Context(), g.Shares.Calls, "alice", 1); err != nil {
 			t.Errorf("the request holds more than one share: %v", err)
 		}
-		crowded, releaseNothing := Undivided(Named(t.Context(), "alice"))
+		crowded, releaseNothing := Undivided(g.Named(t.Context(), "alice"))
 		began := time.Now()
 		if _, err := g.passes(crowded, call); fault.Of(err) != fault.Crowded || time.Since(began) != shareWait {
 			t.Errorf("without a share, after %v: %v", time.Since(began), err)

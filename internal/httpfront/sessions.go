@@ -134,7 +134,7 @@ func countCalls(body []byte) (n int) {
 func (s *sessions) serve(v *visit, r *http.Request, calls int) {
 	id := r.Header.Get("Mcp-Session-Id")
 	if id == "" { // the context of what may open a session is that of all of its requests
-		r = r.WithContext(gate.Named(r.Context(), v.principal))
+		r = r.WithContext(v.named(r.Context()))
 	} else if err := s.sdk.Gate.CheckOwner(r.Context(), id, gate.Access{Principal: v.principal,
 		Extra: &v.extra}); err != nil {
 		v.turnAway(r, err)

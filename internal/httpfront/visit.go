@@ -54,7 +54,7 @@ func (v *visit) admit(r *http.Request) (err error) {
 }
 
 // named returns the context for where the gate would ask once more who the caller is.
-func (v *visit) named(ctx context.Context) context.Context { return gate.Named(ctx, v.principal) }
+func (v *visit) named(ctx context.Context) context.Context { return v.gate.Named(ctx, v.principal) }
 
 // turnAway answers a request that was not admitted, or to no share of the limits.
 func (v *visit) turnAway(r *http.Request, err error) {

@@ -127,8 +127,8 @@ func (t *roundTripper) standIn(x *Exchange, req *http.Request, res *http.Respons
 	return res
 }
 
-// tapBody makes the body of a response one that the tap reads first. The id is that of the request that it answers, or
-// nil.
+// tapBody lets the tap read the body of a response first. The id names the request that the response answers; it is nil
+// if there is none.
 func (t *roundTripper) tapBody(x *Exchange, id []byte, res *http.Response) {
 	switch {
 	case mediaType(res) == typeEvents:
