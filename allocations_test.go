@@ -33,7 +33,7 @@ func TestAllocations(t *testing.T) {
 	measured := map[string]int{
 		"tasks/get extension working": 11, "tasks/get extension input_required": 27, "tasks/get extension completed": 16,
 		"tasks/get proposal working": 12, "tasks/get proposal input_required": 12, "tasks/get proposal completed": 12,
-		"tasks/update extension input_required": 30,
+		"tasks/update extension input_required": 38, // an answer to no open question may be late: its row tells
 	}
 	for _, r := range taskRequests() {
 		limits = append(limits, limit{r.String(), r.exchange, measured[r.String()], measured[r.String()] + 2})

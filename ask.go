@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/exactjson"
 	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
@@ -58,12 +60,57 @@ func MustForm[T any]() {
 	}
 }
 
-// Question is a form for [ElicitWith].
+// Question is a question for [ElicitWith] and [Approve].
 type Question struct {
 	Message string
 	// Schema is anything that marshals to the restricted JSON Schema of form elicitation,
-	// such as a *jsonschema.Schema, a map or a json.RawMessage. It is required.
+	// such as a *jsonschema.Schema, a map or a json.RawMessage. [ElicitWith] requires it, and [Approve] has none.
 	Schema any
+
+	// For says who may answer, each made by [User] or [Group]. Empty means the caller. A question for others is not
+	// sent to the client: it waits on the desk, where people answer it, and the call becomes a task. Message, Schema
+	// and Preview have at most 64 KiB together. See [DeskOptions].
+	For []string
+	// Votes is how many of them must accept with the same content. One who declines ends the question. Zero is one.
+	Votes int
+	// Within is how long the question waits, from when it is first put; at most Limits.Within. Then the ask returns an
+	// [*UnansweredError]. Zero means as long as the call lives.
+	Within time.Duration
+	// Preview is what those whom the question is For are shown of the call. Empty means its arguments.
+	Preview string
+	// Markdown says that Message and Preview are Markdown: a page for people may render a safe subset of it. What others
+	// wrote, such as the arguments of the call, must be escaped. Otherwise they are plain text.
+	Markdown bool
+}
+
+// User returns the user of this name, as [Options.Principal] names callers, for Question.For.
+func User(name string) string { return question.UserPrefix + name }
+
+// Group returns the group of this name for Question.For. Who is in it, the desk learns with each answer.
+func Group(name string) string { return question.GroupPrefix + name }
+
+// Approve asks for a decision without a form, and returns nil once it is accepted. It returns the errors that
+// [ElicitWith] returns.
+func Approve(call *Call, key string, q Question) error {
+	if q.Schema != nil {
+		err := errors.New("Approve has no form: leave out the Schema, or use ElicitWith")
+		_, err = call.ask(key, nil, err)
+		return err
+	}
+	form, err := question.FormOf(q.Message, reflect.TypeFor[struct{}]())
+	_, err = call.elicit(key, q.put(form), err)
+	return err
+}
+
+// put adds to a form all else that the question has: who may answer it, by how many votes, and until when.
+func (q *Question) put(form *question.Question) *question.Question {
+	if form != nil {
+		form.Within, form.Preview, form.Markdown, form.Votes = q.Within, q.Preview, q.Markdown, q.Votes
+		if len(q.For) > 0 {
+			form.Address(q.For, q.Votes)
+		}
+	}
+	return form
 }
 
 // ElicitWith is [Elicit] for a form whose schema is built while the call runs, such as one
@@ -71,7 +118,7 @@ type Question struct {
 // struct or a map[string]any. (client/elicitation, "Requested Schema")
 func ElicitWith[T any](call *Call, key string, q Question) (T, error) {
 	form, err := question.FormFor(q.Message, q.Schema, reflect.TypeFor[T]())
-	content, err := call.elicit(key, form, err)
+	content, err := call.elicit(key, q.put(form), err)
 	return decode[T](content, err, json.Unmarshal)
 }
 
@@ -132,6 +179,9 @@ func (c *Call) ask(key string, q *question.Question, err error) ([]byte, error) 
 	}
 	value, err := c.c.Ask(key, q)
 	if err != nil && !errors.Is(err, ErrInputRequired) {
+		if late, unanswered := errors.AsType[*journal.UnansweredError](err); unanswered {
+			return nil, (*UnansweredError)(late)
+		}
 		err = &fault.AskError{Err: exported(err)}
 	}
 	return value, err
@@ -145,7 +195,8 @@ func (c *Call) elicit(key string, q *question.Question, err error) ([]byte, erro
 	}
 	// Accept has recorded the action, so that it is one of the three.
 	if action, _ := question.Action(value); action != "accept" {
-		return nil, &DeclinedError{Key: key, Action: action}
+		after, shown, measured := question.After(value)
+		return nil, &DeclinedError{Key: key, Action: action, After: after, NotShown: measured && !shown}
 	}
 	return strictjson.Get(value, "content"), nil
 }

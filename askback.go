@@ -53,6 +53,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/ending"
 	"github.com/askback-mcp/askback/internal/gate"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/httpfront"
@@ -120,6 +121,10 @@ type Options struct {
 
 	// Tasks let calls go on as durable tasks. Nil: none do.
 	Tasks *Tasks
+
+	// Desk lets questions go to people apart from the client. Nil: none does, and a question for somebody else than the
+	// caller is an error of its handler.
+	Desk *DeskOptions
 
 	// States put a store beside requestState, for a migration or for states that are too
 	// large to travel. Nil: there is none.
@@ -262,6 +267,11 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 		s.sdk.ListsTasks = lists && (s.opts.Tasks.ListAnonymous || s.opts.Principal != nil)
 		carrier.Tasks = s.sdk.Tasks
 	}
+	if s.opts.Desk != nil {
+		if err := s.useDesk(engine, s.sdk.Tasks); err != nil {
+			return nil, err
+		}
+	}
 	return s, s.sdk.Install()
 }
 
@@ -335,14 +345,16 @@ type HTTPOptions struct {
 // until the client ends it or ctx is done. Lines on standard input that are no messages
 // are answered with an error, and the connection goes on. (basic/transports/stdio)
 func (s *Server) Run(ctx context.Context, t mcp.Transport) error {
-	return s.mcp.Run(ctx, s.sdk.Transport(t, ctx.Done()))
+	waits, end := context.WithCancel(context.Background())
+	defer end()
+	return s.mcp.Run(ending.With(ctx, waits), s.sdk.Transport(t, ctx.Done(), end))
 }
 
 // Connect serves a connection in the background: see mcp.Server.Connect.
 func (s *Server) Connect(
 	ctx context.Context, t mcp.Transport, opts *mcp.ServerSessionOptions,
 ) (*mcp.ServerSession, error) {
-	return s.mcp.Connect(ctx, s.sdk.Transport(t, nil), opts)
+	return s.mcp.Connect(ctx, s.sdk.Transport(t, nil, nil), opts)
 }
 
 // Ready returns an error if a store that requests need does not answer: that of [Options.Tasks] or of [Options.States].

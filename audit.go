@@ -9,7 +9,8 @@ import "github.com/askback-mcp/askback/internal/report"
 // repeats, is told again. What is told of one round is in order, except that the answer to a task's question is told
 // when it is stored, by which time a worker may have gone on with it.
 type AuditEvent struct {
-	// one of AuditAsked, AuditAnswered, AuditStep, AuditRefused, AuditShed, AuditState, AuditCancelled and AuditEnded
+	// one of AuditAsked, AuditAnswered, AuditVoted, AuditDecided, AuditUnanswered, AuditStep, AuditRefused, AuditShed,
+	// AuditState, AuditCancelled and AuditEnded
 	Kind      string
 	Principal string // the caller, or "" for an anonymous one
 	Method    string // such as "tools/call"; "" for what is refused before it is read
@@ -22,24 +23,39 @@ type AuditEvent struct {
 	Action    string // of an answer to an elicitation: accept, decline or cancel
 	Reason    string // see the kinds; few and fixed, so that it serves as a metric's label
 	By        string // who did it in place of the Principal
+	Channel   string // what By did it through: see package input
 	Why       string // in the words of By
+	For       string // who may answer the question in place of the Principal, separated by commas
 }
 
 // The kinds of an [AuditEvent].
 const (
-	// AuditAsked: a round ended with the question Key, or a session's client was sent it. An answer names the same Digest.
+	// AuditAsked: a round ended with the question Key, a session's client was sent it, or it was put to people: those
+	// of For. An answer names the same Digest.
 	AuditAsked = report.AuditAsked
 
 	// AuditAnswered: a handler got the client's answer to the question Key for the first time. An answer that does
 	// not fit its question is none.
 	AuditAnswered = report.AuditAnswered
 
+	// AuditVoted: By has voted on the question Key, through the Channel, with the Action and for the reason Why. It is
+	// told with the decision, by the instance whose worker gives that to the handler, and so are the votes that did not
+	// count.
+	AuditVoted = report.AuditVoted
+
+	// AuditDecided: people have decided the question Key, with the Action.
+	AuditDecided = report.AuditDecided
+
+	// AuditUnanswered: the deadline of the question Key passed before anybody answered it, or enough people did.
+	AuditUnanswered = report.AuditUnanswered
+
 	// AuditStep: the step Key ran. The Reason is completed, and the step recorded, or failed.
 	AuditStep = report.AuditStep
 
 	// AuditRefused: a request or its requestState was refused. The Reason is caller (the principal could not be
 	// named), session (it is another caller's), authorize, replayed (by [Options.ReplayGuard]), or what a state did not
-	// match: one of the Reason constants of package seal, no_store, stored_missing, stored_altered or payload.
+	// match: one of the Reason constants of package seal, no_store, stored_missing, stored_altered or payload. Or it is
+	// late, and only the answer to the question Key was refused, which came after its deadline.
 	AuditRefused = report.AuditRefused
 
 	// AuditShed: a call was handed back to its client with a state and no questions, because of Limits.Calls.

@@ -3,11 +3,15 @@ package askback
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/fault"
 )
 
 // Call is one call of a tool, prompt or resource, over all its rounds. A handler gets
@@ -54,6 +58,22 @@ func (c *Call) Progress(ctx context.Context, progress, total float64, message st
 // Limits.Rounds, and clients bound the time of a request, many by a minute: to wait for longer, ask a question
 // ("Continue?") or become a task with [Call.Detach].
 func (c *Call) Checkpoint(ctx context.Context, key string) error { return c.c.Checkpoint(ctx, key) }
+
+// Sleep waits until d has passed since the sleep of this name was reached for the first time. Only a task can sleep: it
+// holds nothing meanwhile, and another instance may continue it. Until then the error is [ErrInputRequired], which the
+// handler returns, and nil from then on. At most Limits.Within; a d that differs in a later run is ignored.
+func (c *Call) Sleep(name string, d time.Duration) error {
+	err := c.c.Sleep(name, d)
+	if err != nil && !errors.Is(err, ErrInputRequired) {
+		err = &fault.AskError{Err: err}
+	}
+	return err
+}
+
+// Answers tells who gave the answer to the question under a key, when, through which channel and why: everybody whose
+// vote counted, in the order of the votes. It is empty until there is an answer, and for an answer of the client unless
+// [Options.JournalVersion] is 2.
+func (c *Call) Answers(key string) []input.Provenance { return c.c.Answers(key) }
 
 // IdempotencyKey returns a key that is the same in every attempt at the named step of this call, and of no other, for
 // outside systems that accept one: a response that is lost after a step makes the client repeat the round, and with

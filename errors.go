@@ -3,6 +3,7 @@ package askback
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
@@ -11,8 +12,8 @@ import (
 
 // ErrInputRequired is returned by an ask that is not answered yet, by [Do] while a question is open, and by
 // [Call.Checkpoint]. The handler returns it, which suspends the call. It may be wrapped, or joined with the errors of
-// other asks: joined with a [*DeclinedError] it suspends the call all the same, joined with a [*CapabilityError], a
-// [*LimitError] or a *jsonrpc.Error the call ends with that error.
+// other asks: joined with a [*DeclinedError] or an [*UnansweredError] it suspends the call all the same, joined with a
+// [*CapabilityError], a [*LimitError] or a *jsonrpc.Error the call ends with that error.
 var ErrInputRequired = journal.ErrInputRequired
 
 // LimitError says that a call reached one of [Limits]. It becomes the JSON-RPC error
@@ -35,6 +36,11 @@ func (e *LimitError) Unwrap() error { return &fault.LimitError{Limit: e.Limit, M
 type DeclinedError struct {
 	Key    string
 	Action string // "decline" or "cancel"
+	// After is how long after the question the answer came, and NotShown says that nobody can have read the question by
+	// then: see [DeskOptions]. Clocks of instances and clients differ, so what a handler makes of it must be harmless
+	// where that is wrong. Both are zero without Options.Desk.
+	After    time.Duration
+	NotShown bool
 }
 
 func (e *DeclinedError) Error() string {
@@ -43,6 +49,16 @@ func (e *DeclinedError) Error() string {
 	}
 	return fmt.Sprintf("the user declined to answer the question %q", e.Key)
 }
+
+// UnansweredError says that nobody has answered a question before its deadline: see [Question]. The handler may catch
+// it and go on: remind, take a default, or ask somebody else. Returned by a tool it becomes a tool error. While other
+// questions of the round are open the call goes on: see [ErrInputRequired].
+type UnansweredError struct {
+	Key             string
+	Asked, Deadline time.Time // to the millisecond, by the clock of where the call waits
+}
+
+func (e *UnansweredError) Error() string { return (*journal.UnansweredError)(e).Error() }
 
 // CapabilityError says that the client did not declare the capability that a question needs, so that the question was
 // not sent. The handler may catch it and go on without; returned it becomes the JSON-RPC error -32021 with

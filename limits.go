@@ -20,9 +20,13 @@ type Limits struct {
 	MessageBytes int64         // bytes of a message: an HTTP request's body, or a line of standard input; default 4 MiB
 	Depth        int           // nesting of a request's JSON; default 64
 	RoundTTL     time.Duration // how long a client may take to answer; default 1 hour
-	CallTTL      time.Duration // how long a whole call may take; default 24 hours, or RoundTTL if that is more
-	SessionCalls int           // open requests of one session, or of one connection of standard input; default 64
-	Batch        int           // messages in one JSON-RPC batch; default 64
+	// CallTTL is how long a whole call may take; default 24 hours, or RoundTTL if that is more. It counts anew from a
+	// deadline, or from the client's return before it.
+	CallTTL time.Duration
+	// Within is the longest deadline that a handler may give to a question, or sleep; default 30 days.
+	Within       time.Duration
+	SessionCalls int // open requests of one session, or of one connection of standard input; default 64
+	Batch        int // messages in one JSON-RPC batch; default 64
 
 	// When one of these is full, what waits for a person or a silent peer gives way to newcomers; see docs/limits.md.
 
@@ -37,6 +41,10 @@ type Limits struct {
 	// Streams bounds the subscriptions and streams of sessions, and separately the open requests of sessions.
 	// The default is 2048.
 	Streams Share
+
+	// Waits bounds the calls that wait for people while their client, which cannot take a task, waits for the outcome.
+	// They count nowhere else. One that gives way is told in words at once: see [DeskOptions]. The default is 2048.
+	Waits Share
 }
 
 // Share bounds something that all callers share. A field that is zero has its default.
@@ -55,10 +63,11 @@ func (l *Limits) setDefaults() error {
 	setDefault(&l.Depth, 64)
 	setDefault(&l.RoundTTL, time.Hour)
 	setDefault(&l.CallTTL, max(24*time.Hour, l.RoundTTL))
+	setDefault(&l.Within, 30*24*time.Hour)
 	setDefault(&l.SessionCalls, 64)
 	setDefault(&l.Batch, 64)
 	if min(l.Rounds, l.Questions, l.StateBytes, l.StoredBytes, l.Depth, l.SessionCalls, l.Batch) < 0 ||
-		l.MessageBytes < 0 || min(l.RoundTTL, l.CallTTL) < 0 {
+		l.MessageBytes < 0 || min(l.RoundTTL, l.CallTTL, l.Within) < 0 {
 		return errors.New("askback: a negative limit; zero means the default")
 	}
 	return nil
@@ -84,6 +93,7 @@ func (l *Limits) shares(log *slog.Logger) (*gate.Shares, error) {
 		{"Sessions", l.Sessions, 2048, 1, "sessions", &shares.Sessions},
 		{"Streams", l.Streams, 2048, 1, "open streams and requests of sessions", &shares.Streams},
 		{"Streams", l.Streams, 2048, 1, "open requests of sessions", &shares.Open},
+		{"Waits", l.Waits, 2048, 1, "calls that wait for people", &shares.Waits},
 	} {
 		setDefault(&s.share.Total, s.total)
 		setDefault(&s.share.PerPrincipal, max(s.share.Total/4, s.least))
@@ -101,7 +111,7 @@ func (l *Limits) shares(log *slog.Logger) (*gate.Shares, error) {
 func (l *Limits) bounds() bound.Limits {
 	return bound.Limits{
 		Rounds: l.Rounds, Questions: l.Questions, StateBytes: l.StateBytes, StoredBytes: l.StoredBytes,
-		MessageBytes: l.MessageBytes, Depth: l.Depth, RoundTTL: l.RoundTTL, CallTTL: l.CallTTL,
+		MessageBytes: l.MessageBytes, Depth: l.Depth, RoundTTL: l.RoundTTL, CallTTL: l.CallTTL, Within: l.Within,
 		SessionCalls: l.SessionCalls, Batch: l.Batch,
 	}
 }

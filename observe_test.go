@@ -29,7 +29,7 @@ type follower struct {
 type followedKey struct{}
 
 func (w *follower) observe(ctx context.Context, op *askback.Operation) (context.Context, func()) {
-	if op.Outcome != "" && op.Call != "" {
+	if op.Outcome != "" && op.Call != "" && op.Kind != askback.OperationQuestion && op.Kind != askback.OperationNotice {
 		panic("a call has an outcome before it has begun: " + op.Outcome)
 	}
 	if op.Trace == "" && op.Call != "" {
@@ -45,12 +45,13 @@ func (w *follower) observe(ctx context.Context, op *askback.Operation) (context.
 	}
 }
 
-// seen are the operations so far, sorted: a task runs beside requests.
+// seen are the operations so far, sorted: a task runs beside requests. How often it looks into its store depends on the
+// time.
 func (w *follower) seen() (all []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, op := range w.ended {
-		if op.Method == "tasks/get" {
+		if op.Method == "tasks/get" || op.Kind == askback.OperationStore {
 			continue
 		}
 		all = append(all, strings.Join(strings.Fields(fmt.Sprint(op.Kind, " ", op.Method, " ", op.Target, " ", op.Round, " ",

@@ -40,15 +40,19 @@ func (s *Server) newTasks(calls *call.Engine, info []byte) (*tasks.Service, erro
 		Store: o.Store, Calls: calls, Handlers: s.handlers, Info: info, ListAnonymous: o.ListAnonymous,
 		Log: throttle.New(s.log),
 	}
-	var err error
-	service.Engine, err = taskrun.NewEngine(o.Store, &taskrun.Options{
+	opts := &taskrun.Options{
 		Settings: o.Settings,
 		Handler:  service.Handle,
 		Failure:  tasks.EncodeFailure,
+		Expire:   tasks.Expire,
+		Notify:   s.opts.Desk.notify(),
 		// A round that detached can be repeated for as long as its state lives, and must find its task.
 		Grace:  max(10*time.Minute, s.opts.Limits.RoundTTL),
 		Logger: s.log,
-	})
+	}
+	tasks.Observe(opts, calls.Observer)
+	var err error
+	service.Engine, err = taskrun.NewEngine(o.Store, opts)
 	return service, err
 }
 
@@ -72,6 +76,11 @@ type TaskSupport struct {
 	// then it is a call like any other: it may ask, and nothing is stored.
 	AtDetach bool
 
+	// Always makes a task of the calls of every client, also of one that cannot take a task. Such a client waits for the
+	// outcome in its request, for at most [DeskOptions].Wait, and is asked there what the task asks it; then it is told
+	// in words how to get the outcome. It needs [Options.Desk]. See [AddResultTool].
+	Always bool
+
 	// PollInterval is that of [Tasks] if it is zero.
 	PollInterval time.Duration
 }
@@ -85,15 +94,19 @@ func AddTaskTool[In, Out any](s *Server, t *mcp.Tool, support *TaskSupport, h To
 		s.log.Error("askback: a tool that runs as a task only needs Options.Tasks; every call of it will be refused",
 			"tool", t.Name)
 	}
+	if s.opts.Desk == nil && support.Always {
+		s.log.Error("askback: a tool all of whose calls become tasks needs Options.Desk; "+
+			"clients that cannot take a task wait for the result", "tool", t.Name)
+	}
 	own := *support
 	addHandler(s, t, &own, h)
 }
 
 // Detach makes the call a task from here on. For a client that can take a task it ends the request, with
 // [ErrInputRequired] like a question: the client gets the task's id, and the handler runs again in the background,
-// where Detach returns nil and nothing that was answered or done before is asked or done again. For any other client,
-// and in a task, Detach returns nil. While a question is open the error is [ErrInputRequired] too, and the question
-// is asked first. The tool must have been added with [AddTaskTool].
+// where Detach returns nil and nothing that was answered or done before is asked or done again. In a task, and for any
+// other client unless TaskSupport.Always is set, Detach returns nil. While a question is open the error is
+// [ErrInputRequired] too, and the question is asked first. The tool must have been added with [AddTaskTool].
 func (c *Call) Detach() error { return c.c.Detach() }
 
 // OnCancel registers a function that cleans up if the call is a task that is cancelled, or

@@ -8,6 +8,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/raw"
 	"github.com/askback-mcp/askback/internal/schema"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -39,6 +40,10 @@ func AddTool[In, Out any](s *Server, t *mcp.Tool, h ToolHandler[In, Out]) {
 }
 
 func addHandler[In, Out any](s *Server, t *mcp.Tool, support *TaskSupport, h ToolHandler[In, Out]) {
+	if passes, ok := any(h).(ToolHandler[raw.Call, *raw.Result]); ok {
+		addRawTool(s, t, support, passes)
+		return
+	}
 	switch reflect.TypeFor[Out]() {
 	case reflect.TypeFor[string]():
 		if t.OutputSchema != nil {
@@ -108,9 +113,10 @@ func addTool[In, Out any](s *Server, t *mcp.Tool, support *TaskSupport,
 		panic(fmt.Sprintf("askback.AddTool %q: input schema: %v", t.Name, err))
 	}
 	h := &call.Handler{
-		Method:  wire.CallTool,
-		Headers: headers,
-		Tasks:   (*call.TaskSupport)(support),
+		Method:     wire.CallTool,
+		Headers:    headers,
+		Tasks:      (*call.TaskSupport)(support),
+		Structured: tool.OutputSchema != nil,
 		Invoke: func(ctx context.Context, c *call.Call, params *wire.Params) (mcp.Result, error) {
 			var own struct { // in one piece of memory
 				call Call
@@ -144,10 +150,35 @@ func addTool[In, Out any](s *Server, t *mcp.Tool, support *TaskSupport,
 		},
 		Fail: toolError,
 	}
-	s.mcp.AddTool(&tool, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	s.register(&tool, h)
+}
+
+// addRawTool adds a tool whose handler takes its arguments, and returns its result, as JSON.
+func addRawTool(s *Server, t *mcp.Tool, support *TaskSupport, h ToolHandler[raw.Call, *raw.Result]) {
+	headers, err := wire.ParamHeaders(t.InputSchema)
+	if err != nil {
+		panic(fmt.Sprintf("askback.AddTool %q: input schema: %v", t.Name, err))
+	}
+	s.register(t, &call.Handler{
+		Method: wire.CallTool, Headers: headers, Tasks: (*call.TaskSupport)(support), Structured: t.OutputSchema != nil,
+		Fail: toolError,
+		Invoke: func(ctx context.Context, c *call.Call, params *wire.Params) (mcp.Result, error) {
+			in := raw.Call{Arguments: params.Arguments, Meta: params.Meta.Raw(), Reports: params.Meta.ProgressToken != nil}
+			result, err := h(ctx, &Call{c}, in)
+			if err != nil {
+				return nil, err
+			}
+			return result, nil
+		},
+	})
+}
+
+// register adds the handler of a tool.
+func (s *Server) register(t *mcp.Tool, h *call.Handler) {
+	s.mcp.AddTool(t, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return serveAs[*mcp.CallToolResult](ctx, s, h, req)
 	})
-	s.handlers.Add(h, tool.Name)
+	s.handlers.Add(h, t.Name)
 }
 
 // serveAs serves a request that the SDK has brought to one of our handlers.

@@ -60,6 +60,12 @@
 // goroutines of the test, the process ends with "fatal error: … synctest channel from outside bubble": set
 // [Call.RealClock]. In a test that is in a bubble itself, everything runs in that one.
 //
+// # People
+//
+// [Answer.By] and [Unanswered] say what becomes of a question for people. Nobody waits: a deadline passes when the
+// test says so, and a sleep ends at once. The call continues in rounds, for which everything above holds. Where
+// [Call.Options] have no Tasks or no Desk, Run sets them. A client's decline counts as shown, however fast it comes.
+//
 // # Tasks
 //
 // A tool of [askback.AddTaskTool] runs in rounds, as for a client that cannot take a task, unless its TaskSupport
@@ -69,12 +75,14 @@ package askbacktest
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/desk"
 )
 
 // Call is a call and the answers that its client will give.
@@ -105,8 +113,43 @@ type Call struct {
 	Options askback.Options
 }
 
-// Answer is what the client answers to one question.
-type Answer struct{ results []json.RawMessage }
+// Answer is what the client answers to one question, or what people do whom it is for.
+type Answer struct{ given []given }
+
+// given is one answer.
+type given struct {
+	result     json.RawMessage
+	by         *desk.Person // nil: the client
+	why        string
+	unanswered bool // the deadline passes instead
+}
+
+// By says who gives an answer to a question that is for people (see [askback.Question]), and which groups the person is
+// in. Several votes are InTurn:
+//
+//	"approve": askbacktest.InTurn(
+//		askbacktest.Accept(nil).By("ada", "release"),
+//		askbacktest.Decline().By("bob", "release").Because("not on a Friday"),
+//	),
+//
+// They are given at a desk, by the rules of package desk. An answer after the one that decides comes too late.
+func (a Answer) By(name string, groups ...string) Answer {
+	return a.with(func(g *given) { g.by = &desk.Person{Name: name, Groups: groups} })
+}
+
+// Because gives the reason for an answer of a person.
+func (a Answer) Because(reason string) Answer { return a.with(func(g *given) { g.why = reason }) }
+
+func (a Answer) with(change func(*given)) Answer {
+	changed := Answer{slices.Clone(a.given)}
+	for i := range changed.given {
+		change(&changed.given[i])
+	}
+	return changed
+}
+
+// Unanswered lets the deadline of a question pass. Votes may come before it, InTurn.
+func Unanswered() Answer { return Answer{[]given{{unanswered: true}}} }
 
 // Accept answers a form with content, which marshals to a JSON object, or consents to open a URL with nil.
 func Accept(content any) Answer {
@@ -147,7 +190,7 @@ func Roots(uris ...string) Answer {
 func InTurn(answers ...Answer) Answer {
 	var all Answer
 	for _, a := range answers {
-		all.results = append(all.results, a.results...)
+		all.given = append(all.given, a.given...)
 	}
 	return all
 }
@@ -157,13 +200,16 @@ func result(v any) Answer {
 	if err != nil {
 		panic(fmt.Sprintf("askbacktest: an answer cannot be encoded: %v", err))
 	}
-	return Answer{[]json.RawMessage{data}}
+	return Answer{[]given{{result: data}}}
 }
 
 // Result is how a call ended.
 type Result struct {
 	// Asked are the keys asked in each round that ended with input required, in order.
 	Asked [][]string
+	// Refused are the errors of people's answers that did not count, in order: a *desk.ClosedError for one that came too
+	// late, a desk.ErrOwnCall, or a task.ErrNotFound for somebody whom the question is not for.
+	Refused []error
 	// One of these is set.
 	Tool     *mcp.CallToolResult
 	Prompt   *mcp.GetPromptResult

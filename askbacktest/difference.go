@@ -95,8 +95,8 @@ func questions(requests map[string]json.RawMessage, keys []string) string {
 	return text
 }
 
-// authorKey returns the key that a handler gave to the question with a wire key: with a store beside requestState, what
-// follows # tells two questions of one key apart.
+// authorKey returns the key that a handler gave to the question with a wire key: what follows # tells two questions of
+// one key apart.
 func authorKey(wire string) string {
 	if at := strings.LastIndexByte(wire, '#'); at > 0 {
 		return wire[:at]

@@ -20,8 +20,12 @@ type probe struct {
 
 	waited *atomic.Bool // the handler has waited for something
 
+	decisions map[string]*journal.Entry // of questions that waited for people or for a time, by the keys of their rows
+	isTask    bool                      // the call has waited for people, and so become a task
+
 	mu      sync.Mutex
 	running []string // the steps that run now
+	parked  []parked
 	mistake string
 }
 

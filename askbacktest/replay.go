@@ -50,7 +50,7 @@ func (d *driver) explains(r request, records [2]record, replies [2]*reply) bool 
 	d.t.Helper()
 	h := d.replayServer()
 	for i, of := range records {
-		w := &probe{record: of, replay: true}
+		w := &probe{record: of, replay: true, decisions: r.decisions, isTask: r.isTask}
 		again, err := d.serve(h, w, r)
 		if err != nil || w.firstMistake() != "" || difference(replies[i], again) != "" {
 			return false
@@ -66,7 +66,7 @@ func (d *driver) replay(r request, of record, different func(*reply) string) {
 	h := d.replayServer()
 	waits := false
 	once := func(how string) string {
-		w := &probe{record: of, replay: true}
+		w := &probe{record: of, replay: true, decisions: r.decisions, isTask: r.isTask}
 		again, err := d.serve(h, w, r)
 		waits = waits || w.waited != nil && w.waited.Load()
 		if err != nil {

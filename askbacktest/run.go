@@ -20,8 +20,10 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/seal"
+	"github.com/askback-mcp/askback/task"
 )
 
 // Run drives a call to its end and returns its result. At the first mistake of the handler the test fails, with
@@ -104,6 +106,8 @@ func capabilities(cannot askback.Capability) map[string]map[string]any {
 type request struct {
 	state     string
 	responses map[string]json.RawMessage
+	decisions map[string]*journal.Entry // by people, and by deadlines
+	isTask    bool
 }
 
 func (d *driver) run() *Result {
@@ -112,22 +116,9 @@ func (d *driver) run() *Result {
 	var r request
 	for {
 		first, drawn := d.send(r)
-		d.checkAnswers(first.outcome.Requests)
+		d.checkAnswers(first)
 		if !d.call.Lossless {
-			second, drawnAgain := d.send(r)
-			diff := difference(first, second)
-			if diff != "" && first.asks() && second.asks() &&
-				d.explains(r, [2]record{drawn, drawnAgain}, [2]*reply{first, second}) {
-				diff = "" // the difference comes from a step or the ID, and the client has the state of its last question
-			}
-			if diff != "" {
-				remedy := safeSteps
-				if first.asks() || second.asks() {
-					remedy = onlyAnswers + onceOnly
-				}
-				d.t.Fatalf("askbacktest: the request was sent a second time, as by a client whose response was lost, and its "+
-					"outcome changed:\n\t%s%s", diff, remedy)
-			}
+			d.repeat(r, first, drawn)
 		}
 		if !first.inputRequired() {
 			d.replay(r, drawn, func(again *reply) string {
@@ -139,18 +130,38 @@ func (d *driver) run() *Result {
 			d.finish(res, first)
 			return res
 		}
-		r = request{state: first.outcome.State}
-		asked := slices.AppendSeq([]string{}, maps.Keys(first.outcome.Requests)) // not nil after a checkpoint
-		slices.Sort(asked)
-		res.Asked = append(res.Asked, asked)
+		res.Asked = append(res.Asked, first.asked())
+		r = request{state: first.outcome.State, isTask: r.isTask || first.becomesTask()}
 		if first.asks() {
 			d.replay(r, drawn, func(again *reply) string { return difference(first, again) })
 		}
+		r.decisions = d.decide(res, first)
 		r.responses = make(map[string]json.RawMessage, len(first.outcome.Requests))
 		for key, asked := range first.outcome.Requests {
-			r.responses[key] = d.answer(key, asked)
+			if w := first.find(key); w == nil || r.decisions[w.pending.Row] == nil {
+				r.responses[key] = d.answer(key, asked)
+			}
 		}
 	}
+}
+
+// repeat sends a request again, and fails the test if its outcome is not the first one.
+func (d *driver) repeat(r request, first *reply, drawn record) {
+	d.t.Helper()
+	second, drawnAgain := d.send(r)
+	diff := difference(first, second)
+	if diff == "" {
+		return
+	}
+	if first.asks() && second.asks() && d.explains(r, [2]record{drawn, drawnAgain}, [2]*reply{first, second}) {
+		return // the difference comes from a step or the ID, and the client has the state of its last question
+	}
+	remedy := safeSteps
+	if first.asks() || second.asks() {
+		remedy = onlyAnswers + onceOnly
+	}
+	d.t.Fatalf("askbacktest: the request was sent a second time, as by a client whose response was lost, and its "+
+		"outcome changed:\n\t%s%s", diff, remedy)
 }
 
 func (d *driver) answer(key string, asked json.RawMessage) json.RawMessage {
@@ -162,23 +173,43 @@ func (d *driver) answer(key string, asked json.RawMessage) json.RawMessage {
 	}
 	turn := min(d.turns[name], len(results)-1)
 	d.turns[name]++
-	return results[turn]
+	switch g := results[turn]; {
+	case g.by != nil:
+		d.t.Fatalf("askbacktest: the question %q is for the client: leave out By in Call.Answers[%q]", authorKey(key), name)
+	case g.unanswered:
+		d.t.Fatalf("askbacktest: the question %q has no deadline that could pass: set its Within", authorKey(key))
+	}
+	return results[turn].result
+}
+
+// isUnanswered reports whether the deadline of a question of the client passes, and counts that as its answer.
+func (d *driver) isUnanswered(key string, asked json.RawMessage) bool {
+	name, all := d.answersTo(key, asked)
+	if len(all) == 0 || !all[min(d.turns[name], len(all)-1)].unanswered {
+		return false
+	}
+	d.turns[name]++
+	return true
 }
 
 // answersTo returns the answers to a question, and their key in Call.Answers.
-func (d *driver) answersTo(key string, asked json.RawMessage) (name string, results []json.RawMessage) {
+func (d *driver) answersTo(key string, asked json.RawMessage) (name string, all []given) {
 	for _, name := range []string{key, authorKey(key), message(asked)} {
-		if results := d.call.Answers[name].results; len(results) > 0 {
-			return name, results
+		if all := d.call.Answers[name].given; len(all) > 0 {
+			return name, all
 		}
 	}
 	return "", nil
 }
 
 // checkAnswers fails the test if the last answer to a question does not fit, because it would be asked again and again.
-func (d *driver) checkAnswers(requests map[string]json.RawMessage) {
+func (d *driver) checkAnswers(r *reply) {
 	d.t.Helper()
+	requests := r.outcome.Requests
 	for _, key := range slices.Sorted(maps.Keys(requests)) {
+		if w := r.find(key); w != nil && w.pending.Apart {
+			continue // the desk checks them
+		}
 		name, results := d.answersTo(key, requests[key])
 		given := d.turns[name]
 		if given < len(results)-1 || len(results) == 0 {
@@ -198,7 +229,9 @@ func (d *driver) checkAnswers(requests map[string]json.RawMessage) {
 		// A form for a client that shows less also takes the answers to its own form, so the server decides.
 		if plain := d.call.Options.PlainForms != nil && q.Method == input.MethodElicit; reason == "" && !plain {
 			if accept, err := question.AcceptFor(q.Method, q.Params); err == nil {
-				if _, err := accept(results[len(results)-1]); err != nil {
+				if last := results[len(results)-1]; last.unanswered {
+					continue
+				} else if _, err := accept(last.result); err != nil {
 					reason = err.Error()
 				}
 			}
@@ -213,7 +246,7 @@ func (d *driver) checkAnswers(requests map[string]json.RawMessage) {
 // send has a new server answer a request, and returns the record of what the handler took from outside.
 func (d *driver) send(r request) (*reply, record) {
 	d.t.Helper()
-	w := &probe{record: record{steps: make(map[string]outcome)}}
+	w := &probe{record: record{steps: make(map[string]outcome)}, decisions: r.decisions, isTask: r.isTask}
 	response, err := d.serve(d.newServer(d.call.Options), w, r)
 	if err != nil {
 		d.t.Fatalf("askbacktest: %v", err)
@@ -232,6 +265,15 @@ func (d *driver) newServer(options askback.Options) http.Handler {
 	options.Logger = slog.New(slog.DiscardHandler)
 	options.Principal, options.ReplayGuard = nil, nil
 	options.Limits.RoundTTL, options.Limits.CallTTL = ages, ages
+	if options.Tasks == nil {
+		options.Tasks = &askback.Tasks{Store: new(task.MemoryStore)}
+	}
+	var people askback.DeskOptions
+	if options.Desk != nil {
+		people = *options.Desk
+	}
+	people.NotShown = 1 // nanosecond: a client of a test answers at once
+	options.Desk = &people
 	if name := d.call.Principal; name != "" {
 		options.Principal = func(context.Context, *mcp.RequestExtra) (string, error) { return name, nil }
 	}
@@ -271,7 +313,13 @@ func (d *driver) serve(h http.Handler, w *probe, r request) (*reply, error) {
 	d.call.Effects.follow(w)
 	h.ServeHTTP(recorder, req)
 	d.call.Effects.follow(nil)
-	return parse(recorder)
+	answered, err := parse(recorder)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return answered, answered.addParked(w.parked)
 }
 
 // reply is a response, as far as the driver looks into it.
@@ -284,6 +332,7 @@ type reply struct {
 		Requests map[string]json.RawMessage `json:"inputRequests"`
 		State    string                     `json:"requestState"`
 	}
+	parked []parked // what waits for people or for a time; outcome.Requests has them, too
 }
 
 func parse(w *httptest.ResponseRecorder) (*reply, error) {

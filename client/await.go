@@ -46,6 +46,8 @@ type await struct {
 	trace  callTrace
 	have   map[string]reply // answers that are not sent yet, by the questions' keys
 	known  []*Question      // those asked before the waiting was resumed
+	bare   bool             // no handler answers: see [Session.Send]
+	result json.RawMessage  // of the task, as it came
 
 	task         *Task            // The task as the server last reported it.
 	reported     *Task            // The task as OnRound last saw it.
@@ -68,6 +70,15 @@ const backstop = time.Minute
 
 // resumeTask waits for the task of a pending call.
 func (s *Session) resumeTask(ctx context.Context, p *Pending) (mcp.Result, error) {
+	w, err := s.awaitPending(p)
+	if err != nil {
+		return nil, err
+	}
+	return w.run(ctx)
+}
+
+// awaitPending waits for the task of a pending call from where its waiting ended.
+func (s *Session) awaitPending(p *Pending) (*await, error) {
 	w := &await{Session: s, id: p.TaskID, tasks: p.Tasks, params: p.Params, round: p.Round, have: make(map[string]reply)}
 	w.trace.text = p.Trace
 	if s.legacy() || p.Tasks != TasksExtension && p.Tasks != TasksProposal {
@@ -87,7 +98,7 @@ func (s *Session) resumeTask(ctx context.Context, p *Pending) (mcp.Result, error
 			w.have[q.Key] = reply{digest(q), answer}
 		}
 	}
-	return w.run(ctx)
+	return w, nil
 }
 
 // run is wait, bounded as a call of its own.
@@ -286,6 +297,7 @@ func (w *await) finish(
 	}
 	if r.Err = err; err == nil {
 		r.Final, r.Result = true, raw
+		w.result = raw
 	}
 	if refused := w.report(ctx, r); refused != nil && err == nil {
 		return nil, false, refused
@@ -336,10 +348,13 @@ func (w *await) answer(ctx context.Context, r *Round, open []*Question) error {
 	if err := w.report(ctx, r); err != nil {
 		return err
 	}
-	if err := w.opts.check(open...); err != nil {
-		return err
+	answers, parked, err := given, len(given) < len(open), error(nil)
+	if !w.bare {
+		if err := w.opts.check(open...); err != nil {
+			return err
+		}
+		answers, parked, err = w.opts.answerAll(ctx, open, given)
 	}
-	answers, parked, err := w.opts.answerAll(ctx, open, given)
 	replies := make(map[string]reply)
 	for _, q := range open {
 		if a, ok := answers[q.Key]; ok {

@@ -128,6 +128,8 @@ type call struct {
 	pause          time.Duration
 	relisted       bool // once is enough
 	trace          callTrace
+	bare           bool            // The caller takes the raw result, and answers: see [Session.Send].
+	result         json.RawMessage // of a bare call
 
 	task   json.RawMessage // asks for a task, unless it is nil
 	detach bool            // return when there is a task
@@ -209,10 +211,7 @@ func (c *call) drive(ctx context.Context) (mcp.Result, error) {
 		res, err = c.exchange(ctx)
 	}
 	if err == nil && c.became != nil && !c.detach {
-		w := &await{Session: c.Session, id: c.became.ID, tasks: c.tasks, target: c.target, params: c.params,
-			round: c.round, task: c.became, reported: c.became}
-		w.trace.text = c.trace.String()
-		return w.wait(ctx)
+		return c.awaitTask().wait(ctx)
 	}
 	if err == nil {
 		return res, nil
@@ -222,6 +221,14 @@ func (c *call) drive(ctx context.Context) (mcp.Result, error) {
 		err = &PendingError{c.pending, err}
 	}
 	return nil, err
+}
+
+// awaitTask waits for the task that the call has become.
+func (c *call) awaitTask() *await {
+	w := &await{Session: c.Session, id: c.became.ID, tasks: c.tasks, target: c.target, params: c.params,
+		round: c.round, task: c.became, reported: c.became}
+	w.trace.text = c.trace.String()
+	return w
 }
 
 // negotiate decides whether a call of a tool in a session before 2026-07-28 asks for a task:
@@ -292,7 +299,10 @@ func (c *call) exchange(ctx context.Context) (mcp.Result, error) {
 		next, err = c.outcome(result)
 	}
 	final := err == nil && next == nil && c.became == nil
-	if final && res == nil {
+	switch {
+	case final && c.bare:
+		c.result, err = bareResult(result, res)
+	case final && res == nil:
 		res, err = c.decode(result)
 	}
 	r.Task = c.became
@@ -317,6 +327,9 @@ func (c *call) exchange(ctx context.Context) (mcp.Result, error) {
 		return res, nil
 	}
 	c.pending = next
+	if c.bare {
+		return nil, nil
+	}
 	return nil, c.opts.check(next.Questions...)
 }
 

@@ -109,6 +109,11 @@ func (d *direct) encode(params any, given mcp.Meta) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return d.withMeta(data, given)
+}
+
+// withMeta adds the _meta to parameters, an object without one and without space around it.
+func (d *direct) withMeta(data []byte, given mcp.Meta) (_ []byte, err error) {
 	meta := d.encoded
 	if len(given) > 0 {
 		all := maps.Clone(d.meta)
@@ -119,8 +124,9 @@ func (d *direct) encode(params any, given mcp.Meta) ([]byte, error) {
 		}
 	}
 	members := bytes.TrimSuffix(data, []byte("}"))
+	comma := ""
 	if len(members) > 1 {
-		members = append(members, ',')
+		comma = ","
 	}
-	return slices.Concat(members, []byte(`"_meta":`), meta, []byte("}")), nil
+	return slices.Concat(members, []byte(comma+`"_meta":`), meta, []byte("}")), nil
 }

@@ -1,7 +1,17 @@
-// Package desk is for whoever runs the store of a server's tasks: it lists the tasks of everybody, shows what one waits
-// for, and cancels it.
+// Package desk is where people answer what the tasks of a server ask them, and where whoever runs the server looks
+// after its tasks.
+//
+// A program lists what waits for a person, and hands on what the person answers:
 //
 //	d, err := desk.Open(store, nil) // the store of askback.Tasks
+//	alice := desk.Person{Name: "alice", Groups: []string{"release"}}
+//	for q, err := range d.Waiting(ctx, desk.Waiting{As: &alice}) {
+//		… // q.Name, q.Key, q.Message, q.Schema
+//	}
+//	q, err := d.Answer(ctx, q.Name, q.Key, desk.Answer{By: alice, Action: "accept", Reason: "tested on staging"})
+//
+// An operator lists the tasks of everybody, and cancels one:
+//
 //	for t, err := range d.List(ctx, task.Filter{Statuses: []task.Status{task.InputRequired}}) {
 //		… // t.Name, t.Principal, t.Questions
 //	}
@@ -10,8 +20,10 @@
 // A task is named as in logs, audit events and spans: see [task.Name]. Its ID is not shown, because the ID can be all
 // that protects the task of an anonymous caller.
 //
-// A desk has the rights of the store: it does not ask who uses it. A program that lets others use it must authorize
-// them.
+// A desk has the rights of the store. A [Person] is who the program says that it is: a program that lets others use a
+// desk must find out who they are and which groups they belong to, each time that they answer. The desk itself sees to
+// it that people answer only what they are asked, and not what their own call asks, unless it asks them by name. What
+// is called without a person is for operators.
 package desk
 
 import (
@@ -26,6 +38,7 @@ import (
 
 	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
@@ -37,7 +50,8 @@ type Options struct {
 	StoreTimeout time.Duration
 }
 
-// Desk shows and cancels the tasks of a store. It is safe for concurrent use. It holds nothing, and is not closed.
+// Desk shows the tasks of a store and what they ask, takes answers, and cancels tasks. It is safe for concurrent use.
+// It holds nothing, and is not closed.
 type Desk struct{ engine *taskrun.Engine }
 
 // Open returns a desk on a store, which stays the caller's: it must stay open as long as the desk is used. Nil options
@@ -93,7 +107,7 @@ func (c *Cancellation) check() error {
 	for _, f := range []struct {
 		name, text string
 		most       int
-	}{{"By", c.By, 256}, {"Reason", c.Reason, 4096}} {
+	}{{"By", c.By, question.MaxName}, {"Reason", c.Reason, mostReason}} {
 		switch {
 		case strings.TrimSpace(f.text) == "":
 			return fmt.Errorf("its %s is empty: an audit needs to know who cancelled a task, and why", f.name)
@@ -239,7 +253,7 @@ func (d *Desk) find(ctx context.Context, name string, statuses []task.Status) (*
 func show(t *task.Task) (*Task, error) {
 	questions, err := stored.Asked(t.Pending)
 	shown := &Task{
-		Name: task.Name(t.ID), Principal: t.Principal, Method: t.Method, Target: t.Target,
+		Name: task.Name(t.ID), Principal: t.Principal, Method: stored.CallMethod(t.Method), Target: t.Target,
 		Status: t.Status, Message: t.Message,
 		Created: t.Created, Updated: t.Updated, Expires: t.Expires, Attempts: t.Attempts, Questions: questions,
 	}

@@ -30,16 +30,19 @@ const (
 
 // Attributes of our own.
 const (
-	attrCall       = attribute.Key("askback.call.id")
-	attrTask       = attribute.Key("askback.task.name")
-	attrRound      = attribute.Key("askback.round")
-	attrOutcome    = attribute.Key("askback.outcome")
-	attrReason     = attribute.Key("askback.reason")
-	attrAsked      = attribute.Key("askback.asked")
-	attrStateBytes = attribute.Key("askback.state.bytes")
-	attrStep       = attribute.Key("askback.step.name")
-	attrRecovered  = attribute.Key("askback.task.recovered")
-	attrTaskStatus = attribute.Key("askback.task.status")
+	attrCall        = attribute.Key("askback.call.id")
+	attrTask        = attribute.Key("askback.task.name")
+	attrRound       = attribute.Key("askback.round")
+	attrOutcome     = attribute.Key("askback.outcome")
+	attrReason      = attribute.Key("askback.reason")
+	attrAsked       = attribute.Key("askback.asked")
+	attrStateBytes  = attribute.Key("askback.state.bytes")
+	attrStep        = attribute.Key("askback.step.name")
+	attrRecovered   = attribute.Key("askback.task.recovered")
+	attrTaskStatus  = attribute.Key("askback.task.status")
+	attrDeadline    = attribute.Key("askback.question.deadline")
+	attrNotice      = attribute.Key("askback.notice.kind")
+	attrStoreMethod = attribute.Key("askback.store.method")
 )
 
 // longest bounds what clients choose, such as the name of a tool that may not exist.

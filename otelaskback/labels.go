@@ -69,6 +69,19 @@ func codeLabel(code int64) string {
 	return other
 }
 
+// outcomes are those of questions, calls of the store and notices. That of a question was read from the store.
+var outcomes = []string{
+	"accept", "decline", "cancel", "unanswered", "completed", "failed", "cancelled", "given_up", "shutdown",
+}
+
+// outcomeLabel returns the outcome of such an operation as a metric has it.
+func outcomeLabel(op *askback.Operation) string {
+	if slices.Contains(outcomes, op.Outcome) {
+		return op.Outcome
+	}
+	return other
+}
+
 // methods are the methods that operations have.
 var methods = []string{
 	"tools/call", "prompts/get", "resources/read", "subscriptions/listen",

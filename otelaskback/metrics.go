@@ -7,6 +7,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/askback-mcp/askback"
 )
@@ -18,6 +19,11 @@ type metrics struct {
 	rounds    metric.Int64Counter
 	runs      metric.Int64Counter
 	stateSize metric.Int64Histogram
+	busy      metric.Int64UpDownCounter
+	claims    metric.Float64Histogram
+	questions metric.Float64Histogram
+	store     metric.Float64Histogram
+	notices   metric.Int64Counter
 	labels    labels
 }
 
@@ -47,8 +53,52 @@ func newMetrics(m metric.Meter) (*metrics, error) {
 	stateSize, err5 := m.Int64Histogram("askback.state.size", metric.WithUnit("By"),
 		metric.WithExplicitBucketBoundaries(256, 512, 1<<10, 2<<10, 4<<10, 8<<10, 16<<10, 32<<10, 64<<10, 256<<10, 1<<20),
 		metric.WithDescription("The size of each requestState that a client gets."))
-	all := &metrics{duration: duration, requests: requests, rounds: rounds, runs: runs, stateSize: stateSize}
-	return all, errors.Join(err1, err2, err3, err4, err5)
+	busy, err6 := m.Int64UpDownCounter("askback.workers.busy", metric.WithUnit("{worker}"),
+		metric.WithDescription("Workers of this instance that run a task."))
+	claims, err7 := m.Float64Histogram("askback.task.claim.latency", metric.WithUnit("s"),
+		metric.WithExplicitBucketBoundaries(seconds...),
+		metric.WithDescription("How long tasks were due before a worker began them. Runs after one that did not end are "+
+			"left out."))
+	questions, err8 := m.Float64Histogram("askback.question.duration", metric.WithUnit("s"),
+		metric.WithExplicitBucketBoundaries(1, 10, 60, 300, 900, 3600, 4*3600, 12*3600, 24*3600, 3*24*3600, 7*24*3600),
+		metric.WithDescription("How long questions of tasks were open that people have decided or whose deadline has "+
+			"passed, by outcome and whether they had a deadline."))
+	store, err9 := m.Float64Histogram("askback.store.duration", metric.WithUnit("s"),
+		metric.WithExplicitBucketBoundaries(.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5),
+		metric.WithDescription("How long calls of the store of tasks took, by method and outcome."))
+	notices, err10 := m.Int64Counter("askback.notices", metric.WithUnit("{attempt}"),
+		metric.WithDescription("Attempts to deliver a notice, by its kind and the outcome."))
+	all := &metrics{duration: duration, requests: requests, rounds: rounds, runs: runs, stateSize: stateSize, busy: busy,
+		claims: claims, questions: questions, store: store, notices: notices}
+	return all, errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10)
+}
+
+// begin measures an operation that begins.
+func (m *metrics) begin(ctx context.Context, op *askback.Operation) {
+	if op.Kind != askback.OperationRun {
+		return
+	}
+	m.busy.Add(ctx, 1)
+	if !op.Recovered {
+		m.claims.Record(ctx, op.Waited.Seconds(), metric.WithAttributes(m.labels.target(op, "")...))
+	}
+}
+
+// recordEnded measures an operation of a kind that is told when it has ended.
+func (m *metrics) recordEnded(ctx context.Context, op *askback.Operation) {
+	outcome := attrOutcome.String(outcomeLabel(op))
+	switch op.Kind {
+	case askback.OperationQuestion:
+		if !trace.SpanContextFromContext(ctx).IsValid() { // for the exemplar
+			ctx = trace.ContextWithRemoteSpanContext(ctx, decode(op.Trace))
+		}
+		m.questions.Record(ctx, op.Waited.Seconds(),
+			metric.WithAttributes(append(m.labels.target(op, ""), outcome, attrDeadline.Bool(!op.Deadline.IsZero()))...))
+	case askback.OperationStore:
+		m.store.Record(ctx, time.Since(op.Began).Seconds(), metric.WithAttributes(attrStoreMethod.String(op.Step), outcome))
+	case askback.OperationNotice:
+		m.notices.Add(ctx, 1, metric.WithAttributes(attrNotice.String(op.Step), outcome))
+	}
 }
 
 func (m *metrics) record(ctx context.Context, op *askback.Operation) {
@@ -60,6 +110,7 @@ func (m *metrics) record(ctx context.Context, op *askback.Operation) {
 		m.rounds.Add(ctx, int64(op.Rounds), target)
 	}
 	if op.Kind == askback.OperationRun {
+		m.busy.Add(ctx, -1)
 		labels := append(m.labels.target(op, ""), attrOutcome.String(op.Outcome), attrRecovered.Bool(op.Recovered))
 		m.runs.Add(ctx, 1, metric.WithAttributes(labels...))
 		return

@@ -78,7 +78,13 @@ type observer struct {
 }
 
 func (o *observer) observe(ctx context.Context, op *askback.Operation) (context.Context, func()) {
+	switch op.Kind {
+	case askback.OperationStore, askback.OperationNotice, askback.OperationQuestion: // measured, and no spans
+		o.metrics.recordEnded(ctx, op)
+		return ctx, func() {}
+	}
 	ctx, span := o.start(ctx, op)
+	o.metrics.begin(ctx, op)
 	return ctx, func() {
 		o.metrics.record(ctx, op)
 		end(span, op)

@@ -501,7 +501,7 @@ func TestTheDocumentNamesEverything(t *testing.T) {
 			}
 		}
 	}
-	if names != 30 {
+	if names != 40 {
 		t.Errorf("found %d names in the source", names)
 	}
 }

@@ -1,5 +1,7 @@
 package task
 
+import "maps"
+
 // Principals returns the number of principals that have something, for tests.
 func (s *MemoryStore) Principals() int {
 	s.mu.Lock()
@@ -7,11 +9,25 @@ func (s *MemoryStore) Principals() int {
 	return len(s.used)
 }
 
-// Save copies what the store holds, and returns a function that puts it back, for tests.
+// Asking returns the number of entries that the store keeps for questions and notices, for tests.
+func (s *MemoryStore) Asking() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waiting) + len(s.named) + len(s.outbox) + len(s.reminders)
+}
+
+// Save copies what the store holds, except notices, and returns a function that puts it back, for tests.
 func (s *MemoryStore) Save() (restore func()) {
 	copyOf := func(m *memoryTask) *memoryTask {
 		c := *m
 		c.Task, c.entries = *m.clone(), cloneAll(m.entries)
+		c.questions = maps.Clone(m.questions)
+		for key, q := range c.questions {
+			copied := *q
+			copied.Question = *q.clone()
+			c.questions[key] = &copied
+		}
+		c.notices = nil
 		return &c
 	}
 	s.mu.Lock()
@@ -25,12 +41,18 @@ func (s *MemoryStore) Save() (restore func()) {
 		defer s.mu.Unlock()
 		clear(s.tasks)
 		clear(s.used)
-		s.list, s.due, s.expiry, s.purge = nil, nil, nil, nil
+		clear(s.waiting)
+		clear(s.named)
+		s.list, s.due, s.expiry, s.purge, s.outbox, s.reminders, s.changes = nil, nil, nil, nil, nil, nil, nil
 		for _, m := range saved {
 			m = copyOf(m)
 			s.tasks[m.ID] = m
-			s.list.insert(m, newestFirst)
+			insert(&s.list, m, newestFirst)
 			s.index(m)
+			for _, q := range m.questions {
+				s.eachQuestionIndex(q, insert)
+				s.named[Name(m.ID)] = m
+			}
 		}
 	}
 }

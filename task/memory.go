@@ -26,8 +26,17 @@ type MemoryStore struct {
 	used map[string]Quota // by principal; without those that have nothing
 
 	// The indexes. Each task is in list. It is in due if it is due now or later, in expiry if
-	// it has not ended, in purge if it has ended and is not due any more, and in waking if it is parked until a time.
-	list, due, expiry, purge, waking memoryIndex
+	// it has not ended, and in purge if it has ended and is not due any more.
+	list, due, expiry, purge memoryIndex
+
+	waiting map[waitingKey]*waitingIndex // without those that are empty
+	changes questionIndex                // the questions for people in the order of their last changes
+	named   map[string]*memoryTask       // the tasks that have questions, by name
+
+	listening int64 // until when somebody listens for notices, in milliseconds since 1970
+	noticeSeq int64 // the seq of the newest notice
+	outbox    []*memoryNotice
+	reminders questionIndex // open questions that have still to have a NoticeDueSoon
 
 	watches map[*memoryWatch]struct{}
 }
@@ -39,11 +48,13 @@ type memoryTask struct {
 
 	scheduled bool  // it is due now or later
 	dueAt     int64 // the time at which it is due, in milliseconds since 1970
-	wakeAt    int64 // the time until which it is parked, or 0
 
 	call    []byte
 	entries [][]byte
 	bytes   int64 // the size of call and entries
+
+	questions map[string]*memoryQuestion // by Key; nil if it has not asked
+	notices   []*memoryNotice            // in the order in which they were written; the first one is in the outbox
 }
 
 // usage is the task's share of what its principal has.
@@ -61,7 +72,7 @@ var _ interface {
 	Lister
 	Counter
 	Versioner
-	Waker
+	Outbox
 	Watcher
 } = (*MemoryStore)(nil)
 
@@ -74,6 +85,7 @@ func (s *MemoryStore) do(ctx context.Context, do func(now int64) error) error {
 	defer s.mu.Unlock()
 	if s.tasks == nil {
 		s.tasks, s.used = make(map[string]*memoryTask), make(map[string]Quota)
+		s.waiting, s.named = make(map[waitingKey]*waitingIndex), make(map[string]*memoryTask)
 		s.watches = make(map[*memoryWatch]struct{})
 	}
 	return do(time.Now().UnixMilli())
@@ -117,7 +129,7 @@ func (s *MemoryStore) Create(ctx context.Context, t *Task, ttl, lease time.Durat
 		m.PollInterval = m.PollInterval.Truncate(time.Millisecond)
 		m.add(entries...)
 		s.tasks[m.ID] = m
-		s.list.insert(m, newestFirst)
+		insert(&s.list, m, newestFirst)
 		s.index(m)
 		if lease <= 0 {
 			s.changed(m.ID, true)
@@ -292,6 +304,12 @@ func (s *MemoryStore) Update(ctx context.Context, t *Task, u Update) error {
 		if err := u.Quota.Check(s.used[m.Principal], Quota{Bytes: sizeOf(u.Entries)}); err != nil {
 			return err
 		}
+		asks, ends := u.Leased && t.Status == InputRequired, t.Status.Terminal() && !m.Status.Terminal()
+		if m.questions != nil {
+			if err := m.checkQuestions(u, asks, now); err != nil {
+				return err
+			}
+		}
 		t.Updated = timeAt(now)
 		t.Version++
 		s.change(m, func() {
@@ -305,29 +323,15 @@ func (s *MemoryStore) Update(ctx context.Context, t *Task, u Update) error {
 				t.Claim, t.Attempts = m.Claim, m.Attempts
 			case !u.Keep:
 				m.scheduled, m.dueAt = u.Due >= 0, now+roundUp(u.Due)
-				if m.wakeAt = 0; u.Due < 0 && u.Wake > 0 {
-					m.wakeAt = now + roundUp(u.Wake)
-				}
 			}
 			m.add(u.Entries...)
 		})
+		if m.questions != nil || asks && len(u.Ask) > 0 {
+			s.updateQuestions(m, u, asks, ends, now)
+		}
 		s.changed(m.ID, m.scheduled && m.dueAt <= now)
 		return nil
 	})
-}
-
-// Woken finds parked tasks whose time has come. See [Waker].
-func (s *MemoryStore) Woken(ctx context.Context, limit int) (ids []string, err error) {
-	err = s.do(ctx, func(now int64) error {
-		for _, m := range s.waking {
-			if len(ids) >= limit || m.wakeAt > now {
-				break
-			}
-			ids = append(ids, m.ID)
-		}
-		return nil
-	})
-	return ids, err
 }
 
 // Expired finds tasks whose time to live has ended. See [Store].
@@ -380,8 +384,11 @@ func (s *MemoryStore) Evict(ctx context.Context, principal string, age time.Dura
 
 func (s *MemoryStore) delete(m *memoryTask) {
 	s.unindex(m)
-	s.list.remove(m, newestFirst)
+	remove(&s.list, m, newestFirst)
 	delete(s.tasks, m.ID)
+	if m.questions != nil {
+		s.deleteQuestions(m)
+	}
 }
 
 // Close does nothing, so that each of several engines that share the store may close it.
@@ -445,17 +452,14 @@ func (s *MemoryStore) change(m *memoryTask, do func()) {
 	s.index(m)
 }
 
-func (s *MemoryStore) index(m *memoryTask)   { s.eachIndex(m, (*memoryIndex).insert, 1) }
-func (s *MemoryStore) unindex(m *memoryTask) { s.eachIndex(m, (*memoryIndex).remove, -1) }
+func (s *MemoryStore) index(m *memoryTask)   { s.eachIndex(m, insert, 1) }
+func (s *MemoryStore) unindex(m *memoryTask) { s.eachIndex(m, remove, -1) }
 
 // eachIndex calls do with each index that a task belongs to, except list, where its place
 // never changes. It adds n times the task's usage to that of its principal.
-func (s *MemoryStore) eachIndex(m *memoryTask, do func(*memoryIndex, *memoryTask, memoryOrder), n int) {
+func (s *MemoryStore) eachIndex(m *memoryTask, do func(*memoryIndex, *memoryTask, func(a, b *memoryTask) int), n int) {
 	if m.scheduled {
 		do(&s.due, m, longestDue)
-	}
-	if m.Status == InputRequired && m.wakeAt > 0 {
-		do(&s.waking, m, firstWoken)
 	}
 	used, u := s.used[m.Principal], m.usage()
 	used = Quota{used.Unfinished + n*u.Unfinished, used.Kept + n*u.Kept, used.Bytes + int64(n)*u.Bytes}
@@ -473,15 +477,15 @@ func (s *MemoryStore) eachIndex(m *memoryTask, do func(*memoryIndex, *memoryTask
 // memoryIndex holds tasks in an order.
 type memoryIndex []*memoryTask
 
-type memoryOrder func(a, b *memoryTask) int
-
-func (x *memoryIndex) insert(m *memoryTask, order memoryOrder) {
-	i, _ := slices.BinarySearchFunc(*x, m, order)
-	*x = slices.Insert(*x, i, m)
+// insert adds an element to an index with this order.
+func insert[X ~[]E, E any](x *X, e E, order func(a, b E) int) {
+	i, _ := slices.BinarySearchFunc(*x, e, order)
+	*x = slices.Insert(*x, i, e)
 }
 
-func (x *memoryIndex) remove(m *memoryTask, order memoryOrder) {
-	i, _ := slices.BinarySearchFunc(*x, m, order)
+// remove removes an element from an index with this order.
+func remove[X ~[]E, E any](x *X, e E, order func(a, b E) int) {
+	i, _ := slices.BinarySearchFunc(*x, e, order)
 	*x = slices.Delete(*x, i, i+1)
 }
 
@@ -548,11 +552,6 @@ func firstExpired(a, b *memoryTask) int {
 	return cmp.Or(a.Expires.Compare(b.Expires), cmp.Compare(a.seq, b.seq))
 }
 
-// firstWoken is the order of waking.
-func firstWoken(a, b *memoryTask) int {
-	return cmp.Or(cmp.Compare(a.wakeAt, b.wakeAt), cmp.Compare(a.seq, b.seq))
-}
-
 // clone returns a task that shares no bytes with t.
 func (t *Task) clone() *Task {
 	c := *t
@@ -562,7 +561,7 @@ func (t *Task) clone() *Task {
 
 // lease claims the task, and makes it due again at the end of the lease.
 func (m *memoryTask) lease(now int64, lease time.Duration) {
-	m.scheduled, m.dueAt, m.wakeAt = true, now+roundUp(lease), 0
+	m.scheduled, m.dueAt = true, now+roundUp(lease)
 	m.claim()
 }
 

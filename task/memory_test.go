@@ -59,6 +59,41 @@ func TestMemoryStoreForgetsPrincipals(t *testing.T) {
 	}
 }
 
+// Questions of tasks that were deleted take no memory, however they were told apart.
+func TestMemoryStoreForgetsQuestions(t *testing.T) {
+	s := new(task.MemoryStore)
+	if err := s.Listen(t.Context(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	var tasks []*task.Task
+	for i := range 3 {
+		n := &task.Task{ID: fmt.Sprint(i), Target: fmt.Sprint("tool", i), Status: task.InputRequired}
+		if err := s.Create(t.Context(), n, -time.Hour, time.Hour, nil, nil, task.Quota{}); err != nil {
+			t.Fatal(err)
+		}
+		ask := &task.Question{Key: "key", For: []string{fmt.Sprint("user:", i)}, Equal: fmt.Sprint(i), Within: time.Hour,
+			Remind: time.Hour}
+		u := task.Update{Leased: true, Due: -1, Ask: []*task.Question{ask, {Key: "timer", Within: time.Hour}}}
+		if err := s.Update(t.Context(), n, u); err != nil {
+			t.Fatal(err)
+		}
+		tasks = append(tasks, n)
+	}
+	before := s.Asking()
+	for _, n := range tasks {
+		n.Status = task.Cancelled
+		if err := s.Update(t.Context(), n, task.Update{Due: -1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := s.Purge(t.Context(), 0, 10); n != 3 || err != nil {
+		t.Fatal(n, err)
+	}
+	if after := s.Asking(); before == 0 || after != 0 {
+		t.Errorf("the store kept %d entries for questions, and later %d; want some, and none", before, after)
+	}
+}
+
 // A server creates a task, a worker claims it, records a step, and completes it.
 func ExampleMemoryStore() {
 	ctx, store := context.Background(), new(task.MemoryStore)

@@ -19,7 +19,7 @@ type Evicter interface {
 type Lister interface {
 	// List reads up to limit tasks of a principal with this dialect: newest first, and those created at the same time
 	// by ID, descending. It begins after the task with this ID and time of creation; the zero time and "" are the
-	// start. Pending, Outcome and Nonce may be left out.
+	// start. Outcome and Nonce may be left out, and of Pending all after its first byte.
 	List(ctx context.Context, principal, dialect string, created time.Time, id string, limit int) ([]*Task, error)
 
 	// Select reads up to limit tasks that the filter lets pass, of all principals and in all dialects: in an order of
@@ -41,16 +41,6 @@ type Counter interface {
 type Versioner interface {
 	// Versions reads the Version of each of these tasks that exists.
 	Versions(ctx context.Context, ids []string) (map[string]int64, error)
-}
-
-// Waker is a [Store] whose parked tasks may wait for a time as well as for an answer, such as for the deadline of an
-// open question. A release that does not know of this must not take such a task for one that is due, so the time is
-// stored apart from what Claim looks at. Whoever gets the ID decides what becomes of the task, by an Update that is
-// refused if an answer was first.
-type Waker interface {
-	// Woken returns the IDs of up to limit tasks with the status InputRequired that an Update parked and whose Wake has
-	// passed, the one that has waited longest first. It returns them again until an Update without Keep.
-	Woken(ctx context.Context, limit int) (ids []string, err error)
 }
 
 // Watcher is a [Store] whose database tells instances of each other's writes. With any other

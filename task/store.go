@@ -6,8 +6,8 @@ import (
 )
 
 // Store keeps tasks. These methods are all that running tasks needs. What a store can do beyond them it declares by
-// implementing [Evicter], [Lister], [Counter], [Versioner], [Waker] and [Watcher]; each says what is missing without
-// it. A type that wraps a Store hides what it does not pass on.
+// implementing [Evicter], [Lister], [Counter], [Versioner], [Asker], [Outbox] and [Watcher]; each says what is missing
+// without it. A type that wraps a Store hides what it does not pass on.
 //
 // What holds for all methods, including those of the optional interfaces:
 //

@@ -109,9 +109,11 @@ type Update struct {
 	// Due is the time from now after which the task may be claimed. Negative means that the
 	// task is parked: it cannot be claimed. With Keep, Due is ignored.
 	Due time.Duration
-	// Wake is the time from now after which a [Waker] gives the ID of a task that this update parks, unless a later
-	// update comes first. Zero means never. With Keep, Wake is ignored. Any other Store ignores it always.
-	Wake time.Duration
+	// Ask are the questions that are open while the task is parked, if it is: see [Asker]. Any other Store is never given
+	// one.
+	Ask []*Question
+	// Answered are keys of questions that the task's client has answered: see [Asker].
+	Answered []string
 	// Entries are added to the journal.
 	Entries [][]byte
 	// Quota bounds the bytes that the task's principal has once the Entries are added. Its other fields are ignored.

@@ -12,6 +12,7 @@ type Limits struct {
 	Depth        int // of JSON
 	RoundTTL     time.Duration
 	CallTTL      time.Duration
-	SessionCalls int // open requests of one session
-	Batch        int // messages in one JSON-RPC batch
+	Within       time.Duration // the longest time for an answer that an author may give
+	SessionCalls int           // open requests of one session
+	Batch        int           // messages in one JSON-RPC batch
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,14 +42,16 @@ type Call struct {
 	asks   atomic.Bool // the handler asks through its Call
 
 	detaches, audited bool // as [Opened] has it
+	waits             bool // for people, now or once it is a task
+	sleeps            bool // its home keeps questions, and so can wait for a time
+	desk              *Desk
+	within            time.Duration // the longest Within of a question
 
 	audit    *report.Audit
 	observer *report.Observer
 
 	mu   sync.Mutex
 	undo []func(context.Context) error
-	last float64 // the last progress that was sent
-	sent bool
 }
 
 // ID returns the call's public id to its handler, which may rely on it in the next round.
@@ -67,18 +70,9 @@ func (c *Call) IdempotencyKey(step string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Progress tells the client how far the call is, if it asked to be told. Progress that does not grow is left out.
+// Progress tells the client how far the call is: see [Request.Report].
 func (c *Call) Progress(ctx context.Context, progress, total float64, message string) error {
-	if c.Request.Progress == nil {
-		return nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.sent && progress <= c.last {
-		return nil
-	}
-	c.sent, c.last = true, progress
-	return c.Request.Progress(ctx, progress, total, message)
+	return c.Report(ctx, progress, total, message)
 }
 
 // View returns the SDK's view of the request.
@@ -115,23 +109,28 @@ func (c *Call) AskInline(ctx context.Context, key string, q *question.Question) 
 }
 
 func (c *Call) askRun(ctx context.Context, key string, q *question.Question) ([]byte, error) {
-	if c.plain {
-		q = q.Plain()
+	q, err := c.route(key, q)
+	if err != nil {
+		return nil, err
 	}
-	ask := journal.Ask{Key: key, Digest: q.Digest, Accept: q.Accept, Correctable: question.Correctable(q.Method),
-		Request: q}
+	ask := journal.Ask{Key: key, Digest: q.Digest, Accept: c.accept(q), Correctable: question.Correctable(q.Method),
+		Within: q.Within, Apart: len(q.For) > 0 && !q.Fallback || q.Method == "", Fallback: q.Fallback, Request: q}
 	if err := ctx.Err(); err != nil {
 		ask.Unable = err // what was answered before is found all the same: see OnCancel
 	} else if c.Can&q.Need != q.Need {
-		ask.Unable = &fault.UnableError{Key: key, Need: q.Need &^ c.Can}
+		ask.Apart = ask.Apart || q.Fallback
+		if !ask.Apart {
+			ask.Unable = &fault.UnableError{Key: key, Need: q.Need &^ c.Can}
+		}
 	}
 	if c.audit == nil || c.audited {
 		return c.run.Ask(ask)
 	}
 	c.asks.Store(true)
 	taken := false // in this round
+	accept := ask.Accept
 	ask.Accept = func(raw []byte) ([]byte, error) {
-		answer, err := q.Accept(raw)
+		answer, err := accept(raw)
 		taken = err == nil
 		return answer, err
 	}
@@ -225,6 +224,16 @@ func (c *Call) cleanUp(ctx context.Context, err error) error {
 // tell tells the operator what happened in this round of the call.
 func (c *Call) tell(ctx context.Context, event report.AuditEvent) {
 	c.Request.tell(ctx, c.audit, c.id, c.Round, event)
+}
+
+// tellPut tells the operator that a question is put to people, unless an earlier run has put it.
+func (c *Call) tellPut(ctx context.Context, q *journal.Question, to []string) {
+	if c.audit == nil || q.Known || len(to) == 0 {
+		return
+	}
+	c.tell(ctx, report.AuditEvent{
+		Kind: report.AuditAsked, Key: q.Key, Digest: q.Digest.String(), For: strings.Join(to, ","),
+	})
 }
 
 // tellManual tells the operator of the answers that a handler in the SDK's manual style was given.

@@ -228,6 +228,10 @@ func TestProvenance(t *testing.T) {
 type probe struct{ saw []string }
 
 func (p *probe) CallID(string) string { return "fixed" }
+func (p *probe) Home(_ *call.Request, h call.Home) call.Home {
+	p.saw = append(p.saw, "home")
+	return h
+}
 func (p *probe) Handle(ctx context.Context) context.Context {
 	p.saw = append(p.saw, "handle")
 	return ctx
@@ -257,7 +261,8 @@ func TestProbes(t *testing.T) {
 	if got := ended(out, err); got != "-32603 internal error" {
 		t.Error(got)
 	}
-	if diff := cmp.Diff([]string{"handle", "step pay", "asked name true", "panicked over there"}, p.saw); diff != "" {
+	want := []string{"home", "handle", "step pay", "asked name true", "panicked over there"}
+	if diff := cmp.Diff(want, p.saw); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -275,14 +280,15 @@ func TestRunsAreFollowed(t *testing.T) {
 		return ctx, func() {}
 	}
 	r := tool(func(context.Context, *call.Call) (mcp.Result, error) { return text("done"), nil })
-	r.WatchRun(nil, true)
+	r.WatchRun(nil, true, 0)
 	if r.Watch != nil {
 		t.Error("followed for nobody")
 	}
-	r.WatchRun(s.Observer, true)
+	r.WatchRun(s.Observer, true, time.Second)
 	out, err := s.Serve(t.Context(), r, m)
 	r.Watch.Finish(t.Context(), err)
 	if ended(out, err) != "done" || op.Kind != report.OperationRun || !op.Recovered || op.Rounds != 1 ||
+		op.Waited != time.Second ||
 		op.Target != "deploy" || op.Outcome != "completed" || m.Journal.Trace != "begun" {
 		t.Errorf("%q: %+v, and the journal has the trace %q", ended(out, err), op, m.Journal.Trace)
 	}

@@ -31,6 +31,15 @@ type Engine struct {
 
 	// JournalVersion has the meaning of askback.Options.JournalVersion.
 	JournalVersion int
+
+	// Desk says how questions go to people apart from the client. Nil means that none does.
+	Desk *Desk
+}
+
+// Desk has the meaning of askback.DeskOptions.
+type Desk struct {
+	Fallback bool
+	NotShown time.Duration
 }
 
 // JournalVersion is the newest version of a journal that this release writes.
@@ -49,15 +58,23 @@ func (e *Engine) Provenance(principal string) []input.Provenance {
 // Serve runs the call of a request as far as it comes: to its end, or to a question whose
 // answer its home has to wait for.
 func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, error) {
+	if probe, _ := ctx.Value(probeKey{}).(Probe); probe != nil {
+		home = probe.Home(r, home)
+	}
 	opened, err := home.Open(ctx)
 	if opened.Outcome != nil || err != nil {
 		return opened.Outcome, err
 	}
 	s := serving{e, opened, r, home}
+	if s.Follow != nil {
+		r.Handler = s.Follow
+	}
 	ctx = s.begin(ctx)
 	switch {
 	case s.AtOnce:
-		return s.detachAtOnce(ctx)
+		if out, err := s.detachAtOnce(ctx); err != nil || !s.follow(out) {
+			return out, err
+		}
 	case r.Crowded != nil && s.mayShed() && r.Crowded(ctx):
 		return s.shed(ctx)
 	}
@@ -66,10 +83,16 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 		out, err := s.round(ctx)
 		if err == nil && out.detached {
 			out, err = s.Detach(ctx, s.Journal)
+		} else if err == nil && len(out.Apart) > 0 && len(out.Questions) == 0 && s.Wait != nil {
+			out, err = s.Wait(ctx, s.Journal)
 		}
 		r.ended(ctx, e.Log, s.Journal.ID, round, began, s.outcome(ctx, out, err), out)
 		if err != nil || !out.InputRequired() {
-			return s.end(ctx, round, out, err)
+			out, err = s.end(ctx, round, out, err)
+			if err == nil && s.follow(out) {
+				continue
+			}
+			return out, err
 		}
 		var again bool
 		if s.Answers, again, err = home.Suspend(ctx, s.Journal, out); err != nil {
@@ -93,9 +116,6 @@ type serving struct {
 
 // begin tells the operator that the request goes on with its call.
 func (s *serving) begin(ctx context.Context) context.Context {
-	if s.Detach != nil {
-		s.r.Can |= wire.Tasks
-	}
 	s.Journal.By = s.Provenance(s.r.Principal)
 	return s.r.watch(ctx, s.Journal)
 }
@@ -106,6 +126,15 @@ func (s *serving) detachAtOnce(ctx context.Context) (*Outcome, error) {
 	out, err := s.Detach(ctx, s.Journal)
 	s.r.Watch.SetOutcome(s.outcome(ctx, out, err))
 	return s.end(ctx, s.Journal.Round+1, out, err)
+}
+
+// follow lets the request of a client that cannot take a task go on as one that follows the task. By then the operator
+// knows how the call itself went on.
+func (s *serving) follow(out *Outcome) bool {
+	if out.Follow != nil {
+		s.r.Handler, s.Opened = out.Follow, Opened{Journal: s.Journal.Follow()}
+	}
+	return out.Follow != nil
 }
 
 // interrupted reports whether a run that returned err has no outcome.
@@ -125,7 +154,7 @@ func (s *serving) outcome(ctx context.Context, out *Outcome, err error) string {
 // end ends the call.
 func (s *serving) end(ctx context.Context, round int, out *Outcome, err error) (*Outcome, error) {
 	s.home.End(ctx, s.Journal, out, err)
-	if !s.interrupted(err) {
+	if !s.interrupted(err) && !s.Journal.Moved {
 		s.tellEnded(ctx, round, out, err)
 	}
 	return out, err
@@ -204,7 +233,9 @@ func (s *serving) round(ctx context.Context) (*Outcome, error) {
 		return nil, errors.New("the handler asked through its Call and returned input requests of its own: " +
 			"it can do one or the other")
 	case suspended:
-		warnOfStrayed(ctx, e.Log, c, asks, run.Strayed())
+		if !c.Handler.Fetches {
+			warnOfStrayed(ctx, e.Log, c, asks, run.Strayed())
+		}
 		return s.suspended(ctx, c, asks, refused), nil
 	case isManual:
 		return s.suspendedManual(ctx, c, requests, state, result.GetMeta())
@@ -216,9 +247,21 @@ func (s *serving) round(ctx context.Context) (*Outcome, error) {
 
 // suspended returns the outcome of a round that asks, or that only has to come back.
 func (s *serving) suspended(ctx context.Context, c *Call, asks []journal.Ask, refused []journal.Refusal) *Outcome {
-	out := &Outcome{Questions: make([]*question.Question, len(asks)), Named: c.named.Load(), detached: c.run.Detached()}
+	open := len(s.Journal.Pending)
+	out := &Outcome{Questions: make([]*question.Question, open), Named: c.named.Load(), detached: c.run.Detached()}
 	for i, a := range asks {
 		q := a.Request.(*question.Question)
+		if i >= open {
+			q.Wire = s.Journal.Apart[i-open].Wire
+			if s.Sleeps && open == 0 {
+				c.tellPut(ctx, &s.Journal.Apart[i-open], q.For)
+			}
+			out.Apart = append(out.Apart, q)
+			continue
+		}
+		if c.plain {
+			q = q.Plain() // at the desk people see the whole form
+		}
 		for _, r := range refused {
 			if r.Key == a.Key && r.Reason != journal.ErrReworded {
 				q = q.Again(r.Reason)
@@ -289,7 +332,8 @@ func (s *serving) newCall(ctx context.Context, manual Manual) *Call {
 	c := &Call{
 		Request: s.r, Round: j.Round + 1, Probe: probe, ctx: ctx, manual: manual, id: j.ID,
 		audit: s.Audit, observer: s.Observer, trace: j.Trace, plain: j.PlainForms,
-		detaches: s.Detach != nil, audited: s.Audited,
+		detaches: s.Detach != nil, audited: s.Audited, desk: s.Engine.Desk, within: s.Limits.Within,
+		waits: s.Opened.Wait != nil || s.Sleeps, sleeps: s.Sleeps,
 	}
 	if probe != nil {
 		c.id = probe.CallID(j.ID)

@@ -25,12 +25,20 @@ type Home interface {
 type Opened struct {
 	// Outcome is that of a request whose call has ended, or has become a task, before. Everything else is zero then.
 	Outcome *Outcome
+	// Follow is the handler of a request whose call has become a task before, which its client cannot take. It waits for
+	// the task, and asks what the task asks.
+	Follow *Handler
 
 	Journal *journal.Journal
 	Answers Answers // those that came with the request
 
 	// Detach moves the call to a home in which it goes on without this request. Nil means that the call stays.
 	Detach func(ctx context.Context, j *journal.Journal) (*Outcome, error)
+	// Wait moves the call to a home in which it waits for people, or for a time, apart from its client, once its client
+	// has no open question. Nil means that it stays.
+	Wait func(ctx context.Context, j *journal.Journal) (*Outcome, error)
+	// Sleeps says that the home itself waits for people and for a time.
+	Sleeps bool
 	// AtOnce says that the call is detached before its handler runs.
 	AtOnce bool
 

@@ -22,6 +22,12 @@ func LogRefused(
 		"reason", r.Reason)
 }
 
+// LogLate logs an answer that came after the deadline of its question.
+func LogLate(ctx context.Context, log *slog.Logger, callID, method, target string, round int, key string) {
+	log.InfoContext(ctx, "askback: an answer came after the deadline of its question; it does not count", "call", callID,
+		"method", method, "target", target, "round", round, "key", key)
+}
+
 // warnOfDropped warns of a handler that asked, and then ended the call with an error that is not about the questions.
 func warnOfDropped(
 	ctx context.Context, log *slog.Logger, c *Call, j *journal.Journal, asks []journal.Ask, err error,
@@ -55,12 +61,12 @@ func keysOf(asks []journal.Ask) []string {
 	return keys
 }
 
-// declined reports whether the client has declined or cancelled a question of the call. The handler may end the call
-// because of that, whatever else it asks.
+// declined reports whether the client has declined or cancelled a question of the call, or nobody has answered it in
+// time. The handler may end the call because of that, whatever else it asks.
 func declined(j *journal.Journal) bool {
 	return slices.ContainsFunc(j.Entries, func(e journal.Entry) bool {
 		if e.Kind != journal.Answer {
-			return false
+			return e.Kind == journal.Unanswered
 		}
 		action, err := question.Action(e.Value)
 		return err == nil && action != "accept"

@@ -17,11 +17,14 @@ type Outcome struct {
 	Result    mcp.Result
 	Task      *Task
 	Questions []*question.Question
+	Apart     []*question.Question // those that the client is not asked
 	State     string
 	Expires   time.Time // of the state
 	Meta      mcp.Meta  // of a handler in the manual style, beside its questions
 	Encoded   []byte    // the whole result object, in place of all else
-	Named     bool      // the handler knows the call's ID, which the next round must have, too
+	// Follow, if set, serves the client in place of the Task, which it cannot take: see [Opened].
+	Follow *Handler
+	Named  bool // the handler knows the call's ID, which the next round must have, too
 
 	detached bool // the handler wants the call to go on as a task
 }

@@ -5,6 +5,8 @@ import "context"
 // Probe follows what the handler of one request does. Package askbacktest checks handlers with it; no server has one.
 // Its methods may be called from several goroutines.
 type Probe interface {
+	// Home returns the home of a request's call, in which it may wait for people otherwise than a server does.
+	Home(r *Request, home Home) Home
 	// CallID returns the ID that the handler sees as the call's. The argument is the call's real ID.
 	CallID(id string) string
 	// Handle is called before the handler, which gets the context that it returns. The last call counts.

@@ -51,13 +51,15 @@ func Answered(key string, d journal.Digest, answer []byte) report.AuditEvent {
 	return report.AuditEvent{Kind: report.AuditAnswered, Key: key, Digest: d.String(), Action: action}
 }
 
-// WatchRun follows a run of a task, if there is an observer. Recovered says that the run before it did not end.
-func (r *Request) WatchRun(o *report.Observer, recovered bool) {
+// WatchRun follows a run of a task, if there is an observer. Recovered says that the run before it did not end, and
+// waited how long the task was due.
+func (r *Request) WatchRun(o *report.Observer, recovered bool, waited time.Duration) {
 	if o == nil {
 		return
 	}
 	r.Watch = report.Follow(o, report.Operation{
 		Kind: report.OperationRun, Method: r.Handler.Method, Target: r.Params.Target, Task: r.Task, Recovered: recovered,
+		Waited:   waited,
 		Protocol: r.Params.Meta.Version, Meta: report.MetaOf(&r.Params.Meta),
 	})
 }

@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,8 +14,8 @@ import (
 
 // TaskSupport says how the calls of a tool become tasks: see askback.TaskSupport.
 type TaskSupport struct {
-	Required, AtDetach bool
-	PollInterval       time.Duration
+	Required, AtDetach, Always bool
+	PollInterval               time.Duration
 }
 
 // Handler is a registered tool, prompt or resource.
@@ -22,7 +23,12 @@ type Handler struct {
 	Method  string
 	Headers []wire.ParamHeader
 	Tasks   *TaskSupport // of a tool whose calls may be tasks, or nil
-	Sealed  atomic.Bool  // arguments of its calls have been sealed, and probably will be
+	// Structured says that the tool declares an output schema.
+	Structured bool
+	// Fetches says that the tool fetches the outcomes of other calls. It cannot become a task, and its questions depend on
+	// those calls.
+	Fetches bool
+	Sealed  atomic.Bool // arguments of its calls have been sealed, and probably will be
 	// Template is that of a resource template, which Matches reads.
 	Template string
 	Matches  func(uri string) bool
@@ -58,6 +64,31 @@ type Request struct {
 	Extra *mcp.RequestExtra // nil in a task
 	// As makes the SDK's view of the request for a handler that is registered on the SDK's server; else it is nil.
 	As func(Manual) mcp.Request
+
+	mu   sync.Mutex
+	last float64 // the last progress that was sent
+	sent bool
+}
+
+// Report tells the client how far the call is, if it asked to be told. Progress that does not grow is left out.
+func (r *Request) Report(ctx context.Context, progress, total float64, message string) error {
+	if r.Progress == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sent && progress <= r.last {
+		return nil
+	}
+	r.sent, r.last = true, progress
+	return r.Progress(ctx, progress, total, message)
+}
+
+// Reported returns the last progress that the client was told of.
+func (r *Request) Reported() float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
 }
 
 // view returns the SDK's view of the request.

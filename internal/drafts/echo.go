@@ -3,6 +3,7 @@ package drafts
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -33,6 +34,7 @@ func Echo(r *call.Request, held *home.Held, id []byte) (call.Home, error) {
 func (e *echoed) Suspend(
 	ctx context.Context, j *journal.Journal, out *call.Outcome,
 ) (answers call.Answers, again bool, err error) {
+	j.Start(time.Now()) // the state has the deadlines, too
 	sealed, _, err := e.Seal(ctx, j)
 	if err != nil {
 		return e.Held.Suspend(ctx, j, out)

@@ -19,9 +19,9 @@ var formats = map[string]*format{
 	"email": {254, isEmail, "must be an email address such as name@example.com"},
 	// RFC 9110, section 4.1, wants 8000 at least.
 	"uri":  {8192, isURI, "must be an absolute URI such as https://example.com/path"},
-	"date": {len(time.DateOnly), isDate, "must be a date such as 2006-01-02"},
+	"date": {len(time.DateOnly), isDate, "must be a date such as 2026-01-31"},
 	// Room for more fraction digits than anybody has.
-	"date-time": {64, isDateTime, "must be a date and time such as 2006-01-02T15:04:05Z"},
+	"date-time": {64, isDateTime, "must be a date and time such as 2026-01-31T14:30:00Z"},
 }
 
 // isEmail accepts a bare address: no display name, no comment, no surrounding space.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -150,7 +149,7 @@ func (g *Gate) pass(ctx context.Context, a Access, w *report.Watch, session *mcp
 	if session != nil {
 		// The request is the whole call: outside of sessions its time to live is in its state.
 		var cancel context.CancelFunc
-		ctx, cancel = withLimit(ctx, "seconds per call", g.Limits.CallTTL)
+		ctx, cancel = withLifetime(ctx, "seconds per call", g.Limits.CallTTL)
 		defer cancel()
 	}
 	if a.Method == wire.TaskResult {
@@ -164,13 +163,21 @@ func (g *Gate) pass(ctx context.Context, a Access, w *report.Watch, session *mcp
 			if err := g.Shares.takeWhole(ctx, whole, a.Principal); err != nil {
 				return err
 			}
+			mayLeave(ctx, &whole.hold)
 		} else if hold, full := g.Shares.Calls.Take(a.Principal, 1); full == nil {
-			defer hold.Release()
+			if waitsOf(ctx) == nil {
+				defer hold.Release()
+			} else {
+				kept := &callHold{hold} // of its own, because only a request that can wait is to cost it
+				defer kept.Release()
+				mayLeave(ctx, kept)
+			}
 		} else {
-			late := new(bound.Hold) // of its own, because a Hold in a closure is allocated
+			late := new(callHold) // of its own, because a Hold in a closure is allocated
 			defer late.Release()
+			mayLeave(ctx, late)
 			p.Crowded = func(ctx context.Context) bool {
-				if full := g.Shares.awaitCall(ctx, late, a.Principal); full != nil {
+				if full := g.Shares.awaitCall(ctx, &late.Hold, a.Principal); full != nil {
 					_ = g.Shares.GaveWay(ctx, full) // logs it
 					return true
 				}
@@ -286,10 +293,6 @@ func WhileTokenLasts(ctx context.Context, extra *mcp.RequestExtra) (context.Cont
 
 // Asking bounds how long a client may take to answer inside its session.
 func (g *Gate) Asking(ctx context.Context) (context.Context, context.CancelFunc) {
-	return withLimit(ctx, "seconds per round", g.Limits.RoundTTL)
-}
-
-// withLimit bounds a context by a time to live, whose name its cause tells.
-func withLimit(ctx context.Context, name string, ttl time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, ttl, fault.TimeLimit(name, ttl))
+	most := g.Limits.RoundTTL
+	return context.WithTimeoutCause(ctx, most, fault.TimeLimit("seconds per round", most))
 }

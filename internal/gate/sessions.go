@@ -50,6 +50,7 @@ type openSession struct {
 type post struct {
 	stream  *bound.Hold // of Shares.Streams
 	waiter  bound.Waiter
+	calls   int // requests in it
 	working int // requests that have begun, have not ended and do not wait
 }
 
@@ -201,7 +202,7 @@ func (s *Sessions) Announce(
 		s.posts = make(map[uintptr]*post)
 	}
 	key := reflect.ValueOf(header).Pointer()
-	s.posts[key] = &post{stream, w, 0}
+	s.posts[key] = &post{stream, w, n, 0}
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -235,7 +236,8 @@ func (s *Sessions) Hold(
 		c.end()
 		return nil, nil, err
 	}
-	return WithWaits(ctx, c), c.end, nil
+	ctx, done := withHolder(ctx, s.Shares, c)
+	return ctx, func() { done(); c.end() }, nil
 }
 
 // register counts a call in its session, unless the session has too many already.
@@ -302,7 +304,7 @@ func (p *post) count(n int) {
 	}
 }
 
-// Wait implements [Waits].
+// Wait implements [Holder].
 func (c *openCall) Wait() {
 	s := c.own.all
 	s.mu.Lock()
@@ -315,7 +317,24 @@ func (c *openCall) Wait() {
 	_ = c.count(-1)
 }
 
-// Resume implements [Waits].
+// Leave implements [Holder]. The share of an HTTP request with other requests in it stays, and gives way.
+func (c *openCall) Leave(w bound.Waiter) {
+	s := c.own.all
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.slot.Release()
+	c.slot = bound.Hold{}
+	c.bytes.Wait(w)
+	if c.waits++; c.waits > 1 {
+		return
+	}
+	_ = c.count(-1)
+	if c.post != nil && c.post.calls == 1 {
+		c.post.stream.Release()
+	}
+}
+
+// Resume implements [Holder].
 func (c *openCall) Resume() error {
 	s := c.own.all
 	s.mu.Lock()
@@ -324,6 +343,9 @@ func (c *openCall) Resume() error {
 		return nil
 	}
 	err := c.count(1)
+	if c.slot == (bound.Hold{}) && c.own.counted { // given back by Leave; without room the call ends all the same
+		c.slot, _ = s.Shares.Open.Take(c.own.principal, 1)
+	}
 	for _, hold := range []*bound.Hold{&c.slot, &c.bytes} {
 		if gone := hold.Resume(); err == nil {
 			err = gone

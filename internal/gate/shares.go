@@ -12,9 +12,10 @@ import (
 )
 
 // Shares are the limits that principals share. Open bounds the number of open requests of sessions, and OpenBytes the
-// bytes of their parameters, except for small ones.
+// bytes of their parameters, except for small ones. Waits bounds the calls that wait for others than their client: they
+// hold none of the other shares.
 type Shares struct {
-	Requests, Calls, BodyBytes, Sessions, Streams, Open, OpenBytes *bound.Pool
+	Requests, Calls, BodyBytes, Sessions, Streams, Open, OpenBytes, Waits *bound.Pool
 
 	Log      *slog.Logger // is told at times of requests that were refused
 	refusals refusals
@@ -109,7 +110,7 @@ func (s *Shares) awaitCall(ctx context.Context, hold *bound.Hold, principal stri
 type undividedKey struct{}
 
 type undivided struct {
-	hold  bound.Hold
+	hold  callHold
 	taken bool
 }
 
@@ -126,7 +127,7 @@ func (s *Shares) takeWhole(ctx context.Context, whole *undivided, principal stri
 	if whole.taken {
 		return nil
 	}
-	if full := s.awaitCall(ctx, &whole.hold, principal); full != nil {
+	if full := s.awaitCall(ctx, &whole.hold.Hold, principal); full != nil {
 		return s.GaveWay(ctx, full)
 	}
 	whole.taken = true

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -171,22 +172,88 @@ func TestAnUndividedRequestHasOneShare(t *testing.T) {
 	})
 }
 
-// waits counts what a request waits for.
-type waits struct{ waiting int }
+// holder counts what a request waits for.
+type holder struct{ waiting, left int }
 
-func (w *waits) Wait()         { w.waiting++ }
-func (w *waits) Resume() error { w.waiting--; return errors.New("gave way") }
+func (w *holder) Wait()              { w.waiting++ }
+func (w *holder) Leave(bound.Waiter) { w.left++ }
+func (w *holder) Resume() error {
+	w.waiting, w.left = 0, 0
+	return errors.New("gave way")
+}
 
 func TestWaiting(t *testing.T) {
-	w := new(waits)
-	resume := Waiting(WithWaits(t.Context(), w))
-	if w.waiting != 1 {
+	h, waits := new(holder), new(Waits)
+	resume := Waiting(waits.With(t.Context(), new(Shares), h, nil))
+	if h.waiting != 1 {
 		t.Error("it does not wait")
 	}
-	if err := resume(); w.waiting != 0 || err == nil {
+	if err := resume(); h.waiting != 0 || err == nil {
 		t.Errorf("it has resumed with %v", err)
 	}
 	if err := Waiting(t.Context())(); err != nil {
 		t.Errorf("a request that cannot wait: %v", err)
 	}
 }
+
+// A request that waits for others than its client gives its shares back, and counts among the waits: there the largest
+// holder gives way, and a second caller always has room.
+func TestLeave(t *testing.T) {
+	shares := &Shares{
+		Waits: bound.NewPool("calls that wait for people", bound.Share{Total: 3, PerPrincipal: 2, Anonymous: 1}),
+		Log:   slog.New(slog.DiscardHandler),
+	}
+	type left struct {
+		context.Context
+		*holder
+		resume func()
+		waits  *Waits
+	}
+	leave := func(principal string, answer bound.Waiter) left {
+		h, waits := new(holder), new(Waits)
+		ctx, resume := Leave(waits.With(t.Context(), shares, h, answer), principal)
+		return left{ctx, h, resume, waits}
+	}
+	first, second, third := leave("alice", nil), leave("alice", nil), leave("alice", nil)
+	if fault.Of(context.Cause(first)) != fault.Crowded || second.Err() != nil || third.Err() != nil || third.left != 1 {
+		t.Errorf("alice's waits ended with %v, %v and %v", context.Cause(first), second.Err(), third.Err())
+	}
+	bob := leave("bob", nil)
+	mallory := leave("", nil)
+	if bob.Err() != nil || mallory.Err() != nil || fault.Of(context.Cause(second)) != fault.Unavailable {
+		t.Errorf("bob: %v, an anonymous caller: %v, alice: %v", bob.Err(), mallory.Err(), context.Cause(second))
+	}
+	for _, l := range []left{first, second, third, bob, mallory} {
+		if l.resume(); l.left != 0 {
+			t.Error("a request has resumed, and its holder has not")
+		}
+	}
+	// While the response is written, what bounds that gives way.
+	answers := new(answer)
+	alice := leave("alice", answers)
+	alice.resume()
+	_, _ = leave("alice", nil), leave("alice", nil)
+	if !answers.gaveWay {
+		t.Error("a response counts no more among the waits")
+	}
+	// A front that has gone gives back what the request takes later.
+	gone := new(Waits)
+	ctx := gone.With(t.Context(), shares, new(holder), answers)
+	gone.Release()
+	Leave(ctx, "carol")
+	Leave(ctx, "carol")
+	if hold, err := shares.Waits.Take("carol", 2); err != nil {
+		t.Errorf("carol's share is lost: %v", err)
+	} else {
+		hold.Release()
+	}
+	if ctx, resume := Leave(t.Context(), "alice"); ctx.Err() != nil {
+		t.Error("a request without shares cannot wait")
+	} else {
+		resume()
+	}
+}
+
+type answer struct{ gaveWay bool }
+
+func (a *answer) GiveWay(*bound.FullError) { a.gaveWay = true }

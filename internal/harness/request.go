@@ -91,9 +91,9 @@ func (r Request) Send(t testing.TB, h http.Handler) *Response {
 }
 
 // Message returns a request with these members of params. With capabilities it is one of
-// 2026-07-28, and without one of a session before that.
+// 2026-07-28, and without one of a session before that. Members that have a _meta keep it.
 func Message(id int, method, members, capabilities string) string {
-	if capabilities != "" {
+	if capabilities != "" && !strings.Contains(members, `"_meta":`) {
 		if members != "" {
 			members += ","
 		}

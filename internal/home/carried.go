@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/bound"
@@ -30,12 +31,14 @@ type Carrier struct {
 	// Bare leaves requestState out of a first round that has nothing to remember.
 	Bare  bool
 	Guard state.Guard // nil: a state may be used again
-	// Since is the time from which the guard knows all used states, or zero if it knows every one. An older state may have
-	// been used by a process that has ended.
+	// Since is the time from which the guard knows all used states, or zero if it knows every one. An older state may
+	// have been used by a process that has ended.
 	Since  time.Time
 	States *state.Options // nil: there is no store beside requestState
 	Audit  *report.Audit
 	Tasks  Tasks // nil: no call becomes one
+	// Desk says that questions may go to people apart from the client.
+	Desk bool
 	// PlainForms has the meaning of askback.Options.PlainForms.
 	PlainForms func(client *mcp.Implementation) bool
 	Log        *slog.Logger
@@ -56,6 +59,11 @@ type Carried struct {
 	entries int
 	stored  []byte // what the store holds of the call, if no other request has changed it
 
+	timed    []journal.Question // those that were open and have a deadline
+	outlives time.Time          // the end of its state because of them
+
+	issued time.Time // when its state was sealed, or zero
+
 	digest [32]byte // of the arguments, unless their parameters have it
 	paused time.Duration
 }
@@ -66,12 +74,30 @@ func (c *Carried) Open(ctx context.Context) (opened call.Opened, err error) {
 	if c.task, err = c.readTaskRequest(c.request, params.Meta.Capabilities&wire.Tasks != 0); err != nil {
 		return opened, err
 	}
-	j, out, err := c.open(ctx, time.Now())
-	if j == nil {
+	now := time.Now()
+	j, out, err := c.open(ctx, now)
+	if err == nil && out == nil && j.Moved {
+		out, err = c.moved(ctx, j)
+	}
+	switch {
+	case err != nil || out != nil && out.Follow == nil:
 		return call.Opened{Outcome: out}, err
+	case out != nil:
+		opened.Follow = out.Follow
+		if !j.Moved {
+			j = j.Follow()
+		}
 	}
 	c.resumed, c.manual, c.entries = j.Round > 0, j.IsManual(), len(j.Entries)
+	c.expire(ctx, j, now, params.Responses)
 	answers := call.Answers{Responses: params.Responses, Bare: c.Bare && !params.HasState}
+	if c.Desk && !c.manual {
+		c.measure(j, answers, now)
+	}
+	if opened.Follow != nil {
+		opened.Journal, opened.Answers = j, answers
+		return opened, nil
+	}
 	return c.opened(ctx, j, answers), nil
 }
 
@@ -97,6 +123,7 @@ func (c *Carried) open(ctx context.Context, now time.Time) (*journal.Journal, *c
 		return c.recallOrRefuse(ctx, reason, err)
 	}
 	payload := opened.Payload
+	c.issued = opened.Issued
 	if sum, ok := journal.DecodeReference(payload); ok {
 		var reason seal.Reason
 		payload, reason, err = c.load(ctx, sum)
@@ -116,11 +143,11 @@ func (c *Carried) open(ctx context.Context, now time.Time) (*journal.Journal, *c
 	if err != nil {
 		return nil, nil, err
 	}
-	if !fresh {
+	if !fresh && !j.Moved { // a task takes only answers to what it asks now
 		if c.Tasks != nil {
 			// The round was repeated, because its response was lost.
-			if out, err := c.Tasks.Find(ctx, c.request, c.task, j.ID); out != nil || err != nil {
-				return nil, out, err
+			if out, err := c.Tasks.Find(ctx, c.request, c.waitsAs(), j.ID); out != nil || err != nil {
+				return j, out, err
 			}
 		}
 		return nil, nil, c.refuseUse(ctx, opened.Issued, "it was used before")
@@ -129,6 +156,17 @@ func (c *Carried) open(ctx context.Context, now time.Time) (*journal.Journal, *c
 		j = c.reconcile(ctx, j, payload)
 	}
 	return j, nil, nil
+}
+
+// moved returns the outcome of a request whose client follows the task that its call has become.
+func (c *Carried) moved(ctx context.Context, j *journal.Journal) (out *call.Outcome, err error) {
+	if c.Tasks != nil {
+		out, err = c.Tasks.Find(ctx, c.request, c.waitsAs(), j.ID)
+	}
+	if out == nil && err == nil {
+		err = wire.Errorf(jsonrpc.CodeInvalidParams, "the call went on as a task, which is no longer kept")
+	}
+	return out, err
 }
 
 // recallOrRefuse returns the stored journal of a call whose state does not open, or refuses the state.
@@ -170,7 +208,6 @@ func (c *Carried) Begin(run *journal.Run, j *journal.Journal, answers call.Answe
 		begin = run.BeginBare
 	}
 	begin(j, answers.Responses, limits)
-	run.Distinct = c.States != nil // in every phase: one may be rolled out
 }
 
 // Suspend implements [call.Home]: it seals the journal. A call that was handed back without a question as often as
@@ -181,7 +218,10 @@ func (c *Carried) Suspend(
 	if len(out.Questions) == 0 && !j.IsManual() && j.HandedBackTooOften() {
 		return none, true, c.pause(ctx)
 	}
-	if c.Bare && j.Round == 1 && len(j.Entries) == 0 && j.Manual == "" && len(out.Questions) > 0 && !out.Named {
+	j.Start(time.Now())
+	// The state has the deadlines of questions, and for a desk the time at which they were asked.
+	fresh := c.Bare && !c.Desk && latest(j).IsZero() && j.Round == 1 && len(j.Entries) == 0 && j.Manual == ""
+	if fresh && len(out.Questions) > 0 && !out.Named {
 		return none, false, nil
 	}
 	out.State, out.Expires, err = c.Seal(ctx, j)
@@ -229,13 +269,19 @@ func (c *Carried) Seal(ctx context.Context, j *journal.Journal) (sealed string, 
 	return sealed, expires, err
 }
 
-// expiry returns the time at which the state of a round that ends now expires.
+// expiry returns the time at which the state of a round that ends now expires. It outlives the deadlines of the round's
+// questions by the time to live of a round, so that a client which comes back late learns what became of them.
 func (c *Carried) expiry(j *journal.Journal, now time.Time) time.Time {
-	round, whole := now.Add(c.Limits.RoundTTL), j.Started.Add(c.Limits.CallTTL)
-	if whole.Before(round) {
-		return whole
+	expires := now.Add(c.Limits.RoundTTL)
+	if whole := j.Started.Add(c.Limits.CallTTL); whole.Before(expires) {
+		expires = whole
 	}
-	return round
+	if deadline := latest(j); !deadline.IsZero() {
+		if outlives := deadline.Add(c.Limits.RoundTTL); outlives.After(expires) {
+			return outlives
+		}
+	}
+	return expires
 }
 
 // End implements [call.Home].

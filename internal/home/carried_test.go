@@ -240,6 +240,12 @@ func (f find) Create(
 	return nil, errors.New("this test creates no task")
 }
 
+func (f find) Wait(
+	context.Context, *call.Request, home.TaskRequest, *journal.Journal,
+) (*call.Outcome, error) {
+	return nil, errors.New("this test has no desk")
+}
+
 func (f find) Find(_ context.Context, r *call.Request, _ home.TaskRequest, callID string) (*call.Outcome, error) {
 	return f(r, callID)
 }

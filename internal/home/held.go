@@ -18,6 +18,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/gate"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -53,7 +54,18 @@ func (h *Held) Suspend(
 	}
 	id := journal.Derived("call", j.ID)
 	manual := slices.ContainsFunc(out.Questions, func(q *question.Question) bool { return q.Accept == nil })
-	responses, unfit, err := Ask(ctx, h.Session, id, out.Typed(), !manual)
+	j.Start(time.Now())
+	var deadlines map[string]time.Time
+	for _, q := range j.Pending {
+		if !q.Deadline.IsZero() {
+			if deadlines == nil {
+				deadlines = make(map[string]time.Time)
+				defer gate.Unhurried(ctx)()
+			}
+			deadlines[q.Wire] = q.Deadline
+		}
+	}
+	responses, unfit, err := Ask(ctx, h.Session, id, out.Typed(), deadlines, !manual)
 	for _, q := range out.Questions {
 		if err == nil && unfit[q.Wire] && q.Accept == nil { // its handler would take it for one that fits
 			refusal := journal.Refusal{Key: q.Wire, Reason: q.Unfit(responses[q.Wire])}
@@ -61,21 +73,36 @@ func (h *Held) Suspend(
 			delete(responses, q.Wire)
 		}
 	}
+	if err == nil && len(deadlines) > 0 {
+		j.Expire(time.Now(), responses)
+	}
 	return call.Answers{Responses: responses}, true, err
 }
 
 // Ask sends questions as requests of the server and waits for all results. Those that do not fit their questions are
-// among the responses, too: they are unfit, unless the caller of Ask checks all of them.
+// among the responses, too: they are unfit, unless the caller of Ask checks all of them. A question that is not
+// answered by its deadline, if it has one, is withdrawn, and has no response.
 func Ask(
-	ctx context.Context, session *mcp.ServerSession, callID string, requests mcp.InputRequestMap, checked bool,
+	ctx context.Context, session *mcp.ServerSession, callID string, requests mcp.InputRequestMap,
+	deadlines map[string]time.Time, checked bool,
 ) (responses map[string][]byte, unfit map[string]bool, err error) {
 	var mu sync.Mutex
 	responses, unfit = make(map[string][]byte, len(requests)), make(map[string]bool)
 	group, ctx := errgroup.WithContext(ctx)
 	for key, request := range requests {
 		group.Go(func() error {
-			a := &answered{checked: checked}
-			result, err := send(context.WithValue(ctx, answeredKey{}, a), session, callID, key, request)
+			a, began := &answered{checked: checked}, time.Now()
+			asking := ctx
+			if deadline, has := deadlines[key]; has {
+				a.timed = true
+				var withdraw context.CancelFunc
+				asking, withdraw = context.WithDeadlineCause(ctx, deadline, errLate)
+				defer withdraw()
+			}
+			result, err := send(context.WithValue(asking, answeredKey{}, a), session, callID, key, request)
+			if err != nil && ctx.Err() == nil && context.Cause(asking) == errLate {
+				return nil
+			}
 			doesNotFit := err != nil && isUnfit(err)
 			if doesNotFit || err == nil && a.result != nil {
 				result, err = a.result, nil
@@ -91,6 +118,9 @@ func Ask(
 			if err != nil {
 				return err
 			}
+			if checked {
+				data = question.WithAfter(data, time.Since(began))
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			responses[key], unfit[key] = data, doesNotFit
@@ -105,9 +135,16 @@ func Ask(
 type answered struct {
 	result  mcp.Result
 	checked bool // by the question
+	timed   bool // it has a deadline of its own
 }
 
 type answeredKey struct{}
+
+// Timed reports whether the context is that of a question of [Ask] with a deadline of its own.
+func Timed(ctx context.Context) bool {
+	a, ok := ctx.Value(answeredKey{}).(*answered)
+	return ok && a.timed
+}
 
 // Answered keeps the result of a question of [Ask], and returns what the SDK is to have of it. It is for the middleware
 // around what the SDK's server sends. The SDK would check the content of an answer by the question's schema, which it

@@ -80,7 +80,7 @@ func (c *Carried) keepsStates() bool { return c.States != nil && c.States.Mode !
 
 // failed logs and observes a failure of the store.
 func (c *Carried) failed(ctx context.Context, doing string, err error) {
-	if errors.Is(ctx.Err(), context.Canceled) {
+	if errors.Is(ctx.Err(), context.Canceled) && !fault.CutShort(ctx) {
 		return // the client went away, which ended the store's context
 	}
 	c.Log.ErrorContext(ctx, "askback: "+doing+" failed", "method", c.request.Handler.Method, "error", err)
@@ -132,6 +132,10 @@ func (c *Carried) keepUndelivered(ctx context.Context, j *journal.Journal) {
 		return
 	}
 	j.Round++ // a client that repeats the round is one round behind
+	if len(j.Pending) == 0 {
+		// Its questions keep their deadlines.
+		j.Pending = slices.DeleteFunc(c.timed, func(q journal.Question) bool { return j.Settled(&q) })
+	}
 	now, b, payload := time.Now(), c.binding(), j.Append(nil)
 	if expires := c.expiry(j, now); expires.After(now) && len(payload) <= c.Limits.StoredBytes {
 		c.keep(ctx, j, &b, payload, expires)
@@ -142,6 +146,9 @@ func (c *Carried) keepUndelivered(ctx context.Context, j *journal.Journal) {
 // reason it leaves what is stored if another request of the call has come further in the meantime.
 func (c *Carried) keep(ctx context.Context, j *journal.Journal, b *seal.Binding, payload []byte, expires time.Time) {
 	delivered := ctx.Err() == nil
+	if c.outlives.After(expires) { // the client may come back with the state before, and what came in time counts
+		expires = c.outlives
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
 	defer cancel()
 	for {
@@ -240,7 +247,12 @@ func (c *Carried) recall(ctx context.Context, outcome state.Outcome) (*journal.J
 	fits := err == nil && j != nil && (j.Round == 1 || !j.IsManual()) && !j.Started.Before(c.Since)
 	if fits {
 		var fault error
-		if fits, fault = c.use(ctx, time.Now().Add(c.Limits.RoundTTL), roundID(j)); fault != nil {
+		now := time.Now()
+		until := now.Add(c.Limits.RoundTTL)
+		if longer := c.expiry(j, now); longer.After(until) { // the round's state outlives a deadline
+			until = longer
+		}
+		if fits, fault = c.use(ctx, until, roundID(j)); fault != nil {
 			return nil, fault
 		}
 	}

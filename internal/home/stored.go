@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
@@ -18,19 +20,39 @@ import (
 
 // Stored is the home of a journal in the store of tasks, for one run of its task. It implements [call.Home].
 type Stored struct {
-	work *taskrun.Work
+	work    *taskrun.Work
+	request *call.Request
+	desk    StoredDesk
 
 	ctx     context.Context // of the run
 	verdict taskrun.Verdict
-	void    error // why the run has no verdict
+	void    error                     // why the run has no verdict
+	rows    map[string]*task.Question // of the task by key, once they are needed
 
 	mu   sync.Mutex
 	lost error // the reason why an entry was not recorded
 }
 
-// NewStored returns the home of the call of a task.
-func NewStored(w *taskrun.Work) *Stored {
-	return &Stored{work: w, void: errors.New("the run has not ended")}
+// StoredDesk is what [Stored] needs for questions that wait for people or for a time. The zero value has no place for
+// them.
+type StoredDesk struct {
+	// Questions reads the questions of a task by its name: see [task.Asker].
+	Questions func(ctx context.Context, name string) ([]*task.Question, error)
+	// Keeps is the least time that a call lives on from when it begins to wait for people.
+	Keeps time.Duration
+	// Margin is the least time that a call lives on after a deadline.
+	Margin time.Duration
+	// Measures says that questions to the client are stored with the time at which they were asked.
+	Measures bool
+	// Remind is the share of the time until a deadline after which people are reminded. Zero means never.
+	Remind float64
+	// Tell, if set, tells the operator how a question was decided.
+	Tell func(e report.AuditEvent)
+}
+
+// NewStored returns the home of the call of a task, whose request is r.
+func NewStored(w *taskrun.Work, r *call.Request, d StoredDesk) *Stored {
+	return &Stored{work: w, request: r, desk: d, void: errors.New("the run has not ended")}
 }
 
 // Open implements [call.Home].
@@ -48,20 +70,33 @@ func (s *Stored) Open(ctx context.Context) (opened call.Opened, err error) {
 		return call.Opened{}, err
 	}
 	opened.Journal.Trace, opened.Journal.PlainForms = began.Trace, began.PlainForms
-	opened.Interrupted, opened.Audited = s.interrupted, true
+	opened.Interrupted, opened.Audited, opened.Sleeps = s.interrupted, true, s.desk.Questions != nil
+	open, err := stored.DecodeQuestions(s.work.Task.Pending) // while some are decided
+	for _, q := range open {
+		opened.Journal.Pending = append(opened.Journal.Pending,
+			journal.Question{Key: q.Key, Wire: q.Wire, Digest: journal.Digest(q.Digest), Asked: q.AskedAt()})
+	}
+	if err != nil {
+		s.void = err
+		return call.Opened{}, err
+	}
 	return opened, nil
 }
 
-// interrupted reports whether the task is no longer this run's. An outside system that was shown the claim may say so,
-// too.
-func (s *Stored) interrupted(err error) bool {
-	return s.ctx.Err() != nil || errors.Is(err, task.ErrLeaseLost)
+// interrupted reports whether another run continues the task.
+func (s *Stored) interrupted(err error) bool { return s.ctx.Err() != nil || isVoid(err) }
+
+// isVoid reports whether a handler's error leaves its run without an outcome. An outside system that was shown the
+// claim may say that the lease is lost, and a handler that another process has what the task needs.
+func isVoid(err error) bool {
+	return errors.Is(err, task.ErrLeaseLost) || errors.Is(err, taskrun.ErrElsewhere)
 }
 
 // Begin implements [call.Home]. The answers are in the journal.
 func (s *Stored) Begin(run *journal.Run, j *journal.Journal, _ call.Answers, limits *bound.Limits) {
 	run.Begin(j, nil, limits)
 	run.Commit = s.record
+	run.Numbered, run.Decided = true, s.decided
 	run.Live = s.ctx.Err // which looks at the lease: the author's context may be derived from it, and end a moment later
 }
 
@@ -90,8 +125,17 @@ func (s *Stored) Suspend(
 			open[i] = stored.Question{
 				Wire: q.Wire, Key: j.Pending[i].Key, Digest: q.Digest[:], Method: q.Method, Params: q.Params(),
 			}
+			if q.Within > 0 {
+				open[i].Row = j.Pending[i].Row
+			}
+			if s.desk.Measures {
+				open[i].SetAsked(j.Pending[i].Asked)
+			}
 		}
 		v.Pending, err = stored.EncodeQuestions(open)
+	}
+	if err == nil {
+		err = s.putApart(j, out, &v)
 	}
 	s.decide(v, err)
 	return none, false, err
@@ -99,7 +143,7 @@ func (s *Stored) Suspend(
 
 // End implements [call.Home]: the task ends.
 func (s *Stored) End(_ context.Context, j *journal.Journal, out *call.Outcome, err error) {
-	if errors.Is(err, task.ErrLeaseLost) {
+	if isVoid(err) {
 		s.decide(taskrun.Verdict{}, err)
 		return
 	}

@@ -42,7 +42,7 @@ func (l *leased) Err() error {
 func TestNothingBeginsAfterTheLease(t *testing.T) {
 	worker := &leased{Context: t.Context()}
 	kept := home.NewStored(&taskrun.Work{Task: new(task.Task),
-		Call: (&stored.Call{ID: "id", Params: []byte(`{}`)}).Append(nil)})
+		Call: (&stored.Call{ID: "id", Params: []byte(`{}`)}).Append(nil)}, nil, home.StoredDesk{})
 	opened, err := kept.Open(worker)
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func TestNothingBeginsAfterTheLease(t *testing.T) {
 func TestAJournalOfANewerReleaseIsLeftToIt(t *testing.T) {
 	open := func(entry []byte) error {
 		kept := home.NewStored(&taskrun.Work{Task: new(task.Task), Entries: [][]byte{entry},
-			Call: (&stored.Call{ID: "id", Params: []byte(`{}`)}).Append(nil)})
+			Call: (&stored.Call{ID: "id", Params: []byte(`{}`)}).Append(nil)}, nil, home.StoredDesk{})
 		_, err := kept.Open(t.Context())
 		if _, void := kept.Verdict(); void != err {
 			t.Errorf("the journal does not open: %v, and the run is void: %v", err, void)
@@ -222,7 +222,7 @@ func TestVerdicts(t *testing.T) {
 							return failed
 						},
 					}
-					kept := home.NewStored(w)
+					kept := home.NewStored(w, &call.Request{Params: new(wire.Params)}, home.StoredDesk{})
 					if w.Stopped {
 						return taskrun.Verdict{}, calls.CleanUp(ctx, r, kept, "failed")
 					}

@@ -28,7 +28,8 @@ type TaskRequest struct {
 
 // Tasks move calls of clients to [Stored].
 type Tasks interface {
-	// Create makes a task of a call that has come as far as j.
+	// Create makes a task of a call that has come as far as j. A client that cannot take a task awaits its outcome: see
+	// [call.Outcome].
 	Create(ctx context.Context, r *call.Request, as TaskRequest, j *journal.Journal) (*call.Outcome, error)
 	// Find returns the outcome of a request whose call became a task before, or nil.
 	Find(ctx context.Context, r *call.Request, as TaskRequest, callID string) (*call.Outcome, error)
@@ -69,12 +70,35 @@ func (c *Carrier) readTaskRequest(r *call.Request, extension bool) (as TaskReque
 func (c *Carried) opened(ctx context.Context, j *journal.Journal, answers call.Answers) call.Opened {
 	c.notePlainForms(ctx, c.request, j)
 	o := call.Opened{Journal: j, Answers: answers}
-	if c.task.Dialect != "" {
+	h := c.request.Handler
+	if c.Desk && c.Tasks != nil && h.Method == wire.CallTool && !h.Fetches {
+		o.Wait = c.wait
+	}
+	switch support := h.Tasks; {
+	case c.task.Dialect != "":
 		// In a session the answer must be a task (2025-11-25, "Result Retrieval").
-		o.AtOnce = c.request.InSession || !c.request.Handler.Tasks.AtDetach
+		o.AtOnce = c.request.InSession || !support.AtDetach
 		o.Detach = c.detach
+		c.request.Can |= wire.Tasks
+	case support != nil && support.Always && o.Wait != nil:
+		o.AtOnce = !support.AtDetach
+		o.Detach = c.wait
 	}
 	return o
+}
+
+// wait moves the call to where people answer it. The client gets a task, or the outcome if that comes soon.
+func (c *Carried) wait(ctx context.Context, j *journal.Journal) (*call.Outcome, error) {
+	return c.Tasks.Create(ctx, c.request, c.waitsAs(), j)
+}
+
+// waitsAs is how the client takes the task of a call that waits for people, which may be one of a tool without tasks.
+func (c *Carried) waitsAs() TaskRequest {
+	as := c.task
+	if as.Dialect == "" && !c.request.InSession && c.request.Params.Meta.Capabilities&wire.Tasks != 0 {
+		as.Dialect = DialectExtension
+	}
+	return as
 }
 
 func (c *Carried) detach(ctx context.Context, j *journal.Journal) (*call.Outcome, error) {

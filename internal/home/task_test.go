@@ -3,6 +3,7 @@ package home_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -20,6 +21,12 @@ import (
 
 // takes notes how a call is to become a task.
 type takes struct{ as home.TaskRequest }
+
+func (k *takes) Wait(
+	context.Context, *call.Request, home.TaskRequest, *journal.Journal,
+) (*call.Outcome, error) {
+	return nil, errors.New("this test has no desk")
+}
 
 func (k *takes) Create(
 	_ context.Context, _ *call.Request, as home.TaskRequest, _ *journal.Journal,

@@ -194,7 +194,7 @@ func (h *handler) serveModern(w http.ResponseWriter, v *visit, r *http.Request, 
 	case req.ID != nil && h.SDK.Tasks != nil && wire.IsTask(req.Method):
 		h.serveTask(w, v, r, req)
 	case req.ID != nil && h.SDK.Tasks != nil && req.Method == tasks.MethodListen && tasks.NamesTasks(req.Params):
-		v.stream.w, v.stream.events = w, true
+		v.stream.w, v.stream.events, v.stream.endless = w, true, true
 		var out *call.Outcome
 		var err error
 		if ctx := v.named(r.Context()); tasks.OnlyTasks(req.Params) && !h.SDK.Watched() {
@@ -273,6 +273,9 @@ func (h *handler) serveCall(w http.ResponseWriter, v *visit, r *http.Request, re
 	if fault := checkMirrored(r.Header, handler.Headers, v.params.Arguments, mirrored); fault != nil {
 		fail(w, req.ID, fault)
 		return
+	}
+	if req.Method == wire.CallTool && h.SDK.Calls.Desk != nil {
+		r = v.mayWait(r)
 	}
 	v.stream.w, v.stream.token = w, v.params.Meta.ProgressToken
 	var progress call.ProgressFunc

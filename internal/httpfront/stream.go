@@ -17,9 +17,10 @@ import (
 // eventStream answers one request: with a single JSON object, unless a notification
 // made it a stream of events before.
 type eventStream struct {
-	w      http.ResponseWriter
-	token  []byte
-	events bool // the client takes notifications of the SDK's
+	w       http.ResponseWriter
+	token   []byte
+	events  bool // the client takes notifications of the SDK's
+	endless bool // the client opens it again when it ends
 
 	mu       sync.Mutex
 	started  bool
@@ -86,7 +87,7 @@ func (e *eventStream) gone(ctx context.Context) bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.started || !fault.Of(context.Cause(ctx)).Busy()
+	return e.started && e.endless || !fault.Of(context.Cause(ctx)).Busy()
 }
 
 func acceptsEvents(r *http.Request) bool {

@@ -38,7 +38,7 @@ func throughSDK(
 	}
 	c.request <- &jsonrpc.Request{ID: id, Method: req.Method, Params: req.Params, Extra: extra}
 	ctx, refusal := sdkfront.WithOrigin(ctx)
-	session, err := sdk.Server.Connect(ctx, sdk.Transport(c, nil), nil)
+	session, err := sdk.Server.Connect(ctx, sdk.Transport(c, nil, nil), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -32,8 +33,9 @@ type visit struct {
 	body      bound.Hold       // of BodyBytes, if the body is not small
 	size      int              // of body
 	reader    *bytes.Reader    // of the body, for the edge of the drafts
-	open      bool             // it stays open
+	open      atomic.Bool      // it stays open
 	cancel    context.CancelCauseFunc
+	waits     *gate.Waits // nil unless its call can wait for others than its client
 
 	stream  eventStream
 	outline strictjson.Outline // of the body
@@ -66,6 +68,37 @@ func (v *visit) release() {
 	v.end()
 	v.request.Release()
 	v.body.Release()
+	if v.waits != nil {
+		v.waits.Release()
+	}
+}
+
+// mayWait returns the request with a context in which its call can wait for others than its client.
+func (v *visit) mayWait(r *http.Request) *http.Request {
+	v.waits = new(gate.Waits)
+	return r.WithContext(v.waits.With(r.Context(), v.gate.Shares, v, v))
+}
+
+// Wait implements [gate.Holder].
+func (v *visit) Wait() {
+	if !v.open.Load() {
+		v.wait()
+	}
+}
+
+// Leave implements [gate.Holder]. From now on the request stays open, and counts as one that waits.
+func (v *visit) Leave(w bound.Waiter) {
+	v.open.Store(true)
+	v.request.Release()
+	v.body.Wait(w)
+}
+
+// Resume implements [gate.Holder].
+func (v *visit) Resume() error {
+	if v.open.Load() {
+		return nil
+	}
+	return v.resume(context.Background())
 }
 
 // wait says that the server waits for the client.
@@ -93,7 +126,7 @@ func (v *visit) GiveWay(because *bound.FullError) {
 
 // Write implements [http.ResponseWriter]. Output beyond the buffer of net/http waits for the client to read.
 func (v *visit) Write(p []byte) (n int, err error) {
-	if v.open || v.written+len(p) <= buffered {
+	if v.open.Load() || v.written+len(p) <= buffered {
 		return v.pacedWriter.Write(p)
 	}
 	v.wait()
@@ -103,7 +136,7 @@ func (v *visit) Write(p []byte) (n int, err error) {
 
 // FlushError implements what [http.ResponseController] looks for.
 func (v *visit) FlushError() error {
-	if v.open {
+	if v.open.Load() {
 		return v.pacedWriter.FlushError()
 	}
 	v.wait()
@@ -121,7 +154,8 @@ func (v *visit) stayOpen(r *http.Request) (*http.Request, error) {
 	var ctx context.Context
 	ctx, v.cancel = context.WithCancelCause(r.Context())
 	v.request.Release()
-	v.request, v.open = stream, true
+	v.request = stream
+	v.open.Store(true)
 	return r.WithContext(ctx), nil
 }
 

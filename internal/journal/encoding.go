@@ -17,8 +17,10 @@ const (
 	versionUntraced   = 1
 	versionTraced     = 2 // as versionUntraced, with the trace behind the version byte; the trace is not empty
 	versionAttributed = 3 // as versionTraced, with attributed entries; the trace may be empty
+	versionTimed      = 8 // as versionAttributed, with the times of each question behind it
 
-	plainForms = 4 // is added to any of them, if the client shows plain forms only
+	plainForms = 4  // is added to any of them, if the client shows plain forms only
+	moved      = 16 // is added to any of them, if the call has become a task
 )
 
 // attributed is the first byte of an entry that says who gave the answer. Behind it are the entry without that, and its
@@ -30,16 +32,22 @@ const attributed = 2
 // their length as an unsigned varint. The wire key of a question is written only where it differs from the author's.
 func (j *Journal) Append(dst []byte) []byte {
 	version := byte(versionUntraced)
-	if slices.ContainsFunc(j.Entries, func(e Entry) bool { return len(e.By) > 0 }) {
+	if slices.ContainsFunc(j.Pending, func(q Question) bool { return !q.Deadline.IsZero() }) ||
+		slices.ContainsFunc(j.Entries, func(e Entry) bool { return e.Kind == Unanswered }) {
+		version = versionTimed
+	} else if slices.ContainsFunc(j.Entries, func(e Entry) bool { return len(e.By) > 0 }) {
 		version = versionAttributed
 	} else if j.Trace != "" {
 		version = versionTraced
 	}
+	first := version
 	if j.PlainForms {
-		dst = append(dst, version+plainForms)
-	} else {
-		dst = append(dst, version)
+		first += plainForms
 	}
+	if j.Moved {
+		first += moved
+	}
+	dst = append(dst, first)
 	if version != versionUntraced {
 		dst = appendBytes(dst, j.Trace)
 	}
@@ -56,6 +64,9 @@ func (j *Journal) Append(dst []byte) []byte {
 			dst = appendBytes(dst, q.Wire)
 		}
 		dst = append(dst, q.Digest[:]...)
+		if version == versionTimed {
+			dst = appendTime(appendTime(dst, q.Asked), q.Deadline)
+		}
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(j.Entries)))
 	for i := range j.Entries {
@@ -72,7 +83,7 @@ func (e *Entry) Append(dst []byte) []byte {
 	dst = append(dst, byte(e.Kind))
 	dst = appendBytes(dst, e.Key)
 	switch e.Kind {
-	case Answer, Unread:
+	case Answer, Unread, Unanswered:
 		dst = append(dst, e.Digest[:]...)
 		dst = appendBytes(dst, e.Value)
 	case Step:
@@ -104,6 +115,14 @@ func DecodeEntry(data []byte) (Entry, error) {
 	return e, nil
 }
 
+// appendTime appends a time in milliseconds since 1970, and 0 for the zero time.
+func appendTime(dst []byte, t time.Time) []byte {
+	if t.IsZero() {
+		return append(dst, 0)
+	}
+	return binary.AppendUvarint(dst, uint64(t.UnixMilli()))
+}
+
 func appendBytes[T string | []byte](dst []byte, v T) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(v)))
 	return append(dst, v...)
@@ -119,10 +138,10 @@ func Decode(data []byte) (*Journal, error) {
 	d := decoder{data: data}
 	var trace string
 	first := d.byte()
-	version := first &^ plainForms
+	version := first &^ (plainForms | moved)
 	switch version {
 	case versionUntraced:
-	case versionTraced, versionAttributed:
+	case versionTraced, versionAttributed, versionTimed:
 		if trace = string(d.bytes()); trace == "" && version == versionTraced {
 			return nil, errEncoding
 		}
@@ -130,7 +149,8 @@ func Decode(data []byte) (*Journal, error) {
 		return nil, errEncoding
 	}
 	j := &Journal{
-		Trace: trace, PlainForms: first&plainForms != 0, ID: string(d.bytes()), Started: time.UnixMilli(int64(d.uvarint())),
+		Trace: trace, PlainForms: first&plainForms != 0, Moved: first&moved != 0,
+		ID: string(d.bytes()), Started: time.UnixMilli(int64(d.uvarint())),
 	}
 	j.Round = d.count(1 << 30)
 	j.Manual = string(d.bytes())
@@ -146,12 +166,15 @@ func Decode(data []byte) (*Journal, error) {
 			q.Wire = q.Key
 		}
 		d.digest(&q.Digest)
+		if version == versionTimed {
+			q.Asked, q.Deadline = d.time(), d.time()
+		}
 	}
 	if n := d.count(len(d.data) / 2); n > 0 {
 		j.Entries = make([]Entry, n)
 	}
 	for i := range j.Entries {
-		j.Entries[i] = d.entry(version == versionAttributed)
+		j.Entries[i] = d.entry(version == versionAttributed || version == versionTimed)
 	}
 	if d.bad || len(d.data) > 0 {
 		return nil, errEncoding
@@ -196,7 +219,7 @@ func (d *decoder) entry(mayBeAttributed bool) (e Entry) {
 	}
 	e.Kind = Kind(first)
 	switch e.Kind {
-	case Answer, Unread, Step, Checkpoint, Delivered:
+	case Answer, Unread, Step, Checkpoint, Delivered, Unanswered:
 	default:
 		d.newer = !d.bad
 		d.bad = true
@@ -204,7 +227,7 @@ func (d *decoder) entry(mayBeAttributed bool) (e Entry) {
 	}
 	e.Key = string(d.bytes())
 	switch e.Kind {
-	case Answer, Unread:
+	case Answer, Unread, Unanswered:
 		d.digest(&e.Digest)
 		e.Value = d.bytes()
 	case Step:
@@ -240,6 +263,14 @@ func (d *decoder) uvarint() uint64 {
 	}
 	d.data = d.data[n:]
 	return v
+}
+
+// time reads what appendTime wrote.
+func (d *decoder) time() time.Time {
+	if v := d.uvarint(); v > 0 {
+		return time.UnixMilli(int64(v))
+	}
+	return time.Time{}
 }
 
 func (d *decoder) count(most int) int {

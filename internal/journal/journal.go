@@ -19,6 +19,7 @@ package journal
 import (
 	"crypto/sha256"
 	"encoding/base32"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -61,9 +62,21 @@ type Journal struct {
 	Trace string
 	// PlainForms says that the client shows nothing but text, yes or no, and single choices.
 	PlainForms bool
+	// Moved says that the call has become a task, and that the journal is that of its client, which follows the task.
+	Moved bool
 
 	// By is recorded with each answer that the journal receives. It is no part of what is kept between rounds.
 	By []input.Provenance
+	// Apart are the questions of the last run that its client is not asked. They are no part of what is kept either.
+	Apart []Question
+}
+
+// Follow returns the journal of a client that follows the task which its call has become.
+func (j *Journal) Follow() *Journal {
+	return &Journal{
+		ID: j.ID, Started: time.UnixMilli(time.Now().UnixMilli()), Round: j.Round, Trace: j.Trace, PlainForms: j.PlainForms,
+		Moved: true,
+	}
 }
 
 // Derived returns an ID for one purpose, derived from the secret ID of a call. It reveals
@@ -78,6 +91,16 @@ type Question struct {
 	Key    string `json:"key"`  // the author's key
 	Wire   string `json:"wire"` // the key on the wire
 	Digest Digest `json:"digest"`
+	// Asked is when the question was put, and Deadline when its wait ends; zero means that there is no deadline. A journal
+	// that is carried has the two only of questions with a deadline.
+	Asked, Deadline time.Time `json:"-"`
+	// Within is the time from Asked to Deadline. It is zero in a journal that was kept.
+	Within time.Duration `json:"-"`
+	// Apart says that the client is not asked.
+	Apart bool `json:"-"`
+	// Known says that an earlier run has put the question in its home, under the key Row.
+	Known bool   `json:"-"`
+	Row   string `json:"-"`
 }
 
 // Kind tells what an [Entry] records.
@@ -93,16 +116,18 @@ const (
 	Step Kind = 's'
 	// Checkpoint says that a checkpoint was passed.
 	Checkpoint Kind = 'c'
-	// Delivered says that the client has answered under the wire key in the entry's
-	// Key, which is therefore never used again. Only tasks have such entries.
+	// Delivered says that the wire key in the entry's Key is never used again: the client has answered under it, or its
+	// question was withdrawn.
 	Delivered Kind = 'd'
+	// Unanswered says that the deadline of a question has passed. Its Value has the times: see [Journal.Expire].
+	Unanswered Kind = 'x'
 )
 
 // Entry is one recorded fact.
 type Entry struct {
 	Kind   Kind
 	Key    string
-	Digest Digest // zero unless Kind is Answer or Unread
+	Digest Digest // zero unless Kind is Answer, Unread or Unanswered
 	Value  []byte
 	// By says who gave the answer; empty if that was not recorded. It changes the version of the entry: see attributed.
 	By []input.Provenance
@@ -112,6 +137,9 @@ type Entry struct {
 func (j *Journal) answer(key string, d Digest) int {
 	return slices.IndexFunc(j.Entries, func(e Entry) bool { return e.isAnswer() && e.Key == key && e.Digest == d })
 }
+
+// Settled reports whether a question is answered, or its deadline has passed.
+func (j *Journal) Settled(q *Question) bool { return j.answer(q.Key, q.Digest) >= 0 }
 
 // receive records a client's answer, unless there is one.
 func (j *Journal) receive(key string, d Digest, raw []byte) {
@@ -190,13 +218,112 @@ func (j *Journal) IsManual() bool {
 	return j.Manual != "" || slices.ContainsFunc(j.Pending, func(q Question) bool { return q.Digest == Digest{} })
 }
 
-func (e *Entry) isAnswer() bool { return e.Kind == Answer || e.Kind == Unread }
+// isAnswer reports whether the entry settles a question.
+func (e *Entry) isAnswer() bool { return e.Kind == Answer || e.Kind == Unread || e.Kind == Unanswered }
 
-// WireKey returns the key under which to send a question: the author's key, or a fresh one if that was used before.
-func (j *Journal) WireKey(key string) string {
+// Expire records of each pending question whose deadline is not after now that nobody has answered it, and returns
+// these questions. They are pending no more. The questions with an answer in the responses, by wire key, were answered
+// in time.
+func (j *Journal) Expire(now time.Time, inTime map[string][]byte) (expired []Question) {
+	j.Pending = slices.DeleteFunc(j.Pending, func(q Question) bool {
+		late := !q.Deadline.IsZero() && !now.Before(q.Deadline) && inTime[q.Wire] == nil
+		if late {
+			expired = append(expired, q)
+			j.Entries = append(j.Entries, q.Unanswered())
+		}
+		return late
+	})
+	return expired
+}
+
+// Unanswered returns the entry that records that the deadline of q has passed.
+func (q *Question) Unanswered() Entry {
+	times := binary.AppendUvarint(nil, uint64(q.Asked.UnixMilli()))
+	times = binary.AppendUvarint(times, uint64(q.Deadline.UnixMilli()))
+	return Entry{Kind: Unanswered, Key: q.Key, Digest: q.Digest, Value: times}
+}
+
+// UnansweredError says that nobody has answered a question before its deadline.
+type UnansweredError struct {
+	Key             string
+	Asked, Deadline time.Time
+}
+
+func (e *UnansweredError) Error() string {
+	return fmt.Sprintf("nobody has answered the question %q within %v, until %s", e.Key,
+		e.Deadline.Sub(e.Asked).Round(time.Second), e.Deadline.UTC().Format(time.RFC3339))
+}
+
+// unanswered returns the error that an entry of this kind records.
+func (e *Entry) unanswered() *UnansweredError {
+	d := decoder{data: e.Value}
+	return &UnansweredError{e.Key, time.UnixMilli(int64(d.uvarint())), time.UnixMilli(int64(d.uvarint()))}
+}
+
+// Start sets the times of the pending questions that have a deadline and are put now.
+func (j *Journal) Start(now time.Time) {
+	for i := range j.Pending {
+		if q := &j.Pending[i]; q.Within > 0 && q.Deadline.IsZero() {
+			q.Asked = now.Truncate(time.Millisecond)
+			q.Deadline = q.Asked.Add(q.Within)
+		}
+	}
+}
+
+// These begin the keys of entries that record that a question was put in its home: apart from the client's, or beside
+// its client because of a deadline. Behind them are the question's digest, the length of its key, and its key in the
+// home, which is a wire key that no other question gets. Their kind is Delivered, so that older releases can read them.
+const (
+	put   = "(put) "
+	timed = "(timed) "
+)
+
+// placed begins the key of the entry that records that a question was put.
+func placed(apart bool, key string, d Digest) string {
+	kind := timed
+	if apart {
+		kind = put
+	}
+	return fmt.Sprintf("%s%s %d ", kind, d, len(key))
+}
+
+// Put returns the entry that records that a question was put in its home, under the key Row.
+func (q *Question) Put() Entry {
+	return Entry{Kind: Delivered, Key: placed(q.Apart, q.Key, q.Digest) + q.Row}
+}
+
+// row returns the key under which a question was put in its home, if it was.
+func (j *Journal) row(key string, d Digest, apart bool) (row string, known bool) {
+	prefix := placed(apart, key, d)
+	for i := range j.Entries {
+		if e := &j.Entries[i]; e.Kind == Delivered && strings.HasPrefix(e.Key, prefix) {
+			if row = e.Key[len(prefix):]; row == key || strings.HasPrefix(row, key+"#") {
+				return row, true
+			}
+		}
+	}
+	return "", false
+}
+
+// reserved reports whether a wire key names a question that was put in its home.
+func (j *Journal) reserved(wire string) bool {
+	return slices.ContainsFunc(j.Entries, func(e Entry) bool {
+		of, found := strings.CutPrefix(e.Key, put)
+		if !found {
+			of, found = strings.CutPrefix(e.Key, timed)
+		}
+		parts := strings.SplitN(of, " ", 3) // the digest, the length, and the key
+		return found && e.Kind == Delivered && len(parts) == 3 && parts[2] == wire
+	})
+}
+
+// WireKey returns the key under which to send a question: the author's key, or a fresh one if that was used before. The
+// keys of other questions are used, too.
+func (j *Journal) WireKey(key string, other ...Question) string {
 	wire := key
 	used := func(q Question) bool { return q.Wire == wire }
-	for n := 2; j.find(Delivered, wire) != nil || slices.ContainsFunc(j.Pending, used); n++ {
+	for n := 2; j.find(Delivered, wire) != nil || j.reserved(wire) || slices.ContainsFunc(j.Pending, used) ||
+		slices.ContainsFunc(j.Apart, used) || slices.ContainsFunc(other, used); n++ {
 		wire = fmt.Sprintf("%s#%d", key, n)
 	}
 	return wire

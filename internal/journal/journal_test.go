@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/fault"
 )
@@ -320,7 +323,7 @@ func TestLimits(t *testing.T) {
 func sample() *Journal {
 	return &Journal{
 		ID: "CALLID", Started: time.UnixMilli(1795171200123), Round: 3, Manual: "mine",
-		Pending: []Question{{"k", "k", Digest{1}}, {"l", "l#2", Digest{2}}},
+		Pending: []Question{{Key: "k", Wire: "k", Digest: Digest{1}}, {Key: "l", Wire: "l#2", Digest: Digest{2}}},
 		Entries: []Entry{
 			{Kind: Answer, Key: "a", Digest: Digest{3}, Value: []byte(`{"action":"accept"}`)},
 			{Kind: Unread, Key: "b", Digest: Digest{4}, Value: []byte("?")},
@@ -399,8 +402,10 @@ func FuzzDecode(f *testing.F) {
 	f.Add(new(Journal).Append(nil))
 	f.Add((&Journal{Trace: "trace"}).Append(nil))
 	f.Add((&Journal{PlainForms: true}).Append(nil))
-	for _, j := range journalsOfVersion2 {
-		f.Add(j.Append(nil))
+	for _, journals := range []map[string]*Journal{journalsOfVersion2, journalsWithTimes} {
+		for _, j := range journals {
+			f.Add(j.Append(nil))
+		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		j, err := Decode(data)
@@ -455,7 +460,8 @@ func FuzzDecodeEntry(f *testing.F) {
 	for _, e := range append(sample().Entries, Entry{Kind: Delivered, Key: "k#2"}) {
 		f.Add(e.Append(nil))
 	}
-	for _, e := range journalsOfVersion2["every kind of entry"].Entries {
+	for _, e := range slices.Concat(journalsOfVersion2["every kind of entry"].Entries,
+		journalsWithTimes["unanswered"].Entries) {
 		f.Add(e.Append(nil))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -482,17 +488,22 @@ func TestWireKeysAreNeverUsedTwice(t *testing.T) {
 	}
 }
 
-// Where keys are distinct, no two questions share one, whether the first was answered or not: an answer that comes
-// without its state must not count for a question whose digest is only alike.
+// No two questions of a call share a wire key, whether the first was answered or not, also if none was asked in
+// between.
 func TestDistinctKeys(t *testing.T) {
 	ask := func(j *Journal, responses map[string][]byte, digests ...byte) string {
 		run := Begin(j, responses, new(bound.Limits))
-		run.Distinct = true
 		for _, d := range digests {
 			_, _ = run.Ask(Ask{Key: "k", Digest: Digest{15: d}, Accept: func(raw []byte) ([]byte, error) { return raw, nil }})
 		}
+		if len(digests) == 0 {
+			_ = run.Checkpoint(t.Context(), fmt.Sprint("between ", j.Round))
+		}
 		if _, suspended, err := run.Finish(ErrInputRequired); !suspended || err != nil {
 			t.Fatal(suspended, err)
+		}
+		if len(digests) == 0 {
+			return ""
 		}
 		return j.Pending[len(j.Pending)-1].Wire
 	}
@@ -510,6 +521,9 @@ func TestDistinctKeys(t *testing.T) {
 		{map[string][]byte{wire(2): []byte("2")}, []byte{2, 3}, wire(3)},
 		{nil, []byte{2, 3}, wire(3)},
 		{map[string][]byte{wire(3): []byte("3")}, []byte{2, 3, 4}, wire(4)},
+		{nil, nil, ""},
+		{nil, []byte{5}, wire(5)},
+		{nil, []byte{1}, wire(1)},
 	} {
 		if got := ask(j, c.responses, c.digests...); got != c.want {
 			t.Errorf("the wire key is %q, want %q", got, c.want)
@@ -635,5 +649,27 @@ func TestNothingIsRecordedAfterTheRun(t *testing.T) {
 	}
 	if _, err := run.Ask(Ask{Key: "key"}); err == nil || errors.Is(err, ErrInputRequired) {
 		t.Errorf("a question: %v", err)
+	}
+}
+
+// Two releases word a question differently, and both wordings were answered: each run is told who answered what it
+// asks.
+func TestByTellsWhoAnsweredWhatWasAsked(t *testing.T) {
+	first, second := question("a", "first"), question("a", "second")
+	j := &Journal{Entries: []Entry{
+		{Kind: Answer, Key: "a", Digest: first.Digest, Value: []byte("1"), By: []input.Provenance{alice}},
+		{Kind: Answer, Key: "a", Digest: second.Digest, Value: []byte("2"), By: []input.Provenance{bob}},
+	}}
+	for _, c := range []struct {
+		ask  Ask
+		want input.Provenance
+	}{{first, alice}, {second, bob}} {
+		run := Begin(j, nil, new(bound.Limits))
+		if _, err := run.Ask(c.ask); err != nil {
+			t.Fatal(err)
+		}
+		if by := run.By("a"); len(by) != 1 || by[0].Who != c.want.Who {
+			t.Errorf("the answer to %v is by %v, want %v", c.ask.Digest, by, c.want)
+		}
 	}
 }

@@ -187,7 +187,6 @@ func TestLaw(t *testing.T) {
 			}
 			j.By = rapid.SampledFrom([][]input.Provenance{nil, {alice}, {alice, bob}}).Draw(t, "by")
 			run := Begin(j, responses, new(bound.Limits))
-			run.Distinct = rapid.Bool().Draw(t, "distinct")
 			got, err := p.execute(run, func(step string) {
 				if recorded[step] {
 					t.Fatalf("step %s ran again although the journal has it", step)

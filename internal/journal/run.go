@@ -8,7 +8,9 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
+	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/fault"
 )
@@ -22,6 +24,12 @@ type Ask struct {
 	Accept func(raw []byte) ([]byte, error)
 	// Correctable says that somebody may correct an answer that Accept refuses, when the question is asked again.
 	Correctable bool
+	// Within is how long the question waits for an answer. Zero means as long as the call lives.
+	Within time.Duration
+	// Apart says that the client is not asked: the question waits for others, or for its deadline only.
+	Apart bool
+	// Fallback makes the question Apart once its client has not shown it: see [ErrNotShown].
+	Fallback bool
 	// Unable, if set, is the reason why the question cannot be sent. [Run.Ask] returns it instead of asking.
 	Unable error
 	// Request is handed back by [Run.Finish]; the engine does not look at it.
@@ -40,9 +48,13 @@ type Run struct {
 	// Halt, if set before the run is used, is the error for everything that is not recorded
 	// yet: the run goes as far as an earlier one came, and no further.
 	Halt error
-	// Distinct, if set before the run is used, gives each question after the first under a key a wire key of its own.
-	// An answer then names its question, whatever round it comes with.
-	Distinct bool
+	// Numbered, if set before the run is used, says that the journal has the wire key of every answer: a number then
+	// tells the keys of questions under one key apart. Otherwise it is their digest.
+	Numbered bool
+	// Decided, if set before the run is used, returns the entry that settles a question which an earlier run has put
+	// apart from the client's, under the key row, or nil. It is committed like any other. After an error the run is
+	// void.
+	Decided func(key, row string, d Digest) (*Entry, error)
 
 	limits *bound.Limits
 
@@ -60,7 +72,8 @@ type Run struct {
 	over    bool    // the handler has returned
 	detach  bool    // the call becomes a task at its checkpoint
 	steps   map[string]bool
-	active  int // steps that run now
+	by      map[string][]input.Provenance // who gave the answers that the run has read, by key, if that was recorded
+	active  int                           // steps that run now
 
 	running sync.WaitGroup // of the steps
 }
@@ -81,7 +94,8 @@ func (r *Run) Begin(j *Journal, responses map[string][]byte, limits *bound.Limit
 }
 
 // BeginBare starts the run of a retry that carries answers but no state, the form in which a first round needs none:
-// any question of this run takes the answer under its key.
+// any question of this run takes the answer under its key. A question apart from the client's never takes one, and a
+// question with a deadline needs the state that has the deadline.
 func (r *Run) BeginBare(j *Journal, responses map[string][]byte, limits *bound.Limits) {
 	r.Begin(j, nil, limits)
 	r.bare = maps.Clone(responses)
@@ -112,30 +126,28 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 	if r.active > 0 && stepFrame.OnStack() {
 		return nil, ErrInStep
 	}
-	if raw, ok := r.bare[a.Key]; ok {
+	if a.Fallback && r.journal.notShown(a.Key, a.Digest) {
+		a.Apart, a.Unable = true, nil
+	}
+	if raw, ok := r.bare[a.Key]; ok && !a.Apart && a.Within == 0 {
 		delete(r.bare, a.Key)
 		r.journal.receive(a.Key, a.Digest, raw)
 	}
 	answers := func(e *Entry) bool { return e.isAnswer() && e.Key == a.Key && e.Digest == a.Digest }
 	for i := r.recorded(answers); i >= 0; i = r.recorded(answers) {
-		e := &r.journal.Entries[i]
-		if e.Kind == Unread {
-			value, err := a.Accept(e.Value)
-			if err != nil {
-				raw := e.Value
-				r.journal.Entries = slices.Delete(r.journal.Entries, i, i+1)
-				r.read = r.read&(1<<i-1) | r.read>>(i+1)<<i // those behind it move up
-				refusal, mark := r.journal.Refuse(a.Key, a.Digest, raw, a.Correctable, err)
-				r.refused, r.marks = append(r.refused, refusal), append(r.marks, mark)
-				continue
-			}
-			e.Kind, e.Value = Answer, value
+		if r.accept(&a, i) {
+			r.read |= 1 << i
+			return r.settle(&r.journal.Entries[i])
 		}
-		r.read |= 1 << i
-		return e.Value, nil
 	}
 	if r.Halt != nil {
 		return nil, r.Halt
+	}
+	if e, err := r.decided(&a); e != nil || err != nil {
+		if err != nil {
+			return nil, err
+		}
+		return r.settle(e)
 	}
 	if a.Unable != nil {
 		return nil, a.Unable
@@ -154,6 +166,86 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 		r.refused = append(r.refused, Refusal{Key: a.Key, Reason: ErrReworded})
 	}
 	return nil, ErrInputRequired
+}
+
+// accept reports whether the answer in entry i counts. One that does not is forgotten, so that its question is asked
+// again.
+func (r *Run) accept(a *Ask, i int) bool {
+	e := &r.journal.Entries[i]
+	if e.Kind != Unread {
+		return true
+	}
+	value, err := a.Accept(e.Value)
+	if err == nil {
+		e.Kind, e.Value = Answer, value
+		return true
+	}
+	raw := e.Value
+	r.journal.Entries = slices.Delete(r.journal.Entries, i, i+1)
+	r.read = r.read&(1<<i-1) | r.read>>(i+1)<<i // those behind it move up
+	if errors.Is(err, ErrNotShown) {
+		if !r.journal.notShown(a.Key, a.Digest) { // else an earlier run has found it
+			mark := Entry{Kind: Delivered, Key: notShownMark(a.Key, a.Digest)}
+			r.journal.Entries, r.marks = append(r.journal.Entries, mark), append(r.marks, mark)
+		}
+		a.Apart, a.Unable = true, nil
+		return false
+	}
+	refusal, mark := r.journal.Refuse(a.Key, a.Digest, raw, a.Correctable, err)
+	r.refused, r.marks = append(r.refused, refusal), append(r.marks, mark)
+	return false
+}
+
+// ErrNotShown is the error of an Accept for the answer of a client that has shown the question to nobody. The question
+// is asked again, apart from its client's.
+var ErrNotShown = errors.New("the client has shown the question to nobody")
+
+// notShownMark is the key of the entry that records an answer with the error [ErrNotShown].
+func notShownMark(key string, d Digest) string { return "(not shown) " + d.String() + " " + key }
+
+func (j *Journal) notShown(key string, d Digest) bool {
+	return j.find(Delivered, notShownMark(key, d)) != nil
+}
+
+// settle returns what an entry says of its question.
+func (r *Run) settle(e *Entry) ([]byte, error) {
+	if len(e.By) > 0 || r.by != nil {
+		if r.by == nil {
+			r.by = make(map[string][]input.Provenance)
+		}
+		r.by[e.Key] = e.By
+	}
+	if e.Kind == Unanswered {
+		return nil, e.unanswered()
+	}
+	return e.Value, nil
+}
+
+// decided records the entry that settles a question apart from the client's, if there is one, and returns it.
+func (r *Run) decided(a *Ask) (*Entry, error) {
+	if r.Decided == nil || !a.Apart && a.Within == 0 {
+		return nil, nil
+	}
+	row, known := r.journal.row(a.Key, a.Digest, a.Apart)
+	if !known {
+		return nil, nil
+	}
+	if r.broken != nil {
+		return nil, r.broken
+	}
+	e, err := r.Decided(a.Key, row, a.Digest)
+	if err == nil && e != nil && r.Commit != nil {
+		err = r.Commit(context.Background(), e)
+	}
+	if err != nil {
+		r.broken = err
+		return nil, fmt.Errorf("the decision of the question %q was not recorded: %w", a.Key, err)
+	}
+	if e != nil {
+		r.read |= 1 << len(r.journal.Entries)
+		r.journal.Entries = append(r.journal.Entries, *e)
+	}
+	return e, nil
 }
 
 // Refusal is an answer that did not count, and the reason, which repeats nothing of the answer.
@@ -397,11 +489,28 @@ func (r *Run) Answered() bool {
 	return slices.ContainsFunc(r.journal.Entries, func(e Entry) bool { return e.Kind == Answer })
 }
 
+// By returns who gave the recorded answer under a key: the one that the run has read or, if it has read none, the last
+// one.
+func (r *Run) By(key string) []input.Provenance {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if by, read := r.by[key]; read {
+		return slices.Clone(by)
+	}
+	for _, e := range slices.Backward(r.journal.Entries) {
+		if e.Kind == Answer && e.Key == key {
+			return slices.Clone(e.By)
+		}
+	}
+	return nil
+}
+
 // Finish ends the run with the error that the handler returned. It must be called once.
 //
 // If suspended is true, the call goes on in a further round: the journal is ready to be kept, and asks are the
-// questions for the client. Without questions the client only has to come back. Finish then waits for steps that
-// still run in other goroutines, because their side effects happen and have to be recorded.
+// questions of the journal: those Pending, for the client, and then those Apart. Without any the client only has to
+// come back. Finish then waits for steps that still run in other goroutines, because their side effects happen and have
+// to be recorded.
 //
 // Otherwise err is the handler's own outcome. If that is an error, asks are the questions that it leaves unasked.
 func (r *Run) Finish(handlerErr error) (asks []Ask, suspended bool, err error) {
@@ -429,30 +538,72 @@ func (r *Run) Finish(handlerErr error) (asks []Ask, suspended bool, err error) {
 		return nil, false, &fault.LimitError{Limit: "rounds per call", Max: int64(r.limits.Rounds)}
 	}
 	r.journal.Round++
+	r.journal.Apart = nil
+	slices.SortStableFunc(r.asked, func(a, b Ask) int {
+		switch {
+		case a.Apart == b.Apart:
+			return 0
+		case b.Apart:
+			return -1
+		}
+		return 1
+	})
 	for _, a := range r.asked {
-		wire := r.journal.WireKey(r.preferredWireKey(a))
-		r.journal.Pending = append(r.journal.Pending, Question{Key: a.Key, Wire: wire, Digest: a.Digest})
+		if q := r.pend(a); a.Apart {
+			r.journal.Apart = append(r.journal.Apart, q)
+		} else {
+			r.journal.Pending = append(r.journal.Pending, q)
+		}
 	}
+	r.withdraw()
 	return r.asked, true, nil
 }
 
-// preferredWireKey returns the wire key for a question if that is still unused.
-func (r *Run) preferredWireKey(a Ask) string {
-	if !r.Distinct {
-		return a.Key
+// pend returns what the journal remembers of a question that is asked. Its wire key never names another one.
+func (r *Run) pend(a Ask) Question {
+	q := Question{Key: a.Key, Digest: a.Digest, Within: a.Within, Apart: a.Apart}
+	if a.Apart || a.Within > 0 {
+		q.Row, q.Known = r.journal.row(a.Key, a.Digest, a.Apart)
 	}
-	first := true
-	for _, q := range r.before {
-		if q.Key == a.Key && q.Digest == a.Digest {
-			return q.Wire
+	for _, b := range r.before {
+		if b.Key == a.Key && b.Digest == a.Digest {
+			q.Wire, q.Asked, q.Deadline = b.Wire, b.Asked, b.Deadline
 		}
-		first = first && q.Key != a.Key
 	}
-	for _, e := range r.journal.Entries {
-		first = first && (e.Key != a.Key || !e.isAnswer())
+	if q.Wire == "" && q.Known && r.journal.find(Delivered, q.Row) == nil {
+		q.Wire = q.Row
 	}
-	if first {
+	if q.Wire == "" {
+		q.Wire = r.journal.WireKey(r.preferredWireKey(a), r.before...)
+	}
+	if !q.Known {
+		q.Row = q.Wire
+	}
+	return q
+}
+
+// preferredWireKey returns the wire key for a question that is put for the first time, if that is still unused: the
+// author's key for the first question under it, and a key of its own for each other.
+func (r *Run) preferredWireKey(a Ask) string {
+	used := slices.ContainsFunc(r.before, func(q Question) bool { return q.Key == a.Key }) ||
+		slices.ContainsFunc(r.journal.Entries, func(e Entry) bool { return e.Key == a.Key && e.isAnswer() })
+	if !used || r.Numbered {
 		return a.Key
 	}
 	return a.Key + "#" + hex.EncodeToString(a.Digest[:])
+}
+
+// withdraw records the wire keys of questions that were pending and are asked no more, so that no other question gets
+// one of them. If the keys are numbered, that goes for a question that was settled by its deadline, too: no entry has
+// its wire key yet.
+func (r *Run) withdraw() {
+	for _, q := range r.before {
+		same := func(p Question) bool { return p.Wire == q.Wire }
+		if slices.ContainsFunc(r.journal.Pending, same) || !r.Numbered && r.journal.answer(q.Key, q.Digest) >= 0 ||
+			r.journal.find(Delivered, q.Wire) != nil || (q.Digest == Digest{}) {
+			continue
+		}
+		e := Entry{Kind: Delivered, Key: q.Wire}
+		r.journal.Entries, r.marks = append(r.journal.Entries, e), append(r.marks, e)
+	}
 }

@@ -103,7 +103,7 @@ var journalsOfVersion2 = map[string]*Journal{
 // Old journals are read, and those that nobody's name is in are written so that the release before this one reads them.
 func TestJournalsStayTheSame(t *testing.T) {
 	for file, journals := range map[string]map[string]*Journal{
-		"version1.json": journalsOfVersion1, "version2.json": journalsOfVersion2,
+		"version1.json": journalsOfVersion1, "version2.json": journalsOfVersion2, "timed.json": journalsWithTimes,
 	} {
 		encoded := vectors(t, file)
 		if len(encoded) != len(journals) {
@@ -143,7 +143,7 @@ func TestAttributedEntriesAreWhole(t *testing.T) {
 			t.Errorf("%x is %+v, %v", damaged, e, err)
 		}
 	}
-	for _, newer := range [][]byte{{3}, {'x', 1, 'k'}, {attributed, attributed}, append([]byte{3}, plain...)} {
+	for _, newer := range [][]byte{{3}, {'y', 1, 'k'}, {attributed, attributed}, append([]byte{3}, plain...)} {
 		if _, err := DecodeEntry(newer); !errors.Is(err, ErrNewer) {
 			t.Errorf("%x: %v", newer, err)
 		}

@@ -3,8 +3,11 @@ package question
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -103,3 +106,28 @@ func Action(result []byte) (string, error) {
 }
 
 func recordAction(action string) []byte { return []byte(`{"action":"` + action + `"}`) }
+
+// After reads what [WithAfter] wrote. Shown is false for what [NotShown] wrote.
+func After(result []byte) (after time.Duration, shown, ok bool) {
+	ms, err := strconv.ParseInt(string(strictjson.Get(result, "after")), 10, 64)
+	return time.Duration(ms) * time.Millisecond, string(strictjson.Get(result, "shown")) != "false", err == nil && ms >= 0
+}
+
+// NotShown returns what is recorded of an elicitation that nobody accepted and nobody can have seen.
+func NotShown(result []byte, after time.Duration) []byte {
+	action, _ := Action(result)
+	return fmt.Appendf(nil, `{"action":%q,"after":%d,"shown":false}`, action, after.Milliseconds())
+}
+
+// WithAfter returns the result of an elicitation that nobody accepted with the time after which it came, and any other
+// result as it is. Less than zero means that nobody knows the time. What the client itself says of it is left out.
+func WithAfter(result []byte, after time.Duration) []byte {
+	switch action, _ := Action(result); action {
+	case "decline", "cancel":
+		if after < 0 {
+			return recordAction(action)
+		}
+		return fmt.Appendf(nil, `{"action":%q,"after":%d}`, action, after.Milliseconds())
+	}
+	return result
+}

@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -31,12 +32,29 @@ type Question struct {
 	Accept Accept
 	Wire   string // the key under which it is sent; empty before
 
+	// For says who may answer in place of the client, as task.Question has it, and Votes how many must accept alike.
+	// An empty For means the client.
+	For     []string
+	Votes   int
+	Within  time.Duration // the time until its deadline; zero is none
+	Preview string        // what those who answer see of the call; empty is its arguments
+	// Markdown says that the message and Preview may be rendered. Like Preview it is not in Digest: who has answered has
+	// seen the same text.
+	Markdown bool
+	// Fallback says that the question is for its caller, whose host cannot ask it.
+	Fallback bool
+
 	params []byte
 	typed  mcp.InputRequest
 	// A form is encoded when it is sent: most are asked again by a handler that runs from the top, and answered.
 	template *template
 	message  string
 }
+
+// Timer is a question that nobody answers: its deadline passes.
+func Timer(within time.Duration) *Question { return &Question{Within: within, Digest: timerDigest} }
+
+var timerDigest = digest([]byte(`"sleep"`))
 
 // Params returns the parameters of the request, encoded.
 func (q *Question) Params() []byte {
@@ -325,6 +343,28 @@ func Manual(request mcp.InputRequest) (*Question, error) {
 	q := &Question{params: strictjson.Get(encoded, "params"), typed: request, Need: needOf(request)}
 	q.Method, _ = strictjson.String(strictjson.Get(encoded, "method"))
 	return q, nil
+}
+
+// Stored returns a question as it was sent before. Answers to it are recorded as they are: if checked, those that fit.
+func Stored(method string, params []byte, checked bool) (*Question, error) {
+	check, err := AcceptFor(method, params)
+	if err != nil {
+		return nil, err
+	}
+	encoded := wire.AppendInputRequests(nil, []wire.InputRequest{{Key: "q", Method: method, Params: params}})
+	var typed mcp.InputRequestMap
+	if err := json.Unmarshal(encoded, &typed); err != nil {
+		return nil, err
+	}
+	accept := func(raw []byte) ([]byte, error) {
+		if _, err := check(raw); checked && err != nil {
+			return nil, err
+		}
+		return raw, nil
+	}
+	return &Question{
+		Method: method, params: params, typed: typed["q"], Need: needOf(typed["q"]), Digest: digest(params), Accept: accept,
+	}, nil
 }
 
 // digest identifies a question by all that the client sees of it. Parameters of different methods are never equal.

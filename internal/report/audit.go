@@ -20,7 +20,8 @@ type AuditEvent struct {
 	Key, Digest               string
 	Action                    string
 	Reason                    string
-	By, Why                   string
+	By, Channel, Why          string
+	For                       string
 }
 
 // The kinds of events: see askback.AuditAsked and the others.
@@ -33,8 +34,15 @@ const (
 	AuditState    = "state"
 	AuditEnded    = "ended"
 
+	AuditVoted      = "voted"
+	AuditDecided    = "decided"
+	AuditUnanswered = "unanswered"
+
 	AuditCancelled = "cancelled"
 )
+
+// Late is the reason of an AuditRefused for an answer that came after the deadline of its question.
+const Late = "late"
 
 // Audit tells the operator what happens. A nil Audit tells nobody.
 type Audit struct {

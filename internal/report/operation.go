@@ -22,6 +22,8 @@ type Operation struct {
 	Request, Session, Protocol, Transport string
 	Meta                                  func(name string) string
 	Trace                                 string
+	Deadline                              time.Time
+	Waited                                time.Duration
 
 	Outcome, Reason string
 	Code            int64
@@ -32,9 +34,12 @@ type Operation struct {
 
 // The kinds of operations: see askback.OperationRequest and the others.
 const (
-	OperationRequest = "request"
-	OperationRun     = "run"
-	OperationStep    = "step"
+	OperationRequest  = "request"
+	OperationRun      = "run"
+	OperationStep     = "step"
+	OperationQuestion = "question"
+	OperationStore    = "store"
+	OperationNotice   = "notice"
 )
 
 // How a request came: see askback.Operation.
@@ -72,6 +77,15 @@ func MetaOf(meta Texts) func(name string) string {
 type Observer struct {
 	Hook func(ctx context.Context, op *Operation) (observed context.Context, end func())
 	Log  *slog.Logger
+}
+
+// Tell tells of an operation that has ended.
+func (o *Observer) Tell(ctx context.Context, op *Operation) {
+	if op.Meta == nil {
+		op.Meta = MetaOf(nil)
+	}
+	_, end := o.Begin(ctx, op)
+	end()
 }
 
 // Begin calls the hook. The operation happens in the context that it returns, and end must be called when it has ended.

@@ -83,6 +83,18 @@ func (w *Watch) SetStateBytes(n int) {
 	}
 }
 
+// Question tells the operator that a question of the call has ended with an outcome. A zero deadline is none.
+func (w *Watch) Question(ctx context.Context, key, outcome string, asked, ended, deadline time.Time) {
+	if w == nil {
+		return
+	}
+	op := w.op
+	op.Kind, op.Began, op.Recovered = OperationQuestion, asked, false
+	op.Deadline, op.Waited = deadline, max(ended.Sub(asked), 0)
+	op.Asked, op.Outcome = []string{key}, outcome
+	w.observer.Tell(ctx, &op)
+}
+
 // Finish tells the operator how the operation ended: with err, which is one for the client, or with the outcome that
 // was noted.
 func (w *Watch) Finish(ctx context.Context, err error) {

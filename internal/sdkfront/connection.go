@@ -14,10 +14,10 @@ import (
 )
 
 // Transport returns t with what the protocol and our handlers need beyond the SDK's: lines
-// that are no messages are answered, parameters are exact, tasks are subscribed to. Stopped, which may be nil, is done
-// when the server ends the connection.
-func (f *Front) Transport(t mcp.Transport, stopped <-chan struct{}) mcp.Transport {
-	return &transport{lines(t, f.Calls.Limits, stopped), f}
+// that are no messages are answered, parameters are exact, tasks are subscribed to. Stopped is done when the server
+// ends the connection. End ends the waits of its requests, when the input of lines has ended. Both may be nil.
+func (f *Front) Transport(t mcp.Transport, stopped <-chan struct{}, end func()) mcp.Transport {
+	return &transport{lines(t, f.Calls.Limits, stopped, end), f}
 }
 
 type transport struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/gate"
+	"github.com/askback-mcp/askback/internal/raw"
 	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -217,6 +218,10 @@ func (f *Front) encode(out *call.Outcome, inSession bool) (mcp.Result, error) {
 	if inSession {
 		info = nil
 	}
+	if passed, ok := out.Result.(*raw.Result); ok && inSession { // results of sessions have no type
+		encoded, err := passed.MarshalJSON()
+		return &rawResult{encoded: encoded}, err
+	}
 	encoded, err := out.AppendResult(nil, info)
 	return &rawResult{encoded: encoded}, err
 }
@@ -264,7 +269,7 @@ func (f *Front) ServeHandler(ctx context.Context, h *call.Handler, req mcp.Reque
 	if err != nil {
 		return nil, fault.Wire(err)
 	}
-	if out.Result != nil {
+	if _, passed := out.Result.(*raw.Result); out.Result != nil && !passed {
 		return out.Result, nil
 	}
 	return carryOutcome(h.Method, out), nil

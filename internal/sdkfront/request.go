@@ -143,7 +143,7 @@ func carryOutcome(method string, out *call.Outcome) mcp.Result {
 	}
 	meta[metaOutcome] = carried{out}
 	var requests mcp.InputRequestMap
-	if out.Task == nil {
+	if out.Task == nil && out.Result == nil {
 		requests = out.Typed()
 	}
 	switch method {

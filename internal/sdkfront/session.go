@@ -21,8 +21,11 @@ func (f *Front) sending(next mcp.MethodHandler) mcp.MethodHandler {
 		if !asks || !inCall {
 			return next(ctx, method, req)
 		}
-		ctx, cancel := f.Gate.Asking(ctx)
-		defer cancel()
+		if !home.Timed(ctx) {
+			var cancel context.CancelFunc
+			ctx, cancel = f.Gate.Asking(ctx)
+			defer cancel()
+		}
 		native := asksNatively(req.GetParams())
 		if native {
 			f.tellNative(ctx, p, report.AuditAsked, nil)

@@ -27,15 +27,16 @@ type lineTransport struct {
 	out     io.WriteCloser
 	limits  bound.Limits
 	stopped <-chan struct{} // the server is
+	end     func()          // ends the waits of requests; nil if nothing can
 }
 
 // lines returns a lineTransport in place of the SDK's transports for lines, and any other transport as it is.
-func lines(t mcp.Transport, limits bound.Limits, stopped <-chan struct{}) mcp.Transport {
+func lines(t mcp.Transport, limits bound.Limits, stopped <-chan struct{}, end func()) mcp.Transport {
 	switch t := t.(type) {
 	case *mcp.StdioTransport:
-		return &lineTransport{os.Stdin, keepOpen{os.Stdout}, limits, stopped}
+		return &lineTransport{os.Stdin, keepOpen{os.Stdout}, limits, stopped, end}
 	case *mcp.IOTransport:
-		return &lineTransport{t.Reader, t.Writer, limits, stopped}
+		return &lineTransport{t.Reader, t.Writer, limits, stopped, end}
 	}
 	return t
 }
@@ -54,7 +55,7 @@ func (t *lineTransport) Connect(ctx context.Context) (mcp.Connection, error) {
 		return nil, err
 	}
 	return &lineConnection{
-		Connection: conn, stopped: t.stopped, changed: make(chan struct{}, 1),
+		Connection: conn, stopped: t.stopped, end: t.end, changed: make(chan struct{}, 1),
 		open: make(map[jsonrpc.ID]bool), asked: make(map[jsonrpc.ID]bool),
 	}, nil
 }
@@ -183,12 +184,16 @@ func checkMessage(message []byte) *jsonrpc.Error {
 	return nil
 }
 
-// drain is how long the end of the input waits for open requests.
-const drain = 10 * time.Second
+// drain is how long the end of the input waits for open requests. Those that wait for others end after waitsEnd.
+const (
+	drain    = 10 * time.Second
+	waitsEnd = 8 * time.Second
+)
 
 type lineConnection struct {
 	mcp.Connection
 	stopped <-chan struct{}
+	end     func()
 	changed chan struct{} // tells of a change in open or asked
 	ended   error         // why the input has ended, once it has
 	limit   <-chan time.Time
@@ -206,6 +211,9 @@ func (c *lineConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 			return msg, nil
 		}
 		c.ended, c.limit = err, time.After(drain)
+		if c.end != nil {
+			time.AfterFunc(waitsEnd, c.end)
+		}
 	}
 	if failure := c.finish(ctx); failure != nil {
 		return failure, nil

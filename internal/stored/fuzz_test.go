@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
 // A row that another version or another program wrote is read or refused. What is read is the same once it is written
@@ -96,4 +97,77 @@ func FuzzOutcome(f *testing.F) {
 			t.Fatalf("of %q the _meta is %q", outcome, meta)
 		}
 	})
+}
+
+// A question that another version or another program wrote is read or refused. What is read is the same once it is
+// written again, and can be compared.
+func FuzzQuestion(f *testing.F) {
+	digest := journal.Digest{1}
+	asking, err := Encode(&Asking{Key: "q", Digest: digest[:], Votes: 2, Method: "elicitation/create",
+		Params: []byte(`{"message":"?"}`)})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(asking, []byte(`{"votes":[{"who":"bob","when":"2026-11-23T12:00:00Z","channel":"desk","action":"accept",`+
+		`"content":{"hour":9}},{"who":"dave","action":"decline"}],"from":1,"claim":{"by":"bob"},`+
+		`"events":[{"kind":"claimed"}]}`),
+		[]byte(`{"action":"accept","content":{"hour":9},"by":[{"who":"bob"}],"when":"2026-11-23T12:00:00Z"}`))
+	f.Add(bytes.Replace(asking, []byte(`"votes":2`), []byte(`"votes":-2`), 1), []byte{}, []byte{})
+	f.Add([]byte(`{"digest":"AA==","votes":1}`), []byte(`{"votes":[{"action":"accept","content":9}],"from":-1}`),
+		[]byte(`{"action":"delegate"}`))
+	f.Add([]byte(`null`), []byte(`{"votes":null,"from":1}`), []byte(`{"action":"unanswered","content":{}}`))
+	f.Add([]byte(`[]`), []byte(`{"votes":[{"action":"accept","content":{"a":1,"a":2}}]}`),
+		[]byte(`{"action":"decline\u0000"}`))
+	f.Add([]byte{}, []byte{}, []byte("\xff"))
+	f.Fuzz(func(t *testing.T, content, votes, decision []byte) {
+		if a, err := DecodeAsking(content); err == nil {
+			if len(a.Digest) != len(journal.Digest{}) || a.Votes < 0 {
+				t.Fatalf("%s is read as %+v", content, a)
+			}
+			sameAgain(t, a, DecodeAsking)
+		}
+		if b, err := DecodeBallot(votes); err == nil {
+			if b.From < 0 || b.From > len(b.Votes) {
+				t.Fatalf("%s is read as %+v", votes, b)
+			}
+			for _, v := range b.Votes {
+				checkAnswer(t, v.Action, v.Content)
+			}
+			sameAgain(t, b, DecodeBallot)
+		}
+		if d, err := DecodeDecision(decision); err == nil {
+			if d.Action == Unanswered {
+				d.Action = "cancel" // which has no content either
+			}
+			checkAnswer(t, d.Action, d.Content)
+			sameAgain(t, d, DecodeDecision)
+		}
+	})
+}
+
+// checkAnswer requires an answer that a journal can record.
+func checkAnswer(t *testing.T, action string, content json.RawMessage) {
+	t.Helper()
+	if action != "accept" && (content != nil || action != "decline" && action != "cancel") {
+		t.Fatalf("the answer %q has the content %s", action, content)
+	}
+	if content != nil && strictjson.TypeOf(content) != strictjson.TypeObject {
+		t.Fatalf("the content is %s", content)
+	}
+	strictjson.AppendCanonical(nil, content) // which takes checked JSON only
+}
+
+func sameAgain[T Asking | Ballot | Decision](t *testing.T, v *T, read func([]byte) (*T, error)) {
+	t.Helper()
+	encoded, err := Encode(v)
+	if err != nil {
+		t.Skip("a time beyond the years that JSON has: ", err)
+	}
+	again, err := read(encoded)
+	if err != nil {
+		t.Fatalf("%s cannot be read again: %v", encoded, err)
+	}
+	if twice, err := Encode(again); err != nil || !bytes.Equal(encoded, twice) {
+		t.Fatalf("%s is written again as %s: %v", encoded, twice, err)
+	}
 }

@@ -7,6 +7,7 @@
 //	Outcome of a completed task   [EncodeResult], [DecodeResult]
 //	Outcome of a failed task      [EncodeFault], [DecodeFault]
 //	Outcome of a cancelled task   [EncodeCancellation], [DecodeCancellation]
+//	a question for people         [Asking], [Ballot], [Decision]
 //
 // Instances of several releases share a store, so each function that decodes reads what every release has written, and
 // refuses what it does not know.
@@ -94,6 +95,29 @@ func DecodeCall(data []byte) (Call, error) {
 	}, nil
 }
 
+// methodAtDesk is the method of the tasks of a server with a desk, whose journals a release that knows no desk cannot
+// read. Such a release leaves tasks of other methods than those of MCP alone, without spending attempts on them.
+const methodAtDesk = "tools/call at a desk"
+
+// TaskMethod returns the method under which the task of a call is stored.
+func TaskMethod(method string, desk bool) string {
+	if desk && method == wire.CallTool {
+		return methodAtDesk
+	}
+	return method
+}
+
+// AtDesk reports whether a task with this method is of a server with a desk.
+func AtDesk(stored string) bool { return stored == methodAtDesk }
+
+// CallMethod returns the method of the call of a stored task.
+func CallMethod(stored string) string {
+	if AtDesk(stored) {
+		return wire.CallTool
+	}
+	return stored
+}
+
 // EncodeEntries encodes entries of a journal.
 func EncodeEntries(entries []journal.Entry) [][]byte {
 	var encoded [][]byte
@@ -124,6 +148,26 @@ type Question struct {
 	Digest []byte          `json:"digest"` // as long as a journal.Digest
 	Method string          `json:"method"`
 	Params json.RawMessage `json:"params"`
+	// Row is the key of the task.Question that has its deadline. Empty means that it has none.
+	Row string `json:"row,omitempty"`
+	// Asked is when the client was first asked, in milliseconds since 1970. Zero means that nobody knows.
+	Asked int64 `json:"asked,omitempty"`
+}
+
+// AskedAt returns when the client was first asked, or the zero time.
+func (q *Question) AskedAt() time.Time {
+	if q.Asked == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(q.Asked)
+}
+
+// SetAsked says when the client was first asked; the zero time is now.
+func (q *Question) SetAsked(at time.Time) {
+	if at.IsZero() {
+		at = time.Now()
+	}
+	q.Asked = at.UnixMilli()
 }
 
 // EncodeQuestions encodes the questions that a task waits for.

@@ -118,8 +118,8 @@ func TestJournals(t *testing.T) {
 func TestQuestionsStayTheSame(t *testing.T) {
 	digest := journal.Digest{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 	open := []Question{
-		{"sure", "sure", digest[:], "elicitation/create", json.RawMessage(`{"message":"Sure?"}`)},
-		{"sure-2", "sure", digest[:], "roots/list", json.RawMessage(`{}`)},
+		{"sure", "sure", digest[:], "elicitation/create", json.RawMessage(`{"message":"Sure?"}`), "", 0},
+		{"sure-2", "sure", digest[:], "roots/list", json.RawMessage(`{}`), "", 0},
 	}
 	const row = `[{"wire":"sure","key":"sure","digest":"AAECAwQFBgcICQoLDA0ODw==","method":"elicitation/create",` +
 		`"params":{"message":"Sure?"}},` +
@@ -130,6 +130,18 @@ func TestQuestionsStayTheSame(t *testing.T) {
 	}
 	read, err := DecodeQuestions([]byte(row))
 	if diff := cmp.Diff(open, read); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	// With a deadline, and the time at which the client was asked.
+	timed := []Question{{Wire: "sure-2", Key: "sure", Digest: digest[:], Method: "roots/list",
+		Params: json.RawMessage(`{}`), Row: "sure", Asked: 1_767_225_600_123}}
+	const timedRow = `[{"wire":"sure-2","key":"sure","digest":"AAECAwQFBgcICQoLDA0ODw==","method":"roots/list",` +
+		`"params":{},"row":"sure","asked":1767225600123}]`
+	if got, err := EncodeQuestions(timed); err != nil || string(got) != timedRow {
+		t.Errorf("written as %s (%v), want %s", got, err, timedRow)
+	}
+	read, err = DecodeQuestions([]byte(timedRow))
+	if diff := cmp.Diff(timed, read); err != nil || diff != "" || read[0].AskedAt().UnixMilli() != timed[0].Asked {
 		t.Errorf("%v\n%s", err, diff)
 	}
 	for _, none := range []string{"", "null", "[]"} {
@@ -148,8 +160,8 @@ func TestQuestionsAsRecords(t *testing.T) {
 	digest := journal.Digest{1}
 	pending, err := EncodeQuestions([]Question{
 		{"sure#2", "sure", digest[:], "elicitation/create",
-			json.RawMessage(`{"message":"Sure?","mode":"url","url":"https://a.b"}`)},
-		{"bad", "bad", digest[:], "elicitation/create", json.RawMessage(`{"message":1}`)},
+			json.RawMessage(`{"message":"Sure?","mode":"url","url":"https://a.b"}`), "", 0},
+		{"bad", "bad", digest[:], "elicitation/create", json.RawMessage(`{"message":1}`), "", 0},
 	})
 	if err != nil {
 		t.Fatal(err)

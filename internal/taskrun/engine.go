@@ -57,8 +57,8 @@ func NewEngine(s task.Store, opts *Options) (*Engine, error) {
 	if err := e.opts.setDefaults(); err != nil {
 		return nil, err
 	}
-	if _, wakes := s.(task.Waker); e.opts.Wake != nil && !wakes {
-		return nil, errors.New("task: Wake needs a store that is a task.Waker")
+	if _, has := s.(task.Outbox); !has && e.opts.Notify != nil {
+		return nil, fmt.Errorf("task: notices need a store that keeps them: %T is no task.Outbox", s)
 	}
 	e.log = throttle.New(e.opts.Logger)
 	if _, ok := s.(task.Evicter); !ok {
@@ -67,7 +67,7 @@ func NewEngine(s task.Store, opts *Options) (*Engine, error) {
 		}
 		e.log.Warn("task: the store has no quotas: nothing bounds what callers store", "store", fmt.Sprintf("%T", s))
 	}
-	e.store = safeStore{s, e.opts.StoreTimeout, e.log}
+	e.store = safeStore{s, e.opts.StoreTimeout, e.log, e.opts.Called}
 	e.subscriptions = newSubscriptions(e.store, e.opts.Look, e.opts.Lease)
 	return e, nil
 }
@@ -202,6 +202,41 @@ func (e *Engine) Journal(ctx context.Context, id string) (call []byte, entries [
 	return e.store.Journal(ctx, id)
 }
 
+// Questions reads the questions of the task with this name: see [task.Asker].
+func (e *Engine) Questions(ctx context.Context, name string) ([]*task.Question, error) {
+	return e.store.Questions(ctx, name)
+}
+
+// Waiting reads up to limit open questions that the filter lets pass: see [task.Asker].
+func (e *Engine) Waiting(
+	ctx context.Context, f task.QuestionFilter, after *task.Question, limit int,
+) ([]*task.Question, error) {
+	return e.store.Waiting(ctx, f, after, limit)
+}
+
+// History reads up to limit questions of a history: see [task.Asker].
+func (e *Engine) History(
+	ctx context.Context, of task.QuestionHistory, after *task.Question, limit int,
+) ([]*task.Question, error) {
+	return e.store.History(ctx, of, after, limit)
+}
+
+// Changes reads up to limit questions in the order of their last changes: see [task.Asker].
+func (e *Engine) Changes(
+	ctx context.Context, after *task.Question, limit int,
+) (changed []*task.Question, now time.Time, err error) {
+	return e.store.Changes(ctx, after, limit)
+}
+
+// ChangeQuestion writes what has become of a question: see [task.Asker]. A decision wakes the workers.
+func (e *Engine) ChangeQuestion(ctx context.Context, q *task.Question, expired bool) error {
+	err := e.store.ChangeQuestion(ctx, q, expired)
+	if err == nil {
+		e.changed(task.Name(q.Task), len(q.Decision) > 0)
+	}
+	return err
+}
+
 // List reads up to limit tasks of a principal and dialect, newest first, beginning after
 // the last task of the page before; its id and time of creation are enough. Nil is the start.
 func (e *Engine) List(
@@ -288,8 +323,13 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer w.close()
 	w.all.Go(func() { e.watch(ctx) })
 	w.all.Go(func() { e.repeat(ctx, "sweeping", e.opts.Look, e.sweep) })
-	if e.opts.Wake != nil {
-		w.all.Go(func() { e.repeat(ctx, "waking parked tasks", e.opts.Look/2, e.wakeParked) })
+	if _, keeps := e.store.store.(task.Asker); keeps && e.opts.Expire != nil {
+		w.all.Go(func() {
+			e.repeat(ctx, "deciding questions whose deadline has passed", e.opts.Look/2, e.expireQuestions)
+		})
+	}
+	if outbox, has := e.store.store.(task.Outbox); has && e.opts.Notify != nil {
+		w.all.Go(func() { e.notify(ctx, outbox) })
 	}
 	w.all.Go(func() { checkPace(ctx, e.store, &e.opts.Settings) })
 	e.workers.Store(w)
@@ -405,43 +445,6 @@ func (e *Engine) repeat(
 			case <-ctx.Done():
 			}
 		}
-	}
-}
-
-// wakeParked gives tasks that were parked until a time that has come to [Options.Wake].
-func (e *Engine) wakeParked(ctx context.Context) (n int, err error) {
-	ids, err := e.store.woken(ctx, sweepLimit)
-	if err != nil {
-		return 0, err
-	}
-	for _, id := range ids {
-		if err := e.wakeTask(ctx, id); err != nil && !errors.Is(err, task.ErrNotFound) {
-			return 0, err
-		}
-	}
-	return len(ids), nil
-}
-
-func (e *Engine) wakeTask(ctx context.Context, id string) error {
-	t, err := e.store.Get(ctx, id)
-	if err != nil || t.Status != task.InputRequired {
-		return err
-	}
-	parked := *t
-	u, err := e.opts.Wake(ctx, t)
-	if err != nil {
-		e.log.ErrorContext(ctx, "task: waking a parked task failed; trying again in a minute",
-			"task", task.Name(id), "target", parked.Target, "error", err)
-		t, u = &parked, &task.Update{Due: -1, Wake: time.Minute}
-	}
-	switch err := e.store.Update(ctx, t, *u); {
-	case err == nil:
-		e.changed(task.Name(id), u.Due == 0 && !u.Keep)
-		return nil
-	case errors.Is(err, task.ErrConflict): // an answer was first
-		return nil
-	default:
-		return err
 	}
 }
 

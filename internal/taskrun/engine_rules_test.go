@@ -1008,7 +1008,7 @@ func TestNobodyStaysSubscribed(t *testing.T) {
 		func(*task.Task) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "left", func() bool { return e.Waiting() == 0 })
+	wait(t, "left", func() bool { return e.Watched() == 0 })
 }
 
 func TestLongIDsAreNotLookedUp(t *testing.T) {

@@ -18,8 +18,8 @@ func (e *Engine) Settle(ctx context.Context, t *task.Task, u task.Update) error 
 	return e.settle(ctx, t, u)
 }
 
-// Waiting returns the number of tasks that callers wait for, for tests.
-func (e *Engine) Waiting() int {
+// Watched returns the number of tasks that callers wait for, for tests.
+func (e *Engine) Watched() int {
 	e.subscriptions.mu.Lock()
 	defer e.subscriptions.mu.Unlock()
 	return len(e.subscriptions.waiting)

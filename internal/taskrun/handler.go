@@ -40,8 +40,12 @@ type Verdict struct {
 	Pending []byte
 	Outcome []byte
 	Round   int
-	// Wait is how long a task that is Working pauses before it continues. A task that is InputRequired is given to
-	// [Options.Wake] after it, if no answer comes, or never if it is zero.
+	// Ask are the questions that stay open while the task is parked, and Entries what the run adds to the journal then.
+	Ask     []*task.Question
+	Entries [][]byte
+	// Until is the time until which the task must live at least. Zero leaves its time to live as it is.
+	Until time.Time
+	// Wait is how long a task that is Working pauses before it continues.
 	Wait time.Duration
 }
 

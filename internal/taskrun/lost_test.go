@@ -129,12 +129,13 @@ func TestWhatFollowsALostParkingIsKept(t *testing.T) {
 		name   string
 		change func(now *task.Task) task.Update
 		want   task.Status
+		most   int64
 	}{
-		{"answered", answer, task.Completed},
+		{"answered", answer, task.Completed, 4}, // one to run again
 		{"cancelled", func(now *task.Task) task.Update {
 			now.Status, now.Pending, now.Stopped = task.Cancelled, nil, true
 			return task.Update{}
-		}, task.Cancelled},
+		}, task.Cancelled, 3},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFixture(t)
@@ -159,7 +160,7 @@ func TestWhatFollowsALostParkingIsKept(t *testing.T) {
 			stop()
 			f.idle(plain.store)
 			now, err := plain.store.Get(t.Context(), created.ID)
-			if err != nil || now.Status != tt.want || now.Round > 1 || now.Version != 3 || runs.Load() != 2 {
+			if err != nil || now.Status != tt.want || now.Round > 1 || now.Version > tt.most || runs.Load() != 2 {
 				t.Errorf("%+v, %v after %d runs", now, err, runs.Load())
 			}
 		})
@@ -264,7 +265,7 @@ func TestGoexitEndsTheAttempt(t *testing.T) {
 		if done := f.until(e, created, task.Completed); string(done.Outcome) != "the second time" {
 			t.Errorf("outcome %q", done.Outcome)
 		}
-		if n := e.Waiting(); n != 0 {
+		if n := e.Watched(); n != 0 {
 			t.Errorf("%d tasks are watched over when all have ended", n)
 		}
 		stop()

@@ -20,10 +20,20 @@ type Options struct {
 	// its time to live, or after too many attempts. Nil leaves the Outcome empty.
 	Failure func(message string) []byte
 
-	// Wake, if set, is called with a task that was parked until a time, when that has come: see [task.Waker], which the
-	// store must be. It changes the task, and returns the update that lets it continue or parks it again. After an error
-	// the task is parked for a minute. Nil leaves such tasks to other processes.
-	Wake func(ctx context.Context, t *task.Task) (*task.Update, error)
+	// Expire, if set, decides an open question whose deadline has passed, by setting its Decision. After an error
+	// the question is left to other processes. Nil leaves all to them.
+	Expire func(q *task.Question) error
+
+	// Notify, if set, delivers a notice. It may be called for several at once, and again for one that it has delivered.
+	// It needs a store that is a [task.Outbox].
+	Notify func(ctx context.Context, n *task.Notice) error
+
+	// Called, if set, is called after each call of a method of the store. The error is nil if the store has answered,
+	// also if it refused what it was asked for, and context.Canceled if the caller went away.
+	Called func(ctx context.Context, method string, began time.Time, err error)
+
+	// Delivered, if set, is called after each attempt to deliver a notice, with one of the outcomes of a delivery.
+	Delivered func(ctx context.Context, n *task.Notice, began time.Time, outcome string)
 
 	// Grace is how long a task is kept beyond its time to live, and at least after its end; default 10 minutes.
 	Grace time.Duration
@@ -36,6 +46,14 @@ type Options struct {
 	// slog.Default().
 	Logger *slog.Logger
 }
+
+// The outcomes of a delivery.
+const (
+	noticeDelivered = "completed"
+	noticeFailed    = "failed"   // it is tried again
+	noticeGivenUp   = "given_up" // nobody has taken it for days
+	noticeLeft      = "shutdown" // this process stops, and another delivers it
+)
 
 func (o *Options) setDefaults() error {
 	if o.TTL == 0 && o.MaxTTL > 0 {

@@ -1,6 +1,7 @@
 package taskrun
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -47,15 +48,16 @@ func (e *Engine) work(ctx context.Context, c *task.Claimed, l *lease, all *lease
 		if t = current; t.Stopped {
 			continue
 		}
-		if t.Status == task.Working { // by a writer that is not an engine: run it again
+		if t.Status == task.Working { // an answer or a decision came meanwhile: run it again
+			t.Attempts = 0
 			_ = e.settle(write, t, task.Update{Leased: true, Due: 0})
 		}
 		return
 	}
 }
 
-// conclude writes what an attempt came to. It reports whether the run is over: if not, the task was ended from outside
-// during the attempt.
+// conclude writes what an attempt came to. It reports whether the run is over: if not, the task was changed from
+// outside during the attempt, or one of its questions was decided.
 func (e *Engine) conclude(
 	ctx context.Context, w *Work, t *task.Task, verdict Verdict, err error, log *slog.Logger,
 ) (over bool) {
@@ -83,8 +85,12 @@ func (e *Engine) conclude(
 		t.Status, t.Message, t.Pending, t.Outcome, t.Round = verdict.Status, verdict.Message, verdict.Pending,
 			verdict.Outcome, verdict.Round
 		t.Attempts = 0
-		if u.Wake = verdict.Wait; t.Status == task.Working {
+		if t.Status == task.Working {
 			u.Due = verdict.Wait
+		}
+		u.Ask, u.Entries = verdict.Ask, verdict.Entries
+		if verdict.Until.After(t.Expires) {
+			t.Expires = verdict.Until
 		}
 	case errors.Is(err, ErrShutdown):
 		u.Due = 0
@@ -92,14 +98,22 @@ func (e *Engine) conclude(
 	case errors.Is(err, ErrElsewhere) && !w.Stopped:
 		u.Due = 5 * e.opts.Look
 		t.Attempts = max(0, t.Attempts-1)
-		if _, logged := e.unknown.LoadOrStore(t.Target, true); !logged {
-			log.WarnContext(ctx, "task: leaving tasks of this target to other processes", "error", err)
+		if !errors.Is(err, ErrHeld) {
+			e.leaveTarget(ctx, t.Target, err, log)
 		}
 	default:
 		u.Due = min(time.Second<<min(t.Attempts, 10), time.Minute)
 		log.ErrorContext(ctx, "task: an attempt failed; trying again later", "attempt", t.Attempts, "error", err)
 	}
-	return !errors.Is(e.settle(write, t, u), task.ErrConflict)
+	err = e.settle(write, t, u)
+	return !errors.Is(err, task.ErrConflict) && !errors.Is(err, task.ErrDecided)
+}
+
+// leaveTarget notes that this process cannot run the tasks of a target.
+func (e *Engine) leaveTarget(ctx context.Context, target string, err error, log *slog.Logger) {
+	if _, logged := e.unknown.LoadOrStore(target, true); !logged {
+		log.WarnContext(ctx, "task: leaving tasks of this target to other processes", "error", err)
+	}
 }
 
 // read is a Get that ends with the lease.
@@ -130,7 +144,7 @@ func (e *Engine) settle(ctx context.Context, t *task.Task, u task.Update) error 
 	switch {
 	case err == nil:
 		e.changed(task.Name(t.ID), u.Due == 0 && !u.Keep)
-	case errors.Is(err, task.ErrConflict):
+	case errors.Is(err, task.ErrConflict), errors.Is(err, task.ErrDecided):
 	case errors.Is(err, task.ErrLeaseLost):
 		e.log.WarnContext(ctx, "task: the lease is lost; another worker goes on", "task", task.Name(t.ID))
 	default:
@@ -140,10 +154,10 @@ func (e *Engine) settle(ctx context.Context, t *task.Task, u task.Update) error 
 	return err
 }
 
-// reconcile explains a conflict to the worker that holds the lease and has tried before to write t, whose first
-// attempt may itself be the cause. Others change a working task only to stop it, and never change a stopped one: if
-// there were two changes, the first was ours. The error is nil if the write was made, [task.ErrConflict] if it was not,
-// and [task.ErrLeaseLost] if another worker has the task.
+// reconcile explains a conflict to the worker that holds the lease and has tried before to write t, whose first attempt
+// may itself be the cause. That attempt was made if what is stored is exactly what it would have written: others who
+// change the task meanwhile end it, or take a question out of Pending. The error is nil if the write was made,
+// [task.ErrConflict] if it was not or if more has changed, and [task.ErrLeaseLost] if another worker has the task.
 func (e *Engine) reconcile(ctx context.Context, t *task.Task) error {
 	now, err := e.store.Get(ctx, t.ID)
 	switch {
@@ -151,7 +165,9 @@ func (e *Engine) reconcile(ctx context.Context, t *task.Task) error {
 		return err
 	case now.Claim != t.Claim:
 		return task.ErrLeaseLost
-	case now.Version > t.Version+1 || now.Status == t.Status && now.Stopped == t.Stopped:
+	case now.Version == t.Version+1 && now.Status == t.Status && now.Stopped == t.Stopped && now.Round == t.Round &&
+		now.Message == t.Message && now.Attempts == t.Attempts && bytes.Equal(now.Pending, t.Pending) &&
+		bytes.Equal(now.Outcome, t.Outcome) && now.Expires.Equal(t.Expires.Truncate(time.Millisecond)):
 		return nil
 	}
 	return task.ErrConflict
@@ -208,7 +224,11 @@ func (e *Engine) attempt(ctx context.Context, w *Work, now *task.Task, l *lease,
 	if leased.Err() != nil {
 		return Verdict{}, context.Cause(run)
 	}
-	if w.grow(len(verdict.Pending)+len(verdict.Outcome)) != nil {
+	size := len(verdict.Pending) + len(verdict.Outcome) + int(sizeOf(verdict.Entries))
+	for _, q := range verdict.Ask {
+		size += len(q.Content)
+	}
+	if w.grow(size) != nil {
 		return Verdict{}, ErrTooLarge
 	}
 	return verdict, err
@@ -278,7 +298,7 @@ func (e *Engine) handle(ctx context.Context, w *Work) (v Verdict, err error) {
 	if ctx.Err() != nil {
 		return v, ctx.Err()
 	}
-	return e.opts.Handler(ctx, w)
+	return e.opts.Handler(context.WithValue(ctx, holderKey{}, &Holder{e, w.Task.Principal, w.Task.ID}), w)
 }
 
 // reportEvery bounds how often the messages of one task are written.

@@ -19,11 +19,16 @@ type safeStore struct {
 	store   task.Store
 	timeout time.Duration
 	log     *slog.Logger
+	called  func(ctx context.Context, method string, began time.Time, err error) // [Options.Called]
 }
 
-// bound bounds the time for one call of the store. The function that it returns must be deferred.
-func (s safeStore) bound(ctx context.Context, err *error) (context.Context, func()) {
+// bound bounds the time for one call of a method of the store. The function that it returns must be deferred.
+func (s safeStore) bound(ctx context.Context, method string, err *error) (context.Context, func()) {
 	bounded, cancel := context.WithTimeoutCause(ctx, s.timeout, errSilent)
+	var began time.Time
+	if s.called != nil {
+		began = time.Now()
+	}
 	return bounded, func() {
 		if v := recover(); v != nil {
 			*err = fmt.Errorf("the store panicked: %v\n%s", v, debug.Stack())
@@ -32,7 +37,22 @@ func (s safeStore) bound(ctx context.Context, err *error) (context.Context, func
 			*err = fmt.Errorf("%w within %v: %w", errSilent, s.timeout, *err)
 		}
 		cancel()
+		if s.called != nil {
+			s.called(ctx, method, began, failure(ctx, *err))
+		}
 	}
+}
+
+// failure returns err if a call of the store failed, and nil if it is an answer of the store. A call whose caller went
+// away has the error of ctx.
+func failure(ctx context.Context, err error) error {
+	switch {
+	case err == nil, refused(err), errors.Is(err, task.ErrExists), errors.Is(err, task.ErrQuota):
+		return nil
+	case errors.Is(ctx.Err(), context.Canceled):
+		return ctx.Err()
+	}
+	return err
 }
 
 // lacks is the error of what the store cannot do. It is an [errors.ErrUnsupported].
@@ -46,13 +66,13 @@ var errSilent = errors.New("the store did not answer")
 func (s safeStore) Create(
 	ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota,
 ) (err error) {
-	ctx, done := s.bound(ctx, &err)
+	ctx, done := s.bound(ctx, "Create", &err)
 	defer done()
 	return s.store.Create(ctx, t, ttl, lease, call, entries, quota)
 }
 
 func (s safeStore) Get(ctx context.Context, id string) (t *task.Task, err error) {
-	ctx, done := s.bound(ctx, &err)
+	ctx, done := s.bound(ctx, "Get", &err)
 	defer done()
 	return s.store.Get(ctx, id)
 }
@@ -60,7 +80,7 @@ func (s safeStore) Get(ctx context.Context, id string) (t *task.Task, err error)
 // Versions reads the versions of tasks at once, or one after the other if the store is no [task.Versioner].
 func (s safeStore) Versions(ctx context.Context, ids []string) (versions map[string]int64, err error) {
 	if store, ok := s.store.(task.Versioner); ok {
-		ctx, done := s.bound(ctx, &err)
+		ctx, done := s.bound(ctx, "Versions", &err)
 		defer done()
 		return store.Versions(ctx, ids)
 	}
@@ -84,7 +104,7 @@ func (s safeStore) List(
 	if !ok {
 		return nil, s.lacks("list tasks", "task.Lister")
 	}
-	ctx, done := s.bound(ctx, &err)
+	ctx, done := s.bound(ctx, "List", &err)
 	defer done()
 	return store.List(ctx, principal, dialect, created, id, limit)
 }
@@ -96,7 +116,7 @@ func (s safeStore) Select(
 	if !ok {
 		return nil, s.lacks("find tasks without their IDs", "task.Lister")
 	}
-	ctx, done := s.bound(ctx, &err)
+	ctx, done := s.bound(ctx, "Select", &err)
 	defer done()
 	return store.Select(ctx, f, after, limit)
 }
@@ -104,19 +124,19 @@ func (s safeStore) Select(
 func (s safeStore) Claim(
 	ctx context.Context, after string, load []task.Load, lease time.Duration, limit int,
 ) (claimed []*task.Claimed, err error) {
-	ctx, done := s.bound(ctx, &err)
+	ctx, done := s.bound(ctx, "Claim", &err)
 	defer done()
 	return s.store.Claim(ctx, after, load, lease, limit)
 }
 
 func (s safeStore) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
-	ctx, done := s.bound(ctx, &err)
+	ctx, done := s.bound(ctx, "Journal", &err)
 	defer done()
 	return s.store.Journal(ctx, id)
 }
 
 func (s safeStore) Append(ctx context.Context, id string, claim task.Claim, there int, entry []byte) (err error) {
-	ctx, done := s.bound(ctx, &err)
+	ctx, done := s.bound(ctx, "Append", &err)
 	defer done()
 	return s.store.Append(ctx, id, claim, there, entry)
 }
@@ -124,7 +144,7 @@ func (s safeStore) Append(ctx context.Context, id string, claim task.Claim, ther
 func (s safeStore) Renew(
 	ctx context.Context, leases []task.Leased, lease time.Duration,
 ) (renewed []task.Renewed, err error) {
-	ctx, done := s.bound(ctx, &err)
+	ctx, done := s.bound(ctx, "Renew", &err)
 	defer done()
 	renewed, err = s.store.Renew(ctx, leases, lease)
 	if err == nil && len(renewed) != len(leases) {
@@ -134,19 +154,19 @@ func (s safeStore) Renew(
 }
 
 func (s safeStore) Update(ctx context.Context, t *task.Task, u task.Update) (err error) {
-	ctx, done := s.bound(ctx, &err)
+	ctx, done := s.bound(ctx, "Update", &err)
 	defer done()
 	return s.store.Update(ctx, t, u)
 }
 
 func (s safeStore) Expired(ctx context.Context, limit int) (ids []string, err error) {
-	ctx, done := s.bound(ctx, &err)
+	ctx, done := s.bound(ctx, "Expired", &err)
 	defer done()
 	return s.store.Expired(ctx, limit)
 }
 
 func (s safeStore) Purge(ctx context.Context, grace time.Duration, limit int) (n int, err error) {
-	ctx, done := s.bound(ctx, &err)
+	ctx, done := s.bound(ctx, "Purge", &err)
 	defer done()
 	return s.store.Purge(ctx, grace, limit)
 }
@@ -157,9 +177,76 @@ func (s safeStore) Evict(ctx context.Context, principal string, age time.Duratio
 	if !ok {
 		return 0, nil
 	}
-	ctx, done := s.bound(ctx, &err)
+	ctx, done := s.bound(ctx, "Evict", &err)
 	defer done()
 	return store.Evict(ctx, principal, age, limit)
+}
+
+func (s safeStore) Questions(ctx context.Context, name string) (questions []*task.Question, err error) {
+	store, ok := s.store.(task.Asker)
+	if !ok {
+		return nil, s.lacks("read questions", "task.Asker")
+	}
+	ctx, done := s.bound(ctx, "Questions", &err)
+	defer done()
+	return store.Questions(ctx, name)
+}
+
+func (s safeStore) Waiting(
+	ctx context.Context, f task.QuestionFilter, after *task.Question, limit int,
+) (questions []*task.Question, err error) {
+	store, ok := s.store.(task.Asker)
+	if !ok {
+		return nil, s.lacks("list questions", "task.Asker")
+	}
+	ctx, done := s.bound(ctx, "Waiting", &err)
+	defer done()
+	return store.Waiting(ctx, f, after, limit)
+}
+
+func (s safeStore) ChangeQuestion(ctx context.Context, q *task.Question, expired bool) (err error) {
+	store, ok := s.store.(task.Asker)
+	if !ok {
+		return s.lacks("change questions", "task.Asker")
+	}
+	ctx, done := s.bound(ctx, "ChangeQuestion", &err)
+	defer done()
+	return store.ChangeQuestion(ctx, q, expired)
+}
+
+func (s safeStore) History(
+	ctx context.Context, of task.QuestionHistory, after *task.Question, limit int,
+) (questions []*task.Question, err error) {
+	store, ok := s.store.(task.Asker)
+	if !ok {
+		return nil, s.lacks("read histories", "task.Asker")
+	}
+	ctx, done := s.bound(ctx, "History", &err)
+	defer done()
+	return store.History(ctx, of, after, limit)
+}
+
+func (s safeStore) Changes(
+	ctx context.Context, after *task.Question, limit int,
+) (changed []*task.Question, now time.Time, err error) {
+	store, ok := s.store.(task.Asker)
+	if !ok {
+		return nil, now, s.lacks("tell what has changed", "task.Asker")
+	}
+	ctx, done := s.bound(ctx, "Changes", &err)
+	defer done()
+	return store.Changes(ctx, after, limit)
+}
+
+// Overdue reads questions whose deadline has passed. A store that is no [task.Asker] has none.
+func (s safeStore) Overdue(ctx context.Context, limit int) (questions []*task.Question, err error) {
+	store, ok := s.store.(task.Asker)
+	if !ok {
+		return nil, nil
+	}
+	ctx, done := s.bound(ctx, "Overdue", &err)
+	defer done()
+	return store.Overdue(ctx, limit)
 }
 
 // watch waits for changes that other instances make. If the store is not a [task.Watcher] it returns
@@ -179,11 +266,24 @@ func (s safeStore) watch(
 	return true, w.Watch(ctx, ready, changed)
 }
 
-// woken is Woken of a store that is a [task.Waker].
-func (s safeStore) woken(ctx context.Context, limit int) (ids []string, err error) {
-	ctx, done := s.bound(ctx, &err)
+func (s safeStore) listen(ctx context.Context, o task.Outbox, d time.Duration) (err error) {
+	ctx, done := s.bound(ctx, "Listen", &err)
 	defer done()
-	return s.store.(task.Waker).Woken(ctx, limit)
+	return o.Listen(ctx, d)
+}
+
+func (s safeStore) notices(
+	ctx context.Context, o task.Outbox, lease time.Duration, limit int,
+) (notices []*task.Notice, err error) {
+	ctx, done := s.bound(ctx, "Notices", &err)
+	defer done()
+	return o.Notices(ctx, lease, limit)
+}
+
+func (s safeStore) settleNotice(ctx context.Context, o task.Outbox, n *task.Notice, retry time.Duration) (err error) {
+	ctx, done := s.bound(ctx, "Settle", &err)
+	defer done()
+	return o.Settle(ctx, n, retry)
 }
 
 // persist repeats a write until the store takes it, refuses it, or ctx is done.
@@ -205,5 +305,6 @@ func (s safeStore) persist(ctx context.Context, write func() error) error {
 // refused reports whether err is a store's refusal of a write. Any other error says that the store's answer was lost.
 func refused(err error) bool {
 	return errors.Is(err, task.ErrLeaseLost) || errors.Is(err, task.ErrConflict) || errors.Is(err, task.ErrEnded) ||
-		errors.Is(err, task.ErrNotFound)
+		errors.Is(err, task.ErrNotFound) || errors.Is(err, task.ErrDecided) || errors.Is(err, task.ErrClosed) ||
+		errors.Is(err, task.ErrLate) || errors.Is(err, task.ErrEarly)
 }

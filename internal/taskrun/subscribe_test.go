@@ -86,8 +86,8 @@ func TestIdleSubscriptionsShareOneLook(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		all.Wait()
-		if e.Waiting() != 0 {
-			t.Errorf("%d tasks are still waited for", e.Waiting())
+		if e.Watched() != 0 {
+			t.Errorf("%d tasks are still waited for", e.Watched())
 		}
 	})
 }
@@ -161,7 +161,7 @@ func TestAFollowerForgetsWhatHasEnded(t *testing.T) {
 			t.Helper()
 			time.Sleep(5 * time.Second)
 			synctest.Wait()
-			if n := e.Waiting(); n != want {
+			if n := e.Watched(); n != want {
 				t.Errorf("after %s %d tasks are waited for, want %d", after, n, want)
 			}
 		}

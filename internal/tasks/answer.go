@@ -2,14 +2,17 @@ package tasks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
+	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/task"
 )
@@ -19,33 +22,107 @@ import (
 //  1. An answer to no open question is ignored.
 //  2. An answer that does not fit its question uses up the question's key, and the question is
 //     asked again under another key.
-//  3. When no question is left, the task goes on.
+//  3. When no question is left, the task goes on, unless it runs already.
+//  4. An answer that comes after the deadline of its question does not count, but the others do. The result has the
+//     keys of such questions on the wire.
 //
-// The error of allowed ends it.
+// The error of allowed ends it. Measured says that the responses tell how long after their questions they came.
 func (s *Service) answer(
 	ctx context.Context, principal, id string, allowed func(*task.Task) error, responses map[string][]byte,
-) error {
+	measured bool,
+) (missed []string, err error) {
 	var a *answering
-	t, err := s.Engine.Change(ctx, principal, id, func(t *task.Task) (*task.Update, error) {
-		a = &answering{Service: s, task: t, update: &task.Update{Keep: true}, round: t.Round + 1}
-		if err := allowed(t); err != nil {
-			return nil, err
+	var late []string
+	answer := func() (*task.Task, error) {
+		return s.Engine.Change(ctx, principal, id, func(t *task.Task) (*task.Update, error) {
+			a = &answering{Service: s, task: t, update: &task.Update{Keep: true}, round: t.Round + 1, late: late}
+			if err := allowed(t); err != nil {
+				return nil, err
+			}
+			return a.take(ctx, responses, measured)
+		})
+	}
+	t, err := answer()
+	for errors.Is(err, task.ErrLate) {
+		var more []string
+		if more, err = s.lateAmong(ctx, id, a.update.Answered); err == nil {
+			late = append(late, more...)
+			t, err = answer()
 		}
-		return a.take(ctx, responses)
-	})
+	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(a.taken) > 0 && s.Calls.Audit != nil {
 		s.tellAnswered(ctx, t, a.round, a.taken)
 	}
-	if len(a.reasons) > 0 {
-		callID := s.callID(ctx, t)
-		for _, r := range a.reasons {
-			call.LogRefused(ctx, s.Log, callID, t.Method, t.Target, a.round, r)
+	if err := a.findMissed(ctx, id, responses); err != nil {
+		return nil, err
+	}
+	if len(a.reasons) == 0 && len(a.missed) == 0 {
+		return nil, nil
+	}
+	callID := s.callID(ctx, t)
+	for _, r := range a.reasons {
+		call.LogRefused(ctx, s.Log, callID, stored.CallMethod(t.Method), t.Target, a.round, r)
+	}
+	for _, q := range a.missed {
+		call.LogLate(ctx, s.Log, callID, stored.CallMethod(t.Method), t.Target, a.round, q.Key)
+		s.Calls.Audit.Tell(ctx, report.AuditEvent{
+			Kind: report.AuditRefused, Principal: t.Principal, Method: stored.CallMethod(t.Method), Target: t.Target,
+			Call: callID, Task: task.Name(t.ID), Round: a.round, Key: q.Key, Reason: report.Late,
+		})
+		missed = append(missed, q.Wire)
+	}
+	return missed, nil
+}
+
+// findMissed finds the answers to questions of the client that are no longer among the open ones, because their
+// deadline has passed.
+func (a *answering) findMissed(ctx context.Context, id string, responses map[string][]byte) error {
+	closed := func(wire string) bool {
+		return !slices.ContainsFunc(a.open, func(q stored.Question) bool { return q.Wire == wire })
+	}
+	unknown := false
+	for wire := range responses {
+		unknown = unknown || closed(wire)
+	}
+	if _, keeps := a.Store.(task.Asker); !keeps || !unknown {
+		return nil
+	}
+	rows, err := a.Engine.Questions(ctx, task.Name(id))
+	for _, q := range rows {
+		if responses[q.Key] == nil || !closed(q.Key) || len(q.For) > 0 || q.Status != task.QuestionDecided {
+			continue
+		}
+		if about, err := stored.DecodeAsking(q.Content); err == nil {
+			a.missed = append(a.missed, stored.Question{Wire: q.Key, Key: about.Key})
 		}
 	}
-	return nil
+	return err
+}
+
+// lateAmong returns those of the rows that are closed, or whose deadline has passed. If this clock is behind the
+// store's, which has found one, it is the row with the first deadline.
+func (s *Service) lateAmong(ctx context.Context, id string, keys []string) (late []string, err error) {
+	rows, err := s.Engine.Questions(ctx, task.Name(id))
+	if err != nil {
+		return nil, err
+	}
+	rows = slices.DeleteFunc(rows, func(q *task.Question) bool { return !slices.Contains(keys, q.Key) })
+	for _, q := range rows {
+		if q.Status != task.QuestionOpen || !q.Deadline.IsZero() && !time.Now().Before(q.Deadline) {
+			late = append(late, q.Key)
+		}
+	}
+	switch {
+	case len(late) > 0:
+		return late, nil
+	case len(rows) == 0: // the task was deleted meanwhile, which the next attempt finds out
+		return keys, nil
+	}
+	first := slices.MinFunc(rows, func(a, b *task.Question) int { return a.Deadline.Compare(b.Deadline) })
+	return []string{first.Key}, nil
 }
 
 // answering is one attempt to give a parked task its answers.
@@ -56,22 +133,33 @@ type answering struct {
 	round   int              // of the answers
 	journal *journal.Journal // of the task, once it is needed
 
+	late          []string // the rows of questions whose deadline has passed
+	open          []stored.Question
 	left, refused []stored.Question // have no answer; are asked again
+	missed        []stored.Question // have an answer that came too late
 	taken         []journal.Entry
 	reasons       []journal.Refusal // of the answers that do not fit
 }
 
 // take returns the update that the answers make, or nil if there are none.
-func (a *answering) take(ctx context.Context, responses map[string][]byte) (*task.Update, error) {
+func (a *answering) take(ctx context.Context, responses map[string][]byte, measured bool) (*task.Update, error) {
 	open, err := stored.DecodeQuestions(a.task.Pending)
 	if err != nil {
 		return nil, a.unreadable(ctx, err)
 	}
+	a.open = open
 	for _, q := range open {
 		raw, ok := responses[q.Wire]
-		if !ok {
+		isLate := q.Row != "" && slices.Contains(a.late, q.Row)
+		if ok && isLate {
+			a.missed = append(a.missed, q)
+		}
+		if !ok || isLate {
 			a.left = append(a.left, q)
 			continue
+		}
+		if !measured {
+			raw = question.WithAfter(raw, a.since(&q))
 		}
 		if final, err := a.read(ctx, q, raw); final != nil || err != nil {
 			return final, err
@@ -94,9 +182,18 @@ func (a *answering) take(ctx context.Context, responses map[string][]byte) (*tas
 		a.task.Pending, err = stored.EncodeQuestions(left)
 		return a.update, err
 	}
+	// A task that works has a worker, whose outcome is refused now, or soon will have one.
+	a.update.Keep = a.task.Status == task.Working
 	a.task.Status, a.task.Pending = task.Working, nil
-	a.update.Keep, a.update.Due = false, 0
 	return a.update, nil
+}
+
+// since returns how long ago a question was asked. Less than zero means that nobody knows.
+func (a *answering) since(q *stored.Question) time.Duration {
+	if a.Desk == nil || q.Asked == 0 {
+		return -1
+	}
+	return time.Since(q.AskedAt())
 }
 
 // read records the answer to a question, or that it does not fit. If the task fails because of that, it returns the
@@ -127,6 +224,9 @@ func (a *answering) read(ctx context.Context, q stored.Question, raw []byte) (fi
 			Kind: journal.Unread, Key: q.Key, Digest: digest, Value: raw, By: a.Calls.Provenance(a.task.Principal),
 		}
 		a.record(answer)
+		if q.Row != "" {
+			a.update.Answered = append(a.update.Answered, q.Row)
+		}
 		a.taken = append(a.taken, answer)
 	}
 	a.record(journal.Entry{Kind: journal.Delivered, Key: q.Wire})
@@ -155,7 +255,7 @@ func (s *Service) tellAnswered(ctx context.Context, t *task.Task, round int, ans
 	callID := s.callID(ctx, t)
 	for _, a := range answers {
 		e := call.Answered(a.Key, a.Digest, a.Value)
-		e.Principal, e.Method, e.Target = t.Principal, t.Method, t.Target
+		e.Principal, e.Method, e.Target = t.Principal, stored.CallMethod(t.Method), t.Target
 		e.Call, e.Task, e.Round = callID, task.Name(t.ID), round
 		s.Calls.Audit.Tell(ctx, e)
 	}
@@ -164,9 +264,10 @@ func (s *Service) tellAnswered(ctx context.Context, t *task.Task, round int, ans
 // fail fails a parked task, whose handler then cleans up.
 func (s *Service) fail(t *task.Task, err error) *task.Update {
 	sent := fault.Wire(err)
+	u := &task.Update{Keep: t.Status == task.Working} // then it has a worker, or soon will have one
 	t.Status, t.Message, t.Pending, t.Outcome = task.Failed, sent.Message, nil, stored.EncodeFault(sent)
 	t.Stopped, t.Attempts = true, 0
-	return &task.Update{}
+	return u
 }
 
 // journalOf returns the journal of a task, with more entries.

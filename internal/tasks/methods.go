@@ -90,8 +90,13 @@ func (s *Service) update(ctx context.Context, principal string, q *Request) (res
 		}
 		return result{}, invalid
 	}
-	if err := s.answer(ctx, principal, q.TaskID, q.finds, responses); err != nil {
+	late, err := s.answer(ctx, principal, q.TaskID, q.finds, responses, false)
+	if err != nil {
 		return result{}, s.refuse(ctx, q, "answering a task", err)
+	}
+	if len(late) > 0 {
+		return result{}, wire.Errorf(jsonrpc.CodeInvalidParams,
+			"too late: the deadline of %q has passed; answers to other questions are taken", late)
 	}
 	if q.Extension() {
 		return result{}, nil
@@ -142,6 +147,7 @@ func (s *Service) await(ctx context.Context, principal string, q *Request) (resu
 		}
 		version = t.Version
 		switch {
+		case t.Status == task.InputRequired && len(t.Pending) == 0: // it waits for others than its client
 		case t.Status == task.InputRequired && q.Session != nil:
 			if err := s.ask(ctx, q.Session, t); err != nil {
 				return result{}, s.failed(ctx, "asking for a task", err)
@@ -187,12 +193,14 @@ func (s *Service) ask(ctx context.Context, session *mcp.ServerSession, t *task.T
 		defer withdraw()
 		_, _ = s.Engine.Wait(asking, t.Principal, t.ID, t.Version)
 	}()
-	responses, _, err := home.Ask(asking, session, t.ID, typed, true)
+	responses, _, err := home.Ask(asking, session, t.ID, typed, nil, true)
 	switch {
 	case asking.Err() != nil:
 		return ctx.Err()
 	case err != nil: // the wait is over, but not the task: another may bring an answer
 		return wire.Errorf(jsonrpc.CodeInternalError, "%v", err)
 	}
-	return s.answer(ctx, t.Principal, t.ID, func(*task.Task) error { return nil }, responses)
+	// A late answer is not an error of this request, which waits for the task.
+	_, err = s.answer(ctx, t.Principal, t.ID, func(*task.Task) error { return nil }, responses, true)
+	return err
 }

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/taskrun"
@@ -47,4 +49,20 @@ func TestWhatIsARecovery(t *testing.T) {
 			t.Errorf("%s: logged %q", c.says, &log)
 		}
 	}
+}
+
+// How long a task was due is measured for its first run, and never less than nothing: the clock of the store may be
+// ahead.
+func TestHowLongATaskWasDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			ago       time.Duration
+			recovered bool
+			want      time.Duration
+		}{{time.Minute, false, time.Minute}, {time.Minute, true, 0}, {-time.Minute, false, 0}} {
+			if got := dueFor(&task.Task{Updated: time.Now().Add(-c.ago)}, c.recovered); got != c.want {
+				t.Errorf("written %v ago, recovered %v: due for %v", c.ago, c.recovered, got)
+			}
+		}
+	})
 }

@@ -76,7 +76,7 @@ func (s *Service) describe(ctx context.Context, t *task.Task, extension bool) (r
 		return res, nil
 	}
 	switch {
-	case t.Status == task.InputRequired:
+	case t.Status == task.InputRequired && len(t.Pending) > 0:
 		requests, err := s.inputRequests(ctx, t)
 		if err != nil {
 			return result{}, err
@@ -117,6 +117,9 @@ func row(t *task.Task, extension bool) wire.Task {
 	row := wire.Task{
 		ID: t.ID, Status: string(t.Status), Message: t.Message, Created: t.Created, Updated: t.Updated,
 		TTL: t.Expires.Sub(t.Created), Poll: t.PollInterval,
+	}
+	if t.Status == task.InputRequired && len(t.Pending) == 0 { // it waits for others than its client
+		row.Status = string(task.Working)
 	}
 	if extension {
 		return row

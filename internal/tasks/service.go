@@ -5,7 +5,9 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
@@ -19,12 +21,22 @@ type Service struct {
 	Handlers *call.Registry
 	Info     []byte // the _meta of every result, which names the server
 
+	// Desk is nil if the store keeps no questions, or the operator wants none to go to people.
+	Desk *Desk
+
 	ListAnonymous bool // anonymous callers may list the tasks of all of them
 
 	Log *slog.Logger
 
 	runs     atomic.Bool
 	warnIdle sync.Once
+}
+
+// Desk says how calls wait for people.
+type Desk struct {
+	Wait   time.Duration // how long a client that cannot take a task waits for the outcome
+	Remind float64       // the share of the time until a deadline after which people are reminded
+	People *desk.Desk    // on the store of the service
 }
 
 // Run runs tasks until ctx is done.

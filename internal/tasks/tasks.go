@@ -41,16 +41,19 @@ func (s *Service) Create(
 	began := stored.Call{ID: j.ID, Trace: j.Trace, Can: r.Can, PlainForms: j.PlainForms, Params: r.Raw}
 	n := &taskrun.New{
 		ID:        taskID(j.ID),
-		Principal: r.Principal, Method: r.Handler.Method, Target: r.Params.Target, Dialect: as.Dialect,
-		TTL: as.TTL, PollInterval: r.Handler.Tasks.PollInterval, Round: j.Round,
+		Principal: r.Principal, Method: stored.TaskMethod(r.Handler.Method, s.Desk != nil), Target: r.Params.Target,
+		Dialect: as.Dialect, TTL: as.TTL, Round: j.Round,
 		Call:    began.Append(make([]byte, 0, len(r.Raw)+len(j.Trace)+128)),
 		Entries: stored.EncodeEntries(j.Entries),
+	}
+	if r.Handler.Tasks != nil {
+		n.PollInterval = r.Handler.Tasks.PollInterval
 	}
 	t, err := s.Engine.Create(ctx, n)
 	if err != nil {
 		return nil, s.failed(ctx, "creating a task", err)
 	}
-	return outcome(r, as, t)
+	return s.reply(r, as, t)
 }
 
 // taskID returns the ID of the task that a call becomes. It is always the same, so that a
@@ -61,22 +64,28 @@ func taskID(callID string) string { return journal.Derived("task", callID) }
 func (s *Service) Find(
 	ctx context.Context, r *call.Request, as home.TaskRequest, callID string,
 ) (*call.Outcome, error) {
-	if as.Dialect == "" {
+	if as.Dialect == "" && s.Desk == nil {
 		return nil, nil
 	}
 	t, err := s.Engine.Get(ctx, r.Principal, taskID(callID))
-	if err != nil {
+	switch {
+	case errors.Is(err, task.ErrNotFound):
 		return nil, nil
+	case err != nil:
+		return nil, s.failed(ctx, "retrieving a task", err)
 	}
-	return outcome(r, as, t)
+	return s.reply(r, as, t)
 }
 
-// outcome answers a call with its task. A task that was created in the extension's dialect is
-// an error for a client that does not declare the extension now. What is told of the request from now on names the
-// task.
-func outcome(r *call.Request, as home.TaskRequest, t *task.Task) (*call.Outcome, error) {
+// reply answers a call with its task. A client that cannot take one follows it. A task that was created in
+// the extension's dialect is an error for a client of the other dialect. What is told of the request from now on names
+// the task.
+func (s *Service) reply(r *call.Request, as home.TaskRequest, t *task.Task) (*call.Outcome, error) {
 	r.Task = task.Name(t.ID)
 	r.Watch.SetTask(r.Task)
+	if as.Dialect == "" {
+		return &call.Outcome{Task: &call.Task{Task: row(t, false)}, Follow: s.follower(r.Handler, t)}, nil
+	}
 	extension := as.Dialect == home.DialectExtension
 	if t.Dialect == home.DialectExtension && !extension {
 		return nil, wire.MissingCapability(wire.Tasks)
@@ -95,15 +104,19 @@ func EncodeFailure(message string) []byte {
 
 // Handle runs the handler of a task from its journal. It is the engine's [taskrun.Handler].
 func (s *Service) Handle(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-	h := s.Handlers.Lookup(w.Task.Method, w.Task.Target)
-	if h == nil || h.Tasks == nil {
+	method := stored.CallMethod(w.Task.Method)
+	h := s.Handlers.Lookup(method, w.Task.Target)
+	if stored.AtDesk(w.Task.Method) && s.Desk == nil {
+		return taskrun.Verdict{}, fmt.Errorf("%w: it has no desk, which the task may need", taskrun.ErrElsewhere)
+	}
+	if h == nil || h.Tasks == nil && s.Desk == nil {
 		return taskrun.Verdict{}, fmt.Errorf("%w: it has no task tool %q", taskrun.ErrElsewhere, w.Task.Target)
 	}
 	began, err := stored.DecodeCall(w.Call)
 	if err != nil {
 		return taskrun.Verdict{}, err
 	}
-	params, fault := wire.ParseParams(w.Task.Method, began.Params)
+	params, fault := wire.ParseParams(method, began.Params)
 	if fault != nil {
 		return taskrun.Verdict{}, fmt.Errorf("the stored call: %w", fault)
 	}
@@ -121,9 +134,9 @@ func (s *Service) Handle(ctx context.Context, w *taskrun.Work) (taskrun.Verdict,
 			return nil
 		},
 	}
-	kept := home.NewStored(w)
+	kept := home.NewStored(w, r, s.apart(ctx, w.Task, journal.Derived("call", began.ID)))
 	recovered := s.logRecovered(ctx, w, journal.Derived("call", began.ID))
-	r.WatchRun(s.Calls.Observer, recovered)
+	r.WatchRun(s.Calls.Observer, recovered, dueFor(w.Task, recovered))
 	if w.Stopped {
 		s.tellCancelled(ctx, w.Task, journal.Derived("call", began.ID))
 		err := s.Calls.CleanUp(ctx, r, kept, string(w.Task.Status))
@@ -138,6 +151,34 @@ func (s *Service) Handle(ctx context.Context, w *taskrun.Work) (taskrun.Verdict,
 	return verdict, void
 }
 
+// outlives is how long a call outlives the deadlines of its questions at least.
+const outlives = 10 * time.Minute
+
+// apart is what the home of a task needs for questions that wait for people or for a time.
+func (s *Service) apart(ctx context.Context, t *task.Task, callID string) (d home.StoredDesk) {
+	if _, keeps := s.Store.(task.Asker); !keeps {
+		return d
+	}
+	d.Questions, d.Keeps, d.Margin = s.Engine.Questions, s.Engine.Settings().TTL, outlives
+	if s.Desk != nil {
+		d.Remind, d.Measures = s.Desk.Remind, true
+	}
+	if s.Calls.Audit != nil {
+		d.Tell = func(e report.AuditEvent) {
+			e.Principal, e.Method, e.Target = t.Principal, stored.CallMethod(t.Method), t.Target
+			e.Call, e.Task, e.Round = callID, task.Name(t.ID), t.Round+1
+			s.Calls.Audit.Tell(ctx, e)
+		}
+	}
+	return d
+}
+
+// Expire decides a question whose deadline has passed. It is the engine's [taskrun.Options.Expire].
+func Expire(q *task.Question) (err error) {
+	q.Decision, err = stored.Encode(&stored.Decision{Action: stored.Unanswered, When: q.Deadline})
+	return err
+}
+
 // tellCancelled tells the operator that another operator has cancelled the task, if it was not its client.
 func (s *Service) tellCancelled(ctx context.Context, t *task.Task, callID string) {
 	if s.Calls.Audit == nil || t.Status != task.Cancelled {
@@ -145,7 +186,7 @@ func (s *Service) tellCancelled(ctx context.Context, t *task.Task, callID string
 	}
 	if c, ok := stored.DecodeCancellation(t.Outcome); ok {
 		s.Calls.Audit.Tell(ctx, report.AuditEvent{
-			Kind: report.AuditCancelled, Principal: t.Principal, Method: t.Method, Target: t.Target,
+			Kind: report.AuditCancelled, Principal: t.Principal, Method: stored.CallMethod(t.Method), Target: t.Target,
 			Call: callID, Task: task.Name(t.ID), Round: t.Round + 1, By: c.By, Why: c.Reason,
 		})
 	}

@@ -44,6 +44,9 @@ func (m *Meta) Text(name string) string {
 	return text
 }
 
+// Raw returns the _meta as it came, or nil.
+func (m *Meta) Raw() []byte { return m.raw }
+
 // Client returns who the client says that it is, or nil.
 func (m *Meta) Client() *mcp.Implementation {
 	info := strictjson.Get(m.raw, mcp.MetaKeyClientInfo)

@@ -268,3 +268,212 @@ func BenchmarkWake(b *testing.B) {
 		compare(b, "0", "100000", func(int) (func(), func()) { return alone, among })
 	})
 }
+
+// Tasks that never had a question: what triggers cost when they end, and what it costs to park beside other updates.
+func BenchmarkWithoutQuestions(b *testing.B) {
+	ctx := b.Context()
+	update := func(s *postgres.Store, status task.Status) func() {
+		mine := create(b, s, newTask())
+		mine.Status = status
+		return func() {
+			if err := s.Update(ctx, mine, task.Update{Leased: true, Due: -1, Entries: [][]byte{entry}}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.Run("end", func(b *testing.B) {
+		without, pool := database(b)
+		if _, err := pool.Exec(ctx, "ALTER TABLE askback.task DISABLE TRIGGER task_stops_asking"); err != nil {
+			b.Fatal(err)
+		}
+		with, _ := database(b)
+		compare(b, "without", "with", func(int) (func(), func()) {
+			return update(without, task.Completed), update(with, task.Completed)
+		})
+	})
+	b.Run("park", func(b *testing.B) {
+		s, _ := database(b)
+		compare(b, "plain", "asking", func(int) (func(), func()) {
+			return update(s, task.Working), update(s, task.InputRequired)
+		})
+	})
+}
+
+// ask fills the tables with open questions for people, one in a hundred of them for alice or one of her three groups.
+func ask(t testing.TB, pool *pgxpool.Pool, n int) {
+	t.Helper()
+	if _, err := pool.Exec(t.Context(), `
+		INSERT INTO askback.question (task, key, name, principal, target, equal, who, content, asked, deadline, status,
+			expired, version)
+		SELECT md5(i::text), 'key', md5(i::text), 'user 1', 'deploy', md5((i % 50000)::text),
+			CASE i % 400 WHEN 0 THEN ARRAY['user:alice'] WHEN 1 THEN ARRAY['group:a', 'group:b'] WHEN 2 THEN ARRAY['group:b']
+				WHEN 3 THEN ARRAY['user:alice', 'group:c'] ELSE ARRAY['user:' || i % 997, 'group:' || i % 89] END,
+			convert_to(repeat('c', 500), 'UTF8'), now() - interval '1 s' * (i::bigint * 7919 % $1),
+			now() + interval '1 s' * (i::bigint * 104729 % $1), 'open', false, 0
+		FROM generate_series(1, $1::int) i`, n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The first 50 questions that wait for one person and three groups, when the plans were made beside nothing: alone, and
+// among others.
+func BenchmarkWaiting(b *testing.B) {
+	ctx := b.Context()
+	for _, byDeadline := range []bool{false, true} {
+		b.Run(fmt.Sprintf("deadline=%v", byDeadline), func(b *testing.B) {
+			reader := func(n int) func() {
+				s, pool := database(b)
+				read := func() {
+					got, err := s.Waiting(ctx, task.QuestionFilter{
+						For: []string{"user:alice", "group:a", "group:b", "group:c"}, ByDeadline: byDeadline,
+					}, nil, 50)
+					if err != nil || len(got) < min(50, n/100) {
+						b.Fatal(len(got), err)
+					}
+				}
+				wanted := n
+				n = 0
+				read()
+				n = wanted
+				ask(b, pool, n)
+				return read
+			}
+			alone, among := reader(1000), reader(100_000)
+			compare(b, "1000", "100000", func(int) (func(), func()) { return alone, among })
+		})
+	}
+}
+
+// Tasks whose deadlines have passed in one moment are decided by 8 goroutines.
+func BenchmarkOverdue(b *testing.B) {
+	const tasks, deciders = 10_000, 8
+	ctx := b.Context()
+	for b.Loop() {
+		b.StopTimer()
+		s, pool := database(b)
+		if _, err := pool.Exec(ctx, `
+			INSERT INTO askback.task (id, principal, method, target, dialect, status, message, round, created, updated,
+				expires, poll_interval, stopped, attempts, version, fence, entries, asks)
+			SELECT md5(i::text), 'alice', 'tools/call', 'deploy', 'extension', 'input_required', '', 1, now(), now(),
+				now() + interval '1 day', 1000000000, false, 0, 1, 1, 3, 2
+			FROM generate_series(1, $1::int) i`, tasks); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := pool.Exec(ctx, `
+			INSERT INTO askback.question (task, key, name, principal, target, equal, who, content, asked, deadline, status,
+				expired, version)
+			SELECT md5(i::text), 'key', md5(i::text), 'user 1', 'deploy', '', ARRAY['user:' || i % 997], '', now(), now(),
+				'open', false, 0
+			FROM generate_series(1, $1::int) i`, tasks); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+		for done := 0; done < tasks; {
+			overdue, err := s.Overdue(ctx, 500)
+			if err != nil || len(overdue) == 0 {
+				b.Fatal(len(overdue), err)
+			}
+			var next atomic.Int64
+			decided := make(chan error)
+			for range deciders {
+				go func() {
+					var err error
+					for i := next.Add(1); err == nil && int(i) <= len(overdue); i = next.Add(1) {
+						overdue[i-1].Decision = outcome
+						err = s.ChangeQuestion(ctx, overdue[i-1], true)
+					}
+					decided <- err
+				}()
+			}
+			for range deciders {
+				if err := <-decided; err != nil {
+					b.Fatal(err)
+				}
+			}
+			done += len(overdue)
+		}
+	}
+	b.ReportMetric(float64(b.N*tasks)/b.Elapsed().Seconds(), "decisions/s")
+}
+
+// Notices looks for what is due beside tasks whose first notice is tried again later, each with two more.
+func BenchmarkNotices(b *testing.B) {
+	ctx := b.Context()
+	looker := func(tasks int) func() {
+		s, pool := database(b)
+		look := func() {
+			if got, err := s.Notices(ctx, time.Hour, 50); err != nil || len(got) > 0 {
+				b.Fatal(len(got), err)
+			}
+		}
+		look()
+		if tasks > 0 {
+			ask(b, pool, tasks)
+			if _, err := pool.Exec(ctx, `
+				INSERT INTO askback.notice (task, key, kind, written, due)
+				SELECT task, key, kind, now(), now() FROM askback.question,
+					unnest(ARRAY['asked', 'due_soon', 'decided']) AS kind`); err != nil {
+				b.Fatal(err)
+			}
+			if got, err := s.Notices(ctx, time.Hour, tasks); err != nil || len(got) != tasks {
+				b.Fatal(len(got), err)
+			}
+		}
+		return look
+	}
+	alone, among := looker(0), looker(10_000)
+	compare(b, "0", "10000", func(int) (func(), func()) { return alone, among })
+}
+
+// The first 50 questions of lists among 100,000: of one whose own calls ask all that the group is asked, of histories,
+// and of what has changed since a time, which is nothing.
+func BenchmarkHistories(b *testing.B) {
+	ctx := b.Context()
+	s, pool := database(b)
+	ask(b, pool, 100_000)
+	for _, sql := range []string{
+		`UPDATE askback.question SET who = who || 'group:all'::text,
+			voters = CASE WHEN task < '1a' THEN ARRAY['bob'] ELSE '{}' END`,
+		`VACUUM ANALYZE askback.question, askback.question_list`,
+	} {
+		if _, err := pool.Exec(ctx, sql); err != nil {
+			b.Fatal(err)
+		}
+	}
+	_, now, err := s.Changes(ctx, nil, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		read func() ([]*task.Question, error)
+		want int
+	}{
+		{"whose own calls ask the group", func() ([]*task.Question, error) {
+			return s.Waiting(ctx, task.QuestionFilter{
+				For: []string{"user:user 1"}, ForOthers: []string{"group:all"}, Own: "user 1"}, nil, 50)
+		}, 0},
+		{"the newest first", func() ([]*task.Question, error) {
+			return s.Waiting(ctx, task.QuestionFilter{
+				For: []string{"user:alice"}, ForOthers: []string{"group:a", "group:all"}, Own: "alice", Newest: true}, nil, 50)
+		}, 50},
+		{"who has voted on 10000", func() ([]*task.Question, error) {
+			return s.History(ctx, task.QuestionHistory{Voter: "bob"}, nil, 50)
+		}, 50},
+		{"who began 100000", func() ([]*task.Question, error) {
+			return s.History(ctx, task.QuestionHistory{Principal: "user 1"}, nil, 50)
+		}, 50},
+		{"nothing has changed", func() ([]*task.Question, error) {
+			changed, _, err := s.Changes(ctx, &task.Question{Changed: now}, 50)
+			return changed, err
+		}, 0},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				if got, err := c.read(); err != nil || len(got) != c.want {
+					b.Fatal(len(got), err)
+				}
+			}
+		})
+	}
+}

@@ -20,6 +20,7 @@ type write struct {
 	ctx    context.Context
 	id     string // The ID of the task.
 	lock   lock
+	first  bool // The task is locked by a statement before this one, which then sees all that is committed.
 	sql    string
 	args   []any
 	result func(row pgx.Row) error
@@ -145,6 +146,9 @@ func (s *Store) transact(writes []*write) error {
 	slices.SortStableFunc(writes, func(a, b *write) int { return cmp.Compare(a.id, b.id) })
 	for _, w := range writes {
 		w.err = nil
+		if w.first {
+			batch.Queue(s.sql.lockTask, lookup(w.id))
+		}
 		batch.Queue(w.sql, w.args...).QueryRow(func(row pgx.Row) error {
 			err := w.result(row)
 			if err == pgx.ErrNoRows {

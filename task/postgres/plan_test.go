@@ -11,6 +11,13 @@ import (
 	"github.com/askback-mcp/askback/internal/pgtest"
 )
 
+// The arguments of an update, and those that questions add.
+const (
+	updateArguments = "'',0,0,'','',null,null,0,'infinity',false,0,false,'1h','{}',0,null,0,'',''"
+	listArguments   = "'{a,b}',null,'','',null,'{a}','{a}',10,'{f,t}','user 1','{b}'"
+	askArguments    = ",'{a}','{a}','{[]}','{c}','{1h}','{1m}','NAME','{b}'"
+)
+
 // A plan is kept with its statement, so it must be good for a large table even if it was
 // made for an empty one.
 func TestPlansUseIndexes(t *testing.T) {
@@ -20,8 +27,9 @@ func TestPlansUseIndexes(t *testing.T) {
 	}
 	defer s.Close()
 	ctx := t.Context()
-	// a few locks and candidates are sorted
-	bad := regexp.MustCompile(`Seq Scan|Bitmap|Sort Key: (task|journal|state|used)`)
+	// A few locks and candidates are sorted, and what several lists give.
+	bad := regexp.MustCompile(`Seq Scan|Bitmap|Sort Key: (task|journal|state|used|question|notice)|` +
+		`(?s)Sort Key: entry.*Sort Key: entry`)
 	for _, table := range []struct{ says, sql string }{
 		{"new", ""},
 		{"empty and analyzed", "VACUUM ANALYZE"},
@@ -51,13 +59,31 @@ func TestPlansUseIndexes(t *testing.T) {
 			{"journal", s.sql.journal, "''", "journal_pkey"},
 			{"append", s.sql.append, "'',0,'',0,''", "task_pkey"},
 			{"renew", s.sql.renew, "'{a,b}','{1,2}','{x,y}','1m'", "task_pkey"},
-			{"update", s.sql.update,
-				"'',0,0,'','',null,null,0,'infinity',false,0,false,'1h','{}',0,null,0,'','',null", "task_pkey"},
-			{"update within", s.sql.updateWithin,
-				"'',0,0,'','',null,null,0,'infinity',false,0,false,'1h','{}',0,null,0,'','',null,10", "task_kept"},
+			{"update", s.sql.update[updateKind{}], updateArguments, "task_pkey"},
+			{"update within", s.sql.update[updateKind{within: true}], updateArguments + ",10", "task_kept"},
+			{"park", s.sql.update[updateKind{stopAsking: true}], updateArguments, "task_pkey"},
+			{"ask", s.sql.update[updateKind{asking: true}], updateArguments + askArguments, "question_open"},
+			{"ask, keys", s.sql.update[updateKind{asking: true}], updateArguments + askArguments, "question_pkey"},
+			{"answer within", s.sql.update[updateKind{within: true, asking: true}],
+				updateArguments + askArguments + ",10", "task_kept"},
+			{"ask no more, with answers", s.sql.update[updateKind{asking: true, stopAsking: true}], updateArguments +
+				askArguments, "question_pkey"},
+			{"lock a task", s.sql.lockTask, "''", "task_pkey"},
+			{"questions", s.sql.questions, "''", "question_name"},
+			{"waiting", s.sql.asked, listArguments, "Index Scan using question_list_asked"},
+			{"waiting, the newest first", s.sql.newest, listArguments, "Index Scan Backward using question_list_asked"},
+			{"waiting by deadline", s.sql.byDeadline, listArguments, "Index Scan using question_list_deadline"},
+			{"changes", s.sql.changes, "null,'','',10", "question_changes"},
+			{"vote", s.sql.vote, "'','',0,false,'{a}',null,null,null,'{b}'", "question_pkey"},
+			{"decide", s.sql.decide, "'','',0,false,'{a}',null,null,'d','{b}'", "question_pkey"},
+			{"remind", s.sql.remind, "10", "question_remind"},
+			{"notices", s.sql.notices, "'1m',10", "notice_due"},
+			{"notices of a task", s.sql.notices, "'1m',10", "notice_first"},
+			{"lock a notice", s.sql.lockNotice, "'','',''", "notice_task_key_kind_key"},
+			{"settle", s.sql.settle, "'','','',1,null", "notice_task_key_kind_key"},
+			{"overdue", s.sql.overdue, "10", "question_overdue"},
 			{"count", s.sql.count, "", "task_expired"},
 			{"expired", s.sql.expired, "10", "task_expired"},
-			{"woken", s.sql.woken, "10", "task_parked"},
 			{"purgeable", s.sql.purgeable, "'1h',10", "task_purgeable"},
 			{"purge", s.sql.purge, "'{}'", "journal_pkey"},
 			{"put a state", s.sql.putState, "'','','infinity',''", "state_pkey"},
@@ -127,8 +153,8 @@ func TestWakingAndClaimingBesideParkedTasks(t *testing.T) {
 			FROM generate_series(` + series + `) i`
 	}
 	exec(park("1, 3"))
-	exec("SET plan_cache_mode = force_generic_plan; PREPARE wake AS " + s.sql.updateWithin + "; PREPARE claim AS " +
-		s.sql.claim)
+	exec("SET plan_cache_mode = force_generic_plan; PREPARE wake AS " + s.sql.update[updateKind{within: true}] +
+		"; PREPARE claim AS " + s.sql.claim)
 	// pages reads how many pages of tables and indexes a statement has touched.
 	pages := func(sql string) (n int) {
 		t.Helper()
@@ -156,7 +182,7 @@ func TestWakingAndClaimingBesideParkedTasks(t *testing.T) {
 	}
 	measure := func(id int) (wake, claim, none int) {
 		wake = pages(fmt.Sprintf(
-			"wake('parked %d',1,null,'working','',null,null,1,'infinity',false,0,false,'0s','{answer}',6,null,0,'','',null,"+
+			"wake('parked %d',1,null,'working','',null,null,1,'infinity',false,0,false,'0s','{answer}',6,null,0,'','',"+
 				"1000000)",
 			id))
 		claim = pages("claim('user 5','{user 7}','{deploy}','{2}','1h',15,'nonce')")
@@ -177,6 +203,14 @@ func TestWakingAndClaimingBesideParkedTasks(t *testing.T) {
 // insertTasks is a statement that adds tasks, of which one in a hundred is due.
 func insertTasks(series string) string {
 	return `INSERT INTO {schema}.state SELECT md5(i::text), md5(i::text), now() + interval '1 day' * (i % 3 - 1), ''
+		FROM generate_series(` + series + `) i;
+		INSERT INTO {schema}.question (task, key, name, principal, target, equal, who, content, asked, deadline, status,
+			expired, version)
+		SELECT md5(i::text), 'key', md5(i::text), 'user 1', 'deploy', '', ARRAY['user:' || i % 100, 'group:a'], '', now(),
+			now() + interval '1 hour' * (i % 3 - 1), CASE WHEN i % 10 = 0 THEN 'withdrawn' ELSE 'open' END, false, 0
+		FROM generate_series(` + series + `) i;
+		INSERT INTO {schema}.notice (task, key, kind, written, due)
+		SELECT md5((i / 2)::text), 'key ' || i, 'decided', now(), CASE WHEN i % 4 > 0 THEN now() END
 		FROM generate_series(` + series + `) i;
 		INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, round, created, updated,
 			expires, due,

@@ -111,12 +111,8 @@ var steps = []step{
 	{name: "kept", index: `task_kept ON {schema}.task (principal) WHERE ` + kept},
 	{name: "evictable", index: `task_evictable ON {schema}.task (principal, created) WHERE ` + evictable},
 	{name: "turns", index: `task_turns ON {schema}.task (principal, target, due) WHERE ` + inTurn},
-	{name: "parked until", sql: `
-	-- The time until which a task is parked. An older release leaves it as it is when it changes the task, so that only
-	-- the status says whether it still holds.
-	ALTER TABLE {schema}.task ADD COLUMN parked_until timestamptz;
-	`},
-	{name: "parked", index: `task_parked ON {schema}.task (parked_until) WHERE ` + waiting},
+	{name: "questions", sql: questionTables + noticeTables},
+	{name: "histories", sql: historyTables},
 	{name: "counted", fill: &fill{
 		wrong: `bytes IS DISTINCT FROM ` + journalBytes,
 		set:   `bytes = ` + journalBytes,

@@ -117,8 +117,8 @@ func newMigration(t *testing.T, url string) *migration {
 	return &migration{pool: s.pool, schema: s.schema, steps: steps}
 }
 
-// unfilled opens a store without filling it.
-func unfilled(t *testing.T, url string) *migration {
+// unmigrated returns the migration of a store.
+func unmigrated(t *testing.T, url string) *migration {
 	t.Helper()
 	config, schema, err := parse(url)
 	if err != nil {
@@ -129,7 +129,13 @@ func unfilled(t *testing.T, url string) *migration {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	m := &migration{pool: pool, schema: schema, steps: steps}
+	return &migration{pool: pool, schema: schema, steps: steps}
+}
+
+// unfilled opens a store without filling it.
+func unfilled(t *testing.T, url string) *migration {
+	t.Helper()
+	m := unmigrated(t, url)
 	if left, err := m.prepare(t.Context()); err != nil || !left {
 		t.Fatalf("there are fills left: %t, %v", left, err)
 	}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,17 +18,28 @@ import (
 // that makes versions and fences exact. It sees no other rows that were added meanwhile, so an
 // entry's number comes from a counter in the task's row, not from the other entries.
 type statements struct {
-	lockTimeout, lockQuotas, create, get, versions, list, selectTasks, count, claim, journal, append, renew, update,
-	updateWithin, notify, state string
-	expired, woken, purgeable, evictable, purge string
+	lockTimeout, lockQuotas, lockTask, create, get, versions, list, selectTasks, count, claim, journal, append, renew,
+	notify, state string
+	update                               map[updateKind]string
+	expired, purgeable, evictable, purge string
 
 	putState, addState, swapState, purgeStates, getState, findStates, deleteState, useState, purgeUsed string
+
+	questionStatements
+	noticeStatements
+}
+
+// updateKind is what an update does besides writing to the row of its task and to its journal.
+type updateKind struct {
+	within     bool // its principal has a bound
+	asking     bool // it asks, or brings answers
+	stopAsking bool // it withdraws all questions
 }
 
 // newStatements names the schema in each: nothing depends on the session's search_path.
 func newStatements(schema string) statements {
 	in := func(sql string) string { return inSchema(sql, schema) }
-	return statements{
+	s := statements{
 		lockTimeout: `SELECT set_config('lock_timeout', '1s', true)`,
 
 		// The locks end with the transaction. All take theirs in the same order.
@@ -39,6 +51,8 @@ func newStatements(schema string) statements {
 					SELECT (SELECT principal FROM {schema}.task AS t WHERE t.id = u.id) FROM unnest($2::text[]) AS u (id)
 				) AS p WHERE principal IS NOT NULL ORDER BY key
 			) AS k`),
+
+		lockTask: in(`SELECT FROM {schema}.task WHERE id = $1 FOR NO KEY UPDATE`),
 
 		create: in(`
 			WITH used AS MATERIALIZED (` + usage("$2", "nullif($17::bigint, 0)") + `), t AS (
@@ -71,7 +85,7 @@ func newStatements(schema string) statements {
 			) AS v WHERE version IS NOT NULL`),
 
 		list: in(`
-			SELECT ` + columns("NULL::bytea", "NULL::bytea") + `
+			SELECT ` + columns("substring(pending FROM 1 FOR 1)", "NULL::bytea") + `
 			FROM {schema}.task AS t
 			WHERE principal = $1 AND dialect = $2 AND (created, id) < (coalesce($3::timestamptz, 'infinity'), $4::text)
 				AND ` + listed + `
@@ -202,12 +216,7 @@ func newStatements(schema string) statements {
 				LEFT JOIN LATERAL (SELECT id, fence, nonce FROM {schema}.task WHERE id = h.id LIMIT 1) AS s ON true
 			ORDER BY h.place`),
 
-		update: in(update("", "", "")),
-
-		// The usage is exact since its statement begins when the lock is held.
-		updateWithin: in(update(
-			"used AS MATERIALIZED ("+usage("(SELECT principal FROM {schema}.task WHERE id = $1)", "null::bigint")+"), ",
-			"FROM used", "AND used.bytes + $15 <= $21::bigint")),
+		update: make(map[updateKind]string),
 
 		notify: in(`SELECT pg_notify({name}, fingerprint) FROM unnest($1::text[]) AS fingerprint`),
 
@@ -217,12 +226,6 @@ func newStatements(schema string) statements {
 			SELECT id FROM {schema}.task
 			WHERE expires <= statement_timestamp() AND ` + expirable + `
 			ORDER BY expires
-			LIMIT $1`),
-
-		woken: in(`
-			SELECT id FROM {schema}.task
-			WHERE parked_until <= statement_timestamp() AND ` + waiting + `
-			ORDER BY parked_until
 			LIMIT $1`),
 
 		purgeable: in(`
@@ -276,7 +279,15 @@ func newStatements(schema string) statements {
 			DELETE FROM {schema}.used_state WHERE id = ANY (ARRAY (
 				SELECT id FROM {schema}.used_state WHERE expires <= statement_timestamp()
 				ORDER BY expires LIMIT $1 FOR UPDATE SKIP LOCKED))`),
+
+		questionStatements: newQuestionStatements(in),
+		noticeStatements:   newNoticeStatements(in),
 	}
+	for i := range 1 << 3 {
+		kind := updateKind{within: i&1 > 0, asking: i&2 > 0, stopAsking: i&4 > 0}
+		s.update[kind] = in(update(kind))
+	}
+	return s
 }
 
 // Conditions of indexes: a statement can use an index only if it contains the same condition.
@@ -288,14 +299,28 @@ const (
 	calledState = `call > ''`
 	purgeable   = `status IN ('completed', 'failed', 'cancelled') AND due IS NULL`
 	kept        = `created < 'infinity'`
-	waiting     = `status = 'input_required' AND parked_until > '-infinity'`
 	inTurn      = `due > '-infinity'`
 	evictable   = `status IN ('completed', 'failed', 'cancelled') AND coalesce(due, 'infinity') = 'infinity' AND ` +
 		`created < 'infinity'`
 )
 
-// update is the statement of an update, with what a bound adds to it.
-func update(with, from, where string) string {
+// update is the statement of an update. Its arguments are those of every update, of questions, and the bound.
+func update(kind updateKind) string {
+	with, set, from, where, more := "", "", "", "", ""
+	result, bound := "SELECT updated, version, fence FROM t", 20
+	if kind.asking {
+		with, set, where, more = askingWith, askingSet, askingWhere, askingMore
+		result, bound = "SELECT why, updated, version, fence FROM refused LEFT JOIN t ON true", 20+askingArgs
+	}
+	if kind.stopAsking {
+		set = stopAsking
+	}
+	if kind.within {
+		// The usage is exact since its statement begins when the lock is held.
+		with += "used AS MATERIALIZED (" +
+			usage("(SELECT principal FROM {schema}.task WHERE id = $1)", "null::bigint") + "), "
+		from, where = "FROM used", where+" AND used.bytes + $15 <= $"+strconv.Itoa(bound)+"::bigint"
+	}
 	return `
 		WITH ` + with + `t AS (
 			UPDATE {schema}.task AS t
@@ -305,20 +330,16 @@ func update(with, from, where string) string {
 				nonce = coalesce(nullif($18::text, ''), nonce),
 				due = CASE WHEN $16::interval IS NOT NULL THEN statement_timestamp() + $16::interval
 					WHEN $12::boolean THEN due ELSE statement_timestamp() + $13::interval END,
-				parked_until = CASE WHEN $16::interval IS NOT NULL THEN NULL WHEN $12::boolean THEN parked_until
-					WHEN $13::interval IS NULL THEN statement_timestamp() + $20::interval END,
-				entries = entries + cardinality($14::bytea[]), bytes = t.bytes + $15::bigint
+				entries = entries + cardinality($14::bytea[]), bytes = t.bytes + $15::bigint` + set + `
 			` + from + `
 			WHERE id = $1 AND version = $2 AND ($3::bigint IS NULL OR fence = $3 AND nonce = $19)
-				AND CASE WHEN ` + unfinished + ` THEN true ELSE status = $4 END
-				` + where + `
-			RETURNING id, updated, version, fence, entries
+				AND CASE WHEN ` + unfinished + ` THEN true ELSE status = $4 END` + where + `
+			RETURNING id, principal, target, updated, version, fence, entries
 		), j AS (
 			INSERT INTO {schema}.journal (id, seq, body)
 			SELECT id, entries - cardinality($14::bytea[]) + e.seq, coalesce(e.body, '')
 			FROM t, unnest($14::bytea[]) WITH ORDINALITY AS e (body, seq)
-		)
-		SELECT updated, version, fence FROM t`
+		)` + more + ` ` + result
 }
 
 // usage is the query for what a principal has. It reads up to limit of its tasks, if that is not null.

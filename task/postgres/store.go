@@ -40,7 +40,8 @@
 //
 // PostgreSQL stores only valid UTF-8 without zero bytes. Create and Update refuse any other ID,
 // Principal, Method, Target, Dialect or Status; in a Message each invalid part becomes U+FFFD.
-// An ID may have up to 2 KB, and so may Principal and Dialect together.
+// An ID may have up to 2 KB, and so may Principal and Dialect together. Of a task that asks, an ID may have up to 1 KB,
+// and so may the Equal of a question, each of those that it is for, and each of its Voters.
 package postgres
 
 import (
@@ -97,8 +98,8 @@ var (
 		task.Lister
 		task.Counter
 		task.Versioner
-		task.Waker
 		task.Watcher
+		task.Outbox
 	} = (*Store)(nil)
 )
 
@@ -222,7 +223,7 @@ func (s *Store) Versions(ctx context.Context, ids []string) (versions map[string
 	return versions, err
 }
 
-// List implements [task.Store]. It leaves out Pending and Outcome.
+// List implements [task.Store]. It leaves out Outcome, and all but the first byte of Pending.
 func (s *Store) List(
 	ctx context.Context, principal, dialect string, created time.Time, id string, limit int,
 ) (tasks []*task.Task, err error) {
@@ -353,7 +354,7 @@ func (s *Store) Append(ctx context.Context, id string, claim task.Claim, there i
 		result: func(row pgx.Row) error { return row.Scan(&seq) },
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return s.refused(ctx, &task.Task{ID: id, Claim: claim}, true, nil)
+		return s.refused(ctx, &task.Task{ID: id, Claim: claim}, true, nil, "")
 	}
 	return err
 }
@@ -398,53 +399,57 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 	if u.Leased {
 		leased = &t.Fence
 	}
-	var due, wake *time.Duration
+	var due *time.Duration
 	if u.Due >= 0 {
 		due = &u.Due
-	}
-	if u.Wake > 0 {
-		wake = &u.Wake
 	}
 	args := []any{
 		lookup(t.ID), t.Version, leased,
 		string(t.Status), fit(t.Message), optional(t.Pending), optional(t.Outcome), t.Round,
 		t.Expires.Truncate(time.Millisecond), t.Stopped, t.Attempts,
-		u.Keep, due, list(u.Entries), size(u.Entries), nil, 0, "", t.Nonce, wake,
+		u.Keep, due, list(u.Entries), size(u.Entries), nil, 0, "", t.Nonce,
 	}
 	var nonce string
 	if u.Lease > 0 {
 		nonce = rand.Text()
 		args[15], args[16], args[17] = u.Lease, 1, nonce
 	}
-	var updated time.Time
-	var version, fence int64
-	w := &write{id: t.ID, sql: s.sql.update, args: args, result: func(row pgx.Row) error {
-		return row.Scan(&updated, &version, &fence)
-	}}
+	var why string
+	var updated *time.Time
+	var version, fence *int64
+	w := &write{id: t.ID, result: func(row pgx.Row) error { return row.Scan(&updated, &version, &fence) }}
+	kind := updateKind{stopAsking: u.Leased && t.Status == task.InputRequired}
+	if asks := kind.stopAsking && len(u.Ask) > 0; asks || len(u.Answered) > 0 {
+		var ask []*task.Question
+		if asks {
+			ask, kind.stopAsking = u.Ask, false
+		}
+		asked, err := askingArguments(t, ask, u.Answered)
+		if err != nil {
+			return err
+		}
+		kind.asking, w.first, args = true, true, append(args, asked...)
+		w.result = func(row pgx.Row) error { return row.Scan(&why, &updated, &version, &fence) }
+	}
 	if u.Quota.Bytes > 0 && size(u.Entries) > 0 {
 		// The principal is the stored one: the given task's may be any.
-		w.sql, w.args, w.lock.owner = s.sql.updateWithin, append(args, u.Quota.Bytes), lookup(t.ID)
+		kind.within, w.lock.owner, args = true, lookup(t.ID), append(args, u.Quota.Bytes)
 	}
+	w.sql, w.args = s.sql.update[kind], args
 	err = s.write(ctx, w)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = s.refused(ctx, t, u.Leased, &u)
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && version == nil {
+		err = s.refused(ctx, t, u.Leased, &u, why)
 	}
 	if err != nil {
 		return err
 	}
-	t.Updated, t.Version = updated.UTC(), version
+	t.Updated, t.Version = updated.UTC(), *version
 	if u.Lease > 0 {
-		t.Claim = task.Claim{Fence: fence, Nonce: nonce}
+		t.Claim = task.Claim{Fence: *fence, Nonce: nonce}
 		t.Attempts++
 	}
 	s.tell(t.ID, u.Lease <= 0 && !u.Keep && u.Due == 0)
 	return nil
-}
-
-// Woken implements [task.Waker].
-func (s *Store) Woken(ctx context.Context, limit int) (ids []string, err error) {
-	defer s.wrap(ctx, "look for tasks whose time has come", &err)
-	return collect(ctx, s, clients, pgx.RowTo[string], s.sql.woken, max(limit, 0))
 }
 
 // Expired implements [task.Store]. The tasks that expired first come first.
@@ -487,8 +492,8 @@ func (s *Store) delete(ctx context.Context, query string, args ...any) (n int, e
 
 // refused returns the reason why a write under conditions found no task. The claim matters if the write is leased, and
 // the version and the status only for an update. Past claims and versions never come back, so the reason still holds
-// although it is read after the write.
-func (s *Store) refused(ctx context.Context, t *task.Task, leased bool, u *task.Update) error {
+// although it is read after the write. Why is what the write has said of questions.
+func (s *Store) refused(ctx context.Context, t *task.Task, leased bool, u *task.Update, why string) error {
 	var stored task.Claim
 	var version int64
 	var status task.Status
@@ -505,6 +510,8 @@ func (s *Store) refused(ctx context.Context, t *task.Task, leased bool, u *task.
 		return task.ErrConflict
 	case status.Terminal() && status != t.Status:
 		return task.ErrEnded
+	case why != "":
+		return questionErrors[why]
 	}
 	return &task.QuotaError{Max: task.Quota{Bytes: u.Quota.Bytes}} // nothing else forbids the write
 }

@@ -18,15 +18,31 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// crashFile, if set, turns the test binary into a process that writes until it is killed.
-const crashFile = "ASKBACK_TEST_CRASH_FILE"
+// crashFile, if set, turns the test binary into a process that writes until it is killed, and crashWrites names what it
+// writes.
+const (
+	crashFile   = "ASKBACK_TEST_CRASH_FILE"
+	crashWrites = "ASKBACK_TEST_CRASH_WRITES"
+)
+
+var crashKills = flag.Int("kills", 20, "how many processes each test of killed processes kills")
 
 // endedByItself is how such a process exits if it was not killed.
 const endedByItself = 3
 
+// mostChecked is how many of the acknowledged writes are looked for after a kill.
+const mostChecked = 500
+
+// unkilled is how long such a process lives if nobody kills it. On a slow disk the checks between two kills take long.
+const unkilled = 10 * time.Minute
+
 func TestMain(m *testing.M) {
 	if path := os.Getenv(crashFile); path != "" {
-		fmt.Fprintln(os.Stderr, writeUntilKilled(path))
+		write := writeUntilKilled
+		if os.Getenv(crashWrites) == "votes" {
+			write = voteUntilKilled
+		}
+		fmt.Fprintln(os.Stderr, write(path))
 		os.Exit(endedByItself)
 	}
 	// Most of the tests wait more than they compute. A -parallel on the command line counts nevertheless.
@@ -38,8 +54,7 @@ func TestMain(m *testing.M) {
 
 // writeUntilKilled prints a line for each thing done, once the store has said that it is.
 func writeUntilKilled(path string) error {
-	// Should nobody kill it, it ends.
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), unkilled)
 	defer cancel()
 	s, err := Open(ctx, path)
 	if err != nil {
@@ -77,52 +92,7 @@ func writeUntilKilled(path string) error {
 // has not, all or nothing, while another process goes on.
 func TestKilledProcesses(t *testing.T) {
 	t.Parallel()
-	kills := 20
-	if testing.Short() {
-		kills = 4
-	}
 	path := filepath.Join(t.TempDir(), "tasks.db")
-	type child struct {
-		process *exec.Cmd
-		lines   chan string
-	}
-	start := func() child {
-		process := exec.Command(os.Args[0])
-		process.Env = append(os.Environ(), crashFile+"="+path)
-		process.Stderr = os.Stderr
-		out, err := process.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := process.Start(); err != nil {
-			t.Fatal(err)
-		}
-		c := child{process, make(chan string, 1_000_000)}
-		go func() {
-			for lines := bufio.NewScanner(out); lines.Scan(); {
-				c.lines <- lines.Text()
-			}
-			close(c.lines)
-		}()
-		return c
-	}
-	var acknowledged []string
-	kill := func(c child) {
-		// The first line shows that it has begun.
-		line, ok := <-c.lines
-		if !ok {
-			t.Fatal("the process ended by itself")
-		}
-		acknowledged = append(acknowledged, line)
-		time.Sleep(mathrand.N(40 * time.Millisecond))
-		c.process.Process.Kill()
-		for line := range c.lines {
-			acknowledged = append(acknowledged, line)
-		}
-		if c.process.Wait(); c.process.ProcessState.ExitCode() == endedByItself {
-			t.Fatal("the process ended by itself")
-		}
-	}
 	check := func(acknowledged []string) {
 		t.Helper()
 		s := open(t, path)
@@ -133,7 +103,8 @@ func TestKilledProcesses(t *testing.T) {
 		if n := query[int](t, s.conn, "SELECT count(*) FROM journal WHERE task NOT IN (SELECT seq FROM task)"); n != 0 {
 			t.Fatalf("%d entries have no task", n)
 		}
-		for _, line := range acknowledged {
+		// In memory a process writes more than can be read before the next kill: what came last is the most at risk.
+		for _, line := range acknowledged[max(0, len(acknowledged)-mostChecked):] {
 			var what, id string
 			var number int64
 			if _, err := fmt.Sscan(line, &what, &id, &number); err != nil {
@@ -167,6 +138,61 @@ func TestKilledProcesses(t *testing.T) {
 		}
 	}
 
+	killProcesses(t, path, "tasks", func(lines <-chan string) string {
+		line := <-lines // it shows that the process has begun
+		time.Sleep(mathrand.N(40 * time.Millisecond))
+		return line
+	}, check)
+}
+
+// killProcesses lets two processes write, and kills them in turns, each when wait has read a line and returned. It
+// calls check with the lines of each process that was killed, and with all lines at the end.
+func killProcesses(
+	t *testing.T, path, writes string, wait func(lines <-chan string) string, check func(acknowledged []string),
+) {
+	kills := *crashKills
+	if testing.Short() {
+		kills = min(kills, 4)
+	}
+	type child struct {
+		process *exec.Cmd
+		lines   chan string
+	}
+	start := func() child {
+		process := exec.Command(os.Args[0])
+		process.Env = append(os.Environ(), crashFile+"="+path, crashWrites+"="+writes)
+		process.Stderr = os.Stderr
+		out, err := process.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := process.Start(); err != nil {
+			t.Fatal(err)
+		}
+		c := child{process, make(chan string, 1_000_000)}
+		go func() {
+			for lines := bufio.NewScanner(out); lines.Scan(); {
+				c.lines <- lines.Text()
+			}
+			close(c.lines)
+		}()
+		return c
+	}
+	var acknowledged []string
+	kill := func(c child) {
+		line := wait(c.lines)
+		if line == "" {
+			t.Fatal("the process ended by itself")
+		}
+		acknowledged = append(acknowledged, line)
+		c.process.Process.Kill()
+		for line := range c.lines {
+			acknowledged = append(acknowledged, line)
+		}
+		if c.process.Wait(); c.process.ProcessState.ExitCode() == endedByItself {
+			t.Fatal("the process ended by itself")
+		}
+	}
 	children := []child{start(), start()}
 	for i := range kills {
 		before := len(acknowledged)

@@ -348,3 +348,55 @@ func TestFilesOfOtherReleases(t *testing.T) {
 		again.Close()
 	}
 }
+
+// A file whose questions an unreleased version has asked has them in all lists.
+func TestAFileWithQuestionsButNoHistories(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "tasks.db")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db := raw(t, path)
+	for _, m := range migrations {
+		mustExec(t, db, m)
+	}
+	mustExec(t, db, fmt.Sprintf("PRAGMA application_id = %d", applicationID))
+	mustExec(t, db, fmt.Sprintf("PRAGMA user_version = %d", len(migrations)))
+	mustExec(t, db, notes)
+	for _, s := range steps[:len(steps)-1] {
+		mustExec(t, db, s.sql)
+		mustExec(t, db, `INSERT INTO migration_step VALUES (?)`, s.name)
+	}
+	mustExec(t, db, `INSERT INTO task (seq, id, version, fence, attempts, ended, created, updated, expires, poll, round,
+		stopped, status, principal, dialect, method, target, message)
+		VALUES (1, 'old', 0, 0, 0, 0, 0, 0, 9e12, 0, 0, 0, 'input_required', 'alice', '', '', 'deploy', '')`)
+	for _, status := range []string{"open", "withdrawn"} {
+		mustExec(t, db, `INSERT INTO question (task, key, name, status, version, asked, changed, expired, equal, people)
+			VALUES (1, ?1, ?2, ?1, 1, 5, 6, 0, '', '["group:a"]')`, status, task.Name("old"))
+	}
+	s := open(t, path)
+	defer s.Close()
+	keys := func(qs []*task.Question, err error) (keys string) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+		for _, q := range qs {
+			keys += q.Key + " "
+		}
+		return keys
+	}
+	changed, _, err := s.Changes(t.Context(), nil, 9)
+	for says, c := range map[string]struct{ got, want string }{
+		"waits for bob": {keys(s.Waiting(t.Context(),
+			task.QuestionFilter{ForOthers: []string{"group:a"}, Own: "bob"}, nil, 9)), "open "},
+		"waits for alice": {keys(s.Waiting(t.Context(),
+			task.QuestionFilter{ForOthers: []string{"group:a"}, Own: "alice"}, nil, 9)), ""},
+		"of alice":     {keys(s.History(t.Context(), task.QuestionHistory{Principal: "alice"}, nil, 9)), "withdrawn open "},
+		"what changed": {keys(changed, err), "open withdrawn "},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %q, want %q", says, c.got, c.want)
+		}
+	}
+}

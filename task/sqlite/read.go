@@ -17,7 +17,7 @@ const (
 	whole = columns + `, pending, outcome, nonce`
 
 	getSQL  = `SELECT ` + whole + ` FROM task WHERE id = ?`
-	listSQL = `SELECT ` + columns + ` FROM task WHERE principal = ? AND dialect = ? AND (created, id) < (?, ?)
+	listSQL = `SELECT ` + columns + `, substr(pending, 1, 1) FROM task WHERE principal = ? AND dialect = ? AND (created, id) < (?, ?)
 		ORDER BY created DESC, id DESC LIMIT ?`
 	selectSQL = `SELECT ` + columns + `, pending FROM task WHERE id > ?1
 		AND (?2 IS NULL OR status IN (SELECT value FROM json_each(?2)))
@@ -29,8 +29,6 @@ const (
 	versionsSQL = `SELECT id, version FROM task WHERE id IN (SELECT value FROM json_each(?))`
 	journalSQL  = `SELECT entry FROM journal WHERE task = (SELECT seq FROM task WHERE id = ?) ORDER BY n`
 	expiredSQL  = `SELECT id FROM task WHERE ended = 0 AND expires <= ? ORDER BY expires LIMIT ?`
-	wokenSQL    = `SELECT id FROM task WHERE status = 'input_required' AND parked_until <= ?
-		ORDER BY parked_until LIMIT ?`
 
 	// Claim and Purge look before they write, because there is seldom something to do.
 	anyDueSQL = `SELECT EXISTS (SELECT 1 FROM task WHERE due IS NOT NULL) OR EXISTS (SELECT 1 FROM task
@@ -41,8 +39,10 @@ const (
 
 // reads are the statements of the readers.
 var reads = []string{
-	getSQL, versionsSQL, listSQL, selectSQL, countSQL, journalSQL, expiredSQL, wokenSQL, anyDueSQL, anyPurgeableSQL,
-	getStateSQL, findStatesSQL,
+	getSQL, versionsSQL, listSQL, selectSQL, countSQL, journalSQL, expiredSQL, anyDueSQL, anyPurgeableSQL,
+	getStateSQL, findStatesSQL, questionsSQL, byAskedSQL, newestSQL, byDeadlineSQL, listedSQL,
+	overdueSQL, changesSQL,
+	anyNoticeSQL,
 }
 
 // Get reads the row of a task. See [task.Store].
@@ -97,7 +97,7 @@ func (s *Store) Versions(ctx context.Context, ids []string) (versions map[string
 	return versions, err
 }
 
-// List reads tasks of a principal, without Pending, Outcome and Nonce. See [task.Store].
+// List reads tasks of a principal, without Outcome and Nonce, and with the first byte of Pending. See [task.Store].
 func (s *Store) List(
 	ctx context.Context, principal, dialect string, created time.Time, id string, limit int,
 ) (tasks []*task.Task, err error) {
@@ -108,7 +108,7 @@ func (s *Store) List(
 	}
 	return collect(ctx, s.r[listSQL], func(rows *sql.Rows, t **task.Task) error {
 		*t = new(task.Task)
-		return scan(rows, *t)
+		return scan(rows, *t, &(*t).Pending)
 	}, principal, dialect, before, id, max(limit, 0))
 }
 
@@ -155,12 +155,6 @@ func (s *Store) Journal(ctx context.Context, id string) (call []byte, entries []
 func (s *Store) Expired(ctx context.Context, limit int) (ids []string, err error) {
 	defer s.wrap(ctx, "find expired tasks", &err)
 	return collect(ctx, s.r[expiredSQL], column[string], time.Now().UnixMilli(), max(limit, 0))
-}
-
-// Woken finds parked tasks whose time has come. See [task.Waker].
-func (s *Store) Woken(ctx context.Context, limit int) (ids []string, err error) {
-	defer s.wrap(ctx, "find tasks whose time has come", &err)
-	return collect(ctx, s.r[wokenSQL], column[string], time.Now().UnixMilli(), max(limit, 0))
 }
 
 // collect returns what scan makes of each row of a query.

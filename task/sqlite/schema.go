@@ -136,13 +136,182 @@ ALTER TABLE task ADD COLUMN nonce TEXT NOT NULL DEFAULT '';
 -- The targets of a principal take turns.
 CREATE INDEX task_turns ON task (principal, target, due) WHERE due IS NOT NULL;
 `},
-	{"parked until", `
--- The time until which a task is parked, in milliseconds since 1970. An older release leaves it as it is when it
--- changes the task, so that only the status says whether it still holds.
-ALTER TABLE task ADD COLUMN parked_until INTEGER;
-CREATE INDEX task_parked ON task (parked_until) WHERE status = 'input_required' AND parked_until IS NOT NULL;
+	{"questions", `
+-- What tasks wait for apart from their clients.
+CREATE TABLE question (
+	seq      INTEGER PRIMARY KEY,
+	task     INTEGER NOT NULL, -- task.seq
+	key      TEXT    NOT NULL,
+	name     TEXT    NOT NULL, -- of the task
+	status   TEXT    NOT NULL,
+	version  INTEGER NOT NULL,
+	asked    INTEGER NOT NULL, -- times are milliseconds since 1970
+	changed  INTEGER NOT NULL,
+	deadline INTEGER,
+	remind   INTEGER,          -- NULL: there is no reminder, or it was written
+	expired  INTEGER NOT NULL, -- whether the deadline has decided it
+	equal    TEXT    NOT NULL,
+	people   TEXT,             -- who may answer, as JSON; NULL: nobody
+	content  BLOB,
+	votes    BLOB,
+	decision BLOB,
+	UNIQUE (task, key)
+) STRICT;
+
+CREATE INDEX question_name     ON question (name, asked, key);
+CREATE INDEX question_open     ON question (task)     WHERE status = 'open';
+CREATE INDEX question_deadline ON question (deadline) WHERE status = 'open' AND deadline IS NOT NULL;
+CREATE INDEX question_remind   ON question (remind)   WHERE status = 'open' AND remind IS NOT NULL;
+
+-- An open question for people is in several lists: in that of all, and in those of its target, of equal questions and of
+-- each who may answer. The first letter keeps their names apart.
+CREATE TABLE question_list (
+	list     TEXT    NOT NULL,
+	question INTEGER NOT NULL, -- question.seq
+	asked    INTEGER NOT NULL,
+	deadline INTEGER,
+	id       TEXT    NOT NULL, -- of the task
+	key      TEXT    NOT NULL,
+	target   TEXT    NOT NULL,
+	PRIMARY KEY (question, list)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX question_list_asked    ON question_list (list, asked, id, key, target);
+CREATE INDEX question_list_deadline ON question_list (list, deadline, id, key, target) WHERE deadline IS NOT NULL;
+
+-- Triggers keep the lists, and withdraw what a task that has ended asked, so that no write can forget to, not even one
+-- of an older release.
+CREATE TRIGGER question_added AFTER INSERT ON question BEGIN` + listQuestion + `END;
+CREATE TRIGGER question_changed AFTER UPDATE OF status, deadline, people ON question
+WHEN NEW.status <> OLD.status OR NEW.deadline IS NOT OLD.deadline OR NEW.people IS NOT OLD.people BEGIN
+	DELETE FROM question_list WHERE question = OLD.seq;` + listQuestion + `END;
+CREATE TRIGGER question_deleted AFTER DELETE ON question BEGIN
+	DELETE FROM question_list WHERE question = OLD.seq;
+END;
+CREATE TRIGGER task_ended AFTER UPDATE OF ended ON task WHEN NEW.ended AND NOT OLD.ended BEGIN
+	UPDATE question SET status = 'withdrawn', version = version + 1, changed = NEW.updated
+	WHERE task = NEW.seq AND status = 'open';
+END;
+CREATE TRIGGER task_questions_deleted AFTER DELETE ON task BEGIN
+	DELETE FROM question WHERE task = OLD.seq;
+END;
+`},
+	{"notices", `
+-- What somebody who listens is to be told. A notice that was settled stays, so that there is only one of its kind.
+CREATE TABLE notice (
+	seq      INTEGER PRIMARY KEY,
+	task     INTEGER NOT NULL,           -- task.seq
+	question INTEGER NOT NULL,           -- question.seq
+	kind     TEXT    NOT NULL,
+	written  INTEGER NOT NULL,           -- times are milliseconds since 1970
+	due      INTEGER,                    -- NULL: it is settled
+	attempts INTEGER NOT NULL DEFAULT 0,
+	first    INTEGER NOT NULL DEFAULT 0, -- whether those of its task before it are settled, and it is not
+	UNIQUE (question, kind)
+) STRICT;
+
+CREATE INDEX notice_due  ON notice (due)  WHERE first = 1;
+CREATE INDEX notice_turn ON notice (task) WHERE due IS NOT NULL;
+
+-- Until when somebody listens: at most one row.
+CREATE TABLE listening (
+	id    INTEGER PRIMARY KEY CHECK (id = 1),
+	until INTEGER NOT NULL
+) STRICT;
+
+CREATE TRIGGER notice_added AFTER INSERT ON notice BEGIN` + nextNotice + `END;
+CREATE TRIGGER notice_settled AFTER UPDATE OF due ON notice WHEN NEW.due IS NULL BEGIN` + nextNotice + `END;
+CREATE TRIGGER question_notices_deleted AFTER DELETE ON question BEGIN
+	DELETE FROM notice WHERE question = OLD.seq;
+END;
+
+-- Triggers write notices, so that no write can forget to, not even one of an older release.
+CREATE TRIGGER question_asked AFTER INSERT ON question WHEN NEW.people IS NOT NULL BEGIN
+	INSERT INTO notice (task, question, kind, written, due)
+		SELECT NEW.task, NEW.seq, 'asked', NEW.changed, NEW.changed FROM listening WHERE until > NEW.changed;
+END;
+CREATE TRIGGER question_told AFTER UPDATE OF status ON question
+WHEN NEW.status <> OLD.status AND NEW.people IS NOT NULL BEGIN
+	INSERT INTO notice (task, question, kind, written, due)
+		SELECT NEW.task, NEW.seq, CASE NEW.status WHEN 'open' THEN 'asked' WHEN 'withdrawn' THEN 'ended'
+			ELSE iif(NEW.expired, 'unanswered', 'decided') END, NEW.changed, NEW.changed
+		FROM listening WHERE until > NEW.changed ON CONFLICT DO NOTHING;
+END;
+CREATE TRIGGER task_ended_notices AFTER UPDATE OF ended ON task WHEN NEW.ended AND NOT OLD.ended BEGIN
+	INSERT INTO notice (task, question, kind, written, due)
+		SELECT task, question.seq, 'ended', NEW.updated, NEW.updated FROM listening, question
+		WHERE until > NEW.updated AND task = NEW.seq AND people IS NOT NULL ORDER BY asked, key ON CONFLICT DO NOTHING;
+END;
+`},
+	{"histories", `
+-- Who has voted, as JSON; NULL: nobody.
+ALTER TABLE question ADD COLUMN voters TEXT;
+
+CREATE INDEX question_changes ON question (changed, name, key) WHERE people IS NOT NULL;
+
+-- The lists tell whose questions they have, and there are lists of questions of any status: of each principal, and of
+-- each who has voted. They have no deadlines.
+DROP TRIGGER question_added;
+DROP TRIGGER question_changed;
+DROP TRIGGER question_deleted;
+DROP TABLE question_list;
+CREATE TABLE question_list (
+	list      TEXT    NOT NULL,
+	question  INTEGER NOT NULL, -- question.seq
+	asked     INTEGER NOT NULL,
+	deadline  INTEGER,
+	id        TEXT    NOT NULL, -- of the task
+	key       TEXT    NOT NULL,
+	target    TEXT    NOT NULL,
+	principal TEXT    NOT NULL,
+	PRIMARY KEY (question, list)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX question_list_asked    ON question_list (list, asked, id, key, target, principal);
+CREATE INDEX question_list_deadline ON question_list (list, deadline, id, key, asked, target, principal)
+	WHERE deadline IS NOT NULL;
+
+CREATE TRIGGER question_added AFTER INSERT ON question BEGIN` + listInAll + `END;
+CREATE TRIGGER question_changed AFTER UPDATE OF status, deadline, people, voters ON question
+WHEN NEW.status <> OLD.status OR NEW.deadline IS NOT OLD.deadline OR NEW.people IS NOT OLD.people
+	OR NEW.voters IS NOT OLD.voters BEGIN
+	DELETE FROM question_list WHERE question = OLD.seq;` + listInAll + `END;
+CREATE TRIGGER question_deleted AFTER DELETE ON question BEGIN
+	DELETE FROM question_list WHERE question = OLD.seq;
+END;
+
+UPDATE question SET voters = '[]'; -- the trigger lists them
 `},
 }
+
+// listQuestion is the part of the first triggers that adds a question to its lists.
+const listQuestion = `
+	INSERT INTO question_list (list, question, asked, deadline, id, key, target)
+		SELECT DISTINCT list, NEW.seq, NEW.asked, NEW.deadline, id, NEW.key, target
+		FROM task, (SELECT '' AS list
+			UNION ALL SELECT '@' || target FROM task WHERE seq = NEW.task
+			UNION ALL SELECT '~' || NEW.equal WHERE NEW.equal > ''
+			UNION ALL SELECT '=' || value FROM json_each(NEW.people))
+		WHERE seq = NEW.task AND NEW.status = 'open' AND NEW.people IS NOT NULL;
+`
+
+// listInAll is the part of a trigger that adds a question to its lists. Those of 1 have open questions only.
+const listInAll = `
+	INSERT INTO question_list (list, question, asked, deadline, id, key, target, principal)
+		SELECT DISTINCT list, NEW.seq, NEW.asked, iif(open, NEW.deadline, NULL), id, NEW.key, target, principal
+		FROM task, (SELECT '' AS list, 1 AS open
+			UNION ALL SELECT '@' || target, 1 FROM task WHERE seq = NEW.task
+			UNION ALL SELECT '~' || NEW.equal, 1 WHERE NEW.equal > ''
+			UNION ALL SELECT '=' || value, 1 FROM json_each(NEW.people)
+			UNION ALL SELECT '!' || principal, 0 FROM task WHERE seq = NEW.task
+			UNION ALL SELECT '+' || value, 0 FROM json_each(NEW.voters))
+		WHERE seq = NEW.task AND (NEW.status = 'open' OR NOT open) AND NEW.people IS NOT NULL;
+`
+
+// nextNotice is the part of a trigger that finds the first notice of a task.
+const nextNotice = `
+	UPDATE notice SET first = 1 WHERE seq = (SELECT min(seq) FROM notice WHERE task = NEW.task AND due IS NOT NULL);
+`
 
 // prepareSchema makes the file a store of this release, in WAL mode. Several processes may do that at once.
 func prepareSchema(ctx context.Context, conn *sql.Conn) error {

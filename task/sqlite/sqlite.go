@@ -71,7 +71,7 @@ var _ interface {
 	task.Lister
 	task.Counter
 	task.Versioner
-	task.Waker
+	task.Outbox
 } = (*Store)(nil)
 
 const (

@@ -54,10 +54,13 @@ const (
 	updateSQL = `UPDATE task SET status = ?, ended = ?, message = ?, pending = ?, outcome = ?, round = ?, expires = ?,
 		stopped = ?, attempts = ?, updated = ?, version = version + 1`
 	// The parameters after the version say whether the claim matters, and which it is. The last one is the status again.
+	// The returned seq is negative if the task has open questions: another column would be another allocation.
 	updateWhereSQL = ` WHERE id = ? AND version = ? AND (NOT ? OR fence = ? AND nonce = ?)
-		AND (ended = 0 OR status = ?) RETURNING seq, fence`
+		AND (ended = 0 OR status = ?)
+		RETURNING iif(EXISTS (SELECT 1 FROM question WHERE question.task = task.seq AND question.status = 'open'),
+			-seq, seq) AS seq, fence`
 	updateKeepSQL = updateSQL + updateWhereSQL
-	updateDueSQL  = updateSQL + `, due = ?, wake = ?, parked_until = ?, fence = fence + ?,
+	updateDueSQL  = updateSQL + `, due = ?, wake = ?, fence = fence + ?,
 		nonce = coalesce(nullif(?, ''), nonce)` + updateWhereSQL
 
 	stateSQL = `SELECT version, fence, nonce FROM task WHERE id = ?`
@@ -78,6 +81,8 @@ var writes = []string{
 	firstPrincipalSQL, nextPrincipalSQL, firstTargetSQL, nextTargetSQL, claimSQL, claimedJournalSQL,
 	leasedSQL, recordedSQL, renewSQL, updateKeepSQL, updateDueSQL, stateSQL, ownerSQL, purgeSQL, evictSQL, purgeJournalSQL,
 	putStateSQL, addStateSQL, swapStateSQL, deleteStateSQL, purgeStatesSQL, useStateSQL, purgeUsedSQL,
+	questionSQL, namedSQL, openSQL, addQuestionSQL, reopenSQL, withdrawSQL, changeQuestionSQL, dueAtOnceSQL,
+	listenSQL, remindSQL, remindedSQL, noticesSQL, takeNoticeSQL, settleSQL, retrySQL,
 }
 
 // A write is what one caller does in a transaction, which it shares with others who write at the same time: so that one
@@ -458,50 +463,46 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 	defer s.wrap(ctx, "update a task", &err)
 	var updated, fence int64
 	claims, nonce := 0, ""
+	asks := u.Leased && t.Status == task.InputRequired
 	if u.Lease > 0 {
 		claims, nonce = 1, rand.Text()
 	}
 	err = s.write(ctx, func(ctx context.Context, now int64) error {
 		updated = now
 		stmt := s.w[updateKeepSQL]
-		args := append(make([]any, 0, 20), string(t.Status), t.Status.Terminal(), t.Message,
+		args := append(make([]any, 0, 19), string(t.Status), t.Status.Terminal(), t.Message,
 			bytesOrNull(t.Pending), bytesOrNull(t.Outcome), t.Round, t.Expires.UnixMilli(), t.Stopped, t.Attempts+claims, now)
 		if u.Lease > 0 || !u.Keep {
 			stmt = s.w[updateDueSQL]
 			due, wake := schedule(now, cmp.Or(u.Lease, u.Due))
-			var until any
-			if due == nil && wake == nil && u.Wake > 0 {
-				until = now + ceil(u.Wake)
-			}
-			args = append(args, due, wake, until, claims, nonce)
+			args = append(args, due, wake, claims, nonce)
+		}
+		answered, late, err := s.answered(ctx, t.ID, u.Answered, now)
+		if err != nil {
+			return err
 		}
 		var seq int64
-		err := stmt.QueryRowContext(ctx, append(args, t.ID, t.Version, u.Leased, t.Fence, t.Nonce,
+		err = stmt.QueryRowContext(ctx, append(args, t.ID, t.Version, u.Leased, t.Fence, t.Nonce,
 			string(t.Status))...).Scan(&seq, &fence)
 		if errors.Is(err, sql.ErrNoRows) {
-			var claim *task.Claim
-			if u.Leased {
-				claim = &t.Claim
-			}
-			var version int64
-			version, err = s.state(ctx, t.ID, claim)
-			switch {
-			case err != nil:
-			case version == t.Version:
-				err = task.ErrEnded // nothing else forbids the write
-			default:
-				err = task.ErrConflict
-			}
+			err = s.refusal(ctx, t, u.Leased)
 		}
 		if err != nil {
 			return err
 		}
-		if u.Quota.Bytes > 0 && len(u.Entries) > 0 {
-			used, err := usage(s.w[ownerSQL].QueryRowContext(ctx, seq))
-			if err != nil {
-				return err
-			}
-			if err := u.Quota.Check(used, task.Quota{Bytes: size(u.Entries)}); err != nil {
+		open := seq < 0
+		seq = max(seq, -seq)
+		if err := s.checkQuota(ctx, seq, u); err != nil {
+			return err
+		}
+		if late {
+			return task.ErrLate
+		}
+		if err := s.withdrawAll(ctx, answered, now); err != nil {
+			return err
+		}
+		if asks && (open || len(u.Ask) > 0) {
+			if err := s.ask(ctx, seq, t.ID, u.Ask, now); err != nil {
 				return err
 			}
 		}
@@ -517,6 +518,33 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 		t.Attempts++
 	}
 	return nil
+}
+
+// refusal returns the error of an update for which no row was fit.
+func (s *Store) refusal(ctx context.Context, t *task.Task, leased bool) error {
+	var claim *task.Claim
+	if leased {
+		claim = &t.Claim
+	}
+	switch version, err := s.state(ctx, t.ID, claim); {
+	case err != nil:
+		return err
+	case version != t.Version:
+		return task.ErrConflict
+	}
+	return task.ErrEnded // nothing else forbids the write
+}
+
+// checkQuota returns the error that the quota of an update has for its entries.
+func (s *Store) checkQuota(ctx context.Context, seq int64, u task.Update) error {
+	if u.Quota.Bytes <= 0 || len(u.Entries) == 0 {
+		return nil
+	}
+	used, err := usage(s.w[ownerSQL].QueryRowContext(ctx, seq))
+	if err != nil {
+		return err
+	}
+	return u.Quota.Check(used, task.Quota{Bytes: size(u.Entries)})
 }
 
 // schedule returns the new values of the columns due and wake.

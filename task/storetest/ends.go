@@ -201,6 +201,19 @@ var contextTests = []test{
 		if s, ok := s.(task.Versioner); ok {
 			calls["Versions"] = func() error { _, err := s.Versions(ctx, []string{t.ID}); return err }
 		}
+		if s, ok := s.(task.Asker); ok {
+			q := &task.Question{Task: t.ID, Key: "key"}
+			calls["Questions"] = func() error { _, err := s.Questions(ctx, task.Name(t.ID)); return err }
+			calls["Waiting"] = func() error { _, err := s.Waiting(ctx, task.QuestionFilter{}, nil, 10); return err }
+			calls["ChangeQuestion"] = func() error { return except(task.ErrNotFound, s.ChangeQuestion(ctx, q, false)) }
+			calls["Overdue"] = func() error { _, err := s.Overdue(ctx, 10); return err }
+		}
+		if s, ok := s.(task.Outbox); ok {
+			n := &task.Notice{Question: &task.Question{Task: t.ID, Key: "key"}}
+			calls["Listen"] = func() error { return s.Listen(ctx, long) }
+			calls["Notices"] = func() error { _, err := s.Notices(ctx, long, 10); return err }
+			calls["Settle"] = func() error { return s.Settle(ctx, n, 0) }
+		}
 		for name, call := range calls {
 			if call() == nil {
 				f.Errorf("%s gave no error", name)

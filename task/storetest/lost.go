@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,8 +48,56 @@ var lostTests = []test{
 			f.wantJournal(s, t.ID, "one")
 			f.noneDue(s)
 		}},
+	{"an update that asks and is repeated because its answer was lost is ErrConflict, and asks nothing twice",
+		func(f *fixture, s task.Store) {
+			if !declares[task.Asker](f.T, s) {
+				f.SkipNow()
+			}
+			t := f.addRunning(s, "alice")
+			t.Status = task.InputRequired
+			first := question("first", "user:bob")
+			u := task.Update{Leased: true, Due: -1, Ask: []*task.Question{first, question("second", "user:bob")}}
+			again := clone(t)
+			f.update(s, t, u)
+			want := f.questions(s, t.ID)
+			f.wantError("the same Update again", s.Update(f.ctx, clone(again), u), task.ErrConflict)
+			f.wantQuestions(s, t.ID, want...)
+			f.decide(s, t.ID, "first") // which is why the task runs, and not that it has to
+			f.wantError("the same Update after a decision", s.Update(f.ctx, clone(again), u), task.ErrConflict)
+			c := f.claimThis(s, t.ID, long)
+			f.wantError("the same Update under a lost lease", s.Update(f.ctx, clone(again), u), task.ErrLeaseLost)
+			f.wantRow(s, c)
+
+			answer := task.Update{Keep: true, Answered: []string{"second"}, Entries: list("answer")}
+			again = clone(c)
+			f.update(s, c, answer)
+			f.wantError("the same answer again", s.Update(f.ctx, again, answer), task.ErrConflict)
+			f.wantJournal(s, t.ID, "answer")
+		}},
+	{"a change of a question that is repeated because its answer was lost is ErrConflict, and nothing more is written",
+		func(f *fixture, s task.Store) {
+			if !declares[task.Asker](f.T, s) {
+				f.SkipNow()
+			}
+			t := f.addRunning(s, "alice")
+			f.park(s, t, question("key", "user:bob"))
+			for _, decision := range []string{"", "decision"} {
+				q := f.question(s, t.ID, "key")
+				q.Votes, q.Decision = append(q.Votes, "vote"...), []byte(decision)
+				again := *q
+				f.change(s, q)
+				t = f.get(s, t.ID)
+				f.wantChange(s, &again, false, task.ErrConflict)
+				f.wantQuestion(s, q)
+				f.wantRow(s, t)
+			}
+			f.claimThis(s, t.ID, long)
+			f.noneDue(s)
+		}},
 	{"an engine that loses every fourth answer runs no task that has ended, and asks and records nothing twice",
 		losesAnswers},
+	{"an engine that loses every fourth answer waits for people and deadlines, and has each decision once",
+		losesDecisions},
 }
 
 func losesAnswers(f *fixture, s task.Store) {
@@ -137,6 +187,102 @@ func losesAnswers(f *fixture, s task.Store) {
 	if losing.lost.Load() == 0 {
 		f.Error("no answer was lost")
 	}
+}
+
+func losesDecisions(f *fixture, s task.Store) {
+	if !declares[task.Asker](f.T, s) {
+		f.SkipNow()
+	}
+	asker := s.(task.Asker)
+	losing := &losingAsker{&losingStore{Store: s}, asker}
+	e, err := taskrun.NewEngine(losing, &taskrun.Options{
+		Settings: task.Settings{Lease: 2 * time.Second, Workers: 4},
+		Handler:  waitsForDecisions(asker), Look: 5 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Expire: func(q *task.Question) error {
+			q.Decision = []byte("unanswered")
+			return nil
+		},
+	})
+	f.ok("NewEngine", err)
+	ctx, cancel := context.WithCancel(f.ctx)
+	var all sync.WaitGroup
+	all.Go(func() { _ = e.Run(ctx) })
+	defer all.Wait()
+	defer cancel()
+	const tasks = 12
+	var ids []string
+	for range tasks {
+		ids = append(ids, f.add(s, "alice").ID)
+	}
+	decided := 0
+	f.eventually("people have decided", func() bool {
+		waits := f.waiting(s, task.QuestionFilter{For: []string{"user:bob"}})
+		for _, q := range waits {
+			q.Decision = []byte("approved")
+			f.change(s, q)
+			decided++
+		}
+		return decided >= tasks
+	})
+	for _, id := range ids {
+		f.eventually("each task ends", func() bool { return f.get(s, id).Status.Terminal() })
+		got := f.entries(s, id)
+		slices.Sort(got)
+		if want := []string{"people approved", "timer unanswered"}; !slices.Equal(got, want) {
+			f.Errorf("task %s has the entries %q, want %q", id, got, want)
+		}
+	}
+	if losing.lost.Load() == 0 || decided != tasks {
+		f.Errorf("%d answers were lost, and people have decided %d times, want some and %d", losing.lost.Load(), decided,
+			tasks)
+	}
+}
+
+// waitsForDecisions returns a handler that waits for people and for a deadline, and records their decisions.
+func waitsForDecisions(asker task.Asker) taskrun.Handler {
+	return func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+		recorded, decisions := make(map[string]bool), make(map[string]string)
+		for _, e := range w.Entries {
+			recorded[strings.Fields(string(e))[0]] = true
+		}
+		all, err := asker.Questions(ctx, task.Name(w.Task.ID))
+		if err != nil {
+			return taskrun.Verdict{}, err
+		}
+		for _, q := range all {
+			decisions[q.Key] = string(q.Decision)
+		}
+		var asks []*task.Question
+		for key, within := range map[string]time.Duration{"people": long, "timer": 20 * time.Millisecond} {
+			switch {
+			case recorded[key]:
+			case decisions[key] != "":
+				if err := w.Record(ctx, []byte(key+" "+decisions[key])); err != nil {
+					return taskrun.Verdict{}, err
+				}
+			default:
+				ask := question(key)
+				if ask.Within = within; key == "people" {
+					ask.For = []string{"user:bob"}
+				}
+				asks = append(asks, ask)
+			}
+		}
+		if len(asks) > 0 {
+			return taskrun.Verdict{Status: task.InputRequired, Ask: asks}, nil
+		}
+		return taskrun.Verdict{Status: task.Completed, Outcome: []byte("done")}, nil
+	}
+}
+
+// losingAsker loses answers about questions, too.
+type losingAsker struct {
+	*losingStore
+	task.Asker
+}
+
+func (s *losingAsker) ChangeQuestion(ctx context.Context, q *task.Question, expired bool) error {
+	return s.answer(s.Asker.ChangeQuestion(ctx, q, expired))
 }
 
 // losingStore makes the writes that an engine asks for, and loses every fourth answer.

@@ -283,7 +283,7 @@ var listTests = []test{
 				}
 			}
 		}},
-	{"it shows what the row holds now, but may leave out Pending, Outcome and Nonce", func(f *fixture, s task.Store) {
+	{"it shows what the row holds now, perhaps without Outcome and Nonce, Pending cut", func(f *fixture, s task.Store) {
 		c := f.addLeased(s)
 		c.Status, c.Message, c.Round, c.Attempts, c.Stopped = task.InputRequired, "waiting", 2, 5, true
 		c.Pending, c.Outcome = []byte("pending"), []byte("outcome")
@@ -292,8 +292,8 @@ var listTests = []test{
 		if len(got) != 1 {
 			f.Fatalf("List gave %d tasks, want the one", len(got))
 		}
-		if got[0].Pending == nil {
-			c.Pending = nil
+		if len(got[0].Pending) == 1 {
+			c.Pending = c.Pending[:1]
 		}
 		if got[0].Outcome == nil {
 			c.Outcome = nil

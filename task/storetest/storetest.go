@@ -68,8 +68,9 @@ func Run(t *testing.T, database func(t *testing.T) (open func(t *testing.T) task
 		{"Select", selectTests, declares[task.Lister]},
 		{"Count", countTests, declares[task.Counter]},
 		{"Versions", versionTests, declares[task.Versioner]},
-		{"Woken", wakeTests, declares[task.Waker]},
 		{"Watch", watchTests, declares[task.Watcher]},
+		{"Questions", questionTests, declares[task.Asker]},
+		{"Outbox", noticeTests, declares[task.Outbox]},
 	} {
 		t.Run(chapter.name, func(t *testing.T) {
 			t.Parallel()

@@ -106,6 +106,9 @@ func (e *StatusError) Error() string {
 	return text
 }
 
+// HTTPStatus returns the code, for callers who know nothing of this package.
+func (e *StatusError) HTTPStatus() int { return e.Code }
+
 // AwayError says that the server did not answer a request, which may be sent again. It does
 // not wrap its cause: the end of an HTTP connection is not the end of the session.
 type AwayError struct {

@@ -40,7 +40,7 @@ type Client struct {
 	// them.
 	Version string
 
-	// Capabilities is the JSON of what a modern request declares. Empty is [AllTasks].
+	// Capabilities is the JSON of what a modern request declares, or a session. Empty is [AllTasks], or forms.
 	Capabilities string
 
 	// MaxBytes bounds a response, or an event of a stream. Zero is 16 MB.
@@ -155,7 +155,7 @@ func (c *Client) Initialize(ctx context.Context, version string) (*Client, error
 	session := *c
 	session.Version = version
 	s, err := session.Open(ctx, "initialize", map[string]any{
-		"protocolVersion": version, "capabilities": map[string]any{"elicitation": map[string]any{}},
+		"protocolVersion": version, "capabilities": json.RawMessage(cmp.Or(c.Capabilities, `{"elicitation":{}}`)),
 		"clientInfo": map[string]any{"name": "raw", "version": "1"},
 	})
 	if err != nil {

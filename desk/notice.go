@@ -1,0 +1,29 @@
+package desk
+
+import (
+	"time"
+
+	"github.com/askback-mcp/askback/task"
+)
+
+// Notice says that something has become of a question for people. It never has an answer in it.
+type Notice struct {
+	// ID is the same each time the notice is delivered, and differs from all others: notices are delivered at least
+	// once.
+	ID   string          `json:"id"`
+	Kind task.NoticeKind `json:"kind"`
+	Time time.Time       `json:"time"` // when that has happened
+	// Attempt counts the deliveries of the notice, from 1. It is not encoded.
+	Attempt int `json:"-"`
+
+	Name      string   `json:"name"` // of the task: see [task.Name]
+	Key       string   `json:"key"`  // of the question: what [Desk.Answer] takes
+	Target    string   `json:"target"`
+	Principal string   `json:"principal"` // whose call it is; "" is the anonymous principal
+	Message   string   `json:"message"`
+	For       []string `json:"for"`
+	Votes     int      `json:"votes"` // how many must accept
+
+	Asked    time.Time `json:"asked"`
+	Deadline time.Time `json:"deadline,omitzero"` // zero: there is none
+}

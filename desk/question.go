@@ -1,0 +1,272 @@
+package desk
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/askback-mcp/askback/input"
+	"github.com/askback-mcp/askback/internal/stored"
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/task"
+)
+
+// Person is somebody who answers questions. A desk believes what a program says of a person: the program must have made
+// sure of it, at the time of each answer.
+type Person struct {
+	// Name is the one that Options.Principal of package askback gives the same person as a caller: 1 to 256 bytes. It is
+	// compared byte by byte, so a program must write it as Options.Principal does. No space is around it.
+	Name string
+	// Groups are those that the person belongs to: at most 64, each written like a name.
+	Groups []string
+}
+
+// Question is what a task asks people.
+type Question struct {
+	Name string `json:"name"` // of its task: see [task.Name]
+	// Question is what is asked. Its Key names the question within its task. It has no Server.
+	input.Question
+	AuthorKey string    `json:"authorKey"` // the key of the ask in the handler
+	Target    string    `json:"target"`    // such as the name of the tool
+	Principal string    `json:"principal"` // whose call it is; "" is the anonymous principal
+	For       []string  `json:"for"`       // who may answer, such as "user:alice" and "group:release"
+	Votes     int       `json:"votes"`     // how many must accept with equal contents
+	Asked     time.Time `json:"asked"`
+	// Deadline is when the question ends without an answer. Zero means that there is none.
+	Deadline time.Time           `json:"deadline,omitzero"`
+	Status   task.QuestionStatus `json:"status"`
+	// Fallback says that the question is for its caller, whose host could not ask it.
+	Fallback bool `json:"fallback,omitempty"`
+	// Markdown says that Message and Preview are Markdown, of which a safe subset may be rendered. Otherwise they are
+	// plain text.
+	Markdown bool `json:"markdown,omitempty"`
+
+	Count    []Vote          `json:"count,omitempty"`    // the accepts that count, whose contents are equal, or the veto
+	Proposal json.RawMessage `json:"proposal,omitempty"` // the content of Count
+	Earlier  []Vote          `json:"earlier,omitempty"`  // votes that no longer count
+	Events   []Event         `json:"events,omitempty"`   // claims and extensions
+	// Claim is set while somebody has said that they are about to answer. Others may answer all the same.
+	Claim    *Claim    `json:"claim,omitempty"`
+	Decision *Decision `json:"decision,omitempty"` // of a question that is decided
+
+	// The fields below are those of one question. A list leaves them out.
+
+	// Call is what Call.ID of package askback returns in the task's handler.
+	Call string `json:"call,omitempty"`
+	// Preview is what the author shows of the call. If there is none, Arguments are those of the call.
+	Preview   string          `json:"preview,omitempty"`
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+	// Equal are the names of other tasks, up to 20, that ask the same for an equal call at this time.
+	Equal []string `json:"equal,omitempty"`
+}
+
+// Vote is what one person answered.
+type Vote struct {
+	Who     string    `json:"who"`
+	Groups  []string  `json:"groups,omitempty"` // those because of which the person could vote
+	When    time.Time `json:"when"`
+	Channel string    `json:"channel"`
+	Why     string    `json:"why,omitempty"`
+	Action  string    `json:"action"` // "accept", "decline" or "cancel"
+	// Content is what was accepted, as the form has it. Of those that count together the first has it.
+	Content json.RawMessage `json:"content,omitempty"`
+}
+
+// Event is something other than a vote that has happened to a question.
+type Event struct {
+	Kind string    `json:"kind"` // "claimed", "released", "handed over" or "extended"
+	Who  string    `json:"who"`
+	When time.Time `json:"when"`
+	Text string    `json:"text,omitempty"` // until when, to whom, and why
+}
+
+// Claim says who is about to answer a question, and until when that is believed.
+type Claim struct {
+	By    string    `json:"by"`
+	Until time.Time `json:"until"`
+}
+
+// Decision is the end of a question.
+type Decision struct {
+	Action  string             `json:"action"`            // "accept", "decline", "cancel" or "unanswered"
+	Content json.RawMessage    `json:"content,omitempty"` // of an accept
+	By      []input.Provenance `json:"by,omitempty"`      // in the order of their votes; nobody if it is unanswered
+	When    time.Time          `json:"when"`
+}
+
+// Questions reads all that a task has asked people, in the order in which it was asked: what concerns the person (see
+// [Question.Concerns]) or, with nil, everything. Name and errors are those of [Desk.Question]; there is at least one
+// question if there is no error.
+func (d *Desk) Questions(ctx context.Context, name string, as *Person) ([]*Question, error) {
+	rows, err := d.questions(ctx, name, as)
+	if err != nil {
+		return nil, fmt.Errorf("desk: read questions: %w", err)
+	}
+	var (
+		shown []*Question
+		errs  []error
+	)
+	for _, r := range rows {
+		if !r.concerns(as) {
+			continue
+		}
+		q, err := d.show(ctx, r, as)
+		shown, errs = append(shown, q), append(errs, err)
+	}
+	if shown == nil {
+		errs = append(errs, errUnknown)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return shown, fmt.Errorf("desk: read questions: %w", err)
+	}
+	return shown, nil
+}
+
+// Question reads one question. Name is the [task.Name] of its task, or at least the first six characters of it: without
+// a person of any task, and for a person of those that wait for them. Key is the Key of the question. As is the person
+// who reads it, or nil.
+//
+// The error is a [task.ErrNotFound] if there is no such question, and the same if it does not concern the person: see
+// [Question.Concerns]. It is an [errors.ErrUnsupported] if the store is no [task.Asker]. An error with a question says
+// that not all of it can be read.
+func (d *Desk) Question(ctx context.Context, name, key string, as *Person) (*Question, error) {
+	r, err := d.question(ctx, name, key, as)
+	if err == nil && !r.concerns(as) {
+		err = errUnknown
+	}
+	var q *Question
+	if err == nil {
+		q, err = d.show(ctx, r, as)
+	}
+	if err != nil {
+		return q, fmt.Errorf("desk: read a question: %w", err)
+	}
+	return q, nil
+}
+
+// ErrOwnCall says that a person may not answer a question, because the call that asks it is their own.
+var ErrOwnCall = errors.New("the call is your own: somebody else must answer")
+
+// errUnknown is the error for every question that a person is not to know of, and for those that do not exist.
+var errUnknown = fmt.Errorf("%w: there is no such question, or it is not for this person", task.ErrNotFound)
+
+// question reads a question, whether it concerns the person or not.
+func (d *Desk) question(ctx context.Context, name, key string, as *Person) (*row, error) {
+	rows, err := d.questions(ctx, name, as)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(rows, func(r *row) bool { return r.Key == key })
+	if i < 0 {
+		return nil, errUnknown
+	}
+	return rows[i], nil
+}
+
+// questions reads the questions of a task, whether they concern the person or not.
+func (d *Desk) questions(ctx context.Context, name string, as *Person) ([]*row, error) {
+	if as != nil {
+		if err := as.check(); err != nil {
+			return nil, err
+		}
+	}
+	name, err := d.fullName(ctx, name, as)
+	if err != nil {
+		return nil, err
+	}
+	questions, err := d.engine.Questions(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	var rows []*row
+	for _, q := range questions {
+		rows = append(rows, newRow(q))
+	}
+	return rows, nil
+}
+
+// nameLength is the length of a [task.Name].
+var nameLength = len(task.Name(""))
+
+// fullName returns the name of the task whose name begins like this. What a person can find that way is what an index
+// has for them, so that neither the time nor the error tells of anybody else's.
+func (d *Desk) fullName(ctx context.Context, name string, as *Person) (string, error) {
+	switch {
+	case len(name) == nameLength:
+		return name, nil
+	case len(name) > nameLength:
+		return "", errUnknown
+	case len(name) < enough:
+		return "", fmt.Errorf("%w: at least %d characters of its name are needed", task.ErrNotFound, enough)
+	case as == nil:
+		t, err := d.find(ctx, name, nil)
+		if err != nil {
+			return "", err
+		}
+		return task.Name(t.ID), nil
+	}
+	var found string
+	for r, err := range d.waiting(ctx, Waiting{As: as}) {
+		if err != nil {
+			return "", err
+		}
+		is := task.Name(r.Task)
+		if !strings.HasPrefix(is, name) {
+			continue
+		}
+		if found != "" && found != is {
+			return "", &InvalidError{fmt.Sprintf("several tasks have names that begin with %q: give more of it", name)}
+		}
+		found = is
+	}
+	if found == "" {
+		return "", fmt.Errorf("%w; for what is no longer open the whole name is needed", errUnknown)
+	}
+	return found, nil
+}
+
+// mostEqual is how many other tasks are named that ask the same.
+const mostEqual = 20
+
+// show returns all that a row tells a person, with what else the store has of its call. With an error some of it is
+// missing.
+func (d *Desk) show(ctx context.Context, r *row, as *Person) (*Question, error) {
+	q := r.show(time.Now())
+	if r.unreadable != nil {
+		return q, r.unreadable
+	}
+	q.Call, q.Preview = r.asking.Call, r.asking.Preview
+	if q.Preview == "" {
+		call, _, err := d.engine.Journal(ctx, r.Task)
+		if err != nil {
+			return q, fmt.Errorf("the arguments of the call: %w", err)
+		}
+		began, err := stored.DecodeCall(call)
+		if err != nil {
+			return q, err
+		}
+		q.Arguments = strictjson.Get(began.Params, "arguments")
+	}
+	if r.Equal == "" {
+		return q, nil
+	}
+	f := task.QuestionFilter{Equal: r.Equal}
+	if as != nil {
+		as.narrow(&f)
+	}
+	equal, err := d.engine.Waiting(ctx, f, nil, 2*mostEqual)
+	if err != nil {
+		return q, fmt.Errorf("equal calls: %w", err)
+	}
+	for _, e := range equal {
+		name := task.Name(e.Task)
+		if name != q.Name && newRow(e).may(as) == nil && !slices.Contains(q.Equal, name) && len(q.Equal) < mostEqual {
+			q.Equal = append(q.Equal, name)
+		}
+	}
+	return q, nil
+}

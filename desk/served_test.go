@@ -1,0 +1,80 @@
+package desk_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/task"
+)
+
+// A question whose deadline was moved outlives the one that it had, in the server that asks it, and so does its task.
+func TestAServerKeepsAMovedDeadline(t *testing.T) {
+	type arguments struct {
+		Key string `json:"key"`
+	}
+	s := new(task.MemoryStore)
+	opts := &askback.Options{
+		Desk:      &askback.DeskOptions{},
+		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "carol", nil },
+		Tasks:     &askback.Tasks{Settings: task.Settings{TTL: time.Minute}},
+	}
+	srv := harness.NewTaskServerOn(t, s, opts, func(s *askback.Server) {
+		askback.AddTool(s, &mcp.Tool{Name: "ask"}, func(_ context.Context, call *askback.Call, in arguments) (string, error) {
+			err := askback.Approve(call, in.Key, askback.Question{
+				Message: "Go on?", For: []string{askback.Group("release")}, Within: 2 * time.Second, Markdown: in.Key == "kept",
+			})
+			if late, ok := errors.AsType[*askback.UnansweredError](err); ok {
+				return "nobody answered " + late.Key, nil
+			}
+			return "approved", err
+		})
+	})
+	d := open(t, s)
+	alice := person("alice", "release")
+	tasks, names := make(map[string]string), make(map[string]string)
+	for _, key := range []string{"kept", "left"} {
+		tasks[key] = srv.Result(harness.WithExtension, "tools/call", "ask",
+			`"name":"ask","arguments":{"key":"`+key+`"}`)["taskId"].(string)
+		names[key] = task.Name(tasks[key])
+		harness.Eventually(t, key+" waits", func() bool {
+			q, err := d.Question(t.Context(), names[key], key, &alice)
+			if err == nil && q.Markdown != (key == "kept") {
+				t.Errorf("%s is Markdown: %v", key, q.Markdown)
+			}
+			return err == nil
+		})
+		if key == "kept" {
+			if _, err := d.Extend(t.Context(), names[key], key, alice, time.Now().Add(time.Hour), "a meeting"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	text := func(key string) any {
+		res := srv.Get(harness.WithExtension, tasks[key], "completed")["result"].(map[string]any)
+		return harness.Content(res)
+	}
+	if got := text("left"); got != "nobody answered left" {
+		t.Errorf("left: %s", got)
+	}
+	_, err := d.Answer(t.Context(), names["left"], "left", desk.Answer{By: alice, Action: "accept"})
+	if !errors.Is(err, task.ErrLate) {
+		t.Errorf("an answer to what nobody answered: %v", err)
+	}
+	if row, err := s.Get(t.Context(), tasks["kept"]); err != nil || time.Until(row.Expires) < time.Hour {
+		t.Errorf("the task ends at %v: %v", row.Expires, err)
+	}
+	q, err := d.Answer(t.Context(), names["kept"], "kept", desk.Answer{By: alice, Action: "accept"})
+	if err != nil || q.Decision == nil {
+		t.Fatalf("%+v, %v", q, err)
+	}
+	if got := text("kept"); got != "approved" {
+		t.Errorf("kept: %s", got)
+	}
+}

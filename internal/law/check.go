@@ -1,0 +1,271 @@
+package law
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/stored"
+	"github.com/askback-mcp/askback/task"
+)
+
+// check compares the end of a call with what the interpreter makes of what people have decided and the client has
+// answered.
+func (c *caller) check(ctx context.Context, content any) {
+	text, _ := content.(string)
+	var end result
+	if err := json.Unmarshal([]byte(text), &end); err != nil {
+		c.violate("call %d: the result is %q: %v", c.number, text, err)
+		return
+	}
+	t, entries := c.find(ctx)
+	outcomes := make(map[string]string)
+	if t != nil {
+		c.checkRows(ctx, t, entries, end, outcomes)
+	}
+	c.clientOutcomes(end, outcomes)
+	want, steps, err := c.program.expect(outcomes)
+	if err != nil {
+		c.violate("call %d ended with %q, but %v", c.number, end.Trace, err)
+		return
+	}
+	recorded := c.checkSteps(t, entries, end, steps)
+	for i, line := range want {
+		if name, isStep := strings.CutPrefix(line, "step "); isStep {
+			want[i] = fmt.Sprintf("%s=%d", line, recorded[name])
+		}
+	}
+	if !slices.Equal(want, end.Trace) {
+		c.violate("call %d differs from the program run once:\n got %q\nwant %q", c.number, end.Trace, want)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key := range asks {
+		for _, release := range []int{1, 2} {
+			if seen := c.outcomes[fmt.Sprint(c.number, release, key)]; len(seen) > 1 {
+				c.bad = append(c.bad, fmt.Sprintf("call %d: its runs saw %q become of the question %q in the words of release %d",
+					c.number, seen, key, release))
+			}
+		}
+	}
+}
+
+// find returns the task of the call, or nil if it never became one, and its journal.
+func (c *caller) find(ctx context.Context) (t *task.Task, entries []journal.Entry) {
+	for after := ""; ; {
+		page, err := c.Store.Select(ctx, task.Filter{}, after, 100)
+		if err != nil {
+			c.violate("listing the tasks: %v", err)
+		}
+		for _, candidate := range page {
+			call, raw, err := c.Store.Journal(ctx, candidate.ID)
+			if err != nil || !strings.Contains(string(call), fmt.Sprintf(`"call":%d}`, c.number)) {
+				continue
+			}
+			for _, data := range raw {
+				e, err := journal.DecodeEntry(data)
+				if err != nil {
+					c.violate("call %d: its journal: %v", c.number, err)
+				}
+				entries = append(entries, e)
+			}
+			return candidate, entries
+		}
+		if len(page) == 0 {
+			return nil, nil
+		}
+		after = page[len(page)-1].ID
+	}
+}
+
+// checkRows checks the questions of a task, and adds what has become of those in the words of a release.
+func (c *caller) checkRows(
+	ctx context.Context, t *task.Task, entries []journal.Entry, end result, outcomes map[string]string,
+) {
+	rows, err := c.Store.Questions(ctx, task.Name(t.ID))
+	if err != nil {
+		c.violate("call %d: its questions: %v", c.number, err)
+	}
+	known := make(map[string]string)
+	for _, row := range rows {
+		asking, err := stored.DecodeAsking(row.Content)
+		if err != nil {
+			c.violate("call %d: %v", c.number, err)
+			continue
+		}
+		id := fmt.Sprintf("%s %x", asking.Key, asking.Digest)
+		if before, twice := known[id]; twice {
+			c.violate("call %d: the rows %q and %q are of one question", c.number, before, row.Key)
+		}
+		known[id] = row.Key
+		outcome := c.checkRow(row, asking)
+		copies := c.checkCopies(row, asking, outcome, entries)
+		if outcome == "" {
+			continue
+		}
+		// What is asked of the client beside a deadline is in Pending only.
+		if inWords := string(asking.Params) == "" && !asks[asking.Key].host ||
+			strings.Contains(string(asking.Params), fmt.Sprintf("release %d?", end.Release)); inWords {
+			outcomes[asking.Key] = outcome
+			if copies == 0 && slices.Contains(end.Trace, asking.Key+"="+outcome) {
+				c.violate("call %d: its journal lacks what has become of the question %q", c.number, row.Key)
+			}
+		}
+	}
+}
+
+// checkRow checks the votes of a question, and returns its outcome.
+func (c *caller) checkRow(row *task.Question, asking *stored.Asking) (outcome string) {
+	name := fmt.Sprintf("call %d: the question %q", c.number, row.Key)
+	ballot, err := stored.DecodeBallot(row.Votes)
+	if err != nil {
+		c.violate("%s: %v", name, err)
+		return ""
+	}
+	counted := make(map[string]bool)
+	for i, v := range ballot.Votes {
+		if i >= ballot.From && counted[v.Who] {
+			c.violate("%s: %s is counted twice", name, v.Who)
+		}
+		counted[v.Who] = counted[v.Who] || i >= ballot.From
+		if !row.Deadline.IsZero() && !v.When.Before(row.Deadline) {
+			c.violate("%s: %s voted %v after its deadline", name, v.Who, v.When.Sub(row.Deadline))
+		}
+	}
+	c.mu.Lock()
+	cast := c.cast[task.Name(row.Task)+" "+row.Key]
+	c.mu.Unlock()
+	for _, v := range cast {
+		if !slices.ContainsFunc(ballot.Votes, func(b stored.Vote) bool { return b.Who == v.who && b.Action == v.action }) {
+			c.violate("%s: the vote of %s is lost", name, v.who)
+		}
+	}
+	if row.Status != task.QuestionDecided {
+		return ""
+	}
+	d, err := stored.DecodeDecision(row.Decision)
+	if err != nil {
+		c.violate("%s: %v", name, err)
+		return ""
+	}
+	c.mu.Lock()
+	c.summary.Decided++
+	if d.Action == stored.Unanswered {
+		c.summary.Unanswered++
+	}
+	c.mu.Unlock()
+	var who []string
+	for _, by := range d.By {
+		who = append(who, by.Who)
+	}
+	switch {
+	case d.Action == stored.Unanswered && (len(who) > 0 || row.Deadline.IsZero()):
+		c.violate("%s: %v made it unanswered, with the deadline %v", name, who, row.Deadline)
+	case d.Action == "accept" && len(who) != asking.Votes:
+		c.violate("%s: %d votes accepted it, want %d", name, len(who), asking.Votes)
+	case d.Action != stored.Unanswered && len(who) == 0:
+		c.violate("%s: nobody decided it", name)
+	}
+	for _, name := range who {
+		if !counted[name] {
+			c.violate("%s: %s decided it, without a vote that counts", row.Key, name)
+		}
+	}
+	if d.Action == stored.Unanswered {
+		return d.Action
+	}
+	if outcome = d.Action; d.Action == "accept" && asks[asking.Key].form {
+		var n number
+		_ = json.Unmarshal(d.Content, &n)
+		outcome = fmt.Sprintf("accept %d", n.N)
+	}
+	return outcome + " by " + strings.Join(who, "+")
+}
+
+// checkCopies checks that the journal has what a question has become at most once, and returns how often.
+func (c *caller) checkCopies(
+	row *task.Question, asking *stored.Asking, outcome string, entries []journal.Entry,
+) (n int) {
+	for _, e := range entries {
+		settles := e.Kind == journal.Answer || e.Kind == journal.Unread || e.Kind == journal.Unanswered
+		if !settles || e.Key != asking.Key || !slices.Equal(e.Digest[:], asking.Digest) {
+			continue
+		}
+		n++
+		for _, by := range e.By {
+			if !row.Deadline.IsZero() && !by.When.Before(row.Deadline) {
+				c.violate("call %d: the answer to %q came %v after its deadline", c.number, row.Key, by.When.Sub(row.Deadline))
+			}
+		}
+		late := e.Kind == journal.Unanswered
+		if host := len(row.For) == 0; !host && outcome == "" || late != (outcome == "unanswered") {
+			c.violate("call %d: the question %q has become %q, and the journal has %q of it", c.number, row.Key, outcome, e.Kind)
+		}
+	}
+	if n > 1 {
+		c.violate("call %d: the journal has %d answers to %q", c.number, n, row.Key)
+	}
+	return n
+}
+
+// clientOutcomes adds the outcomes of the client's questions: of several answers the result says which one counted.
+func (c *caller) clientOutcomes(end result, outcomes map[string]string) {
+	for _, line := range end.Trace {
+		key, outcome, _ := strings.Cut(line, "=")
+		if !asks[key].host || outcome == "unanswered" {
+			if asks[key].host {
+				outcomes[key] = outcome
+			}
+			continue
+		}
+		c.mu.Lock()
+		given := c.given[fmt.Sprint(c.number, words(key, end.Release))]
+		c.mu.Unlock()
+		if !slices.Contains(given, outcome) {
+			c.violate("call %d: the answer to %q is %q, and those that were given are %q", c.number, key, outcome, given)
+		}
+		if before, known := outcomes[key]; known && before != outcome {
+			c.violate("call %d: the answer to %q is %q and %q", c.number, key, before, outcome)
+		}
+		outcomes[key] = outcome
+	}
+}
+
+// checkSteps checks what was recorded, and returns the number of the run of each step.
+func (c *caller) checkSteps(t *task.Task, entries []journal.Entry, end result, steps []string) map[string]int {
+	recorded := make(map[string]int)
+	for _, e := range entries {
+		if e.Kind != journal.Step {
+			continue
+		}
+		if _, twice := recorded[e.Key]; twice {
+			c.violate("call %d: the step %s is recorded twice", c.number, e.Key)
+		}
+		recorded[e.Key] = serialOf(string(e.Value))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, name := range steps {
+		runs := c.steps[fmt.Sprint(c.number, name)]
+		n, ok := recorded[name]
+		if t == nil && len(runs) > 0 {
+			n, ok = runs[0], true
+			recorded[name] = n
+		}
+		if !ok || !slices.Contains(runs, n) || len(runs)-1 > c.lost {
+			c.bad = append(c.bad, fmt.Sprintf("call %d: the step %s is recorded as %d, of the runs %v, and %d leases were lost",
+				c.number, name, n, runs, c.lost))
+		}
+	}
+	return recorded
+}
+
+// serialOf returns the number of the run in the result of a step.
+func serialOf(value string) (n int) {
+	_, number, _ := strings.Cut(value, "=")
+	fmt.Sscan(number, &n)
+	return n
+}

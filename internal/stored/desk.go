@@ -1,0 +1,171 @@
+package stored
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/askback-mcp/askback/input"
+	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/strictjson"
+)
+
+// What a store keeps of a question for people, in a task.Question:
+//
+//	Content    [Asking]
+//	Votes      [Ballot]
+//	Decision   [Decision]
+
+// Asking is what is asked at a desk. It never changes.
+type Asking struct {
+	Key    string          `json:"key"`    // the author's
+	Digest []byte          `json:"digest"` // as long as a journal.Digest
+	Method string          `json:"method,omitempty"`
+	Params json.RawMessage `json:"params,omitempty"`
+	// Votes is how many must accept alike, at least 1. It is 0 for a question that only waits for its deadline.
+	Votes int `json:"votes,omitempty"`
+	// Call is the public ID of the call.
+	Call string `json:"call,omitempty"`
+	// Preview is what the author shows of the call in place of its arguments. Empty means that the arguments are shown.
+	Preview string `json:"preview,omitempty"`
+	// Markdown says that the message and Preview are Markdown. What an older release stored is not.
+	Markdown bool `json:"markdown,omitempty"`
+	// Fallback says that the question is for the caller, whose host could not ask it.
+	Fallback bool `json:"fallback,omitempty"`
+}
+
+// Vote is what one person said to a question.
+type Vote struct {
+	Who     string          `json:"who"`
+	Groups  []string        `json:"groups,omitempty"` // those of For that let the person vote
+	When    time.Time       `json:"when"`             // to the millisecond
+	Channel string          `json:"channel"`
+	Why     string          `json:"why,omitempty"`
+	Action  string          `json:"action"`            // "accept", "decline" or "cancel"
+	Content json.RawMessage `json:"content,omitempty"` // of the accept that began a count, as its question recorded it
+}
+
+// Provenance returns the record of the vote in a journal.
+func (v *Vote) Provenance() input.Provenance {
+	return input.Provenance{Who: v.Who, When: v.When, Channel: v.Channel, Why: v.Why}
+}
+
+// Event is something other than a vote that has happened to a question.
+type Event struct {
+	Kind string    `json:"kind"` // such as "claimed"
+	Who  string    `json:"who"`
+	When time.Time `json:"when"`
+	Text string    `json:"text,omitempty"`
+}
+
+// Ballot is what people have said and done so far.
+type Ballot struct {
+	Votes []Vote `json:"votes,omitempty"` // in the order in which they came
+	// From is the index in Votes at which the count began: an accept with another content begins a new one.
+	From   int        `json:"from,omitempty"`
+	Claim  *DeskClaim `json:"claim,omitempty"`
+	Events []Event    `json:"events,omitempty"`
+}
+
+// DeskClaim says who is about to answer.
+type DeskClaim struct {
+	By    string    `json:"by"`
+	Until time.Time `json:"until"`
+}
+
+// Unanswered is the action of a [Decision] that a deadline has made.
+const Unanswered = "unanswered"
+
+// Decision is the end of a question. It is written once, with all the votes that made it.
+type Decision struct {
+	Action  string             `json:"action"`            // "accept", "decline", "cancel" or Unanswered
+	Content json.RawMessage    `json:"content,omitempty"` // of an accept
+	By      []input.Provenance `json:"by,omitempty"`      // who made it, in the order of their votes; nobody if Unanswered
+	When    time.Time          `json:"when"`
+}
+
+// Encode encodes what [DecodeAsking], [DecodeBallot] and [DecodeDecision] read.
+func Encode[T Asking | Ballot | Decision](v *T) ([]byte, error) { return json.Marshal(v) }
+
+// DecodeAsking reads the content of a question.
+func DecodeAsking(data []byte) (*Asking, error) {
+	a, err := decode[Asking]("content", data)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(a.Digest) != len(journal.Digest{}):
+		return nil, fmt.Errorf("the stored question %.80q has no digest", a.Key)
+	case a.Votes < 0:
+		return nil, fmt.Errorf("the stored question %.80q wants %d votes", a.Key, a.Votes)
+	}
+	return a, nil
+}
+
+// DecodeBallot reads the votes of a question, which may be empty.
+func DecodeBallot(data []byte) (*Ballot, error) {
+	if len(data) == 0 {
+		return new(Ballot), nil
+	}
+	b, err := decode[Ballot]("votes", data)
+	if err != nil {
+		return nil, err
+	}
+	if b.From < 0 || b.From > len(b.Votes) {
+		return nil, fmt.Errorf("the stored votes begin at %d of %d", b.From, len(b.Votes))
+	}
+	for i := range b.Votes {
+		if err := checkAction(b.Votes[i].Action, b.Votes[i].Content); err != nil {
+			return nil, fmt.Errorf("vote %d of a question: %w", i, err)
+		}
+	}
+	return b, nil
+}
+
+// DecodeDecision reads the decision of a question. One that this release does not know is an error, and no decline.
+func DecodeDecision(data []byte) (*Decision, error) {
+	d, err := decode[Decision]("decision", data)
+	if err != nil {
+		return nil, err
+	}
+	if d.Action != Unanswered || d.Content != nil {
+		if err := checkAction(d.Action, d.Content); err != nil {
+			return nil, fmt.Errorf("the decision of a question: %w", err)
+		}
+	}
+	return d, nil
+}
+
+// checkAction checks a stored answer. Only an accept has content, and content is an object.
+func checkAction(action string, content json.RawMessage) error {
+	switch action {
+	case "accept":
+		if content != nil && strictjson.TypeOf(content) != strictjson.TypeObject {
+			return errors.New("the stored content of an answer is no object")
+		}
+		return nil
+	case "decline", "cancel":
+		if content != nil {
+			return fmt.Errorf("the stored answer %q has content", action)
+		}
+		return nil
+	}
+	return fmt.Errorf("this program does not know the stored answer %.80q: a newer one may have stored it", action)
+}
+
+// mostDepth bounds the nesting of what a store keeps of a question. Forms are flat, and contents are at most 64 deep.
+const mostDepth = 128
+
+// decode reads what [Encode] wrote. It is checked as strictly as what a client sends, because desks compare what is in
+// it.
+func decode[T any](what string, data []byte) (*T, error) {
+	v := new(T)
+	err := strictjson.Check(data, mostDepth)
+	if err == nil {
+		err = json.Unmarshal(data, v)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the stored %s of a question: %w", what, err)
+	}
+	return v, nil
+}

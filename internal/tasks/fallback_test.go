@@ -1,0 +1,77 @@
+package tasks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/harness"
+)
+
+// With Fallback a page to open waits for its caller at the desk, like a form. A person is never asked in place of a
+// model, or for roots.
+func TestWhatFallsBack(t *testing.T) {
+	t.Parallel()
+	asks := map[string]func(*askback.Call) error{
+		"page": func(call *askback.Call) error {
+			return askback.ElicitURL(call, "ask", "Log in", "https://example.com/login")
+		},
+		"model": func(call *askback.Call) error {
+			_, err := askback.Sample(call, "ask", &mcp.CreateMessageWithToolsParams{MaxTokens: 9,
+				Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}}})
+			return err
+		},
+		"roots": func(call *askback.Call) error {
+			_, err := askback.Roots(call, "ask")
+			return err
+		},
+	}
+	register := func(srv *askback.Server) {
+		for name, ask := range asks {
+			askback.AddTool(srv, &mcp.Tool{Name: name},
+				func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+					err := ask(call)
+					if cannot, ok := errors.AsType[*askback.CapabilityError](err); ok {
+						return "cannot: " + cannot.Error(), nil
+					}
+					return "answered", err
+				})
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		srv, d := deskServer(t, &askback.Options{Desk: &askback.DeskOptions{Fallback: true, Wait: 5 * time.Second}}, register)
+		ended := make(map[string]string)
+		for name := range asks {
+			go func() {
+				got := harness.Request{Target: name, Capabilities: `{}`}.Send(t, srv.HTTPHandler(nil)).Text(t)
+				ended[name] = got[:8]
+			}()
+			synctest.Wait()
+		}
+		var waits []*desk.Question
+		for q, err := range d.Waiting(t.Context(), desk.Waiting{As: &desk.Person{Name: "alice"}}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			waits = append(waits, q)
+		}
+		if len(waits) != 1 || waits[0].Target != "page" || waits[0].URL != "https://example.com/login" || !waits[0].Fallback {
+			t.Fatalf("%d questions wait: %+v", len(waits), waits)
+		}
+		answer := desk.Answer{By: desk.Person{Name: "alice"}, Action: "accept"}
+		if _, err := d.Answer(t.Context(), waits[0].Name, "ask", answer); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := fmt.Sprint(ended); got != "map[model:cannot:  page:answered roots:cannot: ]" {
+			t.Errorf("they end as %s", got)
+		}
+	})
+}

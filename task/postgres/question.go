@@ -1,0 +1,463 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/askback-mcp/askback/task"
+)
+
+// Questions are rows of their own. Every change of a question's status is made under the lock of its task's row, which
+// is taken first: by an update of the task, by the end of a task, by its deletion, and by a decision. So a task that
+// parks either sees the decision or is woken by it, and no two transactions wait for each other. A vote takes the lock
+// of the question only, and waits for nothing while it has it.
+//
+// Triggers keep what follows from a status: the table in which what waits is looked up, and what becomes of questions
+// when a task ends or is deleted. So it holds for what a release without questions writes as well. Tasks that never had
+// a question are told apart by a column of their own row, and cost nothing.
+const questionTables = `
+	-- 0: it never had a question; 1: it has none that is open; 2: it may have some. A constant default writes to no row.
+	ALTER TABLE {schema}.task ADD COLUMN asks smallint NOT NULL DEFAULT 0;
+
+	CREATE TABLE {schema}.question (
+		task      text COLLATE "C" NOT NULL,
+		key       text COLLATE "C" NOT NULL,
+		name      text COLLATE "C" NOT NULL, -- of the task
+		principal text COLLATE "C" NOT NULL,
+		target    text COLLATE "C" NOT NULL,
+		equal     text COLLATE "C" NOT NULL,
+		who       text[] NOT NULL,
+		content   bytea NOT NULL,
+		asked     timestamptz NOT NULL,
+		deadline  timestamptz,
+		remind    timestamptz,
+		status    text COLLATE "C" NOT NULL,
+		expired   boolean NOT NULL, -- it was decided by its deadline
+		votes     bytea,
+		decision  bytea,
+		version   bigint NOT NULL,
+		PRIMARY KEY (task, key)
+	) WITH (fillfactor = 80);
+
+	CREATE INDEX question_name ON {schema}.question (name, asked, key) WHERE ` + askedQuestion + `;
+	CREATE INDEX question_open ON {schema}.question (task) WHERE ` + openQuestion + `;
+	CREATE INDEX question_overdue ON {schema}.question (deadline) WHERE ` + overdueQuestion + `;
+
+	-- The lists that open questions are in: of all, of each that they are for, and of those that are equal.
+	CREATE TABLE {schema}.waiting (
+		list     text COLLATE "C" NOT NULL,
+		task     text COLLATE "C" NOT NULL,
+		key      text COLLATE "C" NOT NULL,
+		target   text COLLATE "C" NOT NULL,
+		asked    timestamptz NOT NULL,
+		deadline timestamptz,
+		PRIMARY KEY (task, key, list)
+	);
+
+	CREATE INDEX waiting_asked ON {schema}.waiting (list, asked, task, key) WHERE ` + waitingAsked + `;
+	CREATE INDEX waiting_deadline ON {schema}.waiting (list, deadline, task, key) WHERE ` + waitingDeadline + `;
+
+	-- A function keeps its plans, like a session.
+	CREATE FUNCTION {schema}.question_lists() RETURNS trigger LANGUAGE plpgsql
+		SET enable_seqscan = off SET enable_bitmapscan = off AS $askback$
+	BEGIN
+		IF TG_OP <> 'INSERT' THEN
+			DELETE FROM {schema}.waiting WHERE task = OLD.task AND key = OLD.key;
+		END IF;
+		IF TG_OP <> 'DELETE' THEN
+			INSERT INTO {schema}.waiting (list, task, key, target, asked, deadline)
+			SELECT list, NEW.task, NEW.key, NEW.target, NEW.asked, NEW.deadline FROM (
+				SELECT '' UNION SELECT 'for ' || who FROM unnest(NEW.who) AS who
+				UNION SELECT 'equal ' || NEW.equal WHERE NEW.equal <> ''
+			) AS l (list) WHERE NEW.status = 'open' AND NEW.who <> '{}';
+			` + leaveNoticeOfNew + `
+		END IF;
+		RETURN NULL;
+	END $askback$;
+	CREATE TRIGGER question_added AFTER INSERT ON {schema}.question FOR EACH ROW
+		WHEN (NEW.who <> '{}') EXECUTE FUNCTION {schema}.question_lists();
+	CREATE TRIGGER question_changed AFTER UPDATE OF status, who, deadline ON {schema}.question FOR EACH ROW
+		WHEN ((OLD.status, OLD.who, OLD.deadline) IS DISTINCT FROM (NEW.status, NEW.who, NEW.deadline)
+			AND (OLD.who <> '{}' OR NEW.who <> '{}'))
+		EXECUTE FUNCTION {schema}.question_lists();
+	CREATE TRIGGER question_deleted AFTER DELETE ON {schema}.question FOR EACH ROW
+		EXECUTE FUNCTION {schema}.question_lists();
+
+	CREATE FUNCTION {schema}.task_stops_asking() RETURNS trigger LANGUAGE plpgsql
+		SET enable_seqscan = off SET enable_bitmapscan = off AS $askback$
+	BEGIN
+		IF NEW.status <> 'input_required' THEN
+			` + leaveNotices + `(
+				SELECT task, key, 'ended' AS kind FROM {schema}.question
+				WHERE task = NEW.id AND who <> '{}' AND ` + listens + ` ORDER BY asked, key) AS n
+			ON CONFLICT (task, key, kind) DO NOTHING;
+		END IF;
+		UPDATE {schema}.question SET status = 'withdrawn', version = version + 1 WHERE task = NEW.id AND ` + openQuestion + `;
+		RETURN NULL;
+	END $askback$;
+	CREATE TRIGGER task_stops_asking AFTER UPDATE OF status ON {schema}.task FOR EACH ROW
+		WHEN (OLD.asks = 2 AND NEW.asks = 1 OR OLD.asks > 0 AND NEW.status IN ('completed', 'failed', 'cancelled')
+			AND OLD.status NOT IN ('completed', 'failed', 'cancelled'))
+		EXECUTE FUNCTION {schema}.task_stops_asking();
+
+	CREATE FUNCTION {schema}.task_deleted() RETURNS trigger LANGUAGE plpgsql
+		SET enable_seqscan = off SET enable_bitmapscan = off AS $askback$
+	BEGIN
+		DELETE FROM {schema}.question WHERE task = OLD.id;
+		PERFORM FROM {schema}.notice WHERE task = OLD.id ORDER BY id FOR UPDATE; -- the first at first
+		DELETE FROM {schema}.notice WHERE task = OLD.id;
+		RETURN NULL;
+	END $askback$;
+	CREATE TRIGGER task_deleted AFTER DELETE ON {schema}.task FOR EACH ROW
+		WHEN (OLD.asks > 0) EXECUTE FUNCTION {schema}.task_deleted();
+	`
+
+// leaveNoticeOfNew is the part of a trigger that leaves the notice of a question, which is NEW.
+const leaveNoticeOfNew = leaveNotices + `(VALUES (NEW.task, NEW.key, CASE
+				WHEN TG_OP = 'INSERT' THEN 'asked'
+				WHEN OLD.status = NEW.status THEN NULL
+				WHEN NEW.status = 'withdrawn' THEN 'ended'
+				WHEN NEW.status <> 'decided' THEN NULL
+				WHEN NEW.expired THEN 'unanswered'
+				ELSE 'decided' END)) AS n (task, key, kind)
+			WHERE n.kind IS NOT NULL AND NEW.who <> '{}' AND ` + listens + `
+			ON CONFLICT (task, key, kind) DO NOTHING;`
+
+// Conditions of indexes, as in sql.go.
+const (
+	askedQuestion   = `asked > '-infinity'`
+	openQuestion    = `status = 'open' AND task > ''`
+	overdueQuestion = `status = 'open' AND deadline > '-infinity'`
+	waitingAsked    = `asked > '-infinity'`
+	waitingDeadline = `deadline > '-infinity'`
+)
+
+// stopAsking is what an update sets that parks a task without a question. A trigger withdraws what is open.
+const stopAsking = `, asks = least(asks, 1)`
+
+// What an update adds that parks a task with questions, or brings answers of its client. The statement begins when the
+// lock of the task is held, so the status of its questions stays what it sees. Arguments are in the order of
+// askingArguments.
+const (
+	askingArgs = 8
+	askingWith = `ask AS MATERIALIZED (
+			SELECT * FROM unnest($20::text[], $21::text[], $22::text[], $23::bytea[], $24::interval[], $25::interval[])
+				AS a (key, equal, who, content, within, remind)
+		), refused AS MATERIALIZED (
+			SELECT CASE
+				WHEN EXISTS (SELECT FROM unnest($27::text[]) AS a (key), LATERAL (
+						SELECT status, deadline FROM {schema}.question WHERE task = $1 AND question.key = a.key LIMIT 1) AS q
+					WHERE status <> 'open' OR deadline <= clock_timestamp()) THEN 'late'
+				WHEN EXISTS (SELECT FROM unnest($20) AS a (key), LATERAL (
+						SELECT status FROM {schema}.question WHERE task = $1 AND question.key = a.key LIMIT 1) AS q
+					WHERE status = 'decided') THEN 'decided'
+				ELSE '' END AS why
+		), `
+	askingSet   = `, asks = CASE WHEN cardinality($20) > 0 THEN 2 ELSE asks END`
+	askingWhere = ` AND (SELECT why FROM refused) = ''`
+	askingMore  = `, closed AS (
+			UPDATE {schema}.question SET status = 'withdrawn', version = version + 1
+			WHERE task = (SELECT id FROM t) AND ` + openQuestion + `
+				AND key <> ALL ($20) AND (cardinality($20) > 0 OR key = ANY ($27))
+		), opened AS (
+			UPDATE {schema}.question SET status = 'open', version = version + 1
+			WHERE task = (SELECT id FROM t) AND key = ANY ($20) AND status = 'withdrawn'
+		), added AS (
+			INSERT INTO {schema}.question (task, key, name, principal, target, equal, who, content, asked, deadline, remind,
+				status, expired, version)
+			SELECT t.id, ask.key, $26::text, t.principal, t.target, ask.equal,
+				ARRAY (SELECT json_array_elements_text(ask.who::json)), coalesce(ask.content, ''), t.updated,
+				date_trunc('milliseconds', t.updated + ask.within), date_trunc('milliseconds', t.updated + ask.remind),
+				'open', false, 0
+			FROM t, ask
+			WHERE NOT EXISTS (SELECT FROM {schema}.question AS q WHERE q.task = $1 AND q.key = ask.key LIMIT 1)
+		)`
+)
+
+// askingArguments returns the arguments that an update of questions adds.
+func askingArguments(t *task.Task, ask []*task.Question, answered []string) ([]any, error) {
+	n := len(ask)
+	keys, equals, whos := make([]string, n), make([]string, n), make([]string, n)
+	contents, withins, reminds := make([][]byte, n), make([]*time.Duration, n), make([]*time.Duration, n)
+	for i, q := range ask {
+		if err := errors.Join(check("Key", q.Key), check("Equal", q.Equal), checkFor(q)); err != nil {
+			return nil, err
+		}
+		who, err := json.Marshal(list(q.For))
+		if err != nil {
+			return nil, err
+		}
+		keys[i], equals[i], whos[i], contents[i] = q.Key, q.Equal, string(who), q.Content
+		if q.Within > 0 {
+			withins[i] = &q.Within
+		}
+		if q.Remind > 0 {
+			reminds[i] = &q.Remind
+		}
+	}
+	return []any{
+		keys, equals, whos, contents, withins, reminds, task.Name(t.ID), list(storable(answered)),
+	}, nil
+}
+
+func checkFor(q *task.Question) error {
+	for _, who := range q.For {
+		if err := check("For", who); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// questionErrors are the errors for what a statement says of a question.
+var questionErrors = map[string]error{
+	"conflict": task.ErrConflict,
+	"closed":   task.ErrClosed,
+	"late":     task.ErrLate,
+	"early":    task.ErrEarly,
+	"decided":  task.ErrDecided,
+}
+
+type questionStatements struct {
+	questions, asked, newest, byDeadline, clock, changes, vote, decide, overdue string
+}
+
+func newQuestionStatements(in func(string) string) questionStatements {
+	return questionStatements{
+		questions: in(`
+			SELECT ` + questionColumns + ` FROM {schema}.question AS q WHERE name = $1 AND ` + askedQuestion + `
+			ORDER BY asked, key`),
+
+		asked:      in(listedQuestions("asked", ">", "'-infinity'", "", listedAsked)),
+		newest:     in(listedQuestions("asked", "<", "'infinity'", " DESC", listedAsked)),
+		byDeadline: in(listedQuestions("deadline", ">", "'-infinity'", "", listedDeadline)),
+
+		clock: `SELECT date_trunc('milliseconds', clock_timestamp())`,
+		changes: in(`
+			SELECT ` + questionColumns + ` FROM {schema}.question AS q
+			WHERE (changed, name, key) > (coalesce($1::timestamptz, '-infinity'), $2::text, $3::text) AND ` + changedQuestion + `
+			ORDER BY changed, name, key LIMIT $4`),
+
+		vote: in(change("", "false")),
+
+		// The lock of the task is held.
+		decide: in(change(`, t AS (
+				UPDATE {schema}.task
+				SET status = 'working', updated = date_trunc('milliseconds', statement_timestamp()), version = version + 1,
+					attempts = 0, due = statement_timestamp()
+				WHERE id = $1 AND status = 'input_required' AND (SELECT why FROM refused) = ''
+				RETURNING id
+			)`, "EXISTS (SELECT FROM t)")),
+
+		overdue: in(`
+			SELECT ` + questionColumns + ` FROM {schema}.question AS q
+			WHERE deadline <= statement_timestamp() AND ` + overdueQuestion + `
+			ORDER BY deadline LIMIT $1`),
+	}
+}
+
+// change is the statement of a change of a question. It is refused, or not, when the lock of the question is held.
+func change(more, woken string) string {
+	return `
+			WITH q AS MATERIALIZED (
+				SELECT version, status, deadline FROM {schema}.question WHERE task = $1 AND key = $2 FOR NO KEY UPDATE
+			), refused AS MATERIALIZED (
+				SELECT CASE WHEN version <> $3 THEN 'conflict'
+					WHEN status <> 'open' THEN 'closed'
+					WHEN NOT $4::boolean AND deadline <= clock_timestamp() THEN 'late'
+					WHEN $4 AND coalesce(deadline, 'infinity') > clock_timestamp() THEN 'early'
+					ELSE '' END AS why
+				FROM q
+			), changed AS (
+				UPDATE {schema}.question
+				SET who = $5, deadline = $6, remind = remind + ($6 - deadline), votes = $7, decision = $8, expired = $4,
+					voters = $9,
+					status = CASE WHEN $8::bytea IS NULL THEN status ELSE 'decided' END, version = version + 1
+				WHERE task = $1 AND key = $2 AND (SELECT why FROM refused) = ''
+			)` + more + `
+			SELECT why, ` + woken + ` FROM refused`
+}
+
+// listedQuestions is the query for what is in some lists, in the order of a time, which begins at start. Each list
+// gives as many as are wanted, so that it does not matter how many more it has.
+func listedQuestions(by, after, start, desc, condition string) string {
+	order := func(of string) string {
+		return of + by + desc + ", " + of + "task" + desc + ", " + of + "key" + desc
+	}
+	return `
+			SELECT ` + questionColumns + ` FROM (
+				SELECT DISTINCT w.` + by + `, w.task, w.key FROM unnest($1::text[], $9::boolean[]) AS l (list, others), LATERAL (
+					SELECT ` + by + `, task, key FROM {schema}.question_list AS entry
+					WHERE list = l.list
+						AND (` + by + `, task, key) ` + after + ` (coalesce($2::timestamptz, ` + start + `), $3::text, $4::text)
+						AND asked < coalesce($5::timestamptz, 'infinity') AND ($6::text[] IS NULL OR target = ANY ($6))
+						AND (l.others IS NOT TRUE OR principal <> $10::text)
+						AND (CASE WHEN l.others THEN $11::text[] ELSE $7::text[] END IS NULL OR EXISTS (
+							SELECT FROM {schema}.question AS q WHERE (q.task, q.key) = (entry.task, entry.key)
+								AND q.who && CASE WHEN l.others THEN $11 ELSE $7 END LIMIT 1))
+						AND ` + condition + `
+					ORDER BY ` + order("") + ` LIMIT $8) AS w
+				ORDER BY ` + order("w.") + ` LIMIT $8
+			) AS w, LATERAL (SELECT * FROM {schema}.question WHERE task = w.task AND key = w.key LIMIT 1) AS q
+			ORDER BY ` + order("w.")
+}
+
+// Questions implements [task.Asker].
+func (s *Store) Questions(ctx context.Context, name string) (all []*task.Question, err error) {
+	defer s.wrap(ctx, "read the questions of a task", &err)
+	return collect(ctx, s, clients, scanQuestionRow, s.sql.questions, lookup(name))
+}
+
+// Waiting implements [task.Asker].
+func (s *Store) Waiting(
+	ctx context.Context, f task.QuestionFilter, after *task.Question, limit int,
+) (all []*task.Question, err error) {
+	defer s.wrap(ctx, "look for what waits", &err)
+	return s.readLists(ctx, listsOf(&f), f, after, limit)
+}
+
+// lists are those that together have each question that a filter lets pass.
+type lists struct {
+	names  []string
+	others []bool // whether what Own asks is left out of the list; nil is none
+
+	// For Equal: those for one of these; nil is for anybody. The second ones are those of others.
+	who, whoOthers []string
+}
+
+func listsOf(f *task.QuestionFilter) (l lists) {
+	add := func(name string, others bool) { l.names, l.others = append(l.names, name), append(l.others, others) }
+	all := f.For == nil && f.ForOthers == nil
+	switch {
+	case f.Equal != "" && check("", f.Equal) != nil:
+	case f.Equal != "" && all:
+		add("equal "+f.Equal, false)
+	case f.Equal != "":
+		l.who, l.whoOthers = list(storable(f.For)), list(storable(f.ForOthers))
+		add("equal "+f.Equal, false)
+		add("equal "+f.Equal, true)
+	case all:
+		add("", false)
+	default:
+		for _, who := range storable(f.For) {
+			add("for "+who, false)
+		}
+		for _, who := range storable(f.ForOthers) {
+			add("for "+who, true)
+		}
+	}
+	return l
+}
+
+// readLists reads the first questions of some lists, in the order of a filter.
+func (s *Store) readLists(
+	ctx context.Context, l lists, f task.QuestionFilter, after *task.Question, limit int,
+) ([]*task.Question, error) {
+	sql := s.sql.asked
+	switch {
+	case f.ByDeadline:
+		sql = s.sql.byDeadline
+	case f.Newest:
+		sql = s.sql.newest
+	}
+	var from, before *time.Time
+	var id, key string
+	if after != nil {
+		from, id, key = &after.Asked, fit(after.Task), fit(after.Key)
+		if f.ByDeadline {
+			from = &after.Deadline
+		}
+	}
+	if !f.Before.IsZero() {
+		before = &f.Before
+	}
+	return collect(ctx, s, clients, scanQuestionRow, sql, list(l.names), from, id, key, before, storable(f.Targets),
+		l.who, max(limit, 0), l.others, fit(f.Own), l.whoOthers)
+}
+
+// Overdue implements [task.Asker].
+func (s *Store) Overdue(ctx context.Context, limit int) (all []*task.Question, err error) {
+	defer s.wrap(ctx, "look for deadlines that have passed", &err)
+	return collect(ctx, s, clients, scanQuestionRow, s.sql.overdue, max(limit, 0))
+}
+
+// ChangeQuestion implements [task.Asker].
+func (s *Store) ChangeQuestion(ctx context.Context, q *task.Question, expired bool) (err error) {
+	defer s.wrap(ctx, "change a question", &err)
+	if err := checkFor(q); err != nil {
+		return err
+	}
+	for _, voter := range q.Voters {
+		if err := check("Voters", voter); err != nil {
+			return err
+		}
+	}
+	var deadline *time.Time
+	if !q.Deadline.IsZero() {
+		at := q.Deadline.Truncate(time.Millisecond)
+		deadline = &at
+	}
+	args := []any{
+		lookup(q.Task), lookup(q.Key), q.Version, expired, list(q.For), deadline, optional(q.Votes), optional(q.Decision),
+		list(q.Voters),
+	}
+	var why string
+	var woken bool
+	decided := len(q.Decision) > 0
+	if decided {
+		err = s.write(ctx, &write{
+			id: q.Task, first: true, sql: s.sql.decide, args: args,
+			result: func(row pgx.Row) error { return row.Scan(&why, &woken) },
+		})
+	} else {
+		// In a transaction with other writes it would keep its lock while they wait for theirs. However many vote, workers
+		// have their connections.
+		err = s.queryRow(ctx, clients, []any{&why, &woken}, s.sql.vote, args...)
+	}
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return task.ErrNotFound
+	case err != nil:
+		return err
+	case why != "":
+		return questionErrors[why]
+	}
+	if q.Version, q.Status = q.Version+1, task.QuestionOpen; decided {
+		q.Status = task.QuestionDecided
+	}
+	if woken {
+		s.tell(q.Task, true)
+	}
+	return nil
+}
+
+const questionColumns = `q.task, q.key, q.principal, q.target, q.equal, q.who, q.content, q.asked, q.deadline, q.status,
+	q.votes, q.voters, q.decision, q.version, coalesce(q.changed, q.asked)`
+
+func scanQuestionRow(row pgx.CollectableRow) (*task.Question, error) { return scanQuestion(row) }
+
+// scanQuestion reads questionColumns, and what is after them into more.
+func scanQuestion(row pgx.Row, more ...any) (*task.Question, error) {
+	var q task.Question
+	var deadline *time.Time
+	err := row.Scan(append([]any{&q.Task, &q.Key, &q.Principal, &q.Target, &q.Equal, &q.For, &q.Content, &q.Asked,
+		&deadline, (*string)(&q.Status), &q.Votes, &q.Voters, &q.Decision, &q.Version, &q.Changed}, more...)...)
+	if err != nil {
+		return nil, fmt.Errorf("read a question: %w", err)
+	}
+	if q.Asked, q.Changed = q.Asked.UTC(), q.Changed.UTC(); deadline != nil {
+		q.Deadline = deadline.UTC()
+	}
+	if len(q.For) == 0 {
+		q.For = nil
+	}
+	if len(q.Voters) == 0 {
+		q.Voters = nil
+	}
+	return &q, nil
+}

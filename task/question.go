@@ -1,0 +1,181 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Question is what a task waits for apart from its client: the answer of people at a desk, a deadline, or both. It is a
+// row of its own, so that people can answer while the task runs, and so that a release that does not know of desks
+// neither shows nor takes it. To stores each []byte is opaque. Key, Equal and each of For and Voters have at most 512
+// bytes. Times have a resolution of a millisecond.
+type Question struct {
+	Task      string // the ID of its task
+	Key       string // names the question within its task; no other question of the task ever has the same
+	Principal string // of the task
+	Target    string // of the task
+	// Equal is the same for the questions of equal calls. Empty means that nobody looks for it that way.
+	Equal string
+	// For says who may answer, such as "user:alice" and "group:release", each once. A question for nobody waits for its
+	// deadline only: it is neither listed nor announced.
+	For     []string
+	Content []byte // what is asked; it never changes
+
+	Asked    time.Time
+	Deadline time.Time // zero: there is none
+	// Within and Remind are read when a question is added: the times from then to its deadline, and to the notice that the
+	// deadline is near, which moves with the deadline. Zero means that there is none. What a store reads has zeros.
+	Within, Remind time.Duration
+
+	Status   QuestionStatus
+	Votes    []byte   // what people have said and done so far
+	Voters   []string // the names of those who have voted, each once
+	Decision []byte   // empty until it is decided
+	// Version rises with every [Asker.ChangeQuestion] and with every change of Status.
+	Version int64
+	// Changed is when the question was asked or got its Version, by the clock of the store.
+	Changed time.Time
+}
+
+// QuestionStatus is the state of a [Question].
+type QuestionStatus string
+
+// The states of a question. An open one is the only one that can be answered.
+const (
+	QuestionOpen      QuestionStatus = "open"
+	QuestionDecided   QuestionStatus = "decided"
+	QuestionWithdrawn QuestionStatus = "withdrawn" // its task has ended, no longer asks, or was answered by its client
+)
+
+// Errors of an [Asker].
+var (
+	// ErrDecided says that a question was decided, so that its task must not be parked: it has to run.
+	ErrDecided = errors.New("the question was decided meanwhile")
+	// ErrLate says that the deadline of a question has passed.
+	ErrLate = errors.New("the deadline of the question has passed")
+	// ErrEarly says that the deadline of a question has not passed, or that there is none.
+	ErrEarly = errors.New("the deadline of the question has not passed")
+	// ErrClosed says that a question is no longer open.
+	ErrClosed = errors.New("the question is no longer open")
+)
+
+// QuestionFilter selects open questions of an [Asker]. A nil or zero field lets all pass. A question for nobody never
+// passes.
+type QuestionFilter struct {
+	For []string // questions for at least one of these
+	// ForOthers adds the questions for at least one of these that tasks of other principals than Own ask, so that
+	// somebody's own calls do not fill the list of their groups. If For is nil, only these pass.
+	ForOthers []string
+	Own       string
+	Targets   []string  // of the tasks
+	Equal     string    // the questions with this Equal
+	Before    time.Time // asked before this time
+
+	// ByDeadline orders by the deadline, the nearest first, and leaves out questions without one. Otherwise the question
+	// that was asked first is the first or, with Newest, the last.
+	ByDeadline bool
+	Newest     bool
+}
+
+// QuestionHistory selects questions of an [Asker], whatever their status: those that one name has voted on, or those
+// that the tasks of one principal have asked. One field is set.
+type QuestionHistory struct {
+	Voter     string
+	Principal string
+}
+
+// Asker is a [Store] that keeps questions. Without it a handler can ask only the client of its call, and cannot wait
+// for a time. What an Asker does beyond its own methods:
+//
+//   - An [Store.Update] that is Leased and makes or leaves the task [InputRequired] sets what is open: a question of
+//     [Update.Ask] whose Key the task has not had is added, with Asked now, and with Task, Principal and Target of the
+//     task; one that was Withdrawn is open again, and otherwise as it was; one that is open stays as it is. Every other
+//     open question of the task is Withdrawn. If one of Ask is Decided the error is [ErrDecided].
+//   - An Update withdraws the open questions named by [Update.Answered]. The error is [ErrLate] if one of them is not
+//     open, or its deadline has passed; a name that the task does not have is ignored.
+//   - These errors come after ErrLeaseLost, ErrConflict and ErrEnded of Update, and as with those nothing is written.
+//   - When a task ends, however that comes, its open questions are Withdrawn. When it is deleted, so are its questions.
+//   - What questions hold does not count in a [Quota].
+type Asker interface {
+	// Questions reads the questions of the task with this [Name], whatever their status, in the order in which they were
+	// asked and, of one time, by Key. There are none if there is no such task.
+	Questions(ctx context.Context, name string) ([]*Question, error)
+
+	// Waiting reads up to limit open questions that the filter lets pass, each once, in the order that the filter says;
+	// those of one time are ordered by the ID of their task and then by Key, reversed with Newest. It begins after the
+	// given question, of which it reads Asked, Deadline, Task and Key; nil is the start. It reads an index, so that what
+	// others wait for costs nothing.
+	Waiting(ctx context.Context, f QuestionFilter, after *Question, limit int) ([]*Question, error)
+
+	// History reads up to limit questions of a history, in the order of [QuestionFilter.Newest]. Questions for nobody are
+	// left out. It begins after the given question, of which it reads Asked, Task and Key; nil is the start. It reads an
+	// index, so that the history of others costs nothing.
+	History(ctx context.Context, of QuestionHistory, after *Question, limit int) ([]*Question, error)
+
+	// Changes reads up to limit questions in the order in which they were changed last: those of one time by the [Name] of
+	// their task and then by Key. Questions for nobody are left out. It begins after the given question, of which it reads
+	// Changed, Task and Key; without a Task it begins with the first of this time, and nil is the start. It reads an
+	// index, so that what was changed before costs nothing. It also returns the time by the clock of the store, as it was
+	// before the questions were read; a limit of zero reads only that.
+	//
+	// A change can be seen later than one with a later Changed, since transactions last: so a reader reads again what was
+	// changed a short time before, and knows what it has seen by Task, Key and Version.
+	Changes(ctx context.Context, after *Question, limit int) (changed []*Question, now time.Time, err error)
+
+	// ChangeQuestion writes For, Deadline, Votes, Voters and Decision of q if its Version is the stored one, and raises
+	// it. With a Decision the question is Decided, and its task, if it is [InputRequired], becomes [Working] and due at
+	// once, with its Pending as it is, its Version and Updated as by an Update, and Attempts 0. Version and Status are set
+	// in q too.
+	//
+	// Expired says that the change is made because the deadline has passed. The errors, in this order: [ErrNotFound];
+	// [ErrConflict] if the Version is not the stored one; [ErrClosed] if the question is not open; [ErrLate] if the
+	// stored deadline has passed, or is now, and expired is not set; [ErrEarly] if it has not passed, or there is none,
+	// and expired is set. With an error nothing is written and q is unchanged.
+	ChangeQuestion(ctx context.Context, q *Question, expired bool) error
+
+	// Overdue reads up to limit open questions whose deadline has passed, the one that passed first at first. Questions
+	// for nobody are among them.
+	Overdue(ctx context.Context, limit int) ([]*Question, error)
+}
+
+// Outbox is an [Asker] that tells of questions. While somebody listens, each write leaves its notices in the same
+// transaction, at most one of each kind for a question, also when it was settled. Questions for nobody have none. When
+// a task is deleted, so are its notices.
+type Outbox interface {
+	Asker
+
+	// Listen says that somebody listens for this time from now. It never shortens the time that was said before. Writes of
+	// all instances leave notices until it ends.
+	Listen(ctx context.Context, d time.Duration) error
+
+	// Notices takes up to limit notices that are due, with their questions as they are now: of each task only the one that
+	// was written first, and the one that has been due longest at first. It makes them due again at the end of the lease,
+	// and raises their Attempts by one. Before that it writes, while somebody listens, the notices of deadlines of open
+	// questions that have come near.
+	Notices(ctx context.Context, lease time.Duration, limit int) ([]*Notice, error)
+
+	// Settle deletes a notice or, if retry is more than zero, makes it due after that time, unless it was taken again
+	// since: then it does nothing. A notice that does not exist any more is no error.
+	Settle(ctx context.Context, n *Notice, retry time.Duration) error
+}
+
+// Notice says that something has become of a question.
+type Notice struct {
+	Kind     NoticeKind
+	Written  time.Time
+	Attempts int // how often it was taken
+	Question *Question
+}
+
+// NoticeKind is what has become of a [Question].
+type NoticeKind string
+
+// The kinds of notices, in the order in which a question has them.
+const (
+	NoticeAsked      NoticeKind = "asked"
+	NoticeDueSoon    NoticeKind = "due_soon"
+	NoticeDecided    NoticeKind = "decided"    // by people
+	NoticeUnanswered NoticeKind = "unanswered" // by its deadline
+	NoticeEnded      NoticeKind = "ended"      // it was withdrawn, or its task has ended
+)

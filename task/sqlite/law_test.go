@@ -1,0 +1,24 @@
+package sqlite
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/askback-mcp/askback/internal/law"
+)
+
+// The law of people holds on this store.
+func TestPeopleLaw(t *testing.T) {
+	t.Parallel()
+	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
+	t.Cleanup(func() { s.Close() })
+	var all law.Summary
+	o := law.Options{Store: s, Unit: 100 * time.Millisecond, Loss: 0.05, Kills: 4, Thefts: 0.05, Reworded: true}
+	for o.Seed = range 2 {
+		o.Calls = 12
+		all.Add(law.People(t, o))
+	}
+	t.Logf("%+v", all)
+	all.Check(t, o)
+}

@@ -1,0 +1,1257 @@
+package storetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/askback-mcp/askback/task"
+)
+
+var questionTests = slices.Concat(askTests, answeredTests, changeTests, waitingTests, historyTests)
+
+// What updates do with questions.
+var askTests = []test{
+	{"a question that is new is added, with Asked now, its deadline by Within, and Task, Principal and Target of the task",
+		func(f *fixture, s task.Store) {
+			handles := f.instances(s, 2)
+			t := f.addRunning(s, "alice")
+			f.tick(s, t.Created)
+			forAll := question("wire key", "user:bob", "group:release", "group:a")
+			forAll.Equal, forAll.Content, forAll.Within, forAll.Remind = "equal", everyByte, 90*time.Minute, time.Hour
+			timer := question("timer")
+			timer.Within = time.Millisecond
+			timer.Content = nil
+			// What only the store says.
+			forAll.Task, forAll.Principal, forAll.Target = "other", "mallory", "other"
+			forAll.Asked, forAll.Deadline = time.Unix(1, 0), time.Unix(2, 0)
+			forAll.Status, forAll.Votes, forAll.Decision = task.QuestionDecided, []byte("votes"), []byte("decision")
+			given := *forAll
+			given.For = slices.Clone(forAll.For)
+			bare := question("bare", "user:bob")
+			f.park(s, t, forAll, timer, bare)
+			if diff := cmp.Diff(&given, forAll); diff != "" {
+				f.Errorf("the given question was changed (-want +got):\n%s", diff)
+			}
+			for _, s := range handles {
+				got := f.questions(s, t.ID)
+				if len(got) != 3 {
+					f.Fatalf("the task has %d questions, want 3", len(got))
+				}
+				asked := got[0].Asked
+				if !asked.Equal(t.Updated) {
+					f.Errorf("it was asked at %v, and the update was made at %v", asked, t.Updated)
+				}
+				of := task.Question{Task: t.ID, Principal: "alice", Target: "deploy", Asked: asked, Status: task.QuestionOpen,
+					Version: got[0].Version}
+				wantBare, wantTimer, want := of, of, of
+				wantBare.Key, wantBare.For, wantBare.Content = "bare", bare.For, bare.Content
+				wantTimer.Key, wantTimer.Deadline = "timer", asked.Add(time.Millisecond)
+				want.Key, want.For, want.Equal, want.Content = "wire key", given.For, "equal", everyByte
+				want.Deadline = asked.Add(90 * time.Minute)
+				f.wantQuestions(s, t.ID, &wantBare, &wantTimer, &want)
+			}
+			f.wantRow(s, t)
+			f.noneDue(s)
+		}},
+	{"the store keeps what it was given, and each read is the caller's own", func(f *fixture, s task.Store) {
+		t := f.addRunning(s, "alice")
+		q := question("key", "user:bob")
+		f.park(s, t, q)
+		want := f.questions(s, t.ID)
+		q.For[0], q.Content[0] = "user:mallory", 'X'
+		read := f.question(s, t.ID, "key")
+		read.For[0], read.Content[0] = "user:mallory", 'X'
+		waits := f.waiting(s, task.QuestionFilter{})
+		waits[0].For[0], waits[0].Content[0] = "user:mallory", 'X'
+		f.wantQuestions(s, t.ID, want...)
+		changed := f.question(s, t.ID, "key")
+		changed.Votes, changed.Decision = []byte("votes"), []byte("decision")
+		f.change(s, changed)
+		changed.For[0], changed.Votes[0], changed.Decision[0] = "user:mallory", 'X', 'X'
+		got := f.question(s, t.ID, "key")
+		if got.For[0] != "user:bob" || string(got.Votes) != "votes" || string(got.Decision) != "decision" {
+			f.Errorf("what the caller did with its question afterwards is stored: %+v", got)
+		}
+	}},
+	{"strings and bytes come back as they were", func(f *fixture, s task.Store) {
+		t := f.addRunning(s, "ä")
+		var asks []*task.Question
+		for i, text := range append(texts, strings.Repeat("k", 512)) {
+			text = text[:min(len(text), 500)]
+			q := question(text, "user:"+text, "group:"+text, text)
+			q.Equal, q.Content = text, everyByte[:i]
+			asks = append(asks, q)
+		}
+		f.park(s, t, asks...)
+		for i, q := range asks {
+			got := f.question(s, t.ID, q.Key)
+			if !slices.Equal(got.For, q.For) || got.Equal != q.Equal || !bytes.Equal(got.Content, q.Content) {
+				f.Errorf("question %d has Key %.100q and Equal %.100q", i, got.Key, got.Equal)
+			}
+			got.Votes, got.For = everyByte[i:], append(got.For, "more")
+			f.change(s, got)
+			f.wantQuestion(s, got)
+			f.wantWaiting(s, task.QuestionFilter{For: q.For[2:]}, q.Key)
+			f.wantWaiting(s, task.QuestionFilter{For: []string{q.For[1], "user:nobody"}}, q.Key)
+			if q.Equal != "" {
+				f.wantWaiting(s, task.QuestionFilter{Equal: q.Equal}, q.Key)
+			}
+		}
+		for _, none := range []string{"caf\xe9", "a\x00", "' OR ''='"} {
+			f.wantWaiting(s, task.QuestionFilter{For: []string{none}})
+			f.wantWaiting(s, task.QuestionFilter{Equal: none})
+			f.wantChange(s, &task.Question{Task: t.ID, Key: none}, false, task.ErrNotFound)
+			f.wantChange(s, &task.Question{Task: none, Key: "a"}, false, task.ErrNotFound)
+			f.wantWaiting(s, task.QuestionFilter{Targets: []string{none}})
+			if got, err := s.(task.Asker).Questions(f.ctx, none); len(got) > 0 || err != nil {
+				f.Errorf("Questions of %q: %d, %v", none, len(got), err)
+			}
+		}
+	}},
+	{"one that is open stays as it is, whatever is asked again under its Key", func(f *fixture, s task.Store) {
+		t := f.addRunning(s, "alice")
+		q := question("key", "user:bob")
+		q.Within = long
+		f.park(s, t, q)
+		changed := f.question(s, t.ID, "key")
+		changed.For, changed.Votes = []string{"user:carol"}, []byte("votes")
+		changed.Deadline = changed.Deadline.Add(long)
+		f.change(s, changed)
+		f.tick(s, changed.Asked)
+		f.wake(s, t)
+		again := question("key", "user:mallory")
+		again.Content, again.Equal, again.Within = []byte("another"), "another", time.Millisecond
+		f.park(s, t, again)
+		f.wantQuestions(s, t.ID, changed)
+	}},
+	{"one that is no longer asked is withdrawn, and one that is asked again is open again as it was",
+		func(f *fixture, s task.Store) {
+			t := f.addRunning(s, "alice")
+			first, second := question("first", "user:bob"), question("second", "user:bob")
+			first.Within = long
+			timer := question("timer")
+			timer.Within = long
+			f.park(s, t, first, second, timer)
+			before := f.question(s, t.ID, "first")
+			before.Votes = []byte("votes")
+			f.change(s, before)
+			f.wake(s, t)
+			f.park(s, t, second)
+			for _, key := range []string{"first", "timer"} {
+				if got := f.question(s, t.ID, key); got.Status != task.QuestionWithdrawn {
+					f.Errorf("%q is %s though it is no longer asked", key, got.Status)
+				}
+			}
+			got := f.question(s, t.ID, "first")
+			if got.Version <= before.Version {
+				f.Errorf("its Version is %d, and was %d before", got.Version, before.Version)
+			}
+			if n := len(f.waiting(s, task.QuestionFilter{})); n != 1 {
+				f.Errorf("%d questions wait, want 1", n)
+			}
+			f.wake(s, t)
+			first.Content, first.Within, first.For = []byte("another"), time.Minute, []string{"user:mallory"}
+			f.park(s, t, first)
+			again := f.question(s, t.ID, "first")
+			if again.Version <= got.Version {
+				f.Errorf("its Version is %d, and was %d before", again.Version, got.Version)
+			}
+			before.Version = again.Version
+			f.wantQuestion(s, before)
+			f.wantOpen(s, t.ID, "first")
+			f.change(s, again)
+			f.wake(s, t)
+			f.park(s, t)
+			f.wantOpen(s, t.ID)
+		}},
+	{"only an update that is Leased and leaves the task InputRequired touches what is open",
+		func(f *fixture, s task.Store) {
+			t := f.addRunning(s, "alice")
+			f.park(s, t, question("key", "user:bob"))
+			want := f.questions(s, t.ID)
+			other := []*task.Question{question("other", "user:bob")}
+			for says, u := range map[string]task.Update{
+				"with more entries while it is parked": {Keep: true, Entries: list("entry")},
+				"with questions, but not Leased":       {Keep: true, Ask: other},
+				"that parks it again, but not Leased":  {Due: -1, Ask: other},
+			} {
+				f.ok(says, s.Update(f.ctx, t, u))
+				f.wantQuestions(s, t.ID, want...)
+			}
+			f.wake(s, t)
+			f.wantQuestions(s, t.ID, want...)
+			for says, u := range map[string]task.Update{
+				"a checkpoint's":               {Leased: true, Keep: true, Entries: list("entry")},
+				"a checkpoint's, with another": {Leased: true, Keep: true, Ask: other},
+				"a cancellation's request":     {Keep: true},
+			} {
+				f.ok(says, s.Update(f.ctx, t, u))
+				f.wantQuestions(s, t.ID, want...)
+			}
+			for _, due := range []time.Duration{0, long} { // a shutdown's, and a failed attempt's
+				f.updateStatus(s, t, task.Working, task.Update{Leased: true, Due: due, Ask: other})
+				f.wantQuestions(s, t.ID, want...)
+				f.update(s, t, task.Update{Lease: long})
+			}
+			f.updateStatus(s, t, task.InputRequired, task.Update{Leased: true, Keep: true, Ask: other})
+			f.wantOpen(s, t.ID, "other")
+		}},
+	{"if one of Ask is decided it is ErrDecided, and nothing is written", func(f *fixture, s task.Store) {
+		t := f.addRunning(s, "alice")
+		first, second := question("first", "user:bob"), question("second", "user:bob")
+		f.park(s, t, first, second)
+		f.wake(s, t)
+		f.decide(s, t.ID, "second")
+		want := f.questions(s, t.ID)
+		journal := f.entries(s, t.ID)
+		given := clone(t)
+		given.Status, given.Pending, given.Message = task.InputRequired, []byte("pending"), "waits"
+		asGiven := clone(given)
+		for _, asks := range [][]*task.Question{{first, second}, {second}, {question("third", "user:bob"), second}} {
+			for _, u := range []task.Update{{Due: -1}, {Keep: true}} {
+				u.Leased, u.Ask, u.Entries = true, asks, list("entry")
+				f.wantError("Update", s.Update(f.ctx, given, u), task.ErrDecided)
+				f.wantSame(given, asGiven)
+			}
+		}
+		f.wantRow(s, t)
+		f.wantEntries(s, t.ID, journal...)
+		f.wantQuestions(s, t.ID, want...)
+		f.renew(s, t, long) // it still runs
+		f.noneDue(s)
+		asks := []*task.Question{first, second}
+		f.update(s, t, task.Update{Leased: true, Keep: true, Ask: asks}) // and is not parked
+		f.updateStatus(s, t, task.InputRequired, task.Update{Keep: true, Ask: asks})
+		f.updateStatus(s, t, task.InputRequired, task.Update{Leased: true, Due: -1, Ask: []*task.Question{first}})
+		f.wantOpen(s, t.ID, "first") // a question that was decided and is no longer asked is in nobody's way
+		f.wantStatus(s, t.ID, "second", task.QuestionDecided)
+	}},
+	{"ErrLeaseLost, ErrConflict and ErrEnded come before ErrDecided and ErrLate, and nothing is written",
+		func(f *fixture, s task.Store) {
+			t := f.addRunning(s, "alice")
+			asks := []*task.Question{question("decided", "user:bob"), question("open", "user:bob")}
+			f.park(s, t, asks...)
+			f.wake(s, t)
+			f.decide(s, t.ID, "decided")
+			want := f.questions(s, t.ID)
+			u := task.Update{Leased: true, Due: -1, Ask: asks, Answered: []string{"decided", "open"}}
+			lost, stale := clone(t), clone(t)
+			lost.Fence++
+			stale.Version--
+			lost.Status, stale.Status = task.InputRequired, task.InputRequired
+			f.wantError("Update", s.Update(f.ctx, lost, u), task.ErrLeaseLost)
+			f.wantError("Update", s.Update(f.ctx, stale, u), task.ErrConflict)
+			u.Leased, u.Answered = false, []string{"open"}
+			f.wantError("Update", s.Update(f.ctx, stale, u), task.ErrConflict)
+			f.wantQuestions(s, t.ID, want...)
+			f.updateStatus(s, t, task.Cancelled, task.Update{Keep: true})
+			ended := clone(t)
+			ended.Status = task.InputRequired
+			u.Leased, u.Answered = true, []string{"decided", "open"}
+			f.wantError("Update", s.Update(f.ctx, ended, u), task.ErrEnded)
+			f.wantRow(s, t)
+		}},
+	{"when a task ends, however that comes, its open questions are withdrawn", func(f *fixture, s task.Store) {
+		ends := map[string]func(t *task.Task){
+			"completed by its worker": func(t *task.Task) {
+				f.wake(s, t)
+				f.updateStatus(s, t, task.Completed, task.Update{Leased: true, Due: -1})
+			},
+			"failed by its worker, which asks": func(t *task.Task) {
+				f.wake(s, t)
+				u := task.Update{Leased: true, Due: -1, Ask: []*task.Question{question("open", "user:bob")}}
+				f.updateStatus(s, t, task.Failed, u)
+			},
+			"cancelled while it waits": func(t *task.Task) { f.updateStatus(s, t, task.Cancelled, task.Update{Due: 0}) },
+			"cancelled while it runs": func(t *task.Task) {
+				f.wake(s, t)
+				f.updateStatus(s, t, task.Cancelled, task.Update{Keep: true})
+			},
+			"expired": func(t *task.Task) { f.updateStatus(s, t, task.Failed, task.Update{Due: -1}) },
+		}
+		for says, end := range ends {
+			t := f.addRunning(s, "alice")
+			timer := question("timer")
+			timer.Within = time.Millisecond
+			f.park(s, t, question("decided", "user:bob"), question("open", "user:bob"), timer)
+			f.decide(s, t.ID, "decided")
+			t = f.get(s, t.ID)
+			decided, open := f.question(s, t.ID, "decided"), f.question(s, t.ID, "open")
+			end(t)
+			for _, key := range []string{"open", "timer"} {
+				if got := f.question(s, t.ID, key); got.Status != task.QuestionWithdrawn {
+					f.Errorf("%s: the question %q is %s, want it withdrawn", says, key, got.Status)
+				}
+			}
+			f.wantQuestion(s, decided)
+			f.wantChange(s, open, false, task.ErrConflict)
+			f.wantChange(s, f.question(s, t.ID, "open"), false, task.ErrClosed)
+			if waits, overdue := f.waiting(s, task.QuestionFilter{}), f.overdue(s, 10); len(waits)+len(overdue) > 0 {
+				f.Errorf("%s: %d questions wait, and %d are overdue", says, len(waits), len(overdue))
+			}
+			f.wantRow(s, t)
+			for f.tryClaim(s, "", long) != nil { // whoever cleans up
+			}
+		}
+	}},
+	{"when a task is deleted so are its questions, and a new task with the same id has its own",
+		func(f *fixture, s task.Store) {
+			stays := f.addRunning(s, "alice")
+			f.park(s, stays, question("key", "user:bob"))
+			remove := map[string]func(t *task.Task) (n int, err error){
+				"Purge": func(*task.Task) (int, error) { return s.Purge(f.ctx, 0, 10) },
+			}
+			if s, ok := s.(task.Evicter); ok {
+				remove["Evict"] = func(t *task.Task) (int, error) {
+					f.tick(s.(task.Store), t.Updated)
+					return s.Evict(f.ctx, "alice", 0, 1)
+				}
+			}
+			for says, remove := range remove {
+				t := f.addRunning(s, "alice")
+				f.park(s, t, question("decided", "user:bob"), question("withdrawn", "user:bob"))
+				f.decide(s, t.ID, "decided")
+				t = f.get(s, t.ID)
+				q := f.question(s, t.ID, "withdrawn")
+				f.ended(s, t, task.Completed, task.Update{Due: -1})
+				n, err := remove(t)
+				f.ok(says, err)
+				if n != 1 {
+					f.Fatalf("%s deleted %d tasks, want 1", says, n)
+				}
+				f.wantQuestions(s, t.ID)
+				f.wantChange(s, q, false, task.ErrNotFound)
+				again := newTask("bob")
+				again.ID = t.ID
+				f.ok("Create", s.Create(f.ctx, again, long, long, []byte("call"), nil, task.Quota{}))
+				f.wantQuestions(s, t.ID)
+				f.park(s, again, question("decided", "user:bob"))
+				if got := f.question(s, t.ID, "decided"); got.Status != task.QuestionOpen || got.Principal != "bob" {
+					f.Errorf("the question of the new task is %s, of %q", got.Status, got.Principal)
+				}
+				f.wantStatus(s, stays.ID, "key", task.QuestionOpen)
+			}
+		}},
+	{"they are there when the handle has been closed and the database is opened again", func(f *fixture, s task.Store) {
+		t := f.addRunning(s, "alice")
+		timer := question("timer")
+		timer.Within = time.Millisecond
+		f.park(s, t, question("decided", "user:bob"), question("open", "user:bob"), timer)
+		f.decide(s, t.ID, "decided")
+		want := f.questions(s, t.ID)
+		f.ok("Close", f.closeFirst())
+		other := f.another()
+		f.wantQuestions(other, t.ID, want...)
+		f.wantWaiting(other, task.QuestionFilter{}, "open")
+		f.eventually("the timer is overdue", func() bool { return len(f.overdue(other, 10)) == 1 })
+	}},
+	{"what questions hold does not count in a quota", func(f *fixture, s task.Store) {
+		if !declares[task.Evicter](f.T, s) {
+			f.SkipNow()
+		}
+		quota := task.Quota{Unfinished: 1, Kept: 1, Bytes: 10}
+		t := newTask("alice")
+		f.ok("Create", s.Create(f.ctx, t, long, long, []byte("call"), nil, quota))
+		q := question("key", "user:bob")
+		q.Content = make([]byte, 1000)
+		f.ok("Update", s.Update(f.ctx, t, task.Update{Leased: true, Keep: true, Quota: quota, Entries: list("123")}))
+		t.Status = task.InputRequired
+		f.ok("Update", s.Update(f.ctx, t, task.Update{Leased: true, Due: -1, Quota: quota, Ask: []*task.Question{q}}))
+		q = f.question(s, t.ID, "key")
+		q.Votes, q.Decision = make([]byte, 1000), make([]byte, 1000)
+		f.change(s, q)
+		t = f.get(s, t.ID)
+		f.ok("Update", s.Update(f.ctx, t, task.Update{Keep: true, Quota: quota, Entries: list("456")}))
+		f.wantFull("Update", s.Update(f.ctx, t, task.Update{Keep: true, Quota: quota, Entries: list("7")}),
+			task.Quota{Bytes: quota.Bytes})
+	}},
+	{"a parked task that a decision wakes is parked again only by a worker that has seen the decision",
+		func(f *fixture, s task.Store) {
+			handles := f.instances(s, 2)
+			keys := []string{"a", "b", "c"}
+			for range 40 {
+				t := f.addRunning(s, "alice")
+				var asks []*task.Question
+				for _, key := range keys {
+					asks = append(asks, question(key, "user:bob"))
+				}
+				f.park(s, t, asks...)
+				f.wake(s, t)
+				var parked atomic.Bool
+				open := f.questions(s, t.ID)
+				together(&f.suite, 1+len(keys), func(i int, _ func(any)) error {
+					s := handles[i%2]
+					if i < len(keys) {
+						open[i].Decision = []byte("decision")
+						return s.(task.Asker).ChangeQuestion(f.ctx, open[i], false)
+					}
+					given := clone(t)
+					given.Status = task.InputRequired
+					err := s.Update(f.ctx, given, task.Update{Leased: true, Due: -1, Ask: asks})
+					parked.Store(err == nil)
+					return except(task.ErrDecided, err)
+				})
+				for _, key := range keys {
+					f.wantStatus(s, t.ID, key, task.QuestionDecided)
+				}
+				got := f.get(s, t.ID)
+				if got.Status != task.Working {
+					f.Fatalf("the task is %s, and its questions are decided", got.Status)
+				}
+				if !parked.Load() { // its worker has it still, which runs it again
+					f.wantRow(s, t)
+					f.release(s, t)
+				}
+				f.claimThis(s, t.ID, long)
+			}
+		}},
+	{"a task that ends while its questions are decided leaves none open, and loses no decision",
+		func(f *fixture, s task.Store) {
+			handles := f.instances(s, 2)
+			keys := []string{"a", "b", "c"}
+			for round := range 40 {
+				t := f.addRunning(s, "alice")
+				var asks []*task.Question
+				for _, key := range keys {
+					asks = append(asks, question(key, "user:bob"))
+				}
+				f.park(s, t, asks...)
+				open := f.questions(s, t.ID)
+				decided := together(&f.suite, 1+len(keys), func(i int, add func(string)) error {
+					s := handles[(i+round)%2]
+					if i < len(keys) {
+						open[i].Decision = []byte("decision")
+						err := s.(task.Asker).ChangeQuestion(f.ctx, open[i], false)
+						if err == nil {
+							add(open[i].Key)
+						}
+						return except(task.ErrConflict, err)
+					}
+					for {
+						got, err := s.Get(f.ctx, t.ID)
+						if err != nil {
+							return err
+						}
+						got.Status = task.Cancelled
+						if err = s.Update(f.ctx, got, task.Update{Due: -1}); !errors.Is(err, task.ErrConflict) {
+							return err
+						}
+					}
+				})
+				if got := f.get(s, t.ID); got.Status != task.Cancelled {
+					f.Fatalf("the task is %s, want it cancelled", got.Status)
+				}
+				for _, key := range keys {
+					want := task.QuestionWithdrawn
+					if slices.Contains(decided, key) {
+						want = task.QuestionDecided
+					}
+					f.wantStatus(s, t.ID, key, want)
+				}
+			}
+			f.noneDue(s)
+		}},
+}
+
+// What the answer of a task's client does with questions.
+var answeredTests = []test{
+	{"Answered withdraws open questions, by whatever update, and ignores what the task does not have",
+		func(f *fixture, s task.Store) {
+			other := f.addRunning(s, "alice")
+			f.park(s, other, question("b", "user:bob"))
+			t := f.addRunning(s, "alice")
+			f.park(s, t, question("a", "user:bob"), question("b", "user:bob"), question("c", "user:bob"))
+			before := f.questions(s, t.ID)
+			unknown := []string{"", "d", "A", "a ", "' OR ''='", "\xff", "a\x00"}
+			f.update(s, t, task.Update{Keep: true, Answered: append(unknown, "a")})
+			f.wantOpen(s, t.ID, "b", "c")
+			f.updateStatus(s, t, task.Working, task.Update{Lease: long, Answered: []string{"b"}, Entries: list("answer")})
+			f.wantOpen(s, t.ID, "c")
+			after := f.questions(s, t.ID)
+			for i := range 2 {
+				before[i].Status = task.QuestionWithdrawn
+				if after[i].Version <= before[i].Version {
+					f.Errorf("the Version is %d, and was %d before", after[i].Version, before[i].Version)
+				}
+				before[i].Version = after[i].Version
+			}
+			f.wantQuestions(s, t.ID, before...)
+			f.wantOpen(s, other.ID, "b")
+			f.update(s, t, task.Update{Leased: true, Keep: true, Answered: []string{"c"}})
+			f.wantOpen(s, t.ID)
+			f.wantError("Update", s.Update(f.ctx, newTask("alice"), task.Update{Answered: []string{"a"}}), task.ErrNotFound)
+		}},
+	{"Answered is ErrLate for a question that is not open or whose deadline has passed, and nothing is written",
+		func(f *fixture, s task.Store) {
+			t := f.addRunning(s, "alice")
+			f.park(s, t, question("decided", "user:bob"), question("withdrawn", "user:bob"), question("late", "user:bob"),
+				question("open", "user:bob"))
+			late := f.question(s, t.ID, "late")
+			late.Deadline = late.Asked
+			f.change(s, late)
+			f.update(s, t, task.Update{Keep: true, Answered: []string{"withdrawn"}})
+			f.decide(s, t.ID, "decided")
+			t = f.get(s, t.ID)
+			want := f.questions(s, t.ID)
+			for _, key := range []string{"decided", "withdrawn", "late"} {
+				for _, answered := range [][]string{{key}, {"open", key}, {key, "unknown", "open"}} {
+					given := clone(t)
+					given.Message, given.Pending = "answered", []byte("pending")
+					before := clone(given)
+					u := task.Update{Lease: long, Answered: answered, Entries: list("answer")}
+					f.wantError(fmt.Sprintf("Update with the answers of %q", answered), s.Update(f.ctx, given, u), task.ErrLate)
+					f.wantSame(given, before)
+				}
+			}
+			f.wantRow(s, t)
+			f.wantJournal(s, t.ID)
+			f.wantQuestions(s, t.ID, want...)
+			f.update(s, t, task.Update{Keep: true, Answered: []string{"open"}})
+			f.wantOpen(s, t.ID, "late")
+		}},
+	{"of an answer of the client and a decision one is taken", func(f *fixture, s task.Store) {
+		handles := f.instances(s, 2)
+		for round := range 40 {
+			t := f.addRunning(s, "alice")
+			f.park(s, t, question("key", "user:bob"))
+			if round%2 == 0 {
+				f.wake(s, t) // and while it runs
+			}
+			q := f.question(s, t.ID, "key")
+			took := together(&f.suite, 2, func(i int, add func(task.QuestionStatus)) error {
+				s := handles[(i+round/2)%2]
+				if i == 0 {
+					q.Decision = []byte("decision")
+					err := s.(task.Asker).ChangeQuestion(f.ctx, q, false)
+					if err == nil {
+						add(task.QuestionDecided)
+					}
+					return except(task.ErrConflict, err)
+				}
+				err := s.Update(f.ctx, clone(t), task.Update{Keep: true, Answered: []string{"key"}})
+				if err == nil {
+					add(task.QuestionWithdrawn)
+				}
+				return except(task.ErrLate, except(task.ErrConflict, err))
+			})
+			if len(took) != 1 {
+				f.Fatalf("%q were taken, want one", took)
+			}
+			f.wantStatus(s, t.ID, "key", took[0])
+			f.updateStatus(s, f.get(s, t.ID), task.Cancelled, task.Update{Due: -1})
+		}
+	}},
+}
+
+// What ChangeQuestion does.
+var changeTests = []test{
+	{"it writes For, Deadline, Votes and Decision, raises the Version, in q too, and leaves the rest",
+		func(f *fixture, s task.Store) {
+			handles := f.instances(s, 2)
+			t := f.addRunning(s, "alice")
+			f.park(s, t, question("key", "user:bob"), question("other", "user:bob"))
+			other := f.question(s, t.ID, "other")
+			want := f.question(s, t.ID, "key")
+			for i, change := range []func(q *task.Question){
+				func(q *task.Question) { q.Votes = everyByte },
+				func(q *task.Question) { q.Deadline = q.Asked.Add(long) },
+				func(q *task.Question) { q.For = []string{"user:carol", "group:a"} },
+				func(*task.Question) {},
+				func(q *task.Question) { q.Votes, q.Deadline, q.For = nil, time.Time{}, []string{"user:dave"} },
+				func(q *task.Question) { q.Decision, q.Votes = everyByte, []byte("votes") },
+			} {
+				given := *want
+				change(want)
+				change(&given)
+				given.Principal, given.Target, given.Equal = "mallory", "x", "y"
+				given.Content, given.Asked = []byte("another"), time.Unix(1, 0)
+				given.Status, given.Within, given.Remind = task.QuestionWithdrawn, long, long
+				f.change(handles[i%2], &given)
+				if given.Version <= want.Version {
+					f.Errorf("the Version is %d, and was %d before", given.Version, want.Version)
+				}
+				want.Version = given.Version
+				if len(want.Decision) > 0 {
+					want.Status = task.QuestionDecided
+				} else {
+					f.wantRow(s, t)
+					f.noneDue(s)
+				}
+				if given.Status != want.Status {
+					f.Errorf("its Status is %s in q, want %s", given.Status, want.Status)
+				}
+				for _, s := range handles {
+					f.wantQuestions(s, t.ID, want, other)
+				}
+			}
+		}},
+	{"its errors come in their order, and nothing is written, nor is q changed", func(f *fixture, s task.Store) {
+		t := f.addRunning(s, "alice")
+		f.park(s, t, question("decided", "user:bob"), question("withdrawn", "user:bob"), question("late", "user:bob"),
+			question("open", "user:bob"), question("without"))
+		f.update(s, t, task.Update{Keep: true, Answered: []string{"withdrawn"}})
+		for key, deadline := range map[string]time.Duration{"decided": 0, "withdrawn": 0, "late": 0, "open": long} {
+			q := f.question(s, t.ID, key)
+			if q.Status == task.QuestionOpen {
+				q.Deadline = q.Asked.Add(deadline)
+				f.change(s, q)
+			}
+		}
+		decided := f.question(s, t.ID, "decided")
+		decided.Decision = []byte("decision")
+		f.wantChange(s, decided, true, nil)
+		t = f.get(s, t.ID)
+		f.updateStatus(s, t, task.InputRequired, task.Update{Due: -1})
+		want := f.questions(s, t.ID)
+		for _, c := range []struct {
+			key     string
+			expired bool
+			want    error
+		}{
+			{"decided", false, task.ErrClosed}, {"decided", true, task.ErrClosed},
+			{"withdrawn", false, task.ErrClosed}, {"withdrawn", true, task.ErrClosed},
+			{"late", false, task.ErrLate}, {"open", true, task.ErrEarly}, {"without", true, task.ErrEarly},
+		} {
+			q := f.question(s, t.ID, c.key)
+			q.For, q.Votes, q.Decision = []string{"user:mallory"}, []byte("refused"), []byte("refused")
+			q.Deadline = q.Asked.Add(2 * long) // it is the stored one that counts
+			if c.want == task.ErrEarly {
+				q.Deadline = q.Asked
+			}
+			f.wantChange(s, q, c.expired, c.want)
+			for _, version := range []int64{q.Version - 1, q.Version + 1, -1} {
+				stale := *q
+				stale.Version = version
+				f.wantChange(s, &stale, c.expired, task.ErrConflict)
+			}
+			for _, place := range [][2]string{{t.ID, c.key + " "}, {t.ID, ""}, {newID(), c.key}, {"", c.key},
+				{strings.ToUpper("a" + t.ID), c.key}} {
+				unknown := *q
+				unknown.Task, unknown.Key = place[0], place[1]
+				f.wantChange(s, &unknown, c.expired, task.ErrNotFound)
+			}
+		}
+		f.wantQuestions(s, t.ID, want...)
+		f.wantRow(s, t)
+		f.noneDue(s)
+	}},
+	{"a decision makes a parked task working and due at once, with what its client is asked as it is",
+		func(f *fixture, s task.Store) {
+			other := f.instances(s, 2)[1]
+			bystander := f.addRunning(s, "alice")
+			f.park(s, bystander, question("key", "user:bob"))
+			for _, due := range []time.Duration{-1, long} {
+				t := f.addRunning(s, "alice")
+				timer := question("timer")
+				timer.Within = time.Millisecond
+				t.Status, t.Pending, t.Message = task.InputRequired, []byte("pending"), "waits"
+				t.Round, t.Attempts, t.Stopped = 3, 7, true
+				u := task.Update{Leased: true, Due: due, Ask: []*task.Question{question("first", "user:bob"),
+					question("second", "user:bob"), timer}, Entries: list("entry")}
+				f.update(s, t, u)
+				f.tick(s, t.Updated)
+				for i, key := range []string{"first", "timer"} {
+					q := f.question(s, t.ID, key)
+					q.Decision = []byte("decision")
+					if key == "timer" {
+						f.eventually("the timer is overdue", func() bool { return len(f.overdue(s, 1)) == 1 })
+						f.wantChange(s, q, true, nil)
+					} else {
+						f.change(s, q)
+					}
+					f.wantQuestion(s, q)
+					got := f.get(other, t.ID)
+					if !got.Updated.After(t.Updated) {
+						f.Errorf("Updated is %v, and was %v before", got.Updated, t.Updated)
+					}
+					t.Status, t.Attempts, t.Version, t.Updated = task.Working, 0, t.Version+1, got.Updated
+					f.wantSame(got, t)
+					f.wantStatus(s, t.ID, "second", task.QuestionOpen)
+					f.wantJournal(s, t.ID, "entry")
+					c := f.claimThis(other, t.ID, long)
+					f.noneDue(s)
+					asks := [][]*task.Question{u.Ask[1:], u.Ask[1:2]}[i]
+					f.updateStatus(s, c, task.InputRequired, task.Update{Leased: true, Due: due, Ask: asks})
+					f.tick(s, c.Updated)
+					t = c
+				}
+			}
+			f.wantRow(s, bystander)
+			f.wantStatus(s, bystander.ID, "key", task.QuestionOpen)
+		}},
+	{"a decision leaves a task that is not parked as it is", func(f *fixture, s task.Store) {
+		t := f.addRunning(s, "alice")
+		f.park(s, t, question("a", "user:bob"), question("b", "user:bob"), question("c", "user:bob"))
+		f.wake(s, t)
+		f.decide(s, t.ID, "a")
+		f.wantRow(s, t)
+		f.noneDue(s)
+		f.append(s, t.ID, t.Claim, "under the lease")
+		f.renew(s, t, long)
+		f.updateStatus(s, t, task.Working, task.Update{Leased: true, Due: long}) // an attempt that failed
+		f.decide(s, t.ID, "b")
+		f.wantRow(s, t)
+		f.noneDue(s)
+		f.updateStatus(s, t, task.Working, task.Update{Due: -1})
+		f.decide(s, t.ID, "c")
+		f.wantRow(s, t)
+		f.noneDue(s)
+	}},
+	{"a change without a decision leaves its task as it is", func(f *fixture, s task.Store) {
+		t := f.addRunning(s, "alice")
+		f.park(s, t, question("key", "user:bob"))
+		for range 3 {
+			q := f.question(s, t.ID, "key")
+			q.Votes, q.Decision = append(q.Votes, "vote"...), []byte{}
+			f.change(s, q)
+			f.wantQuestion(s, q)
+		}
+		f.wantRow(s, t)
+		f.noneDue(s)
+	}},
+	{"a deadline that is over makes answers late, and a deadline can be moved before", func(f *fixture, s task.Store) {
+		t := f.addRunning(s, "alice")
+		q := question("key", "user:bob")
+		const within = 60 * time.Millisecond
+		q.Within = within
+		start := time.Now()
+		f.park(s, t, q)
+		f.eventually("the deadline has passed", func() bool { return len(f.overdue(s, 10)) == 1 })
+		f.wantPassed(start, within)
+		q = f.question(s, t.ID, "key")
+		f.wantChange(s, q, false, task.ErrLate)
+		f.wantWaiting(s, task.QuestionFilter{}, "key") // open until somebody says otherwise
+		q.Deadline = q.Deadline.Add(long)
+		f.wantChange(s, q, false, task.ErrLate)
+		f.wantChange(s, q, true, nil)
+		f.wantChange(s, q, true, task.ErrEarly)
+		f.wantOverdue(s)
+		q.Deadline = q.Asked
+		f.change(s, q)
+		f.wantOverdue(s, "key")
+		f.wantChange(s, q, false, task.ErrLate)
+		q.Deadline = time.Time{}
+		f.wantChange(s, q, true, nil)
+		f.wantOverdue(s)
+		f.wantChange(s, q, true, task.ErrEarly)
+		f.decide(s, t.ID, "key")
+	}},
+	{"a question that is handed over waits for those that have it now", func(f *fixture, s task.Store) {
+		t := f.addRunning(s, "alice")
+		f.park(s, t, question("key", "user:bob", "group:release"))
+		q := f.question(s, t.ID, "key")
+		for _, names := range [][]string{{"user:carol"}, {"user:carol", "user:bob"}, nil, {"group:release"}} {
+			q.For = names
+			f.change(s, q)
+			for _, name := range []string{"user:bob", "group:release", "user:carol"} {
+				var want []string
+				if slices.Contains(names, name) {
+					want = []string{"key"}
+				}
+				f.wantWaiting(s, task.QuestionFilter{For: []string{name}}, want...)
+				f.wantWaiting(s, task.QuestionFilter{For: []string{name}, Targets: []string{"deploy"}}, want...)
+			}
+			if n := len(f.waiting(s, task.QuestionFilter{})); n != min(len(names), 1) {
+				f.Errorf("for %q %d questions wait", names, n)
+			}
+		}
+	}},
+	{"of changes with the same version exactly one is written", func(f *fixture, s task.Store) {
+		handles := f.instances(s, 3)
+		for range 10 {
+			t := f.addRunning(s, "alice")
+			f.park(s, t, question("key", "user:bob"))
+			q := f.question(s, t.ID, "key")
+			for round := range 4 {
+				written := together(&f.suite, 6, func(i int, add func(*task.Question)) error {
+					given := *q
+					given.Votes = fmt.Appendf(nil, "round %d, writer %d", round, i)
+					if round == 3 {
+						given.Decision = given.Votes
+					}
+					err := handles[i%3].(task.Asker).ChangeQuestion(f.ctx, &given, false)
+					if err == nil {
+						add(&given)
+					}
+					return except(task.ErrConflict, err)
+				})
+				if len(written) != 1 {
+					f.Fatalf("%d changes of the same version were written", len(written))
+				}
+				q = written[0]
+				f.wantQuestion(s, q)
+			}
+			if got := f.get(s, t.ID); got.Version != t.Version+1 {
+				f.Errorf("the Version of the task is %d after one decision, and was %d before", got.Version, t.Version)
+			}
+			f.updateStatus(s, f.get(s, t.ID), task.Cancelled, task.Update{Due: -1})
+		}
+	}},
+	{"votes that come at the same time are all counted, each once, until the decision", func(f *fixture, s task.Store) {
+		handles := f.instances(s, 3)
+		for range 5 {
+			t := f.addRunning(s, "alice")
+			f.park(s, t, question("key", "user:bob"))
+			const people, enough = 8, 6
+			counted := together(&f.suite, people, func(i int, add func(byte)) error {
+				s := handles[i%3].(task.Asker)
+				for {
+					qs, err := s.Questions(f.ctx, task.Name(t.ID))
+					if err != nil {
+						return err
+					}
+					q := qs[0]
+					if q.Votes = append(q.Votes, 'a'+byte(i)); len(q.Votes) == enough {
+						q.Decision = []byte("decision")
+					}
+					switch err := s.ChangeQuestion(f.ctx, q, false); {
+					case err == nil:
+						add('a' + byte(i))
+						return nil
+					case !errors.Is(err, task.ErrConflict):
+						return except(task.ErrClosed, err)
+					}
+				}
+			})
+			q := f.question(s, t.ID, "key")
+			slices.Sort(counted)
+			got := slices.Sorted(slices.Values(q.Votes))
+			if len(counted) != enough || !bytes.Equal(got, counted) || q.Status != task.QuestionDecided {
+				f.Fatalf("the question is %s with the votes %q, and those of %q were taken", q.Status, q.Votes, counted)
+			}
+			f.claimThis(s, t.ID, long)
+		}
+	}},
+	{"a Watcher is told of a task that a decision makes due", func(f *fixture, s task.Store) {
+		if !declares[task.Watcher](f.T, s) {
+			f.SkipNow()
+		}
+		other := f.another()
+		t := f.addRunning(other, "alice")
+		f.park(other, t, question("first", "user:bob"), question("second", "user:bob"))
+		ready := make(chan struct{})
+		var seen sync.Map
+		stop := f.watch(s, sync.OnceFunc(func() { close(ready) }), func(name string, due bool) {
+			if due {
+				seen.Store(name, true)
+			}
+		})
+		<-ready
+		f.decide(other, t.ID, "first")
+		f.eventually("Watch tells of the task", func() bool {
+			_, ok := seen.Load(task.Name(t.ID))
+			return ok
+		})
+		stop()
+	}},
+}
+
+// What Questions, Waiting and Overdue read.
+var waitingTests = []test{
+	{"Questions has those of the task with this name, in the order in which they were asked",
+		func(f *fixture, s task.Store) {
+			none := f.addRunning(s, "alice")
+			f.wantQuestions(s, none.ID)
+			f.park(s, none)
+			f.wantQuestions(s, none.ID)
+			f.wantQuestions(s, newID())
+			t := f.addRunning(s, "alice")
+			rounds := [][]string{{"c", "a"}, {"b", "z"}, {"0"}}
+			for _, keys := range rounds {
+				var asks []*task.Question
+				for _, key := range keys {
+					asks = append(asks, question(key, "user:bob"))
+				}
+				f.tick(s, t.Updated)
+				f.park(s, t, asks...)
+				f.wake(s, t)
+			}
+			f.decide(s, t.ID, "0")
+			for _, s := range f.instances(s, 2) {
+				var keys []string
+				for _, q := range f.questions(s, t.ID) {
+					keys = append(keys, q.Key)
+				}
+				if want := []string{"a", "c", "b", "z", "0"}; !slices.Equal(keys, want) {
+					f.Errorf("the questions are %q, want %q", keys, want)
+				}
+				if qs, err := s.(task.Asker).Questions(f.ctx, t.ID); len(qs) > 0 || err != nil {
+					f.Errorf("by the ID there are %d questions, %v", len(qs), err)
+				}
+			}
+		}},
+	{"Waiting has what every field of the filter lets pass, and never what is closed or for nobody",
+		func(f *fixture, s task.Store) {
+			var mid time.Time
+			for i, target := range []string{"deploy", "rollback", "deploy"} {
+				t := newTask("alice")
+				t.Target = target
+				f.ok("Create", s.Create(f.ctx, t, long, long, nil, nil, task.Quota{}))
+				key := func(k string) string { return fmt.Sprint(k, i) }
+				both, bob, timer := question(key("both"), "user:bob", "group:a"), question(key("bob"), "user:bob"),
+					question(key("timer"))
+				both.Equal, timer.Within, timer.Equal = "equal", time.Millisecond, "equal"
+				bob.Within = long - time.Duration(i)*time.Minute // what was asked last is due first
+				decided, withdrawn := question(key("decided"), "user:bob"), question(key("withdrawn"), "user:bob")
+				decided.Equal, withdrawn.Equal = "equal", "equal"
+				f.park(s, t, both, bob, timer, decided, withdrawn)
+				f.decide(s, t.ID, key("decided"))
+				t = f.get(s, t.ID)
+				f.update(s, t, task.Update{Keep: true, Answered: []string{key("withdrawn")}})
+				if f.tick(s, t.Updated); i == 1 {
+					mid = f.question(s, t.ID, key("bob")).Asked
+				}
+			}
+			all := []string{"bob0", "both0", "bob1", "both1", "bob2", "both2"}
+			for _, c := range []struct {
+				filter task.QuestionFilter
+				want   []string
+			}{
+				{task.QuestionFilter{}, all},
+				{task.QuestionFilter{For: []string{"user:bob"}}, all},
+				{task.QuestionFilter{For: []string{"group:a", "user:bob", "group:none", "user:bob"}}, all},
+				{task.QuestionFilter{For: []string{"group:a"}}, []string{"both0", "both1", "both2"}},
+				{task.QuestionFilter{For: []string{"group:b"}}, nil},
+				{task.QuestionFilter{For: []string{"user:bo", "USER:BOB", "user:bob ", "%", ""}}, nil},
+				{task.QuestionFilter{For: []string{}}, nil},
+				{task.QuestionFilter{Targets: []string{"rollback", "none"}}, []string{"bob1", "both1"}},
+				{task.QuestionFilter{Targets: []string{"rollback", "deploy", "rollback"}}, all},
+				{task.QuestionFilter{Targets: []string{}}, nil},
+				{task.QuestionFilter{Equal: "equal"}, []string{"both0", "both1", "both2"}},
+				{task.QuestionFilter{Equal: "Equal"}, nil},
+				{task.QuestionFilter{Before: mid}, []string{"bob0", "both0"}},
+				{task.QuestionFilter{Before: mid.Add(time.Millisecond)}, all[:4]},
+				{task.QuestionFilter{ByDeadline: true}, []string{"bob2", "bob1", "bob0"}},
+				{task.QuestionFilter{ByDeadline: true, Before: mid}, []string{"bob0"}},
+				{task.QuestionFilter{ByDeadline: true, For: []string{"group:a"}}, nil},
+				{task.QuestionFilter{For: []string{"group:a"}, Targets: []string{"deploy"}, Equal: "equal",
+					Before: mid.Add(time.Hour)}, []string{"both0", "both2"}},
+				{task.QuestionFilter{For: []string{"user:bob"}, Targets: []string{"deploy"}, ByDeadline: true},
+					[]string{"bob2", "bob0"}},
+				{task.QuestionFilter{For: []string{"group:a"}, Targets: []string{"none"}}, nil},
+				{task.QuestionFilter{For: []string{"group:b"}, Equal: "equal"}, nil},
+			} {
+				for _, s := range f.instances(s, 2) {
+					f.wantWaiting(s, c.filter, c.want...)
+				}
+			}
+		}},
+	{"Waiting is in the order that the filter says, those of one time by task and key, in pages of any size",
+		func(f *fixture, s task.Store) {
+			names := []string{"user:bob", "group:a", "group:b"}
+			for i := range 6 { // each has several of one time
+				t := f.addRunning(s, "alice")
+				if i%3 == 0 {
+					f.tick(s, t.Created)
+				}
+				var asks []*task.Question
+				for n := range 5 {
+					q := question(fmt.Sprint("key", 9-n), names[n%3:]...)
+					if n > 0 {
+						q.Within = time.Duration(1+(n+i)%3) * long
+					}
+					asks = append(asks, q)
+				}
+				f.park(s, t, asks...)
+			}
+			for _, byDeadline := range []bool{false, true} {
+				for _, who := range [][]string{nil, names, {"group:a", "group:b"}, {"user:bob"}} {
+					filter := task.QuestionFilter{ByDeadline: byDeadline, For: who}
+					all := f.waiting(s, filter)
+					if len(all) == 0 || who == nil && !byDeadline && len(all) != 30 || who == nil && byDeadline && len(all) != 24 {
+						f.Fatalf("by deadline %v %d questions wait for %q", byDeadline, len(all), who)
+					}
+					inOrder := func(a, b *task.Question) int {
+						times := a.Asked.Compare(b.Asked)
+						if byDeadline {
+							times = a.Deadline.Compare(b.Deadline)
+						}
+						return times*4 + strings.Compare(a.Task, b.Task)*2 + strings.Compare(a.Key, b.Key)
+					}
+					if !slices.IsSortedFunc(all, inOrder) {
+						f.Errorf("by deadline %v the questions for %q are in another order", byDeadline, who)
+					}
+					for i, q := range all[1:] {
+						if inOrder(all[i], q) == 0 {
+							f.Errorf("by deadline %v a question for %q comes twice", byDeadline, who)
+						}
+					}
+					for _, size := range []int{1, 2, 7, len(all) - 1, len(all), len(all) + 1} {
+						f.wantPages(s, filter, size, all)
+					}
+				}
+			}
+		}},
+	{"pages of questions with any keys have each once", func(f *fixture, s task.Store) {
+		for range 2 {
+			t := f.addRunning(s, "alice")
+			var asks []*task.Question
+			for _, text := range texts {
+				q := question(text[:min(len(text), 512)], "user:bob", "user:carol")
+				q.Within = long
+				asks = append(asks, q)
+			}
+			f.park(s, t, asks...)
+		}
+		for _, filter := range []task.QuestionFilter{{}, {ByDeadline: true}, {For: []string{"user:carol", "user:bob"}}} {
+			all := f.waiting(s, filter)
+			if len(all) != 2*len(texts) {
+				f.Errorf("%d questions wait, want %d", len(all), 2*len(texts))
+			}
+			f.wantPages(s, filter, 3, all)
+		}
+	}},
+	{"a page begins after a place, whether a question is there or not", func(f *fixture, s task.Store) {
+		var asked []*task.Question
+		for i := range 3 {
+			t := f.addRunning(s, "alice")
+			q := question("k", "user:bob")
+			q.Within = long - time.Duration(i)*time.Minute
+			f.park(s, t, q)
+			asked = append(asked, f.question(s, t.ID, "k"))
+			f.tick(s, t.Updated)
+		}
+		mid := *asked[1]
+		move := func(d time.Duration, id string) func(q *task.Question) {
+			return func(q *task.Question) { q.Asked, q.Deadline, q.Task = q.Asked.Add(d), q.Deadline.Add(d), id }
+		}
+		for says, c := range map[string]struct {
+			change func(q *task.Question)
+			want   int // how many come after it
+		}{
+			"the question":        {func(*task.Question) {}, 1},
+			"a lower key":         {func(q *task.Question) { q.Key = "j" }, 2},
+			"a higher key":        {func(q *task.Question) { q.Key = "l" }, 1},
+			"a lower task":        {func(q *task.Question) { q.Task, q.Key = "0", "l" }, 2},
+			"a higher task":       {func(q *task.Question) { q.Task, q.Key = "z", "j" }, 1},
+			"an earlier time":     {move(-time.Millisecond, "z"), 2},
+			"a later time":        {move(time.Millisecond, "0"), 1},
+			"one that is unknown": {func(q *task.Question) { q.Task, q.Status, q.Version = "z", "", -1 }, 1},
+		} {
+			after := mid
+			c.change(&after)
+			for _, filter := range []task.QuestionFilter{{}, {ByDeadline: true}, {For: []string{"user:bob", "user:carol"}}} {
+				got, err := s.(task.Asker).Waiting(f.ctx, filter, &after, 10)
+				f.ok("Waiting", err)
+				if len(got) != c.want {
+					f.Errorf("after %s by deadline %v come %d questions, want %d", says, filter.ByDeadline, len(got), c.want)
+				}
+			}
+		}
+	}},
+	{"Overdue has open questions whose deadline has passed, timers too, the one that passed first at first",
+		func(f *fixture, s task.Store) {
+			var want []string
+			for i, minutes := range []time.Duration{7, 3, 5, 1} {
+				t := f.addRunning(s, "alice")
+				key := func(k string) string { return fmt.Sprint(k, i) }
+				timer, soon, none, decided, withdrawn := question(key("timer")), question(key("soon"), "user:bob"),
+					question(key("none"), "user:bob"), question(key("decided"), "user:bob"), question(key("withdrawn"), "user:bob")
+				timer.Within, soon.Within, decided.Within, withdrawn.Within = long, long, long, long
+				f.park(s, t, timer, soon, none, decided, withdrawn)
+				for n, k := range []string{"timer", "decided", "withdrawn"} {
+					q := f.question(s, t.ID, key(k))
+					q.Deadline = q.Asked.Add(time.Duration(n)*time.Second - minutes*time.Minute)
+					f.change(s, q)
+				}
+				q := f.question(s, t.ID, key("decided"))
+				q.Decision = []byte("decision")
+				f.wantChange(s, q, true, nil)
+				q = f.question(s, t.ID, key("soon"))
+				q.Deadline = q.Asked.Add(time.Millisecond - minutes*time.Minute)
+				f.change(s, q)
+				f.updateStatus(s, f.claimThis(s, t.ID, long), task.InputRequired, task.Update{Leased: true, Due: -1,
+					Ask: []*task.Question{timer, soon, none}})
+				want = append(want, key("timer"), key("soon"))
+			}
+			want = []string{want[0], want[1], want[4], want[5], want[2], want[3], want[6], want[7]}
+			for _, s := range f.instances(s, 2) {
+				f.wantOverdue(s, want...)
+				for _, limit := range []int{1, 3, 8, 9} {
+					if got := f.overdue(s, limit); len(got) != min(limit, 8) || got[0].Key != want[0] {
+						f.Errorf("with a limit of %d there are %d overdue questions", limit, len(got))
+					}
+				}
+			}
+		}},
+	{"a deadline is overdue when it passes, and not before", func(f *fixture, s task.Store) {
+		t := f.addRunning(s, "alice")
+		timer, later := question("timer"), question("later")
+		const within = 60 * time.Millisecond
+		timer.Within, later.Within = within, long
+		start := time.Now()
+		f.park(s, t, timer, later)
+		f.eventually("the deadline has passed", func() bool { return len(f.overdue(s, 10)) > 0 })
+		f.wantPassed(start, within)
+		f.wantOverdue(s, "timer")
+	}},
+}
+
+// question returns a question to ask.
+func question(key string, names ...string) *task.Question {
+	return &task.Question{Key: key, For: names, Content: []byte("content of " + key)}
+}
+
+// addRunning creates a task that the caller has claimed.
+func (f *fixture) addRunning(s task.Store, principal string) *task.Task {
+	f.Helper()
+	t := newTask(principal)
+	f.ok("Create", s.Create(f.ctx, t, long, long, []byte("call"), nil, task.Quota{}))
+	return t
+}
+
+// park parks a task, which the caller has claimed, until one of these questions is decided.
+func (f *fixture) park(s task.Store, t *task.Task, asks ...*task.Question) {
+	f.Helper()
+	f.updateStatus(s, t, task.InputRequired, task.Update{Leased: true, Due: -1, Ask: asks})
+}
+
+// wake lets a parked task run, claimed by the caller, for another reason than a decision.
+func (f *fixture) wake(s task.Store, t *task.Task) {
+	f.Helper()
+	f.updateStatus(s, t, task.Working, task.Update{Lease: long})
+}
+
+// decide decides a question of a task.
+func (f *fixture) decide(s task.Store, id, key string) {
+	f.Helper()
+	q := f.question(s, id, key)
+	q.Decision = []byte("decision")
+	f.change(s, q)
+}
+
+// change changes a question whose deadline has not passed.
+func (f *fixture) change(s task.Store, q *task.Question) {
+	f.Helper()
+	f.wantChange(s, q, false, nil)
+}
+
+// wantChange requires that ChangeQuestion gives an error, and then leaves q in the caller's hands as it was.
+func (f *fixture) wantChange(s task.Store, q *task.Question, expired bool, want error) {
+	f.Helper()
+	before := *q
+	f.wantError(fmt.Sprintf("ChangeQuestion of %.100q", q.Key), s.(task.Asker).ChangeQuestion(f.ctx, q, expired), want)
+	if diff := cmp.Diff(&before, q); want != nil && diff != "" {
+		f.Errorf("with the error %v the question was changed (-want +got):\n%s", want, diff)
+	}
+}
+
+func (f *fixture) questions(s task.Store, id string) []*task.Question {
+	f.Helper()
+	qs, err := s.(task.Asker).Questions(f.ctx, task.Name(id))
+	f.ok("Questions", err)
+	return qs
+}
+
+func (f *fixture) question(s task.Store, id, key string) *task.Question {
+	f.Helper()
+	for _, q := range f.questions(s, id) {
+		if q.Key == key {
+			return q
+		}
+	}
+	f.Fatalf("task %s has no question %.100q", id, key)
+	return nil
+}
+
+// waiting reads what waits, from the start.
+func (f *fixture) waiting(s task.Store, filter task.QuestionFilter) []*task.Question {
+	f.Helper()
+	qs, err := s.(task.Asker).Waiting(f.ctx, filter, nil, 1000)
+	f.ok("Waiting", err)
+	return qs
+}
+
+func (f *fixture) overdue(s task.Store, limit int) []*task.Question {
+	f.Helper()
+	qs, err := s.(task.Asker).Overdue(f.ctx, limit)
+	f.ok("Overdue", err)
+	return qs
+}
+
+// sameQuestion compares questions, except for the time of the last change.
+var sameQuestion = cmp.Options{cmpopts.EquateEmpty(), cmpopts.IgnoreFields(task.Question{}, "Changed")}
+
+func (f *fixture) wantQuestions(s task.Store, id string, want ...*task.Question) {
+	f.Helper()
+	if diff := cmp.Diff(want, f.questions(s, id), sameQuestion); diff != "" {
+		f.Fatalf("not the questions that there should be (-want +got):\n%s", diff)
+	}
+}
+
+func (f *fixture) wantQuestion(s task.Store, want *task.Question) {
+	f.Helper()
+	if diff := cmp.Diff(want, f.question(s, want.Task, want.Key), sameQuestion); diff != "" {
+		f.Fatalf("not the question that it should be (-want +got):\n%s", diff)
+	}
+}
+
+func (f *fixture) wantStatus(s task.Store, id, key string, want task.QuestionStatus) {
+	f.Helper()
+	if got := f.question(s, id, key).Status; got != want {
+		f.Fatalf("the question %q is %s, want it %s", key, got, want)
+	}
+}
+
+// wantOpen requires that these questions of a task are open, and no others.
+func (f *fixture) wantOpen(s task.Store, id string, keys ...string) {
+	f.Helper()
+	var open []string
+	for _, q := range f.questions(s, id) {
+		if q.Status == task.QuestionOpen {
+			open = append(open, q.Key)
+		}
+	}
+	if !slices.Equal(open, keys) {
+		f.Fatalf("the questions %q are open, want %q", open, keys)
+	}
+}
+
+// wantWaiting requires that these questions wait, in this order.
+func (f *fixture) wantWaiting(s task.Store, filter task.QuestionFilter, keys ...string) {
+	f.Helper()
+	f.wantKeys(fmt.Sprintf("Waiting with %.200q", fmt.Sprint(filter)), f.waiting(s, filter), keys)
+}
+
+// wantOverdue requires that the deadlines of these questions have passed, in this order.
+func (f *fixture) wantOverdue(s task.Store, keys ...string) {
+	f.Helper()
+	f.wantKeys("Overdue", f.overdue(s, 1000), keys)
+}
+
+func (f *fixture) wantKeys(what string, qs []*task.Question, want []string) {
+	f.Helper()
+	var got []string
+	for _, q := range qs {
+		got = append(got, q.Key)
+	}
+	if !slices.Equal(got, want) {
+		f.Errorf("%s gives %.200q, want %.200q", what, got, want)
+	}
+}
+
+// wantPages requires that pages of this size give all questions that the filter lets pass.
+func (f *fixture) wantPages(s task.Store, filter task.QuestionFilter, size int, all []*task.Question) {
+	f.Helper()
+	f.pages(size, all, func(after *task.Question) ([]*task.Question, error) {
+		return s.(task.Asker).Waiting(f.ctx, filter, after, size)
+	})
+}
+
+func (f *fixture) entries(s task.Store, id string) (entries []string) {
+	f.Helper()
+	_, all := f.journal(s, id)
+	for _, e := range all {
+		entries = append(entries, string(e))
+	}
+	return entries
+}
