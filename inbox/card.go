@@ -1,0 +1,416 @@
+package inbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/input"
+	"github.com/askback-mcp/askback/internal/form"
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/task"
+)
+
+// card is the page of one question.
+type card struct {
+	view
+	Q        *desk.Question
+	Link     string
+	Title    template.HTML // the first line of the message, if it can be a heading
+	Message  template.HTML // the rest of it
+	Preview  template.HTML
+	Standing standing
+	Asked    moment
+	Deadline *moment
+	Decided  *moment
+	Accepted []string // who has given the votes that count
+	For      []string
+	Notes    []string
+	Count    []vote
+	Earlier  []vote
+	Events   []event
+	Equal    []equal
+
+	Arguments *code
+	Result    *code // of a decision
+	Params    *code // of a question that this release cannot show
+
+	ClaimUntil moment
+
+	Open    bool   // the person may answer
+	Closed  string // why not
+	Why     string
+	Mine    bool // the claim is the person's
+	Fields  fields
+	Shown   string
+	Reason  string
+	Page    *page
+	Unknown string
+
+	Others                      []string
+	ClaimLengths, ExtendLengths []length
+}
+
+type vote struct {
+	Who, Said, Channel, Why string
+	Groups                  []string
+	When                    moment
+	Content                 *code
+}
+
+type event struct {
+	Who, Said, Text string
+	When            moment
+}
+
+type equal struct{ Name, Link string }
+
+// length is a time to choose from.
+type length struct{ Value, Title string }
+
+var (
+	claimLengths  = []length{{"15m", "15 minutes"}, {"1h", "1 hour"}, {"4h", "4 hours"}, {"24h", "24 hours"}}
+	extendLengths = []length{{"1h", "1 hour"}, {"4h", "4 hours"}, {"24h", "1 day"}, {"168h", "7 days"}}
+)
+
+// standing says how a question stands.
+type standing struct {
+	Text, Short string
+	Class       string // "open", "accepted", "failed" or "over"
+	You         string // what the person has done
+}
+
+func newStanding(q *desk.Question, p desk.Person) standing {
+	switch d := q.Decision; {
+	case d != nil && len(d.By) == 0:
+		return standing{Text: "Unanswered: the deadline has passed", Short: "unanswered", Class: "failed"}
+	case d != nil:
+		var who []string
+		for _, by := range d.By {
+			who = append(who, plain(by.Who))
+		}
+		s := standing{Text: done(d.Action) + " by " + strings.Join(who, " and "), Short: strings.ToLower(done(d.Action)),
+			Class: "over"}
+		if d.Action == "accept" {
+			s.Class = "accepted"
+		} else {
+			s.Class = "failed"
+		}
+		return s
+	case q.Status != task.QuestionOpen:
+		return standing{Text: "Withdrawn: the call has ended, or no longer asks", Short: "withdrawn", Class: "over"}
+	}
+	s := standing{Text: "Open", Short: fmt.Sprintf("%d of %d votes", len(q.Count), q.Votes), Class: "open"}
+	if q.Votes == 1 {
+		s.Short = "open"
+	}
+	if slices.ContainsFunc(q.Count, func(v desk.Vote) bool { return v.Who == p.Name }) {
+		s.You = fmt.Sprintf("You have accepted. %s needed.", more(q.Votes-len(q.Count)))
+		s.Short += ", one is yours"
+	}
+	return s
+}
+
+func more(n int) string {
+	if n == 1 {
+		return "One more vote is"
+	}
+	return fmt.Sprintf("%d more votes are", n)
+}
+
+// done is what somebody did who gave this action.
+func done(action string) string {
+	switch action {
+	case "accept":
+		return "Accepted"
+	case "decline":
+		return "Declined"
+	case "cancel":
+		return "Dismissed"
+	}
+	return plain(action)
+}
+
+// longestHeading bounds a line that is a heading, in bytes.
+const longestHeading = 300
+
+func (in *Inbox) newCard(r *http.Request, p desk.Person, q *desk.Question) *card {
+	now := time.Now()
+	c := &card{view: in.view(r, p, "A question of "+oneLine(q.Target)), Q: q, Link: linkTo(q.Name, q.Key),
+		Standing: newStanding(q, p), Asked: moment{q.Asked, now}, For: named(q.For), Arguments: newCode(q.Arguments),
+		Mine: q.Claim != nil && q.Claim.By == p.Name, ClaimLengths: claimLengths, ExtendLengths: extendLengths}
+	prose := linked
+	if q.Markdown {
+		prose = markdown
+	}
+	switch first, rest, _ := strings.Cut(strings.TrimSpace(q.Message), "\n"); {
+	case q.Markdown || first == "" || len(first) > longestHeading:
+		c.Title, c.Message = isolated(c.Heading), prose(q.Message)
+	default:
+		c.Title = linked(first)
+		if rest != "" {
+			c.Message = prose(strings.TrimSpace(rest))
+		}
+		c.Heading = oneLine(first)
+	}
+	if q.Preview != "" {
+		c.Preview = prose(q.Preview)
+	}
+	switch {
+	case q.Decision != nil && len(q.Decision.By) > 0:
+		c.Decided = &moment{q.Decision.When, now}
+	case !q.Deadline.IsZero():
+		c.Deadline = &moment{q.Deadline, now}
+	}
+	if q.Claim != nil {
+		c.ClaimUntil = moment{q.Claim.Until, now}
+	}
+	if q.Fallback {
+		c.Notes = append(c.Notes, "It is asked here because the host that made the call could not ask its user.")
+	}
+	for _, v := range q.Count {
+		if v.Action == "accept" {
+			c.Accepted = append(c.Accepted, v.Who)
+		}
+		c.Count = append(c.Count, newVote(v, now))
+	}
+	for _, v := range q.Earlier {
+		c.Earlier = append(c.Earlier, newVote(v, now))
+	}
+	for _, e := range q.Events {
+		c.Events = append(c.Events, event{e.Who, plain(e.Kind), e.Text, moment{e.When, now}})
+	}
+	for _, name := range q.Equal {
+		c.Equal = append(c.Equal, equal{name, linkTo(name, q.Key)})
+	}
+	for _, entry := range q.For {
+		if name, found := strings.CutPrefix(entry, "user:"); found && name != p.Name {
+			c.Others = append(c.Others, name)
+		}
+	}
+	may := q.May(p)
+	c.Open = q.Status == task.QuestionOpen && may == nil
+	switch {
+	case c.Open:
+	case q.Status == task.QuestionOpen && errors.Is(may, desk.ErrOwnCall):
+		c.Closed, c.Why = "Somebody else must answer", "The call is your own. Nobody decides what their own call asks."
+	case q.Status == task.QuestionOpen:
+		c.Closed, c.Why = "Others must answer", "You may read this question, but you are not among those who are asked now."
+	default:
+		c.Closed = c.Standing.Text
+		if q.Decision != nil && len(q.Decision.Content) > len("{}") {
+			c.Result = newCode(q.Decision.Content)
+		}
+	}
+	return c
+}
+
+// named shows who may answer.
+func named(entries []string) []string {
+	var names []string
+	for _, e := range entries {
+		if group, found := strings.CutPrefix(e, "group:"); found {
+			e = "anybody of " + group
+		} else {
+			e = strings.TrimPrefix(e, "user:")
+		}
+		names = append(names, e)
+	}
+	return names
+}
+
+func newVote(v desk.Vote, now time.Time) vote {
+	shown := vote{v.Who, strings.ToLower(done(v.Action)), v.Channel, v.Why, v.Groups, moment{v.When, now}, nil}
+	if len(v.Content) > len("{}") {
+		shown.Content = newCode(v.Content)
+	}
+	return shown
+}
+
+// ask makes the form of an open question, which shows the content that was proposed, or else the defaults.
+func (c *card) ask(shown json.RawMessage) {
+	c.Shown = string(shown)
+	switch {
+	case c.Q.Method != input.MethodElicit || c.Q.Mode != "form" && c.Q.Mode != "url":
+		c.Unknown = "This page cannot show what is asked, so that nobody can accept it here."
+	case c.Q.Mode == "url":
+		var ok bool
+		if c.Page, ok = newPage(c.Q.URL); !ok {
+			c.Unknown = "The address of the page is not sound, so that nobody can accept it here."
+		}
+	default:
+		schema, err := form.Parse(c.Q.Schema)
+		if err != nil {
+			c.Unknown = "The form of this question is not sound, so that nobody can accept it: " + oneLine(err.Error())
+			break
+		}
+		c.Fields = newFields(schema, shown)
+	}
+	if c.Unknown != "" {
+		c.Params = newCode(c.Q.Params)
+	}
+}
+
+// said are the words for what has just been done. A link has only their names, so it cannot say anything else.
+var said = map[string]string{
+	"accept": "Your answer is recorded.", "decline": "You have declined.", "cancel": "You have dismissed the question.",
+	"claim": "The question is claimed.", "release": "Your claim is released.", "handover": "The question is handed over.",
+	"extend": "The deadline is extended.",
+}
+
+func (in *Inbox) card(w http.ResponseWriter, r *http.Request, p desk.Person) {
+	q, err := in.desk.Question(r.Context(), r.PathValue("name"), r.PathValue("key"), &p)
+	if q == nil {
+		in.failPage(w, r, p, err)
+		return
+	}
+	c := in.newCard(r, p, q)
+	if err != nil {
+		in.log.ErrorContext(r.Context(), "inbox: a question cannot be read", "name", q.Name, "error", err)
+		c.Open, c.Closed, c.Problem = false, "It cannot be answered here", "Not all of this question can be read."
+	}
+	c.Told = said[r.URL.Query().Get("done")]
+	if c.Open {
+		c.ask(q.Proposal)
+	}
+	in.show(w, r, http.StatusOK, "card", c)
+}
+
+// act does what somebody has chosen on the page of a question.
+func (in *Inbox) act(w http.ResponseWriter, r *http.Request, p desk.Person) {
+	if err := r.ParseForm(); err != nil {
+		in.say(w, r, p, http.StatusBadRequest, "This is not understood", "The form did not arrive whole. Send it again.")
+		return
+	}
+	name, key, do := r.PathValue("name"), r.PathValue("key"), r.PostForm.Get("do")
+	q, err := in.desk.Question(r.Context(), name, key, &p)
+	if err == nil {
+		err = q.May(p)
+	}
+	if err != nil {
+		in.failPage(w, r, p, err)
+		return
+	}
+	c := in.newCard(r, p, q)
+	if do == "accept" || do == "decline" || do == "cancel" {
+		err = in.answer(r, p, c, do)
+	} else {
+		err = in.change(r, p, q, do)
+	}
+	if err == nil {
+		leadTo(w, r, c.Link+"?done="+do)
+		return
+	}
+	in.refuse(w, r, p, c, err)
+}
+
+// errFields says that the problems are at the fields of the form.
+var errFields = &desk.InvalidError{Reason: "Not everything in the form can be taken: see below."}
+
+func (in *Inbox) answer(r *http.Request, p desk.Person, c *card, do string) error {
+	a := desk.Answer{By: p, Action: do, Channel: "inbox",
+		Reason: strings.TrimSpace(strings.ReplaceAll(r.PostForm.Get("reason"), "\r\n", "\n"))}
+	shown := json.RawMessage(r.PostForm.Get("shown"))
+	if strictjson.Check(shown, strictjson.MaxDepth) != nil {
+		shown = nil
+	}
+	c.Reason = a.Reason
+	c.ask(shown)
+	content, sound := c.Fields.read(r.PostForm, shown)
+	if do == "accept" {
+		if !sound {
+			return errFields
+		}
+		if c.Fields != nil {
+			a.Content = content
+		}
+	}
+	for _, f := range c.Fields {
+		if do != "accept" {
+			f.Problem = ""
+		}
+	}
+	_, err := in.desk.Answer(r.Context(), c.Q.Name, c.Q.Key, a)
+	return err
+}
+
+func (in *Inbox) change(r *http.Request, p desk.Person, q *desk.Question, do string) error {
+	length, err := time.ParseDuration(r.PostForm.Get("for"))
+	if err != nil && do != "release" {
+		return &desk.InvalidError{Reason: "Choose for how long."}
+	}
+	ctx := r.Context()
+	switch do {
+	case "claim":
+		_, err = in.desk.Claim(ctx, q.Name, q.Key, p, length)
+	case "release":
+		_, err = in.desk.Claim(ctx, q.Name, q.Key, p, 0)
+	case "handover":
+		_, err = in.desk.HandOver(ctx, q.Name, q.Key, p, strings.TrimSpace(r.PostForm.Get("to")), length)
+	case "extend":
+		from, err := time.Parse(time.RFC3339, r.PostForm.Get("from")) // so that a form that is sent again extends it once
+		if err != nil {
+			return &desk.InvalidError{Reason: "The form has no deadline to extend."}
+		}
+		_, err = in.desk.Extend(ctx, q.Name, q.Key, p, from.Add(length), strings.TrimSpace(r.PostForm.Get("reason")))
+		return err
+	default:
+		return &desk.InvalidError{Reason: "The form does not say what to do."}
+	}
+	return err
+}
+
+// refuse shows the page of a question again, with why nothing was recorded, and what was filled in.
+func (in *Inbox) refuse(w http.ResponseWriter, r *http.Request, p desk.Person, c *card, err error) {
+	var (
+		closed  *desk.ClosedError
+		invalid *desk.InvalidError
+		status  = http.StatusUnprocessableEntity
+	)
+	switch {
+	case errors.As(err, &closed):
+		q, err := in.desk.Question(r.Context(), c.Q.Name, c.Q.Key, &p)
+		if q == nil {
+			in.failPage(w, r, p, err)
+			return
+		}
+		c, status = in.newCard(r, p, q), http.StatusConflict
+		c.Problem = "Your answer came too late and is not recorded. " + tooLate(closed)
+	case errors.As(err, &invalid):
+		c.Problem = capital(plain(invalid.Reason))
+	case errors.Is(err, task.ErrNotFound), errors.Is(err, desk.ErrOwnCall):
+		in.failPage(w, r, p, err)
+		return
+	default:
+		in.log.ErrorContext(r.Context(), "inbox: an answer may not be recorded", "name", c.Q.Name, "error", err)
+		status, c.Problem = http.StatusServiceUnavailable,
+			"It is not known whether this is recorded. Send it again: the same answer counts once."
+	}
+	if c.Open && c.Fields == nil && c.Page == nil && c.Unknown == "" {
+		c.ask(c.Q.Proposal)
+	}
+	in.show(w, r, status, "card", c)
+}
+
+// tooLate says who was first, or when it was too late.
+func tooLate(e *desk.ClosedError) string {
+	at := func(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04:05 UTC") }
+	switch {
+	case e.Decision != nil:
+		var who []string
+		for _, by := range e.Decision.By {
+			who = append(who, plain(by.Who))
+		}
+		return fmt.Sprintf("%s had %s it at %s.", strings.Join(who, " and "), strings.ToLower(done(e.Decision.Action)),
+			at(e.Decision.When))
+	case !e.Deadline.IsZero():
+		return "The deadline was " + at(e.Deadline) + "."
+	}
+	return "The call has ended, or no longer asks."
+}

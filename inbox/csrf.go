@@ -1,0 +1,36 @@
+package inbox
+
+import (
+	"net/http"
+	"strings"
+)
+
+// guard lets a request pass to next unless another site made a browser send it. Every response gets the headers that
+// protect it.
+//
+// A change is a POST, and must come from a page of the inbox itself, by Sec-Fetch-Site or Origin. What is for programs
+// must not even be read from elsewhere, so that nobody learns from how long it takes what somebody else may see.
+func guard(next http.Handler) http.Handler {
+	var protection http.CrossOriginProtection
+	protection.SetDenyHandler(http.HandlerFunc(refuseForeign))
+	changes := protection.Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		setHeaders(w.Header())
+		site := r.Header.Get("Sec-Fetch-Site")
+		if forPrograms(r) && site != "" && site != "same-origin" && site != "none" {
+			refuseForeign(w, r)
+			return
+		}
+		changes.ServeHTTP(w, r)
+	})
+}
+
+// forPrograms reports whether a request is not one for a page.
+func forPrograms(r *http.Request) bool {
+	return strings.HasPrefix(r.URL.Path, "/api/") || r.URL.Path == "/events"
+}
+
+func refuseForeign(w http.ResponseWriter, r *http.Request) {
+	refuse(w, r, &problem{kind: "foreign", Status: http.StatusForbidden,
+		Title: "This request was sent by another site. Open the inbox itself, and do it there."})
+}

@@ -1,0 +1,224 @@
+package inbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/task"
+)
+
+// What a list shows at once, and how far one can turn its pages: each reads those before it again.
+const (
+	pageSize   = 50
+	mostPages  = 40
+	mostSearch = 200 // bytes
+)
+
+// tab is one of the lists.
+type tab struct {
+	Title, Short, Path string
+	Here               bool
+	empty              string
+}
+
+var tabs = []tab{
+	{Title: "Waits for you", Short: "Waits for you", empty: "Nothing waits for you."},
+	{Title: "Answered by you", Short: "Answered", Path: "answered",
+		empty: "You have answered nothing yet, or it is no longer kept."},
+	{Title: "Begun by you", Short: "Begun", Path: "began",
+		empty: "No call of yours has asked people, or it is no longer kept."},
+}
+
+// order is a way to sort what waits.
+type order struct {
+	Name, Title string
+	Here        bool
+	by          desk.Waiting
+}
+
+var orders = []order{
+	{Name: "oldest", Title: "Oldest first"},
+	{Name: "newest", Title: "Newest first", by: desk.Waiting{Newest: true}},
+	{Name: "deadline", Title: "Nearest deadline first", by: desk.Waiting{ByDeadline: true}},
+}
+
+// list is the page of one list.
+type list struct {
+	view
+	Tabs                []tab
+	Tab                 tab
+	Orders              []order
+	Search, Note, Empty string
+	Rows                []listed
+	First, Number       int
+	Previous, Next      string
+}
+
+// listed is a question in a list.
+type listed struct {
+	*desk.Question
+	Link, Line, State string
+	Urgent, Faded     bool
+	Asked             moment
+	Deadline          *moment
+}
+
+func newListed(q *desk.Question, p desk.Person, now time.Time) listed {
+	s := newStanding(q, p)
+	row := listed{Question: q, Link: linkTo(q.Name, q.Key),
+		Line:  cmp.Or(oneLine(q.Message), oneLine(q.AuthorKey), q.Name),
+		State: s.Short, Urgent: s.Class == "failed", Faded: q.Claim != nil && q.Claim.By != p.Name,
+		Asked: moment{q.Asked, now}}
+	if !q.Deadline.IsZero() && q.Status == task.QuestionOpen {
+		row.Deadline = &moment{q.Deadline, now}
+	}
+	return row
+}
+
+func (in *Inbox) list(which tab) func(w http.ResponseWriter, r *http.Request, p desk.Person) {
+	return func(w http.ResponseWriter, r *http.Request, p desk.Person) {
+		query := r.URL.Query()
+		l := &list{view: in.view(r, p, which.Title), Tab: which, Number: pageNumber(query.Get("page")),
+			Search: query.Get("search"), Empty: which.empty}
+		if len(l.Search) > mostSearch {
+			in.say(w, r, p, http.StatusBadRequest, "This is not understood", "A search has at most 200 bytes.")
+			return
+		}
+		for _, t := range tabs {
+			t.Here = t.Path == which.Path
+			l.Tabs = append(l.Tabs, t)
+		}
+		chosen := l.chooseOrder(which, query.Get("order"))
+		if err := l.read(in.questions(r.Context(), which, p, chosen, l.Search), p); err != nil {
+			in.failPage(w, r, p, err)
+			return
+		}
+		l.turn(query)
+		in.show(w, r, http.StatusOK, "list", l)
+	}
+}
+
+func pageNumber(text string) int {
+	n, _ := strconv.Atoi(text)
+	return min(max(n, 1), mostPages)
+}
+
+// chooseOrder offers the orders of a list, and returns the chosen one.
+func (l *list) chooseOrder(which tab, name string) (chosen order) {
+	if which.Path != "" {
+		return order{}
+	}
+	chosen = orders[0]
+	for _, o := range orders {
+		if o.Name == name {
+			chosen = o
+		}
+	}
+	for _, o := range orders {
+		o.Here = o.Name == chosen.Name
+		l.Orders = append(l.Orders, o)
+	}
+	if chosen.by.ByDeadline {
+		l.Note = "Questions without a deadline are not in this order."
+	}
+	return chosen
+}
+
+// questions yields those of a list, in an order.
+func (in *Inbox) questions(
+	ctx context.Context, which tab, p desk.Person, o order, search string,
+) iter.Seq2[*desk.Question, error] {
+	switch which.Path {
+	case "answered":
+		return matching(in.desk.Answered(ctx, p), search)
+	case "began":
+		return matching(in.desk.Began(ctx, p), search)
+	}
+	w := o.by
+	w.As, w.Search = &p, search
+	return in.desk.Waiting(ctx, w)
+}
+
+// mostSearched is how many questions a search looks at.
+const mostSearched = 10_000
+
+// matching leaves only questions with a text, as desk.Waiting does.
+func matching(all iter.Seq2[*desk.Question, error], search string) iter.Seq2[*desk.Question, error] {
+	if search = strings.ToLower(search); search == "" {
+		return all
+	}
+	return func(yield func(*desk.Question, error) bool) {
+		n := 0
+		for q, err := range all {
+			if n++; n > mostSearched {
+				return
+			}
+			if q != nil && !strings.Contains(strings.ToLower(strings.Join([]string{q.Message, q.Target, q.Principal, q.Name,
+				q.Preview}, "\n")), search) {
+				continue
+			}
+			if !yield(q, err) {
+				return
+			}
+		}
+	}
+}
+
+// read reads one page of a list. A question that cannot be read is left out, since it cannot be answered either.
+func (l *list) read(questions iter.Seq2[*desk.Question, error], p desk.Person) error {
+	now, skip := time.Now(), (l.Number-1)*pageSize
+	l.First = skip + 1
+	for q, err := range questions {
+		switch {
+		case err != nil && q == nil:
+			if errors.Is(err, errors.ErrUnsupported) {
+				return fmt.Errorf("inbox: this store has no desk: %w", err)
+			}
+			return err
+		case err != nil:
+			l.Note = "A question of another release cannot be shown."
+		case skip > 0:
+			skip--
+		case len(l.Rows) == pageSize:
+			l.Next = "more"
+			return nil
+		default:
+			l.Rows = append(l.Rows, newListed(q, p, now))
+		}
+	}
+	return nil
+}
+
+// turn makes the links to the pages before and after this one.
+func (l *list) turn(query url.Values) {
+	to := func(number int) string {
+		next := url.Values{"page": {strconv.Itoa(number)}}
+		for _, name := range []string{"search", "order"} {
+			if value := query.Get(name); value != "" {
+				next.Set(name, value)
+			}
+		}
+		return "?" + next.Encode()
+	}
+	if l.Number > 1 {
+		l.Previous = to(l.Number - 1)
+	}
+	if l.Next != "" {
+		l.Next = to(l.Number + 1)
+	}
+	if l.Number == mostPages {
+		l.Next, l.Note = "", "There may be more than can be listed: search, or choose another order."
+	}
+	if l.Search != "" {
+		l.Empty = "Nothing here has this text."
+	}
+}
