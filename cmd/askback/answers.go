@@ -268,7 +268,7 @@ func describe(q *client.Question) string {
 		example = "accept"
 	case q.Schema != nil:
 		b.WriteString(wrap(harmless(q.Message), "    "))
-		b.WriteString("\n    " + indentedRaw(q.Schema) + "\n")
+		b.WriteString("\n" + formRows(q.Schema))
 		example = shellQuote(sampleContent(q.Schema))
 	default:
 		fmt.Fprintf(&b, "    The server asks for a model's completion of:\n\n    %s\n", indentedRaw(q.Params))

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -273,116 +271,4 @@ func mistake(place string, s *jsonschema.Schema, value any) string {
 		}
 	}
 	return ""
-}
-
-// wanted describes what a schema wants of a value: its type, or the limit that the value does not keep. It is empty if
-// the value has the type and keeps the limits.
-func wanted(s *jsonschema.Schema, value any) string {
-	is := func(other any) bool { return compact(other) == compact(value) }
-	number, isNumber := value.(float64)
-	types := typesOf(s)
-	fits := types == nil || slices.Contains(types, typeOf(value)) ||
-		isNumber && number == math.Trunc(number) && slices.Contains(types, "integer")
-	switch {
-	case !fits, len(s.Enum) > 0 && !slices.ContainsFunc(s.Enum, is):
-		return kindOf(s)
-	case s.Const != nil && !is(*s.Const):
-		return compact(*s.Const)
-	}
-	plain := func(limit float64) string { return strconv.FormatFloat(limit, 'f', -1, 64) }
-	switch value := value.(type) {
-	case float64:
-		switch {
-		case s.Minimum != nil && value < *s.Minimum:
-			return "at least " + plain(*s.Minimum)
-		case s.Maximum != nil && value > *s.Maximum:
-			return "at most " + plain(*s.Maximum)
-		case s.ExclusiveMinimum != nil && value <= *s.ExclusiveMinimum:
-			return "more than " + plain(*s.ExclusiveMinimum)
-		case s.ExclusiveMaximum != nil && value >= *s.ExclusiveMaximum:
-			return "less than " + plain(*s.ExclusiveMaximum)
-		case s.MultipleOf != nil && math.Mod(value, *s.MultipleOf) != 0:
-			return "a multiple of " + plain(*s.MultipleOf)
-		}
-	case string:
-		return outside(utf8.RuneCountInString(value), s.MinLength, s.MaxLength, "character")
-	case []any:
-		return outside(len(value), s.MinItems, s.MaxItems, "item")
-	}
-	return ""
-}
-
-// outside describes the limit that a number of things does not keep.
-func outside(n int, low, high *int, thing string) string {
-	limit, word := low, "at least"
-	if low == nil || n >= *low {
-		limit, word = high, "at most"
-		if high == nil || n <= *high {
-			return ""
-		}
-	}
-	if *limit != 1 {
-		thing += "s"
-	}
-	return fmt.Sprintf("%s %d %s", word, *limit, thing)
-}
-
-// brief shows a value on one line.
-func brief(value any) string { return harmlessLine(compact(value), 60) }
-
-// kindOf describes the type of a value to people.
-func kindOf(s *jsonschema.Schema) string {
-	if len(s.Enum) > 0 {
-		return "one of " + join(s.Enum, compact)
-	}
-	var kinds []string
-	names := map[string]string{
-		"string": "a string", "integer": "an integer", "number": "a number", "boolean": "true or false",
-		"object": "a JSON object", "array": "a JSON array", "null": "null",
-	}
-	for _, t := range typesOf(s) {
-		kinds = append(kinds, cmp.Or(names[t], t))
-	}
-	if s.Items != nil && len(kinds) == 1 {
-		if of := typesOf(s.Items); len(of) == 1 {
-			kinds[0] = "a JSON array of " + of[0] + "s"
-		}
-	}
-	return strings.Join(kinds, " or ")
-}
-
-// list describes the arguments, the required ones first.
-func (s *inputSchema) list() string {
-	switch {
-	case len(s.Properties) == 0 && s.open():
-		return "    any arguments\n"
-	case len(s.Properties) == 0:
-		return "    no arguments\n"
-	}
-	names := slices.Sorted(maps.Keys(s.Properties))
-	rank := func(name string) uint { return uint(slices.Index(s.Required, name)) } // the others, -1, come last
-	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
-	width := 0
-	for _, name := range names {
-		width = max(width, min(utf8.RuneCountInString(harmlessLine(name, 200)), 24))
-	}
-	var b strings.Builder
-	for _, name := range names {
-		p := s.property(name)
-		text := kindOf(p)
-		if p.Default != nil {
-			text += ", default " + string(p.Default)
-		}
-		if slices.Contains(s.Required, name) {
-			text += ", required"
-		}
-		if about := cmp.Or(cmp.Or(s.Properties[name], p).Description, p.Description, p.Title); about != "" {
-			text += ": " + about
-		}
-		text = strings.TrimPrefix(strings.TrimPrefix(text, ", "), ": ") // of an argument of any kind
-		indent := strings.Repeat(" ", 4+width+2)
-		fmt.Fprintf(&b, "    %-*s  %s\n", width, harmlessLine(name, 200),
-			strings.TrimSpace(wrap(harmlessLine(text, 2000), indent)))
-	}
-	return b.String()
 }

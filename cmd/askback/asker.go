@@ -38,8 +38,10 @@ type asker struct {
 	session string                  // the revision of a session; empty from 2026-07-28 on
 	fail    context.CancelCauseFunc // ends the call
 
-	turns []*turn     // of the round
-	asked atomic.Bool // the server has asked something
+	turns    []*turn     // of the round
+	asked    atomic.Bool // the server has asked something
+	answered atomic.Bool // something that it asked has an answer
+	leaving  leaving
 
 	result json.RawMessage // the final result as the server sent it
 }
@@ -168,6 +170,7 @@ func (a *asker) elicit(ctx context.Context, q *client.Question) (*mcp.ElicitResu
 		a.console.line("askback: the server asks to open this page, which this command does not open: %s",
 			harmlessLine(q.URL, 2000))
 	}
+	a.answered.Store(true)
 	a.trace.answered(q.Key, res.Action, from)
 	return res, nil
 }
@@ -179,8 +182,7 @@ func (a *asker) sample(ctx context.Context, q *client.Question,
 	case err != nil || from != "":
 	case a.sampler != nil:
 		from = "--sampler"
-		res, err = a.sampler.sample(ctx, q, a.console)
-		err = a.end(err)
+		res, err = a.runSampler(ctx, q)
 	default:
 		from = "the terminal"
 		res, err = askPerson(ctx, a, q, func(ctx context.Context) (*mcp.CreateMessageWithToolsResult, error) {
@@ -193,8 +195,21 @@ func (a *asker) sample(ctx context.Context, q *client.Question,
 	if err != nil {
 		return nil, err
 	}
+	a.answered.Store(true)
 	a.trace.answered(q.Key, "", from)
 	return res, nil
+}
+
+// runSampler lets the sampler answer. A call that is put off does not wait for it.
+func (a *asker) runSampler(ctx context.Context, q *client.Question) (*mcp.CreateMessageWithToolsResult, error) {
+	running, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(a.leaving.call, cancel)()
+	res, err := a.sampler.sample(running, q, a.console)
+	if err != nil && ctx.Err() == nil && a.leaving.call.Err() != nil {
+		return nil, client.ErrPark
+	}
+	return res, a.end(err)
 }
 
 // takeAnswer takes the answer to a question from the flags. From names the flag; it is empty if there is no answer.
@@ -223,7 +238,7 @@ func askPerson[R any](ctx context.Context, a *asker, q *client.Question,
 		a.console.line("askback: warning: %s", slip)
 	}
 	switch {
-	case a.park && (a.session == "" || a.watch.hasTask()):
+	case a.park && a.canPark():
 		return none, client.ErrPark
 	case a.park || a.person == nil:
 		return none, a.end(a.missing([]*client.Question{q}))
@@ -233,9 +248,19 @@ func askPerson[R any](ctx context.Context, a *asker, q *client.Question,
 		return none, err
 	}
 	defer leave()
+	if a.leaving.call.Err() != nil {
+		return none, client.ErrPark
+	}
 	defer a.console.ask()()
-	res, err := ask(ctx)
-	if errors.Is(err, terminal.ErrInterrupted) {
+	asking, close := a.leaving.open(ctx)
+	res, err := ask(asking)
+	interrupted := close() || errors.Is(err, terminal.ErrInterrupted)
+	switch {
+	case errors.Is(err, terminal.ErrLater), interrupted && a.answered.Load() && a.canPark():
+		a.leaving.putOff(interrupted)
+		return none, client.ErrPark
+	case interrupted:
+		err = terminal.ErrInterrupted
 		a.fail(err)
 	}
 	if err != nil && a.session != "" {
@@ -243,6 +268,9 @@ func askPerson[R any](ctx context.Context, a *asker, q *client.Question,
 	}
 	return res, err
 }
+
+// canPark reports whether the question that is open now can be left for later.
+func (a *asker) canPark() bool { return a.session == "" || a.watch.hasTask() }
 
 // queue waits until the earlier questions of the round are answered. The caller leaves the queue with the function that
 // it returns.
@@ -296,6 +324,11 @@ func openPage(address string) error {
 	if err != nil || page.Scheme != "https" && page.Scheme != "http" || page.Host == "" {
 		return errors.New("only pages at http:// and https:// are opened")
 	}
+	return startOpener(page.String())
+}
+
+// startOpener starts the program of the system that opens a page or a file.
+func startOpener(what string) error {
 	command := []string{"xdg-open"}
 	switch runtime.GOOS {
 	case "darwin":
@@ -303,7 +336,7 @@ func openPage(address string) error {
 	case "windows":
 		command = []string{"rundll32", "url.dll,FileProtocolHandler"}
 	}
-	cmd := exec.Command(command[0], slices.Concat(command[1:], []string{page.String()})...)
+	cmd := exec.Command(command[0], slices.Concat(command[1:], []string{what})...)
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("opening the page: %w", err)
 	}

@@ -54,6 +54,7 @@ func TestNoQuestionWaitsForOneThatDoesNotCome(t *testing.T) {
 		p := new(silent)
 		a := &asker{person: p, console: newConsole(io.Discard), fail: fail, given: new(answers),
 			target: target{program: []string{"x"}}, ready: make(chan struct{})}
+		a.leaving.watch(t.Context(), fail)
 		a.connected("2026-07-28")
 		var round []*client.Question
 		for _, key := range []string{"A", "B", "C", "D"} {
@@ -79,6 +80,7 @@ func TestNoQuestionWaitsForOneThatDoesNotCome(t *testing.T) {
 			t.Errorf("asked %s, want BD", got)
 		}
 
+		a.answered.Store(false) // as at the first question
 		if _, err := a.elicit(ctx, &client.Question{Key: "E", Method: elicitation, Message: "stop"}); err == nil ||
 			context.Cause(ctx) != terminal.ErrInterrupted {
 			t.Errorf("interrupted: %v, the call's end: %v", err, context.Cause(ctx))

@@ -27,16 +27,15 @@ the tool's schema wants it: a string as it is, all else, and KEY:=JSON, as JSON.
 
 Answers come from --answer and --answers: the content of the form as JSON, or
 accept, decline or cancel; for sampling a text or a result. A key given twice
-answers twice. What is left is asked in the terminal, if there is one. A call
-that the server makes a task is waited for; 'askback task' waits for it later.
+answers twice. What is left is asked in the terminal, where Later parks the
+call. A call that becomes a task is waited for, later by 'askback task'.
 
 Exit codes: 0 the result is there; 1 it failed; 2 wrong usage, arguments or
 answers; 3 the tool answered with an error; 4 answers are missing or parked; 5
 --detach: the server answered at once, its result is printed; 130 interrupted.`,
 		Example: `  askback call http://127.0.0.1:8080/mcp get_weather location='New York'
-  askback call 'askback serve --stdio' update_work_item workItemId=4522 \
-    fields='{"System.State":"Resolved"}' \
-    --answer resolution='{"resolution":"Fixed"}'`,
+  askback call 'askback serve --stdio' get_weather location=Oslo \
+    --answer github_login='{"name":"octocat"}'`,
 	}, withAnswers|withNewTasks, func(c *conversation, args []string) error {
 		pairs, err := parsePairs(args[2:])
 		if err != nil {

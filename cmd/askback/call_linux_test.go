@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -71,7 +72,12 @@ func onTerminalWith(t *testing.T, env []string, args ...string) *screen {
 func (s *screen) enter(t *testing.T, after, line string) {
 	t.Helper()
 	s.waitFor(t, after)
-	if _, err := io.WriteString(s.keys, line+"\n"); err != nil {
+	s.types(t, line+"\n")
+}
+
+func (s *screen) types(t *testing.T, keys string) {
+	t.Helper()
+	if _, err := io.WriteString(s.keys, keys); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -124,7 +130,7 @@ func TestAPageIsOpenedWithConsentOnly(t *testing.T) {
 	}
 
 	s := onTerminal(t, "call", "asker --stdio", "page")
-	s.enter(t, "decision", "2") // decline
+	s.enter(t, "decision", "3") // decline
 	if code := s.end(); code != exitToolError {
 		t.Errorf("exit code %d:\n%s", code, s.text())
 	}
@@ -152,12 +158,10 @@ func TestADrawnFormLeavesARecord(t *testing.T) {
 	s := onTerminalWith(t, []string{"TERM=xterm-256color", "NO_COLOR="}, "call", "asker --stdio", "two", "--answer",
 		`b={"word":"Good"}`)
 	s.waitFor(t, "enter send")
-	if _, err := io.WriteString(s.keys, "morning\r"); err != nil {
-		t.Fatal(err)
-	}
+	s.types(t, "morning\r")
 	code := s.end()
 	record := regexp.MustCompile(`(?s)asks:\n│ The second word\?\n  word  morning\n✓ Sent\.\n(.*)`)
-	plain := regexp.MustCompile(`\x1b\[[0-9;?]*[a-zA-Z]`).ReplaceAllString(s.text(), "")
+	plain := escapes.ReplaceAllString(s.text(), "")
 	if left := record.FindStringSubmatch(plain); code != 0 || left == nil || left[1] != "Good morning\n" {
 		t.Errorf("exit code %d:\n%q", code, plain)
 	}
@@ -178,7 +182,7 @@ func TestAGivenAnswerIsNotAskedFor(t *testing.T) {
 func TestAMisspeltAnswerIsNamedBeforeThePersonIsAsked(t *testing.T) {
 	t.Parallel()
 	s := onTerminal(t, "call", "asker --stdio", "page", "--answer", "paeg=accept")
-	s.enter(t, "decision", "2")
+	s.enter(t, "decision", "3")
 	s.end()
 	named, asked := strings.Index(s.text(),
 		"--answer paeg answers no question yet; did you mean page?\n"), strings.Index(s.text(), "Sign in")
@@ -211,6 +215,9 @@ func TestAServersTextDoesNotActOnATerminal(t *testing.T) {
 		}
 	}
 }
+
+// escapes matches the sequences that draw a form.
+var escapes = regexp.MustCompile(`\x1b\[[0-9;?]*[a-zA-Z]`)
 
 // drawn matches what a terminal removes when a line is drawn again.
 var drawn = regexp.MustCompile(`[^\n]*\r\x1b\[K`)
@@ -250,21 +257,21 @@ func TestProgressStaysAboveAQuestion(t *testing.T) {
 	}
 	s.waitFor(t, "1 of 2")
 	create(first)
-	s.enter(t, "Who are you?", "Ada")
+	s.waitFor(t, "enter send")
+	s.types(t, "Ada\r")
 	s.waitFor(t, "progress 2")
 	create(second)
 	if code := s.end(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	lines := strings.Split(drawn.ReplaceAllString(s.text(), ""), "\n")
 	var work []string
-	for i, line := range lines {
-		if strings.Contains(line, "  copying") || strings.Contains(line, ": copying") ||
-			strings.Contains(line, "Who are you?") {
-			work = append(work, regexp.MustCompile(`0:\d\d`).ReplaceAllString(lines[i], "0:0N"))
+	for line := range strings.Lines(escapes.ReplaceAllString(drawn.ReplaceAllString(s.text(), ""), "")) {
+		if strings.Contains(line, "copying") || strings.Contains(line, "Who are you?") {
+			work = append(work, regexp.MustCompile(`0:\d\d`).ReplaceAllString(strings.TrimSpace(line), "0:0N"))
 		}
 	}
-	want := []string{"██████████░░░░░░░░░░  50%  0:0N  1 of 2: copying", "  | Who are you?",
+	work = slices.Compact(work) // the form is drawn more than once
+	want := []string{"██████████░░░░░░░░░░  50%  0:0N  1 of 2: copying", "│ Who are you?",
 		"0:0N  progress 2: copying"}
 	if diff := cmp.Diff(want, work); diff != "" {
 		t.Errorf("(-want +got):\n%s\n%s", diff, s.text())

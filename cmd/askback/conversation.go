@@ -84,7 +84,7 @@ func (c *conversation) hold(at, called string, do exchange) error {
 	}
 	interrupted, stop := untilSignal(c.cmd.Context())
 	defer stop()
-	ctx, fail := context.WithCancelCause(interrupted)
+	ctx, fail := context.WithCancelCause(c.cmd.Context())
 	defer fail(nil)
 	if c.connect.timeout > 0 {
 		var cancel context.CancelFunc
@@ -95,6 +95,7 @@ func (c *conversation) hold(at, called string, do exchange) error {
 		target: to, called: harmlessLine(called, 200), fail: fail,
 		console: newConsole(c.cmd.ErrOrStderr()), given: new(answers), ready: make(chan struct{}),
 	}
+	c.asker.leaving.watch(interrupted, fail)
 	log := slog.New(slog.NewTextHandler(c.cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	sent, err := openTelemetry(ctx, c.connect.otlp, log)
 	if err != nil {
@@ -108,7 +109,10 @@ func (c *conversation) hold(at, called string, do exchange) error {
 
 	print, err := c.converse(ctx, cl, header, do)
 	c.asker.console.done()
+	parked, isPending := errors.AsType[*client.PendingError](err)
 	switch {
+	case isPending && errors.Is(err, client.ErrPark):
+		return c.park(parked)
 	case err == nil:
 		for _, key := range c.asker.given.neverAsked() {
 			asked := c.asker.given.wasAsked()
@@ -123,9 +127,6 @@ func (c *conversation) hold(at, called string, do exchange) error {
 		return &exitError{exitInterrupted, errors.New("interrupted")}
 	case errors.Is(err, errTimeout):
 		return fmt.Errorf("there is no result after the %v of --timeout", c.connect.timeout)
-	}
-	if parked, ok := errors.AsType[*client.PendingError](err); ok && errors.Is(err, client.ErrPark) {
-		return c.park(parked)
 	}
 	return explain(err)
 }
@@ -169,7 +170,10 @@ func (c *conversation) converse(ctx context.Context, cl *client.Client, header h
 	if err == nil {
 		a.trace.connected(session.Server(), revision(session))
 		a.connected(revision(session))
-		print, err = do(ctx, session)
+		if err = c.remember(); err == nil { // the server took them
+			print, err = do(ctx, session)
+		}
+		c.answerLeft(ctx, session, err)
 		err = c.asker.watch.explain(err)
 		if ctx.Err() != nil && (program != nil || a.session != "") {
 			out.wait() // a closed connection would carry no cancellation; without a session, the end of the request is one
@@ -189,32 +193,18 @@ func (c *conversation) converse(ctx context.Context, cl *client.Client, header h
 	return print, err
 }
 
-// park writes a call that waits for answers to the file of --park.
-func (c *conversation) park(parked *client.PendingError) error {
-	file, p := c.answer.park, parked.Pending
-	text, err := encodeJSON(p, "  ")
-	switch {
-	case err != nil:
-	case file == "-":
-		err = output(c.cmd.OutOrStdout(), string(text))
-	default:
-		err = writeParked(file, string(text), file == c.answer.resumed)
+// remember keeps the headers of the command line, if it says so.
+func (c *conversation) remember() error {
+	if !c.connect.remember {
+		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("parking the call: %w", err)
+	if err := remember(c.asker.target, c.connect.given); err != nil {
+		return err
 	}
-	until := ""
-	if p.Expires != nil {
-		until = fmt.Sprintf(", not later than %s", moment(*p.Expires, time.Now(), ""))
-	}
-	again := "askback resume " + shellQuote(file)
-	switch {
-	case p.Endpoint == "":
-		again += " TARGET"
-	case len(c.connect.headers) > 0: // resume sends headers only to a target of its command line
-		again += " " + shellQuote(c.asker.target.shown()) + " --header …"
-	}
-	return &exitError{exitWaits, fmt.Errorf("%w\nGo on with '%s'%s", parked, again, until)}
+	origin := originOf(c.asker.target.address)
+	c.asker.console.line("askback: %s gets the same headers from now on; 'askback forget %s' ends that", origin,
+		shellQuote(origin))
+	return nil
 }
 
 func revision(s *client.Session) string {

@@ -41,6 +41,10 @@ var left = []struct{ command, reason string }{
 	{`^curl .*vuln\.go\.dev|^git (tag|push) |^(\w+=\S+ )*go install .*@v`, "needs the network, or a release"},
 	{`^askback (serve|call) .*--otlp `, "needs a collector, as TestServeSendsOneTrace has one"},
 	{`^for m in "" /task/sqlite|^go mod tidy$`, "needs a module outside, as TestAModuleBesideACloneBuilds has one"},
+	{`^askback inbox serve (postgres://|--local --groups release$)|^curl -s --unix-socket `,
+		"serves until it is stopped, as testdata/inbox_serve.txtar has it"},
+	{`^askback call \$url deploy version=4\.2$`,
+		"waits for people at browsers, whom TestApprovalsAsTheDocumentSays of judge/inbox has"},
 	{`^askback task (get|cancel) sqlite:tasks.db 23WGRG`, "names a task that only its reader has"},
 }
 
@@ -63,7 +67,11 @@ var docAnswers = []struct{ command, flags string }{
 // faster is what the reader changes, so as not to wait.
 var faster = strings.NewReplacer("--pace 2s", "--pace 40ms", "sleep 3;", "sleep 0.2;")
 
-const documentedAddress = "127.0.0.1:8080"
+// The documents have each address at this host, and servers at its port 8080.
+const (
+	documentedHost = "127.0.0.1:"
+	documentedPort = "8080"
+)
 
 // Every command in a document works, and prints what the document says.
 //
@@ -92,7 +100,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 				}
 			}
 			for _, span := range inlineCommand.FindAllStringSubmatch(string(data), -1) {
-				lookUp(t, span[1])
+				lookUp(t, strings.ReplaceAll(span[1], `\|`, "|")) // as tables have it
 			}
 			if len(runnable) > 0 {
 				newDocReader(t).follow(runnable)
@@ -217,10 +225,10 @@ func split(t *testing.T, block int, body string) (all []docCommand) {
 
 // docReader follows a document.
 type docReader struct {
-	t       *testing.T
-	address string
-	dir     string
-	env     []string
+	t    *testing.T
+	host string // an IP address and a colon
+	dir  string
+	env  []string
 }
 
 // The commands that build or run what this test is built with use that. A server has an address of its own, and ends
@@ -228,6 +236,7 @@ type docReader struct {
 const (
 	askbackProgram = `#!/bin/sh
 [ "$1" = serve ] && shift && exec "$ASKBACK" serve --addr "$ADDR" --drain-delay 0s --until-eof --lease 2s "$@"
+[ "$1 $2" = "inbox serve" ] && shift 2 && exec "$ASKBACK" inbox serve --addr "${ADDR%:*}:8081" --drain-delay 0s "$@"
 exec "$ASKBACK" "$@"
 `
 	goProgram = `#!/bin/sh
@@ -242,9 +251,10 @@ exit 1
 	readerShell = `
 set -m # each job is a group of processes
 listens() { curl -so /dev/null --max-time 5 "http://$ADDR/healthz"; }
+pages=
 finish() {
-	[ -z "$server" ] || kill -KILL -- "-$server"
-	server=
+	for job in $server $pages; do kill -KILL -- "-$job"; done
+	server= pages=
 	wait
 	while listens; do sleep 0.05; done
 } 2>/dev/null
@@ -293,20 +303,23 @@ func newDocReader(t *testing.T) *docReader {
 		t.Fatal(err)
 	}
 	// Nobody else listens at an address of this network, so the port stays free when a server is killed.
-	address := fmt.Sprintf("127.%d.%d.%d:8080", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+	host := fmt.Sprintf("127.%d.%d.%d:", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
 		return slices.Contains([]string{"PATH", keysVariable}, name) || strings.HasSuffix(strings.ToLower(name), "_proxy")
 	})
-	return &docReader{t: t, address: address, dir: dir, env: append(env, "PATH="+bin, "ASKBACK="+askback, "GO="+goTool,
-		"REPOSITORY="+root, "ADDR="+address, "XDG_STATE_HOME="+filepath.Join(dir,
-			".state"), "GORACE=atexit_sleep_ms=1", "GOFLAGS=-buildvcs=false")}
+	return &docReader{t: t, host: host, dir: dir, env: append(env, "PATH="+bin, "ASKBACK="+askback, "GO="+goTool,
+		"REPOSITORY="+root, "ADDR="+host+documentedPort, "XDG_CONFIG_HOME="+filepath.Join(dir, "config"),
+		"XDG_STATE_HOME="+filepath.Join(dir, ".state"), "GORACE=atexit_sleep_ms=1", "GOFLAGS=-buildvcs=false")}
 }
 
 // assigns finds the variable that a command sets to what another command prints.
 var assigns = regexp.MustCompile(`^(\w+)=\$\(`)
 
-var startsServer = regexp.MustCompile(`askback serve\b|\./examples/closebug`)
+var (
+	startsServer = regexp.MustCompile(`askback serve\b|\./examples/closebug`)
+	startsPage   = regexp.MustCompile(`^askback inbox serve\b`) // beside a server
+)
 
 // follow runs the commands, and compares what they print.
 func (r *docReader) follow(commands []docCommand) {
@@ -315,7 +328,7 @@ func (r *docReader) follow(commands []docCommand) {
 	out := t.TempDir()
 	script := readerShell
 	for i, c := range commands {
-		text := strings.ReplaceAll(faster.Replace(c.text), documentedAddress, r.address)
+		text := strings.ReplaceAll(faster.Replace(c.text), documentedHost, r.host)
 		for _, a := range docAnswers {
 			if regexp.MustCompile(a.command).MatchString(c.text) {
 				text += " " + a.flags
@@ -327,6 +340,10 @@ func (r *docReader) follow(commands []docCommand) {
 		switch {
 		case startsServer.MatchString(text):
 			script += fmt.Sprintf("finish\n%s & server=$!\nready; kill -0 $server 2>/dev/null; code=$?\n", run)
+		case startsPage.MatchString(text):
+			script += fmt.Sprintf("%s & page=$!; pages=\"$pages $page\"\n"+
+				"for i in $(seq 600); do grep -qs '^listening on' %s && break; sleep 0.05; done; kill -0 $page; code=$?\n",
+				run, file)
 		case strings.Contains(c.comment, "a moment later") && len(c.claims()) > 0:
 			script += fmt.Sprintf("for i in $(seq 600); do\n%s; code=$?\ngrep -qF '%s' %s && break; sleep 0.05\ndone\n", run,
 				c.claims()[0], file)
@@ -364,7 +381,7 @@ func (r *docReader) follow(commands []docCommand) {
 		if i == 0 || commands[i-1].block != c.block {
 			printed = ""
 		}
-		printed += strings.ReplaceAll(string(output), r.address, documentedAddress)
+		printed += strings.ReplaceAll(string(output), r.host, documentedHost)
 		r.compare(c, string(output), strings.TrimSpace(string(code)), printed)
 	}
 }

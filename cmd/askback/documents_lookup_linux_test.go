@@ -118,6 +118,9 @@ func lookUpAskback(t *testing.T, text string, args []string) {
 		return
 	}
 	for _, arg := range rest {
+		if arg == "--" {
+			break // what follows is the command line of another program
+		}
 		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
 		known := name == "help" || name == "version" || cmd.Flags().Lookup(name) != nil ||
 			cmd.InheritedFlags().Lookup(name) != nil

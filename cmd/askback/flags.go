@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -31,15 +32,29 @@ type connectFlags struct {
 	version string
 	timeout time.Duration
 	otlp    string
+
+	remember bool
+	given    http.Header // from the command line
+	unnamed  bool        // the target is not the user's word, so that it gets none of the user's headers
+	recalled bool        // a header is one that was remembered
 }
 
 func (f *connectFlags) register(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.headers, "header", nil, "`LINE` to send over HTTP: 'Name: value' or @FILE")
+	flags.BoolVar(&f.remember, "remember", false, "send --header to this host from now on")
 	flags.StringVar(&f.output, "output", "text", "`FORMAT`: text or json")
 	flags.StringVar(&f.version, "protocol-version", "", "`DATE` of the protocol's revision to speak")
 	flags.DurationVar(&f.timeout, "timeout", 0, "`TIME` for everything, such as 30s")
 	flags.StringVar(&f.otlp, "otlp", "", "`URL` of a collector to send a trace to")
 	flags.BoolVar(&f.trace, "trace", false, "tell on standard error who sends what")
+}
+
+// checkVersion finds a revision that the SDK does not speak. Empty is none.
+func checkVersion(flag, version string) error {
+	if known := mcp.SupportedProtocolVersions(); version != "" && !slices.Contains(known, version) {
+		return usagef("%s %s: want one of %s", flag, version, strings.Join(known, ", "))
+	}
+	return nil
 }
 
 // check finds mistakes before anything is sent, and reads the headers.
@@ -50,16 +65,24 @@ func (f *connectFlags) check(t target) (http.Header, error) {
 	if f.timeout < 0 {
 		return nil, usagef("--timeout %v: want a time above zero", f.timeout)
 	}
-	if known := mcp.SupportedProtocolVersions(); f.version != "" && !slices.Contains(known, f.version) {
-		return nil, usagef("--protocol-version %s: want one of %s", f.version, strings.Join(known, ", "))
+	if err := checkVersion("--protocol-version", f.version); err != nil {
+		return nil, err
 	}
 	if t.address == nil && len(f.headers) > 0 {
 		return nil, usagef("--header is for servers at a URL: a program has its environment")
 	}
+	if f.remember && len(f.headers) == 0 {
+		return nil, usagef("--remember is about --header, which is missing")
+	}
 	if err := checkOTLP(f.otlp); err != nil {
 		return nil, err
 	}
-	return parseHeaders(f.headers)
+	header, err := parseHeaders(f.headers)
+	if err == nil && t.address != nil && !f.unnamed {
+		f.given = maps.Clone(header)
+		f.recalled, err = recall(t, header)
+	}
+	return header, err
 }
 
 // What a header may consist of (RFC 9110, section 5.6.2 and 5.5).
@@ -82,18 +105,28 @@ func parseHeaders(flags []string) (http.Header, error) {
 		for _, line := range lines {
 			name, value, ok := strings.Cut(line, ":")
 			name, value = strings.TrimSpace(name), strings.TrimSpace(value)
-			if !ok || !headerName.MatchString(name) || !headerValue.MatchString(value) {
-				// the value is not shown: it may be secret
-				return nil, usagef("--header: want 'NAME: VALUE', such as 'Authorization: Bearer …'")
+			if !ok {
+				name = ""
 			}
-			switch canonical := http.CanonicalHeaderKey(name); canonical {
-			case "Host", "Content-Length", "Transfer-Encoding", "Connection":
-				return nil, usagef("--header: %s is the connection's own", canonical)
+			if err := checkHeader(name, value); err != nil {
+				return nil, usagef("--header: %w", err)
 			}
 			header.Add(name, value)
 		}
 	}
 	return header, nil
+}
+
+// checkHeader checks a header that a user sends. Its error does not show the value, which may be secret.
+func checkHeader(name, value string) error {
+	if !headerName.MatchString(name) || !headerValue.MatchString(value) {
+		return errors.New("want 'NAME: VALUE', such as 'Authorization: Bearer …'")
+	}
+	switch canonical := http.CanonicalHeaderKey(name); canonical {
+	case "Host", "Content-Length", "Transfer-Encoding", "Connection":
+		return fmt.Errorf("%s is the connection's own", canonical)
+	}
+	return nil
 }
 
 // answerFlags are the flags that answer questions.
@@ -142,7 +175,7 @@ func (f *answerFlags) prepare(cmd *cobra.Command, a *asker) ([]*mcp.Root, error)
 		}
 	}
 	if isTerminal(cmd.InOrStdin()) && isTerminal(cmd.ErrOrStderr()) {
-		a.person = &terminal.Terminal{}
+		a.person = &terminal.Terminal{Later: a.canPark}
 	}
 	return parseRoots(f.roots)
 }

@@ -52,19 +52,23 @@ func serveHTTP(ctx context.Context, listener net.Listener, mcp http.Handler, std
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", mcp)
-	server := &http.Server{
-		Handler:           mux,
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       time.Minute, // of header and body; responses may stream for as long as they take
-		IdleTimeout:       2 * time.Minute,
-		ErrorLog:          slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
-	}
 	if err := output(stdout, fmt.Sprintf("listening on http://%s/mcp\n", listener.Addr())); err != nil {
 		return err
 	}
-	if err := drain.Serve(ctx, listener, server, o); err != nil {
+	if err := drain.Serve(ctx, listener, newHTTPServer(mux, o.Logger), o); err != nil {
 		return err
 	}
 	o.Logger.Info("stopped")
 	return nil
+}
+
+// newHTTPServer returns a server with the limits of time that all of this command have.
+func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       time.Minute, // of header and body; responses may stream for as long as they take
+		IdleTimeout:       2 * time.Minute,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
 }

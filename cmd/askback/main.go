@@ -33,11 +33,7 @@ const rootExample = `  askback serve
       calls one of them, and asks you what it asks
   askback keys new askback.keys
   askback serve --keys askback.keys --addr 127.0.0.1:8081
-      makes keys, and starts one of several servers that share them
-  askback inspect --keys askback.keys ab1.…
-      shows what a requestState holds
-  askback keys rotate askback.keys
-      takes the next of the three steps that replace the key`
+      makes keys, and starts one of several servers that share them`
 
 // usageTemplate is cobra's without the second usage line of commands that have subcommands, and without help in the
 // list of commands.
@@ -108,15 +104,20 @@ func rootCommand() *cobra.Command {
 	root.SetVersionTemplate(versionLine())
 	root.Flags().Bool("version", false, "print the version")
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(callCommand(), toolsCommand(), promptCommand(), readCommand(), resumeCommand(), taskCommand())
-	root.AddCommand(demoCommand(), serveCommand(), keysCommand(), inspectCommand(), replayCommand(), versionCommand())
+	root.AddCommand(callCommand(), toolsCommand(), promptCommand(), readCommand(), resumeCommand(), taskCommand(),
+		inboxCommand(), forgetCommand())
+	root.AddCommand(demoCommand(), serveCommand(), bridgeCommand(), keysCommand(), inspectCommand(), replayCommand(),
+		versionCommand())
 	return root
 }
 
 // checkArguments compares the arguments of a command with its usage line. Those in brackets may be missing, and any
-// number may follow where the line has an ellipsis.
+// number may follow where the line has an ellipsis. A store before other arguments may be missing, too.
 func checkArguments(cmd *cobra.Command, args []string) error {
 	names := strings.Fields(cmd.Use)[1:]
+	if len(names) > 1 && names[0] == "[STORE]" && !namesStore(args) {
+		names = names[1:]
+	}
 	switch given := len(args); {
 	case cmd.HasSubCommands():
 		return nil // see needsCommand

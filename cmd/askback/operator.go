@@ -92,9 +92,15 @@ func (f *storeFlags) filter() task.Filter {
 	return filter
 }
 
-// atDesk opens a desk on the store that a command names, and calls do with it.
+// atDesk opens a desk on the store that a command names, and calls do with it. The flags --output and --json set the
+// format.
 func atDesk(cmd *cobra.Command, name string, do func(ctx context.Context, d *desk.Desk, format string) error) error {
-	format := cmd.Flags().Lookup("output").Value.String()
+	format := "text"
+	if flag := cmd.Flags().Lookup("output"); flag != nil {
+		format = flag.Value.String()
+	} else if asJSON, _ := cmd.Flags().GetBool("json"); asJSON {
+		format = "json"
+	}
 	if format != "text" && format != "json" {
 		return usagef("--output %s: want text or json", format)
 	}
@@ -239,17 +245,24 @@ func cancelStored(cmd *cobra.Command, store, which string, f *cancelFlags) error
 		by = self.Username
 	}
 	return atDesk(cmd, store, func(ctx context.Context, d *desk.Desk, format string) error {
-		t, err := d.Cancel(ctx, which, desk.Cancellation{By: by, Reason: f.reason})
-		if errors.Is(err, task.ErrNotFound) {
-			return fmt.Errorf("%w: 'askback task list --all' shows their names", err)
-		}
-		if err != nil {
-			return err
-		}
-		if format == "json" {
-			return outputJSON(cmd.OutOrStdout(), t)
-		}
-		return output(cmd.OutOrStdout(), fmt.Sprintf("%s of %s is cancelled; a server that runs such tasks cleans up.\n",
-			harmlessLine(t.Target, 60), harmlessLine(cmp.Or(t.Principal, "an anonymous caller"), 60)))
+		return cancelTask(ctx, cmd, d, format, which, desk.Cancellation{By: by, Reason: f.reason})
 	})
+}
+
+// cancelTask cancels a task at a desk, and says so.
+func cancelTask(
+	ctx context.Context, cmd *cobra.Command, d *desk.Desk, format, which string, c desk.Cancellation,
+) error {
+	t, err := d.Cancel(ctx, which, c)
+	if errors.Is(err, task.ErrNotFound) {
+		return fmt.Errorf("%w: 'askback task list --all' shows their names", err)
+	}
+	if err != nil {
+		return err
+	}
+	if format == "json" {
+		return outputJSON(cmd.OutOrStdout(), t)
+	}
+	return output(cmd.OutOrStdout(), fmt.Sprintf("%s of %s is cancelled; a server that runs such tasks cleans up.\n",
+		harmlessLine(t.Target, 60), harmlessLine(cmp.Or(t.Principal, "an anonymous caller"), 60)))
 }

@@ -16,7 +16,7 @@ func TestAnOperatorSeesAndCancelsTasks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	store := "sqlite:" + filepath.Join(dir, "tasks.db")
-	url := startServe(t, "--store", store, "--data", dir)
+	url := startServe(t, "--store", store, "--data", dir, "--user", "carol")
 	code, id, stderr := command(t, "call", url, "provision_vm", "name=web-1", "diskMiB=1", "--detach")
 	if code != 0 {
 		t.Fatal(stderr)
@@ -49,7 +49,7 @@ func TestAnOperatorSeesAndCancelsTasks(t *testing.T) {
 	}
 	var waits []desk.Task
 	until("the task waits", func() bool { waits = list("--status", "input_required"); return len(waits) == 1 })
-	if w := waits[0]; w.Name != task.Name(id) || w.Target != "provision_vm" || w.Principal != "" ||
+	if w := waits[0]; w.Name != task.Name(id) || w.Target != "provision_vm" || w.Principal != "carol" ||
 		len(w.Questions) != 1 || w.Questions[0].Key != "network" ||
 		!strings.Contains(w.Questions[0].Message, "Which network") || time.Since(w.Created) > time.Hour {
 		t.Errorf("%+v", w)
@@ -59,11 +59,11 @@ func TestAnOperatorSeesAndCancelsTasks(t *testing.T) {
 			t.Errorf("%v: %+v", none, got)
 		}
 	}
-	if got := list("--principal", "", "--tool", "provision_vm", "--status", "working,input_required"); len(got) != 1 {
+	if got := list("--principal", "carol", "--tool", "provision_vm", "--status", "working,input_required"); len(got) != 1 {
 		t.Errorf("%+v", got)
 	}
 	_, text, _ := command(t, "task", "list", "--all", store)
-	for _, want := range []string{"WAITS FOR", "input_required", "(anonymous)", "network: The files of web-1 are ready"} {
+	for _, want := range []string{"WAITS FOR", "input_required", "carol", "network: The files of web-1 are ready"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

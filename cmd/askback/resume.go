@@ -22,13 +22,14 @@ func resumeCommand() *cobra.Command {
 		Short: "Go on with a call that was parked",
 		Long: `Go on with a call that --park left in FILE, at the URL where it began or at
 TARGET, another instance of the same server. A call to a program needs TARGET,
-its command line, and so does --header: a file that was sent to you runs no
-program and gets none of your headers. Answers and exit codes are those of
-'askback call'.
+its command line, and so do headers: a file that was sent to you runs no program
+and gets none of yours, nor those of --remember. Answers and exit codes are
+those of 'askback call'.
 
-FILE stays unchanged, unless --park names it again: then it holds the call with
-the new answers. It contains arguments and answers, so keep it as secret as they
-are. - stands for standard input.`,
+FILE stays unchanged, unless --park names it again, or you put the call off
+again: then it holds the call with the new answers. A file that "Later" in a
+form has made is removed with the result. FILE contains arguments and answers,
+so keep it as secret as they are. - stands for standard input.`,
 		Example: `  askback call http://127.0.0.1:8080/mcp update_work_item workItemId=4522 \
     fields='{"System.State":"Resolved"}' --park bug.json
   askback resume bug.json --answer resolution='{"resolution":"Fixed"}'`,
@@ -49,7 +50,13 @@ are. - stands for standard input.`,
 		c.answer.resumed, c.taskID = args[0], pending.TaskID
 		return c.hold(at, callee(pending), func(ctx context.Context, s *client.Session) (func() error, error) {
 			res, err := c.resume(ctx, s, pending)
-			return c.printer(res), explainRefusal(pending, err)
+			return func() error {
+				err := c.printResult(res)
+				if exit, ok := errors.AsType[*exitError](err); err == nil || ok && exit.code == exitToolError {
+					removeParked(args[0])
+				}
+				return err
+			}, explainRefusal(pending, err)
 		})
 	})
 }
@@ -75,6 +82,7 @@ func trustEndpoint(cmd *cobra.Command, file, endpoint string, connect *connectFl
 			"as in 'askback resume %s %s …'",
 			origin, name, shellQuote(file), shellQuote(t.shown()))
 	}
+	connect.unnamed = true
 	fmt.Fprintf(cmd.ErrOrStderr(), "askback: going on at %s, which %s names\n", harmlessLine(origin, 200), name)
 	return nil
 }

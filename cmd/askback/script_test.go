@@ -39,6 +39,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Values[serversKey{}] = make(map[string]*server)
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, ".state"))
+			env.Setenv("me", defaultCaller())
 			env.Setenv("GORACE", "atexit_sleep_ms=1") // else every process takes a second to end
 			return nil
 		},
@@ -52,6 +53,7 @@ func TestScripts(t *testing.T) {
 			"waitfor":   scriptWaitFor,
 			"get":       scriptGet,
 			"post":      scriptPost,
+			"asks":      scriptAsks,
 		},
 	})
 }
@@ -194,9 +196,16 @@ func scriptWaitFor(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("%s has no %q", args[0], args[1])
 }
 
-// get STATUS URL wants this HTTP status, and puts the body into the file response.
+// get STATUS URL [NAME VALUE]... wants this HTTP status for a request with these headers, and puts the body into the
+// file response.
 func scriptGet(ts *testscript.TestScript, neg bool, args []string) {
-	response, err := http.Get(args[1])
+	request, err := http.NewRequest(http.MethodGet, args[1], nil)
+	ts.Check(err)
+	for headers := args[2:]; len(headers) > 1; headers = headers[2:] {
+		request.Header.Set(headers[0], headers[1])
+		request.Host = request.Header.Get("Host")
+	}
+	response, err := http.DefaultClient.Do(request)
 	ts.Check(err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)

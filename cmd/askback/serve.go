@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,15 +10,18 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/cmd/askback/examples/accounts"
+	"github.com/askback-mcp/askback/cmd/askback/examples/deploy"
 	"github.com/askback-mcp/askback/cmd/askback/examples/echo"
 	"github.com/askback-mcp/askback/cmd/askback/examples/primes"
 	"github.com/askback-mcp/askback/cmd/askback/examples/provision"
@@ -53,6 +57,8 @@ type serveOptions struct {
 	grace     time.Duration
 	hosts     []string
 	otlp      string
+	user      string
+	wait      time.Duration
 }
 
 func serveCommand() *cobra.Command {
@@ -67,11 +73,9 @@ free one). SIGINT or SIGTERM makes /readyz fail, closes the listener after
 
 Keys are taken from --keys, also when the file changes, or from the environment
 variable ` + keysVariable + `; else a random key is made, and no other server can finish
-what this one began. There is no authentication: all callers are one user.
-For clients that can take a task, calls of echo, echo_later and provision_vm are
-tasks. They go on when a server starts again: their store is the file tasks.db
-(SQLite), beside the machines of provision_vm, in --data or else in
-$XDG_STATE_HOME/askback. Without --data the work items are fresh at each start.`,
+what this one began. There is no authentication: every caller is --user. Tasks
+go on when a server starts again. Their store is tasks.db (SQLite), beside the
+machines, in --data or $XDG_STATE_HOME/askback. Work items need --data to stay.`,
 		Example: `  askback serve --keys askback.keys --addr 127.0.0.1:0 --data ./data`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -84,6 +88,9 @@ $XDG_STATE_HOME/askback. Without --data the work items are fresh at each start.`
 			case o.stdio && o.keys == "-":
 				return usagef("with --stdio, standard input is the protocol's: give the keys in a file or in %s", keysVariable)
 			}
+			if !cmd.Flags().Changed("user") { // an empty one is for callers without a name, who can wait for nobody
+				o.user = defaultCaller()
+			}
 			return o.serve(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -95,16 +102,15 @@ $XDG_STATE_HOME/askback. Without --data the work items are fresh at each start.`
 	flags.StringVar(&o.data, "data", "", "`DIR` to keep the example data in")
 	flags.StringVar(&o.store, "store", "", "`STORE` for tasks: sqlite:PATH, postgres://… or none")
 	flags.IntVar(&o.workers, "workers", 0, "run this `NUMBER` of tasks at once (default 32)")
+	flags.StringVar(&o.user, "user", "", "`NAME` of every caller (default: the system's user)")
+	flags.DurationVar(&o.wait, "wait", 0, "`TIME` that a client without tasks waits (default 45s)")
 	flags.DurationVar(&o.pace, "pace", 0, "stretch each step of provision_vm by this `TIME`")
 	flags.BoolVar(&o.drafts, "drafts", false, "also serve peers built on the drafts of the protocol")
 	flags.StringSliceVar(&o.hosts, "allowed-host", nil, "serve only requests to this `HOST`; may repeat")
 	flags.IntVar(&o.release, "release", 2, "release `N` of link_accounts: 1, 2 or 3")
 	flags.BoolVar(&o.loaded, "loaded", false, "hand calls of count_primes over to other servers")
 	flags.BoolVar(&o.bare, "bare", false, "no requestState while there is nothing to remember")
-	flags.DurationVar(&o.delay, "drain-delay", 5*time.Second, "serve this `TIME` after /readyz is 503")
-	flags.DurationVar(&o.grace, "grace", 30*time.Second, "`TIME` to finish what runs")
-	flags.StringVar(&o.logLevel, "log-level", "info", "`LEVEL`: debug, info, warn or error")
-	flags.StringVar(&o.logFormat, "log-format", "text", "`FORMAT`: text or json")
+	o.registerStopping(flags)
 	flags.StringVar(&o.otlp, "otlp", "", "send traces and metrics to the collector at `URL`")
 	flags.BoolVar(&o.untilEOF, "until-eof", false, "stop when standard input ends")
 	flags.DurationVar(&o.lease, "lease", 0, "`TIME` of the leases of tasks (default 10s)")
@@ -114,6 +120,24 @@ $XDG_STATE_HOME/askback. Without --data the work items are fresh at each start.`
 	return cmd
 }
 
+// registerStopping adds the flags that say how a server stops, and how it logs.
+func (o *serveOptions) registerStopping(flags *pflag.FlagSet) {
+	flags.DurationVar(&o.delay, "drain-delay", 5*time.Second, "serve this `TIME` after /readyz is 503")
+	flags.DurationVar(&o.grace, "grace", 30*time.Second, "`TIME` to finish what runs")
+	flags.StringVar(&o.logLevel, "log-level", "info", "`LEVEL`: debug, info, warn, error")
+	flags.StringVar(&o.logFormat, "log-format", "text", "`FORMAT`: text or json")
+}
+
+func (o *serveOptions) checkStopping() error {
+	switch {
+	case o.delay < 0:
+		return usagef("--drain-delay %v: want a time that is not negative", o.delay)
+	case o.grace <= 0:
+		return usagef("--grace %v: want a time above zero", o.grace)
+	}
+	return nil
+}
+
 // check finds mistakes in the options before the server opens anything.
 func (o *serveOptions) check() error {
 	switch {
@@ -121,16 +145,14 @@ func (o *serveOptions) check() error {
 		return usagef("--ttl %v: want at least 1s", o.ttl)
 	case o.workers < 0:
 		return usagef("--workers %d: want at least 1, or 0 for the default", o.workers)
+	case o.wait < 0:
+		return usagef("--wait %v: want a time above zero, or 0 for the default", o.wait)
 	case o.pace < 0:
 		return usagef("--pace %v: want a time that is not negative", o.pace)
-	case o.delay < 0:
-		return usagef("--drain-delay %v: want a time that is not negative", o.delay)
-	case o.grace <= 0:
-		return usagef("--grace %v: want a time above zero", o.grace)
 	case o.release < 1 || o.release > 3:
 		return usagef("--release %d: want 1, 2 or 3", o.release)
 	}
-	if err := checkOTLP(o.otlp); err != nil {
+	if err := cmp.Or(o.checkStopping(), checkOTLP(o.otlp)); err != nil {
 		return err
 	}
 	return checkStore(o.store)
@@ -194,14 +216,19 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 	if tasks != nil {
 		tasks.Settings.Lease = o.lease
 	}
-	srv, err := askback.New(mcp.NewServer(implementation, sdkOptions), &askback.Options{
+	options := &askback.Options{
 		Keys:           ring,
+		Principal:      func(context.Context, *mcp.RequestExtra) (string, error) { return o.user, nil },
 		BareFirstRound: o.bare,
 		Limits:         askback.Limits{RoundTTL: o.ttl, CallTTL: max(o.ttl, callTTL)},
 		Tasks:          tasks,
 		Logger:         log,
 		Observe:        sent.observe,
-	})
+	}
+	if tasks != nil && o.user != "" && !o.bare { // a desk needs the state of each round
+		options.Desk = &askback.DeskOptions{Wait: o.wait}
+	}
+	srv, err := askback.New(mcp.NewServer(implementation, sdkOptions), options)
 	if err != nil {
 		return err
 	}
@@ -212,6 +239,10 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 	accounts.Register(srv, o.release)
 	primes.Register(srv, func() bool { return o.loaded })
 	trivia.Register(srv)
+	if options.Desk != nil {
+		deploy.Register(srv)
+		askback.AddResultTool(srv)
+	}
 	if ring != nil {
 		log.Info("sealing requestState", "keys", source, "key", ring.Keys()[0].ID(), "ttl", o.ttl)
 		if o.keys != "" {
@@ -241,6 +272,14 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 	}
 	log.Info("keeping tasks", "store", storage.name)
 	return serveWithTasks(ctx, srv, draining, serve)
+}
+
+// defaultCaller returns the name of the system's user who runs this process, or else the number.
+func defaultCaller() string {
+	if self, err := user.Current(); err == nil && self.Username != "" {
+		return self.Username
+	}
+	return fmt.Sprint("uid ", os.Getuid())
 }
 
 // draining returns how the server stops.
@@ -283,7 +322,7 @@ func registerNoMachines(srv *askback.Server, reason error) {
 func (o *serveOptions) logger(w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
-		return nil, usagef("--log-level %q: want debug, info, warn or error", o.logLevel)
+		return nil, usagef("--log-level %q: want debug, info, warn, error", o.logLevel)
 	}
 	options := &slog.HandlerOptions{Level: level}
 	switch o.logFormat {

@@ -106,7 +106,7 @@ func (s *storage) options(workers int) *askback.Tasks {
 	return &askback.Tasks{
 		Store:         s.tasks,
 		Settings:      task.Settings{Workers: workers},
-		ListAnonymous: true, // without authentication all callers are one user
+		ListAnonymous: true, // with --user "" all callers are one user, too
 	}
 }
 

@@ -174,7 +174,7 @@ func (r *tutorialReader) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.screen.Write(p)
-	if !r.typed && strings.Contains(ansi.Strip(r.screen.String()), "esc cancel") && len(r.answers) > 0 {
+	if !r.typed && strings.Contains(ansi.Strip(r.screen.String()), "esc leave") && len(r.answers) > 0 {
 		r.typed = true
 		_, _ = r.keys.WriteString(r.answers[0])
 		r.answers = r.answers[1:]

@@ -87,7 +87,7 @@ func exported(p *types.Package) map[string]types.Object {
 			continue
 		}
 		for method := range named.Methods() {
-			if method.Exported() && !slices.Contains([]string{"Error", "Unwrap", "String"}, method.Name()) {
+			if method.Exported() && !slices.Contains([]string{"Error", "Is", "Unwrap", "String"}, method.Name()) {
 				all[name+"."+method.Name()] = method
 			}
 		}

@@ -29,7 +29,8 @@ var published = map[string][]string{
 	"task/postgres":   {".", "internal/pgtest"},
 	"internal/pgtest": nil,
 	"otelaskback":     {"."},
-	"cmd/askback":     {".", "task/sqlite", "task/postgres", "internal/pgtest", "otelaskback"},
+	"inbox":           {"."},
+	"cmd/askback":     {".", "inbox", "task/sqlite", "task/postgres", "internal/pgtest", "otelaskback"},
 }
 
 // Those who import the library get no database and no terminal: neither the module graph
@@ -62,7 +63,8 @@ func TestImportersGetOnlyWhatTheyImport(t *testing.T) {
 		{"task/postgres", []string{".", "task/postgres", "internal/pgtest"}, []string{"", "/task/postgres"},
 			[]string{postgres}},
 		{"otelaskback", []string{".", "otelaskback"}, []string{"", "/otelaskback"}, []string{otel}},
-		{"command", []string{".", "task/sqlite", "task/postgres", "internal/pgtest", "otelaskback", "cmd/askback"}, nil,
+		{"command",
+			[]string{".", "inbox", "task/sqlite", "task/postgres", "internal/pgtest", "otelaskback", "cmd/askback"}, nil,
 			[]string{sqlite, postgres, command, terminal, otel, exporter, "charm.land/", "github.com/charmbracelet/",
 				"modernc.org/"}},
 	} {

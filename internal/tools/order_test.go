@@ -12,16 +12,18 @@ import (
 func TestImportsRunOneWay(t *testing.T) {
 	order := []string{
 		"internal/ending", "internal/exactjson", "internal/tags", "internal/throttle", "seal", "state",
-		"internal/strictjson", "input", "internal/wire", "internal/fault", "internal/bound", "internal/journal",
+		"internal/strictjson", "input", "internal/raw", "internal/wire", "internal/fault", "internal/bound",
+		"internal/journal",
 		"internal/form", "internal/question", "internal/schema",
 		"task", "internal/report", "internal/gate",
 		"internal/call", "internal/inline",
-		"internal/taskrun", "task/storetest", "internal/stored", "internal/home", "desk",
+		"internal/taskrun", "task/storetest", "internal/stored", "internal/home", "desk", "desk/webhook",
 		"internal/tasks", "internal/drafts", "internal/sdkfront", "internal/httpfront", "",
 		"askbacktest", "client/internal/tap", "client/internal/streamable", "client",
+		"internal/bridge",
 	}
-	besides := []string{"drain", "examples/closebug", "internal/child", "internal/harness", "internal/harness/raw",
-		"internal/law"}
+	besides := []string{"drain", "examples/closebug", "examples/notify", "internal/child", "internal/desktest",
+		"internal/harness", "internal/harness/raw", "internal/law"}
 	const root = "github.com/askback-mcp/askback"
 	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
 	list.Dir = "../.."

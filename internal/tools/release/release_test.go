@@ -99,7 +99,8 @@ func TestRelease(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := []string{".", "cmd/askback", "internal/pgtest", "otelaskback", "task/postgres", "task/redis", "task/sqlite"}
+	want := []string{".", "cmd/askback", "inbox", "internal/pgtest", "otelaskback", "task/postgres", "task/redis",
+		"task/sqlite"}
 	var tags []string
 	for _, dir := range want {
 		tag := strings.TrimPrefix(dir+"/"+version, "./")

@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -48,7 +49,11 @@ func (s *screen) rule(arrow string, hidden int) string {
 	if hidden == 0 {
 		return faint.Render(strings.Repeat("─", s.width-1))
 	}
-	note := fmt.Sprintf("── %s %d more lines (page up, page down) ", arrow, hidden)
+	lines := "lines"
+	if hidden == 1 {
+		lines = "line"
+	}
+	note := fmt.Sprintf("── %s %d more %s (page up, page down) ", arrow, hidden, lines)
 	return faint.Render(note + strings.Repeat("─", max(0, s.width-1-lipgloss.Width(note))))
 }
 
@@ -72,7 +77,11 @@ func (s *screen) help() string {
 	if s.focus == len(s.fields)-1 {
 		enter = "enter " + strings.ToLower(s.name(accept)) + " · "
 	}
-	switch f := s.fields[s.focus]; {
+	f := s.fields[s.focus]
+	if f.isLong() {
+		enter = "type to filter · " + enter
+	}
+	switch {
 	case f.kind == many:
 		return "↑↓ move · space tick · " + enter + keys
 	case f.isChoice():
@@ -106,7 +115,9 @@ func (s *screen) middle() (lines []string, from, to int) {
 		if s.filled() {
 			add("  ", wrap("What you have filled in is lost.", s.inner()))
 		}
-		add("  ", wrap("Decline tells the server no. Cancel leaves without a decision.", s.inner()))
+		for _, way := range s.ways() {
+			add("  ", wrap(strings.ToUpper(meanings[way][:1])+meanings[way][1:]+".", s.inner()))
+		}
 		blank()
 	case s.reviewing:
 		add("  ", wrap(bold.Render("This will be sent:"), s.inner()))
@@ -173,9 +184,12 @@ func (s *screen) record() string {
 		all = append(all, s.block(b)...)
 	}
 	mark, style := "✗ ", wrong
-	if s.result == accept {
+	switch s.result {
+	case accept:
 		mark, style = "✓ ", fine
 		all = append(all, indent(s.answers())...)
+	case later:
+		mark, style = "… ", accent
 	}
 	return strings.Join(append(all, withMark(mark, s.outcome(s.result), s.width-1, style)...), "\n")
 }
@@ -195,26 +209,55 @@ func (s *screen) field(i int) (lines []string, hot int) {
 		lines = append(lines, withMark("! ", f.warning, s.inner(), alarm)...)
 	}
 	hot = len(lines)
-	switch {
-	case f.isChoice():
-		boxes := map[bool]string{false: "( ) ", true: "(•) "}
-		if f.kind == many {
-			boxes = map[bool]string{false: "[ ] ", true: "[x] "}
-		}
-		for j, o := range f.options {
-			cursor, style := "  ", lipgloss.NewStyle()
-			if here && j == in.cursor {
-				cursor, style, hot = "▸ ", accent, len(lines)
-			}
-			lines = append(lines, withMark(cursor+boxes[f.picked[j]], o.label, s.inner(), style)...)
-		}
-	default:
+	if in.editor != nil && (here || !f.isChoice()) {
 		lines = append(lines, strings.Split(in.editor.View(), "\n")...)
+	}
+	boxes := map[bool]string{false: "( ) ", true: "(•) "}
+	if f.kind == many {
+		boxes = map[bool]string{false: "[ ] ", true: "[x] "}
+	}
+	shown, note := f.inView(in.cursor, here)
+	for _, j := range shown {
+		cursor, style := "  ", lipgloss.NewStyle()
+		if here && j == in.cursor {
+			cursor, style, hot = "▸ ", accent, len(lines)
+		}
+		lines = append(lines, withMark(cursor+boxes[f.picked[j]], f.options[j].label, s.inner(), style)...)
+	}
+	if note != "" {
+		lines = append(lines, indent(wrap(faint.Render(note), s.inner()-2))...)
 	}
 	if s.wrong[i] != "" {
 		lines = append(lines, withMark("✗ ", s.wrong[i], s.inner(), wrong)...)
 	}
 	return lines, hot
+}
+
+// inView returns the options to draw, and a note about a long list: of such a list those around the cursor, out of
+// those that the filter finds, or only the answer where the person is in another field.
+func (f *field) inView(cursor int, here bool) (shown []int, note string) {
+	if !f.isLong() {
+		return f.matching(""), ""
+	}
+	if !here {
+		for i := range f.options {
+			if f.picked[i] {
+				shown = append(shown, i)
+			}
+		}
+		return shown, fmt.Sprintf("%d choices", len(f.options))
+	}
+	found := f.matching(f.filter)
+	top := max(0, min(slices.Index(found, cursor)-listRows/2, len(found)-listRows))
+	shown = found[top:min(len(found), top+listRows)]
+	note = fmt.Sprintf("%d of %d choices", len(found), len(f.options))
+	if f.filter == "" {
+		note = fmt.Sprintf("%d choices: type to filter them", len(f.options))
+	}
+	if picks := f.picks(); f.kind == many && picks != nil { // they may be out of view
+		note += " · ticked: " + strings.Join(picks, ", ")
+	}
+	return shown, note
 }
 
 // answers draws what will be sent, in two columns.

@@ -21,6 +21,8 @@ const (
 	maxSchema  = 256 << 10 // bytes
 	maxFields  = 50
 	maxOptions = 250
+	maxShown   = 12      // options of a list that is shown whole
+	listRows   = 8       // options in view of a longer one
 	maxText    = 100_000 // characters, of a default or an answer
 )
 
@@ -36,6 +38,7 @@ type field struct {
 
 	text   string // the answer of the kinds without options
 	picked []bool // the answer of the kinds with options: which of them
+	filter string // what the person has typed to find an option of a long list
 }
 
 type kind int
@@ -55,6 +58,49 @@ type option struct {
 }
 
 func (f *field) isChoice() bool { return f.kind == one || f.kind == many }
+
+// isLong reports whether a list has more options than are shown at once, so that a person finds one by typing.
+func (f *field) isLong() bool { return len(f.options) > maxShown }
+
+// matching returns the options that have all words of a filter in their labels.
+func (f *field) matching(filter string) []int {
+	words := strings.Fields(strings.ToLower(filter))
+	var found []int
+	for i, o := range f.options {
+		label := strings.ToLower(o.label)
+		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(label, word) }) {
+			found = append(found, i)
+		}
+	}
+	return found
+}
+
+// nearest returns the option that a filter finds first: one that begins with it, or else the first one that has it. It
+// is -1 if there is none.
+func (f *field) nearest(filter string) int {
+	found := f.matching(filter)
+	if len(found) == 0 {
+		return -1
+	}
+	prefix := strings.ToLower(strings.TrimSpace(filter))
+	if at := slices.IndexFunc(found, func(i int) bool {
+		return strings.HasPrefix(strings.ToLower(f.options[i].label), prefix)
+	}); at >= 0 {
+		return found[at]
+	}
+	return found[0]
+}
+
+// picks returns the labels of the options that are the answer.
+func (f *field) picks() []string {
+	var labels []string
+	for i, o := range f.options {
+		if f.picked[i] {
+			labels = append(labels, o.label)
+		}
+	}
+	return labels
+}
 
 // fieldsOf returns the fields of a form in the order of the schema. The error is for the person.
 func fieldsOf(schema json.RawMessage) ([]*field, error) {
@@ -288,6 +334,8 @@ func withZone(s string) string {
 func (f *field) problem() string {
 	raw := f.raw()
 	switch {
+	case f.filter != "" && len(f.matching(f.filter)) == 0:
+		return "no choice has that in it"
 	case f.kind == prose && strings.TrimSpace(f.text) == "":
 		return "write something first"
 	case f.kind == prose, raw == nil && !f.Required:
@@ -360,16 +408,10 @@ func (f *field) answer() []string {
 	case raw == nil:
 		return []string{"(left empty)"}
 	case f.isChoice():
-		var labels []string
-		for i, o := range f.options {
-			if f.picked[i] {
-				labels = append(labels, o.label)
-			}
+		if labels := f.picks(); labels != nil {
+			return labels
 		}
-		if labels == nil {
-			return []string{"(none of them)"}
-		}
-		return labels
+		return []string{"(none of them)"}
 	}
 	if clean, problem := f.Check(raw); problem == "" {
 		raw = clean

@@ -16,8 +16,8 @@ import (
 // The answer holds exactly what the person saw: it has no member for a field that was left empty. Numbers are float64,
 // or json.Number where a float64 would change the value.
 //
-// The error is the cause of a context that is done, [ErrInterrupted] after Ctrl-C, or the reason why the terminal could
-// not be used. There is no answer with an error.
+// The error is the cause of a context that is done, [ErrLater] if the person puts the question off, [ErrInterrupted]
+// after Ctrl-C, or the reason why the terminal could not be used. There is no answer with an error.
 func (t *Terminal) Form(ctx context.Context, server, message string,
 	schema json.RawMessage) (*mcp.ElicitResult, error) {
 	p := &prompt{server: serverName(server), asks: "asks:", body: messageBlocks(message)}

@@ -148,7 +148,8 @@ func TestOneEnterSendsOneField(t *testing.T) {
 	}
 
 	p := newPerson(t)
-	a := askForm(t, p.terminal("NO_COLOR=1"), "Who are you?", `{"type":"object","properties":{"name":{"type":"string"}}}`)
+	a := askForm(t, p.terminal("ACCESSIBLE=1"), "Who are you?",
+		`{"type":"object","properties":{"name":{"type":"string"}}}`)
 	p.sees("\n>")
 	p.types("Ada\n")
 	wants(t, a, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ada"}})
@@ -264,7 +265,7 @@ func TestSecretsAreWarnedOf(t *testing.T) {
 		`{"type":"object","properties":{"a":{"type":"string","title":"Pass\u200bword"}}}`,
 		`{"type":"object","properties":{"a":{"type":"string","description":"the number and CVV of your card"}}}`,
 	} {
-		for _, env := range []string{"X=", "NO_COLOR=1"} {
+		for _, env := range []string{"X=", "ACCESSIBLE=1"} {
 			p := newPerson(t)
 			a := askForm(t, p.terminal(env), "", schema)
 			p.sees(warned)

@@ -16,6 +16,7 @@ import (
 
 // The words that a person can type in place of an answer.
 const (
+	wordLater   = "/later"
 	wordDecline = "/decline"
 	wordCancel  = "/cancel"
 	wordEmpty   = "/empty"
@@ -43,12 +44,12 @@ func (t *Terminal) askByLine(ctx context.Context, p *prompt) (a action, record s
 		}
 		keyboard.Close()
 	}()
-	l := &byLine{Terminal: t, keyboard: keyboard}
+	l := &byLine{Terminal: t, keyboard: keyboard, later: p.later}
 	a, err = l.ask(p)
 	if left, ok := errors.AsType[leaveError](err); ok {
 		a, err = action(left), nil
 	} else if errors.Is(err, io.EOF) || errors.Is(err, cancelreader.ErrCanceled) {
-		a, err = cancel, t.say("\n")
+		a, err = p.unanswered(), t.say("\n")
 	}
 	return a, p.outcome(a), err
 }
@@ -57,6 +58,7 @@ func (t *Terminal) askByLine(ctx context.Context, p *prompt) (a action, record s
 type byLine struct {
 	*Terminal
 	keyboard io.Reader
+	later    bool  // the question can be put off
 	failed   error // the first error of writing, which the next read returns
 }
 
@@ -84,7 +86,12 @@ func (l *byLine) ask(p *prompt) (action, error) {
 		}
 	}
 	if len(p.fields) > 0 {
-		l.print("\nType %s to tell the server no, or %s to leave without a decision.\n", wordDecline, wordCancel)
+		words := fmt.Sprintf("Type %s to tell the server no, or %s to leave without a decision.", wordDecline, wordCancel)
+		if p.later {
+			words += fmt.Sprintf(" %s leaves the question open.", wordLater)
+		}
+		l.print("\n")
+		l.printWrapped("", words)
 	}
 	for {
 		for i, f := range p.fields {
@@ -116,12 +123,10 @@ func (l *byLine) fill(f *field, place string) error {
 	l.print("\n%s%s (%s)\n", place, f.label, strings.Join(about, ", "))
 	l.printWrapped("  | ", f.about)
 	l.printWrapped("  ! ", f.warning)
-	for i, o := range f.options {
-		mark := ""
-		if f.picked[i] {
-			mark = " (chosen)"
+	for i := range f.options {
+		if !f.isLong() || f.picked[i] {
+			l.printOption(f, i)
 		}
-		l.print("  %d. %s%s\n", i+1, o.label, mark)
 	}
 	l.printWrapped("  ", strings.Join(f.howTo(), " "))
 	for {
@@ -136,9 +141,20 @@ func (l *byLine) fill(f *field, place string) error {
 	}
 }
 
+func (l *byLine) printOption(f *field, i int) {
+	mark := ""
+	if f.picked[i] {
+		mark = " (chosen)"
+	}
+	l.print("  %d. %s%s\n", i+1, f.options[i].label, mark)
+}
+
 // howTo tells how to answer a field where that is not obvious.
 func (f *field) howTo() []string {
 	var how []string
+	if f.isLong() {
+		how = append(how, fmt.Sprintf("Of %d choices, type a part of one to see those that have it.", len(f.options)))
+	}
 	switch {
 	case f.kind == prose:
 		return nil
@@ -194,6 +210,12 @@ func (l *byLine) take(f *field) error {
 		if problem == "" {
 			f.picked = picked
 			return nil
+		}
+		if found := f.matching(s); f.isLong() && strings.Trim(s, "0123456789, ") != "" && len(found) > 0 {
+			for _, i := range found {
+				l.printOption(f, i)
+			}
+			continue
 		}
 		l.print("  ! %s\n", problem)
 	}
@@ -265,11 +287,13 @@ func (l *byLine) read(question string) (string, error) {
 			if !term.IsTerminal(l.in().Fd()) { // a terminal shows it by itself
 				l.print("%s\n", visible(s, maxText))
 			}
-			switch s {
-			case wordDecline:
+			switch {
+			case s == wordDecline:
 				return "", leaveError(decline)
-			case wordCancel:
+			case s == wordCancel:
 				return "", leaveError(cancel)
+			case s == wordLater && l.later:
+				return "", leaveError(later)
 			}
 			return s, l.failed
 		}

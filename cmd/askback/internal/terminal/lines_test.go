@@ -11,7 +11,7 @@ import (
 )
 
 func TestByLine(t *testing.T) {
-	for _, env := range []string{"NO_COLOR=1", "TERM=dumb", "ACCESSIBLE=1"} {
+	for _, env := range []string{"TERM=dumb", "ACCESSIBLE=1"} {
 		t.Run(env, func(t *testing.T) {
 			p := newPerson(t)
 			a := askForm(t, p.terminal(env), "How was this bug resolved?", bug)

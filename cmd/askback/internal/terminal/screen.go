@@ -12,6 +12,7 @@ import (
 	"charm.land/bubbles/v2/textarea"
 	"charm.land/bubbles/v2/textinput"
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/colorprofile"
 	"github.com/muesli/cancelreader"
 )
 
@@ -28,7 +29,7 @@ type screen struct {
 	actions []action
 	focus   int      // the index of a field or, counting on, of an action
 	wrong   []string // the problem of each field that the person has left
-	result  action   // the decision; cancel for a person who does nothing
+	result  action   // the decision
 	over    bool
 
 	reviewing     bool
@@ -42,7 +43,7 @@ type screen struct {
 
 // input is the part of a field that takes keys.
 type input struct {
-	editor editor // nil for a field with options
+	editor editor // for a long list that of its filter; nil for a short one
 	cursor int    // the option that the arrows point at
 	before string // the answer when the question was put
 }
@@ -65,8 +66,9 @@ func (t *Terminal) askOnScreen(ctx context.Context, p *prompt) (a action, record
 		return cancel, "", err
 	}
 	from, to := io.Pipe()
+	colours := t.colours()
 	program := tea.NewProgram(s, tea.WithInput(&keyboard{from, t.in()}), tea.WithOutput(t.out()),
-		tea.WithEnvironment(t.environ()), tea.WithoutSignalHandler())
+		tea.WithEnvironment(t.environ()), tea.WithColorProfile(colours), tea.WithoutSignalHandler())
 	typing := make(chan struct{})
 	go func() {
 		defer close(typing)
@@ -82,7 +84,9 @@ func (t *Terminal) askOnScreen(ctx context.Context, p *prompt) (a action, record
 	if keys.Cancel() {
 		<-typing
 	}
-	return s.result, s.record(), errors.Join(err, keys.Close())
+	final := new(strings.Builder) // writing to it does not fail
+	_, _ = io.WriteString(&colorprofile.Writer{Forward: final, Profile: colours}, s.record())
+	return s.result, final.String(), errors.Join(err, keys.Close())
 }
 
 // keyboard is a terminal whose input askOnScreen reads. If Bubble Tea read it, its goroutine could outlive the question
@@ -99,11 +103,14 @@ func (k *keyboard) Write(p []byte) (int, error) { return k.tty.Write(p) }
 type stop struct{}
 
 func newScreen(p *prompt) *screen {
-	s := &screen{prompt: p, result: cancel, inputs: make([]input, len(p.fields)), wrong: make([]string, len(p.fields))}
+	s := &screen{prompt: p, result: p.unanswered(), inputs: make([]input, len(p.fields)),
+		wrong: make([]string, len(p.fields))}
 	for i, f := range p.fields {
-		switch {
-		case f.isChoice():
+		if f.isChoice() {
 			s.inputs[i].cursor = f.pointAt()
+		}
+		switch {
+		case f.isChoice() && !f.isLong():
 		case f.kind == prose:
 			area := textarea.New()
 			area.ShowLineNumbers = false
@@ -150,7 +157,7 @@ func (s *screen) decide() {
 	case s.reviewing:
 		s.focus = len(s.fields)
 	case len(s.fields) == 0 && s.prompt.accept != "":
-		s.focus = 1 // one Enter too many would accept a question that nobody has read
+		s.focus = 1 // not on accept: one Enter too many would accept a question that nobody has read
 	}
 	// A question is shown from its beginning, and a review with its actions.
 	s.top, s.scrolled = 0, !s.reviewing
@@ -198,7 +205,7 @@ func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		s.resize(msg.Width, msg.Height)
 		return s, nil
 	case stop:
-		return s, s.end(cancel)
+		return s, s.end(s.unanswered())
 	case tea.KeyPressMsg:
 		return s, s.press(msg)
 	}
@@ -243,7 +250,7 @@ func (s *screen) press(msg tea.KeyPressMsg) tea.Cmd {
 	f := s.fields[s.focus]
 	switch {
 	case f.isChoice():
-		return s.choose(f, key)
+		return s.choose(f, msg)
 	case f.kind == prose:
 		return s.edit(msg)
 	case key == "enter":
@@ -267,14 +274,14 @@ func (s *screen) leave() tea.Cmd {
 		return s.end(cancel)
 	}
 	s.leaving, s.resume = true, s.focus
-	s.actions, s.focus = []action{stay, decline, cancel}, len(s.fields)
+	s.actions, s.focus = append([]action{stay}, s.ways()...), len(s.fields)
 	return s.attend()
 }
 
-// losesNothing reports whether the person has nothing to fill in again: there is one field at most, and no answer in
-// it.
+// losesNothing reports whether the person can only cancel, and has nothing to fill in again: there is one field at
+// most, and no answer in it.
 func (s *screen) losesNothing() bool {
-	return len(s.fields) == 0 || len(s.fields) == 1 && !s.filled()
+	return !s.later && (len(s.fields) == 0 || len(s.fields) == 1 && !s.filled())
 }
 
 // filled reports whether the person has changed an answer.
@@ -316,18 +323,26 @@ func (s *screen) next() tea.Cmd {
 
 // edit passes a key or pasted text to the editor of the field.
 func (s *screen) edit(msg tea.Msg) tea.Cmd {
-	if s.onAction() || s.fields[s.focus].isChoice() {
+	if s.onAction() || s.inputs[s.focus].editor == nil {
 		return nil
 	}
 	var cmd tea.Cmd
-	in := s.inputs[s.focus].editor
-	switch in := in.(type) {
+	f, in := s.fields[s.focus], &s.inputs[s.focus]
+	switch editor := in.editor.(type) {
 	case *textinput.Model:
-		*in, cmd = in.Update(msg)
+		*editor, cmd = editor.Update(msg)
 	case *textarea.Model:
-		*in, cmd = in.Update(msg)
+		*editor, cmd = editor.Update(msg)
 	}
-	s.fields[s.focus].text = in.Value()
+	switch typed := in.editor.Value(); {
+	case !f.isChoice():
+		f.text = typed
+	case typed != f.filter:
+		f.filter = typed
+		if at := f.nearest(typed); at >= 0 && typed != "" {
+			f.point(in, at)
+		}
+	}
 	s.judge()
 	return cmd
 }
@@ -339,38 +354,50 @@ func (s *screen) judge() {
 	}
 }
 
-func (s *screen) choose(f *field, key string) tea.Cmd {
+// choose passes a key to a list. What is no key of the list filters a long one, and is the first letter of an option of
+// a short one.
+func (s *screen) choose(f *field, msg tea.KeyPressMsg) tea.Cmd {
 	in := &s.inputs[s.focus]
-	to, last := in.cursor, len(f.options)-1
-	switch key {
-	case "up", "ctrl+p":
+	shown := f.matching(f.filter)
+	to, last := slices.Index(shown, in.cursor), len(shown)-1
+	switch key := msg.String(); {
+	case key == "up" || key == "ctrl+p":
 		to--
-	case "down", "ctrl+n":
+	case key == "down" || key == "ctrl+n":
 		to++
-	case "home":
+	case key == "home":
 		to = 0
-	case "end":
+	case key == "end":
 		to = last
-	case "space":
-		if f.kind == many {
-			f.picked[to] = !f.picked[to]
-		}
-	case "enter":
-		if f.kind != many {
-			f.pick(to)
+	case key == "enter":
+		if f.kind != many && last >= 0 {
+			f.pick(in.cursor)
 		}
 		return s.next()
-	default:
-		if to = f.findByLetter(key, to); to < 0 {
+	case key == "space" && f.kind == many:
+		if last >= 0 {
+			f.picked[in.cursor] = !f.picked[in.cursor]
+		}
+	case f.isLong():
+		return s.edit(msg)
+	case key != "space":
+		if to = f.findByLetter(key, in.cursor); to < 0 {
 			return nil
 		}
 	}
-	in.cursor = max(0, min(to, last))
-	if f.kind != many {
-		f.pick(in.cursor)
+	if last >= 0 {
+		f.point(in, shown[max(0, min(to, last))])
 	}
 	s.judge()
 	return nil
+}
+
+// point moves the cursor to an option, which is the answer where one is chosen.
+func (f *field) point(in *input, option int) {
+	in.cursor = option
+	if f.kind != many {
+		f.pick(option)
+	}
 }
 
 // pick makes one option the answer.

@@ -5,8 +5,9 @@
 //	answer, err := t.Form(ctx, "tracker", "How was this bug resolved?", schema)
 //
 // Every question shows which server asks, explains an invalid answer beside its field, shows the answers of several
-// fields together before they are sent, and can be declined or cancelled at any time. It is open until it is answered
-// or its context is done. The question, the answers and the decision then stay on the terminal.
+// fields together before they are sent, and can be declined or cancelled at any time, or put off where the caller can
+// wait. It is open until it is answered or its context is done. The question, the answers and the decision then stay on
+// the terminal.
 //
 // All text of a server counts as hostile. It is shown apart from the text of this package, so that it cannot pass for
 // it, and it cannot act on the terminal:
@@ -29,6 +30,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/term"
 )
 
@@ -37,6 +39,9 @@ var ErrDeclined = errors.New("the person declined to answer")
 
 // ErrCanceled is the error of [Terminal.Sample] when the person leaves without deciding.
 var ErrCanceled = errors.New("the person left without an answer")
+
+// ErrLater is the error of every question that the person puts off: see [Terminal.Later].
+var ErrLater = errors.New("the person puts the question off")
 
 // ErrInterrupted is the error of every question when the person presses Ctrl-C, or an interrupt or termination signal
 // arrives while the question is open. It is not an answer: the caller should stop.
@@ -47,13 +52,16 @@ var ErrInterrupted = errors.New("interrupted")
 //
 // If both files are terminals, a question is a form in which the person can move. It is drawn below the text that the
 // terminal already shows, takes only what is typed from then on (not on Windows), and is replaced by a record of what
-// was asked and answered when it ends. Otherwise, or if the environment sets NO_COLOR or ACCESSIBLE, or has no TERM or
-// TERM=dumb, the question is asked line by line, in plain text that a screen reader can follow. The end of the input
-// then cancels the question.
+// was asked and answered when it ends. If the environment sets NO_COLOR, it has no colours. Otherwise, or if the
+// environment sets ACCESSIBLE, or has no TERM or TERM=dumb, the question is asked line by line, in plain text that a
+// screen reader can follow. The end of the input then puts the question off, or cancels it where that is not possible.
 type Terminal struct {
 	In  *os.File // os.Stdin if nil
 	Out *os.File // os.Stderr if nil
 	Env []string // os.Environ() if nil
+
+	// Later reports whether the question that is put now can be put off. Nil means that none can.
+	Later func() bool
 
 	once sync.Once
 	open chan struct{} // holds a token while a question is open
@@ -67,13 +75,15 @@ const (
 	cancel    action = "cancel"
 	decline   action = "decline"
 	accept    action = "accept"
+	later     action = "later"  // the question stays open
 	change    action = "change" // go back from the review
 	stay      action = "stay"   // go back to a form that was about to be left
 	interrupt action = "interrupt"
 )
 
-// meanings tell apart the two ways to leave a question.
+// meanings tell apart the ways to leave a question.
 var meanings = map[action]string{
+	later:   "later leaves the question open",
 	decline: "decline tells the server no",
 	cancel:  "cancel leaves without a decision",
 }
@@ -87,17 +97,20 @@ type prompt struct {
 	accept string // the name of accepting; empty if the question cannot be accepted
 	done   string // what the record says after accepting
 	review bool   // show the answers before they are accepted
+	later  bool   // the question can be put off
 }
 
 // name is the name of an action.
 func (p *prompt) name(a action) string {
-	return map[action]string{accept: p.accept, change: "Change", stay: "Go back", decline: "Decline", cancel: "Cancel"}[a]
+	return map[action]string{accept: p.accept, change: "Change", stay: "Go back", later: "Later", decline: "Decline",
+		cancel: "Cancel"}[a]
 }
 
 // outcome is what the record says about the decision.
 func (p *prompt) outcome(a action) string {
 	return map[action]string{
 		accept:  p.done,
+		later:   "Put off: the question stays open.",
 		decline: "Declined: the server is told no.",
 		cancel:  "Cancelled: the server is told that there is no decision.",
 	}[a]
@@ -107,11 +120,27 @@ func (p *prompt) outcome(a action) string {
 func (p *prompt) actions(reviewing bool) []action {
 	switch {
 	case p.accept == "":
-		return []action{decline, cancel}
+		return p.ways()
 	case reviewing && len(p.fields) > 0:
-		return []action{accept, change, decline, cancel}
+		return append([]action{accept, change}, p.ways()...)
 	}
-	return []action{accept, decline, cancel}
+	return append([]action{accept}, p.ways()...)
+}
+
+// ways are the ways to leave the question.
+func (p *prompt) ways() []action {
+	if p.later {
+		return []action{later, decline, cancel}
+	}
+	return []action{decline, cancel}
+}
+
+// unanswered is the outcome of a question whose person is gone.
+func (p *prompt) unanswered() action {
+	if p.later {
+		return later
+	}
+	return cancel
 }
 
 // ask puts a question and returns the decision. The answers are in the fields. What was asked and answered stays on the
@@ -128,6 +157,7 @@ func (t *Terminal) ask(ctx context.Context, p *prompt) (action, error) {
 		return cancel, context.Cause(ctx)
 	}
 
+	p.later = t.Later != nil && t.Later()
 	// Ctrl-C is a key in raw mode and a signal otherwise. On a signal the terminal must be restored before the process
 	// ends.
 	asking, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
@@ -145,7 +175,11 @@ func (t *Terminal) ask(ctx context.Context, p *prompt) (action, error) {
 	case err != nil:
 		return cancel, fmt.Errorf("asking on the terminal: %w", err)
 	}
-	return a, t.say("%s\n", record)
+	err = t.say("%s\n", record)
+	if a == later {
+		err = ErrLater // also where the terminal is gone
+	}
+	return a, err
 }
 
 func (t *Terminal) in() *os.File  { return cmp.Or(t.In, os.Stdin) }
@@ -158,15 +192,28 @@ func (t *Terminal) environ() []string {
 	return os.Environ()
 }
 
+// getenv returns the value of a variable of the environment.
+func (t *Terminal) getenv(name string) (value string) {
+	for _, e := range t.environ() {
+		if v, found := strings.CutPrefix(e, name+"="); found {
+			value = v // the last one counts
+		}
+	}
+	return value
+}
+
 // canDraw reports whether both files are terminals, and the environment allows to draw.
 func (t *Terminal) canDraw() bool {
-	env := map[string]string{}
-	for _, e := range t.environ() {
-		name, value, _ := strings.Cut(e, "=")
-		env[name] = value
-	}
-	return env["NO_COLOR"] == "" && env["ACCESSIBLE"] == "" && env["TERM"] != "" && env["TERM"] != "dumb" &&
+	return t.getenv("ACCESSIBLE") == "" && t.getenv("TERM") != "" && t.getenv("TERM") != "dumb" &&
 		term.IsTerminal(t.in().Fd()) && term.IsTerminal(t.out().Fd())
+}
+
+// colours returns the colours that the terminal has and the environment allows.
+func (t *Terminal) colours() colorprofile.Profile {
+	if t.getenv("NO_COLOR") != "" { // whatever its value is
+		return colorprofile.ASCII
+	}
+	return colorprofile.Detect(t.out(), t.environ())
 }
 
 func (t *Terminal) say(format string, args ...any) error {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -75,7 +76,7 @@ func TestInterrupt(t *testing.T) {
 }
 
 func TestContextEndsThePrompt(t *testing.T) {
-	for name, env := range map[string]string{"drawn": "X=", "by line": "NO_COLOR=1"} {
+	for name, env := range map[string]string{"drawn": "X=", "by line": "ACCESSIBLE=1"} {
 		t.Run(name, func(t *testing.T) {
 			p := newPerson(t)
 			a := askForm(t, p.terminal(env), "How was this bug resolved?", bug)
@@ -90,7 +91,7 @@ func TestContextEndsThePrompt(t *testing.T) {
 }
 
 func TestTheTerminalGoesAway(t *testing.T) {
-	for _, env := range []string{"X=", "NO_COLOR=1"} {
+	for _, env := range []string{"X=", "ACCESSIBLE=1"} {
 		p := newPerson(t)
 		a := askForm(t, p.terminal(env), "How was this bug resolved?", bug)
 		p.sees("Resolution")
@@ -166,7 +167,7 @@ func numbered(n int) string {
 
 const evil = "\x1b]0;owned\x07\x1b[2J\x1b[31m\u009b1m\x1b]52;c;aGk=\x07\x1b]8;;https://evil.example\x1b\\here" +
 	"\x1b]8;;\x1b\\ " +
-	"\u202etxt.exe\u200b\U000e0041 https://evil.example www.evil.example mailto:evil \r\b\x00\x7f " +
+	"\u202etxt.exe\u200b\U000e0041 https://evil.example www.evil.example mailto:a@evil \r\b\x00\x7f " +
 	"a\u0300\u0301\u0302\u0303\u0304\u0305\u0306"
 
 func TestHostileTextStaysText(t *testing.T) {
@@ -199,7 +200,7 @@ func TestHostileTextStaysText(t *testing.T) {
 		"sample":      func(ctx context.Context, on *Terminal) (any, error) { return on.Sample(ctx, evil, params) },
 	}
 	for name, put := range questions {
-		for mode, env := range map[string]string{"drawn": "X=", "by line": "NO_COLOR=1"} {
+		for mode, env := range map[string]string{"drawn": "X=", "by line": "ACCESSIBLE=1"} {
 			t.Run(name+" "+mode, func(t *testing.T) {
 				p := newPerson(t)
 				a := ask(t, func(ctx context.Context) (any, error) { return put(ctx, p.terminal(env)) })
@@ -227,6 +228,27 @@ func TestHostileTextStaysText(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// NO_COLOR takes the colours, and nothing else, from the form and from its record.
+func TestNoColor(t *testing.T) {
+	colour := regexp.MustCompile(`\x1b\[[0-9;]*[349][0-7]m`)
+	for env, want := range map[string]bool{"X=": true, "NO_COLOR=": true, "NO_COLOR=1": false, "NO_COLOR=yes": false} {
+		p := newPerson(t)
+		a := askForm(t, p.terminal(env), "Who?", `{"type":"object","properties":{"name":{"type":"string"}}}`)
+		p.sees("┃ name · optional", "enter send")
+		p.types("Ada", enter)
+		wants(t, a, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ada"}})
+		p.sees("✓ Sent.")
+		p.leaves()
+		form, record, _ := strings.Cut(p.raw.String(), "\x1b[?25h") // the cursor comes back between them
+		if colour.MatchString(form) != want || colour.MatchString(record) != want {
+			t.Errorf("%s: want colours: %v, got %q", env, want, p.raw.String())
+		}
+		if !strings.Contains(form, "\x1b[1m") {
+			t.Errorf("%s: nothing is bold: %q", env, form)
 		}
 	}
 }

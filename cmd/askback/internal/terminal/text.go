@@ -102,15 +102,23 @@ var breaks = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u0085", "\n", "\u20
 // blanks are the letters and symbols that look like a space.
 const blanks = "\u115f\u1160\u2800\u3164\uffa0"
 
-var links = regexp.MustCompile(`(?i)(://)|\b(www|ftp)\.|\b(mailto|file|javascript|data|tel):`)
+// links match the beginnings of what terminals turn into links: all of a scheme or a host's first label, the character
+// that unlink breaks, and enough behind it to tell an address from words such as "file: the green one".
+var links = []*regexp.Regexp{
+	regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]+)(:)(//[^\s])`),
+	regexp.MustCompile(`(?i)\b(www\d*)(\.)([^\s.])`),
+	regexp.MustCompile(`(?i)\b(ftp\d*)(\.)([^\s.]+\.[^\s.])`),
+	regexp.MustCompile(`(?i)\b(mailto)(:)([^\s@]+@)`),
+	regexp.MustCompile(`(?i)\b(file)(:)(/)`),
+	regexp.MustCompile(`(?i)\b(javascript)(:)([^\s])`),
+	regexp.MustCompile(`(?i)\b(data)(:)([^\s,;]*[,;])`),
+	regexp.MustCompile(`(?i)\b(tel)(:)(\+?\d)`),
+}
 
 // unlink breaks up what terminals turn into links. Only the address of a URL elicitation may be a link.
 func unlink(s string) string {
-	return links.ReplaceAllStringFunc(s, func(match string) string {
-		if match == "://" {
-			return "[:]//"
-		}
-		last := len(match) - 1
-		return match[:last] + "[" + match[last:] + "]"
-	})
+	for _, link := range links {
+		s = link.ReplaceAllString(s, "$1[$2]$3")
+	}
+	return s
 }

@@ -1,0 +1,303 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/drain"
+	"github.com/askback-mcp/askback/internal/bridge"
+	"github.com/askback-mcp/askback/seal"
+)
+
+type bridgeOptions struct {
+	config    string
+	addr      string
+	store     string
+	keys      string
+	user      string
+	wait      time.Duration
+	headers   []string
+	version   string // of the protocol
+	hosts     []string
+	approve   []string
+	approveBy []string
+	edit      bool
+	logLevel  string
+	logFormat string
+	grace     time.Duration
+	lease     time.Duration
+	page      inboxServer // of --local
+}
+
+// bridgeTTL is how long a call lives that waits for people.
+const bridgeTTL = 7 * 24 * time.Hour
+
+func bridgeCommand() *cobra.Command {
+	var o bridgeOptions
+	cmd := &cobra.Command{
+		Use:   "bridge SERVER [ARGUMENT…]",
+		Short: "Bring the questions of any server to people",
+		Long: `Serve the tools of another MCP server, at a URL or started as a program, or of
+the servers in a file of a host (--config FILE, or FILE.json), whose tools get
+the server's name before their own. The bridge serves over standard input and
+output, or over HTTP with --addr. What the server asks, the
+host is asked if it can be; else the question waits at the desk for --as, whom
+'askback inbox' serves. A call that has asked is kept in --store: after a crash
+the bridge goes on with it, and calls nothing twice that is not idempotent.
+
+The default store is a SQLite file for each server in $XDG_STATE_HOME/askback,
+with a key file beside it. Bridges that share a database need --keys.`,
+		Example: `  askback bridge https://mcp.example.com/mcp --header @token.txt
+  askback bridge --approve 'delete_*' -- npx -y some-server
+  askback bridge --approve 'github_*' ~/.config/servers.json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !cmd.Flags().Changed("as") {
+				o.user = defaultCaller()
+			}
+			return o.run(cmd, args)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.config, "config", "", "`FILE` of a host with several servers")
+	flags.StringVar(&o.addr, "addr", "", "`HOST:PORT` to listen on, in place of standard input")
+	flags.StringVar(&o.store, "store", "", "`STORE` for calls: sqlite:PATH or postgres://…")
+	flags.StringVar(&o.keys, "keys", "", "key `FILE` (default: one beside the SQLite file)")
+	flags.StringVar(&o.user, "as", "", "`NAME` of the caller (default: the system's user)")
+	flags.DurationVar(&o.wait, "wait", 0, "`TIME` a host without tasks waits (default 45s)")
+	flags.StringVar(&o.version, "revision", "", "`DATE` of the protocol's revision to speak")
+	flags.StringArrayVar(&o.headers, "header", nil, "`LINE` for the server: 'Name: value' or @FILE")
+	flags.BoolVar(&o.page.local, "local", false, "serve the page for --as too, on this machine")
+	flags.StringVar(&o.page.addr, "inbox", "", "`HOST:PORT` of that page (default 127.0.0.1:0)")
+	flags.BoolVar(&o.page.open, "open", false, "open that page in a browser")
+	flags.StringSliceVar(&o.hosts, "allowed-host", nil, "serve only requests to this `HOST`; may repeat")
+	flags.StringArrayVar(&o.approve, "approve", nil, "ask a person before tools like `PATTERN`; may repeat")
+	flags.StringArrayVar(&o.approveBy, "approve-by", nil, "`WHO` approves: user:NAME or group:NAME; may repeat")
+	flags.BoolVar(&o.edit, "approve-edit", false, "who approves may edit the arguments")
+	flags.DurationVar(&o.grace, "grace", 30*time.Second, "`TIME` to finish what runs")
+	flags.StringVar(&o.logLevel, "log-level", "info", "`LEVEL`: debug, info, warn, error")
+	flags.StringVar(&o.logFormat, "log-format", "text", "`FORMAT`: text or json")
+	flags.DurationVar(&o.lease, "lease", 0, "`TIME` of the leases of calls that wait (default 10s)")
+	_ = flags.MarkHidden("lease") // the flag exists
+	return cmd
+}
+
+func (o *bridgeOptions) run(cmd *cobra.Command, args []string) (err error) {
+	ctx, stderr := cmd.Context(), cmd.ErrOrStderr()
+	log, err := (&serveOptions{logLevel: o.logLevel, logFormat: o.logFormat}).logger(stderr)
+	if err != nil {
+		return err
+	}
+	if err := o.check(); err != nil {
+		return err
+	}
+	approval, err := o.approval()
+	if err != nil {
+		return err
+	}
+	behind, err := o.behind(args, stderr)
+	if err != nil {
+		return err
+	}
+	for _, warning := range behind.warnings {
+		log.Warn("the file of the servers: " + warning)
+	}
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	if os.Getenv("GOGC") == "" { // a bridge holds little, and all that passes through it is garbage a moment later
+		debug.SetGCPercent(400)
+	}
+	var listener net.Listener
+	if o.addr != "" {
+		if listener, err = listen(ctx, o.addr); err != nil {
+			return err
+		}
+		defer listener.Close()
+	}
+	storage, ring, err := o.open(ctx, behind.where, cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, storage.close()) }()
+	tasks := storage.options(0)
+	tasks.Settings.TTL, tasks.Settings.Lease = bridgeTTL, o.lease
+	b, err := bridge.Open(ctx, &bridge.Options{
+		Implementation: &mcp.Implementation{Name: "askback-bridge", Title: "Askback bridge", Version: version()},
+		Servers:        behind.servers,
+		Approve:        approval,
+		Server: askback.Options{
+			Keys: ring, Tasks: tasks, Logger: log, JournalVersion: 2,
+			Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return o.user, nil },
+			Desk:      &askback.DeskOptions{Fallback: true, Wait: o.wait},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	log.Info("keeping calls", "store", storage.name, "as", o.user)
+	draining := &drain.Options{Delay: -1, Grace: o.grace, Ready: b.Server().Ready, Logger: log}
+	serve := func(ctx context.Context) error {
+		if listener == nil {
+			return serveStdio(ctx, b.Server(), draining)
+		}
+		handler, err := endpoint(b.Server(), &askback.HTTPOptions{AllowedHosts: o.hosts})
+		if err != nil {
+			return err
+		}
+		return serveHTTP(ctx, listener, handler, cmd.OutOrStdout(), draining)
+	}
+	if o.page.local {
+		people, err := desk.Open(storage.tasks, nil)
+		if err != nil {
+			return err
+		}
+		serve = o.withPage(cmd, people, log, serve)
+	}
+	return serveWithTasks(ctx, b.Server(), draining, serve)
+}
+
+// withPage serves the page for the caller beside the bridge, whose standard output may be the host's. If one of the two
+// ends, the other one does.
+func (o *bridgeOptions) withPage(
+	cmd *cobra.Command, people *desk.Desk, log *slog.Logger, serve func(context.Context) error,
+) func(context.Context) error {
+	o.page.person.as = o.user
+	o.page.serving.grace = o.grace
+	return func(ctx context.Context) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		ended := make(chan error, 1)
+		go func() {
+			defer stop()
+			ended <- o.page.run(ctx, cmd, people, cmd.ErrOrStderr(), log)
+		}()
+		err := serve(ctx)
+		stop()
+		return errors.Join(err, <-ended)
+	}
+}
+
+// check finds mistakes in the options before anything is opened.
+func (o *bridgeOptions) check() error {
+	switch {
+	case o.wait < 0:
+		return usagef("--wait %v: want a time above zero, or 0 for the default", o.wait)
+	case o.grace <= 0:
+		return usagef("--grace %v: want a time above zero", o.grace)
+	case o.user == "":
+		return usagef("--as is empty: what a caller without a name is asked can wait for nobody")
+	case o.hosts != nil && o.addr == "":
+		return usagef("--allowed-host needs --addr: only HTTP has hosts")
+	case o.keys == "-" && o.addr == "":
+		return usagef("standard input is the host's: give the keys in a file or in %s", keysVariable)
+	case !o.page.local && (o.page.open || o.page.addr != ""):
+		return usagef("--inbox and --open are for --local, the page for you alone; " +
+			"'askback inbox serve' serves one for others")
+	case o.version != "" && o.config != "":
+		return usagef("--revision is for one server, and not for a file of several")
+	case o.store == "none":
+		return usagef("--store none: the bridge keeps the calls that wait; leave --store out for a file of its own")
+	}
+	if o.page.local && o.page.addr == "" {
+		o.page.addr = "127.0.0.1:0"
+	}
+	if strings.Contains(o.store, ":") {
+		if err := checkStore(o.store); err != nil {
+			return err
+		}
+	}
+	return checkVersion("--revision", o.version)
+}
+
+// approval is what the flags say of approvals, or nil.
+func (o *bridgeOptions) approval() (*bridge.Approval, error) {
+	if len(o.approve) == 0 {
+		if o.edit || len(o.approveBy) > 0 {
+			return nil, usagef("--approve-by and --approve-edit need --approve PATTERN: which tools are to be approved")
+		}
+		return nil, nil
+	}
+	for _, who := range o.approveBy {
+		kind, name, _ := strings.Cut(who, ":")
+		if kind != "user" && kind != "group" || name == "" {
+			return nil, usagef("--approve-by %q: want user:NAME or group:NAME", who)
+		}
+	}
+	a := &bridge.Approval{Tools: o.approve, For: o.approveBy, Edit: o.edit}
+	if err := a.Check(); err != nil {
+		return nil, usagef("--approve: %w", err)
+	}
+	return a, nil
+}
+
+// open opens the store and the keys of a bridge. Where is what its own store is named after.
+func (o *bridgeOptions) open(ctx context.Context, where string, stdin io.Reader) (*storage, *seal.Ring, error) {
+	name := o.store
+	switch {
+	case name == "":
+		dir, err := stateDir()
+		if err == nil {
+			err = os.MkdirAll(dir, 0o700)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("there is no place for the calls: %w; name one with --store", err)
+		}
+		sum := sha256.Sum256([]byte(where))
+		name = "sqlite:" + filepath.Join(dir, "bridge-"+hex.EncodeToString(sum[:6])+".db")
+	case !strings.Contains(name, ":"):
+		name = "sqlite:" + name
+	}
+	ring, _, err := configuredKeys(ctx, o.keys, stdin)
+	if path, isFile := strings.CutPrefix(name, "sqlite:"); err == nil && ring == nil && isFile {
+		ring, err = keysBeside(ctx, path)
+	}
+	if err == nil && ring == nil {
+		err = usagef("bridges that share a database need the same keys: make a file with 'askback keys new', and name it "+
+			"with --keys, or put its text into %s", keysVariable)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	storage, err := openStorage(ctx, os.TempDir(), name)
+	return storage, ring, err
+}
+
+// keysBeside returns the keys in the file beside a store, which it makes if there is none. Two bridges
+// that start at once get the same keys: the ones that the first has made.
+func keysBeside(ctx context.Context, store string) (*seal.Ring, error) {
+	file := seal.File(store + ".keys")
+	ring, err := file.Load(ctx)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return ring, err
+	}
+	if ring, err = seal.NewRing(seal.NewKey(time.Now())); err != nil {
+		return nil, err
+	}
+	whole := fmt.Sprintf("%s.%d", file, os.Getpid())
+	if err := createKeyFile(whole, ring.EncodeSecrets()); err != nil {
+		return nil, err
+	}
+	defer os.Remove(whole)
+	if err := os.Link(whole, string(file)); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("the keys beside the store: %w; make them with 'askback keys new', and name them with --keys",
+			err)
+	}
+	return file.Load(ctx)
+}

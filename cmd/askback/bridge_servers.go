@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/hostfile"
+	"github.com/askback-mcp/askback/internal/bridge"
+)
+
+// behind are the servers behind a bridge.
+type behind struct {
+	servers  []bridge.Server
+	where    string // they are: a URL, a command line, or a file
+	warnings []string
+}
+
+// behind are the servers of the command line: a URL, a program with its arguments, or a host's file.
+func (o *bridgeOptions) behind(args []string, stderr io.Writer) (*behind, error) {
+	file := o.config
+	if file == "" && len(args) == 1 && strings.HasSuffix(args[0], ".json") && !strings.Contains(args[0], "://") {
+		file, args = args[0], nil
+	}
+	switch {
+	case file != "" && len(args) > 0:
+		return nil, usagef("--config %s and the server %q: the bridge takes one of them", file, args[0])
+	case file != "" && len(o.headers) > 0:
+		return nil, usagef("--header is for the server of a URL: in %s each server has its own \"headers\"", file)
+	case file != "":
+		return serversOf(file, stderr)
+	case len(args) == 0:
+		return nil, usagef("the server is missing: want a URL, a program, or a file of servers")
+	}
+	to, err := bridgeTarget(args)
+	if err != nil {
+		return nil, err
+	}
+	if to.address == nil && len(o.headers) > 0 {
+		return nil, usagef("--header is for servers at a URL: a program has its environment")
+	}
+	header, err := parseHeaders(o.headers)
+	if err != nil {
+		return nil, err
+	}
+	return &behind{where: to.text, servers: []bridge.Server{{
+		Identity: to.shown(), Version: o.version,
+		Connect: func() (mcp.Transport, error) {
+			if to.address != nil {
+				return bridge.AtURL(to.text, header), nil
+			}
+			return startProgram(to.program, nil, "", stderr), nil
+		},
+	}}}, nil
+}
+
+// serversOf are the servers of a host's file.
+func serversOf(file string, stderr io.Writer) (*behind, error) {
+	read, err := hostfile.Read(file, os.LookupEnv)
+	if err != nil {
+		return nil, usagef("the file of the servers: %w", err)
+	}
+	path, err := filepath.Abs(file)
+	if err != nil {
+		return nil, err
+	}
+	b := &behind{where: path, warnings: read.Warnings}
+	for _, s := range read.Servers {
+		b.servers = append(b.servers, bridge.Server{
+			Name: s.Name, Prefix: hostfile.Prefix(s.Name), Identity: s.Identity,
+			Connect: func() (mcp.Transport, error) {
+				if s.URL != "" {
+					return bridge.AtURL(s.URL, s.Header), nil
+				}
+				named := &lineWriter{each: func(line string) { fmt.Fprintf(stderr, "%s: %s\n", s.Name, line) }}
+				return startProgram(s.Program, append(hostfile.Environment(os.LookupEnv), s.Env...), s.Dir, named), nil
+			},
+		})
+	}
+	return b, nil
+}
+
+// bridgeTarget is the server of the command line: a URL, or a program with its arguments.
+func bridgeTarget(args []string) (target, error) {
+	if len(args) == 1 {
+		return parseTarget(args[0])
+	}
+	to := target{text: shellJoin(args), program: args}
+	if first, err := parseTarget(args[0]); err == nil && first.address != nil {
+		return to, usagef("unexpected argument %q after the URL", args[1])
+	}
+	return to, nil
+}
+
+// shellJoin is the command line of a program.
+func shellJoin(args []string) string {
+	quoted := make([]string, len(args))
+	for i, arg := range args {
+		quoted[i] = shellQuote(arg)
+	}
+	return strings.Join(quoted, " ")
+}
+
+// startProgram returns a transport that starts a program. Without an environment it gets this command's own, from
+// which the keys have been taken. What it writes to its standard error goes to stderr.
+func startProgram(program, env []string, dir string, stderr io.Writer) mcp.Transport {
+	cmd := exec.Command(program[0], program[1:]...)
+	cmd.Env, cmd.Dir, cmd.Stderr = env, dir, stderr
+	cmd.WaitDelay = time.Second // for children of the program that keep its standard error open
+	return &mcp.CommandTransport{Command: cmd, TerminateDuration: 2 * time.Second}
+}

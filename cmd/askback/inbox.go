@@ -1,0 +1,594 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/terminal"
+	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/task"
+)
+
+func inboxCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "inbox COMMAND",
+		Short: "Answer what tasks ask people",
+		Long: `List what the tasks of a server ask people apart from their callers, and answer
+it. STORE is the store of the server's tasks, sqlite:PATH or postgres://…, as
+its --store has it; without it, the one in --data, or in the directory where
+'askback serve' keeps it.
+
+Whoever can open the store can answer for anybody: --as and --groups are taken
+at their word. Each answer is recorded with the system's user who gave it.`,
+		RunE: needsCommand,
+	}
+	cmd.AddCommand(inboxListCommand(), inboxShowCommand(), inboxAnswerCommand(), inboxClaimCommand(),
+		inboxHandOverCommand(), inboxExtendCommand(),
+		inboxCancelCommand(), inboxServeCommand())
+	return cmd
+}
+
+// inboxFlags are the flags of the inbox. Each command has some of them.
+type inboxFlags struct {
+	data   string
+	as     string
+	groups []string
+	reason string
+
+	olderThan  time.Duration // list
+	tools      []string
+	byDeadline bool
+	newest     bool
+	search     string
+	answered   bool
+	began      bool
+
+	accept          string // answer
+	decline, cancel bool
+
+	claimed time.Duration // claim, handover
+
+	until string // extend
+}
+
+// command completes a command of the inbox: do gets a desk on the store, and the arguments after the store.
+func (f *inboxFlags) command(cmd *cobra.Command, do inboxAction) {
+	cmd.Flags().StringVar(&f.data, "data", "", "`DIR` of a server's tasks.db, in place of STORE")
+	cmd.Flags().Bool("json", false, "print JSON, an object on each line")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return f.at(cmd, args, do) }
+}
+
+type inboxAction func(ctx context.Context, cmd *cobra.Command, d *desk.Desk, format string, args []string) error
+
+func (f *inboxFlags) registerPerson(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.as, "as", "", "`NAME` of the person (default: you)")
+	cmd.Flags().StringSliceVar(&f.groups, "groups", nil, "`NAMES` of the person's groups, such as release,oncall")
+}
+
+func (f *inboxFlags) registerReason(cmd *cobra.Command, usage string) {
+	cmd.Flags().StringVar(&f.reason, "reason", "", usage)
+}
+
+// at opens a desk on the store that the first argument names, or else on the one of --data or of the default place, and
+// calls do with it and the other arguments.
+func (f *inboxFlags) at(cmd *cobra.Command, args []string, do inboxAction) error {
+	var store string
+	if namesStore(args) {
+		if store, args = args[0], args[1:]; f.data != "" {
+			return usagef("a store and --data exclude each other")
+		}
+	} else {
+		path, err := f.defaultStore()
+		if err != nil {
+			return err
+		}
+		store = "sqlite:" + path
+	}
+	return atDesk(cmd, store, func(ctx context.Context, d *desk.Desk, format string) error {
+		return do(ctx, cmd, d, format, args)
+	})
+}
+
+// defaultStore returns the path of the store that 'askback serve' has without --store.
+func (f *inboxFlags) defaultStore() (path string, err error) {
+	dir := f.data
+	if dir == "" {
+		dir, err = stateDir()
+	}
+	if err == nil {
+		path = filepath.Join(dir, "tasks.db")
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("the store of the tasks: %w; start 'askback serve' first, or name another "+
+			"server's store with STORE or --data DIR", err)
+	}
+	return path, nil
+}
+
+// namesStore reports whether the first argument is the store of a command whose store may be missing.
+func namesStore(args []string) bool {
+	return len(args) > 0 && strings.Contains(args[0], ":") && isStore(args[0])
+}
+
+// person is whom the command acts for, and the channel of what it does. Who runs it is named as 'askback serve' names
+// its caller.
+func (f *inboxFlags) person() (p desk.Person, channel string) {
+	self := defaultCaller()
+	return desk.Person{Name: cmp.Or(f.as, self), Groups: f.groups}, "command (" + self + ")"
+}
+
+func inboxListCommand() *cobra.Command {
+	f := new(inboxFlags)
+	cmd := &cobra.Command{
+		Use:   "list [STORE]",
+		Short: "List what waits, or what a person has answered or asked",
+		Long: `List the questions that wait for people, the oldest first. With --as or --groups
+the list has only the questions that this person may answer.
+
+--answered lists what a person has voted on, and --began what the person's own
+calls have asked, whatever became of it, the newest first. The person is --as,
+or you.
+
+--json prints an object on each line, with name, key, target, message, for,
+votes, asked and deadline, and more. A question without a deadline has none.
+
+Exit codes: 0 the list is there; 1 it failed; 2 wrong usage; 130 interrupted.`,
+		Example: `  askback inbox list --as alice --groups release
+  askback inbox list --answered --as alice
+  askback inbox list sqlite:tasks.db --older-than 4h --json`,
+	}
+	f.command(cmd, f.list)
+	f.registerPerson(cmd)
+	flags := cmd.Flags()
+	flags.DurationVar(&f.olderThan, "older-than", 0, "only what has waited for this `TIME`, such as 4h")
+	flags.StringArrayVar(&f.tools, "tool", nil, "only what this tool asks: its `NAME`")
+	flags.StringVar(&f.search, "search", "", "only what has this `TEXT` in it")
+	flags.BoolVar(&f.byDeadline, "by-deadline", false, "the nearest deadline first; leave out what has none")
+	flags.BoolVar(&f.newest, "newest", false, "the newest first")
+	flags.BoolVar(&f.answered, "answered", false, "what the person has voted on")
+	flags.BoolVar(&f.began, "began", false, "what the person's calls have asked")
+	return cmd
+}
+
+func (f *inboxFlags) list(ctx context.Context, cmd *cobra.Command, d *desk.Desk, format string, _ []string) error {
+	now := time.Now()
+	questions, err := f.listed(ctx, cmd, d, now)
+	if err != nil {
+		return err
+	}
+	row := inboxRow
+	if f.answered || f.began {
+		row = historyRow
+	}
+	var rows []string
+	for q, err := range questions {
+		if q == nil {
+			return err
+		}
+		if err != nil {
+			warn(cmd, err.Error())
+		}
+		if format == "json" {
+			if err := output(cmd.OutOrStdout(), inertLine(q)); err != nil {
+				return err
+			}
+			continue
+		}
+		if len(rows) == maxTasks {
+			warn(cmd, fmt.Sprintf("there are more, these are %d questions%s", maxTasks, f.fewer()))
+			break
+		}
+		rows = append(rows, row(q, now))
+	}
+	switch {
+	case format == "json":
+		return nil
+	case f.answered || f.began:
+		return output(cmd.OutOrStdout(), historyTable(rows))
+	}
+	return output(cmd.OutOrStdout(), inboxTable(rows))
+}
+
+// listed returns the questions that the flags choose.
+func (f *inboxFlags) listed(
+	ctx context.Context, cmd *cobra.Command, d *desk.Desk, now time.Time,
+) (iter.Seq2[*desk.Question, error], error) {
+	p, _ := f.person()
+	if f.answered && f.began {
+		return nil, usagef("--answered and --began exclude each other")
+	}
+	if f.answered || f.began {
+		for _, name := range []string{"older-than", "tool", "search", "by-deadline", "newest", "groups"} {
+			if cmd.Flags().Changed(name) {
+				return nil, usagef("--answered and --began list all of a person, the newest first: leave out --%s", name)
+			}
+		}
+		if f.began {
+			return d.Began(ctx, p), nil
+		}
+		return d.Answered(ctx, p), nil
+	}
+	w := desk.Waiting{Targets: f.tools, Search: f.search, ByDeadline: f.byDeadline, Newest: f.newest}
+	switch {
+	case f.olderThan < 0:
+		return nil, usagef("--older-than %v: want a time above zero", f.olderThan)
+	case f.byDeadline && f.newest:
+		return nil, usagef("--by-deadline and --newest exclude each other")
+	case f.olderThan > 0:
+		w.Before = now.Add(-f.olderThan)
+	}
+	if f.as != "" || f.groups != nil {
+		w.As = &p
+	}
+	return d.Waiting(ctx, w), nil
+}
+
+// fewer says how to get a shorter list.
+func (f *inboxFlags) fewer() string {
+	if f.answered || f.began {
+		return "; --json prints all"
+	}
+	return ": choose with --as, --tool, --search and --older-than"
+}
+
+func inboxShowCommand() *cobra.Command {
+	f := new(inboxFlags)
+	cmd := &cobra.Command{
+		Use:   "show [STORE] NAME",
+		Short: "Show what a task asks people, and what became of it",
+		Long: `Show all that the task NAME has asked people: the question, its form, what the
+call was made with, who answered and why. NAME is the name that 'askback inbox
+list' and logs show, or the beginning of it.
+
+Exit codes: 0 it is shown; 1 there is no such task, or it has asked nobody;
+2 wrong usage; 130 interrupted.`,
+		Example: `  askback inbox show 23WGRG`,
+	}
+	f.command(cmd, func(ctx context.Context, cmd *cobra.Command, d *desk.Desk, format string, args []string) error {
+		questions, err := findQuestions(ctx, d, args[0])
+		if err != nil {
+			return err
+		}
+		for i, q := range questions {
+			text := inboxCard(q, time.Now())
+			if format == "json" {
+				text = inertLine(q)
+			} else if i > 0 {
+				text = "\n" + text
+			}
+			if err := output(cmd.OutOrStdout(), text); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return cmd
+}
+
+// findQuestions reads the questions of a task. Who can open the store may read them all.
+func findQuestions(ctx context.Context, d *desk.Desk, name string) ([]*desk.Question, error) {
+	questions, err := d.Questions(ctx, name, nil)
+	if len(questions) > 0 {
+		return questions, nil // those that cannot be read in full are shown as far as they can
+	}
+	if errors.Is(err, task.ErrNotFound) {
+		err = fmt.Errorf("%w: 'askback inbox list' shows what waits", err)
+	}
+	return nil, err
+}
+
+// findQuestion finds a question of a task by its key, or by the author's key.
+func findQuestion(ctx context.Context, d *desk.Desk, name, key string) (*desk.Question, error) {
+	questions, err := findQuestions(ctx, d, name)
+	if err != nil {
+		return nil, err
+	}
+	var known []string
+	var found *desk.Question
+	for _, q := range questions {
+		if q.Key == key {
+			return q, nil
+		}
+		known = append(known, q.Key)
+		if q.AuthorKey == key && q.Status == task.QuestionOpen { // there is at most one
+			found = q
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("the task does not ask %q; it asks %s%s", key, keys(known), didYouMean(key, known))
+	}
+	return found, nil
+}
+
+func inboxAnswerCommand() *cobra.Command {
+	f := new(inboxFlags)
+	cmd := &cobra.Command{
+		Use:   "answer [STORE] NAME KEY",
+		Short: "Answer a question",
+		Long: `Answer the question KEY of the task NAME, which 'askback inbox list' shows.
+Without --accept, --decline and --cancel the form is shown, in a terminal.
+
+An accept is a vote, and counts together with those that say the same; another
+one begins a new count. A decline ends the question. So does --cancel, which
+says that it was dismissed. The same answer again changes nothing.
+
+Exit codes: 0 it is recorded; 1 it is not: the question is not for this person,
+was decided before, or it is too late; 2 wrong usage, or an answer that does not
+fit; 4 nothing was answered in the terminal; 130 interrupted.`,
+		Example: `  askback inbox answer 23WGRG approve --groups release
+  askback inbox answer 23WGRG window --as alice --accept '{"hour":9}'`,
+	}
+	f.command(cmd, f.answer)
+	f.registerPerson(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.accept, "accept", "", "accept with `JSON`, what the form asks for, such as {}")
+	flags.BoolVar(&f.decline, "decline", false, "decline")
+	flags.BoolVar(&f.cancel, "cancel", false, "dismiss the question without an answer")
+	f.registerReason(cmd, "`TEXT` that says why")
+	return cmd
+}
+
+func (f *inboxFlags) answer(
+	ctx context.Context, cmd *cobra.Command, d *desk.Desk, format string, args []string,
+) error {
+	person, channel := f.person()
+	a := desk.Answer{By: person, Reason: f.reason, Channel: channel}
+	accept := cmd.Flags().Changed("accept")
+	switch {
+	case accept && f.decline, accept && f.cancel, f.decline && f.cancel:
+		return usagef("--accept, --decline and --cancel exclude each other")
+	case accept:
+		a.Action, a.Content = "accept", json.RawMessage(f.accept)
+		if f.accept == "" {
+			return usagef("--accept is empty: want JSON, such as {}")
+		}
+	case f.decline:
+		a.Action = "decline"
+	case f.cancel:
+		a.Action = "cancel"
+	case !isTerminal(cmd.InOrStdin()) || !isTerminal(cmd.ErrOrStderr()):
+		return usagef("nothing to answer with: want --accept JSON, --decline or --cancel; " +
+			"the form is shown in a terminal only")
+	}
+	asked, err := findQuestion(ctx, d, args[0], args[1])
+	if err != nil {
+		return err
+	}
+	if a.Action == "" {
+		if err := f.ask(ctx, cmd, d, asked, &a); err != nil {
+			return f.refused(err, asked, person)
+		}
+	}
+	q, err := d.Answer(ctx, asked.Name, asked.Key, a)
+	if err != nil {
+		return f.refused(err, asked, person)
+	}
+	if format == "json" {
+		return output(cmd.OutOrStdout(), inertLine(q))
+	}
+	return output(cmd.OutOrStdout(), fmt.Sprintf("%s: %s\n", harmlessLine(q.Key, 60), standing(q)))
+}
+
+// ask shows a question to the person at the terminal, and reads the answer.
+func (f *inboxFlags) ask(
+	ctx context.Context, cmd *cobra.Command, d *desk.Desk, asked *desk.Question, a *desk.Answer,
+) error {
+	q, err := d.Question(ctx, asked.Name, asked.Key, &a.By)
+	if err != nil {
+		return err
+	}
+	if err := q.May(a.By); err != nil { // so that nobody fills in a form for nothing
+		return err
+	}
+	if q.Status != task.QuestionOpen {
+		return fmt.Errorf("the question %s is %s", harmlessLine(q.Key, 60), standing(q))
+	}
+	if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "%s\n", inboxFacts(q, time.Now())); err != nil {
+		return err
+	}
+	who := fmt.Sprintf("%s, called by %s,", q.Target, callerName(q))
+	t := new(terminal.Terminal)
+	var res *mcp.ElicitResult
+	if q.URL != "" {
+		res, err = t.URL(ctx, who, q.Message, q.URL, openPage)
+	} else {
+		res, err = t.Form(ctx, who, q.Message, q.Schema)
+	}
+	switch {
+	case errors.Is(err, terminal.ErrInterrupted):
+		return &exitError{exitInterrupted, errors.New("interrupted")}
+	case err != nil:
+		return err
+	case res.Action == "cancel": // who only leaves the form does not end the question for others
+		return &exitError{exitWaits, errors.New("nothing was answered: the question waits; --cancel dismisses it")}
+	}
+	if a.Action = res.Action; res.Action == "accept" && res.Content != nil {
+		a.Content, err = json.Marshal(res.Content)
+	}
+	return err
+}
+
+// refused explains why a desk did not do what a person wanted with a question.
+func (f *inboxFlags) refused(err error, q *desk.Question, p desk.Person) error {
+	if invalid, ok := errors.AsType[*desk.InvalidError](err); ok {
+		return usagef("%w", invalid)
+	}
+	switch {
+	case errors.Is(err, task.ErrNotFound):
+		as := fmt.Sprintf("%q, of no groups", p.Name)
+		if len(p.Groups) > 0 {
+			as = fmt.Sprintf("%q, of %s", p.Name, keys(p.Groups))
+		}
+		return fmt.Errorf("the question %s is for %s, and not for %s: say with --groups which groups the person is in",
+			harmlessLine(q.Key, 60), keys(q.For), as)
+	case errors.Is(err, desk.ErrOwnCall):
+		return fmt.Errorf("%q called the tool: somebody else must answer", p.Name)
+	}
+	if closed, ok := errors.AsType[*desk.ClosedError](err); ok {
+		return closed
+	}
+	return err
+}
+
+func inboxClaimCommand() *cobra.Command {
+	f := new(inboxFlags)
+	cmd := &cobra.Command{
+		Use:   "claim [STORE] NAME KEY",
+		Short: "Say that you are about to answer a question",
+		Long: `Say that a person is about to answer the question KEY of the task NAME, so that
+others need not look at it. It keeps nobody from answering. --for 0 ends the
+person's claim.
+
+Exit codes: 0 it is recorded; 1 it is not, as after 'askback inbox answer';
+2 wrong usage, or somebody else has a claim; 130 interrupted.`,
+		Example: `  askback inbox claim 23WGRG approve --groups release
+  askback inbox claim 23WGRG approve --groups release --for 0`,
+	}
+	f.command(cmd, func(ctx context.Context, cmd *cobra.Command, d *desk.Desk, format string, args []string) error {
+		return f.claim(ctx, cmd, d, format, args, d.Claim)
+	})
+	f.registerPerson(cmd)
+	f.registerClaim(cmd)
+	return cmd
+}
+
+func inboxHandOverCommand() *cobra.Command {
+	f := new(inboxFlags)
+	cmd := &cobra.Command{
+		Use:   "handover [STORE] NAME KEY TO",
+		Short: "Say that somebody else is about to answer a question",
+		Long: `Say that the person TO is about to answer the question KEY of the task NAME. TO
+must be asked. It keeps nobody from answering.
+
+Exit codes are those of 'askback inbox claim'.`,
+		Example: `  askback inbox handover 23WGRG approve bob --as alice --groups release`,
+	}
+	f.command(cmd, func(ctx context.Context, cmd *cobra.Command, d *desk.Desk, format string, args []string) error {
+		return f.claim(ctx, cmd, d, format, args, func(
+			ctx context.Context, name, key string, by desk.Person, length time.Duration,
+		) (*desk.Question, error) {
+			return d.HandOver(ctx, name, key, by, args[2], length)
+		})
+	})
+	f.registerPerson(cmd)
+	f.registerClaim(cmd)
+	return cmd
+}
+
+func (f *inboxFlags) registerClaim(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&f.claimed, "for", time.Hour, "for how long: a `TIME` of at most 24h")
+}
+
+func (f *inboxFlags) claim(
+	ctx context.Context, cmd *cobra.Command, d *desk.Desk, format string, args []string,
+	claim func(ctx context.Context, name, key string, by desk.Person, length time.Duration) (*desk.Question, error),
+) error {
+	person, _ := f.person()
+	asked, err := findQuestion(ctx, d, args[0], args[1])
+	if err != nil {
+		return err
+	}
+	q, err := claim(ctx, asked.Name, asked.Key, person, f.claimed)
+	if err != nil {
+		return f.refused(err, asked, person)
+	}
+	if format == "json" {
+		return output(cmd.OutOrStdout(), inertLine(q))
+	}
+	return output(cmd.OutOrStdout(), fmt.Sprintf("%s: %s\n", harmlessLine(q.Key, 60), claimText(q, time.Now())))
+}
+
+func inboxExtendCommand() *cobra.Command {
+	f := new(inboxFlags)
+	cmd := &cobra.Command{
+		Use:   "extend [STORE] NAME KEY",
+		Short: "Give a question a later deadline",
+		Long: `Give the question KEY of the task NAME a later deadline. The task lives at least
+ten minutes longer. It is for those who may answer the question.
+
+Exit codes: 0 it has the deadline; 1 it has not, as after 'askback inbox
+answer'; 2 wrong usage, or a time that is no later; 130 interrupted.`,
+		Example: `  askback inbox extend 23WGRG approve --groups release --until 4h
+  askback inbox extend 23WGRG approve --as alice --until 2026-11-24T12:00:00Z`,
+	}
+	f.command(cmd, f.extend)
+	f.registerPerson(cmd)
+	cmd.Flags().StringVar(&f.until, "until", "", "`TIME` of the deadline, or how long from now")
+	f.registerReason(cmd, "`TEXT` that says why")
+	return cmd
+}
+
+func (f *inboxFlags) extend(
+	ctx context.Context, cmd *cobra.Command, d *desk.Desk, format string, args []string,
+) error {
+	deadline, err := parseDeadline(f.until, time.Now())
+	if err != nil {
+		return err
+	}
+	person, channel := f.person()
+	asked, err := findQuestion(ctx, d, args[0], args[1])
+	if err != nil {
+		return err
+	}
+	q, err := d.Extend(ctx, asked.Name, asked.Key, person, deadline, strings.TrimSpace(f.reason+" ["+channel+"]"))
+	if err != nil {
+		return f.refused(err, asked, person)
+	}
+	if format == "json" {
+		return output(cmd.OutOrStdout(), inertLine(q))
+	}
+	return output(cmd.OutOrStdout(), fmt.Sprintf("%s: the deadline is %s\n", harmlessLine(q.Key, 60),
+		moment(q.Deadline, time.Now(), "")))
+}
+
+// parseDeadline reads --until: a time, or a duration from now.
+func parseDeadline(text string, now time.Time) (time.Time, error) {
+	if d, err := time.ParseDuration(text); err == nil && d > 0 {
+		return now.Add(d), nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return at, usagef("--until %q: want a time such as 2026-11-24T12:00:00Z, or 4h for four hours from now", text)
+	}
+	return at, nil
+}
+
+func inboxCancelCommand() *cobra.Command {
+	f := new(inboxFlags)
+	cmd := &cobra.Command{
+		Use:   "cancel [STORE] NAME",
+		Short: "Cancel a task, and with it all that it asks",
+		Long: `Cancel the task NAME of any caller, and withdraw its questions. It is the same
+as 'askback task cancel STORE NAME'. To dismiss one question and let its call go
+on, use 'askback inbox answer NAME KEY --cancel'.
+
+Exit codes: 0 it is cancelled; 1 it is not; 2 wrong usage; 130 interrupted.`,
+		Example: `  askback inbox cancel 23WGRG --reason "the release was withdrawn"`,
+	}
+	f.command(cmd, func(ctx context.Context, cmd *cobra.Command, d *desk.Desk, format string, args []string) error {
+		if strings.TrimSpace(f.reason) == "" {
+			return usagef("--reason is missing: an audit needs to know why a task was cancelled")
+		}
+		person, channel := f.person()
+		by := person.Name
+		if f.as != "" {
+			by += " [" + channel + "]"
+		}
+		return cancelTask(ctx, cmd, d, format, args[0], desk.Cancellation{By: by, Reason: f.reason})
+	})
+	cmd.Flags().StringVar(&f.as, "as", "", "`NAME` of who decided (default: you)")
+	f.registerReason(cmd, "`TEXT` for the audit; required")
+	return cmd
+}

@@ -1,0 +1,88 @@
+package bridge
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/input"
+)
+
+// asker asks the questions of a server's rounds, each under a key of its own: a server may ask the same question again
+// in a later round, and then wants another answer.
+type asker struct {
+	call *askback.Call
+	used map[string]bool
+}
+
+// ask asks all questions of a round together, and returns the answers by the server's keys.
+func (a *asker) ask(questions []*client.Question) (map[string]json.RawMessage, error) {
+	answers := make(map[string]json.RawMessage, len(questions))
+	var open []error
+	for _, q := range questions {
+		answer, err := a.askOne(a.key(q.Key), q)
+		if err != nil {
+			open = append(open, err)
+		}
+		answers[q.Key] = answer
+	}
+	return answers, errors.Join(open...)
+}
+
+// key returns the server's key, or another one if the call has used it before.
+func (a *asker) key(key string) string {
+	own := key
+	for i := 2; a.used[own]; i++ {
+		own = fmt.Sprintf("%s (%d)", key, i)
+	}
+	a.used[own] = true
+	return own
+}
+
+// askOne asks one question, and returns the answer as the server gets it.
+func (a *asker) askOne(key string, q *client.Question) (json.RawMessage, error) {
+	switch {
+	case q.Method == input.MethodElicit && q.URL != "":
+		return elicited(nil, askback.ElicitURL(a.call, key, q.Message, q.URL))
+	case q.Method == input.MethodElicit:
+		form := askback.Question{Message: q.Message, Schema: q.Schema}
+		return elicited(askback.ElicitWith[json.RawMessage](a.call, key, form))
+	case q.Method == input.MethodCreateMessage:
+		params := new(mcp.CreateMessageWithToolsParams)
+		if err := json.Unmarshal(q.Params, params); err != nil {
+			return nil, fmt.Errorf("the server asks the model something that is malformed (%q): %w", q.Key, err)
+		}
+		params.Meta = nil
+		answer, err := askback.Sample(a.call, key, params)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(answer)
+	case q.Method == input.MethodListRoots:
+		roots, err := askback.Roots(a.call, key)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(&mcp.ListRootsResult{Roots: append([]*mcp.Root{}, roots...)})
+	}
+	return nil, fmt.Errorf("the server asks %q by the method %.80q, which the protocol does not have", q.Key, q.Method)
+}
+
+// elicited is the answer to an elicitation. A person who declines, or dismisses the question, has answered.
+func elicited(content json.RawMessage, err error) (json.RawMessage, error) {
+	if declined, ok := errors.AsType[*askback.DeclinedError](err); ok {
+		return json.Marshal(map[string]string{"action": declined.Action})
+	}
+	if err != nil {
+		return nil, err
+	}
+	answer := map[string]any{"action": "accept"}
+	if content != nil {
+		answer["content"] = content
+	}
+	return json.Marshal(answer)
+}

@@ -1,0 +1,196 @@
+// Package bridge puts a server made with this library in front of MCP servers that ask, so that their calls survive a
+// restart and their questions reach people who do not sit in front of the host.
+//
+// The tools of the bridge are the tools of the servers behind it. Each handler is a loop over the rounds of one call:
+//
+//	host ──▶ askback.Server ──▶ tool.go: one round ──▶ server.go: client.Session.Send ──▶ a server behind
+//	                            ask.go: its questions, each as an ask
+//	                            record.go: what the journal keeps of a round
+//
+// A call that asks nothing passes through, and nothing of it is stored. See docs/bridge.md.
+package bridge
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/seal"
+)
+
+// Options configure a [Bridge].
+type Options struct {
+	// Implementation says who the bridge is, to hosts and to the servers behind.
+	Implementation *mcp.Implementation
+
+	// Server are the options of the bridge's own server. Keys are required: they also seal what is kept of the state of
+	// the servers behind. Tasks and Desk are required, too: calls wait there.
+	Server askback.Options
+
+	// Servers are the servers behind, at least one. Of resources with one URI, the first server's is offered.
+	Servers []Server
+
+	// Start is how long Open waits for a server that is one of several. Zero means 15 seconds. A server that is not
+	// there by then is tried again, and its tools appear later.
+	Start time.Duration
+
+	// Sessions bounds, for each server before 2026-07-28, the sessions in which its tools are called, each of them one
+	// call at a time, besides the one for everything else. Zero means 32. Every caller has a share of them.
+	Sessions int
+
+	// SDKLogger receives what the SDK's server logs. Nil means nothing.
+	SDKLogger *slog.Logger
+
+	// Approve says which calls a person approves before they are passed on, or is nil.
+	Approve *Approval
+}
+
+// Server is a server behind a bridge.
+type Server struct {
+	// Name names the server to people, and in logs. Empty means the name that it has given itself.
+	Name string
+
+	// Prefix stands before the names of the server's tools and prompts, with an underscore. It has no underscore itself.
+	// Empty means that they keep their names, and is for the only server of a bridge.
+	Prefix string
+
+	// Identity tells the server from any other, such as its address or its command line. Stored calls belong to it, and
+	// a server with another identity does not get them.
+	Identity string
+
+	// Connect returns a transport to the server. It is called again after its connection has ended, and for
+	// each further session with a server before 2026-07-28.
+	Connect func() (mcp.Transport, error)
+
+	// Version is the revision of the protocol to speak with the server. Empty means the newest that both know. Some
+	// libraries speak 2026-07-28 with handlers that can ask only inside their open calls, as before it.
+	Version string
+}
+
+// Bridge is a server in front of others. It is safe for concurrent use.
+type Bridge struct {
+	opts    Options
+	keys    *seal.Ring
+	log     *slog.Logger
+	mcp     *mcp.Server
+	server  *askback.Server
+	servers []*upstream
+	owners  owners
+	ready   atomic.Bool // hosts can be told something
+	// instance tells the processes of a fleet apart.
+	instance string
+}
+
+// Open connects to the servers behind, and returns a bridge that offers what they offer. Of several servers one must be
+// there, and the others may come later. Close ends the connections.
+func Open(ctx context.Context, opts *Options) (*Bridge, error) {
+	b := &Bridge{opts: *opts, keys: opts.Server.Keys, log: cmp.Or(opts.Server.Logger, slog.Default()),
+		instance: rand.Text()}
+	if b.keys == nil || opts.Server.Tasks == nil || opts.Server.Desk == nil {
+		return nil, errors.New("bridge: Options.Server needs Keys, Tasks and Desk")
+	}
+	if err := checkPrefixes(opts.Servers); err != nil {
+		return nil, err
+	}
+	for i, s := range opts.Servers {
+		b.servers = append(b.servers, newUpstream(b, i, s))
+	}
+	if err := b.start(ctx); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+// start connects to the servers, and offers what they offer.
+func (b *Bridge) start(ctx context.Context) (err error) {
+	if err := b.each(ctx, (*upstream).introduce); err != nil {
+		return err
+	}
+	b.mcp = mcp.NewServer(b.opts.Implementation, b.serverOptions())
+	if b.server, err = askback.New(b.mcp, &b.opts.Server); err != nil {
+		return err
+	}
+	askback.AddResultTool(b.server)
+	if err := b.each(ctx, (*upstream).refresh); err != nil {
+		return err
+	}
+	b.ready.Store(true)
+	for _, u := range b.servers {
+		if u.missing != nil {
+			b.log.ErrorContext(ctx, "bridge: a server is missing; its tools appear when it is there", "server", u.title,
+				"error", u.missing)
+		}
+		u.follow()
+	}
+	return nil
+}
+
+// each does something with all servers that are there. A server that fails is missing from then on. Without any server
+// there is no bridge.
+func (b *Bridge) each(ctx context.Context, do func(*upstream, context.Context) error) error {
+	if len(b.servers) > 1 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, cmp.Or(b.opts.Start, 15*time.Second))
+		defer cancel()
+	}
+	var all sync.WaitGroup
+	for _, u := range b.servers {
+		if u.missing == nil {
+			all.Go(func() { u.missing = do(u, ctx) })
+		}
+	}
+	all.Wait()
+	var failed []error
+	for _, u := range b.servers {
+		if u.missing != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", u.title, u.missing))
+		}
+	}
+	if len(failed) == len(b.servers) {
+		return errors.Join(failed...)
+	}
+	return nil
+}
+
+// checkPrefixes returns an error for servers whose tools could get the same names.
+func checkPrefixes(servers []Server) error {
+	known := map[string]bool{"askback": true}
+	for _, s := range servers {
+		if known[s.Prefix] || strings.Contains(s.Prefix, "_") || s.Prefix == "" && len(servers) > 1 {
+			return fmt.Errorf("bridge: the prefix %q of the server %q is empty, is not its own, or has an underscore",
+				s.Prefix, s.Name)
+		}
+		known[s.Prefix] = true
+	}
+	if len(servers) == 0 {
+		return errors.New("bridge: there is no server to stand in front of")
+	}
+	return nil
+}
+
+// Server returns the bridge's own server. Its tasks are run by its RunTasks.
+func (b *Bridge) Server() *askback.Server { return b.server }
+
+// Close ends the connections to the servers behind.
+func (b *Bridge) Close() error {
+	failed := make([]error, len(b.servers))
+	var all sync.WaitGroup
+	for i, u := range b.servers {
+		all.Go(func() {
+			u.lists.stop()
+			failed[i] = u.behind.close()
+		})
+	}
+	all.Wait()
+	return errors.Join(failed...)
+}

@@ -1,0 +1,13 @@
+package bridge
+
+import (
+	"testing"
+	"time"
+)
+
+// ShortTimes shortens, for a test, how long a call waits for a session and for the process that has its session.
+func ShortTimes(t testing.TB, pool, holder, watch time.Duration) {
+	before := []time.Duration{poolTime, holderTime, watchTime}
+	poolTime, holderTime, watchTime = pool, holder, watch
+	t.Cleanup(func() { poolTime, holderTime, watchTime = before[0], before[1], before[2] })
+}

@@ -1,0 +1,261 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/raw"
+	"github.com/askback-mcp/askback/task"
+)
+
+// lists are what one server behind offers, as the bridge offers it.
+type lists struct {
+	mu                                  sync.Mutex // one refresh at a time
+	tools, prompts, resources, template map[string]string
+
+	handlers map[string]*target // of all tools that the server has offered, by their names there
+	adopted  bool
+
+	poke   chan struct{} // something has changed; has room for one
+	ended  chan struct{} // the connection has; has room for one
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// most bounds what is read of each list.
+const most = 10_000
+
+// mostBytes bounds what is kept of each list of a server.
+const mostBytes = 16 << 20
+
+// refreshAfter is the time after which the lists are read again although nobody said that they changed.
+const refreshAfter = 5 * time.Minute
+
+// refreshTime bounds one reading of the lists.
+const refreshTime = time.Minute
+
+// changed has the lists read again soon.
+func (l *lists) changed() { signal(l.poke) }
+
+// signal says something to a goroutine that has perhaps not yet heard it the last time.
+func signal(to chan struct{}) {
+	select {
+	case to <- struct{}{}:
+	default:
+	}
+}
+
+func (l *lists) stop() {
+	if l.cancel != nil {
+		l.cancel()
+		l.done.Wait()
+	}
+}
+
+// refresh reads what the server offers, and offers the same.
+func (b *upstream) refresh(ctx context.Context) error {
+	l := &b.lists
+	ctx, cancel := context.WithTimeout(ctx, refreshTime)
+	defer cancel()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	session, err := b.behind.session(ctx)
+	if err != nil {
+		return err
+	}
+	sdk := session.SDK()
+	offers := new(mcp.ServerCapabilities)
+	if res := sdk.InitializeResult(); res != nil && res.Capabilities != nil {
+		offers = res.Capabilities
+	}
+	if offers.Tools != nil {
+		err = reconcile(b, kindTool, &l.tools, sdk.Tools(ctx, nil), func(t *mcp.Tool) string { return t.Name },
+			b.addTool, b.removeTool)
+	}
+	if offers.Prompts != nil && err == nil {
+		err = reconcile(b, kindPrompt, &l.prompts, sdk.Prompts(ctx, nil), func(p *mcp.Prompt) string { return p.Name },
+			b.addPrompt, func(name string) {
+				b.owners.release(kindPrompt, b.exposed(name), b, b.server.RemovePrompts)
+			})
+	}
+	if offers.Resources != nil && err == nil {
+		err = reconcile(b, kindResource, &l.resources, sdk.Resources(ctx, nil), func(r *mcp.Resource) string { return r.URI },
+			b.addResource, func(uri string) { b.owners.release(kindResource, uri, b, b.server.RemoveResources) })
+	}
+	if offers.Resources != nil && err == nil {
+		err = reconcile(b, kindTemplate, &l.template, sdk.ResourceTemplates(ctx, nil),
+			func(r *mcp.ResourceTemplate) string { return r.URITemplate },
+			b.addTemplate, func(text string) { b.owners.release(kindTemplate, text, b, b.server.RemoveResourceTemplates) })
+	}
+	if err == nil && !l.adopted {
+		err = b.adopt(ctx)
+		l.adopted = err == nil
+	}
+	return err
+}
+
+// reconcile adds what is new in a list or has changed, and removes what is gone. What cannot be offered is logged.
+func reconcile[T any](
+	b *upstream, kind string, known *map[string]string, list iter.Seq2[*T, error], key func(*T) string,
+	add func(*T) error, remove func(string),
+) error {
+	offered, size := make(map[string]string), 0
+	for item, err := range list {
+		if err != nil {
+			return fmt.Errorf("listing each %s: %w", strings.TrimSpace(kind), err)
+		}
+		definition, err := json.Marshal(item)
+		if err != nil {
+			return err
+		}
+		if size += len(definition); len(offered) == most || size > mostBytes {
+			b.log.Warn("bridge: the list is too long; the rest of it cannot pass", "server", b.title,
+				"kind", strings.TrimSpace(kind), "most", most, "bytes", mostBytes)
+			break
+		}
+		name, text := key(item), string(definition)
+		offered[name] = text
+		if (*known)[name] == text && b.offers(kind, name) {
+			continue
+		}
+		if err := safely(func() error { return add(item) }); err != nil {
+			b.log.Warn("bridge: a server has something that cannot pass", "server", b.title,
+				"kind", strings.TrimSpace(kind), "name", fmt.Sprintf("%.200q", name), "error", err)
+			offered[name] = "" // tried again with the next list
+		}
+	}
+	for name := range *known {
+		if _, still := offered[name]; !still {
+			remove(name)
+		}
+	}
+	*known = offered
+	return nil
+}
+
+// safely returns a panic as an error: that is how a definition is refused that its author could have tested.
+func safely(add func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%v", v)
+		}
+	}()
+	return add()
+}
+
+// addTool offers a tool of the server. Its handler stays when the tool is gone, so that its calls can end.
+func (b *upstream) addTool(t *mcp.Tool) error {
+	if err := checkName(t.Name); err != nil {
+		return err
+	}
+	own := *t
+	own.Name, own.Meta = b.exposed(t.Name), maps.Clone(t.Meta)
+	dropOwn(own.Meta)
+	hints := t.Annotations
+	target := &target{
+		upstream: b, method: "tools/call", name: t.Name,
+		repeatable: hints != nil && (hints.ReadOnlyHint || hints.IdempotentHint),
+		approval:   b.opts.Approve.of(own.Name),
+	}
+	if target.approval != nil && target.approval.Edit {
+		if target.schema = resolved(t.InputSchema); target.schema == nil {
+			b.log.Warn("bridge: the arguments of a tool cannot be edited: its input schema cannot be applied", "tool", t.Name)
+		}
+	}
+	if before := b.lists.handlers[t.Name]; before != nil && target.strict() {
+		before.turned.Store(true)
+	}
+	b.lists.handlers[t.Name] = target
+	support := &askback.TaskSupport{AtDetach: true, Always: true}
+	askback.AddTaskTool[raw.Call, *raw.Result](b.server, &own, support, target.callTool)
+	return nil
+}
+
+// removeTool no longer offers a tool.
+func (b *upstream) removeTool(name string) {
+	if t := b.lists.handlers[name]; t != nil {
+		t.gone.Store(true)
+	}
+	b.mcp.RemoveTools(b.exposed(name))
+}
+
+// adopt adds handlers of tools that the server no longer offers, and whose calls still wait in the store, so that these
+// calls can end.
+func (b *upstream) adopt(ctx context.Context) error {
+	people, err := desk.Open(b.opts.Server.Tasks.Store, nil)
+	if err != nil {
+		return err
+	}
+	for t, err := range people.List(ctx, task.Filter{Statuses: []task.Status{task.Working, task.InputRequired}}) {
+		if t == nil {
+			return fmt.Errorf("the calls in the store: %w", err)
+		}
+		name, ok := b.hidden(t.Target)
+		if !ok || ownTools[t.Target] || b.lists.handlers[name] != nil {
+			continue
+		}
+		b.log.WarnContext(ctx, "bridge: calls wait for a tool that the server no longer offers; they end", "tool", t.Target)
+		if err := b.addTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}); err != nil {
+			return err
+		}
+		b.removeTool(name)
+	}
+	return nil
+}
+
+func (b *upstream) addPrompt(p *mcp.Prompt) error {
+	if err := checkName(p.Name); err != nil {
+		return err
+	}
+	own := *p
+	own.Name = b.exposed(p.Name)
+	target := &target{upstream: b, method: "prompts/get", name: p.Name, repeatable: true}
+	return b.owners.claim(kindPrompt, own.Name, target, func() { b.server.AddPrompt(&own, target.getPrompt) })
+}
+
+func (b *upstream) addResource(r *mcp.Resource) error {
+	target := &target{upstream: b, method: "resources/read", name: r.URI, repeatable: true}
+	return b.owners.claim(kindResource, r.URI, target, func() { b.server.AddResource(r, target.readResource) })
+}
+
+func (b *upstream) addTemplate(r *mcp.ResourceTemplate) error {
+	target := &target{upstream: b, method: "resources/read", name: r.URITemplate, repeatable: true}
+	return b.owners.claim(kindTemplate, r.URITemplate, target, func() {
+		b.server.AddResourceTemplate(r, target.readResource)
+	})
+}
+
+// offers returns whether what was added for this server is still its own: a server that stands before it may have taken
+// the name.
+func (b *upstream) offers(kind, name string) bool {
+	if kind == kindPrompt {
+		name = b.exposed(name)
+	}
+	t := b.owners.of(kind, name)
+	return kind == kindTool || t != nil && t.upstream == b
+}
+
+// The kinds of what servers offer. Each ends with a space, so that no kind and name read as another kind and name.
+const (
+	kindTool     = "tool "
+	kindPrompt   = "prompt "
+	kindResource = "resource "
+	kindTemplate = "template "
+)
+
+// ownTools are tools of the bridge itself.
+var ownTools = map[string]bool{"askback_result": true}
+
+// outsideOfNames are characters that a tool's name does not have.
+var outsideOfNames = regexp.MustCompile(`[^A-Za-z0-9_-]+`)

@@ -1,0 +1,175 @@
+package bridge
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// serverOptions are the options of the bridge's SDK server. It offers what one of the servers offers. A server that is
+// not there yet may offer anything.
+func (b *Bridge) serverOptions() *mcp.ServerOptions {
+	opts := &mcp.ServerOptions{Logger: b.opts.SDKLogger, Capabilities: new(mcp.ServerCapabilities), HasTools: true}
+	for _, u := range b.servers {
+		offers := everything
+		if res := u.behind.introduction(); res != nil {
+			opts.Instructions += u.instructions(res)
+			offers = cmp.Or(res.Capabilities, new(mcp.ServerCapabilities))
+		}
+		if offers.Logging != nil {
+			opts.Capabilities.Logging = offers.Logging
+		}
+		if offers.Completions != nil {
+			opts.CompletionHandler = b.complete
+		}
+		opts.HasPrompts = opts.HasPrompts || offers.Prompts != nil
+		opts.HasResources = opts.HasResources || offers.Resources != nil
+		if offers.Resources != nil && offers.Resources.Subscribe {
+			opts.SubscribeHandler, opts.UnsubscribeHandler = b.subscribe, b.unsubscribe
+		}
+	}
+	opts.Instructions = strings.TrimSpace(opts.Instructions)
+	return opts
+}
+
+// everything is what a server may offer.
+var everything = &mcp.ServerCapabilities{
+	Logging: new(mcp.LoggingCapabilities), Completions: new(mcp.CompletionCapabilities),
+	Prompts: new(mcp.PromptCapabilities), Resources: &mcp.ResourceCapabilities{Subscribe: true},
+}
+
+// mostInstructions bounds the instructions of one of several servers, in bytes.
+const mostInstructions = 8 << 10
+
+// instructions are those of the server. Of several servers they say whose they are.
+func (u *upstream) instructions(res *mcp.InitializeResult) string {
+	if u.Prefix == "" || res.Instructions == "" {
+		return res.Instructions
+	}
+	text := res.Instructions
+	if len(text) > mostInstructions {
+		text = strings.ToValidUTF8(text[:mostInstructions], "") + "…"
+	}
+	return fmt.Sprintf("About the tools whose names begin with %s_:\n%s\n\n", u.Prefix, text)
+}
+
+// complete asks the server that has the prompt or the template.
+func (b *Bridge) complete(ctx context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
+	params := *req.Params
+	params.Meta = nil
+	var to *upstream
+	if ref := params.Ref; ref != nil && ref.Type == "ref/prompt" {
+		if t := b.owners.of(kindPrompt, ref.Name); t != nil {
+			own := *ref
+			own.Name, params.Ref, to = t.name, &own, t.upstream
+		}
+	} else if ref != nil {
+		if t := b.owners.of(kindTemplate, ref.URI); t != nil {
+			to = t.upstream
+		} else {
+			to = b.ofURI(ref.URI)
+		}
+	}
+	if to == nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "no server has what is to be completed"}
+	}
+	session, err := to.behind.session(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return session.SDK().Complete(ctx, &params)
+}
+
+// subscribe subscribes to a resource at its server, for as long as the connection lasts: other hosts may want to be
+// told of it, too.
+func (b *Bridge) subscribe(ctx context.Context, req *mcp.SubscribeRequest) error {
+	to := b.ofURI(req.Params.URI)
+	if to == nil {
+		return mcp.ResourceNotFoundError(req.Params.URI)
+	}
+	session, err := to.behind.session(ctx)
+	if err != nil {
+		return err
+	}
+	return session.SDK().Subscribe(ctx, &mcp.SubscribeParams{URI: req.Params.URI})
+}
+
+// unsubscribe ends nothing at the server: see subscribe. The SDK's server no longer tells this host.
+func (b *Bridge) unsubscribe(context.Context, *mcp.UnsubscribeRequest) error { return nil }
+
+// resourceUpdated passes on that a resource of this server has changed.
+func (u *upstream) resourceUpdated(_ context.Context, req *mcp.ResourceUpdatedNotificationRequest) {
+	if u.ready.Load() && u.ofURI(req.Params.URI) == u {
+		u.updates.add(func() {
+			_ = u.mcp.ResourceUpdated(u.behind.life, &mcp.ResourceUpdatedNotificationParams{URI: req.Params.URI})
+		})
+	}
+}
+
+// logged passes on what the server logs, to the sessions whose hosts want it. The logger has the server's name.
+func (u *upstream) logged(_ context.Context, req *mcp.LoggingMessageRequest) {
+	if !u.ready.Load() {
+		return
+	}
+	params := *req.Params
+	if u.Name != "" {
+		params.Logger = strings.TrimSuffix(u.Name+"/"+params.Logger, "/")
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	logs := make(map[*mcp.ServerSession]*mailbox)
+	for session := range u.mcp.Sessions() {
+		box := u.logs[session]
+		if box == nil {
+			box = new(mailbox)
+		}
+		box.add(func() { _ = session.Log(u.behind.life, &params) })
+		logs[session] = box
+	}
+	u.logs = logs
+}
+
+// mailbox passes on messages one after the other, each by a function that may take long because a host does not read.
+// Whoever adds one does not wait: what the server sends to all hosts comes on one connection. It leaves out what comes
+// while mostMail messages wait. The zero value is ready to use.
+type mailbox struct {
+	mu      sync.Mutex
+	waiting []func()
+	passing bool
+}
+
+// mostMail is how many messages wait in a mailbox.
+const mostMail = 64
+
+func (m *mailbox) add(pass func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.waiting) < mostMail {
+		m.waiting = append(m.waiting, pass)
+	}
+	if !m.passing {
+		m.passing = true
+		go m.pass()
+	}
+}
+
+// pass passes on what waits, and ends when nothing does.
+func (m *mailbox) pass() {
+	for {
+		m.mu.Lock()
+		if len(m.waiting) == 0 {
+			m.passing = false
+			m.mu.Unlock()
+			return
+		}
+		next := m.waiting[0]
+		m.waiting = m.waiting[1:]
+		m.mu.Unlock()
+		next()
+	}
+}

@@ -1,0 +1,219 @@
+package bridge
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/yosida95/uritemplate/v3"
+)
+
+// upstream is one of the servers behind a bridge, with all that the bridge has for it alone.
+type upstream struct {
+	*Bridge
+	Server
+	index    int    // among the servers of the bridge
+	identity string // a digest of Server.Identity, which may hold a secret
+	title    string // for people
+	own      string // stands before names that the bridge has itself, if there is no Prefix
+	behind   *server
+	lists    lists
+	missing  error // why it is not there at the start of the bridge
+	updates  mailbox
+
+	mu   sync.Mutex
+	logs map[*mcp.ServerSession]*mailbox
+}
+
+func newUpstream(b *Bridge, index int, s Server) *upstream {
+	digest := sha256.Sum256([]byte(s.Identity))
+	u := &upstream{Bridge: b, Server: s, index: index, title: s.Name, own: "server"}
+	u.identity = hex.EncodeToString(digest[:16])
+	if u.title == "" {
+		u.title = "the server behind the bridge"
+	}
+	u.lists.poke, u.lists.ended = make(chan struct{}, 1), make(chan struct{}, 1)
+	u.lists.handlers = make(map[string]*target)
+	u.behind = newServer(u)
+	return u
+}
+
+// introduce connects to the server, and learns its name.
+func (u *upstream) introduce(ctx context.Context) error {
+	session, err := u.behind.session(ctx)
+	if err != nil {
+		return err
+	}
+	if info := session.Server(); info != nil && info.Name != "" && u.Name == "" {
+		u.title, u.own = info.Name, outsideOfNames.ReplaceAllString(info.Name, "_")
+	}
+	return nil
+}
+
+// exposed is the name under which hosts see a tool or a prompt of the server. It depends on nothing but the server's
+// own prefix, so that no other server can change it.
+func (u *upstream) exposed(name string) string {
+	switch {
+	case u.Prefix != "":
+		name = u.Prefix + "_" + name
+	case ownTools[name]:
+		name = u.own + "_" + name
+	}
+	if len(name) <= longestName {
+		return name
+	}
+	digest := sha256.Sum256([]byte(name))
+	return name[:longestName-9] + "-" + hex.EncodeToString(digest[:4])
+}
+
+// hidden is the server's name of a tool that hosts see under another one. It is false for a tool of another server.
+func (u *upstream) hidden(exposed string) (string, bool) {
+	if u.Prefix != "" {
+		return strings.CutPrefix(exposed, u.Prefix+"_")
+	}
+	if name, ok := strings.CutPrefix(exposed, u.own+"_"); ok && ownTools[name] {
+		return name, true
+	}
+	return exposed, true
+}
+
+// longestName bounds the name of a tool, in bytes.
+const longestName = 128
+
+// checkName returns an error for a name that a person cannot read as it is.
+func checkName(name string) error {
+	if len(name) > longestName || strings.ContainsFunc(name, func(c rune) bool {
+		return c == unicode.ReplacementChar || !unicode.IsPrint(c)
+	}) {
+		return fmt.Errorf("the name %.200q is longer than %d bytes, or has characters that cannot be seen", name, longestName)
+	}
+	return nil
+}
+
+// owners know which server offers a prompt, a resource or a template, by the name that hosts use.
+type owners struct {
+	mu    sync.Mutex
+	known map[string]*target
+}
+
+// claim makes a server the owner of a name and offers it, unless it belongs to a server that stands before it.
+func (o *owners) claim(kind, name string, t *target, offer func()) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if had := o.known[kind+name]; had != nil && had.upstream.index < t.upstream.index {
+		return fmt.Errorf("%s offers it, too, and stands first", had.title)
+	}
+	if o.known == nil {
+		o.known = make(map[string]*target)
+	}
+	offer()
+	o.known[kind+name] = t
+	return nil
+}
+
+// release ends what claim began, if the server is the owner. The others may offer it then.
+func (o *owners) release(kind, name string, u *upstream, remove func(...string)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if had := o.known[kind+name]; had == nil || had.upstream != u {
+		return
+	}
+	remove(name)
+	delete(o.known, kind+name)
+	for _, other := range u.servers {
+		if other != u {
+			other.lists.changed()
+		}
+	}
+}
+
+// of returns the target of a name, or nil.
+func (o *owners) of(kind, name string) *target {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.known[kind+name]
+}
+
+// ofURI returns the server of a resource, or of the first template that matches its URI, or nil.
+func (b *Bridge) ofURI(uri string) *upstream {
+	if t := b.owners.of(kindResource, uri); t != nil {
+		return t.upstream
+	}
+	if len(b.servers) == 1 {
+		return b.servers[0]
+	}
+	b.owners.mu.Lock()
+	defer b.owners.mu.Unlock()
+	var first *upstream
+	for key, t := range b.owners.known {
+		text, isTemplate := strings.CutPrefix(key, kindTemplate)
+		if !isTemplate || first != nil && first.index <= t.upstream.index {
+			continue
+		}
+		if template, err := uritemplate.New(text); err == nil && template.Regexp().MatchString(uri) {
+			first = t.upstream
+		}
+	}
+	return first
+}
+
+// The pauses before a server that is not there is tried again.
+const (
+	firstPause = time.Second
+	maxPause   = time.Minute
+)
+
+// follow lists again whenever something has changed, and connects again after the connection has ended, until stop.
+func (u *upstream) follow() {
+	l := &u.lists
+	ctx, cancel := context.WithCancel(context.Background())
+	l.cancel = cancel
+	l.done.Go(func() {
+		again := time.NewTicker(refreshAfter)
+		defer again.Stop()
+		var retry <-chan time.Time
+		pause, last := firstPause, time.Time{}
+		later := func() {
+			if time.Since(last) > 2*maxPause {
+				pause = firstPause
+			}
+			last, retry = time.Now(), time.After(pause)
+			pause = min(2*pause, maxPause)
+		}
+		missing := u.missing != nil
+		if missing {
+			later()
+		}
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-l.ended:
+				later()
+				continue
+			case <-l.poke:
+			case <-retry:
+			case <-again.C: // the stream on which the server tells of changes may have ended
+			}
+			retry = nil
+			err := u.refresh(ctx)
+			switch {
+			case ctx.Err() != nil:
+			case err != nil:
+				if !missing {
+					u.log.WarnContext(ctx, "bridge: a server does not answer", "server", u.title, "error", err)
+				}
+				later()
+			case missing:
+				u.log.InfoContext(ctx, "bridge: a server is there again", "server", u.title)
+			}
+			missing = err != nil
+		}
+	})
+}

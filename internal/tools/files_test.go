@@ -1,0 +1,27 @@
+package tools_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The repository has no file of more than 1 MiB: a program that a build has left in a folder is not committed by chance.
+func TestFilesAreSmall(t *testing.T) {
+	const most = 1 << 20
+	out, err := exec.Command("git", "-C", "../..", "ls-files", "-z").Output()
+	if err != nil {
+		t.Fatalf("listing the files of the repository: %v", err)
+	}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		file, err := os.Stat(filepath.Join("../..", name))
+		if err != nil && !os.IsNotExist(err) { // deleted, and not committed yet
+			t.Fatal(err)
+		}
+		if err == nil && file.Size() > most {
+			t.Errorf("%s has %d bytes; a file has at most %d", name, file.Size(), most)
+		}
+	}
+}
