@@ -1,6 +1,6 @@
 // Command fleet is an MCP server that runs as several instances behind a load balancer. Any instance continues the
 // calls and tasks of any other, and one that stops fails no call. Its one tool asks before it refunds an order, and
-// then goes on as a task.
+// then goes on as a task. For a large refund it also asks the group finance, whose people answer on a page, the inbox.
 //
 // It takes its settings from the environment:
 //
@@ -8,6 +8,7 @@
 //	KEYS_FILE      the keys that all instances share, made by 'askback keys new'
 //	ADDR           where to listen; :8080 if it is empty
 //	DRAIN_DELAY    how long to serve after /readyz has turned 503; 5s if it is empty
+//	INBOX_PROXY    the addresses of the proxy that signs people in, such as 10.1.0.7/32; without it there is no inbox
 //
 // With OTEL_EXPORTER_OTLP_ENDPOINT it sends traces and metrics to that collector. README.md has the Dockerfile, the
 // compose file and the manifests for Kubernetes.
@@ -20,6 +21,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/signal"
 	"syscall"
@@ -29,7 +31,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/drain"
+	"github.com/askback-mcp/askback/inbox"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task/postgres"
 )
@@ -61,16 +65,16 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("KEYS_FILE: %w", err)
 	}
-	observe, flush, err := openTelemetry(ctx)
-	if err != nil {
-		return err
-	}
-	defer flush()
 	store, err := postgres.Open(ctx, database)
 	if err != nil {
 		return fmt.Errorf("DATABASE_URL: %w", err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	observe, flush, err := openTelemetry(ctx, store)
+	if err != nil {
+		return err
+	}
+	defer flush()
 
 	srv, err := newServer(keys, store, observe)
 	if err != nil {
@@ -78,6 +82,13 @@ func run(ctx context.Context) (err error) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", srv.HTTPHandler(nil))
+	if proxy := os.Getenv("INBOX_PROXY"); proxy != "" {
+		page, err := newInbox(store, proxy)
+		if err != nil {
+			return fmt.Errorf("INBOX_PROXY: %w", err)
+		}
+		mux.Handle("/inbox/", http.StripPrefix("/inbox", page))
+	}
 	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	listener, err := drain.Listen(cmp.Or(os.Getenv("ADDR"), ":8080"))
 	if err != nil {
@@ -123,19 +134,37 @@ func followKeys(ctx context.Context, keys *seal.Ring, file seal.File) {
 	}
 }
 
+// newInbox makes the page on which people answer. Who they are, and which groups they are in, their proxy says.
+func newInbox(store *postgres.Store, proxy string) (http.Handler, error) {
+	prefix, err := netip.ParsePrefix(proxy)
+	if err != nil {
+		return nil, err
+	}
+	d, err := desk.Open(store, nil)
+	if err != nil {
+		return nil, err
+	}
+	return inbox.New(d, &inbox.Options{Title: "Orders", Identity: inbox.TrustedHeader{
+		Name: "X-Auth-Request-User", Groups: "X-Auth-Request-Groups", Trusted: []netip.Prefix{prefix},
+	}})
+}
+
 // newServer makes the server that every instance runs.
 func newServer(keys *seal.Ring, store *postgres.Store, observe observer) (*askback.Server, error) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "orders", Version: "1.0.0"}, nil)
 	srv, err := askback.New(m, &askback.Options{
 		Keys:        keys,
 		Tasks:       &askback.Tasks{Store: store},
+		Desk:        &askback.DeskOptions{},
 		ReplayGuard: store.Guard(), // no answer counts twice, at whatever instances it arrives
 		Observe:     observe,
 		// All callers are one user here. examples/auth tells them apart by their tokens.
+		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "support", nil },
 	})
 	if err != nil {
 		return nil, err
 	}
+	askback.AddResultTool(srv)
 	askback.MustForm[approval]()
 	askback.AddTaskTool(srv, &mcp.Tool{Name: "refund_order", Description: "Refund an order"},
 		&askback.TaskSupport{AtDetach: true}, refund)
@@ -143,8 +172,12 @@ func newServer(keys *seal.Ring, store *postgres.Store, observe observer) (*askba
 }
 
 type order struct {
-	ID string `json:"id"`
+	ID     string  `json:"id"`
+	Amount float64 `json:"amount,omitempty" jsonschema:"in euros"`
 }
+
+// large is the amount in euros above which the group finance has to approve a refund.
+const large = 500
 
 type approval struct {
 	Refund bool `json:"refund" title:"Refund it?"`
@@ -157,6 +190,16 @@ func refund(ctx context.Context, call *askback.Call, in order) (string, error) {
 	}
 	if !answer.Refund {
 		return "", errors.New("nothing was refunded")
+	}
+	if in.Amount > large {
+		err := askback.Approve(call, "finance", askback.Question{
+			Message: fmt.Sprintf("Refund %.2f euros for order %s?", in.Amount, in.ID),
+			For:     []string{askback.Group("finance")},
+			Within:  3 * 24 * time.Hour,
+		})
+		if err != nil {
+			return "", err
+		}
 	}
 	if err := call.Detach(); err != nil { // from here on a task, for clients that can take one
 		return "", err

@@ -16,13 +16,14 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/otelaskback"
+	"github.com/askback-mcp/askback/task/postgres"
 )
 
 type observer = func(ctx context.Context, op *askback.Operation) (context.Context, func())
 
 // openTelemetry sends traces and metrics as the environment variables of OpenTelemetry say. The observer is nil if they
-// name no collector. Flush sends what is left.
-func openTelemetry(ctx context.Context) (_ observer, flush func(), err error) {
+// name no collector. Flush sends what is left, and reads the store once more.
+func openTelemetry(ctx context.Context, store *postgres.Store) (_ observer, flush func(), err error) {
 	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" {
 		return nil, func() {}, nil
 	}
@@ -37,7 +38,11 @@ func openTelemetry(ctx context.Context) (_ observer, flush func(), err error) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { slog.Warn("telemetry was not sent", "error", err) }))
 	traces := trace.NewTracerProvider(trace.WithBatcher(spans))
 	metrics := metric.NewMeterProvider(metric.WithReader(metric.NewPeriodicReader(points)))
-	observe, err := otelaskback.Observe(&otelaskback.Options{TracerProvider: traces, MeterProvider: metrics})
+	opts := &otelaskback.Options{TracerProvider: traces, MeterProvider: metrics}
+	observe, err := otelaskback.Observe(opts)
+	if err == nil {
+		_, err = otelaskback.ObserveTasks(store, opts)
+	}
 	return observe, func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()

@@ -12,6 +12,11 @@ func (c *chaos) account(ctx context.Context) error {
 	if err := c.awaitCleanup(ctx); err != nil {
 		return err
 	}
+	if c.people != nil {
+		if err := c.people.judge(ctx, true); err != nil {
+			return err
+		}
+	}
 	effects, err := c.judge(ctx)
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ type options struct {
 	instances int
 	kills     int
 	faults    []string
+	voting    bool // people decide calls of deploy meanwhile
 	impatient bool // end at the first violation
 	seed      uint64
 	seeds     int
@@ -62,6 +63,7 @@ type chaos struct {
 	ledger   *ledger
 	rotation rotation
 	slots    []*slot
+	people   *people     // nil if nobody votes
 	lossy    atomic.Bool // whether responses may be lost now
 	reading  sync.Mutex
 

@@ -15,8 +15,9 @@ func TestTasksSurviveKills(t *testing.T) {
 		t.Skip("it takes as long as the lease of a server that died")
 	}
 	for name, o := range map[string]options{
-		"sqlite":   {store: "sqlite", instances: 1, kills: 8, faults: []string{faultKill}},
-		"postgres": {store: "postgres", instances: 3, kills: 6, faults: []string{faultKill, faultCrash, faultLoss}},
+		"sqlite": {store: "sqlite", instances: 1, kills: 8, faults: []string{faultKill}, voting: true},
+		"postgres": {store: "postgres", instances: 3, kills: 6, voting: true,
+			faults: []string{faultKill, faultCrash, faultLoss}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -36,6 +37,9 @@ func TestTasksSurviveKills(t *testing.T) {
 			n := s.counts
 			if n[kills] < o.kills || n[completed] == 0 || o.store == "postgres" && n[crashes] == 0 {
 				t.Errorf("%d kills, %d crashes and %d completed tasks prove nothing", n[kills], n[crashes], n[completed])
+			}
+			if n[decisions]+n[unanswered] == 0 {
+				t.Error("nothing was decided")
 			}
 			if n[leases] < n[completed] || n[recordedEntries] < len(steps)*n[completed] {
 				t.Errorf("the database noted %d leases and %d entries of %d completed tasks",

@@ -57,6 +57,14 @@ const (
 	calls          counter = "calls in rounds completed"
 	broken         counter = "requests cut off"
 
+	killsDecided counter = "… when a vote was given or a deadline passed"
+	votersKilled counter = "processes of people killed"
+	votes        counter = "votes acknowledged"
+	decisions    counter = "questions decided by people"
+	unanswered   counter = "questions decided by their deadline"
+	deployments  counter = "calls decided by people completed"
+	latest       counter = "milliseconds that a deadline was decided late, at the most"
+
 	recorded        counter = "steps recorded"
 	done            counter = "steps done"
 	repeatedSteps   counter = "steps done again, as their process could not record them"
@@ -68,8 +76,9 @@ const (
 
 // counters are all of them, in the order of the summary.
 var counters = []counter{
-	kills, killsAimed, killsStarting, killsAll, crashes,
+	kills, killsAimed, killsDecided, killsStarting, killsAll, crashes, votersKilled,
 	stops, partitions, restarts, rotations, lostByDatabase, lostByServers, delayed, held, silences,
 	completed, cancelled, proposals, unacknowledged, calls, broken,
+	votes, decisions, unanswered, deployments, latest,
 	recorded, done, repeatedSteps, late, leases, recordedEntries, leftovers,
 }

@@ -55,6 +55,16 @@ func (in *injector) choose(ctx context.Context) (victims []*slot, err error) {
 			return nil, ctx.Err()
 		}
 	}
+	if in.people != nil && moment > 6 { // when a vote was given, or a deadline passes
+		select {
+		case <-in.people.moments:
+			sleep(ctx, in.upTo(20*time.Millisecond))
+			in.ledger.count(killsDecided, 1)
+		case <-time.After(2 * time.Second):
+		case <-ctx.Done():
+		}
+		return victims, ctx.Err()
+	}
 	if moment > 3 { // at any time
 		sleep(ctx, 100*time.Millisecond+in.upTo(1400*time.Millisecond))
 		return victims, ctx.Err()

@@ -138,6 +138,27 @@ func (l *ledger) count(c counter, n int) {
 	l.counts[c] += n
 }
 
+// untroubled returns the time between two from which no server was stopped or cut off.
+func (l *ledger) untroubled(from, to time.Time) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range l.troubles {
+		if t.what != killed && t.from.Before(to) && t.to.After(from) {
+			if from = t.to; from.After(to) {
+				return to
+			}
+		}
+	}
+	return from
+}
+
+// longest notes how late a deadline was decided.
+func (l *ledger) longest(after time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.counts[latest] = max(l.counts[latest], int(after.Milliseconds()))
+}
+
 // requestFailed notes a request that failed. While servers die that is no violation.
 func (l *ledger) requestFailed(err error) {
 	l.mu.Lock()

@@ -5,6 +5,7 @@
 //	go run ./judge/chaos -store postgres -instances 3       # 200 kills among three, on a PostgreSQL of its own
 //	go run ./judge/chaos -store postgres -instances 3 -faults kill,crash
 //	go run ./judge/chaos -fleet -seeds 10                   # all faults at once upon three, ten times
+//	go run ./judge/chaos -people                            # people decide calls of deploy meanwhile
 //	go run ./judge/chaos -kills 20 -- --workers 2           # what follows -- goes to askback serve
 //
 // The servers are processes of the askback command, reached over HTTP. The faults are:
@@ -32,6 +33,9 @@
 //   - leases are respected: triggers in the database note each change of a task, and who made it. No lease is taken
 //     before the one before it has ended or was given back, and nobody else writes under it, or does a step. A handler
 //     whose lease is taken has been interrupted before: in waits.log each step notes that it goes on under its lease;
+//   - with -people or -fleet, each call of deploy ends as people have decided, whose votes are processes of their own
+//     that are killed, too: no vote is lost, late or counted twice, each decision is copied once, and a deadline that
+//     passes is decided within a second;
 //   - a call in rounds is never refused its state, and never asks twice.
 //
 // A seed repeats the choices of a run, not its moments. It exits with 1 if any of this does not hold, and leaves its
@@ -91,6 +95,7 @@ func parse() (o options) {
 	flag.IntVar(&o.kills, "kills", 200, "`NUMBER` of kills")
 	faults := flag.String("faults", faultKill, "`LIST` of faults: "+names)
 	fleet := flag.Bool("fleet", false, "all faults but crash upon three servers on PostgreSQL, with 12 kills")
+	flag.BoolVar(&o.voting, "people", false, "people decide calls of deploy meanwhile, as with -fleet")
 	flag.IntVar(&o.seeds, "seeds", 1, "`NUMBER` of runs, each with the seed after that of the one before")
 	flag.BoolVar(&o.impatient, "impatient", false, "end at the first violation")
 	flag.Uint64Var(&o.seed, "seed", 0, "`SEED` of all choices; 0 takes one at random")
@@ -99,7 +104,7 @@ func parse() (o options) {
 	o.serve = flag.Args()
 	o.faults = strings.Split(*faults, ",")
 	if *fleet {
-		o.store, o.instances, o.kills, o.faults = "postgres", 3, 12, fleetFaults
+		o.store, o.instances, o.kills, o.faults, o.voting = "postgres", 3, 12, fleetFaults, true
 	}
 	has := func(faults ...string) bool {
 		return slices.ContainsFunc(faults, func(f string) bool { return slices.Contains(o.faults, f) })

@@ -50,6 +50,11 @@ func run(ctx context.Context, o options, log io.Writer) (s *summary, err error) 
 		c.postgres = server
 	}
 	defer c.stop()
+	defer func() {
+		if c.people != nil {
+			c.people.store.Close()
+		}
+	}()
 	for _, part := range []func(context.Context) error{c.start, c.work, c.account} {
 		err := part(ctx)
 		s.violations = c.ledger.found()
@@ -101,6 +106,11 @@ func (c *chaos) start(ctx context.Context) (err error) {
 			return fmt.Errorf("%s does not start: %w: %s", s, err, process.Tail(s.log()))
 		}
 	}
+	if c.voting {
+		if c.people, err = c.newPeople(ctx); err != nil {
+			return err
+		}
+	}
 	return c.observer.watch(ctx)
 }
 
@@ -126,6 +136,13 @@ func (c *chaos) work(ctx context.Context) error {
 	served, giveUp := context.WithCancel(ctx)
 	defer giveUp()
 	c.setLoss(true)
+	calling, enoughCalls := context.WithCancel(ctx)
+	defer enoughCalls()
+	var deciding sync.WaitGroup
+	defer deciding.Wait()
+	if c.people != nil {
+		deciding.Go(func() { c.people.work(ctx, calling, customers) })
+	}
 	injected := make(chan error, 1)
 	all.Go(func() { injected <- c.injectFaults(ctx) })
 	var orders []*order
@@ -153,8 +170,10 @@ func (c *chaos) work(ctx context.Context) error {
 
 	c.say("all faults are injected; waiting until %d tasks have ended", len(orders))
 	c.setLoss(false)
+	enoughCalls()
 	time.AfterFunc(drain, giveUp)
 	all.Wait()
+	deciding.Wait()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -214,6 +233,9 @@ func (c *chaos) judgeUntilViolation(ctx context.Context, end func()) {
 		case <-ctx.Done():
 			return
 		case <-judging.C:
+			if c.people != nil {
+				_ = c.people.judge(ctx, false)
+			}
 			if effects, err := c.judge(ctx); err == nil {
 				c.ledger.repeats(effects)
 			}

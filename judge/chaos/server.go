@@ -143,7 +143,7 @@ func (s *slot) arguments() (args []string, name string, err error) {
 	}
 	args = []string{"serve", "--drain-delay", "0s", "--addr", "127.0.0.1:0", "--until-eof", "--keys", s.keys,
 		"--data", filepath.Dir(s.machines), "--store", store, "--pace", s.pace.String(),
-		"--release", strconv.Itoa(s.release)}
+		"--release", strconv.Itoa(s.release), "--wait", "300ms"}
 	return append(args, s.serve...), name, nil
 }
 

@@ -204,8 +204,11 @@ func TestManifestsAgree(t *testing.T) {
 					t.Errorf("Ingress %s: there is no Service %s with the port %s", name, p.Backend.Service.Name,
 						p.Backend.Service.Port.Name)
 				}
-				if p.Path != "/mcp" || *p.PathType != networking.PathTypeExact {
-					t.Errorf("Ingress %s: more than /mcp is reachable: %s", name, p.Path)
+				// The inbox is for those whom the proxy in front of it has signed in.
+				signedIn := i.Annotations["nginx.ingress.kubernetes.io/auth-url"] != "" && strings.Contains(
+					i.Annotations["nginx.ingress.kubernetes.io/auth-response-headers"], "X-Auth-Request-User, X-Auth-Request-Groups")
+				if (p.Path != "/mcp" || *p.PathType != networking.PathTypeExact) && (p.Path != "/inbox" || !signedIn) {
+					t.Errorf("Ingress %s: more than /mcp and the inbox is reachable: %s", name, p.Path)
 				}
 			}
 		}
@@ -226,7 +229,7 @@ func TestManifestsAgree(t *testing.T) {
 			}
 		}
 	}
-	if len(m.pods()) != 2 || len(m.services) != 2 || len(m.budgets) != 1 || len(m.ingresses) != 1 {
+	if len(m.pods()) != 2 || len(m.services) != 2 || len(m.budgets) != 1 || len(m.ingresses) != 2 {
 		t.Errorf("an object is missing: %+v", m)
 	}
 }

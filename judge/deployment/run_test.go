@@ -113,8 +113,8 @@ type instance struct {
 	log []string
 }
 
-// start starts an instance with the environment of the manifest, on a port of its own, and with a collector.
-func (i *image) start(t *testing.T, name, database, collector string) *instance {
+// start starts an instance with the environment of the manifest and more, on a port of its own, and with a collector.
+func (i *image) start(t *testing.T, name, database, collector string, more ...string) *instance {
 	t.Helper()
 	_, container := readManifests(t).server(t)
 	p := &instance{name: name, done: make(chan error, 1)}
@@ -141,7 +141,7 @@ func (i *image) start(t *testing.T, name, database, collector string) *instance 
 		}
 		p.cmd.Env = append(p.cmd.Env, v.Name+"="+value)
 	}
-	p.cmd.Env = append(p.cmd.Env, "OTEL_EXPORTER_OTLP_ENDPOINT="+collector)
+	p.cmd.Env = append(append(p.cmd.Env, "OTEL_EXPORTER_OTLP_ENDPOINT="+collector), more...)
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

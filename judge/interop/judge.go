@@ -26,21 +26,24 @@ type rpc struct {
 		Responses map[string]json.RawMessage `json:"inputResponses"`
 		TaskID    string                     `json:"taskId"`
 		Task      json.RawMessage            `json:"task"`
+		Requests  inputRequests              `json:"inputRequests"` // of a notification about a task
 	} `json:"params"`
 	Result *result `json:"result"`
 }
 
+type inputRequests map[string]struct {
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+}
+
 type result struct {
-	Type     string  `json:"resultType"`
-	Version  string  `json:"protocolVersion"` // of initialize
-	State    *string `json:"requestState"`
-	Requests map[string]struct {
-		Method string          `json:"method"`
-		Params json.RawMessage `json:"params"`
-	} `json:"inputRequests"`
-	IsError bool                    `json:"isError"`
-	Content []struct{ Text string } `json:"content"`
-	Meta    related                 `json:"_meta"`
+	Type     string                  `json:"resultType"`
+	Version  string                  `json:"protocolVersion"` // of initialize
+	State    *string                 `json:"requestState"`
+	Requests inputRequests           `json:"inputRequests"`
+	IsError  bool                    `json:"isError"`
+	Content  []struct{ Text string } `json:"content"`
+	Meta     related                 `json:"_meta"`
 
 	taskRow
 	Task         *taskRow  `json:"task"`

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -82,16 +83,8 @@ func judgeTaskResult(request *rpc, res *result, created map[string]bool) string 
 func judgeExtension(s scenario, _ string, messages []message) string {
 	known := make(map[string]string) // questions of tasks, by key
 	var questions []string
-	fault := exchanges(messages, func(r *rpc) string {
-		if r.Params.Meta.Version != "2026-07-28" {
-			return fmt.Sprintf("the client's %s is of revision %q", r.Method, r.Params.Meta.Version)
-		}
-		return ""
-	}, func(r *rpc) string {
-		return "the server sent a request of its own: " + r.Method
-	}, func(request, r *rpc) string {
-		fault := judgeExtensionResult(request, r.Result)
-		for key, q := range r.Result.Requests {
+	note := func(requests inputRequests) (fault string) {
+		for key, q := range requests {
 			if before, ok := known[key]; !ok {
 				known[key] = q.Method + string(q.Params)
 				questions = append(questions, q.Method)
@@ -100,6 +93,23 @@ func judgeExtension(s scenario, _ string, messages []message) string {
 			}
 		}
 		return fault
+	}
+	for _, r := range decode(messages) { // a client that is told of a question need not ask for it
+		if r.from == "server" && r.Method == "notifications/tasks" {
+			if fault := note(r.Params.Requests); fault != "" {
+				return fault
+			}
+		}
+	}
+	fault := exchanges(messages, func(r *rpc) string {
+		if r.Params.Meta.Version != "2026-07-28" {
+			return fmt.Sprintf("the client's %s is of revision %q", r.Method, r.Params.Meta.Version)
+		}
+		return ""
+	}, func(r *rpc) string {
+		return "the server sent a request of its own: " + r.Method
+	}, func(request, r *rpc) string {
+		return cmp.Or(judgeExtensionResult(request, r.Result), note(r.Result.Requests))
 	})
 	if fault != "" {
 		return fault

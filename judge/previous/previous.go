@@ -38,7 +38,30 @@ func Build(ctx context.Context, dir string) (program string, err error) {
 	if out, err := exec.CommandContext(ctx, "tar", "-xf", archive, "-C", tree).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("unpack the release before: %w: %s", err, out)
 	}
-	program = filepath.Join(dir, "askback-previous")
+	return build(ctx, tree, filepath.Join(dir, "askback-previous"))
+}
+
+// BuildChanged is like [Build] in a directory where that was done, for a command whose file serve.go has other texts in
+// the place of some. The library stays as it was.
+func BuildChanged(ctx context.Context, dir string, texts ...string) (program string, err error) {
+	tree := filepath.Join(dir, "previous")
+	file := filepath.Join(tree, "cmd", "askback", "serve.go")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	for i := 0; i < len(texts); i += 2 {
+		if strings.Count(string(data), texts[i]) != 1 {
+			return "", fmt.Errorf("the release before does not have %q once", texts[i])
+		}
+	}
+	if err := os.WriteFile(file, []byte(strings.NewReplacer(texts...).Replace(string(data))), 0o600); err != nil {
+		return "", err
+	}
+	return build(ctx, tree, filepath.Join(dir, "askback-previous-changed"))
+}
+
+func build(ctx context.Context, tree, program string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", program, "./cmd/askback")
 	cmd.Dir, cmd.Env = tree, append(os.Environ(), "GOWORK="+filepath.Join(tree, "go.work"))
 	if out, err := cmd.CombinedOutput(); err != nil {

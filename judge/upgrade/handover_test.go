@@ -3,13 +3,13 @@ package upgrade
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/harness/raw"
+	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/judge/process"
 	"github.com/askback-mcp/askback/task"
 	taskpostgres "github.com/askback-mcp/askback/task/postgres"
@@ -111,42 +111,122 @@ func TestEachReleaseContinuesTheOther(t *testing.T) {
 	}
 }
 
-// The release before neither takes a task that is parked until a time, which it does not know of, nor forgets its time.
-func TestTheReleaseBeforeLeavesTheTimeOfAParkedTask(t *testing.T) {
+// The release before neither shows nor takes what waits for people, and spends no attempts on it, also when the
+// decision has come. What it cancels is no longer asked.
+func TestTheReleaseBeforeLeavesQuestionsForPeople(t *testing.T) {
 	t.Parallel()
-	old, _ := programs(t)
+	old, now := programs(t)
 	for name, open := range map[string]func(*run) store{"postgres": openPostgres, "sqlite": openSQLite} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			ctx := t.Context()
 			r := newRun(t, open)
+			r.start("now", now)
+			like := r.create("echo", map[string]any{})
+			r.until(like, "input_required")
+			r.stop("now")
 			s := openTasks(r)
 			defer s.Close()
-			parked := &task.Task{
-				ID: "parked until a time", Principal: "alice", Method: "tools/call", Target: "echo", Dialect: "extension",
-				Status: task.Working,
+			asker := s.(task.Asker)
+			if o, ok := s.(task.Outbox); ok {
+				if err := o.Listen(ctx, time.Hour); err != nil {
+					t.Fatal(err)
+				}
 			}
-			call := []byte(`{"call":"id","can":1,"params":{}}`)
-			if err := s.Create(t.Context(), parked, time.Hour, 0, call, nil, task.Quota{}); err != nil {
+			park := func(id string) {
+				row, err := s.Get(ctx, like)
+				if err != nil {
+					t.Fatal(err)
+				}
+				call, _, err := s.Journal(ctx, like)
+				if err != nil {
+					t.Fatal(err)
+				}
+				row.ID, row.Method, row.Status, row.Pending = id, stored.TaskMethod("tools/call", true), task.Working, nil
+				row.Message, row.Attempts = "", 0
+				if err := s.Create(ctx, row, time.Hour, time.Hour, call, nil, task.Quota{}); err != nil {
+					t.Fatal(err)
+				}
+				row.Status, row.Attempts = task.InputRequired, 0
+				if err := s.Update(ctx, row, task.Update{Leased: true, Due: -1, Ask: []*task.Question{
+					{Key: "secret.1", For: []string{"group:secret"}, Content: []byte(`{"key":"secret"}`)},
+				}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			question := func(id string) *task.Question {
+				questions, err := asker.Questions(ctx, task.Name(id))
+				if err != nil || len(questions) != 1 {
+					t.Fatalf("the task has %d questions, want one: %v", len(questions), err)
+				}
+				return questions[0]
+			}
+			const open, decided = "waits for people, open", "waits for people, decided"
+			park(open)
+			park(decided)
+			q := question(decided)
+			q.Decision = []byte(`{"action":"accept"}`)
+			if err := asker.ChangeQuestion(ctx, q, false); err != nil {
 				t.Fatal(err)
 			}
-			parked.Status, parked.Pending = task.InputRequired, []byte(`[]`)
-			if err := s.Update(t.Context(), parked, task.Update{Due: -1, Wake: time.Millisecond}); err != nil {
-				t.Fatal(err)
-			}
+
 			r.start("old", old)
+			var seen []any
 			for range 3 { // it looks for what is due, and works
 				r.until(r.create("echo", map[string]any{"input": "hello"}), "completed")
+				seen = append(seen, r.send("tasks/get", map[string]any{"taskId": open}))
 			}
+			for id, want := range map[string]task.Status{open: task.InputRequired, decided: task.Working} {
+				got, err := s.Get(ctx, id)
+				if err != nil || got.Status != want || got.Attempts > 0 {
+					t.Errorf("the task that %s is %s after %d attempts, %v", id, got.Status, got.Attempts, err)
+				}
+			}
+			if q := question(open); q.Status != task.QuestionOpen || q.Version > 0 {
+				t.Errorf("the question is %s, in version %d", q.Status, q.Version)
+			}
+			seen = append(seen, r.send("tasks/cancel", map[string]any{"taskId": open}))
+			r.until(open, "cancelled")
 			r.stop("old")
-			got, err := s.Get(t.Context(), parked.ID)
-			if err != nil || got.Version != parked.Version || got.Status != task.InputRequired || got.Attempts > 0 {
-				t.Errorf("the task is %+v, %v", got, err)
+			if text := fmt.Sprintf("%s", seen); strings.Contains(text, "secret") {
+				t.Errorf("the client sees %s", text)
 			}
-			ids, err := s.Woken(t.Context(), 10)
-			if err != nil || !slices.Equal(ids, []string{parked.ID}) {
-				t.Errorf("the tasks whose time has come are %q, %v", ids, err)
+			if q := question(open); q.Status != task.QuestionWithdrawn {
+				t.Errorf("the question of the cancelled task is %s, want it withdrawn", q.Status)
+			}
+			if q := question(decided); q.Status != task.QuestionDecided || len(q.Decision) == 0 {
+				t.Errorf("the decided question is %s, decision %s", q.Status, q.Decision)
+			}
+			if o, ok := s.(task.Outbox); ok {
+				wantEnded(t, o, open)
 			}
 		})
+	}
+}
+
+// wantEnded requires that the last notice of a task says that it has ended.
+func wantEnded(t *testing.T, o task.Outbox, id string) {
+	t.Helper()
+	var last task.NoticeKind
+	for {
+		notices, err := o.Notices(t.Context(), time.Hour, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(notices) == 0 {
+			break
+		}
+		for _, n := range notices {
+			if n.Question.Task == id {
+				last = n.Kind
+			}
+			if err := o.Settle(t.Context(), n, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if last != task.NoticeEnded {
+		t.Errorf("the last notice of the task that the release before has cancelled is %q, want %q", last, task.NoticeEnded)
 	}
 }
 
@@ -199,10 +279,7 @@ func TestTheReleaseBeforeCleansUpAfterADesk(t *testing.T) {
 }
 
 // openTasks opens the store in this process.
-func openTasks(r *run) interface {
-	task.Store
-	task.Waker
-} {
+func openTasks(r *run) task.Store {
 	r.t.Helper()
 	if p, ok := r.store.(*postgres); ok {
 		s, err := taskpostgres.Open(r.t.Context(), p.dsn)

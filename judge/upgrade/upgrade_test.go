@@ -43,6 +43,9 @@ func TestMain(m *testing.M) {
 		if r.old, r.err = previous.Build(context.Background(), dir); r.err == nil {
 			r.now, r.err = process.Build(context.Background(), dir)
 		}
+		if r.err == nil {
+			r.named, r.err = previous.BuildChanged(context.Background(), dir, named...)
+		}
 		return r
 	})
 	code := m.Run()
@@ -53,6 +56,7 @@ func TestMain(m *testing.M) {
 // releases are the commands of both releases, or the reason why they cannot be built.
 type releases struct {
 	old, now string
+	named    string // the release before, with callers who have a name
 	err      error
 }
 
@@ -99,6 +103,7 @@ type run struct {
 	dir   string
 	store store
 	flags []string // of each server, beside those that all have
+	user  string   // the caller of the servers of this release; empty is anonymous, as in the release before
 
 	tasks      int           // that are parked in the store before it is migrated
 	wait       time.Duration // how long a statement may wait for the migration
@@ -172,11 +177,15 @@ func (r *run) upgrade(old, now string) {
 	r.checkLogs()
 }
 
-// command returns the command of a server. Both releases know these flags.
+// command returns the command of a server.
 func (r *run) command(program string) *exec.Cmd {
-	return exec.CommandContext(r.t.Context(), program, append([]string{"serve", "--addr", "127.0.0.1:0", "--pace", "200ms",
+	args := append([]string{"serve", "--addr", "127.0.0.1:0", "--pace", "200ms",
 		"--keys", filepath.Join(r.dir, "keys"), "--data", filepath.Join(r.dir, "data"), "--store", r.store.url()},
-		r.flags...)...)
+		r.flags...)
+	if program == built().now {
+		args = append(args, "--user", r.user)
+	}
+	return exec.CommandContext(r.t.Context(), program, args...)
 }
 
 // start starts a server and waits until it serves.

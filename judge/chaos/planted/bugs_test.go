@@ -18,10 +18,15 @@ type patch struct {
 const (
 	sqlFile = "task/postgres/sql.go"
 	runFile = "internal/taskrun/run.go"
+
+	questionFile = "task/postgres/question.go"
 )
 
 // partitions come often, and upon servers that take at once what another has lost: they have little else to do.
 var partitions = []string{"-store", "postgres", "-instances", "3", "-faults", "partition", "-every", "700ms"}
+
+// People decide calls, and little else happens.
+var voting = []string{"-people", "-store", "postgres", "-instances", "2", "-kills", "12", "-every", "2s"}
 
 var bugs = []bug{
 	{
@@ -72,7 +77,42 @@ var bugs = []bug{
 	{
 		name:     "completed-task-is-due",
 		violates: []string{"changed"},
-		patches: []patch{{runFile, 1, "if u.Wake = verdict.Wait; t.Status == task.Working {",
-			"if u.Wake = verdict.Wait; t.Status == task.Working || t.Status == task.Completed {"}},
+		patches: []patch{{runFile, 1, "if t.Status == task.Working {\n\t\t\tu.Due = verdict.Wait",
+			"if t.Status == task.Working || t.Status == task.Completed {\n\t\t\tu.Due = verdict.Wait"}},
+	},
+	{
+		// The worker copies a decision into the journal, and copies it again.
+		name:     "decision-copied-twice",
+		chaos:    voting,
+		violates: []string{"repeated"},
+		patches: []patch{{"internal/journal/run.go", 1, "err = r.Commit(context.Background(), e)",
+			"err = errors.Join(r.Commit(context.Background(), e), r.Commit(context.Background(), e))"}},
+	},
+	{
+		// A deadline that passes decides a question which people have decided before.
+		name:     "expiry-after-a-decision",
+		chaos:    voting,
+		violates: []string{"changed", "wrong"},
+		patches: []patch{
+			{questionFile, 1, "WHERE deadline <= statement_timestamp() AND ` + overdueQuestion + `",
+				"WHERE deadline <= statement_timestamp() AND status <> 'withdrawn' AND NOT expired"},
+			{questionFile, 1, "WHEN status <> 'open' THEN 'closed'", "WHEN false THEN 'closed'"},
+		},
+	},
+	{
+		// A vote counts that comes after the deadline.
+		name:     "late-vote-counts",
+		chaos:    voting,
+		violates: []string{"changed"},
+		patches: []patch{{questionFile, 1, "WHEN NOT $4::boolean AND deadline <= clock_timestamp() THEN 'late'",
+			"WHEN NOT $4::boolean AND false THEN 'late'"}},
+	},
+	{
+		// A vote that the same person gives again is counted again.
+		name:     "vote-counted-twice",
+		chaos:    voting,
+		violates: []string{"repeated"},
+		patches: []patch{{"desk/vote.go", 1, "return slices.ContainsFunc(b.Votes[b.From:], func",
+			"return false && slices.ContainsFunc(b.Votes[b.From:], func"}},
 	},
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"image"
 	"image/png"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -91,17 +92,30 @@ func addTools(s *askback.Server) {
 		return fmt.Sprintf("Region %q", in["region"]), nil
 	})
 	askback.AddTool(s, tool("test_trigger_tool_change", "Changes the list of tools"),
-		func(context.Context, *askback.Call, struct{}) (string, error) {
-			addStatic(s, "test_added_tool", "Is there for a moment")
-			s.RemoveTools("test_added_tool")
-			return "A tool was added and removed", nil
-		})
+		toggle(
+			func() { addStatic(s, "test_added_tool", "Is there until the next change") },
+			func() { s.RemoveTools("test_added_tool") }))
 	askback.AddTool(s, tool("test_trigger_prompt_change", "Changes the list of prompts"),
-		func(context.Context, *askback.Call, struct{}) (string, error) {
-			addStaticPrompt(s, "test_added_prompt", "Is there for a moment")
-			s.RemovePrompts("test_added_prompt")
-			return "A prompt was added and removed", nil
-		})
+		toggle(
+			func() { addStaticPrompt(s, "test_added_prompt", "Is there until the next change") },
+			func() { s.RemovePrompts("test_added_prompt") }))
+}
+
+// toggle is a handler that adds something, and removes it the next time. A list that is the same again after a change
+// is none that has changed to whom reads it afterwards, such as a bridge.
+func toggle(add, remove func()) askback.ToolHandler[struct{}, string] {
+	var mu sync.Mutex
+	there := false
+	return func(context.Context, *askback.Call, struct{}) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if there = !there; there {
+			add()
+			return "Added", nil
+		}
+		remove()
+		return "Removed", nil
+	}
 }
 
 func addStatic(s *askback.Server, name, description string, content ...mcp.Content) {

@@ -1,0 +1,149 @@
+// Package notify has two recipes for Options.Desk.Notify, to be copied and changed: a message to a channel of Slack,
+// and an e-mail. Each says where to answer, and is no way to answer by itself: whoever reads a message may have been
+// sent it by somebody else.
+package notify
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/smtp"
+	"strings"
+	"time"
+
+	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/task"
+)
+
+// Text returns what a person is told, in one paragraph.
+func Text(n desk.Notice) string {
+	who := strings.Join(n.For, ", ")
+	switch n.Kind {
+	case task.NoticeAsked:
+		text := fmt.Sprintf("%s asks %s: %s", n.Target, who, n.Message)
+		if !n.Deadline.IsZero() {
+			text += " Please answer until " + n.Deadline.UTC().Format(time.RFC1123) + "."
+		}
+		return text + fmt.Sprintf(" (askback inbox answer STORE %s %s)", n.Name, n.Key)
+	case task.NoticeDueSoon:
+		return fmt.Sprintf("%s still waits for %s, until %s: %s", n.Target, who, n.Deadline.UTC().Format(time.RFC1123),
+			n.Message)
+	case task.NoticeDecided:
+		return fmt.Sprintf("Decided: %s", n.Message)
+	case task.NoticeUnanswered:
+		return fmt.Sprintf("Nobody has decided in time: %s", n.Message)
+	}
+	return ""
+}
+
+// Slack posts to an incoming webhook of Slack. Its address is a secret.
+func Slack(address string) func(context.Context, desk.Notice) error {
+	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;") // so that a question cannot mention @channel
+	return func(ctx context.Context, n desk.Notice) error {
+		text := Text(n)
+		if text == "" {
+			return nil
+		}
+		body, err := json.Marshal(map[string]string{"text": escape.Replace(text)})
+		if err != nil {
+			return err
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Content-Type", "application/json")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			return fmt.Errorf("slack answered %s", res.Status)
+		}
+		return nil
+	}
+}
+
+// Mailer sends e-mails through a server.
+type Mailer struct {
+	Server string    // host and port
+	Auth   smtp.Auth // nil: none
+	From   string
+	To     func(n desk.Notice) []string // the addresses of those who may answer
+}
+
+// Send sends an e-mail. What a question says cannot add a header or another message to it.
+func (m *Mailer) Send(ctx context.Context, n desk.Notice) error {
+	text, to := Text(n), m.To(n)
+	if text == "" || len(to) == 0 {
+		return nil
+	}
+	var message strings.Builder
+	for _, header := range [][2]string{
+		{"From", m.From},
+		{"To", strings.Join(to, ", ")},
+		{"Subject", mime.QEncoding.Encode("utf-8", n.Target+" asks")},
+		{"Date", n.Time.Format(time.RFC1123Z)},
+		{"Message-ID", "<" + n.ID + "@askback>"}, // the same each time, so that mail programs show it once
+		{"MIME-Version", "1.0"},
+		{"Content-Type", "text/plain; charset=utf-8"},
+		{"Content-Transfer-Encoding", "8bit"},
+	} {
+		fmt.Fprintf(&message, "%s: %s\r\n", header[0], header[1])
+	}
+	message.WriteString("\r\n" + strings.ReplaceAll(text, "\n", "\r\n") + "\r\n")
+	return m.send(ctx, to, message.String())
+}
+
+// send is smtp.SendMail within the time of ctx.
+func (m *Mailer) send(ctx context.Context, to []string, message string) error {
+	host, _, err := net.SplitHostPort(m.Server)
+	if err != nil {
+		return err
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", m.Server)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = conn.SetDeadline(deadline) // a connection of TCP takes one
+	}
+	c, err := smtp.NewClient(conn, host)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if encrypts, _ := c.Extension("STARTTLS"); encrypts {
+		if err := c.StartTLS(&tls.Config{ServerName: host}); err != nil {
+			return err
+		}
+	}
+	if m.Auth != nil {
+		if err := c.Auth(m.Auth); err != nil {
+			return err
+		}
+	}
+	if err := c.Mail(m.From); err != nil {
+		return err
+	}
+	for _, address := range to {
+		if err := c.Rcpt(address); err != nil {
+			return err
+		}
+	}
+	w, err := c.Data()
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, message)
+	return errors.Join(err, w.Close(), c.Quit())
+}

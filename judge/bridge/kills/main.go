@@ -1,0 +1,88 @@
+// Command kills proves from outside that a bridge repeats nothing behind anybody's back: hosts make calls through a
+// bridge that is killed at random times and started again on the same store, in front of a server that counts.
+//
+//	go run ./judge/bridge/kills                              # 300 calls through one bridge on SQLite
+//	go run ./judge/bridge/kills -store postgres -bridges 2   # through two on a PostgreSQL of its own
+//
+// A third of the calls is idempotent, a third is not, and a third asks twice. Of the first two, each second call asks
+// once before it takes effect. A person answers at the desk, and declines to repeat a round whose outcome is unknown.
+// What is checked:
+//
+//   - no call that is not idempotent takes effect twice, in any of its rounds;
+//   - each that has ended without its result says in words that its outcome is unknown, or that it was not sent, and
+//     then it has not taken effect. A call that its host lost with the connection, before it was given a name, and that
+//     no store knows, is one whose host knows by the broken connection;
+//   - every idempotent call ends with its result. Its host repeats it if the connection broke before it had a name;
+//   - a call that ended with its result has taken effect.
+//
+// A seed repeats the choices of a run, not its moments. It exits with 1 if any of this does not hold.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/askback-mcp/askback/internal/pgtest"
+	"github.com/askback-mcp/askback/judge/process"
+)
+
+type options struct {
+	program string // the askback command
+	store   string // the URL, or empty for a file
+	bridges int
+	calls   int
+	kills   int           // at least
+	hosts   int           // that call at once
+	every   time.Duration // between two kills, at most
+	seed    uint64
+}
+
+func main() {
+	o := options{hosts: 24, every: 2 * time.Second}
+	store := flag.String("store", "sqlite", "`STORE` of the calls: sqlite or postgres")
+	flag.IntVar(&o.bridges, "bridges", 1, "`NUMBER` of bridges")
+	flag.IntVar(&o.calls, "calls", 300, "`NUMBER` of calls")
+	flag.IntVar(&o.kills, "kills", 100, "`NUMBER` of kills, at least")
+	flag.Uint64Var(&o.seed, "seed", rand.Uint64(), "`SEED` of all choices")
+	flag.Parse()
+	if *store != "sqlite" && *store != "postgres" || o.bridges < 1 || o.calls < 1 || o.kills < 1 {
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	found, err := runAlone(ctx, o, *store == "postgres")
+	stop()
+	if err != nil {
+		os.Exit(1)
+	}
+	fmt.Println(found)
+	if len(found.violations) > 0 {
+		os.Exit(1)
+	}
+}
+
+// runAlone builds the command, and starts a PostgreSQL if there is to be one.
+func runAlone(ctx context.Context, o options, postgres bool) (*findings, error) {
+	dir, err := os.MkdirTemp("", "kills-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	if o.program, err = process.Build(ctx, dir); err != nil {
+		return nil, err
+	}
+	if postgres {
+		server, end, err := pgtest.Open()
+		if err != nil {
+			return nil, err
+		}
+		defer end()
+		o.store = server.DSN()
+	}
+	return run(ctx, o, dir)
+}

@@ -1,0 +1,82 @@
+// Package rig has what the judges of the bridge share: bridges as processes, hosts that call them and can be asked
+// nothing, and a person who answers at the desk.
+package rig
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/askback-mcp/askback/internal/child"
+	"github.com/askback-mcp/askback/judge/process"
+	"github.com/askback-mcp/askback/task"
+	"github.com/askback-mcp/askback/task/postgres"
+	"github.com/askback-mcp/askback/task/sqlite"
+)
+
+// Caller is the name of everybody who calls through a bridge, and of the person who answers.
+const Caller = "carol"
+
+// A Bridge says how bridges are started. All that are started of one share its store and its keys.
+type Bridge struct {
+	Program string   // the askback command
+	Dir     string   // of the keys and logs
+	Store   string   // sqlite:PATH or postgres://…
+	Server  []string // the URL of the server behind, or its command
+	Flags   []string // beside those of every bridge
+}
+
+// NewBridge makes keys in dir, and returns a bridge whose store is a file there unless there is a URL.
+func NewBridge(program, dir, storeURL string, server ...string) (*Bridge, error) {
+	if storeURL == "" {
+		storeURL = "sqlite:" + filepath.Join(dir, "bridge.db")
+	}
+	b := &Bridge{Program: program, Dir: dir, Store: storeURL, Server: server}
+	return b, process.NewKeys(filepath.Join(dir, "keys"))
+}
+
+// Command returns the command of a bridge with these flags. Without --addr it serves standard input and output.
+func (b *Bridge) Command(flags ...string) *exec.Cmd {
+	args := []string{"bridge", "--as", Caller, "--keys", filepath.Join(b.Dir, "keys"), "--store", b.Store}
+	args = slices.Concat(args, b.Flags, flags)
+	if len(b.Server) > 1 || !strings.HasPrefix(b.Server[0], "http") {
+		args = append(args, "--")
+	}
+	return exec.Command(b.Program, append(args, b.Server...)...)
+}
+
+// Log is the file that all bridges append to.
+func (b *Bridge) Log() string { return filepath.Join(b.Dir, "bridge.log") }
+
+// Start starts a bridge that serves HTTP at the URL.
+func (b *Bridge) Start(flags ...string) (p *child.Process, url string, err error) {
+	p, line, err := process.StartReady(b.Command(append(flags, "--addr", "127.0.0.1:0")...), b.Log())
+	if err != nil {
+		return nil, "", err
+	}
+	return p, URL(line), nil
+}
+
+// URL returns the URL in the line that a server prints when it listens.
+func URL(line string) string { return line[max(0, strings.Index(line, "http://")):] }
+
+// OpenStore opens the store of bridges beside them.
+func OpenStore(ctx context.Context, url string) (task.Store, error) {
+	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
+		return sqlite.Open(ctx, path)
+	}
+	return postgres.Open(ctx, url)
+}
+
+// Serve starts askback serve, which has tools that ask, with its data in dir.
+func Serve(program, dir string, flags ...string) (p *child.Process, url string, err error) {
+	args := append([]string{"serve", "--addr", "127.0.0.1:0", "--data", dir, "--until-eof"}, flags...)
+	p, line, err := process.StartReady(exec.Command(program, args...), filepath.Join(dir, "serve.log"))
+	if err != nil {
+		return nil, "", fmt.Errorf("the server behind: %w", err)
+	}
+	return p, URL(line), nil
+}

@@ -1,0 +1,217 @@
+//go:build unix
+
+package deployment
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/pgtest"
+	"github.com/askback-mcp/askback/seal"
+)
+
+// nginx returns the program. Without it the test is skipped, but not in the gate.
+func nginx(t *testing.T) string {
+	t.Helper()
+	program, err := exec.LookPath("nginx")
+	if err != nil {
+		if program = "/usr/sbin/nginx"; exec.Command(program, "-v").Run() != nil {
+			const missing = "this machine has no nginx, so its configuration was not given to it: apt-get install nginx"
+			if os.Getenv("ASKBACK_TEST_NGINX") == "required" { // in the gate, which leaves nothing out
+				t.Fatal(missing)
+			}
+			t.Skip(missing)
+		}
+	}
+	return program
+}
+
+// configureNginx writes a configuration with these texts, and returns its file.
+func configureNginx(t *testing.T, dir string, texts ...string) string {
+	t.Helper()
+	whole := "daemon off;\npid " + dir + "/pid;\nerror_log stderr;\nevents {}\nhttp {\naccess_log off;\n"
+	if os.Geteuid() == 0 { // its workers could not read the test's files otherwise
+		whole = "user root;\n" + whole
+	}
+	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		whole += kind + "_temp_path " + dir + "/" + kind + ";\n"
+	}
+	whole += strings.Join(texts, "\n") + "\n}\n"
+	file := filepath.Join(dir, "nginx.conf")
+	if err := os.WriteFile(file, []byte(whole), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// freeAddr returns an address that nobody listens at.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// The people of the group finance approve a large refund on the page, to which nginx lets them with their passwords. To
+// pretend to be somebody, or to go around nginx, does not help.
+func TestRefundIsApprovedOnThePage(t *testing.T) {
+	program := nginx(t)
+	keys, err := seal.NewRing(seal.NewKey(time.Now()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, container := readManifests(t).server(t)
+	i, database := newImage(t), pgtest.DSN(t)
+	i.setKeys(t, value(container, "KEYS_FILE"), keys)
+	fleet := map[string]*instance{
+		"172.30.80.11:8080": i.start(t, "orders-one", database, "", "INBOX_PROXY=127.0.0.1/32"),
+		"172.30.80.12:8080": i.start(t, "orders-two", database, "", "INBOX_PROXY=127.0.0.1/32"),
+	}
+	apart := i.start(t, "orders-three", database, "", "INBOX_PROXY=192.0.2.7/32")
+
+	dir := t.TempDir()
+	people := filepath.Join(dir, "people")
+	if !strings.Contains(read(t, "README.md"), `printf 'ada:%s\n' "$(openssl passwd -apr1)" >keys/people`) {
+		t.Error("the README does not make the file of passwords as this test does")
+	}
+	var file string
+	for _, name := range []string{"ada", "eve"} {
+		hash, err := exec.CommandContext(t.Context(), "openssl", "passwd", "-apr1", name+"'s password").Output()
+		if err != nil {
+			t.Fatal("openssl makes the passwords: ", err)
+		}
+		file += name + ":" + string(hash)
+	}
+	if err := os.WriteFile(people, []byte(file), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	mcpAddr, pageAddr := freeAddr(t), freeAddr(t)
+	upstream := strings.NewReplacer("listen 8080", "listen "+mcpAddr, "172.30.80.11:8080",
+		fleet["172.30.80.11:8080"].addr, "172.30.80.12:8080", fleet["172.30.80.12:8080"].addr,
+		"    server 172.30.80.13:8080 max_fails=1 fail_timeout=2s;\n", "")
+	page := strings.NewReplacer("listen 8081", "listen "+pageAddr, "/etc/nginx/people", people)
+	conf := configureNginx(t, dir, upstream.Replace(read(t, "nginx.conf")), page.Replace(read(t, "inbox.conf")))
+	proxy := exec.Command(program, "-c", conf, "-p", dir)
+	proxy.Stderr = os.Stderr
+	if err := proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = proxy.Process.Signal(syscall.SIGTERM), proxy.Wait() })
+
+	as := func(name, method, address string, form url.Values, headers ...string) (int, string) {
+		r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(form.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if form != nil {
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+		for i := 0; i < len(headers); i += 2 {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+		if name != "" {
+			r.SetBasicAuth(name, name+"'s password")
+		}
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer res.Body.Close()
+		body, _ := io.ReadAll(res.Body)
+		return res.StatusCode, string(body)
+	}
+	inbox := "http://" + pageAddr + "/inbox/"
+	until(t, "nginx does not listen", func() bool { status, _ := as("", "GET", inbox, nil); return status != 0 })
+
+	outcome := make(chan string, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		accepts := func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"refund": true}}, nil
+		}
+		s, err := client.New(&client.Options{Form: accepts}).Connect(ctx,
+			&mcp.StreamableClientTransport{Endpoint: "http://" + mcpAddr + "/mcp"}, nil)
+		if err == nil {
+			defer s.Close()
+			var result mcp.Result
+			result, err = s.CallTool(ctx,
+				&mcp.CallToolParams{Name: "refund_order", Arguments: map[string]any{"id": "17", "amount": 900}})
+			if err == nil {
+				outcome <- text(result)
+				return
+			}
+		}
+		outcome <- err.Error()
+	}()
+
+	link := regexp.MustCompile(`href="[^"]*?(q/[A-Z2-7]{26}/finance)"`)
+	var card string
+	until(t, "ada's list does not have the question", func() bool {
+		_, list := as("ada", "GET", inbox, nil)
+		found := link.FindStringSubmatch(list)
+		if found != nil {
+			card = inbox + found[1]
+		}
+		return found != nil
+	})
+	pretends := []string{"X-Auth-Request-User", "ada", "X-Auth-Request-Groups", "finance"}
+	for _, c := range []struct {
+		says, name, address string
+		want                int
+	}{
+		{"without a password", "", card, http.StatusUnauthorized},
+		{"eve, who is not in the group", "eve", card, http.StatusNotFound},
+		{"past nginx", "", "http://" + apart.addr + "/inbox/", http.StatusUnauthorized},
+		{"past nginx, at the server's port", "", "http://" + mcpAddr + "/inbox/", http.StatusNotFound},
+	} {
+		for _, headers := range [][]string{nil, pretends} {
+			if status, body := as(c.name, "GET", c.address, nil, headers...); status != c.want {
+				t.Errorf("%s, with %q: %d, want %d: %.300s", c.says, headers, status, c.want, body)
+			}
+		}
+	}
+	_, whole := as("ada", "GET", card, nil)
+	shown := regexp.MustCompile(`name="shown" value="([^"]*)"`).FindStringSubmatch(whole)
+	if shown == nil || !strings.Contains(whole, "900.00 euros for order 17") {
+		t.Fatalf("the card is %s", whole)
+	}
+	form := url.Values{"do": {"accept"}, "shown": {shown[1]}, "reason": {"it broke"}}
+	if status, body := as("eve", "POST", card, form, pretends...); status != http.StatusNotFound {
+		t.Errorf("eve's answer gets %d: %.300s", status, body)
+	}
+	foreign := []string{"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"}
+	if status, body := as("ada", "POST", card, form, foreign...); status != http.StatusForbidden {
+		t.Errorf("an answer that another site sends gets %d: %.300s", status, body)
+	}
+	own := []string{"Origin", "http://" + pageAddr, "Sec-Fetch-Site", "same-origin"}
+	status, body := as("ada", "POST", card, form, own...)
+	if status != http.StatusOK || !strings.Contains(body, "it broke") {
+		t.Errorf("ada's answer gets %d: %.300s", status, body)
+	}
+	if got := <-outcome; got != "Order 17 is refunded." {
+		t.Errorf("the call ends with %q", got)
+	}
+	for _, p := range fleet {
+		if strings.Contains(p.text(), "password") {
+			t.Errorf("the log of %s has a password", p.name)
+		}
+	}
+}

@@ -1,0 +1,220 @@
+// Package api judges an inbox from outside: its API by its description, and signing in at a provider of others.
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/pb33f/libopenapi"
+	validator "github.com/pb33f/libopenapi-validator"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/cmd/askback/examples/deploy"
+	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/inbox"
+	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/task"
+)
+
+// described is the API of an inbox, each of whose requests and responses is held against its description.
+type described struct {
+	*testing.T
+	handler   http.Handler
+	validator validator.Validator
+	seen      []string // the statuses that were returned
+}
+
+func newDescribed(t *testing.T, d *desk.Desk) *described {
+	t.Helper()
+	in, err := inbox.New(d, &inbox.Options{Logger: slog.New(slog.DiscardHandler),
+		Identity: inbox.IdentityFunc(func(r *http.Request) (desk.Person, error) {
+			name, groups, _ := strings.Cut(r.Header.Get("As"), ":")
+			if name == "" {
+				return desk.Person{}, errors.New("there is no As")
+			}
+			return desk.Person{Name: name, Groups: strings.Fields(groups)}, nil
+		})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	in.ServeHTTP(w, httptest.NewRequest("GET", "/api/openapi.yaml", nil))
+	document, err := libopenapi.NewDocument(w.Body.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, errs := validator.NewValidator(document)
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(v.Release)
+	if ok, problems := v.ValidateDocument(); !ok {
+		t.Errorf("the description: %v", problems)
+	}
+	return &described{T: t, handler: in, validator: v}
+}
+
+// send sends a request as somebody, and wants this status, and a response as the description has it. What is not
+// refused must be described, too.
+func (d *described) send(want int, as, method, path, body string, headers ...string) {
+	d.Helper()
+	request := func() *http.Request {
+		r := httptest.NewRequest(method, path, strings.NewReader(body))
+		r.Header.Set("As", as)
+		if body != "" {
+			r.Header.Set("Content-Type", "application/json")
+		}
+		for i := 0; i < len(headers); i += 2 {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+		return r
+	}
+	if ok, problems := d.validator.ValidateHttpRequest(request()); !ok && want < 400 {
+		d.Errorf("%s %s %s: %v", method, path, body, problems)
+	} else if ok && want == http.StatusBadRequest {
+		d.Errorf("%s %s %s is described, and refused", method, path, body)
+	}
+	w := httptest.NewRecorder()
+	d.handler.ServeHTTP(w, request())
+	text := w.Body.String()
+	if w.Code != want {
+		d.Errorf("%s %s %s %.200s: %d, want %d: %s", as, method, path, body, w.Code, want, text)
+	}
+	res := w.Result()
+	res.Body = io.NopCloser(strings.NewReader(text))
+	if ok, problems := d.validator.ValidateHttpResponse(request(), res); !ok {
+		d.Errorf("%s %s: the response of %d: %v\n%s", method, path, w.Code, problems, text)
+	}
+	d.seen = append(d.seen, fmt.Sprint(w.Code))
+}
+
+// scene is a server of which carol calls tools that ask people.
+type scene struct {
+	*testing.T
+	desk    *desk.Desk
+	session *client.Session
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	store := new(task.MemoryStore)
+	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "shop", Version: "1.0.0"}, nil), &askback.Options{
+		Tasks: &askback.Tasks{Store: store}, Desk: &askback.DeskOptions{}, Logger: slog.New(slog.DiscardHandler),
+		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "carol", nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deploy.Register(srv)
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "survey"}, nil,
+		func(_ context.Context, call *askback.Call, _ map[string]any) (string, error) {
+			_, err := askback.ElicitWith[map[string]any](call, "survey", askback.Question{
+				Message: "How?", For: []string{askback.Group("release"), askback.User("dora")}, Preview: "A report.",
+				Schema: json.RawMessage(`{"type":"object","required":["title"],"properties":{
+					"title":{"type":"string","minLength":3},"copies":{"type":"integer"}}}`),
+			})
+			return "done", err
+		})
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- srv.RunTasks(ctx) }()
+	web := httptest.NewServer(srv.HTTPHandler(nil))
+	s := &scene{T: t}
+	s.session, err = client.New(nil).Connect(ctx, &mcp.StreamableClientTransport{Endpoint: web.URL}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.session.Close(); web.Close(); stop(); <-done })
+	if s.desk, err = desk.Open(store, nil); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// call calls a tool, and returns the question that waits for people.
+func (s *scene) call(tool string, arguments map[string]any) *desk.Question {
+	s.Helper()
+	began, _, err := s.session.StartTask(s.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments}, 0)
+	if err != nil {
+		s.Fatal(err)
+	}
+	var asked []*desk.Question
+	harness.Eventually(s.T, "a question", func() bool {
+		asked, err = s.desk.Questions(s.Context(), task.Name(began.ID), nil)
+		return err == nil
+	})
+	return asked[0]
+}
+
+// Each response of the API is one of its description, and so is each request that it takes.
+func TestAPIIsAsDescribed(t *testing.T) {
+	s := newScene(t)
+	d := newDescribed(t, s.desk)
+	deploys := s.call("deploy", map[string]any{"version": "4.2", "within": "4h"})
+	surveys := s.call("survey", nil)
+	at := func(q *desk.Question, suffix string) string { return "/api/questions/" + q.Name + "/" + q.Key + suffix }
+	const ada, bob = "ada:release oncall", "bob:release"
+	const survey = `{"action":"accept","reason":"Why not?","content":` +
+		`{"title":"Report","copies":2}}`
+	later := time.Now().Add(30 * 24 * time.Hour).UTC().Format(time.RFC3339)
+
+	d.send(200, ada, "GET", "/api/whoami", "")
+	d.send(200, "eve", "GET", "/api/whoami", "")
+	for _, query := range []string{"", "?order=newest&limit=1",
+		"?order=deadline&search=4.2&tool=deploy&tool=survey&page=1", "?list=answered", "?list=waiting"} {
+		d.send(200, ada, "GET", "/api/questions"+query, "")
+	}
+	d.send(200, "carol", "GET", "/api/questions?list=began", "")
+	d.send(200, ada, "GET", at(deploys, ""), "")
+	d.send(200, ada, "GET", at(surveys, ""), "")
+	d.send(200, ada, "POST", at(deploys, "/claim"), `{"seconds":600}`)
+	d.send(422, bob, "POST", at(deploys, "/claim"), `{"seconds":600}`)
+	d.send(200, ada, "POST", at(deploys, "/hand-over"), `{"to":"bob","seconds":600}`)
+	d.send(200, bob, "POST", at(deploys, "/claim"), `{}`)
+	d.send(200, bob, "POST", at(deploys, "/extend"), `{"deadline":"`+later+`","reason":"We meet on Monday."}`)
+	d.send(200, ada, "POST", at(deploys, "/answer"), `{"action":"accept","content":{}}`)
+	d.send(200, bob, "POST", at(deploys, "/answer"), `{"action":"accept","content":{},"reason":"It runs."}`)
+	d.send(200, bob, "GET", at(deploys, ""), "")
+	d.send(409, "dave:release", "POST", at(deploys, "/answer"), `{"action":"decline"}`)
+	d.send(200, ada, "GET", "/api/questions?list=answered", "")
+	d.send(422, ada, "POST", at(surveys, "/answer"), `{"action":"accept","content":{"title":"x"}}`)
+	d.send(200, ada, "POST", at(surveys, "/answer"), survey)
+	d.send(200, ada, "POST", at(surveys, "/answer"), survey)
+
+	d.send(400, ada, "GET", "/api/questions?order=random", "")
+	d.send(400, ada, "GET", "/api/questions?limit=201", "")
+	d.send(400, bob, "POST", at(deploys, "/answer"), `{"action":"accept","by":"ada"}`)
+	d.send(400, bob, "POST", at(deploys, "/extend"), `{"deadline":7}`)
+	d.send(401, "", "GET", at(deploys, ""), "")
+	d.send(403, "carol:release", "POST", at(deploys, "/answer"), `{"action":"decline"}`)
+	d.send(403, "carol", "POST", at(deploys, "/claim"), `{"seconds":60}`)
+	d.send(403, bob, "POST", at(deploys, "/answer"), `{"action":"decline"}`, "Sec-Fetch-Site", "cross-site")
+	d.send(404, "eve:sales", "GET", at(deploys, ""), "")
+	d.send(404, "eve:sales", "POST", at(deploys, "/answer"), `{"action":"decline"}`)
+	d.send(413, "dora", "POST", at(surveys, "/answer"), `{"action":"decline","reason":"`+strings.Repeat("x", 2<<20)+`"}`)
+	d.send(415, "dora", "POST", at(surveys, "/answer"), `{"action":"decline"}`, "Content-Type", "text/plain")
+	for range 20 {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("POST", at(deploys, "/claim"), strings.NewReader("{}"))
+		r.Header.Set("As", "eve")
+		d.handler.ServeHTTP(w, r)
+	}
+	d.send(429, "eve", "POST", at(deploys, "/claim"), `{}`)
+	for _, status := range []string{"200", "400", "401", "403", "404", "409", "413", "415", "422", "429"} {
+		if !slices.Contains(d.seen, status) {
+			t.Errorf("no response was %s", status)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package inbox
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/judge/bridge/rig"
+	"github.com/askback-mcp/askback/judge/process"
+)
+
+// bridged is a bridge in front of a scene's server, called by a host that can be asked nothing, and its inbox.
+type bridged struct {
+	*scene
+	host rig.Host
+}
+
+// behindBridge starts askback bridge in front of the scene's server.
+func (s *scene) behindBridge() *bridged {
+	s.Helper()
+	dir := s.TempDir()
+	program, err := process.Build(s.Context(), dir)
+	if err != nil {
+		s.Fatal(err)
+	}
+	b, err := rig.NewBridge(program, dir, "", s.server)
+	if err != nil {
+		s.Fatal(err)
+	}
+	p, url, err := b.Start("--wait", "1m")
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(p.Kill)
+	host, err := rig.OpenSession(s.Context(), url)
+	if err != nil {
+		s.Fatal(err)
+	}
+	store, err := rig.OpenStore(s.Context(), b.Store)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { store.Close() })
+	d, err := desk.Open(store, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	own := *s
+	own.url, own.desk = servePage(s.T, d), d
+	return &bridged{&own, host}
+}
+
+func (s *bridged) in(t *testing.T) *bridged { return &bridged{s.scene.in(t), s.host} }
+
+// provision has the caller of the bridge answer what the server asks, which the host waits for.
+func (s *bridged) provision(who *viewer, hand hand, name string) {
+	s.Helper()
+	ended := make(chan string, 1)
+	go func() {
+		result, err := s.host.Call(s.Context(), "provision_vm", map[string]any{"name": name, "diskMiB": 1})
+		if err != nil {
+			result = json.RawMessage(err.Error())
+		}
+		ended <- string(result)
+	}()
+	who.eventually("question in the list", func() bool { // without JavaScript it does not come by itself
+		who.visit("/")
+		return strings.Contains(who.text(), "provision_vm")
+	})
+	hand.press(who, ".row a")
+	hand.choose(who, `#f0 input[value="2"]`) // isolated
+	hand.write(who, "#f1", "x")              // behind the default, which is the name
+	hand.press(who, "[value=accept]")
+	who.reads("Accepted by " + rig.Caller)
+	if result := <-ended; !strings.Contains(result, name+" is running") || !strings.Contains(result, "network isolated") {
+		s.Errorf("the host gets %s", result)
+	}
+}

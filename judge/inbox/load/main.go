@@ -1,0 +1,285 @@
+// Command load measures an inbox with very many questions and viewers: how long its lists and cards take, and how much
+// memory it needs, while each viewer has a stream of events and people claim questions.
+//
+//	go run ./judge/inbox/load                                # 10,000 questions and 200 viewers, on SQLite
+//	go run ./judge/inbox/load -questions 100000 -viewers 500
+//
+// The inbox is a process of its own on a store in a file. The command exits with 1 if the first pages of the list take
+// 100 ms or more at the 95th percentile, or if the process needs 200 MB or more. It needs Linux.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/inbox"
+	"github.com/askback-mcp/askback/input"
+	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/stored"
+	"github.com/askback-mcp/askback/judge/process"
+	"github.com/askback-mcp/askback/task"
+	"github.com/askback-mcp/askback/task/sqlite"
+)
+
+// The bars.
+const (
+	slowest = 100 * time.Millisecond
+	largest = 200 << 20 // bytes
+)
+
+func main() {
+	m := measurement{}
+	serve := flag.String("serve", "", "serve the store in this `FILE`, as the process that is measured")
+	flag.IntVar(&m.questions, "questions", 10_000, "`NUMBER` of questions that wait")
+	flag.IntVar(&m.viewers, "viewers", 200, "`NUMBER` of people who look at the page")
+	flag.IntVar(&m.requests, "requests", 500, "`NUMBER` of requests of each kind")
+	flag.Parse()
+	var err error
+	if ctx := context.Background(); *serve != "" {
+		err = serveInbox(ctx, *serve)
+	} else {
+		err = m.run(ctx)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "load:", err)
+		os.Exit(1)
+	}
+}
+
+func serveInbox(ctx context.Context, file string) error {
+	store, err := sqlite.Open(ctx, file)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	d, err := desk.Open(store, nil)
+	if err != nil {
+		return err
+	}
+	page, err := inbox.New(d, &inbox.Options{Title: "load", Identity: inbox.TrustedHeader{Name: "X-User",
+		Groups: "X-Groups", Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}})
+	if err != nil {
+		return err
+	}
+	return process.Serve(ctx, &http.Server{ReadHeaderTimeout: time.Minute}, page)
+}
+
+type measurement struct {
+	questions, viewers, requests int
+	url                          string
+	events                       atomic.Int64
+}
+
+func (m *measurement) run(ctx context.Context) error {
+	dir, err := os.MkdirTemp("", "inbox-load-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "tasks.db")
+	name, err := m.fill(ctx, file)
+	if err != nil {
+		return err
+	}
+	cmd, err := process.Self("-serve", file)
+	if err != nil {
+		return err
+	}
+	server, err := process.StartServer(cmd)
+	if err != nil {
+		return err
+	}
+	defer server.Stop()
+	m.url = server.URL
+
+	ctx, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	for i := range m.viewers {
+		running.Go(func() { m.watch(ctx, i) })
+	}
+	running.Go(func() { m.claim(ctx, name) })
+	time.Sleep(5 * time.Second) // until every viewer has a stream
+	failed := m.measure(ctx, server, name)
+	size, peak, err := server.Memory()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("memory: %d MB, at most %d MB; the viewers got %d events\n", size>>20, peak>>20, m.events.Load())
+	if peak >= largest {
+		failed = append(failed, fmt.Sprintf("the inbox needs %d MB: want less than %d", peak>>20, largest>>20))
+	}
+	if m.events.Load() < int64(m.viewers) {
+		failed = append(failed, "not every viewer got an event")
+	}
+	if failed != nil {
+		return fmt.Errorf("%s", strings.Join(failed, "; "))
+	}
+	return nil
+}
+
+// fill makes the questions, and returns the name of one.
+func (m *measurement) fill(ctx context.Context, file string) (name string, err error) {
+	store, err := sqlite.Open(ctx, file)
+	if err != nil {
+		return "", err
+	}
+	defer store.Close()
+	for i := range m.questions {
+		id := fmt.Sprint("task ", i)
+		content, err := stored.Encode(&stored.Asking{
+			Key: "approve", Digest: make([]byte, len(journal.Digest{})), Method: input.MethodElicit, Votes: 2,
+			Params: fmt.Appendf(nil, `{"mode":"form","message":"Deploy version %d of the shop to production?",`+
+				`"requestedSchema":{"type":"object","properties":{"hour":{"type":"integer"}}}}`, i),
+		})
+		if err != nil {
+			return "", err
+		}
+		row := &task.Task{ID: id, Principal: fmt.Sprint("caller ", i%50), Target: "deploy", Status: task.Working}
+		call := stored.Call{ID: id, Params: fmt.Appendf(nil, `{"name":"deploy","arguments":{"version":"%d"}}`, i)}
+		if err := store.Create(ctx, row, 24*time.Hour, time.Minute, call.Append(nil), nil, task.Quota{}); err != nil {
+			return "", err
+		}
+		row.Status = task.InputRequired
+		q := &task.Question{Key: "approve", For: []string{"group:release"}, Content: content}
+		if i%2 == 0 {
+			q.Within = time.Duration(1+i%1000) * time.Hour
+		}
+		if err := store.Update(ctx, row, task.Update{Leased: true, Due: -1, Ask: []*task.Question{q}}); err != nil {
+			return "", err
+		}
+		name = task.Name(id)
+	}
+	return name, nil
+}
+
+// request sends a request as somebody of the group that is asked.
+func (m *measurement) request(
+	ctx context.Context, who int, method, path string, body []byte,
+) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, m.url+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("X-User", fmt.Sprint("viewer ", who))
+	req.Header.Set("X-Groups", "release")
+	if body != nil {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	return http.DefaultTransport.RoundTrip(req) // no redirect
+}
+
+// watch reads the stream of events of a viewer.
+func (m *measurement) watch(ctx context.Context, who int) {
+	res, err := m.request(ctx, who, http.MethodGet, "/events", nil)
+	if err != nil {
+		return
+	}
+	defer res.Body.Close()
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "event:") {
+			m.events.Add(1)
+		}
+	}
+}
+
+// claim claims and releases a question all the time, so that there is something to tell.
+func (m *measurement) claim(ctx context.Context, name string) {
+	for n := 0; ctx.Err() == nil; n++ {
+		do := []string{"do=claim&for=1h", "do=release"}[n%2]
+		if res, err := m.request(ctx, 0, http.MethodPost, "/q/"+name+"/approve", []byte(do)); err == nil {
+			_, _ = io.Copy(io.Discard, res.Body)
+			res.Body.Close()
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// measure sends requests of each kind, four at a time, and returns which bars they miss. The processor time of each
+// has in it what the streams and the claims need meanwhile.
+func (m *measurement) measure(ctx context.Context, server *process.Server, name string) (failed []string) {
+	for _, kind := range []struct {
+		what, path string
+		bar        bool
+	}{
+		{"the list, oldest first", "/", true},
+		{"the list, newest first", "/?order=newest", true},
+		{"the list, nearest deadline first", "/?order=deadline", true},
+		{"the list, third page", "/?page=3", true},
+		{"a card", "/q/" + name + "/approve", true},
+		{"the list, last page", "/?page=1000000", false}, // there are fewer
+		{"a search that finds little", "/?search=version+77+of", false},
+	} {
+		requests := m.requests
+		if !kind.bar {
+			requests /= 10
+		}
+		before, err := server.CPU()
+		if err != nil {
+			return append(failed, err.Error())
+		}
+		took, err := m.time(ctx, kind.path, requests)
+		after, _ := server.CPU() // as before
+		if err != nil {
+			failed = append(failed, fmt.Sprintf("%s: %v", kind.what, err))
+			continue
+		}
+		p50, p95 := took[len(took)/2], took[len(took)*95/100]
+		fmt.Printf("%-34s %6.1f ms, %6.1f ms at p95, %6.1f ms at most; %6.1f ms of a processor\n", kind.what,
+			ms(p50), ms(p95), ms(took[len(took)-1]), ms((after-before)/time.Duration(len(took))))
+		if kind.bar && p95 >= slowest {
+			failed = append(failed, fmt.Sprintf("%s takes %.0f ms at p95: want less than %v", kind.what, ms(p95), slowest))
+		}
+	}
+	return failed
+}
+
+func (m *measurement) time(ctx context.Context, path string, requests int) (took []time.Duration, err error) {
+	var (
+		mu  sync.Mutex
+		all sync.WaitGroup
+	)
+	for worker := range 4 {
+		all.Go(func() {
+			for n := range requests / 4 {
+				began := time.Now()
+				res, failed := m.request(ctx, (worker+4*n)%m.viewers, http.MethodGet, path, nil)
+				if failed == nil {
+					_, failed = io.Copy(io.Discard, res.Body)
+					res.Body.Close()
+				}
+				if failed == nil && res.StatusCode != http.StatusOK {
+					failed = fmt.Errorf("status %d", res.StatusCode)
+				}
+				mu.Lock()
+				if took = append(took, time.Since(began)); failed != nil {
+					err = failed
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	slices.Sort(took)
+	return took, err
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

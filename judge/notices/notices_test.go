@@ -1,0 +1,148 @@
+// Package notices judges what is told of questions by those who receive it: the library of Standard Webhooks, and a
+// mail server.
+package notices
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/mail"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-smtp"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/desk/webhook"
+	"github.com/askback-mcp/askback/examples/notify"
+	"github.com/askback-mcp/askback/task"
+)
+
+var notice = desk.Notice{
+	ID: "NAME.KEY.asked", Kind: task.NoticeAsked, Time: time.Now(), Name: "NAME", Key: "approve", Target: "deploy",
+	Message: "Deploy <!channel> 4.2 für alle?\n.\nSubject: another", For: []string{"group:release"}, Votes: 2,
+	Asked: time.Now(), Deadline: time.Now().Add(time.Hour),
+}
+
+// The library of Standard Webhooks verifies what is sent, and refuses it with another secret.
+func TestStandardWebhooks(t *testing.T) {
+	secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte("thirty-two bytes that are random"))
+	other := "whsec_" + base64.StdEncoding.EncodeToString([]byte("thirty-two bytes of another key!"))
+	var verified, refused error
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		for secret, result := range map[string]*error{secret: &verified, other: &refused} {
+			hook, err := standardwebhooks.NewWebhook(secret)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			*result = hook.Verify(body, r.Header)
+		}
+	}))
+	defer server.Close()
+	hook, err := webhook.New(server.URL, secret, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := hook.Send(t.Context(), notice); err != nil {
+		t.Fatal(err)
+	}
+	if verified != nil || refused == nil {
+		t.Errorf("with its secret: %v; with another: %v", verified, refused)
+	}
+}
+
+// A question cannot mention a whole channel, as Slack's markup could.
+func TestSlack(t *testing.T) {
+	var sent struct{ Text string }
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if err := json.NewDecoder(r.Body).Decode(&sent); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	if err := notify.Slack(server.URL)(t.Context(), notice); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(sent.Text, "deploy asks group:release: Deploy &lt;!channel&gt; 4.2") {
+		t.Errorf("the message is %q", sent.Text)
+	}
+}
+
+// A mail server takes the e-mail as one message with the headers that it should have.
+func TestMail(t *testing.T) {
+	inbox := new(mailbox)
+	server := smtp.NewServer(inbox)
+	server.Domain = "localhost"
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go server.Serve(listener)
+	defer server.Close()
+	mailer := &notify.Mailer{
+		Server: listener.Addr().String(), From: "askback@example.com",
+		To: func(desk.Notice) []string { return []string{"ada@example.com", "bob@example.com"} },
+	}
+	if err := mailer.Send(context.Background(), notice); err != nil {
+		t.Fatal(err)
+	}
+	inbox.mu.Lock()
+	defer inbox.mu.Unlock()
+	if len(inbox.mails) != 1 || strings.Join(inbox.to, " ") != "ada@example.com bob@example.com" {
+		t.Fatalf("%d mails to %q", len(inbox.mails), inbox.to)
+	}
+	got, err := mail.ReadMessage(strings.NewReader(inbox.mails[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(got.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Header.Get("Subject") != "deploy asks" || got.Header.Get("Message-ID") != "<NAME.KEY.asked@askback>" ||
+		!strings.Contains(string(body), "4.2 für alle?\r\n.\r\nSubject: another") {
+		t.Errorf("the mail is %v\n%s", got.Header, body)
+	}
+}
+
+// mailbox keeps what a mail server takes.
+type mailbox struct {
+	mu    sync.Mutex
+	to    []string
+	mails []string
+}
+
+func (m *mailbox) NewSession(*smtp.Conn) (smtp.Session, error) { return (*mailSession)(m), nil }
+
+type mailSession mailbox
+
+func (s *mailSession) Reset()                               {}
+func (s *mailSession) Logout() error                        { return nil }
+func (s *mailSession) Mail(string, *smtp.MailOptions) error { return nil }
+
+func (s *mailSession) Rcpt(to string, _ *smtp.RcptOptions) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.to = append(s.to, to)
+	return nil
+}
+
+func (s *mailSession) Data(r io.Reader) error {
+	data, err := io.ReadAll(r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mails = append(s.mails, string(data))
+	return err
+}
