@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The repository has no file of more than 1 MiB: a program that a build has left in a folder is not committed by chance.
+// The repository has no file of more than 1 MiB, so that nobody commits a program that a build left in a folder.
 func TestFilesAreSmall(t *testing.T) {
 	const most = 1 << 20
 	out, err := exec.Command("git", "-C", "../..", "ls-files", "-z").Output()

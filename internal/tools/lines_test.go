@@ -16,7 +16,8 @@ import (
 // the tag of a field, and the output of an example.
 func TestLinesFit(t *testing.T) {
 	const columns = 120
-	out, err := exec.Command("git", "-C", "../..", "ls-files", "-z", "*.go").Output()
+	list := exec.Command("git", "-C", "../..", "ls-files", "--cached", "--others", "--exclude-standard", "-z", "*.go")
+	out, err := list.Output()
 	if err != nil {
 		t.Fatalf("listing the files of the repository: %v", err)
 	}

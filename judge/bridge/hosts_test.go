@@ -198,8 +198,8 @@ func TestTwoBridges(t *testing.T) {
 	})
 }
 
-// answering has a person answer at the inbox until the test ends. Every answer is followed by then. The function that it
-// returns tells how many questions were answered.
+// answering has a person answer at the inbox until the test ends, and calls then after each answer. The function that
+// it returns tells how many questions were answered.
 func answering(t *testing.T, b *rig.Bridge, then func()) (asked func() int) {
 	t.Helper()
 	store := must(rig.OpenStore(t.Context(), b.Store))(t)

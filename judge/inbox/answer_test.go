@@ -138,8 +138,8 @@ func (v *viewer) reads(text string) {
 func pathOf(q *desk.Question) string { return "/q/" + q.Name + "/" + url.PathEscape(q.Key) }
 
 // Two people in two browsers approve a call of deploy, carol fills in the form of provision_vm, and so does the caller
-// of a bridge whose host can be asked nothing: at a desk and on a phone, by mouse, by keyboard alone and with the keys of
-// the page, with JavaScript and without.
+// of a bridge whose host can be asked nothing: at a desk and on a phone, by mouse, by keyboard alone and with the keys
+// of the page, with JavaScript and without.
 func TestPeopleAnswer(t *testing.T) {
 	b := browser(t)
 	other := browser(t)
