@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-// docs/clauses.md says where each clause is implemented and which test shows it. These tests
+// docs/proof/clauses.md says where each clause is implemented and which test shows it. These tests
 // check that the names in it exist, that every clause has a test, and that the counts add up.
 func TestClausesAreWhereTheTablesSay(t *testing.T) {
 	for _, complaint := range checkClauses(readClauses(t)) {
@@ -27,7 +27,7 @@ func TestClausesAreWhereTheTablesSay(t *testing.T) {
 
 func readClauses(t *testing.T) string {
 	t.Helper()
-	data, err := os.ReadFile("docs/clauses.md")
+	data, err := os.ReadFile("docs/proof/clauses.md")
 	if err != nil {
 		t.Fatal(err)
 	}

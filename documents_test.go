@@ -18,8 +18,12 @@ func TestLinksOfTheDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages = append(pages, "README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "seal/FORMAT.md",
-		"examples/fleet/README.md", "testdata/transcripts/README.md")
+	proof, err := filepath.Glob("docs/proof/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages = append(append(pages, proof...), "README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md",
+		"seal/FORMAT.md", "examples/fleet/README.md", "testdata/transcripts/README.md")
 	for _, page := range pages {
 		for _, link := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(prose(t, page), -1) {
 			path, heading, _ := strings.Cut(link[1], "#")

@@ -28,7 +28,8 @@ type Limits struct {
 	SessionCalls int // open requests of one session, or of one connection of standard input; default 64
 	Batch        int // messages in one JSON-RPC batch; default 64
 
-	// When one of these is full, what waits for a person or a silent peer gives way to newcomers; see docs/limits.md.
+	// When one of these is full, what waits for a person or a silent peer gives way to newcomers: see
+	// docs/proof/limits.md.
 
 	Requests Share // HTTP requests in progress; default 2048
 	Calls    Share // calls that run at once outside of sessions and tasks; default half of Requests; more are handed back

@@ -102,16 +102,16 @@ func TestSharesThatFitNothing(t *testing.T) {
 	}
 }
 
-// docs/limits.md has a row for every field of Limits.
+// docs/proof/limits.md has a row for every field of Limits.
 func TestTheTableOfLimitsIsComplete(t *testing.T) {
-	table, err := os.ReadFile("docs/limits.md")
+	table, err := os.ReadFile("docs/proof/limits.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range reflect.TypeFor[askback.Limits]().NumField() {
 		name := "`Limits." + reflect.TypeFor[askback.Limits]().Field(i).Name + "`"
 		if n := strings.Count(string(table), name); n == 0 {
-			t.Errorf("docs/limits.md does not name %s", name)
+			t.Errorf("docs/proof/limits.md does not name %s", name)
 		}
 	}
 }

@@ -145,7 +145,8 @@ func documents(t *testing.T) []string {
 		t.Skip("the documents' commands need bash")
 	}
 	var pages []string
-	for _, pattern := range []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "examples/*/README.md"} {
+	for _, pattern := range []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "docs/proof/*.md",
+		"examples/*/README.md"} {
 		found, err := fs.Glob(os.DirFS(repository(t)), pattern)
 		if err != nil {
 			t.Fatal(err)

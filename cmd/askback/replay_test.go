@@ -61,8 +61,8 @@ func TestTranscripts(t *testing.T) {
 	}
 	figure := fmt.Sprintf("%d transcripts with %d parts", len(files), parts)
 	t.Log(figure)
-	if readme, err := os.ReadFile("../../docs/judges.md"); err != nil || !bytes.Contains(readme, []byte(figure)) {
-		t.Errorf("docs/judges.md does not say %q (%v)", figure, err)
+	if readme, err := os.ReadFile("../../docs/proof/judges.md"); err != nil || !bytes.Contains(readme, []byte(figure)) {
+		t.Errorf("docs/proof/judges.md does not say %q (%v)", figure, err)
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package law holds servers to the law of docs/how-a-call-travels.md with programs, clients, people and faults at
+// Package law holds servers to the law of docs/proof/how-a-call-travels.md with programs, clients, people and faults at
 // random: the result is the same as if the handler had run once with all answers and decisions available, and a step
 // that a journal has recorded does not run again under that journal.
 //

@@ -1,6 +1,6 @@
-// Package law_test holds servers to the law of docs/how-a-call-travels.md with programs, clients and faults at random:
-// the result is the same as if the handler had run once with all answers available, and a step that a journal has
-// recorded does not run again under that journal.
+// Package law_test holds servers to the law of docs/proof/how-a-call-travels.md with programs, clients and faults at
+// random: the result is the same as if the handler had run once with all answers available, and a step that a journal
+// has recorded does not run again under that journal.
 //
 // What is expected comes from an interpreter of its own ([program.expect]), which knows nothing of Askback. The result
 // of a step is another one in each run, so that a step that runs again shows.

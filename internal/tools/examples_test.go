@@ -102,5 +102,5 @@ func exported(p *types.Package) map[string]types.Object {
 	return all
 }
 
-// options are the structs whose fields need an example, too. docs/limits.md has a row for each field of Limits.
+// options are the structs whose fields need an example, too. docs/proof/limits.md has a row for each field of Limits.
 var options = []string{"Options", "HTTPOptions", "Tasks", "TaskSupport", "Question", "Share"}

@@ -4,7 +4,6 @@ import (
 	"go/scanner"
 	"go/token"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,20 +15,12 @@ import (
 // the tag of a field, and the output of an example.
 func TestLinesFit(t *testing.T) {
 	const columns = 120
-	list := exec.Command("git", "-C", "../..", "ls-files", "--cached", "--others", "--exclude-standard", "-z", "*.go")
-	out, err := list.Output()
-	if err != nil {
-		t.Fatalf("listing the files of the repository: %v", err)
-	}
-	files := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+	files := tracked(t, "*.go")
 	if len(files) < 100 {
 		t.Fatalf("the repository has %d files of Go", len(files))
 	}
 	for _, name := range files {
 		src, err := os.ReadFile(filepath.Join("../..", name))
-		if os.IsNotExist(err) { // deleted, and not committed yet
-			continue
-		}
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,7 @@
 //
 // Each server is a process of its own on this machine. All take turns under the same load within one run, and their
 // costs are shown as ratios to the floor: a net/http handler that reads the body and writes fixed bytes of the same
-// sizes. The tables go into docs/performance.md, or with -doc "" only to standard output.
+// sizes. The tables go into docs/proof/performance.md, or with -doc "" only to standard output.
 package main
 
 import (
@@ -28,7 +28,7 @@ func main() {
 	flag.IntVar(&set.clients, "clients", 4, "concurrent clients")
 	flag.IntVar(&set.procs, "procs", runtime.NumCPU(), "GOMAXPROCS of the servers")
 	flag.IntVar(&set.gogc, "gogc", 100, "GOGC of the servers")
-	doc := flag.String("doc", "../../docs/performance.md",
+	doc := flag.String("doc", "../../docs/proof/performance.md",
 		"document that the tables go into; empty for none")
 	growth := flag.Bool("growth", false, "measure how the cost grows")
 	scale := flag.Float64("scale", 1, "with -growth: share of the load; less is faster and less exact")

@@ -92,7 +92,7 @@ func TestDocument(t *testing.T) {
 
 // The document has a place for all results.
 func TestTheDocumentHasAllPlaces(t *testing.T) {
-	text, err := os.ReadFile("../../docs/performance.md")
+	text, err := os.ReadFile("../../docs/proof/performance.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestTheDocumentHasAllPlaces(t *testing.T) {
 	for _, place := range places {
 		begin, end := "<!-- "+place+": written by judge/bench -->\n", "<!-- end of "+place+" -->\n"
 		if strings.Count(string(text), begin) != 1 || strings.Count(string(text), end) != 1 {
-			t.Errorf("docs/performance.md does not have one place for %s", place)
+			t.Errorf("docs/proof/performance.md does not have one place for %s", place)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// README.md has figures of docs/performance.md, which this program writes.
+// README.md has figures of docs/proof/performance.md, which this program writes.
 func TestREADMEHasTheFigures(t *testing.T) {
 	here, err := os.Getwd()
 	if err != nil {
@@ -23,13 +23,13 @@ func TestREADMEHasTheFigures(t *testing.T) {
 		}
 		return string(data)
 	}
-	document, readme := read("docs/performance.md"), read("README.md")
+	document, readme := read("docs/proof/performance.md"), read("README.md")
 	// figure finds a number in a row of one of the document's tables.
 	figure := func(row string) float64 {
 		t.Helper()
 		found := regexp.MustCompile(`(?m)^\| ` + row).FindStringSubmatch(document)
 		if found == nil {
-			t.Fatalf("docs/performance.md has no row like %s", row)
+			t.Fatalf("docs/proof/performance.md has no row like %s", row)
 		}
 		n, err := strconv.ParseFloat(strings.ReplaceAll(found[1], ",", ""), 64)
 		if err != nil {
