@@ -79,7 +79,7 @@ func TestDocumentsAreShort(t *testing.T) {
 		}
 		return len(strings.Fields(string(source)))
 	}
-	const mostPages, mostWords, mostOfAPage, mostOfReadme = 15, 31_000, 5_400, 1_300
+	const mostPages, mostWords, mostOfAPage, mostOfReadme = 17, 31_000, 5_400, 1_300
 	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil {
 		t.Fatal(err)
