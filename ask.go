@@ -65,6 +65,8 @@ type Question struct {
 	Message string
 	// Schema is anything that marshals to the restricted JSON Schema of form elicitation,
 	// such as a *jsonschema.Schema, a map or a json.RawMessage. [ElicitWith] requires it, and [Approve] has none.
+	// The form shows its fields in the order of the properties. A json.RawMessage has its own, a *jsonschema.Schema
+	// has PropertyOrder, and the properties of a map come in the order of the alphabet.
 	Schema any
 
 	// For says who may answer, each made by [User] or [Group]. Empty means the caller. A question for others is not

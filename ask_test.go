@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -61,6 +63,42 @@ func TestAskedAgainWithTheReason(t *testing.T) {
 	request.State = answer.Result.State
 	if got := request.Send(t, h).Text(t); got != "Hello octocat in Oslo" {
 		t.Error(got)
+	}
+}
+
+// A form has its fields in the order that the schema can tell.
+func TestOrderOfFields(t *testing.T) {
+	text := &jsonschema.Schema{Type: "string"}
+	for name, c := range map[string]struct {
+		schema any
+		order  string
+	}{
+		"document": {json.RawMessage(`{"type":"object","properties":{"to":{"type":"string"},"at":{"type":"string"}}}`), "to at"},
+		"schema": {&jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{"at": text, "to": text},
+			PropertyOrder: []string{"to", "at"}}, "to at"},
+		"map": {map[string]any{"type": "object", "properties": map[string]any{"to": map[string]any{"type": "string"},
+			"at": map[string]any{"type": "string"}}}, "at to"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := harness.NewServer(t, nil, func(srv *askback.Server) {
+				askback.AddTool(srv, &mcp.Tool{Name: "ride"},
+					func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+						q := askback.Question{Message: "Where?", Schema: c.schema}
+						_, err := askback.ElicitWith[map[string]any](call, "q", q)
+						return "", err
+					})
+			}).HTTPHandler(nil)
+			asked := harness.Request{Target: "ride"}.Send(t, h)
+			asked.Asked(t, "q")
+			found := regexp.MustCompile(`"(to|at)":`).FindAllStringSubmatch(string(asked.Result.Requests["q"]), -1)
+			var order []string
+			for _, f := range found {
+				order = append(order, f[1])
+			}
+			if got := strings.Join(order, " "); got != c.order {
+				t.Errorf("the fields are %s, want %s", got, c.order)
+			}
+		})
 	}
 }
 

@@ -55,6 +55,7 @@ func main() {
 	register(srv)
 	listener, err := drain.Listen(cmp.Or(os.Getenv("ADDR"), "127.0.0.1:8080"))
 	check(err)
+	log.Printf("listening on http://%s/mcp", listener.Addr())
 	server := &http.Server{Handler: srv.HTTPHandler(nil), ReadHeaderTimeout: 10 * time.Second}
 	// After a signal it tells load balancers, and finishes the requests that run.
 	check(drain.Serve(ctx, listener, server, &drain.Options{Ready: srv.Ready}))

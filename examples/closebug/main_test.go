@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -52,38 +51,6 @@ func Example() {
 	// How was this bug resolved?
 	// bug 7 is closed as Fixed
 	// Bug #7 closed as Fixed.
-}
-
-// Every block of Go in README.md is code of this directory.
-func TestREADME(t *testing.T) {
-	squeeze := func(text []byte) string {
-		var b strings.Builder
-		for line := range strings.Lines(string(text)) {
-			b.WriteString(strings.TrimLeft(line, "\t "))
-		}
-		return b.String()
-	}
-	var code strings.Builder
-	for _, name := range []string{"main.go", "manual_test.go"} {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		code.WriteString(squeeze(data))
-	}
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllSubmatch(readme, -1)
-	if len(blocks) != 3 {
-		t.Errorf("README.md has %d blocks of Go, want the tool, the manual style and the server", len(blocks))
-	}
-	for _, block := range blocks {
-		if !strings.Contains(code.String(), squeeze(block[1])) {
-			t.Errorf("not in the compiled files:\n%s", block[1])
-		}
-	}
 }
 
 // README.md says what the manual style does not do. Each of these is sent to both servers in the second round, after
