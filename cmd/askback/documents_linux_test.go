@@ -40,7 +40,7 @@ var left = []struct{ command, reason string }{
 		"is a measurement or a judge that runs for minutes"},
 	{`^curl .*vuln\.go\.dev|^git (tag|push) |^(\w+=\S+ )*go install .*@v`, "needs the network, or a release"},
 	{`^askback (serve|call) .*--otlp `, "needs a collector, as TestServeSendsOneTrace has one"},
-	{`^for m in "" /task/sqlite|^go mod tidy$`, "needs a module outside, as TestAModuleBesideACloneBuilds has one"},
+	{`^go work init `, "needs a module outside, as TestAModuleBesideACloneBuilds has one"},
 	{`^askback inbox serve (postgres://|--local --groups release$)|^curl -s --unix-socket `,
 		"serves until it is stopped, as testdata/inbox_serve.txtar has it"},
 	{`^askback call \$url deploy version=4\.2$`,

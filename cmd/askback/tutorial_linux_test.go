@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -35,10 +36,14 @@ func TestTutorial(t *testing.T) {
 	if !strings.Contains(text, `ListenAndServe("`+r.address) {
 		t.Fatalf("the tutorial's server does not listen on %s", address)
 	}
-	for _, block := range regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
-		switch kind, body := block[1], block[2]; kind {
+	blocks := regexp.MustCompile("(?ms)(?:^Write `([\\w.]+)`:\n\n)?^```(\\w*)\n(.*?)^```$")
+	for _, block := range blocks.FindAllStringSubmatch(text, -1) {
+		switch kind, body := block[2], block[3]; kind {
 		case "go":
-			r.write(body, strings.Count(body, "\n"))
+			if block[1] == "" {
+				t.Fatalf("the tutorial does not say to which file to write\n%s", body)
+			}
+			r.write(block[1], body, strings.Count(body, "\n"))
 		case "diff":
 			r.change(body)
 		case "sh":
@@ -49,8 +54,9 @@ func TestTutorial(t *testing.T) {
 			t.Errorf("a block of %q, which nobody checks:\n%s", kind, body)
 		}
 	}
-	if r.lines == 0 || r.lines > 60 {
-		t.Errorf("the reader writes %d lines of Go, not 1 to 60", r.lines)
+	promised := regexp.MustCompile(`and (\d+) lines of Go`).FindStringSubmatch(text)
+	if promised == nil || promised[1] != strconv.Itoa(r.lines) {
+		t.Errorf("the reader writes %d lines of Go, and the tutorial promises %q", r.lines, promised)
 	}
 	if len(r.answers) > 0 {
 		t.Errorf("the reader was not asked for the answers %q", r.answers)
@@ -60,7 +66,7 @@ func TestTutorial(t *testing.T) {
 // tutorialReader has a shell on a terminal.
 type tutorialReader struct {
 	t       *testing.T
-	main    string   // the file main.go
+	folder  string   // the module that the reader writes
 	lines   int      // of Go that the reader has written
 	answers []string // what the reader types into the forms
 
@@ -85,7 +91,7 @@ const gitClone = `#!/bin/sh
 
 // goBuild gives the reader the command that is tested. Everything else is the go command's.
 const goBuild = `#!/bin/sh
-[ "$*" = "build -C askback -o $PWD/deploy/ ./cmd/askback" ] && exec cp "$(command -v askback)" "$5"
+[ "$*" = "build -C ../askback -o $PWD/ ./cmd/askback" ] && exec cp "$(command -v askback)" "$5"
 exec "$GO" "$@"
 `
 
@@ -108,7 +114,7 @@ func newTutorialReader(t *testing.T) *tutorialReader {
 		t.Fatal(err)
 	}
 	r := &tutorialReader{
-		t: t, main: filepath.Join(folder, "deploy", "main.go"), address: ownAddress(t),
+		t: t, folder: filepath.Join(folder, "deploy"), address: ownAddress(t),
 		answers: []string{"\x1b[B\r", "\r"}, // arrow down and enter for "tonight", enter for "now"
 	}
 
@@ -182,11 +188,11 @@ func (r *tutorialReader) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// write writes main.go, of which so many lines are new.
-func (r *tutorialReader) write(source string, lines int) {
+// write writes a file. So many of its lines are new.
+func (r *tutorialReader) write(name, source string, lines int) {
 	r.t.Helper()
 	r.lines += lines
-	if err := os.WriteFile(r.main, []byte(source), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(r.folder, name), []byte(source), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -204,14 +210,14 @@ func (r *tutorialReader) change(diff string) {
 			after.WriteString(line)
 		}
 	}
-	source, err := os.ReadFile(r.main)
+	source, err := os.ReadFile(filepath.Join(r.folder, "main.go"))
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	if n := strings.Count(string(source), before.String()); n != 1 {
 		r.t.Fatalf("main.go has %d places for\n%s", n, diff)
 	}
-	r.write(strings.Replace(string(source), before.String(), after.String(), 1), strings.Count("\n"+diff, "\n+"))
+	r.write("main.go", strings.Replace(string(source), before.String(), after.String(), 1), strings.Count("\n"+diff, "\n+"))
 }
 
 // run types the block, and returns when its last command has ended and a server that it started listens.
