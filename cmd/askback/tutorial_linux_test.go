@@ -217,7 +217,8 @@ func (r *tutorialReader) change(diff string) {
 	if n := strings.Count(string(source), before.String()); n != 1 {
 		r.t.Fatalf("main.go has %d places for\n%s", n, diff)
 	}
-	r.write("main.go", strings.Replace(string(source), before.String(), after.String(), 1), strings.Count("\n"+diff, "\n+"))
+	changed := strings.Replace(string(source), before.String(), after.String(), 1)
+	r.write("main.go", changed, strings.Count("\n"+diff, "\n+"))
 }
 
 // run types the block, and returns when its last command has ended and a server that it started listens.
