@@ -137,8 +137,8 @@ func decode[T any](content []byte, err error, unmarshal func([]byte, any) error)
 
 // ElicitURL asks the user to open a page, and returns nil once the user agreed to. Whether the user finished there
 // the server has to find out by itself; until then it may wait with [Call.Checkpoint]. The URL must be absolute,
-// https or http; it must not carry secrets and must be bound to the user who opens it. Its other errors are those of
-// [Elicit]. (client/elicitation, "URL Mode Elicitation Requests")
+// https or http; it must not carry secrets and must be bound to the user who opens it. It also returns the errors that
+// [Elicit] returns. (client/elicitation, "URL Mode Elicitation Requests")
 func ElicitURL(call *Call, key, message, url string) error {
 	q, err := question.URL(message, url)
 	_, err = call.elicit(key, q, err)
@@ -146,8 +146,8 @@ func ElicitURL(call *Call, key, message, url string) error {
 }
 
 // Sample asks the client's model for a completion. It needs at least one message and
-// MaxTokens. With tools in params the client must have declared sampling.tools. Its errors
-// are those of [Elicit], without [*DeclinedError]. (client/sampling)
+// MaxTokens. With tools in params the client must have declared sampling.tools. It returns the errors that [Elicit]
+// returns, except [*DeclinedError]. (client/sampling)
 func Sample(
 	call *Call, key string, params *mcp.CreateMessageWithToolsParams,
 ) (*mcp.CreateMessageWithToolsResult, error) {
@@ -163,7 +163,8 @@ func Sample(
 	return answer, json.Unmarshal(value, answer)
 }
 
-// Roots asks the client for its roots. Its errors are those of [Elicit], without [*DeclinedError]. (client/roots)
+// Roots asks the client for its roots. It returns the errors that [Elicit] returns, except [*DeclinedError].
+// (client/roots)
 func Roots(call *Call, key string) ([]*mcp.Root, error) {
 	value, err := call.ask(key, question.Roots(), nil)
 	if err != nil {

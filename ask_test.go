@@ -73,7 +73,8 @@ func TestOrderOfFields(t *testing.T) {
 		schema any
 		order  string
 	}{
-		"document": {json.RawMessage(`{"type":"object","properties":{"to":{"type":"string"},"at":{"type":"string"}}}`), "to at"},
+		"document": {json.RawMessage(
+			`{"type":"object","properties":{"to":{"type":"string"},"at":{"type":"string"}}}`), "to at"},
 		"schema": {&jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{"at": text, "to": text},
 			PropertyOrder: []string{"to", "at"}}, "to at"},
 		"map": {map[string]any{"type": "object", "properties": map[string]any{"to": map[string]any{"type": "string"},

@@ -36,7 +36,7 @@
 // [Operation].Trace travels with the call, so that one trace covers all its rounds on all instances.
 //
 // Between asks a handler must be deterministic in what it asks: the same answers lead to the same questions.
-// Everything with a side effect belongs into [Do] or [Call.Do]. Package askbacktest checks both in a unit test.
+// Put everything with a side effect into [Do] or [Call.Do]. Package askbacktest checks both in a unit test.
 package askback
 
 import (
@@ -88,9 +88,8 @@ type Options struct {
 	AnonymousTokens bool
 
 	// Authorize decides, if set, whether a caller may make a request: a call of a tool, a
-	// request for a prompt or a resource, and every request about a task, whatever brought it.
-	// An error refuses it, with HTTP status 403 where there is one. A *jsonrpc.Error is sent
-	// as it is; of any other the client is told nothing, and the log everything.
+	// request for a prompt or a resource, and every request about a task. An error refuses it, with HTTP status 403 where
+	// there is one. A *jsonrpc.Error is sent as it is; of any other the client is told nothing, and the log everything.
 	Authorize func(ctx context.Context, access Access) error
 
 	// ReplayGuard makes every requestState single use: a [state.MemoryGuard] in one process, the Guard of a Store of
@@ -113,10 +112,10 @@ type Options struct {
 	PlainForms func(client *mcp.Implementation) bool
 
 	// JournalVersion is the version in which journals are written, into states and into tasks: 1 or 2. Every version is
-	// read, whatever is set. Zero is the version that the release before this one reads, too, which is 1. Version 2
-	// records with each answer who gave it, when, and through which channel. An instance of the release before refuses
-	// such a state and fails such a task: set 2 when every instance runs this release, and roll back to no earlier one
-	// afterwards.
+	// read, independent of this setting. Zero is the version that the release before this one reads, too, which is 1.
+	// Version 2 records with each answer who gave it, when, and through which channel. An instance of the release before
+	// refuses such a state and fails such a task: set 2 when every instance runs this release, and roll back to no earlier
+	// one afterwards.
 	JournalVersion int
 
 	// Tasks let calls go on as durable tasks. Nil: none do.
@@ -127,7 +126,7 @@ type Options struct {
 	Desk *DeskOptions
 
 	// States put a store beside requestState, for a migration or for states that are too
-	// large to travel. Nil: there is none.
+	// large to travel. Nil means that requestState carries everything.
 	States *state.Options
 
 	// Limits bound calls and requests.
@@ -275,19 +274,18 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 	return s, s.sdk.Install()
 }
 
-// AddReceivingMiddleware adds middleware that sees each request to the server before its handler does, like that of
-// the SDK's server, and of the same type: the first one is the outermost, and all are outside of those added before.
-// Requests over HTTP still take the path past the SDK, where they have no session: GetSession returns a nil
-// *mcp.ServerSession. A result that needs input has the type that the SDK's MarshalJSON encodes, and no fields.
+// AddReceivingMiddleware adds middleware that sees each request to the server before its handler does, as on the SDK's
+// server, and with the same type: the first one is the outermost, and all are outside of those added before. Requests
+// over HTTP still take the path past the SDK, where they have no session: GetSession returns a nil *mcp.ServerSession.
+// A result that needs input has the type that the SDK's MarshalJSON encodes, and no fields.
 func (s *Server) AddReceivingMiddleware(middleware ...mcp.Middleware) {
 	s.sdk.AddReceivingMiddleware(middleware...)
 }
 
 // HTTPHandler serves the MCP endpoint: handlers of the Server to clients of the 2026-07-28 revision on a path of its
 // own, all else through the SDK's handlers, and legacy sessions beside them. Bearer tokens are checked by a handler
-// around it, such as the SDK's auth.RequireBearerToken. It panics on a trusted origin
-// or an allowed host that is none.
-// (basic/transports/streamable-http)
+// around it, such as the SDK's auth.RequireBearerToken. It panics if a trusted origin is not an origin, or an allowed
+// host is not a host. (basic/transports/streamable-http)
 func (s *Server) HTTPHandler(opts *HTTPOptions) http.Handler {
 	if opts == nil {
 		opts = new(HTTPOptions)
@@ -312,14 +310,14 @@ func (s *Server) HTTPHandler(opts *HTTPOptions) http.Handler {
 // HTTPOptions configure [Server.HTTPHandler]. The zero value is ready to use.
 type HTTPOptions struct {
 	// TrustedOrigins are web origins, such as "https://app.example.com", whose pages
-	// may send requests besides those of the server's own origin.
+	// may send requests besides pages of the server's own origin.
 	TrustedOrigins []string
 
 	// AllowedHosts are the host names, such as "mcp.example.com", under which the server is reached: with a port, only
-	// under that port. Requests under any other name are refused. If there are none, a server on a loopback address
-	// takes only names of that address, and on other addresses a web page is refused unless it comes from a trusted
-	// origin or the server is reached by its IP address: a page can have its own name lead to the server (DNS
-	// rebinding), and nothing else tells it apart.
+	// under that port. Requests under any other name are refused. If the list is empty, a server on a loopback address
+	// takes only names of that address, and on other addresses a web page is refused unless it comes from a trusted origin
+	// or the server is reached by its IP address: a page can have its own name lead to the server (DNS rebinding), and
+	// nothing else tells it apart.
 	AllowedHosts []string
 
 	// ReadTimeout is how long a client may take to send the body of a request. Zero means 30 seconds, or the
@@ -332,7 +330,7 @@ type HTTPOptions struct {
 	WriteTimeout time.Duration
 
 	// Drafts also serves requests in the forms of the proposals that led to the 2026-07-28 revision, to peers that
-	// were built on them: see docs/proof/drafts.md. Leave it off where there are none.
+	// were built on them: see docs/proof/drafts.md. Leave it off where no such peers exist.
 	Drafts bool
 
 	// Streamable configures what the SDK serves behind the same endpoint: subscriptions, and the sessions of legacy
@@ -357,8 +355,9 @@ func (s *Server) Connect(
 	return s.mcp.Connect(ctx, s.sdk.Transport(t, nil, nil), opts)
 }
 
-// Ready returns an error if a store that requests need does not answer: that of [Options.Tasks] or of [Options.States].
-// It makes one small read of each, and is for the readiness probe of a load balancer: see package drain.
+// Ready returns an error if a store that requests need does not answer: the store in [Options.Tasks] or in
+// [Options.States]. It makes one small read of each, and is for the readiness probe of a load balancer: see package
+// drain.
 func (s *Server) Ready(ctx context.Context) error {
 	const missing = "ready?" // no task or state has such an ID
 	if t := s.opts.Tasks; t != nil {

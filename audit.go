@@ -30,12 +30,12 @@ type AuditEvent struct {
 
 // The kinds of an [AuditEvent].
 const (
-	// AuditAsked: a round ended with the question Key, a session's client was sent it, or it was put to people: those
-	// of For. An answer names the same Digest.
+	// AuditAsked: a round ended with the question Key, a session's client was sent it, or it was put to the people in For.
+	// An answer names the same Digest.
 	AuditAsked = report.AuditAsked
 
-	// AuditAnswered: a handler got the client's answer to the question Key for the first time. An answer that does
-	// not fit its question is none.
+	// AuditAnswered: a handler got the client's answer to the question Key for the first time. An answer that does not fit
+	// its question does not count as an answer.
 	AuditAnswered = report.AuditAnswered
 
 	// AuditVoted: By has voted on the question Key, through the Channel, with the Action and for the reason Why. It is

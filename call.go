@@ -18,8 +18,8 @@ import (
 // a new Call in every round and may use it from several goroutines until it returns.
 type Call struct{ c *call.Call }
 
-// ID returns the call's id, the same in all its rounds: 130 random bits in text form. It
-// is no secret: neither a requestState nor a task's id can be had from it.
+// ID returns the call's id, the same in all its rounds: 130 random bits in text form. It is not secret: nobody can
+// derive a requestState or a task's id from it.
 func (c *Call) ID() string { return c.c.ID() }
 
 // Round returns the number of this round, from 1.

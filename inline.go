@@ -39,9 +39,9 @@ import (
 // declared, and its ID is the call's; progress goes to the client, other notifications go nowhere.
 //
 // Arguments and results are handled as the SDK's mcp.AddTool does it: a string, too, is
-// structured content. AddInlineTool panics if a schema cannot be inferred or is invalid. An
-// error that wraps a *jsonrpc.Error, as those of a client's answers do, is a tool error;
-// only one that is itself of that type is sent as such. (basic/patterns/mrtr)
+// structured content. AddInlineTool panics if a schema cannot be inferred or is invalid. An error that wraps a
+// *jsonrpc.Error, such as the error of a client's answer, is a tool error; only one that is itself of that type is sent
+// as such. (basic/patterns/mrtr)
 func AddInlineTool[In, Out any](s *Server, t *mcp.Tool, h mcp.ToolHandlerFor[In, Out]) {
 	addTool[In, Out](s, t, nil, func(ctx context.Context, call *Call, in In) (*mcp.CallToolResult, any, error) {
 		var res *mcp.CallToolResult
@@ -73,8 +73,8 @@ func (s *Server) warnInline(t *mcp.Tool) {
 }
 
 // CallFrom returns the call that a handler added with [AddInlineTool] serves, found in its ctx, for use with [Do], or
-// nil elsewhere. Do keeps its promise in sessions, too, where the handler runs once. Neither [Elicit] and the other
-// asks nor [Call.Checkpoint] take such a call: the handler asks through its session, or becomes one for [AddTool].
+// nil elsewhere. Do keeps its promise in sessions, too, where the handler runs once. [Elicit], the other asks and
+// [Call.Checkpoint] do not take such a call: the handler asks through its session, or becomes one for [AddTool].
 func CallFrom(ctx context.Context) *Call {
 	call, _ := ctx.Value(callKey{}).(*Call)
 	return call

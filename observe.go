@@ -26,7 +26,7 @@ type Operation struct {
 	// Step is the name of the step, the method of task.Store or one of its extensions, such as "Claim", or the kind of
 	// the notice, such as "due_soon".
 	Step string
-	// the last run of the task neither ended it nor parked it: its worker stopped, failed or lost its lease
+	// the last run of the task did not end or park it: its worker stopped, failed or lost its lease
 	Recovered bool
 
 	// Request is the ID of the JSON-RPC request, cut to 64 bytes. It is "" where the SDK carries the message, which
@@ -94,8 +94,8 @@ const (
 	OperationStep = report.OperationStep
 
 	// OperationQuestion is a question of a task that people have decided, or whose deadline has passed, from Began,
-	// when it was asked. It is told when a run of the task gets the decision, at least once. A question that the client
-	// answers is none.
+	// when it was asked. It is told when a run of the task gets the decision, at least once. Questions that the client
+	// answers do not count.
 	OperationQuestion = report.OperationQuestion
 
 	// OperationStore is a call of the store of tasks by this process: the Step is the method. Package desk's are not

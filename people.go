@@ -32,8 +32,8 @@ type DeskOptions struct {
 
 	// NotShown is how fast a client must decline or dismiss a question so that nobody can have read it; zero means 250
 	// ms. Such a decline is a [*DeclinedError] with NotShown set, unless Fallback sends the question to the desk. An
-	// accept that is as fast counts: it is the client's, whoever or whatever in it decided. A handler that needs a
-	// person sets Question.For.
+	// accept that is as fast counts: it is the client's answer, and a program in the client may have given it. A handler
+	// that needs a person sets Question.For.
 	NotShown time.Duration
 
 	// Wait is how long a client that cannot take a task waits for the outcome of its call before it is told in words;
@@ -48,7 +48,7 @@ type DeskOptions struct {
 	Notify func(ctx context.Context, n desk.Notice) error
 
 	// Remind is the share of the time until a deadline after which the notice comes that it is due soon, less than 1.
-	// Zero means 0.8, and a negative one that there is none.
+	// Zero means 0.8. A negative value means no reminder.
 	Remind float64
 }
 

@@ -16,8 +16,8 @@ import (
 // Its errors become JSON-RPC errors: see [ToolHandler] for which.
 type PromptHandler func(ctx context.Context, call *Call, arguments map[string]string) (*mcp.GetPromptResult, error)
 
-// AddPrompt adds a prompt, or replaces the one of the same name. A request without an
-// argument that p says is required is refused before h runs.
+// AddPrompt adds a prompt, or replaces the prompt of the same name. A request without an argument that p says is
+// required is refused before h runs.
 func (s *Server) AddPrompt(p *mcp.Prompt, h PromptHandler) {
 	hd := &call.Handler{
 		Method: wire.GetPrompt,

@@ -21,8 +21,8 @@ type Tasks struct {
 	// open when the Server is gone.
 	Store task.Store
 
-	// Settings are those of the engine that runs the tasks: times to live, limits, workers
-	// and leases. Zero means the defaults.
+	// Settings are the settings of the engine that runs the tasks: times to live, limits, workers and leases. Zero means
+	// the defaults.
 	task.Settings
 
 	// ListAnonymous lets callers without a principal list all tasks without one. Leave it
@@ -81,7 +81,7 @@ type TaskSupport struct {
 	// in words how to get the outcome. It needs [Options.Desk]. See [AddResultTool].
 	Always bool
 
-	// PollInterval is that of [Tasks] if it is zero.
+	// If PollInterval is zero, the PollInterval of [Tasks] holds.
 	PollInterval time.Duration
 }
 

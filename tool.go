@@ -32,9 +32,9 @@ import (
 // read (server/tools, "Error Handling").
 type ToolHandler[In, Out any] func(ctx context.Context, call *Call, in In) (Out, error)
 
-// AddTool adds a tool, or replaces the one of the same name. Schemas that t does not set are inferred from In and Out
-// like the SDK's mcp.AddTool does it; t must not be modified afterwards. AddTool panics if a schema cannot be
-// inferred or is invalid, and if t has an OutputSchema although Out is string.
+// AddTool adds a tool, or replaces the tool of the same name. Schemas that t does not set are inferred from In and Out
+// like the SDK's mcp.AddTool does it; t must not be modified afterwards. AddTool panics if a schema cannot be inferred
+// or is invalid, and if t has an OutputSchema although Out is string.
 func AddTool[In, Out any](s *Server, t *mcp.Tool, h ToolHandler[In, Out]) {
 	addHandler(s, t, nil, h)
 }

@@ -54,7 +54,7 @@
 //
 // The clock is moved in a bubble of [testing/synctest], in which only code outside of steps runs, because a bubble and
 // a real network do not go together: a connection of a pool that is used inside and outside of one ends the process. So
-// network calls belong into steps, where they are safe. A handler that makes others is noticed if it passes on its
+// put network calls into steps, where they are safe. A handler that makes others is noticed if it passes on its
 // context: then the clock is not moved, and the test's log says so. The same goes for a handler that derives a context
 // with a deadline or a cancellation of its own. If it makes network calls without its context, or shares channels with
 // goroutines of the test, the process ends with "fatal error: … synctest channel from outside bubble": set

@@ -36,7 +36,7 @@ type record struct {
 	steps  map[string]outcome // The outcomes, by the names of their steps.
 }
 
-// outcome is that of a step.
+// outcome is the outcome of a step.
 type outcome struct {
 	data []byte
 	err  error
@@ -71,8 +71,8 @@ func (p *probe) Handle(ctx context.Context) context.Context {
 	return waiting{ctx, p.waited}
 }
 
-// waiting is a handler's context, which notes that it is asked for its Done: whatever waits for another process or
-// another goroutine does that.
+// waiting is a handler's context, which notes that it is asked for its Done, as everything does that waits for another
+// process or goroutine.
 type waiting struct {
 	context.Context
 	asked *atomic.Bool
@@ -127,7 +127,7 @@ func (p *probe) Panicked(v any, stack []byte) {
 
 // innermost returns the lines of a stack that say where the panic was.
 func innermost(stack []byte) string {
-	const most = 8 // lines, of which a function has two
+	const most = 8 // lines; a function has two
 	lines := strings.Split(string(stack), "\n")
 	if i := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "panic(") }); i >= 0 {
 		lines = lines[i+2:]

@@ -10,8 +10,8 @@
 //	…
 //	res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "close_bug", Arguments: args})
 //
-// It stands on the client and the transports of the official Go SDK, and speaks to servers of every revision: those
-// of 2026-07-28 by Multi Round-Trip Requests, those before inside their session. Over HTTP the calls to the former go
+// It stands on the client and the transports of the official Go SDK, and speaks to servers of every revision: from
+// 2026-07-28 on by Multi Round-Trip Requests, and before that inside their session. Over HTTP the calls by rounds go
 // past the SDK's client, which costs several times more. A client declares the capabilities that it has handlers for,
 // and refuses to answer anything else.
 //

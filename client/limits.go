@@ -16,7 +16,7 @@ type Limits struct {
 	CallTTL      time.Duration // time of one call, including the user's; default 24 hours
 	FirstPause   time.Duration // before retrying a round without questions; doubles each time; default 100 ms
 	MaxPause     time.Duration // longest such pause; default 5 s
-	MinPoll      time.Duration // between two requests for a task's status, whatever the server says; default 100 ms
+	MinPoll      time.Duration // between two requests for a task's status, also if the server says less; default 100 ms
 	MaxPoll      time.Duration // longest time between two such requests; default 5 minutes
 }
 

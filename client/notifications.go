@@ -78,7 +78,7 @@ func (i *inlineSessions) notify(life context.Context, s *mcp.ClientSession, meth
 	}
 }
 
-// notifications reads those of a server that the SDK has handlers for.
+// notifications reads the notifications of a server for which the SDK has handlers.
 var notifications = map[string]func(*mcp.ClientSession, []byte) (mcp.Request, error){
 	"notifications/progress":               readNotification[mcp.ProgressNotificationParams],
 	"notifications/message":                readNotification[mcp.LoggingMessageParams],

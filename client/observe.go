@@ -18,9 +18,9 @@ import (
 )
 
 // Operation is a request that a [Session] sends, for [Options.Observe]: each round of a call, and each request about
-// tasks. Lists, discovery and notifications are none. It never holds an answer, an argument, a result, a requestState
-// or a task's ID. It is the client's side of askback.Operation. It must not be used after the function that Observe
-// returned has been called.
+// tasks. Lists, discovery and notifications are not operations. It never holds an answer, an argument, a result, a
+// requestState or a task's ID. It is the client's side of askback.Operation. It must not be used after the function
+// that Observe returned has been called.
 type Operation struct {
 	// Known when Observe is called:
 

@@ -17,13 +17,12 @@ import (
 // continue it with [Session.Resume]: it has all that the call needs, including the answers
 // that were given already. It is as confidential as the call's arguments and answers are.
 type Pending struct {
-	// Endpoint is where the server was reached over HTTP, or empty. In a call that comes
-	// from elsewhere it is whatever its author wrote: show it to the user, send no
-	// credentials there that the user did not mean for it, and never run it as a program.
+	// Endpoint is where the server was reached over HTTP, or empty. In a call that comes from elsewhere, its author chose
+	// it: show it to the user, send no credentials there that the user did not mean for it, and never run it as a program.
 	Endpoint string `json:"endpoint,omitempty"`
 	// Method is "tools/call", "prompts/get" or "resources/read".
 	Method string `json:"method"`
-	// Params are those of the call: name or uri, arguments, and task if it asks for one.
+	// Params are the parameters of the call: name or uri, arguments, and task if it asks for one.
 	Params json.RawMessage `json:"params,omitempty"`
 	// Round is the number of the last round.
 	Round int `json:"round"`
@@ -105,7 +104,7 @@ func (p *Pending) UnmarshalJSON(data []byte) error {
 //
 //   - [ErrPark], when a handler parked the call;
 //   - a [*LimitError], when a limit was reached: the call can continue under wider limits;
-//   - for a call that has become a task, whatever ended the waiting, such as the context's
+//   - for a call that has become a task, the reason why the waiting ended, such as the context's
 //     cause: the task itself may continue or wait.
 type PendingError struct {
 	Pending *Pending

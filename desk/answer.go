@@ -151,10 +151,11 @@ func (r *row) closed() error {
 // answer decided it. Name and key are as in [Desk.Question]. The same answer again, which the same person gives to the
 // same question, is no second vote and no error.
 //
-// The errors, besides those of [Desk.Question]: a [task.ErrNotFound] also if the question is not for the person; an
-// [ErrOwnCall] if the person could answer it if the call were not their own; an [*InvalidError] if the answer cannot be
-// taken as it is, such as a content that does not fit the form, and then the question stays open; a [*ClosedError] if
-// the question is no longer open. After any other error the answer may have been recorded: give it again.
+// It returns the errors that [Desk.Question] returns, and: a [task.ErrNotFound] also if the question is not for the
+// person; an [ErrOwnCall] if the person could answer it if the call were not their own; an [*InvalidError] if the
+// answer cannot be taken as it is, such as a content that does not fit the form, and then the question stays open; a
+// [*ClosedError] if the question is no longer open. After any other error the answer may have been recorded: give it
+// again.
 func (d *Desk) Answer(ctx context.Context, name, key string, a Answer) (*Question, error) {
 	err := a.check()
 	var q *Question
@@ -184,8 +185,8 @@ func (d *Desk) Answer(ctx context.Context, name, key string, a Answer) (*Questio
 const longestClaim = 24 * time.Hour
 
 // Claim says that a person is about to answer a question, for at most 24 hours, so that others need not look at it. It
-// keeps nobody from answering. Zero or less ends the person's claim. The errors are those of [Desk.Answer]: an
-// [*InvalidError] if somebody else has a claim.
+// keeps nobody from answering. Zero or less ends the person's claim. It returns the errors that [Desk.Answer] returns:
+// an [*InvalidError] if somebody else has a claim.
 func (d *Desk) Claim(ctx context.Context, name, key string, by Person, length time.Duration) (*Question, error) {
 	q, err := d.claim(ctx, name, key, by, by.Name, length)
 	if err != nil {
@@ -266,7 +267,8 @@ const (
 )
 
 // Extend moves the deadline of a question: to a later time, at most a year from now. Its task lives at least 10 minutes
-// longer. The reason is for people, at most 4096 bytes; it may be empty. The errors are those of [Desk.Answer].
+// longer. The reason is for people, at most 4096 bytes; it may be empty. It returns the errors that [Desk.Answer]
+// returns.
 func (d *Desk) Extend(
 	ctx context.Context, name, key string, by Person, deadline time.Time, reason string,
 ) (*Question, error) {

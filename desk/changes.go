@@ -39,8 +39,8 @@ func (d *Desk) Changes(ctx context.Context, every time.Duration) iter.Seq2[*Ques
 // unseen.
 const overlap = 10 * time.Second
 
-// follower reads what changes. Changes of a database can be seen in another order than that of their times, so it reads
-// the last ones again each time, and remembers which of them it has seen.
+// follower reads what changes. Changes of a database can become visible in another order than their times have, so it
+// reads the last ones again each time, and remembers which of them it has seen.
 type follower struct {
 	engine *taskrun.Engine
 	since  time.Time // by the clock of the store; zero before the first query

@@ -1,5 +1,5 @@
-// Package desk is where people answer what the tasks of a server ask them, and where whoever runs the server looks
-// after its tasks.
+// Package desk is where people answer what the tasks of a server ask them, and where the operator looks after the
+// tasks.
 //
 // A program lists what waits for a person, and hands on what the person answers:
 //
@@ -88,7 +88,7 @@ type Task struct {
 	Expires   time.Time   `json:"expiresAt"`          // when its time to live ends
 	Attempts  int         `json:"attempts,omitempty"` // claims since the task last recorded anything
 
-	// Questions are what the task waits for. Their keys are those of the handler.
+	// Questions are what the task waits for. Their keys are the keys that the handler chose.
 	Questions []input.Question `json:"waitsFor,omitempty"`
 	// Cancellation is set if a desk has cancelled the task. A list may leave it out.
 	Cancellation *Cancellation `json:"cancellation,omitempty"`
@@ -186,7 +186,7 @@ func (d *Desk) Show(ctx context.Context, name string) (*Task, error) {
 	return shown, nil
 }
 
-// Cancel ends a task, whoever's it is: its status is [task.Cancelled] when Cancel returns, and an instance that runs
+// Cancel ends a task of any principal: its status is [task.Cancelled] when Cancel returns, and an instance that runs
 // such tasks cleans up. Name is as in [Desk.Show]. By and Reason of the cancellation are required. The error is a
 // [task.ErrEnded] if the task has ended before, and a [task.ErrNotFound] if no task that has not ended has the name.
 func (d *Desk) Cancel(ctx context.Context, name string, c Cancellation) (*Task, error) {

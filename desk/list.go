@@ -39,15 +39,15 @@ func (d *Desk) Waiting(ctx context.Context, w Waiting) iter.Seq2[*Question, erro
 	return listed("list the questions", d.waiting(ctx, w))
 }
 
-// Answered yields the questions that a person has voted on, whatever became of them, the newest first. Questions whose
-// tasks were deleted are gone, and so are votes that [Question.Earlier] has no more. Errors are those of
-// [Desk.Waiting].
+// Answered yields the questions that a person has voted on, open or closed, the newest first. Questions whose tasks
+// were deleted are gone, and so are votes that [Question.Earlier] has no more. It returns the errors that
+// [Desk.Waiting] returns.
 func (d *Desk) Answered(ctx context.Context, by Person) iter.Seq2[*Question, error] {
 	return listed("list what a person has answered", d.history(ctx, by, task.QuestionHistory{Voter: by.Name}))
 }
 
-// Began yields the questions that a person's own calls have asked people, whatever became of them, the newest first.
-// Questions whose tasks were deleted are gone. Errors are those of [Desk.Waiting].
+// Began yields the questions that a person's own calls have asked people, open or closed, the newest first. Questions
+// whose tasks were deleted are gone. It returns the errors that [Desk.Waiting] returns.
 func (d *Desk) Began(ctx context.Context, by Person) iter.Seq2[*Question, error] {
 	return listed("list what a person has asked", d.history(ctx, by, task.QuestionHistory{Principal: by.Name}))
 }

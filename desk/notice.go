@@ -25,5 +25,5 @@ type Notice struct {
 	Votes     int      `json:"votes"` // how many must accept
 
 	Asked    time.Time `json:"asked"`
-	Deadline time.Time `json:"deadline,omitzero"` // zero: there is none
+	Deadline time.Time `json:"deadline,omitzero"` // zero means no deadline
 }

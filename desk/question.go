@@ -36,13 +36,13 @@ type Question struct {
 	For       []string  `json:"for"`       // who may answer, such as "user:alice" and "group:release"
 	Votes     int       `json:"votes"`     // how many must accept with equal contents
 	Asked     time.Time `json:"asked"`
-	// Deadline is when the question ends without an answer. Zero means that there is none.
+	// Deadline is when the question ends without an answer. Zero means that the question has no deadline.
 	Deadline time.Time           `json:"deadline,omitzero"`
 	Status   task.QuestionStatus `json:"status"`
 	// Fallback says that the question is for its caller, whose host could not ask it.
 	Fallback bool `json:"fallback,omitempty"`
-	// Markdown says that Message and Preview are Markdown, of which a safe subset may be rendered. Otherwise they are
-	// plain text.
+	// Markdown says that Message and Preview are Markdown. A page may render a safe subset of it. Otherwise they are plain
+	// text.
 	Markdown bool `json:"markdown,omitempty"`
 
 	Count    []Vote          `json:"count,omitempty"`    // the accepts that count, whose contents are equal, or the veto
@@ -57,7 +57,7 @@ type Question struct {
 
 	// Call is what Call.ID of package askback returns in the task's handler.
 	Call string `json:"call,omitempty"`
-	// Preview is what the author shows of the call. If there is none, Arguments are those of the call.
+	// Preview is what the author shows of the call. If it is empty, Arguments has the arguments of the call.
 	Preview   string          `json:"preview,omitempty"`
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 	// Equal are the names of other tasks, up to 20, that ask the same for an equal call at this time.
@@ -67,7 +67,7 @@ type Question struct {
 // Vote is what one person answered.
 type Vote struct {
 	Who     string    `json:"who"`
-	Groups  []string  `json:"groups,omitempty"` // those because of which the person could vote
+	Groups  []string  `json:"groups,omitempty"` // the groups that allowed the person to vote
 	When    time.Time `json:"when"`
 	Channel string    `json:"channel"`
 	Why     string    `json:"why,omitempty"`
@@ -99,8 +99,8 @@ type Decision struct {
 }
 
 // Questions reads all that a task has asked people, in the order in which it was asked: what concerns the person (see
-// [Question.Concerns]) or, with nil, everything. Name and errors are those of [Desk.Question]; there is at least one
-// question if there is no error.
+// [Question.Concerns]) or, with nil, everything. It takes the same name and returns the same errors as [Desk.Question];
+// there is at least one question if there is no error.
 func (d *Desk) Questions(ctx context.Context, name string, as *Person) ([]*Question, error) {
 	rows, err := d.questions(ctx, name, as)
 	if err != nil {

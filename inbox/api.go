@@ -83,7 +83,7 @@ func newQuestion(q *desk.Question, p desk.Person, err error) shown {
 // shownList is one page of a list.
 type shownList struct {
 	Questions []shown `json:"questions"`
-	Next      int     `json:"next,omitempty"` // the number of the next page; 0 if there is none
+	Next      int     `json:"next,omitempty"` // the number of the next page; 0 if this is the last page
 }
 
 func (in *Inbox) apiList(w http.ResponseWriter, r *http.Request, p desk.Person) {
@@ -244,7 +244,7 @@ func malformed(err error) *problem {
 	return &problem{kind: "malformed", Status: http.StatusBadRequest, Title: sentence(err)}
 }
 
-// answerBody is the body of an answer. Its zero value has all members, as those of the other changes.
+// answerBody is the body of an answer. Its zero value has all members, as the other changes do.
 type answerBody struct {
 	Action  string          `json:"action"`
 	Content json.RawMessage `json:"content"`

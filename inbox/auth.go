@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// The pages on which people sign in and out, and the script of the one of a local inbox.
+// The pages on which people sign in and out, and the script of the sign-in page of a local inbox.
 //
 //go:embed auth
 var authFiles embed.FS

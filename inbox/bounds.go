@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The bounds of one person. Others are served whatever one does.
+// The bounds of one person. No viewer can keep the others from being served.
 const (
 	mostAtOnce  = 16 // requests that run
 	mostChanges = 10 // answers, claims and so on a second

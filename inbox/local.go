@@ -27,7 +27,7 @@ type Local struct {
 	sessions sessions
 
 	mu      sync.Mutex
-	token   string // the one that can be exchanged; "" if there is none
+	token   string // the one that can be exchanged; empty if every one was used
 	expires time.Time
 }
 

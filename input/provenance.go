@@ -2,8 +2,8 @@ package input
 
 import "time"
 
-// ChannelHost is the channel of answers that the client of the call gave by MCP, whoever or whatever in its host
-// decided on them.
+// ChannelHost is the channel of answers that the client of the call gave by MCP. A person in its host may have decided
+// on them, or a program.
 const ChannelHost = "host"
 
 // Provenance says who gave an answer, when, through which channel, and why.

@@ -1,6 +1,6 @@
 // Package input has the records of what a call asks: one [Question], in the same form for the client that is asked, for
-// the operator who looks at what waits, and for whoever answers in place of the client. It imports nothing of Askback's
-// other packages that are public, so that all of them can use it.
+// the operator who looks at what waits, and for people who answer in place of the client. It imports nothing of
+// Askback's other packages that are public, so that all of them can use it.
 package input
 
 import (

@@ -69,7 +69,8 @@ func codeLabel(code int64) string {
 	return other
 }
 
-// outcomes are those of questions, calls of the store and notices. That of a question was read from the store.
+// outcomes are the outcomes of questions, of calls of the store and of notices. The outcome of a question was read from
+// the store.
 var outcomes = []string{
 	"accept", "decline", "cancel", "unanswered", "completed", "failed", "cancelled", "given_up", "shutdown",
 }

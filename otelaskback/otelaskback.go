@@ -17,7 +17,7 @@
 //
 //  1. A client that sends a traceparent in params._meta is the parent of its request, as the conventions say. If it
 //     sends another trace in a later round, the round stays in the trace of the call, and is linked to the client's.
-//  2. A span that is there already, such as that of the HTTP request, is linked; it is the parent where there is no
+//  2. A span that exists already, such as the span of the HTTP request, is linked. It becomes the parent if there is no
 //     other.
 //  3. The sampling decision of the first round holds for all.
 //
@@ -26,7 +26,7 @@
 //
 // # Conventions
 //
-// Spans and metrics are those of the semantic conventions for the Model Context Protocol, which are in development:
+// Spans and metrics follow the semantic conventions for the Model Context Protocol, which are in development:
 // https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/mcp.md. Names that begin with
 // "askback." are ours. No attribute holds an answer, an argument, a result, a requestState or a task's ID. So a span
 // has no status description, although the conventions want the error's message there: messages repeat what callers

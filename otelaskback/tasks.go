@@ -24,12 +24,12 @@ const (
 // ObserveTasks measures how many tasks of a store have not ended, by status, as the gauge askback.tasks. If the store
 // is a task.Asker, it also measures what waits for people, by tool: askback.waiting is the number of open questions,
 // and askback.waiting.age is how long the oldest of them has been open. Of more than 1000 open questions it reads the
-// oldest 1000: then the number counts only these, and a tool all of whose questions are younger is left out.
+// oldest 1000: then the number counts only these, and a tool that has only younger questions is left out.
 //
-// The store is asked once for each export; those of task/sqlite and task/postgres are Counters and Askers. Instances
-// that share a store report the same numbers: register it in one of them, or aggregate by max and not by sum. The
-// registration's Unregister ends it; call it before the store is closed. Nil options are the zero Options. An error of
-// the store goes to the error handler of OpenTelemetry.
+// The store is asked once for each export; the stores of task/sqlite and task/postgres are Counters and Askers.
+// Instances that share a store report the same numbers: register it in one of them, or aggregate by max and not by sum.
+// The registration's Unregister ends it; call it before the store is closed. Nil options are the zero Options. An error
+// of the store goes to the error handler of OpenTelemetry.
 func ObserveTasks(store task.Counter, opts *Options) (metric.Registration, error) {
 	m := opts.meter()
 	tasks, err1 := m.Int64ObservableGauge("askback.tasks", metric.WithUnit("{task}"),

@@ -6,7 +6,7 @@ import (
 )
 
 // ErrInvalid matches every error of [Ring.Open], [Ring.Inspect] and [Peek]. Its text is fit for the client: it is the
-// same whatever the reason.
+// same for every reason.
 var ErrInvalid = errors.New("invalid or expired requestState")
 
 // Reason says why a token was refused. Reasons are few, fixed and short, so they serve as a metric's label.

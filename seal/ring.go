@@ -84,8 +84,8 @@ func (r *Ring) Replace(next *Ring) error {
 // rounds t up to a whole second. The receiver stays as it is, and a later time that it has already remains. Give the
 // result to every instance, in its key file or with [Ring.Replace].
 //
-// This ends calls whose tokens were stolen. Whoever has a key can issue tokens of any time: a key that has leaked must
-// be removed.
+// This ends calls whose tokens were stolen. Anybody who has a key can issue tokens for any time: a key that has leaked
+// must be removed.
 func (r *Ring) RevokeBefore(t time.Time) *Ring {
 	next := *r.load()
 	if t = wholeSecond(t).UTC(); t.After(next.revoked) {

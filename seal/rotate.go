@@ -22,8 +22,8 @@ var ErrTooEarly = errors.New("too early for the next step of the rotation")
 // Rotate takes the next step of a rotation and returns the ring to roll out. The receiver stays as it is.
 //
 // The state of the ring decides which step it is: one key, learn; the newest key not first, switch; otherwise, forget.
-// Keys are ordered by [Key.Created], and a learned key is always created later than those before it, whatever the
-// clock says.
+// Keys are ordered by [Key.Created], and a learned key is always created later than the keys before it, even if the
+// clock went back.
 //
 // No step is taken earlier than wait after the one before. Rotate only knows when it was called, not when the ring
 // was rolled out, so wait has to cover both: the time that a rollout takes and the longest time to live of a token.

@@ -35,7 +35,7 @@
 //     server share the plaintext, and the length of the compressed text would leak one to the other.
 //   - Revocation of one token. [Ring.RevokeBefore] withdraws all that were issued before a time, and a key that is
 //     removed takes every token that it sealed with it.
-//   - Forward secrecy. Whoever obtains a key can read every token that was ever sealed with it.
+//   - Forward secrecy. Anybody who obtains a key can read every token that was ever sealed with it.
 //
 // Keys are rotated without refusing a single token, see [Ring.Rotate]. FORMAT.md in this folder specifies tokens
 // and keys for other implementations; version 1 of both will stay readable.
@@ -81,7 +81,7 @@ type Binding struct {
 	Arguments [32]byte
 }
 
-// State is an opened token. Formatted or logged by itself, it shows neither payload nor principal.
+// State is an opened token. Formatted or logged by itself, it does not show the payload or the principal.
 type State struct {
 	// ID is different for every token ever sealed, and a token has no other spelling with another ID. It is not
 	// secret: the token begins with it, right after the key id.
@@ -113,8 +113,8 @@ func (r *Ring) Seal(b Binding, payload []byte, issued, expires time.Time) (strin
 // Open opens a token that was presented on the request described by b. A token is expired from the very millisecond
 // of its expiry on.
 //
-// The error is always an [*OpenError] and matches [ErrInvalid]. Log it; answer the client with one fixed message
-// whatever the reason, because the reason tells an attacker what to change next.
+// The error is always an [*OpenError] and matches [ErrInvalid]. Log it; answer the client with one fixed message,
+// because the reason tells an attacker what to change next.
 //
 // When several things differ, the reason names the first in this order: authentication, audience, principal, method,
 // target, arguments, times, revocation. An incident is thus not reported as a mere expiry.
@@ -162,7 +162,8 @@ func (r *Ring) Open(token string, b Binding, now time.Time) (*State, error) {
 }
 
 // Inspect opens a token without comparing its binding or its times with anything. It is for operators' tools: never use
-// it to serve a request, where it would accept anybody's state, on any request, without end. Errors are those of Open.
+// it to serve a request, where it would accept anybody's state, on any request, without end. It returns the errors that
+// Open returns.
 func (r *Ring) Inspect(token string) (*State, error) {
 	s, p, err := r.load().decrypt(token)
 	if err != nil {

@@ -28,7 +28,7 @@ type Options struct {
 }
 
 // Store keeps states. It is called concurrently, and the request waits for it: where a database may hang, give up after
-// a time. The context is that of the request, except where a phase stores a state: that has 10 seconds, even if the
+// a time. The context is the context of the request. A phase that stores a state has 10 seconds instead, even if the
 // client has gone away. What a method wrote is there for every instance when it returns. [MemoryStore] is one, and the
 // Stores of task/sqlite and task/postgres are; task/storetest has a suite for others.
 type Store interface {

@@ -372,7 +372,7 @@ func (x *waitingIndex) in(byDeadline bool) questionIndex {
 // questionIndex holds questions in an order.
 type questionIndex []*memoryQuestion
 
-// waitingKey names a waitingIndex. The zero value names that of all open questions.
+// waitingKey names a waitingIndex. The zero value names the list of all open questions.
 type waitingKey struct{ index, value string }
 
 // The indexes of questions for people. The first ones have the open ones only.
@@ -382,7 +382,7 @@ const (
 	byTarget  = "target"
 	byEqual   = "equal"
 
-	// Those of any status.
+	// Questions of any status.
 	byVoter     = "voter"
 	byPrincipal = "principal"
 )

@@ -9,8 +9,8 @@ import (
 // Any other Store may ignore the quotas that it is given. Then nothing keeps a caller from filling it: a server says so
 // in its log, and refuses the store if its [Settings] have a quota.
 type Evicter interface {
-	// Evict deletes up to limit tasks of a principal that are terminal, due neither now nor later, and were last
-	// updated longer than age ago, with their journals: those that were created first.
+	// Evict deletes up to limit tasks of a principal that are terminal, not due now or later, and were last updated longer
+	// than age ago, with their journals: those that were created first.
 	Evict(ctx context.Context, principal string, age time.Duration, limit int) (n int, err error)
 }
 

@@ -8,8 +8,8 @@ import (
 
 // Question is what a task waits for apart from its client: the answer of people at a desk, a deadline, or both. It is a
 // row of its own, so that people can answer while the task runs, and so that a release that does not know of desks
-// neither shows nor takes it. To stores each []byte is opaque. Key, Equal and each of For and Voters have at most 512
-// bytes. Times have a resolution of a millisecond.
+// does not show it and does not take it. To stores each []byte is opaque. Key, Equal and each of For and Voters have at
+// most 512 bytes. Times have a resolution of a millisecond.
 type Question struct {
 	Task      string // the ID of its task
 	Key       string // names the question within its task; no other question of the task ever has the same
@@ -18,14 +18,15 @@ type Question struct {
 	// Equal is the same for the questions of equal calls. Empty means that nobody looks for it that way.
 	Equal string
 	// For says who may answer, such as "user:alice" and "group:release", each once. A question for nobody waits for its
-	// deadline only: it is neither listed nor announced.
+	// deadline only: it is not listed and not announced.
 	For     []string
 	Content []byte // what is asked; it never changes
 
 	Asked    time.Time
-	Deadline time.Time // zero: there is none
+	Deadline time.Time // zero means no deadline
 	// Within and Remind are read when a question is added: the times from then to its deadline, and to the notice that the
-	// deadline is near, which moves with the deadline. Zero means that there is none. What a store reads has zeros.
+	// deadline is near, which moves with the deadline. Zero means that the question has no deadline. What a store reads
+	// has zeros.
 	Within, Remind time.Duration
 
 	Status   QuestionStatus
@@ -54,7 +55,7 @@ var (
 	ErrDecided = errors.New("the question was decided meanwhile")
 	// ErrLate says that the deadline of a question has passed.
 	ErrLate = errors.New("the deadline of the question has passed")
-	// ErrEarly says that the deadline of a question has not passed, or that there is none.
+	// ErrEarly says that the deadline of a question has not passed, or that the question has no deadline.
 	ErrEarly = errors.New("the deadline of the question has not passed")
 	// ErrClosed says that a question is no longer open.
 	ErrClosed = errors.New("the question is no longer open")
@@ -78,8 +79,8 @@ type QuestionFilter struct {
 	Newest     bool
 }
 
-// QuestionHistory selects questions of an [Asker], whatever their status: those that one name has voted on, or those
-// that the tasks of one principal have asked. One field is set.
+// QuestionHistory selects questions of an [Asker], with any status: the questions that one name has voted on, or that
+// the tasks of one principal have asked. One field is set.
 type QuestionHistory struct {
 	Voter     string
 	Principal string
@@ -98,26 +99,26 @@ type QuestionHistory struct {
 //   - When a task ends, however that comes, its open questions are Withdrawn. When it is deleted, so are its questions.
 //   - What questions hold does not count in a [Quota].
 type Asker interface {
-	// Questions reads the questions of the task with this [Name], whatever their status, in the order in which they were
-	// asked and, of one time, by Key. There are none if there is no such task.
+	// Questions reads the questions of the task with this [Name], with any status, in the order in which they were asked
+	// and, within one time, by Key. The result is empty if the task does not exist.
 	Questions(ctx context.Context, name string) ([]*Question, error)
 
 	// Waiting reads up to limit open questions that the filter lets pass, each once, in the order that the filter says;
-	// those of one time are ordered by the ID of their task and then by Key, reversed with Newest. It begins after the
-	// given question, of which it reads Asked, Deadline, Task and Key; nil is the start. It reads an index, so that what
+	// questions of one time are ordered by the ID of their task and then by Key, reversed with Newest. It begins after the
+	// given question, and reads its Asked, Deadline, Task and Key; nil is the start. It reads an index, so that what
 	// others wait for costs nothing.
 	Waiting(ctx context.Context, f QuestionFilter, after *Question, limit int) ([]*Question, error)
 
 	// History reads up to limit questions of a history, in the order of [QuestionFilter.Newest]. Questions for nobody are
-	// left out. It begins after the given question, of which it reads Asked, Task and Key; nil is the start. It reads an
+	// left out. It begins after the given question, and reads its Asked, Task and Key; nil is the start. It reads an
 	// index, so that the history of others costs nothing.
 	History(ctx context.Context, of QuestionHistory, after *Question, limit int) ([]*Question, error)
 
-	// Changes reads up to limit questions in the order in which they were changed last: those of one time by the [Name] of
-	// their task and then by Key. Questions for nobody are left out. It begins after the given question, of which it reads
-	// Changed, Task and Key; without a Task it begins with the first of this time, and nil is the start. It reads an
-	// index, so that what was changed before costs nothing. It also returns the time by the clock of the store, as it was
-	// before the questions were read; a limit of zero reads only that.
+	// Changes reads up to limit questions in the order in which they were changed last; questions of one time are ordered
+	// by the [Name] of their task and then by Key. Questions for nobody are left out. It begins after the given question,
+	// and reads its Changed, Task and Key; without a Task it begins with the first of this time, and nil is the start. It
+	// reads an index, so that what was changed before costs nothing. It also returns the time by the clock of the store,
+	// as it was before the questions were read; a limit of zero reads only that.
 	//
 	// A change can be seen later than one with a later Changed, since transactions last: so a reader reads again what was
 	// changed a short time before, and knows what it has seen by Task, Key and Version.
@@ -130,8 +131,8 @@ type Asker interface {
 	//
 	// Expired says that the change is made because the deadline has passed. The errors, in this order: [ErrNotFound];
 	// [ErrConflict] if the Version is not the stored one; [ErrClosed] if the question is not open; [ErrLate] if the
-	// stored deadline has passed, or is now, and expired is not set; [ErrEarly] if it has not passed, or there is none,
-	// and expired is set. With an error nothing is written and q is unchanged.
+	// stored deadline has passed, or is now, and expired is not set; [ErrEarly] if expired is set, and the deadline has
+	// not passed or the question has no deadline. With an error nothing is written and q is unchanged.
 	ChangeQuestion(ctx context.Context, q *Question, expired bool) error
 
 	// Overdue reads up to limit open questions whose deadline has passed, the one that passed first at first. Questions

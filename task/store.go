@@ -9,7 +9,7 @@ import (
 // implementing [Evicter], [Lister], [Counter], [Versioner], [Asker], [Outbox] and [Watcher]; each says what is missing
 // without it. A type that wraps a Store hides what it does not pass on.
 //
-// What holds for all methods, including those of the optional interfaces:
+// What holds for all methods, including the optional interfaces:
 //
 //   - They are safe for concurrent use, by several processes too if the store is meant for
 //     them. A write is durable when its method returns.
@@ -25,7 +25,7 @@ import (
 // A task is due when any server may claim it: a new task at once, a claimed one when its
 // lease ends, a parked one not at all.
 type Store interface {
-	// Create adds a task with its journal: the call, which never changes, and the entries. It sets t.Created and
+	// Create adds a task with its journal: the call, which does not change, and the entries. It sets t.Created and
 	// t.Updated to now, t.Expires to now+ttl, Version to 0 and the Claim to its zero value. The task is due at once; but
 	// with a lease that is more than zero it is claimed for the caller, as by Claim: Fence and Attempts rise by one, and
 	// the Nonce is set. The error is ErrExists if there is a task with its ID, and the error of [Quota.Check] if the
@@ -43,8 +43,8 @@ type Store interface {
 	//     one, in any fixed order of principals that starts again after the last.
 	//   - A principal gets another task only while it has fewer tasks than there are free workers. So some workers are
 	//     left for principals that have none.
-	//   - Of a principal's tasks, the next one has the Target of which the principal has the fewest tasks; of several
-	//     tasks, it is the one that has been due longest.
+	//   - Of a principal's tasks, the next one has the Target for which the principal has the fewest tasks; among several
+	//   tasks, it is the task that has been due longest.
 	//
 	// Claim may take fewer tasks than these rules allow, but at least one.
 	Claim(ctx context.Context, after string, load []Load, lease time.Duration, limit int) ([]*Claimed, error)
@@ -53,7 +53,7 @@ type Store interface {
 	Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error)
 
 	// Append adds one entry to the journal under the lease of this claim, and sets Attempts to 0. Version and Updated stay
-	// as they are. The error is ErrLeaseLost if the claim is not the stored one, whatever the status. Otherwise it is
+	// as they are. The error is ErrLeaseLost if the claim is not the stored one, with any status. Otherwise it is
 	// ErrConflict if the journal does not have exactly there entries, so that an Append that is repeated or arrives late
 	// never adds an entry twice.
 	Append(ctx context.Context, id string, claim Claim, there int, entry []byte) error
@@ -66,8 +66,8 @@ type Store interface {
 
 	// Update writes Status, Message, Pending, Outcome, Round, Expires, Stopped and Attempts of t if its Version is
 	// the stored one, and sets t.Updated to now and t.Version to its successor. The error is ErrLeaseLost if u.Leased
-	// is set and the Claim is not the stored one, whatever the Version; else it is ErrConflict if the Version is not
-	// the stored one; else it is ErrEnded if the stored status is terminal and t has another, and else the error of
+	// is set and the Claim is not the stored one, with any Version; else it is ErrConflict if the Version is not the
+	// stored one; else it is ErrEnded if the stored status is terminal and t has another, and else the error of
 	// [Quota.Check] if the principal would have more bytes than u.Quota allows. With an error nothing is written and t is
 	// unchanged.
 	Update(ctx context.Context, t *Task, u Update) error
@@ -76,7 +76,7 @@ type Store interface {
 	Expired(ctx context.Context, limit int) (ids []string, err error)
 
 	// Purge deletes up to limit tasks whose time to live ended longer than grace ago,
-	// that are terminal and due neither now nor later, with their journals.
+	// that are terminal and not due now or later, with their journals.
 	Purge(ctx context.Context, grace time.Duration, limit int) (n int, err error)
 
 	// Close releases what the store holds. Nothing else may be called afterwards.

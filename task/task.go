@@ -3,12 +3,12 @@
 // store.
 //
 // A [Task] is one small row: its principal, its status, its open questions. What its work has recorded, the journal,
-// is kept apart from it, so that reading the status costs the same whatever the task has done. A [Store] keeps both:
+// is kept apart from it, so that reading the status costs the same after any amount of work. A [Store] keeps both:
 // task/sqlite and task/postgres durably, [MemoryStore] for as long as the process lives. task/storetest is the suite
 // that every store must pass.
 //
-// Package askback runs calls of tools as tasks, with the [Settings] and the Store of its Tasks. Package desk is for
-// whoever runs the store. Use this package to configure tasks, or to write a store.
+// Package askback runs calls of tools as tasks, with the [Settings] and the Store of its Tasks. Package desk is for the
+// operator of the store. Use this package to configure tasks, or to write a store.
 //
 // What a server promises on a store that keeps its contract:
 //
@@ -88,7 +88,7 @@ var (
 	ErrNotFound = errors.New("task not found")
 	// ErrConflict says that the task was changed meanwhile: read it again.
 	ErrConflict = errors.New("the task was changed meanwhile")
-	// ErrEnded says that the task is in a terminal status, which never changes.
+	// ErrEnded says that the task is in a terminal status, and that does not change.
 	ErrEnded = errors.New("the task has ended")
 	// ErrLeaseLost says that another worker has claimed the task, or that the database has lost the claim.
 	ErrLeaseLost = errors.New("the lease on the task is lost")

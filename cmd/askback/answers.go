@@ -19,8 +19,8 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// answers are the answers of --answer and --answers by the key of their question. Each is used once, and those of one
-// key in their order: a server that rejects an answer must not get it again.
+// answers are the answers of --answer and --answers by the key of their question. Each is used once, and the answers to
+// one key in their order: a server that rejects an answer must not get it again.
 type answers struct {
 	mu     sync.Mutex
 	byKey  map[string][]answer

@@ -16,7 +16,7 @@ import (
 )
 
 // trace prints the messages of a conversation and the time that each took. It shows the keys of answers and the size of
-// the state, but neither the answers nor the state. A nil trace prints nothing.
+// the state, but not the answers or the state. A nil trace prints nothing.
 type trace struct {
 	console *console
 	began   time.Time

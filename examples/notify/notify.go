@@ -1,6 +1,6 @@
 // Package notify has two recipes for Options.Desk.Notify, to be copied and changed: a message to a channel of Slack,
-// and an e-mail. Each says where to answer, and is no way to answer by itself: whoever reads a message may have been
-// sent it by somebody else.
+// and an e-mail. Each says where to answer, and nobody can answer by the message alone, because somebody else may have
+// forwarded it.
 package notify
 
 import (

@@ -25,7 +25,7 @@ import (
 var stumbles = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 	`that of`, `those of`, `this of`, `the one of`, `who(m|se)?ever`, `whatever`, `wherever`, `whichever`, `which never`,
 	`but for`, `for good`, `is none`, `are none`, `was none`, `of whose`, `of which`, `of whom`, `in which case`, `nor`,
-	`hence`, `thereby`, `therein`, `thereof`, `whereby`, `so as to`, `beforehand`, `belongs? into`, `neither`,
+	`hence`, `thereby`, `therein`, `thereof`, `whereby`, `so as to`, `beforehand`, `belongs? into`,
 	`be it`, `such that`, `what it came to`,
 }, "|") + `)\b`)
 
@@ -68,6 +68,52 @@ func TestProseOfTheMessages(t *testing.T) {
 		})
 	}
 	l.end(".go")
+}
+
+// The same holds for what the documentation of the packages says.
+func TestProseOfTheDocComments(t *testing.T) {
+	l := newLinter(t, "comments")
+	read := func(name string, groups ...*ast.CommentGroup) {
+		for _, g := range groups {
+			l.read(name, strings.Join(strings.Fields(g.Text()), " "))
+		}
+	}
+	packages := 0
+	for _, name := range tracked(t, "*.go") {
+		if strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "judge/") || strings.Contains(name, "internal/") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("../..", name), nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if read(name, file.Doc); file.Doc != nil {
+			packages++
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				if n.Name.IsExported() {
+					read(name, n.Doc)
+				}
+				return false
+			case *ast.GenDecl:
+				read(name, n.Doc)
+			case *ast.TypeSpec:
+				read(name, n.Doc)
+				return n.Name.IsExported()
+			case *ast.ValueSpec:
+				read(name, n.Doc, n.Comment)
+			case *ast.Field:
+				read(name, n.Doc, n.Comment)
+			}
+			return true
+		})
+	}
+	l.end(".go")
+	if packages < 15 {
+		t.Errorf("found the comments of %d packages", packages)
+	}
 }
 
 // How much there is to read: a page for one purpose, and few of them. The proof is apart.
@@ -165,7 +211,7 @@ func newLinter(t *testing.T, check string) *linter {
 		}
 		fields := strings.Split(line, " | ")
 		if len(fields) != 4 || fields[3] == "" {
-			t.Fatalf("testdata/prose.txt: not words or code | FILE | TEXT | REASON: %s", line)
+			t.Fatalf("testdata/prose.txt: not words, comments or code | FILE | TEXT | REASON: %s", line)
 		}
 		if fields[0] == check {
 			l.stay[[2]string{fields[1], fields[2]}] = false

@@ -10,12 +10,12 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Notices are left by the triggers of questions and of their tasks, whatever release writes, under the lock of the
-// task: so those of a task are numbered in the order in which they are committed. A notice that was settled stays
+// The triggers of questions and of their tasks leave notices, for every release that writes, under the lock of the
+// task. So the notices of a task are numbered in the order in which they are committed. A notice that was settled stays
 // until its task is deleted, without a time at which it is due, so that the question has no other of its kind.
 //
 // Only the first notice of a task can be taken. As long as it is not due the others are not either, so nobody looks
-// at them. Whoever changes when they are due has the lock of the first.
+// at them. A transaction that changes when they are due has the lock of the first.
 const noticeTables = `
 	-- Until when somebody listens.
 	CREATE TABLE {schema}.listening (
@@ -123,8 +123,8 @@ func (s *Store) Listen(ctx context.Context, d time.Duration) (err error) {
 	return err
 }
 
-// Notices implements [task.Outbox]. It leaves the notices of 1,000 deadlines at most, and those of a task that is being
-// written to at this moment the next time.
+// Notices implements [task.Outbox]. It leaves the notices of 1,000 deadlines at most, and the notices of a task that is
+// being written to at this moment the next time.
 func (s *Store) Notices(ctx context.Context, lease time.Duration, limit int) (notices []*task.Notice, err error) {
 	defer s.wrap(ctx, "take notices", &err)
 	err = s.on(ctx, clients, func(conn *pgxpool.Conn) error {

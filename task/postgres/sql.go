@@ -10,8 +10,8 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// statements is the SQL of the store, with the name of its schema in place. Each statement is
-// one round trip and, except for those of Purge, a transaction of its own.
+// statements is the SQL of the store, with the name of its schema in place. Each statement is one round trip and,
+// except in Purge, a transaction of its own.
 //
 // The time is the server's when it received the statement. At the level read committed, a
 // statement that waited for a row sees the row as it is then, and checks its conditions again:

@@ -73,7 +73,7 @@ func (s *Store) DeleteState(ctx context.Context, id string) (err error) {
 	return err
 }
 
-// Guard returns a guard that lets every state be used once only, by whatever instance shares the database. What it
+// Guard returns a guard that lets every state be used once only, by any instance that shares the database. What it
 // remembers is in a table of its own until it expires by the clock of the server.
 func (s *Store) Guard() state.Guard { return guard{s} }
 

@@ -4,8 +4,8 @@
 // # The database
 //
 // PostgreSQL 13 or newer, in the isolation level read committed, which is the default. [Open] makes the tables in a
-// schema of their own, named askback, and brings those of an older version up to date; several instances may do so at
-// once. The search_path of the URL names another schema, so that services, or tests, can share a database without
+// schema of their own, named askback, and brings the tables of an older version up to date; several instances may do so
+// at once. The search_path of the URL names another schema, so that services, or tests, can share a database without
 // seeing each other's tasks. A role that may not create a schema needs one that it may create tables in.
 //
 // A release only adds to the tables of the previous one, in short steps, and a later release removes what is no longer
@@ -292,8 +292,8 @@ func storable[T ~string](texts []T) (all []string) {
 	return all
 }
 
-// Claim implements [task.Store]. The order of principals is that of their bytes. A task
-// that is being written to at this moment is not claimed.
+// Claim implements [task.Store]. Principals are in the order of their bytes. A task that is being written to at this
+// moment is not claimed.
 func (s *Store) Claim(
 	ctx context.Context, after string, load []task.Load, lease time.Duration, limit int,
 ) (claimed []*task.Claimed, err error) {

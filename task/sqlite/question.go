@@ -26,8 +26,8 @@ const (
 		ORDER BY changed, name, question.key LIMIT ?`
 	listedSQL = questionSelect + ` WHERE question.seq IN (SELECT value FROM json_each(?))`
 
-	// A part of one list. With ?5 it is for one of those in it, which matters if the list is not that of a name. With ?9
-	// it is of other principals.
+	// A part of one list. With ?5 it is for one of those in it, which matters if the list is not the list of a name. With
+	// ?9 it is of other principals.
 	byAskedSQL = `SELECT question, asked, id, key FROM question_list AS l
 		WHERE list = ?1 AND (asked, id, key) > (?2, ?3, ?4)` + listFilter + ` ORDER BY asked, id, key LIMIT ?8`
 	newestSQL = `SELECT question, asked, id, key FROM question_list AS l

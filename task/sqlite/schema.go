@@ -295,7 +295,7 @@ const listQuestion = `
 		WHERE seq = NEW.task AND NEW.status = 'open' AND NEW.people IS NOT NULL;
 `
 
-// listInAll is the part of a trigger that adds a question to its lists. Those of 1 have open questions only.
+// listInAll is the part of a trigger that adds a question to its lists. Indexes of version 1 have open questions only.
 const listInAll = `
 	INSERT INTO question_list (list, question, asked, deadline, id, key, target, principal)
 		SELECT DISTINCT list, NEW.seq, NEW.asked, iif(open, NEW.deadline, NULL), id, NEW.key, target, principal

@@ -13,7 +13,7 @@
 // The Store also keeps states, as a state.Store, in a table of their own: see
 // PutState. Of those a write deletes some that have expired. [Store.Guard] makes states single use.
 //
-// The store's clock is that of the machine. A step of it ends leases early, or keeps them longer: docs/tasks.md says
+// The store uses the clock of the machine. A step of it ends leases early, or keeps them longer: docs/tasks.md says
 // what follows.
 //
 // Instances are not told of each other's writes (there is no [task.Watcher]): a server learns of them by asking, which
@@ -45,8 +45,8 @@ import (
 // Store is a [task.Store] in one SQLite file. Its zero value is not usable: see [Open].
 // It is safe for concurrent use, also by several processes, each with its own.
 //
-// Errors other than those of package task wrap the driver's *sqlite.Error, if it gave
-// one, and those of a context that ended are that context's.
+// Other errors than the errors of package task wrap the driver's *sqlite.Error, if it gave one. If a context ended, the
+// error is the context's.
 type Store struct {
 	path string
 
@@ -75,16 +75,16 @@ var _ interface {
 } = (*Store)(nil)
 
 const (
-	// busyTimeout is how long a write waits for those of other processes.
+	// busyTimeout is how long a write waits for writes of other processes.
 	busyTimeout = 10 * time.Second
 	// walLimit is what the file with -wal is cut to after it had to grow beyond.
 	walLimit = 64 << 20
 )
 
-// Open opens the store in the file at path, and creates the file, for this user only, if there is none; its directory
-// must exist. A file of an older release is brought up to date, and the previous release can still open it. A file is
-// refused if a newer release has changed it so that this one cannot use it. A file that is not a store is refused and
-// left as it is. The context is for opening only.
+// Open opens the store in the file at path, and creates the file, for this user only, if it does not exist; its
+// directory must exist. A file of an older release is brought up to date, and the previous release can still open it. A
+// file is refused if a newer release has changed it so that this one cannot use it. A file that is not a store is
+// refused and left as it is. The context is for opening only.
 func Open(ctx context.Context, path string) (*Store, error) {
 	path, err := locate(path)
 	if err != nil {

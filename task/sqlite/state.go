@@ -94,7 +94,7 @@ func (s *Store) DeleteState(ctx context.Context, id string) (err error) {
 	})
 }
 
-// Guard returns a guard that lets every state be used once only, by whatever process has this file open. What it
+// Guard returns a guard that lets every state be used once only, by any process that has this file open. What it
 // remembers is in the file, in a table of its own, until it expires.
 func (s *Store) Guard() state.Guard { return guard{s} }
 

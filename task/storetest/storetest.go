@@ -46,7 +46,7 @@ import (
 // Run calls database for each test, for a database without tasks that nobody else uses. What database returns opens a
 // handle on it; the suite opens several to play several instances, uses them at the same time, and closes them. A store
 // that is for one handle only returns nil for all but the first: then the tests of several instances are skipped, and
-// those of concurrency use the one handle.
+// the tests of concurrency use the one handle.
 func Run(t *testing.T, database func(t *testing.T) (open func(t *testing.T) task.Store)) {
 	for _, chapter := range []struct {
 		name     string

@@ -138,7 +138,7 @@ func (s *Store) useWAL(ctx context.Context) error {
 	}
 }
 
-// Item returns the work item with the given id. If there is none, the error names the nearest.
+// Item returns the work item with the given id. If it does not exist, the error names the nearest.
 func (s *Store) Item(ctx context.Context, id int) (Item, error) {
 	item := Item{ID: id}
 	var fields []byte
