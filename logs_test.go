@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -66,8 +67,9 @@ const (
 // There is one line for each round, and one for each request that did not come so far.
 func TestALineForEachRound(t *testing.T) {
 	logger, log, lines := harness.JSONLogs()
-	h := harness.NewServer(t, &askback.Options{Logger: logger}, addOrder).HTTPHandler(nil)
-	r := harness.Request{Target: "order", Arguments: `{"Note":"MARK-argument"}`}
+	opts := &askback.Options{Logger: logger, Principal: harness.UserHeader}
+	h := harness.NewServer(t, opts, addOrder).HTTPHandler(nil)
+	r := harness.Request{Target: "order", Arguments: `{"Note":"MARK-argument"}`, Header: http.Header{"X-User": {"ada"}}}
 	first := r.Send(t, h)
 	r.State, r.Responses = first.Asked(t, "order"), goodOrder
 	if got := r.Send(t, h).Text(t); got != "MARK-result a" {
@@ -102,6 +104,10 @@ func TestALineForEachRound(t *testing.T) {
 	if len(requests) != 1 || requests[0]["outcome"] != "refused" || requests[0]["reason"] == "" ||
 		requests[0]["target"] != "order" || requests[0]["code"] != float64(-32602) {
 		t.Errorf("requests that did not become rounds: %v", requests)
+	}
+	refused := lines("askback: requestState refused")
+	if len(refused) != 1 || refused[0]["target"] != "order" || refused[0]["principal"] != "ada" {
+		t.Errorf("states that were refused: %v", refused)
 	}
 	harness.NoSecrets(t, log, r.State, altered.State)
 }
