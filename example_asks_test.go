@@ -59,6 +59,31 @@ func form(content map[string]any) func(context.Context, *client.Question) (*mcp.
 	}
 }
 
+// A report of a user, as a form.
+type Contact struct {
+	Name  string   `json:"name" title:"Your name" minLength:"1"`
+	Email string   `json:"email" format:"email" jsonschema:"where the report goes"`
+	Kind  string   `json:"kind" enum:"bug=A bug|idea=An idea" default:"bug"`
+	Tags  []string `json:"tags,omitempty" enum:"ui|network|storage" maxItems:"2"`
+	Age   *int     `json:"age,omitempty" minimum:"18"`
+}
+
+// Tags of the struct say what the form asks for. What is optional may be missing.
+func ExampleElicit() {
+	report := func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+		who, err := askback.Elicit[Contact](call, "contact", "Who reports this?")
+		return fmt.Sprintf("%s reports: %s %q, with an age: %v", who.Name, who.Kind, who.Tags, who.Age != nil), err
+	}
+	srv := newServer(askback.Options{})
+	askback.MustForm[Contact]() // panics, and names the field and the remedy
+	askback.AddTool(srv, &mcp.Tool{Name: "report"}, report)
+	answer := map[string]any{"name": "Ada", "email": "ada@example.com", "kind": "idea", "tags": []string{"ui"}}
+	callTool(srv, &client.Options{Form: form(answer)}, "report", nil)
+	// Output:
+	// asked: Who reports this?
+	// Ada reports: idea ["ui"], with an age: false
+}
+
 // The choices are known only when the tool is called.
 func ExampleElicitWith() {
 	assign := func(_ context.Context, call *askback.Call, in Bug) (string, error) {

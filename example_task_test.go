@@ -75,6 +75,7 @@ func ExampleCall_Fence() {
 	var web website
 	playTask(&askback.TaskSupport{}, func(ctx context.Context, call *askback.Call, in Deployment) (string, error) {
 		err := call.Do(ctx, "publish", func(context.Context) error {
+			// UPDATE site SET body = $1, fence = $2, nonce = $3 WHERE fence < $2 OR fence = $2 AND nonce = $3
 			return web.publish(in.Service+" is open.", call.Fence(), call.Nonce())
 		})
 		return web.page, err

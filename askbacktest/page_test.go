@@ -295,7 +295,7 @@ func tasksWithoutWorkers(t *testing.T) string {
 
 // The page is linked from where authors look.
 func TestThePageIsLinked(t *testing.T) {
-	for _, from := range []string{"../docs/forms.md", "askbacktest.go"} {
+	for _, from := range []string{"../docs/tools.md", "askbacktest.go"} {
 		text, err := os.ReadFile(filepath.FromSlash(from))
 		if err != nil || !strings.Contains(string(text), "mistakes.md") {
 			t.Errorf("%s does not name docs/mistakes.md (%v)", from, err)

@@ -45,7 +45,6 @@ var left = []struct{ command, reason string }{
 		"serves until it is stopped, as testdata/inbox_serve.txtar has it"},
 	{`^askback call \$url deploy version=4\.2$`,
 		"waits for people at browsers, whom TestApprovalsAsTheDocumentSays of judge/inbox has"},
-	{`^askback task (get|cancel) sqlite:tasks.db 23WGRG`, "names a task that only its reader has"},
 }
 
 // leftPages are documents whose commands this test only looks up, each with the reason.
@@ -61,11 +60,7 @@ var docAnswers = []struct{ command, flags string }{
 	{`call .* close_bug `, `--answer resolution='{"resolution":"Fixed"}'`},
 	{`resume call.json`, `--answer github_login='{"name":"octocat"}'`},
 	{`^askback task result `, `--answer echo_input='{"input":"Hello"}'`},
-	{`^\./askback task result `, `--answer network='{"network":"nat"}'`},
 }
-
-// faster is what the reader changes, so as not to wait.
-var faster = strings.NewReplacer("--pace 2s", "--pace 40ms", "sleep 3;", "sleep 0.2;")
 
 // The documents have each address at this host, and servers at its port 8080.
 const (
@@ -329,7 +324,7 @@ func (r *docReader) follow(commands []docCommand) {
 	out := t.TempDir()
 	script := readerShell
 	for i, c := range commands {
-		text := strings.ReplaceAll(faster.Replace(c.text), documentedHost, r.host)
+		text := strings.ReplaceAll(c.text, documentedHost, r.host)
 		for _, a := range docAnswers {
 			if regexp.MustCompile(a.command).MatchString(c.text) {
 				text += " " + a.flags

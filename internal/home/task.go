@@ -14,7 +14,7 @@ import (
 )
 
 // The dialects in which a client takes a task: that of the extension, and that of the
-// proposals from which Multi Round-Trip Requests grew. See "Two dialects" in docs/tasks.md.
+// proposals from which Multi Round-Trip Requests grew. See "Two dialects of tasks" in docs/proof/how-a-call-travels.md.
 const (
 	DialectExtension = "extension"
 	DialectProposal  = "proposal"

@@ -66,7 +66,7 @@ func provision(ctx context.Context, call *askback.Call, in Machine) (string, err
 		return "", err
 	}
 	call.Progress(ctx, 1, 2, "created")
-	net, err := askback.Elicit[Network](call, "network", "Which network shall it join?") // may take days
+	net, err := askback.Elicit[Network](call, "network", "Which network shall it join?") // the task is a row meanwhile
 	if err != nil {
 		return "", err
 	}
