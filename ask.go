@@ -175,7 +175,7 @@ func Roots(call *Call, key string) ([]*mcp.Root, error) {
 	return answer.Roots, err
 }
 
-// ask returns the recorded answer to a question. The error is that of making the question.
+// ask returns the recorded answer to a question. The error says why the question could not be made.
 func (c *Call) ask(key string, q *question.Question, err error) ([]byte, error) {
 	if err != nil {
 		return nil, &fault.AskError{Err: fmt.Errorf("question %q: %w", key, err)}
@@ -190,7 +190,8 @@ func (c *Call) ask(key string, q *question.Question, err error) ([]byte, error) 
 	return value, err
 }
 
-// elicit returns the content of the recorded answer to an elicitation. The error is that of making the question.
+// elicit returns the content of the recorded answer to an elicitation. The error says why the question could not be
+// made.
 func (c *Call) elicit(key string, q *question.Question, err error) ([]byte, error) {
 	value, err := c.ask(key, q, err)
 	if err != nil {

@@ -95,8 +95,7 @@ func ownResult(res *mcp.CallToolResult) *mcp.CallToolResult {
 	return &own
 }
 
-// addTool adds a tool whose handler returns a result of its own, or nil, and what belongs into its structured content,
-// or nil.
+// addTool adds a tool whose handler returns a result of its own, or nil, and its structured content, or nil.
 func addTool[In, Out any](s *Server, t *mcp.Tool, support *TaskSupport,
 	run func(context.Context, *Call, In) (*mcp.CallToolResult, any, error)) {
 	tool := *t

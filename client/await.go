@@ -325,7 +325,7 @@ func (w *await) open(questions []*Question) ([]*Question, error) {
 //
 //  1. It counts a round, unless the waiting was resumed with these questions.
 //  2. It calls OnRound, and refuses questions of undeclared kinds.
-//  3. It gathers the answers: those that are there already, and those of the handlers.
+//  3. It gathers the answers that are there already, and the handlers' answers.
 //  4. It parks the call if a handler does, and sends the answers otherwise.
 func (w *await) answer(ctx context.Context, r *Round, open []*Question) error {
 	if slices.ContainsFunc(open, func(q *Question) bool {

@@ -34,7 +34,7 @@ func (i *inlineSessions) of(s *mcp.ClientSession) *inlineState {
 func (i *inlineSessions) answer(next mcp.MethodHandler) mcp.MethodHandler {
 	i.receive = func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		session := req.GetSession().(*mcp.ClientSession)
-		if strings.HasPrefix(method, "notifications/") { // one at a time, whichever way it came
+		if strings.HasPrefix(method, "notifications/") { // one at a time, over every transport
 			state := i.of(session)
 			state.notifying.Lock()
 			defer state.notifying.Unlock()

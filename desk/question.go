@@ -53,7 +53,7 @@ type Question struct {
 	Claim    *Claim    `json:"claim,omitempty"`
 	Decision *Decision `json:"decision,omitempty"` // of a question that is decided
 
-	// The fields below are those of one question. A list leaves them out.
+	// The fields below belong to one question. A list leaves them out.
 
 	// Call is what Call.ID of package askback returns in the task's handler.
 	Call string `json:"call,omitempty"`
@@ -193,7 +193,7 @@ func (d *Desk) questions(ctx context.Context, name string, as *Person) ([]*row, 
 var nameLength = len(task.Name(""))
 
 // fullName returns the name of the task whose name begins like this. What a person can find that way is what an index
-// has for them, so that neither the time nor the error tells of anybody else's.
+// has for them, so that the time and the error do not tell of other people's questions.
 func (d *Desk) fullName(ctx context.Context, name string, as *Person) (string, error) {
 	switch {
 	case len(name) == nameLength:

@@ -102,7 +102,7 @@ func newRow(q *task.Question) *row {
 	return r
 }
 
-// may returns nil if a person may answer the question. Nil stands for whoever has the store.
+// may returns nil if a person may answer the question. Nil stands for the operator, who has the store.
 func (r *row) may(p *Person) error {
 	if r.isTimer() {
 		return errUnknown

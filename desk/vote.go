@@ -35,8 +35,8 @@ func counts(b *stored.Ballot, v *stored.Vote) bool {
 
 // cast adds a vote that does not count yet, and returns the decision that it makes, if this many votes make one:
 //
-//   - An accept counts together with those of equal content. With another content it begins a new count.
-//   - Anything else decides at once, whatever was accepted before.
+//   - An accept counts together with accepts of equal content. With another content it begins a new count.
+//   - Anything else decides at once, even if others have accepted.
 func cast(b *stored.Ballot, votes int, v stored.Vote) *stored.Decision {
 	if b.Claim != nil && b.Claim.By == v.Who {
 		b.Claim = nil
@@ -75,7 +75,7 @@ const (
 )
 
 // trim forgets what no longer counts, while there is too much of it: always the oldest of the person who has most of
-// it. So whoever fills the history forgets their own.
+// it. So a person who fills the history loses their own entries.
 func trim(b *stored.Ballot) {
 	weights, total := make(map[string]int), 0
 	add := func(who string, n int) { weights[who] += n; total += n }

@@ -104,7 +104,7 @@ func encode(sc trace.SpanContext) string {
 	return fields["traceparent"]
 }
 
-// decode returns the span context that encode wrote. Another text, such as another observer's, is none.
+// decode returns the span context that encode wrote. Another text, such as another observer's, does not count.
 func decode(text string) trace.SpanContext {
 	if text == "" {
 		return trace.SpanContext{}

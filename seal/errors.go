@@ -52,7 +52,7 @@ func malformed(defect string) error {
 	return refuse(ReasonMalformed, "is not a token, it %s: the client must send back exactly what it received", defect)
 }
 
-// clip quotes a value for a log: foreign text must neither forge lines nor flood it.
+// clip quotes a value for a log: foreign text must not forge lines or flood it.
 func clip(s string) string {
 	const most = 64
 	if len(s) > most {

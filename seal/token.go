@@ -112,7 +112,7 @@ func decodeBody(body string) ([]byte, error) {
 	return sealed, nil
 }
 
-// tokenID is the text of the nonce, which never repeats and cannot be changed without breaking the token.
+// tokenID is the text of the nonce, which does not repeat and cannot be changed without breaking the token.
 func tokenID(body string) string { return body[:idSize] }
 
 // sealer is a key made ready for use.

@@ -456,7 +456,7 @@ func (s *MemoryStore) index(m *memoryTask)   { s.eachIndex(m, insert, 1) }
 func (s *MemoryStore) unindex(m *memoryTask) { s.eachIndex(m, remove, -1) }
 
 // eachIndex calls do with each index that a task belongs to, except list, where its place
-// never changes. It adds n times the task's usage to that of its principal.
+// never changes. It adds n times the task's usage to its principal's usage.
 func (s *MemoryStore) eachIndex(m *memoryTask, do func(*memoryIndex, *memoryTask, func(a, b *memoryTask) int), n int) {
 	if m.scheduled {
 		do(&s.due, m, longestDue)

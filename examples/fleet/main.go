@@ -156,7 +156,7 @@ func newServer(keys *seal.Ring, store *postgres.Store, observe observer) (*askba
 		Keys:        keys,
 		Tasks:       &askback.Tasks{Store: store},
 		Desk:        &askback.DeskOptions{},
-		ReplayGuard: store.Guard(), // no answer counts twice, at whatever instances it arrives
+		ReplayGuard: store.Guard(), // no answer counts twice, even if it arrives at two instances
 		Observe:     observe,
 		// All callers are one user here. examples/auth tells them apart by their tokens.
 		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "support", nil },

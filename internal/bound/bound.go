@@ -193,10 +193,10 @@ func (p *Pool) full(h *Hold, more int) *FullError {
 	return nil
 }
 
-// leavesRoom reports whether the server may work on more for a Hold, of which it already works on that much. A
-// principal for whom the server also works on something else has at most as much as is left. If the principal's own
-// limit is more than half of all, the principal has as much in proportion to what is left as the limit is to the rest,
-// so that a principal who is alone can reach the limit.
+// leavesRoom reports whether the server may work on more for a Hold, when it already works on that much. A principal
+// for whom the server also works on something else has at most as much as is left. If the principal's own limit is more
+// than half of all, the principal has as much in proportion to what is left as the limit is to the rest, so that a
+// principal who is alone can reach the limit.
 func (p *Pool) leavesRoom(h *Hold, worked, more int) bool {
 	works := p.held[h.principal].works()
 	limit, _ := p.own(h.principal)

@@ -2,7 +2,7 @@ package bound
 
 import "time"
 
-// Limits bound one call or one request, whoever its caller is. All are set, and have the meaning of askback.Limits.
+// Limits bound one call or one request, for every caller. All are set, and have the meaning of askback.Limits.
 type Limits struct {
 	Rounds       int // that end with input required, per call
 	Questions    int // per round

@@ -1,7 +1,7 @@
 // Package call runs the handlers of tools, prompts and resources. For a request that has passed the gate, the [Engine]
 // opens the call's journal in its [Home], runs the handler once against it, and hands the [Outcome] to the home to be
-// kept, or back to the front that brought the request. The package knows no transport, nor does it know where journals
-// are.
+// kept, or back to the front that brought the request. The package does not know transports, and it does not know where
+// journals are.
 package call
 
 import (
@@ -60,7 +60,7 @@ func (c *Call) ID() string {
 	return c.PublicID()
 }
 
-// PublicID returns the call's public id, from which neither a requestState nor a task's id can be had.
+// PublicID returns the call's public id. Nobody can derive a requestState or a task's id from it.
 func (c *Call) PublicID() string { return journal.Derived("call", c.id) }
 
 // IdempotencyKey returns a key for every attempt at the named step of this call, and no other.

@@ -23,7 +23,8 @@ type Home interface {
 
 // Opened is a call as its home has it.
 type Opened struct {
-	// Outcome is that of a request whose call has ended, or has become a task, before. Everything else is zero then.
+	// Outcome is the outcome of a request whose call has ended, or has become a task, before. Everything else is zero
+	// then.
 	Outcome *Outcome
 	// Follow is the handler of a request whose call has become a task before, which its client cannot take. It waits for
 	// the task, and asks what the task asks.

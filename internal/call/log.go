@@ -62,7 +62,7 @@ func keysOf(asks []journal.Ask) []string {
 }
 
 // declined reports whether the client has declined or cancelled a question of the call, or nobody has answered it in
-// time. The handler may end the call because of that, whatever else it asks.
+// time. The handler may end the call because of that, even if it asks something else.
 func declined(j *journal.Journal) bool {
 	return slices.ContainsFunc(j.Entries, func(e journal.Entry) bool {
 		if e.Kind != journal.Answer {

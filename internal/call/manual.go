@@ -115,7 +115,7 @@ func View(method string, raw []byte, session *mcp.ServerSession, extra *mcp.Requ
 	}
 }
 
-// Typed are the responses as the SDK's types; those of unknown form are left out, and so asked again.
+// Typed are the responses as the SDK's types; responses of unknown form are left out, and so asked again.
 func (m Manual) Typed() mcp.InputResponseMap {
 	if m.Responses == nil {
 		return nil

@@ -29,11 +29,11 @@ type Handler struct {
 	// those calls.
 	Fetches bool
 	Sealed  atomic.Bool // arguments of its calls have been sealed, and probably will be
-	// Template is that of a resource template, which Matches reads.
+	// Template is the URI template of a resource template; Matches reads it.
 	Template string
 	Matches  func(uri string) bool
-	// Invoke decodes the request's arguments and runs the author's function. Its errors are
-	// those of the handler, or a *jsonrpc.Error.
+	// Invoke decodes the request's arguments and runs the author's function. It returns the errors of the handler, or a
+	// *jsonrpc.Error.
 	Invoke func(ctx context.Context, c *Call, params *wire.Params) (mcp.Result, error)
 	// Fail turns the handler's error into a result, for tools.
 	Fail func(error) mcp.Result
@@ -42,7 +42,7 @@ type Handler struct {
 // ProgressFunc tells the client how far a call is.
 type ProgressFunc func(ctx context.Context, progress, total float64, message string) error
 
-// Request is a request for a handler that has passed the gate, whatever front brought it.
+// Request is a request for a handler that has passed the gate, from any front.
 type Request struct {
 	Handler   *Handler
 	Params    *wire.Params
@@ -58,7 +58,7 @@ type Request struct {
 	Session  *mcp.ServerSession // nil outside of sessions
 	// Task is the name of the task that the call is, or has become: see [task.Name]. It is empty outside of tasks.
 	Task string
-	// Fence and Nonce are those of the claim under which a task runs. They are zero outside of tasks.
+	// Fence and Nonce belong to the claim under which a task runs. They are zero outside of tasks.
 	Fence int64
 	Nonce string
 	Extra *mcp.RequestExtra // nil in a task

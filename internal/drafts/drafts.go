@@ -1,5 +1,5 @@
 // Package drafts translates, at the edge of an HTTP endpoint, between the messages of the proposals that led to Multi
-// Round-Trip Requests and those of the 2026-07-28 revision:
+// Round-Trip Requests and the messages of the 2026-07-28 revision:
 //
 //	edge := &drafts.Edge{Depth: 64, Ratified: serve, HasSession: held, Owns: owns}
 //	if edge.Serve(w, r, body) {

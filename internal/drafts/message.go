@@ -10,8 +10,8 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// assumedCapabilities are those of a client that declares none, because the drafts have no place for it: the requests
-// that the drafts embed, without refinements.
+// assumedCapabilities are the capabilities of a client that declares none, because the drafts have no place for it: the
+// requests that the drafts embed, without refinements.
 const assumedCapabilities = `{"elicitation":{"form":{}},"sampling":{},"roots":{}}`
 
 const (

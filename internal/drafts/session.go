@@ -153,7 +153,7 @@ func (e *Edge) serveEcho(w http.ResponseWriter, r *http.Request, m message) bool
 	if session := env.Call.Session; session != "" && session == r.Header.Get(headerSession) && e.HasSession(session) {
 		return false // a late echo, or a second one
 	}
-	if fault := checkHeaders(r.Header, "", nil); fault != nil { // a response has neither a method nor a name
+	if fault := checkHeaders(r.Header, "", nil); fault != nil { // a response has no method and no name
 		refuse(w, m["id"], fault)
 		return true
 	}

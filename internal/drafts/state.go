@@ -131,7 +131,7 @@ func dependentResponses(dependent []byte) (responses, state []byte, fault *jsonr
 			at = 0
 		}
 		if own == nil || first != nil && own.State != first.State {
-			return nil, nil, wire.InvalidState() // it has no state, or that of another round
+			return nil, nil, wire.InvalidState() // it has no state, or the state of another round
 		}
 		first = own
 		result := strictjson.Get(response, "result")

@@ -15,7 +15,7 @@ import (
 // serveTaskAnswer passes the answer on to the first open question of its task, which is the one that the client was
 // shown. Without an open question the answer is ignored.
 func (e *Edge) serveTaskAnswer(w http.ResponseWriter, r *http.Request, m message) {
-	if fault := checkHeaders(r.Header, "", nil); fault != nil { // a response has neither a method nor a name
+	if fault := checkHeaders(r.Header, "", nil); fault != nil { // a response has no method and no name
 		refuse(w, m["id"], fault)
 		return
 	}

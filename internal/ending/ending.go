@@ -1,5 +1,6 @@
 // Package ending carries to those who serve a request that the server of the request is about to end. The context of a
-// request in a session is not the one of the HTTP request that brought it, so ending that one does not reach them.
+// request in a session is not the context of the HTTP request that brought it, so ending the HTTP request does not
+// reach it.
 package ending
 
 import "context"

@@ -148,7 +148,7 @@ func (e *UnableError) Error() string {
 	return fmt.Sprintf("the question %q needs the client capability %s, which the client did not declare", e.Key, e.Need)
 }
 
-// AskError is the error of an ask that neither waits for an answer nor was declined.
+// AskError is the error of an ask that does not wait for an answer and was not declined.
 type AskError struct{ Err error }
 
 func (e *AskError) Error() string { return e.Err.Error() }

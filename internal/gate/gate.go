@@ -1,4 +1,4 @@
-// Package gate is what every request for a handler or a task passes, whatever front brought it: see [Gate].
+// Package gate is what every request for a handler or a task passes, from any front: see [Gate].
 package gate
 
 import (
@@ -15,9 +15,9 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// Gate is what every request for a handler or a task passes, whatever front brought it. It names the caller, asks the
-// operator whether the caller may, takes the request's share of the limits, and tells the operator how it ended. It
-// is safe for concurrent use; its fields must not be changed while it is used.
+// Gate is what every request for a handler or a task passes, from any front. It names the caller, asks the operator
+// whether the caller may, takes the request's share of the limits, and tells the operator how it ended. It is safe for
+// concurrent use; its fields must not be changed while it is used.
 type Gate struct {
 	// Name returns the principal of a request. Nil means the UserID of the token info.
 	Name func(ctx context.Context, extra *mcp.RequestExtra) (string, error)
@@ -78,8 +78,8 @@ type Passage struct {
 // ServeFunc serves a request that has passed the gate. Its error is one for the client.
 type ServeFunc func(ctx context.Context, p Passage) error
 
-// Pass lets a request through to serve, or refuses it. The session is that of a client
-// before 2026-07-28, or nil. The error is one for the client.
+// Pass lets a request through to serve, or refuses it. The session belongs to a client before 2026-07-28, or is nil.
+// The error is one for the client.
 func (g *Gate) Pass(ctx context.Context, a Access, from Origin, session *mcp.ServerSession, serve ServeFunc) error {
 	return g.observe(ctx, a, from, func(w *report.Watch) (err error) {
 		if a.Principal, err = g.Principal(ctx, a); err != nil {
@@ -139,7 +139,7 @@ func (g *Gate) pass(ctx context.Context, a Access, w *report.Watch, session *mcp
 		if err := g.CheckOwner(ctx, session.ID(), a); err != nil {
 			return err
 		}
-		if a.Principal != "" { // else whoever knows the ID can use the session
+		if a.Principal != "" { // else anybody who knows the ID can use the session
 			w.InSession(session.ID())
 		}
 	}

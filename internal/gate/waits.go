@@ -11,8 +11,8 @@ import (
 type Holder interface {
 	// Wait says that the request waits for its client. Until Resume, its shares give way to others.
 	Wait()
-	// Leave says that the request waits for others than its client. The holder gives back its shares; those of memory it
-	// keeps, and they give way as w does.
+	// Leave says that the request waits for others than its client. The holder gives back its shares, except its shares of
+	// memory, which give way as w does.
 	Leave(w bound.Waiter)
 	// Resume ends what Wait or Leave began. The error is for the client and says that the request has given way.
 	Resume() error
@@ -42,7 +42,7 @@ func (w *Waits) With(ctx context.Context, shares *Shares, h Holder, answer bound
 	return context.WithValue(ctx, waitsKey{}, w)
 }
 
-// withHolder adds a holder to those of a request, or makes it the only one.
+// withHolder adds a holder to the holders of a request, or makes it the only one.
 func withHolder(ctx context.Context, shares *Shares, h Holder) (_ context.Context, release func()) {
 	if w := waitsOf(ctx); w != nil && w.shares == shares {
 		w.add(h)
@@ -92,8 +92,8 @@ func (w *Waits) resume() (err error) {
 }
 
 // Leave says that the request of a context waits for others than its client until resume is called: it gives back its
-// shares, and counts among [Shares].Waits. The returned context is that of the wait. It is done at once if there is no
-// room, and as soon as the wait gives way to another; its cause is then an error that is busy.
+// shares, and counts among [Shares].Waits. The returned context is the context of the wait. It is done at once if there
+// is no room, and as soon as the wait gives way to another; its cause is then an error that is busy.
 func Leave(ctx context.Context, principal string) (waiting context.Context, resume func()) {
 	waiting, end := context.WithCancelCause(ctx)
 	w := waitsOf(ctx)

@@ -103,7 +103,7 @@ func Message(id int, method, members, capabilities string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%s,"params":{%s}}`, id, Quote(method), members)
 }
 
-// AllCapabilities are those of a client that can be asked everything.
+// AllCapabilities are the capabilities of a client that can be asked everything.
 const AllCapabilities = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{}}`
 
 // Response is what a request got: a result or an error, or only a status.

@@ -137,7 +137,7 @@ func ServeTasks(t testing.TB, srv *askback.Server) *TaskServer {
 const (
 	// WithExtension are the capabilities of a client that declares the tasks extension.
 	WithExtension = `{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
-	// ProposalOnly are those of a client that speaks the proposals' dialect of tasks, if any.
+	// ProposalOnly are the capabilities of a client that speaks the proposals' dialect of tasks, if any.
 	ProposalOnly = `{"elicitation":{}}`
 )
 

@@ -160,7 +160,8 @@ func (s *Stored) findDecision(key, row string, d journal.Digest) (*journal.Entry
 	return Settled(key, d, q, made), nil
 }
 
-// Settled returns the entry that records the decision of a question, whose key and digest are those of its handler.
+// Settled returns the entry that records the decision of a question, with the key and the digest that its handler
+// knows.
 func Settled(key string, d journal.Digest, q *task.Question, made *stored.Decision) *journal.Entry {
 	if made.Action == stored.Unanswered {
 		e := (&journal.Question{Key: key, Digest: d, Asked: q.Asked, Deadline: q.Deadline}).Unanswered()

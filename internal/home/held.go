@@ -36,7 +36,7 @@ func (c *Carrier) Held(r *call.Request, session *mcp.ServerSession) *Held {
 	return &Held{c.Home(r), session}
 }
 
-// Open implements [call.Home]. A request in a session has neither a state nor answers.
+// Open implements [call.Home]. A request in a session has no state and no answers.
 func (h *Held) Open(ctx context.Context) (opened call.Opened, err error) {
 	if h.task, err = h.readTaskRequest(h.request, false); err != nil { // nor the extension
 		return opened, err
@@ -140,7 +140,7 @@ type answered struct {
 
 type answeredKey struct{}
 
-// Timed reports whether the context is that of a question of [Ask] with a deadline of its own.
+// Timed reports whether the context belongs to a question of [Ask] with a deadline of its own.
 func Timed(ctx context.Context) bool {
 	a, ok := ctx.Value(answeredKey{}).(*answered)
 	return ok && a.timed

@@ -13,8 +13,8 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// The dialects in which a client takes a task: that of the extension, and that of the
-// proposals from which Multi Round-Trip Requests grew. See "Two dialects of tasks" in docs/proof/how-a-call-travels.md.
+// The dialects in which a client takes a task: the extension's, and the dialect of the proposals from which Multi
+// Round-Trip Requests grew. See "Two dialects of tasks" in docs/proof/how-a-call-travels.md.
 const (
 	DialectExtension = "extension"
 	DialectProposal  = "proposal"

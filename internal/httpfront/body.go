@@ -26,7 +26,7 @@ func isJSON(contentType string) bool {
 }
 
 // limitReading bounds the time that a request's body takes, also if the request is refused and net/http skips the
-// body. A timeout that is not positive is none.
+// body. A timeout that is not positive means no timeout.
 func (v *visit) limitReading(r *http.Request, timeout time.Duration) {
 	if r.ContentLength == 0 || timeout <= 0 {
 		return
@@ -38,7 +38,8 @@ func (v *visit) limitReading(r *http.Request, timeout time.Duration) {
 }
 
 // readBody reads a body. It takes memory from the caller's share as the body arrives, and the request waits meanwhile.
-// The limit is in bytes, and timeout that of limitReading. If readBody fails, it has answered the request.
+// The limit is in bytes, and the timeout is the timeout of limitReading. If readBody fails, it has answered the
+// request.
 func (v *visit) readBody(r *http.Request, limit int64, timeout time.Duration) (body []byte, ok bool) {
 	var err error
 	if r.ContentLength > limit {

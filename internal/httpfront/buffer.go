@@ -2,7 +2,7 @@ package httpfront
 
 import "sync"
 
-// buffer holds a response until it is written. Whoever writes it must not keep it, as [io.Writer] demands.
+// buffer holds a response until it is written. A writer must not keep it, as [io.Writer] demands.
 type buffer struct{ data []byte }
 
 var buffers = sync.Pool{New: func() any { return new(buffer) }}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// pacedWriter bounds how long a client may take to read each part of a response. Whoever writes to it, of ours or of
-// the SDK's, gets an error in place of waiting for a client that does not read.
+// pacedWriter bounds how long a client may take to read each part of a response. A writer, ours or the SDK's, gets an
+// error instead of waiting for a client that does not read.
 type pacedWriter struct {
 	http.ResponseWriter
 	timeout time.Duration

@@ -133,7 +133,7 @@ func countCalls(body []byte) (n int) {
 // serve serves what belongs to a session, with that many calls, if it comes from the caller who opened it.
 func (s *sessions) serve(v *visit, r *http.Request, calls int) {
 	id := r.Header.Get("Mcp-Session-Id")
-	if id == "" { // the context of what may open a session is that of all of its requests
+	if id == "" { // the context of a request that may open a session is the context of all requests of the session
 		r = r.WithContext(v.named(r.Context()))
 	} else if err := s.sdk.Gate.CheckOwner(r.Context(), id, gate.Access{Principal: v.principal,
 		Extra: &v.extra}); err != nil {

@@ -27,7 +27,7 @@ import (
 )
 
 // Server makes the sessions that handlers ask through when their client has none. The sessions belong to an SDK's
-// server of their own, so that the author's server neither counts nor notifies them; what they send is answered by
+// server of their own, so that the author's server does not count or notify them; what they send is answered by
 // middleware, in the asking goroutine. It is safe for concurrent use.
 type Server struct {
 	engine    *call.Engine
@@ -281,7 +281,7 @@ func (s *Server) send(ctx context.Context, method string, req mcp.Request) (mcp.
 		wire.Version}
 }
 
-// answer decodes the answer to a question into res. The error is that of making the question.
+// answer decodes the answer to a question into res. The error says why the question could not be made.
 func (r *run) answer(
 	ctx context.Context, method, kind string, q *question.Question, err error, res mcp.Result,
 ) (mcp.Result, error) {

@@ -11,9 +11,9 @@
 // The package is pure: no network, no clock, no randomness and no JSON. Where a journal lives between rounds (sealed
 // in a requestState, in memory, in a database) is the caller's business.
 //
-// The law that everything rests on: however a call is cut into rounds, and whatever is lost or repeated in between,
-// its result equals that of running the handler once with all answers at hand, and no step that a journal recorded
-// runs again under that journal.
+// The law that everything rests on: for every way to cut a call into rounds, and for every loss or repetition in
+// between, its result equals that of running the handler once with all answers at hand, and no step that a journal
+// recorded runs again under that journal.
 package journal
 
 import (
@@ -62,7 +62,7 @@ type Journal struct {
 	Trace string
 	// PlainForms says that the client shows nothing but text, yes or no, and single choices.
 	PlainForms bool
-	// Moved says that the call has become a task, and that the journal is that of its client, which follows the task.
+	// Moved says that the call has become a task, and that the journal belongs to its client, which follows the task.
 	Moved bool
 
 	// By is recorded with each answer that the journal receives. It is no part of what is kept between rounds.
@@ -79,8 +79,8 @@ func (j *Journal) Follow() *Journal {
 	}
 }
 
-// Derived returns an ID for one purpose, derived from the secret ID of a call. It reveals
-// neither the secret ID nor the IDs for other purposes.
+// Derived returns an ID for one purpose, derived from the secret ID of a call. It does not reveal the secret ID or the
+// IDs for other purposes.
 func Derived(purpose, id string) string {
 	sum := sha256.Sum256([]byte("askback " + purpose + "\x00" + id))
 	return base32.StdEncoding.EncodeToString(sum[:])[:26] // 130 bits

@@ -79,7 +79,7 @@ type Run struct {
 }
 
 // Begin starts a run on j, which the run extends. Responses are the client's answers by wire key. Those to questions
-// that are pending in j are recorded, and all others ignored. A limit that is zero is none.
+// that are pending in j are recorded, and all others ignored. A limit of zero means no limit.
 func Begin(j *Journal, responses map[string][]byte, limits *bound.Limits) *Run {
 	r := new(Run)
 	r.Begin(j, responses, limits)

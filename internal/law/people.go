@@ -137,7 +137,7 @@ func (p Program) expect(outcomes map[string]string) (trace, steps []string, err 
 	return trace, steps, nil
 }
 
-// result is that of a program.
+// result is the result of a program.
 type result struct {
 	Release int      `json:"release"` // the words that the last run asked in
 	Trace   []string `json:"trace"`
@@ -229,7 +229,7 @@ type number struct {
 	N int `json:"n"`
 }
 
-// words are those of a question in a release. Two keys may have the same.
+// words are the words of a question in a release. Two keys may have the same.
 func words(key string, release int) string {
 	key, _, _ = strings.Cut(key, "#")
 	return fmt.Sprintf("%s in the words of release %d?", key, release)

@@ -21,8 +21,8 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Summary counts what runs of [People] have tried: calls, votes that were taken, questions that were decided, those of
-// them that nobody answered in time, and leases that may have been lost.
+// Summary counts what runs of [People] have tried: calls, votes that were taken, questions that were decided, questions
+// that nobody answered in time, and leases that may have been lost.
 type Summary struct{ Calls, Votes, Decided, Unanswered, Lost int }
 
 // Add adds what another run has tried.
@@ -189,7 +189,7 @@ func (r *run) follow(ctx context.Context, front http.Handler, n int) {
 	if n%4 == 0 {
 		name, sleeps = "whole", true
 	}
-	n += 1000 * int(r.Seed) // the store may be that of other runs, too
+	n += 1000 * int(r.Seed) // other runs may use the store, too
 	p := program(rand.New(rand.NewPCG(0, uint64(n)+1)), 2, "", keys, sleeps)
 	text, _ := json.Marshal(p) // text
 	in, _ := json.Marshal(arguments{string(text), n})

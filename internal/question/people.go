@@ -35,7 +35,7 @@ const TimeFormat = "2006-01-02 15:04:05 UTC"
 // Waits begins the message of a task that waits for people. A task that runs again has it until its worker writes.
 const Waits = "Waiting for "
 
-// Awaited says who is awaited, how many of them, and until when. A zero deadline is none.
+// Awaited says who is awaited, how many of them, and until when. A zero deadline means no deadline.
 func Awaited(to []string, votes int, deadline time.Time) string {
 	who := strings.Join(to, ", ")
 	if votes > 1 {

@@ -36,7 +36,7 @@ type Question struct {
 	// An empty For means the client.
 	For     []string
 	Votes   int
-	Within  time.Duration // the time until its deadline; zero is none
+	Within  time.Duration // the time until its deadline; zero means no deadline
 	Preview string        // what those who answer see of the call; empty is its arguments
 	// Markdown says that the message and Preview may be rendered. Like Preview it is not in Digest: who has answered has
 	// seen the same text.

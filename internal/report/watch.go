@@ -83,7 +83,7 @@ func (w *Watch) SetStateBytes(n int) {
 	}
 }
 
-// Question tells the operator that a question of the call has ended with an outcome. A zero deadline is none.
+// Question tells the operator that a question of the call has ended with an outcome. A zero deadline means no deadline.
 func (w *Watch) Question(ctx context.Context, key, outcome string, asked, ended, deadline time.Time) {
 	if w == nil {
 		return

@@ -15,10 +15,9 @@ import (
 // 2026-07-28 over HTTP. If it returns nil, the request has to take the SDK's path: something else must see it there,
 // or it ends with an error.
 //
-// The SDK's server is asked for every list, so that a change is seen at once, by whatever way it was made. What is kept
-// is the encoding of a page of tools, as long as the page has the same tools: the SDK demands that a tool is not
-// modified after it was added. The SDK demands no such thing of prompts and resources, which have no schemas and are
-// cheap to encode.
+// The SDK's server is asked for every list, so that every change is seen at once. What is kept is the encoding of a
+// page of tools, as long as the page has the same tools: the SDK demands that a tool is not modified after it was
+// added. The SDK demands no such thing of prompts and resources, which have no schemas and are cheap to encode.
 func (f *Front) List(ctx context.Context, method string, params []byte, extra *mcp.RequestExtra) []byte {
 	cursor := ""
 	if raw := strictjson.Get(params, "cursor"); raw != nil {

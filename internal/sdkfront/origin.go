@@ -23,7 +23,7 @@ func Admitted(ctx context.Context) context.Context {
 }
 
 // WithOrigin returns the context of an HTTP request that goes through the SDK. If the gate refuses the request, or the
-// server is unavailable for it, refusal returns why: its status is another one than that of an error.
+// server is unavailable for it, refusal returns why: its status differs from the status of an error.
 func WithOrigin(ctx context.Context) (_ context.Context, refusal func() error) {
 	o := &origin{ctx: ctx}
 	return context.WithValue(Admitted(ctx), originKey{}, o), func() error { return o.refusal }

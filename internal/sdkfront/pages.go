@@ -26,7 +26,7 @@ type page struct {
 
 // encode returns the encoding of the list that the cursor leads to.
 func (p *pages) encode(cursor string, list *mcp.ListToolsResult, info []byte) ([]byte, error) {
-	p.mu.Lock() // also while encoding: whoever waits needs what comes out
+	p.mu.Lock() // also while encoding: the one who waits needs what comes out
 	defer p.mu.Unlock()
 	i := slices.IndexFunc(p.kept, func(k page) bool { return k.cursor == cursor })
 	if i >= 0 && same(p.kept[i].list, list) {

@@ -21,8 +21,8 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// receive serves a request, by whatever way it came. A panic of middleware, or of a handler of
-// the SDK's, costs the request and not the process.
+// receive serves a request, from every transport. A panic of middleware, or of a handler of the SDK's, costs the
+// request and not the process.
 func (f *Front) receive(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
 	if fault := checkProgressToken(req); fault != nil {
 		return nil, fault

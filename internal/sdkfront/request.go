@@ -57,7 +57,7 @@ func target(req mcp.Request) string {
 // nothing by sending it: it is the client's own to choose.
 const metaExact = "io.github.askback-mcp/exact"
 
-// exactMembers are those of params that travel there.
+// exactMembers are the members of params that travel there.
 var exactMembers = []string{"inputResponses", "requestState", "task"}
 
 // Carry moves what the SDK's types do not keep of a request's parameters into their _meta,

@@ -13,7 +13,8 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// sending stands around what the SDK's server sends: a question in a session, whoever asks it, has a time to live.
+// sending stands around what the SDK's server sends: a question in a session has a time to live, if we or the author's
+// code ask it.
 func (f *Front) sending(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		asks := method == input.MethodElicit || method == input.MethodCreateMessage || method == input.MethodListRoots

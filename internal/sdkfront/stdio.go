@@ -145,7 +145,7 @@ func checkLine(line []byte, limits bound.Limits) *jsonrpc.Error {
 		if fault := CheckBatch(line, limits.Batch); fault != nil {
 			return fault
 		}
-		messages = nil                      // whose memory is that of the line
+		messages = nil                      // whose memory is the memory of the line
 		_ = json.Unmarshal(line, &messages) // checked JSON
 	}
 	if len(messages) == 0 {

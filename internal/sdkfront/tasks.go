@@ -58,8 +58,8 @@ func (f *Front) aboutTask(ctx context.Context, method string, req mcp.Request) (
 	})
 }
 
-// advertise tells clients that there are tasks: the extension to those of 2026-07-28, the
-// capability and each tool's support to those before.
+// advertise tells clients that there are tasks: the extension to clients of 2026-07-28, the capability and each tool's
+// support to earlier clients.
 func (f *Front) advertise(req mcp.Request, result mcp.Result) (mcp.Result, error) {
 	switch r := result.(type) {
 	case *mcp.DiscoverResult:

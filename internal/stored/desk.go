@@ -38,7 +38,7 @@ type Asking struct {
 // Vote is what one person said to a question.
 type Vote struct {
 	Who     string          `json:"who"`
-	Groups  []string        `json:"groups,omitempty"` // those of For that let the person vote
+	Groups  []string        `json:"groups,omitempty"` // the members of For that let the person vote
 	When    time.Time       `json:"when"`             // to the millisecond
 	Channel string          `json:"channel"`
 	Why     string          `json:"why,omitempty"`

@@ -38,7 +38,7 @@ type Call struct {
 	Can wire.Capability
 	// PlainForms is the journal's. It is stored as a bit of the member can that no capability has.
 	PlainForms bool
-	Params     []byte // the parameters of the request, an object: name, arguments and _meta, of which any may be missing
+	Params     []byte // the parameters of the request, an object: name, arguments and _meta; any of them may be missing
 }
 
 const (
@@ -96,7 +96,7 @@ func DecodeCall(data []byte) (Call, error) {
 }
 
 // methodAtDesk is the method of the tasks of a server with a desk, whose journals a release that knows no desk cannot
-// read. Such a release leaves tasks of other methods than those of MCP alone, without spending attempts on them.
+// read. Such a release leaves tasks of methods that MCP does not have alone, without spending attempts on them.
 const methodAtDesk = "tools/call at a desk"
 
 // TaskMethod returns the method under which the task of a call is stored.

@@ -132,7 +132,7 @@ func (w *writer) spaces(p int) int {
 	return end
 }
 
-// value reads the value at p. It and the methods below return what those of the reader do.
+// value reads the value at p. It and the methods below return what the reader's methods return.
 func (w *writer) value(p, depth int) (end int) {
 	switch at(w.data, p) {
 	case '{':
@@ -286,8 +286,8 @@ func (w *writer) endObject(p, this, base int, sorted bool) bool {
 	return true
 }
 
-// sort puts the order of members into order, which is often that of the object before. It reports false if two of them
-// have the same name.
+// sort puts the members into order, which is often the order of the object before. It reports false if two of them have
+// the same name.
 func (w *writer) sort(members []member) bool {
 	if len(w.order) != len(members) {
 		w.order = w.order[:0]

@@ -1,6 +1,6 @@
 // Package strictjson reads JSON from senders who may be hostile. It refuses every document that two readers could
-// understand differently, finds members without decoding, and digests values such that equal values, and only those,
-// share a digest.
+// understand differently, finds members without decoding, and digests values so that equal values share a digest, and
+// others do not.
 //
 // Check the bytes once, where they enter; then walk them as raw slices:
 //
@@ -23,8 +23,8 @@
 // Surrounding white space is ignored. For any other bytes their result is unspecified, but they do not panic, do not
 // read out of bounds, and take linear time.
 //
-// Time and memory are linear in the size of the input for all of them (sorting names adds a logarithm), whatever the
-// input is. Slices that they return share the input's memory, which must not be changed while they are in use. All
+// Time and memory are linear in the size of the input for all of them (sorting names adds a logarithm), for every
+// input. Slices that they return share the input's memory, which must not be changed while they are in use. All
 // functions are safe for concurrent use.
 //
 // # Canonical form

@@ -31,8 +31,8 @@ const maxLinear = 16
 // seed is secret, so that no sender can choose names that collide.
 var seed = maphash.MakeSeed()
 
-// nameSet holds the names of one open object, which are those of reader.names[base:] as long as no object inside it
-// is open.
+// nameSet holds the names of one open object, which stand in reader.names[base:] as long as no object inside it is
+// open.
 type nameSet struct {
 	base int
 	// slots is a hash table with linear probing, at most half full: 0 is free, i is the object's name number i-1. Nil

@@ -2,13 +2,13 @@ package strictjson
 
 import "iter"
 
-// Outline says where the members of a document are, and those of one object in it, so that what they hold is not read
-// again to find where it ends. It has a fixed size: the members of an object that has more than 8, or a name with
-// escapes, are found as [Members] finds them, as are those of all objects for a nil Outline.
+// Outline says where the members of a document are, and the members of one object in it, so that what they hold is not
+// read again to find where it ends. It has a fixed size: the members of an object that has more than 8, or a name with
+// escapes, are found as [Members] finds them, and so are the members of all objects for a nil Outline.
 type Outline struct {
 	data   []byte
 	want   Wanted
-	levels [2]level // the members of the document, and those of its member Inner
+	levels [2]level // the members of the document, and the members of its member Inner
 	within bool     // Inner is being read
 
 	digested bool
@@ -22,7 +22,7 @@ type Wanted struct {
 	Digest string // the member of Inner whose digest is made; empty for none
 }
 
-// Check is [Check]. The outline is then that of the document.
+// Check is [Check]. The outline is then the outline of the document.
 func (o *Outline) Check(data []byte, maxDepth int, want Wanted) error {
 	*o = Outline{data: data, want: want}
 	return check(data, maxDepth, o)

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Check returns an error for a tag that cannot be read whole, for a key that looks like one of known and is none, and
-// for one of foreign. Other keys are those of other packages.
+// Check returns an error for a tag that cannot be read whole, for a key that looks like one of known but is not, and
+// for one of foreign. Other keys belong to other packages.
 func Check(tag reflect.StructTag, known, foreign []string) error {
 	keys, err := keysOf(tag)
 	if err != nil {

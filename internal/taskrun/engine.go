@@ -15,7 +15,7 @@
 //     failover does. Even then two workers never write under one claim: see docs/proof/failover.md.
 //   - A parked task is a row and nothing else.
 //
-// The package knows neither HTTP nor MCP.
+// The package does not know HTTP or MCP.
 package taskrun
 
 import (
@@ -184,7 +184,7 @@ func (e *Engine) Get(ctx context.Context, principal, id string) (*task.Task, err
 	return t, nil
 }
 
-// Row reads a task, whoever its principal is.
+// Row reads a task of any principal.
 func (e *Engine) Row(ctx context.Context, id string) (*task.Task, error) {
 	if id == "" || len(id) > longestID {
 		return nil, task.ErrNotFound
@@ -197,7 +197,7 @@ func (e *Engine) Select(ctx context.Context, f task.Filter, after string, limit 
 	return e.store.Select(ctx, f, after, limit)
 }
 
-// Journal reads what a task began with and has recorded, whoever its principal is.
+// Journal reads what a task began with and has recorded, for any principal.
 func (e *Engine) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
 	return e.store.Journal(ctx, id)
 }

@@ -185,8 +185,8 @@ func (e *Engine) giveUp(ctx context.Context, t *task.Task, reason string) {
 }
 
 // attempt runs the handler once and keeps the lease alive meanwhile. Now is the task's row as
-// this worker knows it. If the run was interrupted, the error is the cause, whatever the
-// handler returned: [task.ErrLeaseLost], [ErrStopped] or [ErrShutdown].
+// this worker knows it. If the run was interrupted, the error is the cause, and not what the handler returned:
+// [task.ErrLeaseLost], [ErrStopped] or [ErrShutdown].
 //
 // A handler that does not return within the length of a lease after its context is done is abandoned: nothing more is
 // recorded for it.

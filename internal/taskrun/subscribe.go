@@ -10,8 +10,9 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// subscriptions holds the tasks that somebody in this process waits for. Whoever waits also looks for changes that it
-// was not notified of, but one look is for all: however many wait, the store is asked once in every [Options.Look].
+// subscriptions holds the tasks that somebody in this process waits for. A waiting goroutine also looks for changes
+// that it was not notified of, but one look is for all: for any number of them, the store is asked once in every
+// [Options.Look].
 type subscriptions struct {
 	store safeStore
 	every time.Duration // between two looks

@@ -102,8 +102,8 @@ func (a *answering) findMissed(ctx context.Context, id string, responses map[str
 	return err
 }
 
-// lateAmong returns those of the rows that are closed, or whose deadline has passed. If this clock is behind the
-// store's, which has found one, it is the row with the first deadline.
+// lateAmong returns the rows that are closed, or whose deadline has passed. If this clock is behind the store's, which
+// has found one, it is the row with the first deadline.
 func (s *Service) lateAmong(ctx context.Context, id string, keys []string) (late []string, err error) {
 	rows, err := s.Engine.Questions(ctx, task.Name(id))
 	if err != nil {

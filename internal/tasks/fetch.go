@@ -229,10 +229,10 @@ const (
 	listedCalls = 20
 )
 
-// dialects are those of all tasks.
+// dialects are the dialects of all tasks.
 var dialects = []string{"", home.DialectExtension, home.DialectProposal}
 
-// callNamed finds the call of a principal by the beginning of its name, or that of an anonymous caller by its ID.
+// callNamed finds the call of a principal by the beginning of its name, or the call of an anonymous caller by its ID.
 func (s *Service) callNamed(ctx context.Context, principal, name string) (t *task.Task, err error) {
 	name = strings.TrimSpace(name)
 	if principal != "" {

@@ -105,7 +105,7 @@ func (s *Service) Result(l *Listening) []byte {
 }
 
 // Follow sends the state of each task, now and whenever it changes, until all have ended or ctx is done. The error is
-// that of send, or one for the client.
+// the error of send, or an error for the client.
 func (s *Service) Follow(ctx context.Context, l *Listening, send func(params []byte) error) error {
 	var unsent error
 	err := s.Engine.Follow(ctx, l.tasks, func(t *task.Task) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Request is a request about tasks, whatever front brought it.
+// Request is a request about tasks, from any front.
 type Request struct {
 	Method  string
 	TaskID  string             // empty if the request names no task

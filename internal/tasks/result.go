@@ -17,7 +17,7 @@ type result struct {
 	members   []byte              // without braces
 	questions []wire.InputRequest // the open questions of an input-required result
 	related   string              // the ID of the related task, for _meta
-	outcome   []byte              // that of a completed task, in place of members
+	outcome   []byte              // the result of a completed task, in place of members
 }
 
 // encode makes the result object. A modern one has its type, and names the server.
@@ -107,8 +107,8 @@ func (s *Service) inputRequests(ctx context.Context, t *task.Task) ([]wire.Input
 	return requests, nil
 }
 
-// unreadable is the error for a task that is not stored as it should be. Unlike that of a store which does not answer,
-// it does not tell the client to try again.
+// unreadable is the error for a task that is not stored as it should be. Unlike the error of a store that does not
+// answer, it does not tell the client to try again.
 func (s *Service) unreadable(ctx context.Context, err error) error {
 	return s.storeFailed(ctx, "reading a stored task", err)
 }

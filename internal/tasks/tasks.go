@@ -1,5 +1,5 @@
 // Package tasks serves calls that are durable tasks: it creates them, runs their handlers, and answers the requests
-// about them in both dialects. The engine is that of internal/taskrun.
+// about them in both dialects. The engine is internal/taskrun's.
 package tasks
 
 import (
@@ -208,8 +208,8 @@ func finishRun(ctx context.Context, w *report.Watch, err, void error) {
 	w.Finish(ctx, err)
 }
 
-// logRecovered tells of a task whose last run neither ended it nor parked it, and reports whether this is one. Such a
-// run recorded nothing before the task was claimed again, or it recorded a step last. For a task that was ended from
+// logRecovered tells of a task whose last run did not end or park it, and reports whether this is one. Such a run
+// recorded nothing before the task was claimed again, or it recorded a step last. For a task that was ended from
 // outside only the number of attempts to clean up counts, because its journal may end with a step in any case.
 func (s *Service) logRecovered(ctx context.Context, w *taskrun.Work, callID string) bool {
 	if w.Task.Attempts < 2 {

@@ -33,8 +33,8 @@ func Mismatch(format string, args ...any) *jsonrpc.Error {
 	return Errorf(mcp.CodeHeaderMismatch, "Header mismatch: "+format, args...)
 }
 
-// CheckOnce verifies that each of the protocol's headers occurs once and in visible ASCII, whatever the revision:
-// proxies act upon them, and of two values a proxy may read one and the server the other.
+// CheckOnce verifies that each of the protocol's headers occurs once and in visible ASCII, in every revision: proxies
+// act upon them, and of two values a proxy may read one and the server the other.
 func CheckOnce(h http.Header) *jsonrpc.Error {
 	for name, values := range h {
 		if len(values) == 0 || !strings.HasPrefix(name, headerPrefix) {

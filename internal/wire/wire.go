@@ -71,8 +71,8 @@ func Errorf(code int64, format string, args ...any) *jsonrpc.Error {
 }
 
 // ParseRequest reads one message. Its error is -32700 for bytes that are not strict JSON, and -32600 for anything but
-// a single request. The ID is set if it could be read. The request uses outline, which is changed. With digest, that of
-// the arguments is made at once.
+// a single request. The ID is set if it could be read. The request uses outline, which is changed. With digest, the
+// digest of the arguments is made at once.
 func ParseRequest(body []byte, maxDepth int, outline *strictjson.Outline, digest bool) (Request, *jsonrpc.Error) {
 	req := Request{outline: outline}
 	want := strictjson.Wanted{Inner: "params"}

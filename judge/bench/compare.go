@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// settings are those of a comparison.
+// settings are the settings of a comparison.
 type settings struct {
 	rounds  int           // the first of which is preceded by one that warms up
 	turn    time.Duration // how long a server is under load in a round
@@ -173,7 +173,7 @@ var quantities = []quantity{
 	{"memory at the end", func(r *row, _ int) float64 { return r.memory }, megabytes},
 }
 
-// median returns the medians over the turns of the quantity, and of its ratio to that of the floor in the same round.
+// median returns the medians over the turns of the quantity, and of its ratio to the floor's in the same round.
 func (q *quantity) median(r, floor *row) (value, ratio float64) {
 	values, ratios := make([]float64, len(r.turns)), make([]float64, len(r.turns))
 	for i := range r.turns {

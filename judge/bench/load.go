@@ -55,7 +55,7 @@ func (c *connection) send(method, header, body string) (*http.Response, error) {
 	return http.ReadResponse(c.in, nil)
 }
 
-// post sends a body and returns that of the response, which is valid until the next one.
+// post sends a body and returns the body of the response, which is valid until the next one.
 func (c *connection) post(header, body string) ([]byte, error) {
 	res, err := c.send(http.MethodPost, header, body)
 	if err != nil {

@@ -222,7 +222,7 @@ func (p *people) checkDeadline(q *question, changes []change) {
 	p.mu.Unlock()
 	most := time.Second + slack
 	if slices.ContainsFunc(p.faults, func(f string) bool { return f != faultKill }) {
-		most += longerThanALease // whoever decides may be waiting for what was sent before
+		most += longerThanALease // a person who decides may be waiting for what was sent before
 		from = p.ledger.untroubled(from, changes[i].at)
 	}
 	after := changes[i].at.Sub(from)

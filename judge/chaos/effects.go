@@ -18,7 +18,7 @@ type effect struct {
 	pid  int
 }
 
-// steps are those of provision_vm that are recorded.
+// steps are the steps of provision_vm that are recorded.
 var steps = map[string]bool{
 	"create-directories": true, "write-disk": true, "write-config": true, "verify-files": true,
 	"configure-network": true, "boot": true, "write-manifest": true,

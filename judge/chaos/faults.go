@@ -26,8 +26,8 @@ func (in *injector) upTo(limit time.Duration) time.Duration {
 // anySlot is a slot at random.
 func (in *injector) anySlot() *slot { return in.slots[in.random.IntN(len(in.slots))] }
 
-// holdBack stops servers and cuts them off from the database, for times around that of a lease: what a server sent
-// before arrives shortly before or after another has taken its lease.
+// holdBack stops servers and cuts them off from the database, for times around the length of a lease: what a server
+// sent before arrives shortly before or after another has taken its lease.
 func (in *injector) holdBack(ctx context.Context) error {
 	var plan []func(context.Context, *slot, time.Duration) error
 	if in.has(faultStop) {
@@ -213,7 +213,7 @@ func (s *slot) tellToEnd() error {
 	return nil
 }
 
-// replace starts another server when that of the slot has ended.
+// replace starts another server when the server of the slot has ended.
 func (s *slot) replace(ctx context.Context) error {
 	server := s.server()
 	select {

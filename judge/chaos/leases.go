@@ -98,7 +98,7 @@ func (l *ledger) inspectEntries(entries []entry, claims map[string][]claim) {
 	}
 }
 
-// name is that of a process.
+// name is the name of a process.
 func name(who string) string {
 	if who == "" {
 		return "a server"
@@ -106,8 +106,8 @@ func name(who string) string {
 	return "server " + who
 }
 
-// inTime checks that no step was done under a lease that another worker had taken, and returns the effects without
-// those of workers that were stopped meanwhile: when they wake up, nothing can keep them from the end of what they
+// inTime checks that no step was done under a lease that another worker had taken, and returns the effects without the
+// effects of workers that were stopped meanwhile: when they wake up, nothing can keep them from the end of what they
 // were doing, so what they write must be refused where it is written. That shows in the machines.
 func (l *ledger) inTime(effects []effect, claims map[string][]claim) (inTime []effect) {
 	l.mu.Lock()
@@ -137,7 +137,7 @@ func (l *ledger) inTime(effects []effect, claims map[string][]claim) (inTime []e
 }
 
 // interrupted checks that each worker was interrupted before another took its lease: none continues with a step after
-// that. A worker checks its lease after its wait, so neither the load of the machine nor a fault of its process excuses
+// that. A worker checks its lease after its wait, so the load of the machine and a fault of its process do not excuse
 // it.
 func (l *ledger) interrupted(waits []effect, claims map[string][]claim) {
 	l.mu.Lock()

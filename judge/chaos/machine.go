@@ -63,7 +63,7 @@ var machineFiles = []string{
 	"config/ssh_host_ed25519_key.pub", "config/network.json", "boot.log",
 }
 
-// checkFiles compares the files of a machine with those of its manifest.
+// checkFiles compares the files of a machine with its manifest.
 func checkFiles(dir string, files []file) error {
 	listed := map[string]*file{}
 	for _, f := range files {

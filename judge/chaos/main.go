@@ -24,7 +24,7 @@
 //
 //   - each task whose id a customer was given ends as it should: completed with what the
 //     customer answered, or cancelled by its customer; and when it has ended, nothing of it changes;
-//   - each machine of a completed task is whole: its files are those of its manifest, and
+//   - each machine of a completed task is whole: its files are the files of its manifest, and
 //     nothing else lies beside them; of a cancelled task nothing is left;
 //   - no step runs again that was recorded. What the journals in the database hold once must be there permanently, and
 //     only once, and must never be seen again in effects.log, to which every step adds a line when it has been done;
@@ -73,7 +73,7 @@ func main() {
 	}
 }
 
-// runSeeds makes a run for each seed, prints its summary, and returns those of all.
+// runSeeds makes a run for each seed, prints its summary, and returns all summaries.
 func runSeeds(ctx context.Context, o options, log io.Writer) (all []*summary, err error) {
 	for range o.seeds {
 		s, err := run(ctx, o, log)

@@ -9,7 +9,7 @@ import (
 // order is one machine that a customer wants.
 type order struct {
 	number    int
-	extension bool // the dialect of its task: the extension's or that of the proposals
+	extension bool // the dialect of its task: the extension's or the proposals'
 	cancel    bool // the customer will change their mind
 	patience  time.Duration
 
@@ -66,7 +66,7 @@ func isTerminal(status string) bool {
 	return status == "completed" || status == "failed" || status == "cancelled"
 }
 
-// params are those of a request about the task.
+// params are the params of a request about the task.
 func (o *order) params() map[string]any { return map[string]any{"taskId": o.id} }
 
 func (o *order) String() string {

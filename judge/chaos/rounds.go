@@ -18,8 +18,8 @@ const roundsTool = "link_accounts"
 // invalidParams is the code of the error for a state that a server does not open.
 const invalidParams = -32602
 
-// link calls roundsTool, answers one question a round, and takes its time. Any server can continue the call, whatever
-// its release, as long as it has the key. It returns true if the call was completed.
+// link calls roundsTool, answers one question a round, and takes its time. Any server of any release can continue the
+// call, as long as it has the key. It returns true if the call was completed.
 func (c *customers) link(ctx context.Context, number int) bool {
 	call := map[string]any{"name": roundsTool, "arguments": map[string]any{}}
 	params := call

@@ -91,7 +91,7 @@ func (s *slot) setLoss(lossy bool) {
 	}
 }
 
-// newSlot makes a slot, and the proxies of its servers. DSN is that of PostgreSQL, or empty.
+// newSlot makes a slot, and the proxies of its servers. DSN is the connection string of PostgreSQL, or empty.
 func (c *chaos) newSlot(number int, dsn string) (s *slot, err error) {
 	s = &slot{chaos: c, number: number, release: 2, pace: pace}
 	if c.has(faultRoll) {
@@ -123,7 +123,7 @@ func (c *chaos) newSlot(number int, dsn string) (s *slot, err error) {
 	return s, err
 }
 
-// arguments are those of the next process, and the name by which the database will know it.
+// arguments are the arguments of the next process, and the name by which the database will know it.
 func (s *slot) arguments() (args []string, name string, err error) {
 	store := s.storeURL
 	if s.store == "postgres" {

@@ -115,7 +115,8 @@ func (o observer) records(ctx context.Context) ([]record, error) {
 	return all, err
 }
 
-// change is a change of a task's row that the database itself has noted. The servers neither know nor can avoid that.
+// change is a change of a task's row that the database itself has noted. The servers do not know that, and cannot avoid
+// it.
 type change struct {
 	at   time.Time // of the statement
 	who  string    // the process, as it named itself; "" if the database does not know

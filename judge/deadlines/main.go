@@ -1,6 +1,6 @@
 // Command deadlines measures what it costs that tasks wait for a time: the processor time and the memory of a server
-// while very many deadlines are pending, beside those of as many tasks that wait without one, and how long it takes to
-// decide many that fall due in one second.
+// while very many deadlines are pending, beside the time and memory of as many tasks that wait without one, and how
+// long it takes to decide many that fall due in one second.
 //
 //	go run ./judge/deadlines                      # 100,000 tasks, of which 10,000 fall due, in memory
 //	go run ./judge/deadlines -store sqlite

@@ -144,7 +144,7 @@ func (f *fleet) startProxy(name, configs, dir string, addresses []string) error 
 	}
 	f.proxy = exec.CommandContext(f.ctx, "haproxy", "-db", "-f", file)
 	if name == "nginx" {
-		main := filepath.Join(dir, "main.conf") // as that of a distribution, which includes conf.d
+		main := filepath.Join(dir, "main.conf") // as a distribution's nginx.conf, which includes conf.d
 		if err := os.WriteFile(main, fmt.Appendf(nil, nginxMain, dir, file), 0o600); err != nil {
 			return err
 		}

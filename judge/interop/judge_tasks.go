@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// judgeTasks says what is wrong with the messages of a cell about tasks, or nothing. The rules are those of
+// judgeTasks says what is wrong with the messages of a cell about tasks, or nothing. The rules are the rules of
 // basic/utilities/tasks of 2025-11-25, by the names of its sections.
 func judgeTasks(s scenario, _ string, messages []message) string {
 	created := make(map[string]bool) // tasks, by id

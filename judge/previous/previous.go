@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Commit is that of the release before this one.
+// Commit is the commit of the release before this one.
 const Commit = "17e539f13d514494605d71abbb33c59f5f62f343"
 
 // MissingError says that this clone does not have the history.

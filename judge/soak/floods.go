@@ -263,13 +263,13 @@ func (f *flood) run(
 	return got, errors.Join(err, stopped)
 }
 
-// latencies are those of the interactions of another caller.
+// latencies are the latencies of another caller's interactions.
 type latencies struct {
 	took   []time.Duration
 	failed int
 }
 
-// measure lets a caller interact again and again. The error is that of ctx.
+// measure lets a caller interact again and again. The error is the error of ctx.
 func (l *latencies) measure(ctx context.Context, c *client, lasts time.Duration) error {
 	for end := time.Now().Add(lasts); time.Now().Before(end) && ctx.Err() == nil; {
 		begun := time.Now()

@@ -55,7 +55,7 @@ func mixedLoad() []*kind {
 	}
 }
 
-// pause is that of a client that leaves something behind.
+// pause is the pause of a client that leaves something behind.
 const pause = 500 * time.Millisecond
 
 func (c *client) subscribeForAMoment(ctx context.Context) error {

@@ -324,9 +324,9 @@ func (s *Store) Waiting(
 // lists are those that together have each question that a filter lets pass.
 type lists struct {
 	names  []string
-	others []bool // whether what Own asks is left out of the list; nil is none
+	others []bool // whether what Own asks is left out of the list; nil leaves out nothing
 
-	// For Equal: those for one of these; nil is for anybody. The second ones are those of others.
+	// For Equal: those for one of these; nil is for anybody. The second ones belong to others.
 	who, whoOthers []string
 }
 

@@ -78,7 +78,7 @@ func newStatements(schema string) statements {
 
 		get: in(`SELECT ` + columns("pending", "outcome") + ` FROM {schema}.task AS t WHERE id = $1`),
 
-		// The subquery keeps to the index, whatever the planner makes of the list.
+		// The subquery keeps to the index, independent of what the planner makes of the list.
 		versions: in(`
 			SELECT id, version FROM (
 				SELECT id, (SELECT version FROM {schema}.task AS t WHERE t.id = u.id) AS version FROM unnest($1::text[]) AS u (id)
@@ -304,7 +304,8 @@ const (
 		`created < 'infinity'`
 )
 
-// update is the statement of an update. Its arguments are those of every update, of questions, and the bound.
+// update is the statement of an update. Its arguments are the arguments of every update, the arguments of questions,
+// and the bound.
 func update(kind updateKind) string {
 	with, set, from, where, more := "", "", "", "", ""
 	result, bound := "SELECT updated, version, fence FROM t", 20
@@ -352,8 +353,8 @@ func usage(principal, limit string) string {
 			WHERE principal = ` + principal + ` AND ` + kept + ` LIMIT ` + limit + `) AS t`
 }
 
-// inSchema puts the schema into SQL: {schema} is its identifier, and {name} its name as
-// a text, which is also that of the channel of notifications.
+// inSchema puts the schema into SQL: {schema} is its identifier, and {name} its name as a text, which is also the name
+// of the channel of notifications.
 func inSchema(sql, schema string) string {
 	return strings.NewReplacer(
 		"{schema}", pgx.Identifier{schema}.Sanitize(),

@@ -96,8 +96,8 @@ type write struct {
 // write calls do in a transaction, while nobody else writes. What do gives to statements is a context that does not
 // end: they wait for nothing, and a transaction whose COMMIT is interrupted may or may not have happened.
 //
-// Whoever gets the connection makes all writes that wait, each within a savepoint, so that one that fails leaves the
-// others alone.
+// The goroutine that gets the connection makes all writes that wait, each within a savepoint, so that one that fails
+// leaves the others alone.
 func (s *Store) write(ctx context.Context, do func(ctx context.Context, now int64) error) error {
 	if err := ctx.Err(); err != nil {
 		return err

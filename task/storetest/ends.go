@@ -91,7 +91,7 @@ var expiredTests = []test{
 var purgeTests = []test{
 	{"it deletes tasks that are terminal, not due, and past their time to live by the grace, and no others",
 		func(f *fixture, s task.Store) {
-			// Whoever cleans up after a cancelled task still needs its journal.
+			// A worker that cleans up after a cancelled task still needs its journal.
 			leased := f.addLeased(s)
 			f.ended(s, leased, task.Cancelled, task.Update{Keep: true})
 			stay := []*task.Task{leased, f.addEnded(s, task.Working), f.addEnded(s, task.InputRequired)}

@@ -172,7 +172,7 @@ func (f *fixture) raceForJournal(s task.Store, tasks, claims int) {
 			for n := 0; n < 4 && err == nil; n++ {
 				entry := fmt.Sprintf("%06d %d", t.Fence, n)
 				if n == 3 {
-					// The version is that of the claim: only the holder of the lease writes.
+					// The version is the version of the claim: only the holder of the lease writes.
 					err = s.Update(f.ctx, t, task.Update{Leased: true, Keep: true, Entries: list(entry)})
 				} else {
 					err = s.Append(f.ctx, t.ID, t.Claim, len(entries)+n, []byte(entry))

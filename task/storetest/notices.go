@@ -511,7 +511,7 @@ func (f *fixture) settleAll(s task.Store) (all []string) {
 	}
 }
 
-// wantNotices requires that these notices can be taken. Those of one write are in any order.
+// wantNotices requires that these notices can be taken. Notices of one write are in any order.
 func (f *fixture) wantNotices(s task.Store, want ...string) {
 	f.Helper()
 	got := f.settleAll(s)

@@ -89,7 +89,7 @@ var createTests = []test{
 			t.Created, t.Updated, t.Expires = time.Unix(1, 0), time.Unix(2, 0), time.Unix(3, 0)
 			t.Version, t.Claim = 7, task.Claim{Fence: 8, Nonce: "of another"}
 			f.ok("Create", s.Create(f.ctx, t, ttl, 0, nil, nil, task.Quota{}))
-			// The clock is the store's, so it may well differ from that of this machine.
+			// The clock is the store's, so it may well differ from this machine's clock.
 			if d := time.Since(t.Created).Abs(); d > 24*time.Hour {
 				f.Errorf("Created is %v, a day or more from now", t.Created)
 			}

@@ -443,8 +443,8 @@ func (f *fixture) wantPassed(start time.Time, want time.Duration) {
 	}
 }
 
-// tick waits until the store's clock shows a later time than t, so that what happens
-// next happens later, whatever the resolution of that clock.
+// tick waits until the store's clock shows a later time than t, so that what happens next happens later, for any
+// resolution of that clock.
 func (f *fixture) tick(s task.Store, t time.Time) {
 	f.Helper()
 	f.eventually("the store's clock has moved on", func() bool {

@@ -37,7 +37,7 @@ type Endpoint struct {
 type Request struct {
 	Method string
 	Name   string      // for Mcp-Name; empty for none
-	Header http.Header // further headers, such as those of x-mcp-header
+	Header http.Header // further headers, such as the headers of x-mcp-header
 	Params []byte      // a JSON object with the _meta that every request needs
 
 	// Notify takes each notification on the request's stream, in order. Its params are valid until it returns. An error

@@ -66,7 +66,7 @@ func (u *unanswered) addMessage(message []byte, depth int) error {
 	return nil
 }
 
-// idKey returns the key of a request's ID, whichever way the SDK writes a number.
+// idKey returns the key of a request's ID, independent of how the SDK writes a number.
 func idKey(id []byte) string { return string(strictjson.AppendCanonical(nil, id)) }
 
 // answerID returns the ID in a message of the client that answers a request, or nil.

@@ -1,6 +1,6 @@
 // Package raw is a client of MCP over HTTP that sends what it is told to, to any server and in any order, and returns
-// what came back. It keeps nothing of a call and checks nothing: it is for judges, which do what a well-behaved
-// client never does, and for whoever looks at the messages themselves.
+// what came back. It keeps nothing of a call and checks nothing: it is for judges, which do what a well-behaved client
+// never does, and for people who look at the messages themselves.
 //
 //	c := &raw.Client{URL: url}
 //	params := map[string]any{"name": "greet"}
@@ -34,9 +34,9 @@ const AllTasks = `{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks
 type Client struct {
 	URL    string       // of the endpoint
 	HTTP   *http.Client // nil is [http.DefaultClient]
-	Header http.Header  // of every request, beside those of the protocol
+	Header http.Header  // of every request, beside the protocol's headers
 
-	// Version is the revision. Empty is [Modern]; requests of an earlier one have neither _meta nor headers that mirror
+	// Version is the revision. Empty is [Modern]; requests of an earlier revision have no _meta and no headers that mirror
 	// them.
 	Version string
 
@@ -116,7 +116,7 @@ func (c *Client) Post(ctx context.Context, message string) (*Stream, error) {
 	return c.Send(ctx, http.MethodPost, strings.NewReader(message), nil)
 }
 
-// Send sends any body, with these headers beside those of every request.
+// Send sends any body, with these headers beside the headers of every request.
 func (c *Client) Send(ctx context.Context, method string, body io.Reader, header http.Header) (*Stream, error) {
 	req, err := c.NewRequest(ctx, method, body, header)
 	if err != nil {

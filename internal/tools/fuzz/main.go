@@ -162,8 +162,8 @@ type fuzzer struct {
 	duration time.Duration
 }
 
-// fuzzPackage builds the tests of a package once, and fuzzes its targets one after the other. Those of a large package
-// are built as they are for go test: their inputs are random, and are not led to new code.
+// fuzzPackage builds the tests of a package once, and fuzzes its targets one after the other. Fuzz tests of a large
+// package are built as they are for go test: their inputs are random, and are not led to new code.
 func (f *fuzzer) fuzzPackage(targets []target, report func(t target, summary string, err error)) {
 	program := filepath.Join(f.work, strings.ReplaceAll(targets[0].pkg, "/", "_"))
 	build := exec.Command("go", "test", "-c", "-o", program)

@@ -99,7 +99,7 @@ func (r *release) commit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	identity := []string{"GIT_COMMITTER_DATE=" + about, "GIT_AUTHOR_DATE=" + about} // the same whoever releases, and when
+	identity := []string{"GIT_COMMITTER_DATE=" + about, "GIT_AUTHOR_DATE=" + about} // the same at any time
 	for _, name := range []string{"AUTHOR", "COMMITTER"} {
 		identity = append(identity, "GIT_"+name+"_NAME=Askback release", "GIT_"+name+"_EMAIL=release@askback.invalid")
 	}

@@ -96,7 +96,7 @@ func (h *host) attempt(ctx context.Context, c *call, a *attempt) {
 	}
 }
 
-// fetch asks for the outcome until there is one, of whichever bridge runs.
+// fetch asks for the outcome until there is one, from the bridge that runs.
 func (h *host) fetch(ctx context.Context, a *attempt, name string) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

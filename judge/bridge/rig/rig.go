@@ -26,7 +26,7 @@ type Bridge struct {
 	Dir     string   // of the keys and logs
 	Store   string   // sqlite:PATH or postgres://…
 	Server  []string // the URL of the server behind, or its command
-	Flags   []string // beside those of every bridge
+	Flags   []string // beside the settings of every bridge
 }
 
 // NewBridge makes keys in dir, and returns a bridge whose store is a file there unless there is a URL.
