@@ -20,7 +20,8 @@ import (
 	"github.com/askback-mcp/askback/internal/harness"
 )
 
-// The order of docs/production.md: what one of these refuses, those before it have seen, and those after it do not see.
+// The order of "Who sees what" in docs/proof/how-a-call-travels.md: if one of these layers refuses a request, the
+// layers before it have seen the request, and the layers after it have not.
 func TestOrderOfMiddleware(t *testing.T) {
 	order := []string{"principal", "middleware", "authorize", "handler"}
 	for i, refusing := range order {
@@ -141,13 +142,12 @@ func TestProductionGuideHasEveryReason(t *testing.T) {
 	}
 }
 
-// The expressions of docs/production.md use metrics, labels and values that exist, under the names that Prometheus
-// makes of OpenTelemetry's. Those of HTTP are not ours.
-func TestProductionGuideNamesMetrics(t *testing.T) {
+// The alerts and the dashboard of examples/fleet use metrics, labels and values that exist, under the names that
+// Prometheus makes of OpenTelemetry's. Each alternative of a value is one that a server can set.
+func TestMonitoringNamesMetrics(t *testing.T) {
 	if _, err := os.Stat("otelaskback"); err != nil {
 		t.Skip("otelaskback is a module of its own, which is not here")
 	}
-	page := read(t, "docs/production.md")
 	metrics := make(map[string]bool)
 	made := regexp.MustCompile(`m\.(?:Float|Int)64(\w+)\("([a-z_.]+)", metric\.WithUnit\("(.+?)"\)`)
 	for _, found := range made.FindAllStringSubmatch(read(t, "otelaskback/metrics.go"), -1) {
@@ -169,43 +169,35 @@ func TestProductionGuideNamesMetrics(t *testing.T) {
 	}
 	sources := servers(t)
 
-	checked := 0
-	for _, block := range regexp.MustCompile("(?s)```promql\n(.*?)```").FindAllStringSubmatch(page, -1) {
-		for line := range strings.Lines(block[1]) {
-			if strings.HasPrefix(line, "#") {
-				continue
+	for name, least := range map[string]int{"alerts.yaml": 15, "dashboard.json": 12} {
+		text := strings.ReplaceAll(read(t, "examples/fleet/monitoring/"+name), `\"`, `"`)
+		checked := 0
+		for _, found := range regexp.MustCompile(`(?s)(\w+)(?:\{([^{}]*)\})?\[`).FindAllStringSubmatch(text, -1) {
+			if checked++; !metrics[found[1]] {
+				t.Errorf("%s: there is no metric %s", name, found[1])
 			}
-			for _, found := range regexp.MustCompile(`(\w+)(?:\{(.*?)\})?\[`).FindAllStringSubmatch(line, -1) {
-				if strings.HasPrefix(found[1], "http_") {
-					continue
+			for _, match := range regexp.MustCompile(`(\w+)[=!~]+"(.*?)"`).FindAllStringSubmatch(found[2], -1) {
+				if !labels[match[1]] {
+					t.Errorf("%s: there is no label %s", name, match[1])
 				}
-				if checked++; !metrics[found[1]] {
-					t.Errorf("there is no metric %s", found[1])
-				}
-				for _, match := range regexp.MustCompile(`(\w+)[=!~]+"(.*?)"`).FindAllStringSubmatch(found[2], -1) {
-					if !labels[match[1]] {
-						t.Errorf("there is no label %s", match[1])
-					}
-					for value := range strings.SplitSeq(match[2], "|") {
-						code, _ := strconv.Atoi(value) // of JSON-RPC
-						if value != "" && value != "true" && code != jsonrpc.CodeInternalError &&
-							!strings.Contains(sources, `"`+value+`"`) {
-							t.Errorf("nothing sets %s to %s", match[1], value)
-						}
-					}
-				}
-			}
-			for _, found := range regexp.MustCompile(`by \((.*?)\)`).FindAllStringSubmatch(line, -1) {
-				for label := range strings.SplitSeq(found[1], ", ") {
-					if !labels[label] {
-						t.Errorf("there is no label %s", label)
+				for value := range strings.SplitSeq(match[2], "|") {
+					code, _ := strconv.Atoi(value) // of JSON-RPC
+					if value != "true" && code != jsonrpc.CodeInternalError && !strings.Contains(sources, `"`+value+`"`) {
+						t.Errorf("%s: nothing sets %s to %s", name, match[1], value)
 					}
 				}
 			}
 		}
-	}
-	if checked < 10 {
-		t.Errorf("the page uses %d metrics of ours", checked)
+		for _, found := range regexp.MustCompile(`by \((.*?)\)`).FindAllStringSubmatch(text, -1) {
+			for label := range strings.SplitSeq(found[1], ", ") {
+				if !labels[label] {
+					t.Errorf("%s: there is no label %s", name, label)
+				}
+			}
+		}
+		if checked < least {
+			t.Errorf("%s uses %d metrics of ours", name, checked)
+		}
 	}
 }
 

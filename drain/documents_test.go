@@ -3,13 +3,12 @@ package drain_test
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 )
 
 // A server that is copied from a document stops as one should: it fails no call, gives its tasks back, and closes their
-// store last. What the documents show of package drain is compiled in example_test.go.
+// store last. What the comment of the package shows is compiled in example_test.go.
 func TestDocumentsStopGracefully(t *testing.T) {
 	files, err := filepath.Glob("../docs/*.md")
 	if err != nil {
@@ -34,17 +33,11 @@ func TestDocumentsStopGracefully(t *testing.T) {
 	}
 
 	example := unindented(t, "example_test.go", "")
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(unindented(t, "../docs/deploy.md", ""), -1)
 	comment, _, _ := strings.Cut(unindented(t, "drain.go", "//"), "package drain")
 	_, comment, _ = strings.Cut(comment, "\n\n")
-	comment, _, _ = strings.Cut(comment, "\n\ndocs/deploy.md")
-	for _, block := range append(blocks, []string{"", comment}) {
-		if block[1] == "" || !strings.Contains(example, block[1]) {
-			t.Errorf("not in example_test.go:\n%s", block[1])
-		}
-	}
-	if len(blocks) != 1 {
-		t.Errorf("docs/deploy.md has %d blocks of Go", len(blocks))
+	comment, _, found := strings.Cut(comment, "\n\ndocs/production.md")
+	if !found || comment == "" || !strings.Contains(example, comment) {
+		t.Errorf("not in example_test.go:\n%s", comment)
 	}
 }
 

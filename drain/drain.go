@@ -20,7 +20,7 @@
 //	})
 //	return work.Wait() // only now close the store of the tasks
 //
-// docs/deploy.md has configurations of proxies that work with it.
+// docs/production.md says how long to wait, and has configurations of proxies that work with it.
 package drain
 
 import (

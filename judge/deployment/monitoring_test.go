@@ -6,12 +6,15 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -32,8 +35,12 @@ import (
 // series are the time series that Prometheus has of a server, by the names of their metrics.
 type series map[string][]map[string]string
 
-// troubledStore cannot read one task. A notice that is delivered again has been tried for days.
-type troubledStore struct{ *task.MemoryStore }
+// troubledStore cannot read one task, and refuses the first entry of a journal as if the lease were lost. A notice that
+// is delivered again has been tried for days.
+type troubledStore struct {
+	*task.MemoryStore
+	lost atomic.Bool
+}
 
 const unreadable = "unreadable"
 
@@ -42,6 +49,13 @@ func (s *troubledStore) Get(ctx context.Context, id string) (*task.Task, error) 
 		return nil, errors.New("a bad sector")
 	}
 	return s.MemoryStore.Get(ctx, id)
+}
+
+func (s *troubledStore) Append(ctx context.Context, id string, claim task.Claim, there int, entry []byte) error {
+	if s.lost.CompareAndSwap(false, true) {
+		return task.ErrLeaseLost
+	}
+	return s.MemoryStore.Append(ctx, id, claim, there, entry)
 }
 
 func (s *troubledStore) Notices(ctx context.Context, lease time.Duration, limit int) ([]*task.Notice, error) {
@@ -67,7 +81,7 @@ func exported(t *testing.T) series {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := &troubledStore{new(task.MemoryStore)}
+	store := &troubledStore{MemoryStore: new(task.MemoryStore)}
 	waiting, err := otelaskback.ObserveTasks(store, opts)
 	if err != nil {
 		t.Fatal(err)
@@ -83,6 +97,7 @@ func exported(t *testing.T) series {
 	}
 
 	srv := harness.NewTaskServerOn(t, store, &askback.Options{
+		Tasks:     &askback.Tasks{Settings: task.Settings{Lease: time.Second}},
 		Observe:   observe,
 		Logger:    slog.New(slog.DiscardHandler),
 		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil },
@@ -94,6 +109,8 @@ func exported(t *testing.T) series {
 		}},
 	}, func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "deploy"}, deploy)
+		askback.AddTool(srv, &mcp.Tool{Name: "confirm"}, confirm)
+		askback.AddTaskTool(srv, &mcp.Tool{Name: "restart"}, nil, restart)
 	})
 	listening := func() bool {
 		return gather().has("askback_store_duration_seconds_count", "askback_store_method", "Listen")
@@ -101,6 +118,16 @@ func exported(t *testing.T) series {
 	harness.Eventually(t, "the store knows who listens", listening)
 	srv.Fault(harness.WithExtension, "tools/call", "deploy", `"name":"deploy","requestState":"stolen"`)
 	srv.Fault(harness.WithExtension, "tasks/get", unreadable, `"taskId":"`+unreadable+`"`)
+	other := harness.NewServer(t, nil, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "confirm"}, confirm)
+	})
+	foreign := harness.Request{Target: "confirm"}.Send(t, other.HTTPHandler(nil)).Asked(t, "sure")
+	harness.Request{Target: "confirm", State: foreign}.Send(t, srv.Handler).Refused(t, http.StatusBadRequest,
+		jsonrpc.CodeInvalidParams)
+	harness.Request{Target: "confirm"}.Send(t, srv.Handler).Asked(t, "sure")
+	harness.Request{Target: "confirm", Capabilities: "{}"}.Send(t, srv.Handler)
+	lost := srv.Result(harness.WithExtension, "tools/call", "restart", `"name":"restart"`)["taskId"].(string)
+	srv.Get(harness.WithExtension, lost, "completed")
 	id := srv.Result(harness.WithExtension, "tools/call", "deploy", `"name":"deploy"`)["taskId"].(string)
 	d, err := desk.Open(store, nil)
 	if err != nil {
@@ -132,6 +159,14 @@ func deploy(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
 		err = askback.Approve(call, "again", askback.Question{Message: "Deploy all the same?", For: bob})
 	}
 	return "", err
+}
+
+func confirm(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+	return "", askback.Approve(call, "sure", askback.Question{Message: "Sure?"})
+}
+
+func restart(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+	return "", call.Do(ctx, "restart", func(context.Context) error { return nil })
 }
 
 // seriesOf returns the series that a scrape makes of metrics.
@@ -241,7 +276,7 @@ func TestMonitoring(t *testing.T) {
 				}
 			}
 		}
-		if slices.Sort(names); len(names) < 7 || len(slices.Compact(slices.Clone(names))) != len(names) {
+		if slices.Sort(names); len(names) < 16 || len(slices.Compact(slices.Clone(names))) != len(names) {
 			t.Errorf("the alerts are %q", names)
 		}
 	})

@@ -47,7 +47,7 @@ func runServer() error {
 	defer working.Wait()
 	defer stop()
 	working.Go(func() { _ = srv.RunTasks(ctx) }) // nil, with tasks configured
-	web := &http.Server{                         // as docs/security.md and askback serve have it
+	web := &http.Server{                         // as docs/production.md and askback serve have it
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       time.Minute,
 		IdleTimeout:       2 * time.Minute,
