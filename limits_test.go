@@ -15,6 +15,8 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/internal/taskrun"
+	"github.com/askback-mcp/askback/task"
 )
 
 func TestLimitsNameThemselves(t *testing.T) {
@@ -99,6 +101,49 @@ func TestSharesThatFitNothing(t *testing.T) {
 		{Requests: askback.Share{Total: 1}}} {
 		srv := harness.NewServer(t, &askback.Options{Limits: limits}, harness.AddGreet)
 		harness.Request{Target: "greet", Arguments: `{"place":"x"}`}.Send(t, srv.HTTPHandler(nil)).Asked(t, "login")
+	}
+}
+
+// The pages for authors name the defaults that their readers meet first.
+func TestDefaultsInTheDocuments(t *testing.T) {
+	l, err1 := askback.Defaults()
+	engine, err2 := taskrun.NewEngine(new(task.MemoryStore), new(taskrun.Options))
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	s := engine.Settings()
+	const day = 24 * time.Hour
+	for page, says := range map[string][]string{
+		"docs/tools.md": {
+			fmt.Sprintf("| %d hour | `Limits.RoundTTL` |", l.RoundTTL/time.Hour),
+			fmt.Sprintf("| %d hours | `Limits.CallTTL` |", l.CallTTL/time.Hour),
+			fmt.Sprintf("| %d days; ", l.Within/day),
+			fmt.Sprintf("| %d KiB | `Limits.StateBytes` |", l.StateBytes>>10),
+			fmt.Sprintf("%d questions a round, %d rounds", l.Questions, l.Rounds),
+		},
+		"docs/tasks.md": {
+			fmt.Sprintf("it sleeps for %d days at most", l.Within/day),
+			fmt.Sprintf("A task has %d hours", s.TTL/time.Hour),
+			fmt.Sprintf("%d days at most. An anonymous caller gets %d hour.", s.MaxTTL/day, s.MaxAnonymousTTL/time.Hour),
+			fmt.Sprintf("a lease of %d seconds", s.Lease/time.Second),
+			fmt.Sprintf("after %d attempts in a row", s.Attempts),
+			fmt.Sprintf("%d unfinished tasks, %d in all, and %d MiB",
+				s.PerPrincipal.Unfinished, s.PerPrincipal.Kept, s.PerPrincipal.Bytes>>20),
+			fmt.Sprintf("%d, %d, and %d MiB", s.Anonymous.Unfinished, s.Anonymous.Kept, s.Anonymous.Bytes>>20),
+			fmt.Sprintf("bounds one task: %d MiB", s.TaskBytes>>20),
+			fmt.Sprintf("runs %d tasks at once", s.Workers),
+		},
+	} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		words := strings.Join(strings.Fields(string(text)), " ")
+		for _, want := range says {
+			if !strings.Contains(words, want) {
+				t.Errorf("%s does not say %q", page, want)
+			}
+		}
 	}
 }
 
