@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,56 +11,31 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
-	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/examples/auth/internal/issuer"
 	"github.com/askback-mcp/askback/seal"
 )
 
-// issuer is an authorization server, as far as a resource server knows it.
-type issuer struct {
-	url    string
-	signer jose.Signer
-}
-
-func newIssuer(t *testing.T) *issuer {
+// newIssuer starts an authorization server.
+func newIssuer(t *testing.T) (i *issuer.Issuer, url string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	web := httptest.NewUnstartedServer(nil)
+	url = "http://" + web.Listener.Addr().String()
+	i, err := issuer.New(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := new(issuer)
-	if i.signer, err = jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "1"}},
-		nil); err != nil {
-		t.Fatal(err)
-	}
-	mux := http.NewServeMux()
-	reply := func(value func() any) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(value())
-		}
-	}
-	mux.HandleFunc("/.well-known/openid-configuration", reply(func() any {
-		return map[string]any{"issuer": i.url, "jwks_uri": i.url + "/keys",
-			"id_token_signing_alg_values_supported": []string{"ES256"}}
-	}))
-	mux.HandleFunc("/keys", reply(func() any {
-		return jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "1", Algorithm: "ES256", Use: "sig"}}}
-	}))
-	web := httptest.NewServer(mux)
+	web.Config.Handler = i.Handler()
+	web.Start()
 	t.Cleanup(web.Close)
-	i.url = web.URL
-	return i
+	return i, url
 }
 
-func (i *issuer) token(t *testing.T, subject, audience, scope string, life time.Duration) string {
+func tokenOf(t *testing.T, i *issuer.Issuer, subject, resource, scope string, life time.Duration) string {
 	t.Helper()
-	token, err := jwt.Signed(i.signer).Claims(map[string]any{
-		"iss": i.url, "sub": subject, "aud": audience, "scope": scope, "exp": time.Now().Add(life).Unix(),
-	}).Serialize()
+	token, err := i.Token(subject, resource, scope, life)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,14 +64,15 @@ func connect(t *testing.T, url, token string,
 }
 
 func TestCallersAreKeptApart(t *testing.T) {
-	i := newIssuer(t)
+	i, at := newIssuer(t)
+	other, _ := newIssuer(t)
 	web := httptest.NewUnstartedServer(nil)
 	resource := "http://" + web.Listener.Addr().String() + "/mcp"
 	keys, err := seal.NewRing(seal.NewKey(time.Now()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if web.Config.Handler, err = newHandler(t.Context(), i.url, resource, keys); err != nil {
+	if web.Config.Handler, err = newHandler(t.Context(), at, resource, keys); err != nil {
 		t.Fatal(err)
 	}
 	web.Start()
@@ -108,10 +81,10 @@ func TestCallersAreKeptApart(t *testing.T) {
 	// Who has no token for this server is told where to get one.
 	for name, token := range map[string]string{
 		"none":       "",
-		"foreign":    newIssuer(t).token(t, "alice", resource, scope, time.Hour),
-		"for others": i.token(t, "alice", "http://other.example.com/mcp", scope, time.Hour),
-		"expired":    i.token(t, "alice", resource, scope, -time.Hour),
-		"nobody's":   i.token(t, "", resource, scope, time.Hour),
+		"foreign":    tokenOf(t, other, "alice", resource, scope, time.Hour),
+		"for others": tokenOf(t, i, "alice", "http://other.example.com/mcp", scope, time.Hour),
+		"expired":    tokenOf(t, i, "alice", resource, scope, -time.Hour),
+		"nobody's":   tokenOf(t, i, "", resource, scope, time.Hour),
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, resource, strings.NewReader("{}"))
 		if err != nil {
@@ -140,24 +113,33 @@ func TestCallersAreKeptApart(t *testing.T) {
 	}
 	defer res.Body.Close()
 	if err := json.NewDecoder(res.Body).Decode(&metadata); err != nil || metadata.Resource != resource ||
-		fmt.Sprint(metadata.Servers) != "["+i.url+"]" {
+		fmt.Sprint(metadata.Servers) != "["+at+"]" {
 		t.Errorf("%+v, %v", metadata, err)
 	}
-	if _, err := connect(t, resource, i.token(t, "alice", resource, "other", time.Hour), nil); err == nil {
+	if _, err := connect(t, resource, tokenOf(t, i, "alice", resource, scopeDelete, time.Hour), nil); err == nil {
 		t.Error("a token without the scope is taken")
 	}
 
 	// A call that alice has parked is hers: bob cannot answer it, whatever he knows of it.
-	alice, bob := i.token(t, "alice", resource, scope, time.Hour), i.token(t, "bob", resource, scope, time.Hour)
+	const all = scope + " " + scopeDelete
+	alice, bob := tokenOf(t, i, "alice", resource, all, time.Hour), tokenOf(t, i, "bob", resource, all, time.Hour)
 	park := func(context.Context, *client.Question) (*mcp.ElicitResult, error) { return nil, client.ErrPark }
 	sure := func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"sure": true}}, nil
+	}
+	reader, err := connect(t, resource, tokenOf(t, i, "alice", resource, scope, time.Hour), sure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	remove := &mcp.CallToolParams{Name: "delete_note", Arguments: note{"milk"}}
+	if res, err := reader.CallTool(t.Context(), remove); err == nil || !strings.Contains(err.Error(), "not authorized") {
+		t.Errorf("without the scope of the tool: %+v, %v", res, err)
 	}
 	first, err := connect(t, resource, alice, park)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = first.CallTool(t.Context(), &mcp.CallToolParams{Name: "delete_note", Arguments: note{"milk"}})
+	_, err = first.CallTool(t.Context(), remove)
 	parked, ok := errors.AsType[*client.PendingError](err)
 	if !ok {
 		t.Fatal(err)
@@ -176,7 +158,7 @@ func TestCallersAreKeptApart(t *testing.T) {
 	if got, err := resume(bob); err == nil || !strings.Contains(err.Error(), "requestState") {
 		t.Errorf("bob: %s, %v", got, err)
 	}
-	if got, err := resume(alice); err != nil || got != fmt.Sprintf("%q of %s alice is deleted.", "milk", i.url) {
+	if got, err := resume(alice); err != nil || got != fmt.Sprintf("%q of %s alice is deleted.", "milk", at) {
 		t.Errorf("alice: %s, %v", got, err)
 	}
 }
