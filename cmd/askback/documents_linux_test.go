@@ -58,6 +58,8 @@ var docAnswers = []struct{ command, flags string }{
 	{`call .* get_weather .*York'$`, `--answer github_login='{"name":"octocat"}'`},
 	{`call .* update_work_item `, `--answer resolution='{"resolution":"Fixed"}'`},
 	{`call .* close_bug `, `--answer resolution='{"resolution":"Fixed"}'`},
+	{`call .* refund(_by_hand)? `, `--answer amount='{"amount":40}' --answer sure='{"sure":true}'`},
+	{`call .* delete_note .*--header`, `--answer sure='{"sure":true}'`},
 	{`resume call.json`, `--answer github_login='{"name":"octocat"}'`},
 	{`^askback task result `, `--answer echo_input='{"input":"Hello"}'`},
 }
@@ -238,7 +240,10 @@ exec "$ASKBACK" "$@"
 	goProgram = `#!/bin/sh
 case "$1 $2 $3 $4" in
 "run ./cmd/askback "*) shift 2; exec askback "$@" ;;
-"run ./examples/closebug "*) "$GO" build -C "$REPOSITORY" -o "$PWD/closebug" ./examples/closebug && exec ./closebug ;;
+"run ./examples/"*)
+	dir=$2 program=./${2##*/}
+	shift 2
+	"$GO" build -C "$REPOSITORY/$dir" -o "$PWD/$program" . && exec "$program" "$@" ;;
 "build -o "*" ./cmd/askback") exec cp "$(command -v askback)" "$3" ;;
 esac
 echo "this reader has no go $*: run it, or put it on the list of what is left out" >&2
@@ -247,27 +252,30 @@ exit 1
 	readerShell = `
 set -m # each job is a group of processes
 listens() { curl -so /dev/null --max-time 5 "http://$ADDR/healthz"; }
-pages=
+pages= issuer=
 finish() {
-	for job in $server $pages; do kill -KILL -- "-$job"; done
+	for job in $server $pages $1; do kill -KILL -- "-$job"; wait "$job"; done
 	server= pages=
-	wait
 	while listens; do sleep 0.05; done
 } 2>/dev/null
 ready() { # waits until the server listens
-	for i in $(seq 600); do
+	for i in $(seq 1800); do
 		listens && return
 		kill -0 "$server" 2>/dev/null || return
 		sleep 0.05
 	done
 }
-trap finish EXIT
+said() { # waits until the output of a job has a text
+	for i in $(seq 1800); do grep -qs "$1" "$2" && break; sleep 0.05; done
+	kill -0 "$3"
+}
+trap 'finish $issuer' EXIT
 `
 )
 
 func newDocReader(t *testing.T) *docReader {
 	t.Helper()
-	programs := []string{"bash", "sh", "curl", "sed", "cat", "cp", "grep", "seq", "sleep", "uname"}
+	programs := []string{"bash", "sh", "curl", "sed", "cat", "cp", "grep", "seq", "sleep", "tee", "uname"}
 	bin, dir := t.TempDir(), t.TempDir()
 	for _, name := range programs {
 		program, err := exec.LookPath(name)
@@ -305,7 +313,8 @@ func newDocReader(t *testing.T) *docReader {
 		return slices.Contains([]string{"PATH", keysVariable}, name) || strings.HasSuffix(strings.ToLower(name), "_proxy")
 	})
 	return &docReader{t: t, host: host, dir: dir, env: append(env, "PATH="+bin, "ASKBACK="+askback, "GO="+goTool,
-		"REPOSITORY="+root, "ADDR="+host+documentedPort, "XDG_CONFIG_HOME="+filepath.Join(dir, "config"),
+		"REPOSITORY="+root, "ADDR="+host+documentedPort,
+		"ISSUER_ADDR="+host+"9000", "XDG_CONFIG_HOME="+filepath.Join(dir, "config"),
 		"XDG_STATE_HOME="+filepath.Join(dir, ".state"), "GORACE=atexit_sleep_ms=1", "GOFLAGS=-buildvcs=false")}
 }
 
@@ -313,8 +322,9 @@ func newDocReader(t *testing.T) *docReader {
 var assigns = regexp.MustCompile(`^(\w+)=\$\(`)
 
 var (
-	startsServer = regexp.MustCompile(`askback serve\b|\./examples/closebug`)
-	startsPage   = regexp.MustCompile(`^askback inbox serve\b`) // beside a server
+	startsServer = regexp.MustCompile(`askback serve\b|go run \./examples/\w+( |$)`)
+	startsPage   = regexp.MustCompile(`^askback inbox serve\b`)               // beside a server
+	startsIssuer = regexp.MustCompile(`^go run \./examples/auth/issuer( |$)`) // before a server
 )
 
 // follow runs the commands, and compares what they print.
@@ -337,9 +347,9 @@ func (r *docReader) follow(commands []docCommand) {
 		case startsServer.MatchString(text):
 			script += fmt.Sprintf("finish\n%s & server=$!\nready; kill -0 $server 2>/dev/null; code=$?\n", run)
 		case startsPage.MatchString(text):
-			script += fmt.Sprintf("%s & page=$!; pages=\"$pages $page\"\n"+
-				"for i in $(seq 600); do grep -qs '^listening on' %s && break; sleep 0.05; done; kill -0 $page; code=$?\n",
-				run, file)
+			script += fmt.Sprintf("%s & page=$!; pages=\"$pages $page\"; said '^listening on' %s $page; code=$?\n", run, file)
+		case startsIssuer.MatchString(text):
+			script += fmt.Sprintf("%s & issuer=$!; said 'listening on' %s $issuer; code=$?\n", run, file)
 		case strings.Contains(c.comment, "a moment later") && len(c.claims()) > 0:
 			script += fmt.Sprintf("for i in $(seq 600); do\n%s; code=$?\ngrep -qF '%s' %s && break; sleep 0.05\ndone\n", run,
 				c.claims()[0], file)
@@ -409,7 +419,8 @@ func (r *docReader) compare(c docCommand, output, code, printed string) {
 			r.t.Errorf("should print %s: %s\n%s", claim, c.text, output)
 		}
 	}
-	if output != "" && len(c.claims()) == 0 && !c.shown && !startsServer.MatchString(c.text) {
+	if output != "" && len(c.claims()) == 0 && !c.shown && !startsServer.MatchString(c.text) &&
+		!startsIssuer.MatchString(c.text) {
 		r.t.Errorf("the page does not say what this prints: %s\n%s", c.text, output)
 	}
 	if c.prints != nil {

@@ -5,8 +5,8 @@
 //	ISSUER=https://login.example.com RESOURCE=https://mcp.example.com/mcp go run ./examples/auth
 //
 // The issuer publishes its keys by OpenID Connect Discovery. The server tells clients of it in the protected resource
-// metadata (RFC 9728), so that a client without a token finds where to get one. To try it without an issuer of your own,
-// start the one in the folder issuer.
+// metadata (RFC 9728), so that a client without a token finds where to get one. To try it without an issuer of your
+// own, start the one in the folder issuer.
 package main
 
 import (
@@ -55,6 +55,7 @@ func run(ctx context.Context, issuer, resource string) error {
 	if err != nil {
 		return err
 	}
+	log.Printf("listening on %s", listener.Addr())
 	return drain.Serve(ctx, listener, &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}, nil)
 }
 
@@ -96,8 +97,8 @@ func newHandler(ctx context.Context, issuer, resource string, keys *seal.Ring) (
 	return mux, nil
 }
 
-// verifier verifies access tokens. The UserID is the issuer and the subject together, because a subject is unique at its
-// issuer only. To Askback it is the principal: a question of one caller cannot be answered by another.
+// verifier verifies access tokens. The UserID is the issuer and the subject together, because a subject is unique at
+// its issuer only. To Askback it is the principal: a question of one caller cannot be answered by another.
 func verifier(tokens *oidc.IDTokenVerifier) auth.TokenVerifier {
 	return func(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
 		verified, err := tokens.Verify(ctx, token)

@@ -1,5 +1,5 @@
-// Command byhand is a server that moves from the manual style of the Go SDK: the tool as it was stays beside the tool as
-// it is rewritten. Both ask for an amount, ask whether that is right, and refund it.
+// Command byhand is a server that moves from the manual style of the SDK: the old tool stays beside the new one. Both
+// ask for an amount, ask whether that is right, and refund it.
 //
 //	go run ./cmd/askback keys new askback.keys
 //	go run ./examples/byhand
@@ -93,6 +93,7 @@ func main() {
 	check(err)
 	listener, err := drain.Listen(cmp.Or(os.Getenv("ADDR"), "127.0.0.1:8080"))
 	check(err)
+	log.Printf("listening on http://%s/mcp", listener.Addr())
 	server := &http.Server{Handler: srv.HTTPHandler(nil), ReadHeaderTimeout: 10 * time.Second}
 	check(drain.Serve(ctx, listener, server, &drain.Options{Ready: srv.Ready}))
 }

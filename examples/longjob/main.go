@@ -1,5 +1,5 @@
-// Command longjob is an MCP server with a job that takes longer than a host waits. The job goes on without its host, and
-// after a restart of the server. A host that knows no tasks learns in words how to get the result.
+// Command longjob is an MCP server with a job that takes longer than a host waits. The job goes on without its host,
+// and after a restart of the server. A host that knows no tasks learns in words how to get the result.
 //
 //	go run ./cmd/askback keys new askback.keys
 //	go run ./examples/longjob
@@ -65,6 +65,7 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	log.Printf("listening on http://%s/mcp", listener.Addr())
 	server := &http.Server{Handler: srv.HTTPHandler(nil), ReadHeaderTimeout: 10 * time.Second}
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error { return srv.RunTasks(ctx) })
@@ -94,8 +95,8 @@ func newServer(keys *seal.Ring, store task.Store, wait time.Duration,
 	askback.AddTaskTool(srv, &mcp.Tool{Name: "import", Description: "Import a file"}, &askback.TaskSupport{Always: true},
 		func(ctx context.Context, call *askback.Call, in file) (string, error) {
 			for part := range parts {
-				step := fmt.Sprintf("part %d of %d", part+1, parts)
-				if err := call.Progress(ctx, float64(part+1), parts, step); err != nil {
+				step := fmt.Sprintf("part %d", part+1)
+				if err := call.Progress(ctx, float64(part+1), parts, "loading "+in.Name); err != nil {
 					return "", err
 				}
 				err := call.Do(ctx, step, func(ctx context.Context) error { return load(ctx, in.Name, part+1) })

@@ -16,7 +16,8 @@ func TestWordsOfATaskThatRunsAgain(t *testing.T) {
 	s := &Service{Engine: e}
 	for message, want := range map[string]string{
 		"Waiting for group:release.": "The call is running.",
-		"copying (2 of 3)":           "The call is running: copying (2 of 3)",
+		"copying (2 of 3)":           "The call is running: copying (2 of 3).",
+		"copying …":                  "The call is running: copying …",
 		"":                           "The call is running.",
 	} {
 		if got, _ := s.awaited(t.Context(), &task.Task{ID: "t", Status: task.Working, Message: message}); got != want {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -177,7 +178,11 @@ func (s *Service) awaited(ctx context.Context, t *task.Task) (text string, equal
 	case t.Status == task.InputRequired && len(each) > 0:
 		return "The call waits for " + strings.Join(each, "; and for ") + ".", s.equal(ctx, t, key)
 	case t.Message != "" && !strings.HasPrefix(t.Message, question.Waits):
-		return "The call is running: " + shorten(t.Message), nil
+		said := shorten(t.Message)
+		if end, _ := utf8.DecodeLastRuneInString(said); !strings.ContainsRune(".!?…", end) {
+			said += "."
+		}
+		return "The call is running: " + said, nil
 	}
 	return "The call is running.", nil
 }

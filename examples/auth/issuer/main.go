@@ -22,7 +22,7 @@ func main() {
 	url := "http://" + listener.Addr().String()
 	i, err := issuer.New(url)
 	check(err)
-	log.Print("issues tokens at ", url)
+	log.Print("listening on ", url)
 	server := &http.Server{Handler: i.Handler(), ReadHeaderTimeout: 10 * time.Second}
 	check(server.Serve(listener))
 }
