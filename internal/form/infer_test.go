@@ -2,6 +2,7 @@ package form
 
 import (
 	"encoding/json"
+	"os"
 	"reflect"
 	"strings"
 	"sync"
@@ -23,6 +24,20 @@ func sameJSON(t *testing.T, want, got string) string {
 		}
 	}
 	return cmp.Diff(values[0], values[1])
+}
+
+// The table for authors has every tag.
+func TestTagsInTheDocument(t *testing.T) {
+	page, err := os.ReadFile("../../docs/tools.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, forms, _ := strings.Cut(string(page), "\n## Forms\n")
+	for _, tag := range Tags {
+		if !strings.Contains(forms, "| `"+tag) && !strings.Contains(forms, ", `"+tag) {
+			t.Errorf("docs/tools.md has no tag %s in its table", tag)
+		}
+	}
 }
 
 func mustFor[T any](t testing.TB) *Schema {
