@@ -241,7 +241,7 @@ func (c *call) negotiate(ctx context.Context) error {
 	if d := c.opts.Tasks; c.takes && (d == TasksAuto || d == TasksProposal) {
 		var err error
 		if support, err = c.taskSupport(ctx, c.target); err != nil {
-			return fmt.Errorf("looking whether %q is to be called as a task: %w", c.target, err)
+			return fmt.Errorf("finding out whether %q runs as a task: %w", c.target, err)
 		}
 	}
 	switch {
@@ -388,7 +388,7 @@ func (c *call) decode(result []byte) (res mcp.Result, err error) {
 		res, err = decode(result, new(mcp.ReadResourceResult))
 	}
 	if err != nil {
-		return nil, &ProtocolError{fmt.Sprintf("its result is not one of %s: %v", c.method, err)}
+		return nil, &ProtocolError{fmt.Sprintf("its result is not a result of %s: %v", c.method, err)}
 	}
 	return res, nil
 }
@@ -461,7 +461,7 @@ func (c *call) asked(result []byte) (*Pending, error) {
 		return nil, err
 	}
 	if questions == nil && state == nil {
-		return nil, &ProtocolError{"input is required, but neither inputRequests nor requestState are there"}
+		return nil, &ProtocolError{"input is required, but the result has no inputRequests and no requestState"}
 	}
 	p := &Pending{Endpoint: c.endpoint, Method: c.method, Params: c.params, Round: c.round, Trace: c.trace.String(),
 		Questions: questions, Parked: time.Now()}

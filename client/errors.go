@@ -9,7 +9,7 @@ import (
 
 // ErrPark is what a handler returns, wrapped or not, when it has no answer at hand. The call
 // ends with a [*PendingError] that wraps ErrPark.
-var ErrPark = errors.New("no answer at hand: park the call")
+var ErrPark = errors.New("there is no answer yet: park the call")
 
 // ErrTaskCancelled is the error of a call whose task was cancelled.
 var ErrTaskCancelled = errors.New("the task was cancelled")
@@ -17,7 +17,7 @@ var ErrTaskCancelled = errors.New("the task was cancelled")
 // ErrTaskUnknown says that a server does not know a task, or does not show it to this user: the ID is wrong, the
 // task's time to live is over, or a client of another revision made it. It comes with the server's *jsonrpc.Error
 // -32602. (SEP-2663, "Task Polling"; 2025-11-25, "Protocol Errors")
-var ErrTaskUnknown = errors.New("the server knows no such task")
+var ErrTaskUnknown = errors.New("the server has no such task")
 
 // UndeclaredError says that a server asked for something that the client declared no
 // capability for, or that the protocol does not have. Nothing was answered.

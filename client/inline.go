@@ -215,7 +215,7 @@ func inlineResult(task string, answer json.RawMessage, err error) (mcp.Result, e
 func inlineError(err error) error {
 	fault := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
 	if errors.Is(err, ErrPark) {
-		fault.Message = "no answer is at hand, and a question inside a session cannot wait"
+		fault.Message = "there is no answer yet, and a question inside a session cannot wait"
 	} else if _, undeclared := errors.AsType[*UndeclaredError](err); undeclared {
 		fault.Code, fault.Message = jsonrpc.CodeMethodNotFound, "this client did not declare that capability"
 	}

@@ -126,8 +126,8 @@ func TestToolsCannotBeListed(t *testing.T) {
 	}{
 		"an error": {always("error no database"), func(err error) bool {
 			fault, ok := errors.AsType[*jsonrpc.Error](err)
-			return ok && fault.Code == jsonrpc.CodeInternalError && strings.Contains(err.Error(), `whether "job" is to be `+
-				`called as a task`)
+			return ok && fault.Code == jsonrpc.CodeInternalError && strings.Contains(err.Error(),
+				`whether "job" runs as a task`)
 		}},
 		"pages without end": {func(string) string { n++; return fmt.Sprintf(`{"tools":[],"nextCursor":"%d"}`, n) },
 			isLimit("pages of a list of tools")},

@@ -201,7 +201,7 @@ func (in *Inbox) newCard(r *http.Request, p desk.Person, q *desk.Question) *card
 	case q.Status == task.QuestionOpen && errors.Is(may, desk.ErrOwnCall):
 		c.Closed, c.Why = "Somebody else must answer", "The call is your own. Nobody decides what their own call asks."
 	case q.Status == task.QuestionOpen:
-		c.Closed, c.Why = "Others must answer", "You may read this question, but you are not among those who are asked now."
+		c.Closed, c.Why = "Others must answer", "You may read this question, but others must answer it now."
 	default:
 		c.Closed = c.Standing.Text
 		if q.Decision != nil && len(q.Decision.Content) > len("{}") {
@@ -238,16 +238,16 @@ func (c *card) ask(shown json.RawMessage) {
 	c.Shown = string(shown)
 	switch {
 	case c.Q.Method != input.MethodElicit || c.Q.Mode != "form" && c.Q.Mode != "url":
-		c.Unknown = "This page cannot show what is asked, so that nobody can accept it here."
+		c.Unknown = "This page cannot show the question, so nobody can accept it here."
 	case c.Q.Mode == "url":
 		var ok bool
 		if c.Page, ok = newPage(c.Q.URL); !ok {
-			c.Unknown = "The address of the page is not sound, so that nobody can accept it here."
+			c.Unknown = "The address of the page is not valid, so nobody can accept it here."
 		}
 	default:
 		schema, err := form.Parse(c.Q.Schema)
 		if err != nil {
-			c.Unknown = "The form of this question is not sound, so that nobody can accept it: " + oneLine(err.Error())
+			c.Unknown = "The form of this question is not valid, so nobody can accept it: " + oneLine(err.Error())
 			break
 		}
 		c.Fields = newFields(schema, shown)
@@ -285,7 +285,8 @@ func (in *Inbox) card(w http.ResponseWriter, r *http.Request, p desk.Person) {
 // act does what somebody has chosen on the page of a question.
 func (in *Inbox) act(w http.ResponseWriter, r *http.Request, p desk.Person) {
 	if err := r.ParseForm(); err != nil {
-		in.say(w, r, p, http.StatusBadRequest, "This is not understood", "The form did not arrive whole. Send it again.")
+		in.say(w, r, p, http.StatusBadRequest,
+			"The inbox does not understand this", "The form did not arrive whole. Send it again.")
 		return
 	}
 	name, key, do := r.PathValue("name"), r.PathValue("key"), r.PostForm.Get("do")
@@ -390,7 +391,7 @@ func (in *Inbox) refuse(w http.ResponseWriter, r *http.Request, p desk.Person, c
 	default:
 		in.log.ErrorContext(r.Context(), "inbox: an answer may not be recorded", "name", c.Q.Name, "error", err)
 		status, c.Problem = http.StatusServiceUnavailable,
-			"It is not known whether this is recorded. Send it again: the same answer counts once."
+			"Your answer may be recorded or not. Send it again: the same answer counts once."
 	}
 	if c.Open && c.Fields == nil && c.Page == nil && c.Unknown == "" {
 		c.ask(c.Q.Proposal)

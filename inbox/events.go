@@ -130,7 +130,7 @@ func (in *Inbox) follow(ctx context.Context) {
 		case q != nil:
 			in.streams.tell(changed{q.Name, q.Key}, q.Concerns)
 		case ctx.Err() == nil:
-			in.log.ErrorContext(ctx, "inbox: it is not known what has changed", "error", err)
+			in.log.ErrorContext(ctx, "inbox: cannot read which questions have changed", "error", err)
 			in.streams.refreshLater()
 		}
 	}

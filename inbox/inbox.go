@@ -167,7 +167,7 @@ func (in *Inbox) person(r *http.Request) (desk.Person, error) {
 // refuseUnknown refuses a request of which it is not known who sent it. Somebody who can sign in is led there.
 func (in *Inbox) refuseUnknown(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.Is(err, errSignedOut) {
-		in.log.WarnContext(r.Context(), "inbox: nobody is known to send this request", "path", r.URL.Path, "error", err)
+		in.log.WarnContext(r.Context(), "inbox: the sender of a request is not known", "path", r.URL.Path, "error", err)
 	}
 	_, canSignIn := in.identity.(signIn)
 	if canSignIn && r.Method == http.MethodGet && !forPrograms(r) {
@@ -176,5 +176,5 @@ func (in *Inbox) refuseUnknown(w http.ResponseWriter, r *http.Request, err error
 		return
 	}
 	refuse(w, r, &problem{kind: "unknown-person", Status: http.StatusUnauthorized,
-		Title: "It is not known who you are: sign in."})
+		Title: "The inbox does not know who you are: sign in."})
 }

@@ -90,7 +90,7 @@ func (in *Inbox) list(which tab) func(w http.ResponseWriter, r *http.Request, p 
 		l := &list{view: in.view(r, p, which.Title), Tab: which, Number: pageNumber(query.Get("page")),
 			Search: query.Get("search"), Empty: which.empty}
 		if len(l.Search) > mostSearch {
-			in.say(w, r, p, http.StatusBadRequest, "This is not understood", "A search has at most 200 bytes.")
+			in.say(w, r, p, http.StatusBadRequest, "The inbox does not understand this", "A search has at most 200 bytes.")
 			return
 		}
 		for _, t := range tabs {

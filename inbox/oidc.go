@@ -311,7 +311,7 @@ func (o *OIDC) finish(w http.ResponseWriter, r *http.Request) {
 	o.sessions.set(w, o.loginCookie(), "", -time.Second)
 	switch iss := q.Get("iss"); { // RFC 9207
 	case iss != "" && iss != o.Issuer:
-		err = fmt.Errorf("the answer is one of the issuer %.100q", iss)
+		err = fmt.Errorf("the answer comes from the issuer %.100q", iss)
 	case q.Get("error") != "":
 		err = fmt.Errorf("the provider refused: %.100q %.300q", q.Get("error"), q.Get("error_description"))
 	case q.Get("code") == "":
@@ -358,7 +358,7 @@ func (o *OIDC) pending(r *http.Request, state string) (l login, err error) {
 		return l, err
 	}
 	if subtle.ConstantTimeCompare([]byte(l.State), []byte(state)) == 0 {
-		return l, errors.New("the state is not the one of this browser")
+		return l, errors.New("the state belongs to another browser")
 	}
 	return l, nil
 }

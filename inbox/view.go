@@ -54,7 +54,7 @@ func (in *Inbox) show(w http.ResponseWriter, r *http.Request, status int, name s
 	var page bytes.Buffer
 	if err := templates[name].Execute(&page, data); err != nil {
 		in.log.ErrorContext(r.Context(), "inbox: a page cannot be made", "page", name, "error", err)
-		http.Error(w, "This page cannot be shown. The operator of this server finds out why in its log.",
+		http.Error(w, "This page cannot be shown. The operator finds the reason in the log.",
 			http.StatusInternalServerError)
 		return
 	}

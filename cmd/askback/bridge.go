@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -53,17 +51,16 @@ func bridgeCommand() *cobra.Command {
 	var o bridgeOptions
 	cmd := &cobra.Command{
 		Use:   "bridge SERVER [ARGUMENT…]",
-		Short: "Bring the questions of any server to people",
-		Long: `Serve the tools of another MCP server, at a URL or started as a program, or of
-the servers in a file of a host (--config FILE, or FILE.json), whose tools get
-the server's name before their own. The bridge serves over standard input and
-output, or over HTTP with --addr. What the server asks, the
-host is asked if it can be; else the question waits at the desk for --as, whom
-'askback inbox' serves. A call that has asked is kept in --store: after a crash
-the bridge goes on with it, and calls nothing twice that is not idempotent.
+		Short: "Show people the questions of any server",
+		Long: `Serve the tools of another MCP server to a host. SERVER is a URL, a program, or
+a FILE.json with the servers of a host, whose names then begin their tools. The
+bridge serves over standard input and output, or over HTTP with --addr.
 
-The default store is a SQLite file for each server in $XDG_STATE_HOME/askback,
-with a key file beside it. Bridges that share a database need --keys.`,
+The host gets the server's questions. If it cannot ask its user, a question
+waits for --as, and 'askback inbox' shows it. A call that has asked is kept in
+--store. After a crash the bridge goes on with the call, and asks before it
+calls a tool twice that is not idempotent. The default store is a SQLite file
+for each SERVER in $XDG_STATE_HOME/askback, with a key file beside it.`,
 		Example: `  askback bridge https://mcp.example.com/mcp --header @token.txt
   askback bridge --approve 'delete_*' -- npx -y some-server
   askback bridge --approve 'github_*' ~/.config/servers.json`,
@@ -78,7 +75,7 @@ with a key file beside it. Bridges that share a database need --keys.`,
 	flags.StringVar(&o.config, "config", "", "`FILE` of a host with several servers")
 	flags.StringVar(&o.addr, "addr", "", "`HOST:PORT` to listen on, in place of standard input")
 	flags.StringVar(&o.store, "store", "", "`STORE` for calls: sqlite:PATH or postgres://…")
-	flags.StringVar(&o.keys, "keys", "", "key `FILE` (default: one beside the SQLite file)")
+	flags.StringVar(&o.keys, "keys", "", "key `FILE` (default: beside the SQLite file)")
 	flags.StringVar(&o.user, "as", "", "`NAME` of the caller (default: the system's user)")
 	flags.DurationVar(&o.wait, "wait", 0, "`TIME` a host without tasks waits (default 45s)")
 	flags.StringVar(&o.version, "revision", "", "`DATE` of the protocol's revision to speak")
@@ -89,7 +86,7 @@ with a key file beside it. Bridges that share a database need --keys.`,
 	flags.StringSliceVar(&o.hosts, "allowed-host", nil, "serve only requests to this `HOST`; may repeat")
 	flags.StringArrayVar(&o.approve, "approve", nil, "ask a person before tools like `PATTERN`; may repeat")
 	flags.StringArrayVar(&o.approveBy, "approve-by", nil, "`WHO` approves: user:NAME or group:NAME; may repeat")
-	flags.BoolVar(&o.edit, "approve-edit", false, "who approves may edit the arguments")
+	flags.BoolVar(&o.edit, "approve-edit", false, "let the people who approve edit the arguments")
 	flags.DurationVar(&o.grace, "grace", 30*time.Second, "`TIME` to finish what runs")
 	flags.StringVar(&o.logLevel, "log-level", "info", "`LEVEL`: debug, info, warn, error")
 	flags.StringVar(&o.logFormat, "log-format", "text", "`FORMAT`: text or json")
@@ -130,7 +127,7 @@ func (o *bridgeOptions) run(cmd *cobra.Command, args []string) (err error) {
 		}
 		defer listener.Close()
 	}
-	storage, ring, err := o.open(ctx, behind.where, cmd.InOrStdin())
+	storage, ring, err := o.open(ctx, behind, cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
@@ -147,11 +144,15 @@ func (o *bridgeOptions) run(cmd *cobra.Command, args []string) (err error) {
 			Desk:      &askback.DeskOptions{Fallback: true, Wait: o.wait},
 		},
 	})
+	if failed, ok := errors.AsType[*bridge.ConnectError](err); ok && behind.target != nil {
+		return unreachable(*behind.target, failed.Err, nil)
+	}
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	log.Info("keeping calls", "store", storage.name, "as", o.user)
+	log.Info("calls that wait are kept in the store; 'askback inbox list STORE' shows them", "store", storage.name,
+		"as", o.user)
 	draining := &drain.Options{Delay: -1, Grace: o.grace, Ready: b.Server().Ready, Logger: log}
 	serve := func(ctx context.Context) error {
 		if listener == nil {
@@ -202,7 +203,7 @@ func (o *bridgeOptions) check() error {
 	case o.grace <= 0:
 		return usagef("--grace %v: want a time above zero", o.grace)
 	case o.user == "":
-		return usagef("--as is empty: what a caller without a name is asked can wait for nobody")
+		return usagef("--as is empty: the questions of a caller without a name reach nobody")
 	case o.hosts != nil && o.addr == "":
 		return usagef("--allowed-host needs --addr: only HTTP has hosts")
 	case o.keys == "-" && o.addr == "":
@@ -247,8 +248,8 @@ func (o *bridgeOptions) approval() (*bridge.Approval, error) {
 	return a, nil
 }
 
-// open opens the store and the keys of a bridge. Where is what its own store is named after.
-func (o *bridgeOptions) open(ctx context.Context, where string, stdin io.Reader) (*storage, *seal.Ring, error) {
+// open opens the store and the keys of a bridge.
+func (o *bridgeOptions) open(ctx context.Context, behind *behind, stdin io.Reader) (*storage, *seal.Ring, error) {
 	name := o.store
 	switch {
 	case name == "":
@@ -259,8 +260,7 @@ func (o *bridgeOptions) open(ctx context.Context, where string, stdin io.Reader)
 		if err != nil {
 			return nil, nil, fmt.Errorf("there is no place for the calls: %w; name one with --store", err)
 		}
-		sum := sha256.Sum256([]byte(where))
-		name = "sqlite:" + filepath.Join(dir, "bridge-"+hex.EncodeToString(sum[:6])+".db")
+		name = "sqlite:" + filepath.Join(dir, behind.storeFile())
 	case !strings.Contains(name, ":"):
 		name = "sqlite:" + name
 	}

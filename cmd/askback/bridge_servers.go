@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"os"
@@ -8,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -18,8 +21,29 @@ import (
 // behind are the servers behind a bridge.
 type behind struct {
 	servers  []bridge.Server
-	where    string // they are: a URL, a command line, or a file
+	where    string  // they are: a URL, a command line, or a file
+	label    string  // the short name of where
+	target   *target // the only server, or nil for the servers of a file
 	warnings []string
+}
+
+// A bridge's own store has a file whose name begins and ends so, in the directory of stateDir.
+const (
+	bridgeStorePrefix = "bridge-"
+	bridgeStoreSuffix = ".db"
+)
+
+// storeFile is the name of the file in which a bridge keeps its calls without --store. People recognise the server by
+// the label. The digest tells servers with the same label apart.
+func (b *behind) storeFile() string {
+	label := strings.Map(func(c rune) rune {
+		if c < utf8.RuneSelf && (unicode.IsLetter(c) || unicode.IsDigit(c) || c == '.') {
+			return c
+		}
+		return '-'
+	}, b.label)
+	sum := sha256.Sum256([]byte(b.where))
+	return fmt.Sprintf("%s%.40s-%x%s", bridgeStorePrefix, label, sum[:6], bridgeStoreSuffix)
 }
 
 // behind are the servers of the command line: a URL, a program with its arguments, or a host's file.
@@ -49,7 +73,13 @@ func (o *bridgeOptions) behind(args []string, stderr io.Writer) (*behind, error)
 	if err != nil {
 		return nil, err
 	}
-	return &behind{where: to.text, servers: []bridge.Server{{
+	label := ""
+	if to.address != nil {
+		label = to.address.Host
+	} else {
+		label = filepath.Base(to.program[0])
+	}
+	return &behind{where: to.text, label: label, target: &to, servers: []bridge.Server{{
 		Identity: to.shown(), Version: o.version,
 		Connect: func() (mcp.Transport, error) {
 			if to.address != nil {
@@ -70,7 +100,7 @@ func serversOf(file string, stderr io.Writer) (*behind, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &behind{where: path, warnings: read.Warnings}
+	b := &behind{where: path, label: strings.TrimSuffix(filepath.Base(path), ".json"), warnings: read.Warnings}
 	for _, s := range read.Servers {
 		b.servers = append(b.servers, bridge.Server{
 			Name: s.Name, Prefix: hostfile.Prefix(s.Name), Identity: s.Identity,

@@ -70,7 +70,12 @@ func (c *console) progress(p *mcp.ProgressNotificationParams) {
 	if p.Total > 0 {
 		text += fmt.Sprintf(" of %.6g", p.Total)
 	}
-	if p.Message != "" {
+	switch {
+	case p.Message == "":
+	case p.Total <= 0 && p.Progress != math.Trunc(p.Progress):
+		// Progress must grow, so a server that waits sends small fractions. They mean nothing to a person.
+		text = p.Message
+	default:
 		text += ": " + p.Message
 	}
 	if !c.terminal {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
@@ -23,14 +24,14 @@ import (
 func inboxCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inbox COMMAND",
-		Short: "Answer what tasks ask people",
-		Long: `List what the tasks of a server ask people apart from their callers, and answer
-it. STORE is the store of the server's tasks, sqlite:PATH or postgres://…, as
-its --store has it; without it, the one in --data, or in the directory where
-'askback serve' keeps it.
+		Short: "Answer the questions that tasks have for people",
+		Long: `List the questions that tasks have for people, and answer them. STORE is the
+store of the server, sqlite:PATH or postgres://…, as in its --store. Without
+STORE and --data the command looks at all stores that 'askback serve' and
+'askback bridge' have made for you without --store.
 
-Whoever can open the store can answer for anybody: --as and --groups are taken
-at their word. Each answer is recorded with the system's user who gave it.`,
+Anybody who can open the store can answer for everybody: the command believes
+--as and --groups. It records your system's user with each answer.`,
 		RunE: needsCommand,
 	}
 	cmd.AddCommand(inboxListCommand(), inboxShowCommand(), inboxAnswerCommand(), inboxClaimCommand(),
@@ -42,6 +43,7 @@ at their word. Each answer is recorded with the system's user who gave it.`,
 // inboxFlags are the flags of the inbox. Each command has some of them.
 type inboxFlags struct {
 	data   string
+	reach  reach
 	as     string
 	groups []string
 	reason string
@@ -53,6 +55,9 @@ type inboxFlags struct {
 	search     string
 	answered   bool
 	began      bool
+	stores     []string // the one that is listed, and those after it
+	single     bool     // there is only one
+	shown      int      // the stores of which something was listed
 
 	accept          string // answer
 	decline, cancel bool
@@ -61,6 +66,15 @@ type inboxFlags struct {
 
 	until string // extend
 }
+
+// reach says which stores a command uses when its command line names none, and there are several.
+type reach int
+
+const (
+	namedTask   reach = iota // the one that has the task NAME
+	everyStore               // all, one after the other
+	singleStore              // none: somebody must choose
+)
 
 // command completes a command of the inbox: do gets a desk on the store, and the arguments after the store.
 func (f *inboxFlags) command(cmd *cobra.Command, do inboxAction) {
@@ -80,41 +94,101 @@ func (f *inboxFlags) registerReason(cmd *cobra.Command, usage string) {
 	cmd.Flags().StringVar(&f.reason, "reason", "", usage)
 }
 
-// at opens a desk on the store that the first argument names, or else on the one of --data or of the default place, and
-// calls do with it and the other arguments.
+// at opens a desk on the store that the first argument names, or else on the one of --data or on those of the default
+// place, and calls do with it and the other arguments.
 func (f *inboxFlags) at(cmd *cobra.Command, args []string, do inboxAction) error {
-	var store string
+	var stores []string
 	if namesStore(args) {
-		if store, args = args[0], args[1:]; f.data != "" {
+		if stores, args = args[:1], args[1:]; f.data != "" {
 			return usagef("a store and --data exclude each other")
 		}
 	} else {
-		path, err := f.defaultStore()
-		if err != nil {
+		var err error
+		if stores, err = f.defaultStores(); err != nil {
 			return err
 		}
-		store = "sqlite:" + path
 	}
-	return atDesk(cmd, store, func(ctx context.Context, d *desk.Desk, format string) error {
-		return do(ctx, cmd, d, format, args)
-	})
+	if len(stores) > 1 {
+		switch f.reach {
+		case singleStore:
+			return usagef("there are %d stores; write one of them behind the command:\n  %s", len(stores),
+				strings.Join(stores, "\n  "))
+		case namedTask:
+			store, err := storeOfTask(cmd, stores, args[0])
+			if err != nil {
+				return err
+			}
+			stores = []string{store}
+		}
+	}
+	var failed []error
+	f.stores, f.single = stores, len(stores) == 1
+	for _, store := range stores {
+		failed = append(failed, atDesk(cmd, store, func(ctx context.Context, d *desk.Desk, format string) error {
+			return do(ctx, cmd, d, format, args)
+		}))
+		f.stores = f.stores[1:]
+	}
+	return errors.Join(failed...)
 }
 
-// defaultStore returns the path of the store that 'askback serve' has without --store.
-func (f *inboxFlags) defaultStore() (path string, err error) {
-	dir := f.data
-	if dir == "" {
-		dir, err = stateDir()
+// storeOfTask returns the store that has the questions of a task. If none has them, any of the stores says so.
+func storeOfTask(cmd *cobra.Command, stores []string, name string) (string, error) {
+	var has []string
+	says := stores[0] // what is wrong with the name
+	for _, store := range stores {
+		if err := atDesk(cmd, store, func(ctx context.Context, d *desk.Desk, _ string) error {
+			questions, err := d.Questions(ctx, name, nil)
+			if len(questions) > 0 {
+				has = append(has, store)
+			} else if !errors.Is(err, task.ErrNotFound) {
+				says = store
+			}
+			return nil
+		}); err != nil {
+			return "", fmt.Errorf("%s: %w", store, err)
+		}
 	}
-	if err == nil {
-		path = filepath.Join(dir, "tasks.db")
-		_, err = os.Stat(path)
+	switch len(has) {
+	case 0:
+		return says, nil
+	case 1:
+		return has[0], nil
 	}
+	return "", usagef("%d stores have a task whose name begins with %s; write one of them before the name:\n  %s",
+		len(has), harmlessLine(name, 60), strings.Join(has, "\n  "))
+}
+
+// defaultStores returns the store of --data, or the stores that 'askback serve' and 'askback bridge' have without
+// --store.
+func (f *inboxFlags) defaultStores() (stores []string, err error) {
+	const file = "tasks.db"
+	if f.data != "" {
+		path := filepath.Join(f.data, file)
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("the store of the tasks: %w; --data is the directory of 'askback serve --data'", err)
+		}
+		return []string{"sqlite:" + path}, nil
+	}
+	dir, err := stateDir()
 	if err != nil {
-		return "", fmt.Errorf("the store of the tasks: %w; start 'askback serve' first, or name another "+
-			"server's store with STORE or --data DIR", err)
+		return nil, fmt.Errorf("the stores of your servers: %w; name a store with STORE", err)
 	}
-	return path, nil
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the stores of your servers: %w; name a store with STORE", err)
+	}
+	for _, e := range entries {
+		ofBridge := strings.HasPrefix(e.Name(), bridgeStorePrefix) && strings.HasSuffix(e.Name(), bridgeStoreSuffix)
+		if ofBridge || e.Name() == file {
+			stores = append(stores, "sqlite:"+filepath.Join(dir, e.Name()))
+		}
+	}
+	if stores == nil {
+		return nil, fmt.Errorf("there is no store in %s: start 'askback serve' or 'askback bridge' first, or name the "+
+			"store of your server with STORE or --data DIR", dir)
+	}
+	return stores, nil
 }
 
 // namesStore reports whether the first argument is the store of a command whose store may be missing.
@@ -130,19 +204,19 @@ func (f *inboxFlags) person() (p desk.Person, channel string) {
 }
 
 func inboxListCommand() *cobra.Command {
-	f := new(inboxFlags)
+	f := &inboxFlags{reach: everyStore}
 	cmd := &cobra.Command{
 		Use:   "list [STORE]",
-		Short: "List what waits, or what a person has answered or asked",
+		Short: "List the questions that wait, or the history of a person",
 		Long: `List the questions that wait for people, the oldest first. With --as or --groups
 the list has only the questions that this person may answer.
 
---answered lists what a person has voted on, and --began what the person's own
-calls have asked, whatever became of it, the newest first. The person is --as,
-or you.
+--answered lists the questions that a person has voted on. --began lists the
+questions of the person's own calls, open or not. Both lists begin with the
+newest. The person is --as, or you.
 
 --json prints an object on each line, with name, key, target, message, for,
-votes, asked and deadline, and more. A question without a deadline has none.
+votes, asked and more. A question with a deadline has deadline, too.
 
 Exit codes: 0 the list is there; 1 it failed; 2 wrong usage; 130 interrupted.`,
 		Example: `  askback inbox list --as alice --groups release
@@ -192,13 +266,31 @@ func (f *inboxFlags) list(ctx context.Context, cmd *cobra.Command, d *desk.Desk,
 		}
 		rows = append(rows, row(q, now))
 	}
-	switch {
-	case format == "json":
+	if format == "json" {
 		return nil
-	case f.answered || f.began:
-		return output(cmd.OutOrStdout(), historyTable(rows))
 	}
-	return output(cmd.OutOrStdout(), inboxTable(rows))
+	text := inboxTable(rows)
+	if f.answered || f.began {
+		text = historyTable(rows)
+	}
+	return output(cmd.OutOrStdout(), f.under(text, rows != nil))
+}
+
+// under returns a list with the name of its store above it, if there are several stores. It leaves out a store without
+// entries, except the last one when no other store had any.
+func (f *inboxFlags) under(text string, hasRows bool) string {
+	last := len(f.stores) == 1
+	if f.single || f.shown == 0 && last && !hasRows {
+		return text
+	}
+	if !hasRows {
+		return ""
+	}
+	heading := f.stores[0] + "\n"
+	if f.shown++; f.shown > 1 {
+		heading = "\n" + heading
+	}
+	return heading + text
 }
 
 // listed returns the questions that the flags choose.
@@ -247,10 +339,10 @@ func inboxShowCommand() *cobra.Command {
 	f := new(inboxFlags)
 	cmd := &cobra.Command{
 		Use:   "show [STORE] NAME",
-		Short: "Show what a task asks people, and what became of it",
-		Long: `Show all that the task NAME has asked people: the question, its form, what the
-call was made with, who answered and why. NAME is the name that 'askback inbox
-list' and logs show, or the beginning of it.
+		Short: "Show the questions of a task, and who answered",
+		Long: `Show the questions that the task NAME has asked people: the text, the form, the
+arguments of the call, who answered and why. NAME is the name in 'askback inbox
+list' and in logs, or its beginning.
 
 Exit codes: 0 it is shown; 1 there is no such task, or it has asked nobody;
 2 wrong usage; 130 interrupted.`,
@@ -320,9 +412,9 @@ func inboxAnswerCommand() *cobra.Command {
 		Long: `Answer the question KEY of the task NAME, which 'askback inbox list' shows.
 Without --accept, --decline and --cancel the form is shown, in a terminal.
 
-An accept is a vote, and counts together with those that say the same; another
-one begins a new count. A decline ends the question. So does --cancel, which
-says that it was dismissed. The same answer again changes nothing.
+An accept is a vote. Votes with the same content count together, and a vote with
+another content begins a new count. A decline ends the question, and so does
+--cancel, which dismisses it. The same answer again changes nothing.
 
 Exit codes: 0 it is recorded; 1 it is not: the question is not for this person,
 was decided before, or it is too late; 2 wrong usage, or an answer that does not
@@ -447,9 +539,8 @@ func inboxClaimCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "claim [STORE] NAME KEY",
 		Short: "Say that you are about to answer a question",
-		Long: `Say that a person is about to answer the question KEY of the task NAME, so that
-others need not look at it. It keeps nobody from answering. --for 0 ends the
-person's claim.
+		Long: `Tell others that a person is about to answer the question KEY of the task NAME.
+The others can still answer. --for 0 ends the person's claim.
 
 Exit codes: 0 it is recorded; 1 it is not, as after 'askback inbox answer';
 2 wrong usage, or somebody else has a claim; 130 interrupted.`,
@@ -469,10 +560,11 @@ func inboxHandOverCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "handover [STORE] NAME KEY TO",
 		Short: "Say that somebody else is about to answer a question",
-		Long: `Say that the person TO is about to answer the question KEY of the task NAME. TO
-must be asked. It keeps nobody from answering.
+		Long: `Tell others that the person TO is about to answer the question KEY of the task
+NAME. TO must be one of the people who are asked. The others can still answer.
 
-Exit codes are those of 'askback inbox claim'.`,
+Exit codes: 0 it is recorded; 1 it is not, as after 'askback inbox answer';
+2 wrong usage, or somebody else has a claim; 130 interrupted.`,
 		Example: `  askback inbox handover 23WGRG approve bob --as alice --groups release`,
 	}
 	f.command(cmd, func(ctx context.Context, cmd *cobra.Command, d *desk.Desk, format string, args []string) error {
@@ -516,7 +608,7 @@ func inboxExtendCommand() *cobra.Command {
 		Use:   "extend [STORE] NAME KEY",
 		Short: "Give a question a later deadline",
 		Long: `Give the question KEY of the task NAME a later deadline. The task lives at least
-ten minutes longer. It is for those who may answer the question.
+ten minutes longer. Only a person who may answer the question can do this.
 
 Exit codes: 0 it has the deadline; 1 it has not, as after 'askback inbox
 answer'; 2 wrong usage, or a time that is no later; 130 interrupted.`,
@@ -569,9 +661,9 @@ func inboxCancelCommand() *cobra.Command {
 	f := new(inboxFlags)
 	cmd := &cobra.Command{
 		Use:   "cancel [STORE] NAME",
-		Short: "Cancel a task, and with it all that it asks",
-		Long: `Cancel the task NAME of any caller, and withdraw its questions. It is the same
-as 'askback task cancel STORE NAME'. To dismiss one question and let its call go
+		Short: "Cancel a task and its questions",
+		Long: `Cancel the task NAME of any caller, and withdraw its questions, as 'askback task
+cancel STORE NAME' does. To dismiss one question and let its call go
 on, use 'askback inbox answer NAME KEY --cancel'.
 
 Exit codes: 0 it is cancelled; 1 it is not; 2 wrong usage; 130 interrupted.`,

@@ -46,21 +46,21 @@ type inboxServer struct {
 	serving serveOptions // how it logs and stops
 }
 
-const noIdentity = "say how people are known: --local (you alone, on this machine), --oidc ISSUER (they sign in " +
-	"there), or --trust-header NAME (a proxy in front says who they are)"
+const noIdentity = "choose how the inbox knows people: --local (you alone, on this machine), --oidc ISSUER (they " +
+	"sign in there), or --trust-header NAME (a proxy in front says who they are)"
 
 func inboxServeCommand() *cobra.Command {
-	var s inboxServer
+	s := inboxServer{person: inboxFlags{reach: singleStore}}
 	cmd := &cobra.Command{
 		Use:   "serve [STORE]",
 		Short: "Serve the page on which people answer",
-		Long: `Serve a page and a JSON API on which people see what waits for them, and answer
-it. It prints its URL when it is ready (port 0 takes a free one). One of --local
-(you alone, on this machine: it prints a URL that signs you in once, and another
-one on SIGHUP), --oidc (people sign in at a provider) and --trust-header (a
-proxy has signed them in) says who sends a request. A server must know its
-callers by the same names; /whoami shows them. It logs and stops as 'askback
-serve', with the same flags.`,
+		Long: `Serve a page and a JSON API on which people see the questions for them, and
+answer. It prints its URL when it is ready (port 0 takes a free one). Choose how
+it knows people: --local serves you alone, on this machine, and prints a URL
+that signs you in once (another one on SIGHUP). With --oidc people sign in at a
+provider. With --trust-header a proxy has signed them in. The server must know
+its callers by the same names, which /whoami shows. STORE is the server's store;
+see 'askback inbox --help'. It logs and stops as 'askback serve' does.`,
 		Example: `  askback inbox serve --local --groups release --open
   askback inbox serve sqlite:tasks.db --trust-header X-User --trusted 10.0.0.7`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -77,7 +77,7 @@ serve', with the same flags.`,
 	flags.BoolVar(&s.open, "open", false, "open the page in a browser")
 	flags.BoolVar(&s.local, "local", false, "serve you alone, on this machine")
 	flags.StringVar(&s.person.as, "as", "", "`NAME` of the user of --local (default: you)")
-	flags.StringSliceVar(&s.person.groups, "groups", nil, "`NAMES`: yours, or all that questions are for")
+	flags.StringSliceVar(&s.person.groups, "groups", nil, "`NAMES` of your groups, or of all groups to keep")
 	flags.StringVar(&s.issuer, "oidc", "", "`ISSUER`, the URL of an OpenID provider")
 	flags.StringVar(&s.clientID, "client-id", "", "`ID` that the provider gave the inbox")
 	flags.StringVar(&s.secretFile, "client-secret-file", "", "`FILE` with the client secret")
@@ -136,9 +136,9 @@ func (s *inboxServer) check(cmd *cobra.Command) error {
 	}
 	switch {
 	case s.issuer != "" && s.clientID == "":
-		return usagef("--client-id is missing: what does the provider call the inbox?")
+		return usagef("--client-id is missing: give the ID that the provider has for the inbox")
 	case s.issuer != "" && s.nameClaim == "":
-		return usagef("--name-claim is missing: which claim is the name by which the server knows its callers, such as sub?")
+		return usagef("--name-claim is missing: give the claim that has the name of the person as a caller, such as sub")
 	}
 	if s.local && !cmd.Flags().Changed("drain-delay") {
 		s.serving.delay = 0 // no load balancer leads to it
@@ -274,7 +274,7 @@ func (s *inboxServer) provider(
 		log.Warn("no keys: people must sign in again after a restart, and at each instance; give --keys FILE")
 	}
 	if s.url == "" && !isLoopback(listener.Addr()) {
-		return nil, usagef("--url is missing: where do people reach the inbox?")
+		return nil, usagef("--url is missing: give the URL at which people reach the inbox")
 	}
 	if s.url == "" {
 		s.url = "http://" + listener.Addr().String()

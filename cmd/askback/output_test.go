@@ -37,6 +37,23 @@ func TestNothingDisturbsAQuestion(t *testing.T) {
 	}
 }
 
+// A server that waits sends small numbers that grow, and says in words what it waits for.
+func TestWaitingHasNoNumber(t *testing.T) {
+	t.Parallel()
+	for want, p := range map[string]*mcp.ProgressNotificationParams{
+		"progress: Waiting for user:ada.\n": {Progress: 0.00113, Message: "Waiting for user:ada."},
+		"progress: 0.5 of 1: copying\n":     {Progress: 0.5, Total: 1, Message: "copying"},
+		"progress: 2: copying\n":            {Progress: 2, Message: "copying"},
+		"progress: 0.5\n":                   {Progress: 0.5},
+	} {
+		var out bytes.Buffer
+		(&console{w: &out, columns: columns}).progress(p)
+		if out.String() != want {
+			t.Errorf("%+v: %q, want %q", p, &out, want)
+		}
+	}
+}
+
 // What a person sees of the work: each line as it was drawn last.
 func TestWorkHasABarAndATime(t *testing.T) {
 	t.Parallel()

@@ -240,7 +240,7 @@ func unreachable(at target, err error, p *program) error {
 	}
 	reason := rootCause(err)
 	switch {
-	case p == nil:
+	case at.address != nil:
 		return fmt.Errorf("cannot speak to %s: %w%s", at.address.Redacted(), reason, httpHint(reason))
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
 		hint := ""
@@ -248,6 +248,9 @@ func unreachable(at target, err error, p *program) error {
 			hint = ": a URL begins with http:// or https://"
 		}
 		return fmt.Errorf("there is no program %s%s", at.program[0], hint)
+	}
+	if p == nil && errors.Is(err, mcp.ErrConnectionClosed) {
+		return fmt.Errorf("%s ended before it answered; what it wrote stands above", at.program[0])
 	}
 	return fmt.Errorf("cannot speak to %s: %w", at.program[0], reason)
 }

@@ -120,7 +120,7 @@ func reconcile[T any](
 			return err
 		}
 		if size += len(definition); len(offered) == most || size > mostBytes {
-			b.log.Warn("bridge: the list is too long; the rest of it cannot pass", "server", b.title,
+			b.log.Warn("bridge: a list is too long; the rest of it cannot be offered", "server", b.title,
 				"kind", strings.TrimSpace(kind), "most", most, "bytes", mostBytes)
 			break
 		}
@@ -130,7 +130,7 @@ func reconcile[T any](
 			continue
 		}
 		if err := safely(func() error { return add(item) }); err != nil {
-			b.log.Warn("bridge: a server has something that cannot pass", "server", b.title,
+			b.log.Warn("bridge: something of a server cannot be offered", "server", b.title,
 				"kind", strings.TrimSpace(kind), "name", fmt.Sprintf("%.200q", name), "error", err)
 			offered[name] = "" // tried again with the next list
 		}

@@ -116,7 +116,7 @@ func (p *passage) firstInSession(ctx context.Context, key callKey, suffix string
 	_, err = askback.Do(ctx, p.call, "begin "+suffix, func(context.Context) (*begun, error) { return p.begun(), nil })
 	if err == nil {
 		if err = p.call.Detach(); err == nil {
-			err = errors.New("the server asks, and this call cannot wait for an answer")
+			err = errors.New("the server asked, and this call cannot wait for an answer")
 		}
 	}
 	if !errors.Is(err, askback.ErrInputRequired) {

@@ -73,7 +73,7 @@ func newPool(most int, connect func(context.Context, *pooled) (*client.Session, 
 type fullError struct{ busy, most int }
 
 func (e *fullError) Error() string {
-	return fmt.Sprintf("all of your share of the %d sessions of the bridge is in use (%d), perhaps by calls that wait "+
+	return fmt.Sprintf("your share of the %d sessions of the bridge is in use (%d of them), perhaps by calls that wait "+
 		"for an answer: answer or cancel one of them, or try again later", e.most, e.busy)
 }
 
@@ -239,7 +239,7 @@ func (p *pool) close() {
 }
 
 // errNoCall refuses what a server asks outside of the calls of its tools.
-var errNoCall = errors.New("the bridge passes on only what a server asks while a tool of it is called")
+var errNoCall = errors.New("the bridge passes on a server's questions only while one of its tools is called")
 
 // ask passes a question of the server on to the call that has the session.
 func (s *pooled) ask(ctx context.Context, q *client.Question) (answer, error) {

@@ -133,6 +133,9 @@ func (s *server) dial(d *dial) {
 	if err == nil {
 		d.session, err = s.client.Connect(ctx, transport, s.speaks)
 	}
+	if err != nil {
+		err = &ConnectError{err}
+	}
 	d.err = err
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,8 +1,10 @@
 package bridge
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strings"
 
@@ -11,9 +13,9 @@ import (
 
 // AtURL returns a transport to a server at a URL. Every request to it has the headers, and no request to another origin
 // is sent: the client refuses such redirects.
-func AtURL(url string, header http.Header) mcp.Transport {
+func AtURL(endpoint string, header http.Header) mcp.Transport {
 	return &mcp.StreamableClientTransport{
-		Endpoint: url, HTTPClient: &http.Client{Transport: &headerTransport{header}},
+		Endpoint: endpoint, HTTPClient: &http.Client{Transport: &headerTransport{header}},
 	}
 }
 
@@ -45,6 +47,21 @@ func (t *headerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	return res, err
 }
+
+// ConnectError says that no connection to a server could be made. Its text leaves out what each layer of the client
+// adds, which nobody can act on.
+type ConnectError struct{ Err error }
+
+func (e *ConnectError) Error() string {
+	if failed, ok := errors.AsType[*url.Error](e.Err); ok {
+		return failed.Err.Error()
+	}
+	return layers.ReplaceAllString(e.Err.Error(), "")
+}
+
+func (e *ConnectError) Unwrap() error { return e.Err }
+
+var layers = regexp.MustCompile(`^connecting: (calling "[^"]*": |sending "[^"]*": )*`)
 
 // resourceMetadata is where a challenge says who authorizes users (RFC 9728, section 5.1).
 var resourceMetadata = regexp.MustCompile(`(?i)resource_metadata\s*=\s*(?:"([^"]*)"|([^\s,"]+))`)

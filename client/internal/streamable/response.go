@@ -123,7 +123,7 @@ type message struct {
 func (e *Endpoint) parse(data []byte) (m message, err error) {
 	const envelope = 1 // level of JSON around a result
 	if err := strictjson.Check(data, e.Config.Depth+envelope); err != nil {
-		return m, e.broken("its response is not sound: %v", err)
+		return m, e.broken("its response is not valid: %v", err)
 	}
 	var version []byte
 	for name, value := range strictjson.Members(data) {
@@ -143,7 +143,7 @@ func (e *Endpoint) parse(data []byte) (m message, err error) {
 		}
 	}
 	if v, ok := strictjson.Text(version); !ok || string(v) != "2.0" {
-		return message{}, e.broken("its message is not one of JSON-RPC 2.0")
+		return message{}, e.broken("its message is not a message of JSON-RPC 2.0")
 	}
 	return m, nil
 }
@@ -176,9 +176,9 @@ func (e *Endpoint) fault(m message) error {
 	fault := new(jsonrpc.Error)
 	switch {
 	case m.failed == nil:
-		return e.broken("its response has neither a result nor an error")
+		return e.broken("its response has no result and no error")
 	case strictjson.TypeOf(m.failed) != strictjson.TypeObject || json.Unmarshal(m.failed, fault) != nil:
-		return e.broken("its error is not one of JSON-RPC")
+		return e.broken("its error is not an error of JSON-RPC")
 	}
 	return fault
 }

@@ -32,7 +32,7 @@ func FuzzEvents(f *testing.F) {
 		}
 		for i, data := range want {
 			unsound := json.Valid([]byte(data)) && strictjson.Check([]byte(data), small.Depth+envelope) != nil
-			if unsound && strings.Contains(got[i], "its response is not sound") {
+			if unsound && strings.Contains(got[i], "its response is not valid") {
 				continue
 			}
 			if unsound || got[i] != data {

@@ -193,7 +193,7 @@ func (x *Exchange) take(result []byte, c *Config) ([]byte, error) {
 		return nil, c.bound()
 	}
 	if err := strictjson.Check(result, c.Depth); err != nil {
-		return nil, c.Broken(fmt.Sprintf("its result is not sound: %v", err))
+		return nil, c.Broken(fmt.Sprintf("its result is not valid: %v", err))
 	}
 	if strictjson.TypeOf(result) != strictjson.TypeObject {
 		return nil, c.Broken("its result is not an object")
@@ -219,7 +219,7 @@ func (x *Exchange) message(data []byte, c *Config) []byte {
 		if x.Quiet || !json.Valid(data) {
 			return data // The SDK reports what is wrong.
 		}
-		err = c.Broken(fmt.Sprintf("its response is not sound: %v", err))
+		err = c.Broken(fmt.Sprintf("its response is not valid: %v", err))
 	} else if strictjson.TypeOf(data) != strictjson.TypeObject || strictjson.Get(data, "result") == nil {
 		return data // an error, a notification or a request
 	}
