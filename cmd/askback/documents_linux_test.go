@@ -39,7 +39,6 @@ var left = []struct{ command, reason string }{
 	{`^go (run|tool|test) \./(internal|judge)/|^cd judge/|^go test .*-bench `,
 		"is a measurement or a judge that runs for minutes"},
 	{`^curl .*vuln\.go\.dev|^git (tag|push) |^(\w+=\S+ )*go install .*@v`, "needs the network, or a release"},
-	{`^askback (serve|call) .*--otlp `, "needs a collector, as TestServeSendsOneTrace has one"},
 	{`^go work init `, "needs a module outside, as TestAModuleBesideACloneBuilds has one"},
 	{`^askback inbox serve (postgres://|--local --groups release$)|^curl -s --unix-socket `,
 		"serves until it is stopped, as testdata/inbox_serve.txtar has it"},
