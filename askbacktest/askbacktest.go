@@ -44,7 +44,7 @@
 //   - The handler panics: the message has the place.
 //   - A question has no answer in [Call.Answers] or one that does not fit, or an answer belongs to no question.
 //
-// docs/mistakes.md shows their messages.
+// docs/reference.md shows their messages.
 //
 // Three mistakes go unnoticed: an effect that no fake records, a question that depends on something that stays the same
 // during the test, such as a row of a database, and a step that is not safe to repeat whose result appears only in

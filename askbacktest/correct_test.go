@@ -110,8 +110,8 @@ func TestACorrectHandlerPasses(t *testing.T) {
 func TestEffectsOutsideOfStepsAreTold(t *testing.T) {
 	var effects *askbacktest.Effects
 	send := func(context.Context) error { effects.Record("send email"); return nil }
-	const want = `askbacktest: effect "send email" happens outside of a step, and so again in every round: put it into ` +
-		`askback.Do or call.Do`
+	const want = `askbacktest: effect "send email" happens outside of a step, so it happens again in every round: ` +
+		`put it into askback.Do or call.Do`
 	for _, test := range []struct {
 		name    string
 		handler handler
@@ -248,7 +248,7 @@ func TestRealNetworks(t *testing.T) {
 			return askback.Do(ctx, call, "get", func(context.Context) (string, error) { return get(context.Background()) })
 		}, false, ""},
 		{"with the handler's context", func(ctx context.Context, _ *askback.Call) (string, error) { return get(ctx) }, false,
-			"askbacktest: the handler waits for something outside of its steps: its clock is not moved, see the comment of " +
+			"askbacktest: the handler waits for something outside of its steps, so the clock is not moved: see the comment of " +
 				"the package"},
 		{"without a context", func(context.Context, *askback.Call) (string, error) { return get(context.Background()) },
 			true, ""},
@@ -295,7 +295,7 @@ func TestAGoroutineThatIsLeftBehindIsTold(t *testing.T) {
 		_, err := askback.Elicit[name](call, "q", "?")
 		return "", err
 	}), askbacktest.Call{Tool: "tool", Answers: answered})
-	if !strings.HasPrefix(got, "askbacktest: the handler leaves a goroutine behind that waits: ") {
+	if !strings.HasPrefix(got, "askbacktest: the handler leaves a waiting goroutine behind: ") {
 		t.Errorf("failed with %q", got)
 	}
 }

@@ -139,7 +139,7 @@ func ExampleRun_clock() {
 	// Output:
 	// FAIL: askbacktest: the handler was replayed 7 days later, and asked something else:
 	// 	question "remind": message: "Send a reminder?" → "Send a second notice?"
-	// 	What a handler asks may depend only on its arguments, on answers, on call.ID and on results of steps: take a clock, a counter, a random number or a nonce in askback.Do before the question, and sort the keys of a map.
+	// 	What a handler asks may depend only on its arguments, on answers, on call.ID and on results of steps. Read a clock, a counter, a random number or a nonce in askback.Do before the question, and sort the keys of a map.
 }
 
 // The mail is sent before the question, and so in every round. The fake tells it to Effects.
@@ -158,7 +158,7 @@ func ExampleEffects() {
 		})
 	})
 	// Output:
-	// FAIL: askbacktest: effect "send mail" happens outside of a step, and so again in every round: put it into askback.Do or call.Do
+	// FAIL: askbacktest: effect "send mail" happens outside of a step, so it happens again in every round: put it into askback.Do or call.Do
 }
 
 // A fake that has no idempotency keys counts the closing of a bug twice, because Run sends every request twice. With

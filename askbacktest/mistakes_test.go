@@ -81,13 +81,13 @@ func TestMistakesAreTold(t *testing.T) {
 			return fmt.Sprintf("You have been asked %d times, go "+
 				"on?", 48+counter)
 		}),
-			`askbacktest: the request was sent a second time, as by a client whose response was lost, and its outcome changed:` +
-				"\n\t" +
+			`askbacktest: the request was sent a second time, as a client does when a response is lost, and its outcome ` +
+				"changed:\n\t" +
 				`question "q": message: "…een asked 49 times, go on?" → "…een asked 50 times, go on?"` + "\n\t" +
-				`What a handler asks may depend only on its arguments, on answers, on call.ID and on results of steps: ` +
-				`take a clock, a counter, a random number or a nonce in askback.Do before the question, ` +
+				`What a handler asks may depend only on its arguments, on answers, on call.ID and on results of steps. ` +
+				`Read a clock, a counter, a random number or a nonce in askback.Do before the question, ` +
 				`and sort the keys of a map. ` +
-				`If it changes because the test's fakes take a request only once, set Call.Lossless.`},
+				`If a fake in the test accepts each request only once, set Call.Lossless.`},
 		{"a random number that decides whether to ask", func(_ context.Context, call *askback.Call) (string, error) {
 			if rand.IntN(8) > 0 {
 				return "done", nil
@@ -113,14 +113,14 @@ func TestMistakesAreTold(t *testing.T) {
 				return err
 			})
 			return "done", err
-		}, `askbacktest: question "q" is asked inside of the step "book": ask before the step, and use the answer in it`},
+		}, `askbacktest: question "q" is asked inside the step "book", which does not run again once it is recorded: ask`},
 		{"an ask in a step whose error is dropped", func(ctx context.Context, call *askback.Call) (string, error) {
 			err := call.Do(ctx, "book", func(context.Context) error {
 				_, _ = askback.Elicit[name](call, "q", "?")
 				return nil
 			})
 			return "done", err
-		}, `askbacktest: question "q" is asked inside of the step "book"`},
+		}, `askbacktest: question "q" is asked inside the step "book"`},
 		{"an unexported field", returning(price{secret: 42}),
 			`askbacktest: step "price": its result is recorded as JSON, which loses askbacktest_test.price.secret: 42 → 0: ` +
 				`export the field, or `},
@@ -148,7 +148,7 @@ func TestMistakesAreTold(t *testing.T) {
 			_, err := askback.ElicitWith[map[string]any](call, "q",
 				askback.Question{Message: "?", Schema: map[string]any{"type": "object", "properties": properties}})
 			return "done", err
-		}, "askbacktest: the request was sent a second time, as by a client whose response was lost, and its outcome " +
+		}, "askbacktest: the request was sent a second time, as a client does when a response is lost, and its outcome " +
 			"changed:\n\t" +
 			`question "q": requestedSchema.properties.p000.title: "…xxxxxxxxxx`},
 		{"a long message", asking(func() string { counter++; return fmt.Sprint(counter, strings.Repeat("x", 10000)) }), ""},

@@ -268,8 +268,8 @@ func (d *driver) vote(res *Result, p *place, w *parked, asked json.RawMessage) e
 	key := w.pending.Key
 	name, all := d.answersTo(w.pending.Wire, asked)
 	if len(all) == 0 {
-		d.t.Fatalf("askbacktest: no answer for the question %q, which is for %s: add it to Call.Answers (%q)", key,
-			strings.Join(w.For, ", "), cut(message(asked)))
+		d.t.Fatalf("askbacktest: no answer for the question %q (%q), which is for %s: add one to Call.Answers", key,
+			cut(message(asked)), strings.Join(w.For, ", "))
 	}
 	turn := min(d.turns[name], len(all)-1)
 	d.turns[name] = len(all)
@@ -284,7 +284,7 @@ func (d *driver) vote(res *Result, p *place, w *parked, asked json.RawMessage) e
 			continue
 		}
 		if g.by == nil {
-			d.t.Fatalf("askbacktest: the question %q is for %s: say with By who answers", key, strings.Join(w.For, ", "))
+			d.t.Fatalf("askbacktest: the question %q is for %s: name with By who answers", key, strings.Join(w.For, ", "))
 		}
 		var said struct {
 			Action  string

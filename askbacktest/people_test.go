@@ -47,13 +47,14 @@ func TestMistakesAboutPeopleAreTold(t *testing.T) {
 		want    string
 	}{
 		{"nobody answers", approving(askback.Question{}), askbacktest.Call{Tool: "tool", Principal: "carol"},
-			`askbacktest: no answer for the question "approve", which is for group:release: add it to Call.Answers ("Deploy?")`},
+			`askbacktest: no answer for the question "approve" ("Deploy?"), which is for group:release: add one to ` +
+				`Call.Answers`},
 		{"a vote is missing", approving(askback.Question{Votes: 2}), byPeople(ada),
 			`askbacktest: the question "approve" has too few votes: add them to Call.Answers["approve"], or Unanswered()`},
 		{"the same vote twice", approving(askback.Question{Votes: 2}), byPeople(ada, ada), `askbacktest: the question ` +
 			`"approve" has too few votes`},
 		{"the client answers", approving(askback.Question{}), byPeople(askbacktest.Accept(nil)),
-			`askbacktest: the question "approve" is for group:release: say with By who answers`},
+			`askbacktest: the question "approve" is for group:release: name with By who answers`},
 		{"no deadline passes", approving(askback.Question{}), byPeople(askbacktest.Unanswered()),
 			`askbacktest: the question "approve" has no deadline that could pass: set its Within`},
 		{"a person answers for the client", asking(func() string { return "?" }), askbacktest.Call{Tool: "tool",
@@ -77,7 +78,7 @@ func TestMistakesAboutPeopleAreTold(t *testing.T) {
 			counter++
 			return "done", askback.Approve(call, "approve", askback.Question{
 				Message: "Deploy?", For: []string{askback.Group(fmt.Sprint("release ", counter))}})
-		}, byPeople(ada), "askbacktest: the request was sent a second time, as by a client whose response was lost, and " +
+		}, byPeople(ada), "askbacktest: the request was sent a second time, as a client does when a response is lost, and " +
 			"its outcome changed:\n\t" + `question "approve": for`},
 		{"a question after a deadline with a clock", func(ctx context.Context, call *askback.Call) (string, error) {
 			if _, err := approving(askback.Question{Within: time.Hour})(ctx, call); err == nil ||

@@ -117,8 +117,8 @@ func (p *probe) Asked(key string, err error) {
 	p.mu.Lock()
 	steps := strings.Join(p.running, " or ")
 	p.mu.Unlock()
-	p.note("question %q is asked inside of the step %q: ask before the step, and use the answer in it; "+
-		"once the step is recorded it does not run again, and would not ask again", key, steps)
+	p.note("question %q is asked inside the step %q, which does not run again once it is recorded: "+
+		"ask before the step, and use the answer in it", key, steps)
 }
 
 func (p *probe) Panicked(v any, stack []byte) {
@@ -141,6 +141,7 @@ func (p *probe) effect(name string) {
 	inStep := len(p.running) > 0
 	p.mu.Unlock()
 	if !inStep {
-		p.note("effect %q happens outside of a step, and so again in every round: put it into askback.Do or call.Do", name)
+		p.note("effect %q happens outside of a step, so it happens again in every round: put it into askback.Do or "+
+			"call.Do", name)
 	}
 }

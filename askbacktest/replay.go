@@ -25,11 +25,11 @@ const shift = 7*24*time.Hour + 11*time.Hour + 37*time.Minute + 11*time.Second
 // The ways out of a difference.
 const (
 	onlyAnswers = "\n\tWhat a handler asks may depend only on its arguments, on answers, on call.ID and on results of " +
-		"steps: take a clock, a counter, a random number or a nonce in askback.Do before the question, and sort the " +
+		"steps. Read a clock, a counter, a random number or a nonce in askback.Do before the question, and sort the " +
 		"keys of a map."
-	onceOnly  = " If it changes because the test's fakes take a request only once, set Call.Lossless."
-	safeSteps = "\n\tWhat is not a result of askback.Do changes, or a step is not safe to repeat: give the outside " +
-		"call.IdempotencyKey; if it takes none, set Call.Lossless."
+	onceOnly  = " If a fake in the test accepts each request only once, set Call.Lossless."
+	safeSteps = "\n\tEither the result contains a changing value that is not a result of askback.Do, or a step is not " +
+		"safe to repeat. Give the outside system call.IdempotencyKey. If it takes no key, set Call.Lossless."
 )
 
 // replayServer returns a server that changes nothing outside of itself as long as no step runs.
@@ -92,7 +92,7 @@ func (d *driver) replay(r request, of record, different func(*reply) string) {
 	case d.call.RealClock:
 		now(later)
 	case waits:
-		d.t.Logf("askbacktest: the handler waits for something outside of its steps: its clock is not moved, see the " +
+		d.t.Logf("askbacktest: the handler waits for something outside of its steps, so the clock is not moved: see the " +
 			"comment of the package")
 		now(later)
 	default:
@@ -117,7 +117,7 @@ func moveClock(f func(days int) string) (failure string) {
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			failure = fmt.Sprintf("the handler leaves a goroutine behind that waits: let the handler wait for it, or set "+
+			failure = fmt.Sprintf("the handler leaves a waiting goroutine behind: let the handler wait for it, or set "+
 				"Call.RealClock (testing/synctest: %v)", v)
 		}
 	}()

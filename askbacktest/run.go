@@ -67,13 +67,13 @@ func (d *driver) prepare() error {
 			continue
 		}
 		if d.target != "" {
-			return fmt.Errorf("a call names one of Tool, Prompt and Resource, not several")
+			return fmt.Errorf("the call names several of Tool, Prompt and Resource: name one of them")
 		}
 		d.method, d.target = named.method, named.target
 		d.params[named.param] = named.target
 	}
 	if d.target == "" {
-		return fmt.Errorf("a call names a Tool, a Prompt or a Resource")
+		return fmt.Errorf("the call names nothing to call: set its Tool, Prompt or Resource")
 	}
 	if c.Arguments != nil {
 		d.params["arguments"] = c.Arguments
@@ -160,7 +160,7 @@ func (d *driver) repeat(r request, first *reply, drawn record) {
 	if first.asks() || second.asks() {
 		remedy = onlyAnswers + onceOnly
 	}
-	d.t.Fatalf("askbacktest: the request was sent a second time, as by a client whose response was lost, and its "+
+	d.t.Fatalf("askbacktest: the request was sent a second time, as a client does when a response is lost, and its "+
 		"outcome changed:\n\t%s%s", diff, remedy)
 }
 
@@ -168,7 +168,7 @@ func (d *driver) answer(key string, asked json.RawMessage) json.RawMessage {
 	d.t.Helper()
 	name, results := d.answersTo(key, asked)
 	if len(results) == 0 {
-		d.t.Fatalf("askbacktest: no answer for the question %q: add it to Call.Answers (%q)",
+		d.t.Fatalf("askbacktest: no answer for the question %q (%q): add one to Call.Answers",
 			authorKey(key), cut(message(asked)))
 	}
 	turn := min(d.turns[name], len(results)-1)
@@ -358,7 +358,7 @@ func (d *driver) finish(res *Result, r *reply) {
 	d.t.Helper()
 	for _, key := range slices.Sorted(maps.Keys(d.call.Answers)) {
 		if d.turns[key] == 0 {
-			d.t.Errorf("askbacktest: the question %q was never asked", key)
+			d.t.Errorf("askbacktest: the question %q was never asked: remove it from Call.Answers", key)
 		}
 	}
 	if res.Err = r.Error; r.Error != nil {

@@ -65,7 +65,7 @@ func For(t reflect.Type) (*Schema, error) {
 		t = t.Elem()
 	}
 	if t == nil || t.Kind() != reflect.Struct {
-		return nil, fmt.Errorf("form: %v is not a struct; a form needs one, with a field for each property", t)
+		return nil, fmt.Errorf("form: %v is not a struct; use a struct with a field for each property", t)
 	}
 	if known, ok := inferred.Load(t); ok {
 		return known.(inference).schema, known.(inference).err
@@ -84,7 +84,7 @@ type inference struct {
 
 func infer(t reflect.Type) (*Schema, error) {
 	if decodesItself(t) {
-		return nil, fmt.Errorf("form: %v unmarshals itself, so its fields do not tell its properties; use a plain struct "+
+		return nil, fmt.Errorf("form: %v decodes itself, so its fields do not say what its JSON has; use a plain struct "+
 			"and convert, or write the schema by hand", t)
 	}
 	var properties []property
@@ -118,7 +118,7 @@ func inferField(f reflect.StructField) (p property, skip bool, err error) {
 		t, required = t.Elem(), false
 	}
 	if f.Anonymous && t.Kind() == reflect.Struct {
-		return p, false, errors.New(`an embedded struct is not part of a form: name its fields here, or leave it out with ` +
+		return p, false, errors.New(`a form cannot have an embedded struct: name its fields here, or leave it out with ` +
 			`json:"-"`)
 	}
 	if !f.IsExported() {
@@ -131,14 +131,15 @@ func inferField(f reflect.StructField) (p property, skip bool, err error) {
 	case name == "":
 		name = f.Name
 	case !validName(name):
-		return p, false, fmt.Errorf("json: encoding/json ignores the name %q for its punctuation; choose another", name)
+		return p, false, fmt.Errorf("json: encoding/json ignores the name %q because of its punctuation; choose another",
+			name)
 	}
 	for option := range strings.SplitSeq(options, ",") {
 		switch option {
 		case "omitempty", "omitzero":
 			required = false
 		case "string":
-			return p, false, errors.New("json: the option string is not for forms, where a number is a number; leave it out")
+			return p, false, errors.New("json: a form has no numbers in strings; leave out the option string")
 		}
 	}
 	w, low, high, err := typeWords(t, f.Tag)
@@ -184,7 +185,7 @@ func typeWords(t reflect.Type, tag reflect.StructTag) (w words, low, high bound,
 	case t == timeType:
 		for _, name := range []string{"format", "minLength", "maxLength"} {
 			if value, ok := tag.Lookup(name); ok && value != "date-time" {
-				err = fmt.Errorf("%s: a time.Time is a date-time and nothing else; use a string for %q", name, value)
+				err = fmt.Errorf("%s: a time.Time is always a date-time; make the field a string for %[1]s %q", name, value)
 				return nil, low, high, err
 			}
 		}
@@ -192,7 +193,7 @@ func typeWords(t reflect.Type, tag reflect.StructTag) (w words, low, high bound,
 	case t == numberType:
 		typ = "number"
 	case decodesItself(t):
-		err = fmt.Errorf("type %v unmarshals itself, so a form cannot know what it accepts; use a plain type and convert", t)
+		err = fmt.Errorf("type %v decodes itself, so a form cannot know what it accepts; use a plain type and convert", t)
 	case t.Kind() == reflect.String:
 		typ = "string"
 	case t.Kind() == reflect.Bool:
@@ -215,12 +216,12 @@ func typeWords(t reflect.Type, tag reflect.StructTag) (w words, low, high bound,
 		!decodesItself(t.Elem()):
 		typ = "array"
 		if _, isEnum := tag.Lookup("enum"); !isEnum {
-			err = errors.New(`a list in a form is a multi-select enum: name its values with enum:"a|b|c", or take a string ` +
+			err = errors.New(`a list in a form is a multiple choice: name its values with enum:"a|b|c", or use a string ` +
 				`and split it`)
 		}
 	default:
-		err = fmt.Errorf("type %v has no place in a form, which is flat: use string, bool, an integer or float type, "+
-			"json.Number, time.Time or, with an enum tag, []string; ask for the rest in a form of its own", t)
+		err = fmt.Errorf("a form is flat and has no place for type %v: use string, bool, an integer or float type, "+
+			"json.Number, time.Time or, with an enum tag, []string; ask for the rest in a second form", t)
 	}
 	return words{"type": encode(typ)}, low, high, err
 }
@@ -229,7 +230,7 @@ func typeWords(t reflect.Type, tag reflect.StructTag) (w words, low, high bound,
 func enumWords(w words, t reflect.Type, tag string) error {
 	isList := string(w["type"]) == `"array"`
 	if !isList && (t.Kind() != reflect.String || t == numberType) {
-		return fmt.Errorf("enum: the values of an enum are strings, and %v is not one; use a string and convert", t)
+		return fmt.Errorf("enum: the values of an enum are strings, and %v is not a string; use a string and convert", t)
 	}
 	values, titled, err := enumValues(tag)
 	switch {
@@ -258,7 +259,7 @@ func enumValues(tag string) (values []string, titled []Option, err error) {
 		case value == "" || hasTitle && title == "" || value != strings.TrimSpace(value) || title != strings.TrimSpace(title):
 			return nil, nil, fmt.Errorf("%q is empty or has space around it; write a|b|c or a=An A|b=A B", option)
 		case i > 0 && hasTitle != (titled != nil):
-			return nil, nil, fmt.Errorf("%q breaks the rule that all values have a title or none; = is what separates the two",
+			return nil, nil, fmt.Errorf("%q: give all values a title or none; = separates a value from its title",
 				option)
 		case slices.Contains(values, value):
 			return nil, nil, fmt.Errorf("has the value %q twice; keep one", value)
@@ -289,7 +290,7 @@ func tagWords(w words, tag reflect.StructTag) error {
 		case "jsonschema":
 			word, raw = "description", encode(value)
 			if notDescription.MatchString(value) {
-				err = errors.New("is the description, in plain words, and must not begin with WORD=; constraints have tags of " +
+				err = errors.New("is the description, a plain text that must not begin with WORD=; constraints have tags of " +
 					"their own")
 			}
 		case "title", "format":

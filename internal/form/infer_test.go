@@ -203,7 +203,7 @@ func TestForRefuses(t *testing.T) {
 		// What is no form at all.
 		{0, []string{"int is not a struct"}},
 		{new(*Inner), []string{"is not a struct"}},
-		{selfMade{}, []string{"form.selfMade unmarshals itself"}},
+		{selfMade{}, []string{"form.selfMade decodes itself"}},
 
 		// Tags that would be passed over in silence.
 		{struct {
@@ -219,25 +219,25 @@ func TestForRefuses(t *testing.T) {
 			[]string{".F: the tag", "needs a space after json"}},
 
 		// Types.
-		{struct{ F Inner }{}, []string{".F: type form.Inner has no place", "flat"}},
-		{struct{ Inner }{}, []string{".Inner: an embedded struct", "name its fields here"}},
-		{struct{ *Inner }{}, []string{".Inner: an embedded struct"}},
-		{struct{ F map[string]string }{}, []string{".F: type map[string]string"}},
-		{struct{ F any }{}, []string{".F: type interface {}"}},
-		{struct{ F []int }{}, []string{".F: type []int"}},
-		{struct{ F []byte }{}, []string{".F: type []uint8"}},
-		{struct{ F [2]string }{}, []string{".F: type [2]string"}},
-		{struct{ F **string }{}, []string{".F: type *string"}},
-		{struct{ F complex64 }{}, []string{".F: type complex64"}},
-		{struct{ F uintptr }{}, []string{".F: type uintptr"}},
-		{struct{ F chan int }{}, []string{".F: type chan int"}},
-		{struct{ F loud }{}, []string{".F: type form.loud unmarshals itself", "plain type"}},
+		{struct{ F Inner }{}, []string{".F: a form is flat and has no place for type form.Inner", "flat"}},
+		{struct{ Inner }{}, []string{".Inner: a form cannot have an embedded struct", "name its fields here"}},
+		{struct{ *Inner }{}, []string{".Inner: a form cannot have an embedded struct"}},
+		{struct{ F map[string]string }{}, []string{".F: a form is flat and has no place for type map[string]string"}},
+		{struct{ F any }{}, []string{".F: a form is flat and has no place for type interface {}"}},
+		{struct{ F []int }{}, []string{".F: a form is flat and has no place for type []int"}},
+		{struct{ F []byte }{}, []string{".F: a form is flat and has no place for type []uint8"}},
+		{struct{ F [2]string }{}, []string{".F: a form is flat and has no place for type [2]string"}},
+		{struct{ F **string }{}, []string{".F: a form is flat and has no place for type *string"}},
+		{struct{ F complex64 }{}, []string{".F: a form is flat and has no place for type complex64"}},
+		{struct{ F uintptr }{}, []string{".F: a form is flat and has no place for type uintptr"}},
+		{struct{ F chan int }{}, []string{".F: a form is flat and has no place for type chan int"}},
+		{struct{ F loud }{}, []string{".F: type form.loud decodes itself", "plain type"}},
 		{struct {
 			F []loud `enum:"a"`
-		}{}, []string{".F: type []form.loud"}},
+		}{}, []string{".F: a form is flat and has no place for type []form.loud"}},
 		{struct {
 			F []json.Number `enum:"1"`
-		}{}, []string{".F: type []json.Number"}},
+		}{}, []string{".F: a form is flat and has no place for type []json.Number"}},
 		{struct{ F []string }{}, []string{".F: a list", `enum:"a|b|c"`}},
 
 		// json tags.
@@ -247,7 +247,7 @@ func TestForRefuses(t *testing.T) {
 		}{}, []string{`.G: field F has the JSON name "G" already`}},
 		{struct {
 			F int `json:"a,string"`
-		}{}, []string{".F: json: the option string"}},
+		}{}, []string{".F: json: a form has no numbers in strings"}},
 		{reflect.StructOf([]reflect.StructField{{Name: "F", Type: reflect.TypeFor[int](), Tag: `json:"a'b"`}}),
 			[]string{`.F: json: encoding/json ignores the name "a'b"`}},
 
@@ -279,7 +279,7 @@ func TestForRefuses(t *testing.T) {
 		}{}, []string{".F: format: not allowed on a multi-select enum"}},
 		{struct {
 			F int `enum:"1|2"`
-		}{}, []string{".F: enum: the values of an enum are strings, and int is not one", "use a string"}},
+		}{}, []string{".F: enum: the values of an enum are strings, and int is not a string", "use a string"}},
 		{struct {
 			F json.Number `enum:"1|2"`
 		}{}, []string{".F: enum:"}},
@@ -288,10 +288,10 @@ func TestForRefuses(t *testing.T) {
 		}{}, []string{".F: enum:"}},
 		{struct {
 			F time.Time `format:"date"`
-		}{}, []string{".F: format: a time.Time is a date-time", "use a string"}},
+		}{}, []string{".F: format: a time.Time is always a date-time", "make the field a string"}},
 		{struct {
 			F time.Time `maxLength:"3"`
-		}{}, []string{".F: maxLength: a time.Time is a date-time"}},
+		}{}, []string{".F: maxLength: a time.Time is always a date-time"}},
 
 		// Tags that say nothing or nonsense.
 		{struct {
@@ -373,10 +373,10 @@ func TestForRefuses(t *testing.T) {
 		}{}, []string{`.F: enum: "a=" is empty`}},
 		{struct {
 			F string `enum:"a=A|b"`
-		}{}, []string{`.F: enum: "b" breaks the rule that all values have a title or none`}},
+		}{}, []string{`.F: enum: "b": give all values a title or none`}},
 		{struct {
 			F []string `enum:"a|b=B"`
-		}{}, []string{`.F: enum: "b=B" breaks the rule`}},
+		}{}, []string{`.F: enum: "b=B": give all values a title or none`}},
 		{struct {
 			F string `enum:"a|a"`
 		}{}, []string{`.F: enum: has the value "a" twice`}},

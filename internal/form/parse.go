@@ -40,7 +40,7 @@ func parse(schema []byte) (*Schema, error) {
 		return nil, err
 	}
 	if word, found := top.outside("$schema", "type", "properties", "required"); found {
-		return nil, fmt.Errorf("%q is outside the restricted subset, which allows $schema, type, properties and required; "+
+		return nil, fmt.Errorf("%q is not allowed: a form has only $schema, type, properties and required; "+
 			"leave it out", word)
 	}
 	dialect := top["$schema"]
@@ -50,7 +50,7 @@ func parse(schema []byte) (*Schema, error) {
 	case string(top["type"]) != `"object"`:
 		return nil, errors.New(`type: must be "object"`)
 	case top["properties"] == nil:
-		return nil, errors.New("properties: missing; a form that asks nothing but yes or no has an empty object here")
+		return nil, errors.New("properties: missing; use an empty object for a form that asks only for consent")
 	case strictjson.TypeOf(top["properties"]) != strictjson.TypeObject:
 		return nil, errors.New("properties: must be an object")
 	}
@@ -189,7 +189,7 @@ func (w words) shape() (shape, error) {
 		return shapeChoices, nil
 	}
 	return shape{}, errors.New(`type: must be "string", "number", "integer", "boolean", or "array" for a multi-select ` +
-		`enum; a form is flat, and a property is optional by not being in "required"`)
+		`enum; a form is flat, and an optional property is left out of "required"`)
 }
 
 // compile makes a property from its keywords. Low and high are the bounds of the Go type behind a number.
@@ -220,7 +220,7 @@ func compile(name string, w words, low, high bound) (property, error) {
 		}
 	}
 	if p.kind == kindChoices && p.min > len(p.values) {
-		return p, fmt.Errorf("minItems: %d is more than the %d values there are to choose from", p.min, len(p.values))
+		return p, fmt.Errorf("minItems: %d is more than the %d values to choose from", p.min, len(p.values))
 	}
 	return p, nil
 }
@@ -275,7 +275,7 @@ func (p *property) within(value []byte) (bound, error) {
 	}
 	b := newBound(string(value))
 	if b.compare(p.low.decimal) < 0 || b.compare(p.high.decimal) > 0 {
-		return bound{}, fmt.Errorf("%s is outside %s…%s, which is what the type and the other limit leave", b.text,
+		return bound{}, fmt.Errorf("%s is outside %s…%s, the range that the type and the other limit allow", b.text,
 			p.low.text, p.high.text)
 	}
 	return b, nil
@@ -325,7 +325,7 @@ func titledValue(entry []byte) (string, error) {
 		}
 	}
 	if len(w) != 2 || said[0] == "" || said[1] == "" {
-		return "", errors.New(`must be {"const": …, "title": …}, neither empty`)
+		return "", errors.New(`must be {"const": …, "title": …}, both with a text`)
 	}
 	return said[0], nil
 }

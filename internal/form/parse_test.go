@@ -80,7 +80,7 @@ func TestParseRefuses(t *testing.T) {
 		{`{"type":"object","properties":{},"type":"object"}`, `has "type" twice`},
 		{`{"type":"object","properties":{},"$schema":1}`, "$schema: must be a string"},
 		{`{"type":"object","properties":{},"additionalProperties":false}`,
-			`"additionalProperties" is outside the restricted subset, which allows $schema, type, properties and required`},
+			`"additionalProperties" is not allowed: a form has only $schema, type, properties and required`},
 		{`{"type":"object","properties":{},"required":"a"}`, "required: must be an array"},
 		{`{"type":"object","properties":{},"required":[1]}`, "required: element 0: must be a string"},
 		{`{"type":"object","properties":{},"required":["a"]}`, `required: there is no property "a"`},
@@ -97,7 +97,7 @@ func TestParseRefuses(t *testing.T) {
 		{`true`, "must be an object"},
 		{`{}`, `type: must be "string", "number", "integer", "boolean", or "array"`},
 		{`{"type":"object","properties":{}}`, "a form is flat"},
-		{`{"type":["string","null"]}`, `optional by not being in "required"`},
+		{`{"type":["string","null"]}`, `an optional property is left out of "required"`},
 		{`{"type":"null"}`, "type: must be"},
 		{`{"type":"string","pattern":"a"}`, "pattern: not allowed on a string, which may have title, description, default, " +
 			"minLength, maxLength, format"},

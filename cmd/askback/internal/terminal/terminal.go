@@ -16,7 +16,8 @@
 //   - Addresses are broken up, so that no terminal makes links of them.
 //   - Text that is too long is cut, with a note.
 //
-// See the elicitation and sampling pages of the MCP specification, 2026-07-28.
+// See the elicitation and sampling pages of the MCP specification, 2026-07-28. docs/proof/terminal.md says why the form
+// is our own.
 package terminal
 
 import (
