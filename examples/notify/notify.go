@@ -1,19 +1,16 @@
-// Package notify has two recipes for Options.Desk.Notify, to be copied and changed: a message to a channel of Slack,
-// and an e-mail. Each says where to answer, and nobody can answer by the message alone, because somebody else may have
-// forwarded it.
+// Package notify sends an e-mail when something waits for people: Mailer.Send is a Notify of askback.DeskOptions, to be
+// copied and changed. A message to Slack is in examples/slack. Nobody can answer by the e-mail alone, because somebody
+// else may have forwarded it.
 package notify
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net"
-	"net/http"
 	"net/smtp"
 	"strings"
 	"time"
@@ -41,35 +38,6 @@ func Text(n desk.Notice) string {
 		return fmt.Sprintf("Nobody has decided in time: %s", n.Message)
 	}
 	return ""
-}
-
-// Slack posts to an incoming webhook of Slack. Its address is a secret.
-func Slack(address string) func(context.Context, desk.Notice) error {
-	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;") // so that a question cannot mention @channel
-	return func(ctx context.Context, n desk.Notice) error {
-		text := Text(n)
-		if text == "" {
-			return nil
-		}
-		body, err := json.Marshal(map[string]string{"text": escape.Replace(text)})
-		if err != nil {
-			return err
-		}
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
-		if err != nil {
-			return err
-		}
-		req.Header.Set("Content-Type", "application/json")
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return err
-		}
-		defer res.Body.Close()
-		if res.StatusCode != http.StatusOK {
-			return fmt.Errorf("slack answered %s", res.Status)
-		}
-		return nil
-	}
 }
 
 // Mailer sends e-mails through a server.

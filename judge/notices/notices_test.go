@@ -5,7 +5,6 @@ package notices
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -60,23 +59,6 @@ func TestStandardWebhooks(t *testing.T) {
 	}
 	if verified != nil || refused == nil {
 		t.Errorf("with its secret: %v; with another: %v", verified, refused)
-	}
-}
-
-// A question cannot mention a whole channel, as Slack's markup could.
-func TestSlack(t *testing.T) {
-	var sent struct{ Text string }
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if err := json.NewDecoder(r.Body).Decode(&sent); err != nil {
-			t.Error(err)
-		}
-	}))
-	defer server.Close()
-	if err := notify.Slack(server.URL)(t.Context(), notice); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(sent.Text, "deploy asks group:release: Deploy &lt;!channel&gt; 4.2") {
-		t.Errorf("the message is %q", sent.Text)
 	}
 }
 
