@@ -10,7 +10,8 @@ import (
 
 // Options put a store beside requestState, for one of two ends, or both. A server that keeps its state in a store
 // today migrates in phases (Mode), and can tell in each whether the next is safe. And a state that is too large to
-// travel may stay in the store (Overflow). docs/migrating-state.md is the operator's guide.
+// travel may stay in the store (Overflow). docs/recipes.md has the way through
+// the phases.
 //
 // What is in the store is not sealed: who reads it reads what the clients answered, and in the first two phases who
 // writes to it decides how calls go on. A store that fails stops no call, except where Overflow needs it.

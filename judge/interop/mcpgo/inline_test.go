@@ -16,7 +16,7 @@ import (
 	"github.com/askback-mcp/askback/judge/interop/program"
 )
 
-// The code of docs/migrating-from-inline.md as it is before it moves away from mcp-go.
+// The tool of recipes_test.go as it is before it leaves mcp-go: see docs/recipes.md.
 
 type Trip struct {
 	To string `json:"to"`
@@ -70,7 +70,7 @@ func handlerMCPGo() http.Handler {
 	return server.NewStreamableHTTPServer(s, server.WithStateful(true))
 }
 
-// What the guide says of such a handler: it serves a session, and nobody else.
+// What docs/recipes.md says of such a handler: it serves sessions only.
 func TestInlineServesSessionsOnly(t *testing.T) {
 	web := httptest.NewServer(handlerMCPGo())
 	defer web.Close()
