@@ -124,7 +124,7 @@ func newTransport(to target, header http.Header, t *trace) (mcp.Transport, *outg
 		}
 	}
 	p.cmd.WaitDelay = time.Second // for children of the program that keep its standard error open
-	return &wiredTransport{&mcp.CommandTransport{Command: p.cmd, TerminateDuration: 2 * time.Second}, out}, out, p
+	return &wiredTransport{&programTransport{p.cmd, &p.stderr}, out}, out, p
 }
 
 // outgoing observes the messages that are sent, at the lowest layer.

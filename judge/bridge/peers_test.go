@@ -41,11 +41,8 @@ type tool struct {
 	want      string
 }
 
-// What is known of the peers. One of which it is no longer true fails the test.
-const (
-	silent = "it asks the model without a message"
-	speaks = "it writes a line to its standard output that is no message"
-)
+// silent is what is known of some peers. If it is no longer true of one, the test fails.
+const silent = "it asks the model without a message"
 
 const (
 	interop = "github.com/askback-mcp/askback/judge/interop/"
@@ -127,7 +124,7 @@ var peers = []peer{
 	}, "", nil},
 	{"TypeScript toolWithSampleServer", npmProgram("sdk/dist/esm/examples/server/toolWithSampleServer.js"), []tool{
 		{name: "summarize", arguments: object{"text": "A long story."}, asks: true, want: "said the model"},
-	}, speaks, nil},
+	}, "", nil},
 }
 
 type object = map[string]any
@@ -148,10 +145,6 @@ func TestPeers(t *testing.T) {
 				}
 			})
 			host, err := rig.OpenStdio(b.Command("--wait", "1m"), b.Log(), rig.Abilities)
-			if p.known == speaks && err != nil {
-				t.Logf("not started: %s: %v", p.known, err)
-				return
-			}
 			if err != nil {
 				t.Fatal(err)
 			}
