@@ -22,8 +22,8 @@ func TestImportsRunOneWay(t *testing.T) {
 		"askbacktest", "client/internal/tap", "client/internal/streamable", "client",
 		"internal/bridge",
 	}
-	besides := []string{"drain", "examples/byhand", "examples/closebug", "examples/notify", "internal/child",
-		"internal/desktest", "internal/harness", "internal/harness/raw", "internal/law"}
+	besides := []string{"drain", "examples/byhand", "examples/closebug", "examples/hostreport", "examples/notify",
+		"internal/child", "internal/desktest", "internal/harness", "internal/harness/raw", "internal/law"}
 	const root = "github.com/askback-mcp/askback"
 	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
 	list.Dir = "../.."
