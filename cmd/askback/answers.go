@@ -149,7 +149,7 @@ func (a answer) parseElicit(q *client.Question) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: action}, nil
 	}
 	if err := strictjson.Check(text, maxDepth); err != nil {
-		return nil, fmt.Errorf("it is neither JSON nor one of accept, decline and cancel: %w", err)
+		return nil, fmt.Errorf("want JSON, or one of accept, decline and cancel: %w", err)
 	}
 	if strictjson.TypeOf(text) != strictjson.TypeObject {
 		return nil, errors.New("want a JSON object, or one of accept, decline and cancel")

@@ -21,14 +21,14 @@ func callCommand() *cobra.Command {
 	cmd := conversationCommand(&cobra.Command{
 		Use:   "call TARGET TOOL [KEY=VALUE …]",
 		Short: "Call a tool, and answer what it asks",
-		Long: `TARGET is a URL, or a command line in one argument: split at spaces that no ' '
-or " " or \ protects, run by no shell, without ` + keysVariable + `. VALUE is read as
-the tool's schema wants it: a string as it is, all else, and KEY:=JSON, as JSON.
+		Long: `TARGET is a URL, or a command line in one argument, split at spaces except in
+' ', " " and after \. It runs without a shell and without ` + keysVariable + `. VALUE is
+a string if the tool's schema wants one, otherwise JSON; KEY:=JSON is JSON.
 
 Answers come from --answer and --answers: the content of the form as JSON, or
 accept, decline or cancel; for sampling a text or a result. A key given twice
-answers twice. What is left is asked in the terminal, where Later parks the
-call. A call that becomes a task is waited for, later by 'askback task'.
+answers twice. The terminal asks everything else, and Later parks the call. If
+the call becomes a task, this command waits for it, and 'askback task' later.
 
 Exit codes: 0 the result is there; 1 it failed; 2 wrong usage, arguments or
 answers; 3 the tool answered with an error; 4 answers are missing or parked; 5
@@ -129,7 +129,7 @@ func newToolRequest(ctx context.Context, s *client.Session, name string, pairs [
 		}
 	case whole != nil && len(pairs) == 0:
 	case err != nil:
-		return nil, nil, fmt.Errorf("listing the tools, to know the arguments of %s (--json does without): %w", name, err)
+		return nil, nil, fmt.Errorf("listing the tools, for the arguments of %s (not needed with --json): %w", name, err)
 	default:
 		return nil, nil, unknownName("tool", name, names)
 	}
@@ -193,8 +193,8 @@ func (c *conversation) callTool(ctx context.Context, s *client.Session,
 	}
 	c.asker.watch.follow(started.ID)
 	if c.tasks.ttl != 0 && revision(s) >= "2026-07-28" && c.asker.watch.dialect != client.TasksProposal {
-		c.asker.console.line("askback: warning: --task-ttl was not asked for: with the tasks extension it is the server's " +
-			"to decide")
+		c.asker.console.line("askback: warning: --task-ttl has no effect: with the tasks extension the server decides how " +
+			"long it keeps a task")
 	}
 	if c.tasks.detach {
 		return func() error { return c.printStarted(started) }, nil

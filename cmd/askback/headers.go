@@ -25,14 +25,15 @@ func forgetCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "forget [HOST]",
 		Short: "Forget the headers of --remember for a host",
-		Long: `Forget the headers that --remember has kept for HOST: a URL, or a host with or
-without its port. Without HOST, list the hosts and the names of their headers.
+		Long: `Forget the headers that --remember has kept for HOST. HOST is a URL, or a host
+with or without its port. Without HOST, list the hosts and the names of their
+headers.
 
 The headers are in askback/headers.json in the user's configuration directory,
 which only its owner can read.
 
-Exit codes: 0 they are forgotten, or listed; 1 there are none for HOST, or it
-failed; 2 wrong usage.`,
+Exit codes: 0 they are forgotten or listed; 1 HOST has no headers, or it failed;
+2 wrong usage.`,
 		Example: `  askback forget https://tools.example.com`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

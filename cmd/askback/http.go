@@ -27,7 +27,7 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	unknown, isName := errors.AsType[*net.DNSError](err)
 	switch {
 	case isName && unknown.IsNotFound:
-		return nil, usagef("--addr %q: %s is no address and no host that is known here; want HOST:PORT, "+
+		return nil, usagef("--addr %q: %s is not an address, and no host with this name is known; want HOST:PORT, "+
 			"such as 127.0.0.1:8080", addr, unknown.Name)
 	case err == nil:
 		return listener, nil

@@ -193,7 +193,7 @@ For - the keys are read from standard input, and the new ones are printed.`,
 func revoke(cmd *cobra.Command, file string, before time.Time) error {
 	return changeKeys(cmd, file, func(ring *seal.Ring, place string) (*seal.Ring, string, error) {
 		next := ring.RevokeBefore(before)
-		return next, fmt.Sprintf("revoke: no requestState opens that was sealed before %s.\nNext: %s.\n",
+		return next, fmt.Sprintf("revoke: a requestState that was sealed before %s no longer opens.\nNext: %s.\n",
 			next.Revoked().Format(time.RFC3339), giveOut(place)), nil
 	})
 }

@@ -77,7 +77,7 @@ func (c *conversation) answerLeft(ctx context.Context, s *client.Session, err er
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := s.AnswerTask(ctx, p.TaskID, given); err != nil {
-		c.asker.console.line("askback: the task did not take the answers that were given: %v", faultText(err))
+		c.asker.console.line("askback: the task did not accept the answers: %v", faultText(err))
 		return
 	}
 	p.Questions = slices.DeleteFunc(p.Questions, func(q *client.Question) bool { return given[q.Key] != nil })

@@ -15,7 +15,8 @@ func promptCommand() *cobra.Command {
 		Use:   "prompt TARGET NAME [KEY=VALUE …]",
 		Short: "Get a prompt, and answer what it asks",
 		Long: `Get a prompt of the server at TARGET, a URL or a command line in one argument,
-and answer what it asks. Answers and exit codes are those of 'askback call'.`,
+and answer what it asks. 'askback call --help' explains answers and
+exit codes.`,
 		Example: `  askback prompt http://127.0.0.1:8080/mcp summarize style=short`,
 	}, withAnswers, func(c *conversation, args []string) error {
 		pairs, err := parsePairs(args[2:])

@@ -14,8 +14,8 @@ func readCommand() *cobra.Command {
 		Use:   "read TARGET URI",
 		Short: "Read a resource, and answer what it asks",
 		Long: `Read a resource of the server at TARGET, a URL or a command line in one
-argument, and answer what it asks. Answers and exit codes are those of
-'askback call'. Contents that are not text are only named; --output json prints
+argument, and answer what it asks. 'askback call --help' explains answers and
+exit codes. Contents that are not text are only named; --output json prints
 them.`,
 		Example: `  askback read http://127.0.0.1:8080/mcp file:///notes.txt`,
 	}, withAnswers, func(c *conversation, args []string) error {

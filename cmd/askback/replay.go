@@ -22,15 +22,15 @@ func replayCommand() *cobra.Command {
 		Use:   "replay FILE URL…",
 		Short: "Play a transcript against running servers",
 		Long: `Play the transcript in FILE against running servers: send its requests, and
-compare what comes with what it says must come. It tells each step, and stops at
-the first difference.
+compare the responses with the transcript. The command prints each step, and
+stops at the first difference.
 
 The header of a transcript names the servers that it is played against, with the
 arguments of 'askback serve' that start them. Their URLs are given in the same
 order, or by name: NAME=URL. Servers of one transcript share keys and data.
-Without a URL it says how each of them is started.
+Without a URL the command says how to start each of them.
 
-testdata/transcripts has some, and says in README.md how they are written.`,
+testdata/transcripts has some, and its README.md says how to write one.`,
 		Example: `  askback replay testdata/transcripts/basic.txt http://127.0.0.1:8080/mcp
   askback replay two.txt A=http://127.0.0.1:8080/mcp B=http://127.0.0.1:8081/mcp`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -19,17 +19,17 @@ import (
 func resumeCommand() *cobra.Command {
 	return conversationCommand(&cobra.Command{
 		Use:   "resume FILE [TARGET]",
-		Short: "Go on with a call that was parked",
-		Long: `Go on with a call that --park left in FILE, at the URL where it began or at
-TARGET, another instance of the same server. A call to a program needs TARGET,
-its command line, and so do headers: a file that was sent to you runs no program
-and gets none of yours, nor those of --remember. Answers and exit codes are
-those of 'askback call'.
+		Short: "Continue a parked call",
+		Long: `Continue a call that --park or "Later" left in FILE, at the URL where it began
+or at TARGET, another instance of the same server. Name TARGET if the server is
+a program, or if you send headers: a file from somebody else must not start a
+program on your machine, or get your headers. 'askback call --help' explains
+answers and exit codes.
 
-FILE stays unchanged, unless --park names it again, or you put the call off
-again: then it holds the call with the new answers. A file that "Later" in a
-form has made is removed with the result. FILE contains arguments and answers,
-so keep it as secret as they are. - stands for standard input.`,
+FILE stays unchanged, unless --park names it again or you choose Later again:
+then it holds the call with the new answers. A file that Later has made is
+removed when there is a result. FILE contains arguments and answers: keep it as
+secret as they are. - stands for standard input.`,
 		Example: `  askback call http://127.0.0.1:8080/mcp update_work_item workItemId=4522 \
     fields='{"System.State":"Resolved"}' --park bug.json
   askback resume bug.json --answer resolution='{"resolution":"Fixed"}'`,
@@ -73,7 +73,7 @@ func trustEndpoint(cmd *cobra.Command, file, endpoint string, connect *connectFl
 	}
 	t, err := parseTarget(endpoint)
 	if err != nil || t.address == nil {
-		return usagef("%s wants to go on at %.200q: a file may name an http:// or https:// URL, and nothing else; "+
+		return usagef("%s names the server %.200q, and a file may name only an http:// or https:// URL: "+
 			"name the server yourself, as in 'askback resume %s TARGET'", name, endpoint, shellQuote(file))
 	}
 	origin := (&url.URL{Scheme: t.address.Scheme, Host: t.address.Host}).String()
@@ -83,7 +83,7 @@ func trustEndpoint(cmd *cobra.Command, file, endpoint string, connect *connectFl
 			origin, name, shellQuote(file), shellQuote(t.shown()))
 	}
 	connect.unnamed = true
-	fmt.Fprintf(cmd.ErrOrStderr(), "askback: going on at %s, which %s names\n", harmlessLine(origin, 200), name)
+	fmt.Fprintf(cmd.ErrOrStderr(), "askback: continuing at %s, which %s names\n", harmlessLine(origin, 200), name)
 	return nil
 }
 
@@ -126,8 +126,9 @@ func explainRefusal(p *client.Pending, err error) error {
 	case p.Expires != nil && time.Now().After(*p.Expires):
 		return fmt.Errorf("the call waited for too long, it expired at %s: call again", p.Expires.UTC().Format(time.RFC3339))
 	}
-	return fmt.Errorf("the server did not take the call back: it is not the server that asked, "+
-		"and shares no keys with it; or the call was for another user, or may go on only once. Call again (%w)",
+	return fmt.Errorf("the server refused the parked call: it is not the server that asked and has other keys, "+
+		"or the call belongs to another user, or the call was continued before and may continue only once. "+
+		"Call again (%w)",
 		faultText(refused.Err))
 }
 

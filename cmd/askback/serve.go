@@ -71,11 +71,11 @@ standard input and output. It prints its URL when it is ready (port 0 takes a
 free one). SIGINT or SIGTERM makes /readyz fail, closes the listener after
 --drain-delay, and leaves --grace to what runs. A second one stops at once.
 
-Keys are taken from --keys, also when the file changes, or from the environment
-variable ` + keysVariable + `; else a random key is made, and no other server can finish
-what this one began. There is no authentication: every caller is --user. Tasks
-go on when a server starts again. Their store is tasks.db (SQLite), beside the
-machines, in --data or $XDG_STATE_HOME/askback. Work items need --data to stay.`,
+Keys come from the file of --keys, also after it changes, or from the variable
+` + keysVariable + `. Otherwise the server makes a random key, and no other server can
+finish what it began. There is no authentication: every caller is --user. Tasks
+continue when a server starts again. Their store is tasks.db (SQLite), beside
+the machines, in --data or $XDG_STATE_HOME/askback. Work items need --data.`,
 		Example: `  askback serve --keys askback.keys --addr 127.0.0.1:0 --data ./data`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {

@@ -20,9 +20,9 @@ import (
 func taskCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "task COMMAND",
-		Short: "Look at tasks, answer them, wait for them",
-		Long: `Look at the tasks that calls have become, answer what they ask, and wait for
-their results. 'askback call' prints their ids.
+		Short: "Show tasks, answer them and wait for them",
+		Long: `Show the tasks that calls have become, answer what they ask, and wait for their
+results. 'askback call' prints their ids.
 
 All commands take --tasks: auto speaks the tasks extension with servers of
 2026-07-28 and the tasks of 2025-11-25 with others; proposal speaks the latter
@@ -52,13 +52,13 @@ func taskSubcommand(cmd *cobra.Command, groups flagGroups,
 func taskGetCommand() *cobra.Command {
 	cmd := taskSubcommand(&cobra.Command{
 		Use:   "get TARGET ID",
-		Short: "Show how a task stands and what it asks",
+		Short: "Show a task's status and what it asks",
 		Long: `Show the status of the task ID of the server at TARGET, what it asks, when it
 was created and when it expires.
 
 If TARGET is a store, sqlite:PATH or postgres://…, ID is the name that 'askback
-task list --all' and logs show, or the beginning of it. The task is shown
-whoever's it is, and who cancelled it if an operator did.
+task list --all' and logs show, or the beginning of it. The task may belong to
+any caller. If an operator cancelled it, the command shows who and why.
 
 Exit codes: 0 it is shown; 1 there is no such task, or asking the server failed;
 2 wrong usage; 130 interrupted.`,
@@ -83,8 +83,8 @@ func taskResultCommand() *cobra.Command {
 		Use:   "result TARGET ID",
 		Short: "Wait for a task's result, and answer what it asks",
 		Long: `Wait for the result of the task ID of the server at TARGET, and answer what it
-asks. Answers are those of 'askback call'. An interruption ends the command, but
-not the task.
+asks. 'askback call --help' explains answers. An interruption ends the command,
+but not the task.
 
 Exit codes: 0 the result is there; 1 it failed, or was cancelled; 2 wrong usage
 or answers; 3 the tool answered with an error; 4 the task waits for answers,
@@ -137,10 +137,10 @@ func taskCancelCommand() *cobra.Command {
 server decides whether and when the work ends. If it does not show the task
 after that, the command prints a warning only.
 
-If TARGET is a store, sqlite:PATH or postgres://…, the task is cancelled there,
-whoever's it is. ID is then the name that 'askback task list --all' and logs
-show, or the beginning of it. Who cancels it, and why, is kept with the task and
-told to the audit of the server that cleans up; the client does not see it.
+If TARGET is a store, sqlite:PATH or postgres://…, the task is cancelled there.
+It may belong to any caller. ID is then the name that 'askback task list --all'
+and logs show, or the beginning of it. The task and the audit log record who
+cancelled it, and why. The client does not see this.
 
 Exit codes: 0 the server was asked; 1 it failed; 2 wrong usage; 130 interrupted.`,
 		Example: `  askback task cancel http://127.0.0.1:8080/mcp XVN…
@@ -170,12 +170,13 @@ func taskListCommand() *cobra.Command {
 	cmd := taskSubcommand(&cobra.Command{
 		Use:   "list TARGET",
 		Short: "List the tasks of a server, or of a store",
-		Long: `List the tasks that the server at TARGET keeps for this user, in sessions of
-2025-11-25 and with --tasks proposal, up to 10000. The tasks extension has none.
+		Long: `List the tasks that the server at TARGET keeps for this user, up to 10000. This
+works in sessions of 2025-11-25 and with --tasks proposal. The tasks extension
+has no such list.
 
-With --all TARGET is a store, and the list has the tasks of everybody, the
-oldest first, with what they wait for. It is for whoever runs the store. Tasks
-have names, as in logs: their ids are the secrets of their clients.
+With --all, for the operator, TARGET is a store. The list has the tasks of all
+callers, the oldest first, with what they wait for. It shows the names that logs
+have, because the ids of tasks are secrets of their clients.
 
 Exit codes: 0 the list is there; 1 it failed; 2 wrong usage; 130 interrupted.`,
 		Example: `  askback task list --tasks proposal http://127.0.0.1:8080/mcp
@@ -207,10 +208,10 @@ func (c *conversation) answerTask(ctx context.Context, s *client.Session) (*clie
 	}
 	if len(t.Questions) == 0 {
 		if revision(s) < "2026-07-28" && !t.Ended() {
-			return nil, fmt.Errorf("in a session of revision %s a task is answered while it is waited for: '%s' takes --answer",
-				revision(s), c.asker.watch.command())
+			return nil, fmt.Errorf("in a session of revision %s a task takes answers only while a client waits for it: "+
+				"'%s' takes --answer", revision(s), c.asker.watch.command())
 		}
-		return nil, fmt.Errorf("the task asks nothing, it is %s", taskLine(t))
+		return nil, fmt.Errorf("the task asks nothing; it is %s", taskLine(t))
 	}
 	roots, err := parseRoots(c.answer.roots)
 	if err != nil {
@@ -259,7 +260,7 @@ func (c *conversation) answerTask(ctx context.Context, s *client.Session) (*clie
 func (c *conversation) seeTask(ctx context.Context, s *client.Session, did string) (*client.Task, error) {
 	t, err := s.GetTask(ctx, c.taskID)
 	if err != nil && ctx.Err() == nil {
-		c.asker.console.line("askback: warning: the server %s; how the task stands now could not be seen: %v", did,
+		c.asker.console.line("askback: warning: the server %s; the status of the task could not be read: %v", did,
 			faultText(err))
 		return nil, nil
 	}

@@ -19,10 +19,10 @@ func toolsCommand() *cobra.Command {
 		Use:   "tools TARGET",
 		Short: "List a server's tools, prompts and resources",
 		Long: `List the tools of the server at TARGET, a URL or a command line in one argument,
-with their arguments, and its prompts and resources, if it has any. With
---output json each list has a member of its own: tools, prompts, resources and
-resourceTemplates. Of a list that cannot be read, other than that of the tools,
-only a warning is printed.`,
+with their arguments, and its prompts and resources, if it has any. --output
+json prints an object with the members tools, prompts, resources and
+resourceTemplates. If the list of tools cannot be read, the command fails. For
+every other list it prints a warning.`,
 		Example: `  askback tools http://127.0.0.1:8080/mcp
   askback tools 'npx -y @modelcontextprotocol/server-everything'`,
 	}, connectOnly, func(c *conversation, args []string) error {

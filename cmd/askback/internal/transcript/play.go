@@ -233,7 +233,7 @@ func (c *conversation) compare(e *expectation, got *reply) error {
 	if e.kind == response && e.status != got.status {
 		hint := ""
 		if got.status == http.StatusNotFound && strictjson.Check(got.body, maxDepth) != nil { // nobody there speaks JSON-RPC
-			hint = "; is the path of the URL right? That of askback serve is /mcp"
+			hint = "; is the path of the URL right? The path of askback serve is /mcp"
 		}
 		return fmt.Errorf("want status %d, got %d%s", e.status, got.status, hint)
 	}
