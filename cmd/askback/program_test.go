@@ -11,13 +11,13 @@ import (
 
 // What a program writes to its standard output besides messages is put aside, and the messages come as they are.
 func TestLinesThatAreNoMessages(t *testing.T) {
-	long := `{"a":"` + strings.Repeat("x", 10_000) + `"}`
+	long, other := `{"a":"`+strings.Repeat("x", 10_000)+`"}`, strings.Repeat("y", 10_000)+"{}"
 	for name, c := range map[string]struct{ out, messages, aside string }{
 		"a greeting":      {"Server is running\n{\"a\":1}\n", "{\"a\":1}\n", "Server is running\n"},
 		"between":         {"{\"a\":1}\nready\n{\"a\":2}\n", "{\"a\":1}\n{\"a\":2}\n", "ready\n"},
 		"blank lines":     {"\r\n  \n{}\r\n\n[]", "{}\r\n[]", ""},
 		"an indent":       {" \t{}\n", " \t{}\n", ""},
-		"long lines":      {strings.Repeat("y", 10_000) + "{}\n" + long + "\n", long + "\n", strings.Repeat("y", 10_000) + "{}\n"},
+		"long lines":      {other + "\n" + long + "\n", long + "\n", other + "\n"},
 		"an end too soon": {"{\"a\"", "{\"a\"", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
