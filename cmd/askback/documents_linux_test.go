@@ -57,7 +57,7 @@ var docAnswers = []struct{ command, flags string }{
 	{`call .* get_weather .*York'$`, `--answer github_login='{"name":"octocat"}'`},
 	{`call .* update_work_item `, `--answer resolution='{"resolution":"Fixed"}'`},
 	{`call .* close_bug `, `--answer resolution='{"resolution":"Fixed"}'`},
-	{`call .* refund(_by_hand)? `, `--answer amount='{"amount":40}' --answer sure='{"sure":true}'`},
+	{`call .* refund(_by_hand)? id=`, `--answer amount='{"amount":40}' --answer sure='{"sure":true}'`},
 	{`call .* delete_note .*--header`, `--answer sure='{"sure":true}'`},
 	{`resume call.json`, `--answer github_login='{"name":"octocat"}'`},
 	{`^askback task result `, `--answer echo_input='{"input":"Hello"}'`},
