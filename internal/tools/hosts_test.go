@@ -115,7 +115,7 @@ func (e *hostEntry) declared(tried bool) string {
 		said = notKnown
 	}
 	if !tried && len(e.Lacks) > 0 && len(e.Lacks) < len(hostCapabilities) {
-		said = strings.TrimPrefix(said+"; ", notKnown+"; ") + "not " + strings.Join(e.Lacks, ", ")
+		said = strings.TrimPrefix(said+"; ", notKnown+"; ") + "no " + strings.Join(e.Lacks, ", ")
 	}
 	return said
 }
