@@ -105,7 +105,7 @@ func (f *field) picks() []string {
 // fieldsOf returns the fields of a form in the order of the schema. The error is for the person.
 func fieldsOf(schema json.RawMessage) ([]*field, error) {
 	if len(schema) > maxSchema {
-		return nil, fmt.Errorf("its form is %d bytes long, and %d are the most that is shown here", len(schema), maxSchema)
+		return nil, fmt.Errorf("its form is %d bytes long, and this command shows at most %d", len(schema), maxSchema)
 	}
 	parsed, err := form.Parse(withoutNotes(schema))
 	if err != nil {
@@ -113,7 +113,7 @@ func fieldsOf(schema json.RawMessage) ([]*field, error) {
 	}
 	properties := parsed.Properties()
 	if len(properties) > maxFields {
-		return nil, fmt.Errorf("its form has more than the %d fields that are shown here", maxFields)
+		return nil, fmt.Errorf("its form has more than the %d fields that this command shows", maxFields)
 	}
 	fields := make([]*field, len(properties))
 	for i, p := range properties {
@@ -220,7 +220,7 @@ func and(parts ...string) string {
 
 func optionsOf(entries []form.Option) ([]option, error) {
 	if len(entries) > maxOptions {
-		return nil, fmt.Errorf("has more than the %d choices that are shown here", maxOptions)
+		return nil, fmt.Errorf("has more than the %d choices that this command shows", maxOptions)
 	}
 	options := make([]option, len(entries))
 	for i, e := range entries {
@@ -335,7 +335,7 @@ func (f *field) problem() string {
 	raw := f.raw()
 	switch {
 	case f.filter != "" && len(f.matching(f.filter)) == 0:
-		return "no choice has that in it"
+		return "no choice contains that"
 	case f.kind == prose && strings.TrimSpace(f.text) == "":
 		return "write something first"
 	case f.kind == prose, raw == nil && !f.Required:

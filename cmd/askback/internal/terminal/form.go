@@ -25,7 +25,7 @@ func (t *Terminal) Form(ctx context.Context, server, message string,
 	switch {
 	case err != nil:
 		p.body = append(p.body,
-			block{kind: warning, text: "This question cannot be answered: its form is not one that the protocol allows."},
+			block{kind: warning, text: "This question cannot be answered: the protocol does not allow its form."},
 			block{kind: ours, text: "What is wrong with it: " + line(strings.TrimPrefix(err.Error(), "form: requestedSchema: "),
 				maxMessage)})
 	case len(fields) == 0:

@@ -322,7 +322,7 @@ func TestSchemasThatAreNotAllowed(t *testing.T) {
 		"many fields": {`{"type":"object","properties":{` + strings.TrimSuffix(manyFields, ",") + `}}`,
 			"more than the 50 fields"},
 		"huge": {`{"type":"object","properties":{"a":{"type":"string","title":"` + strings.Repeat("x", maxSchema) +
-			`"}}}`, "262144 are the most"},
+			`"}}}`, "at most 262144"},
 		"many choices": {`{"type":"object","properties":{"a":{"type":"string","enum":["` + numbered(300) + `"]}}}`,
 			"more than the 250 choices"},
 	}

@@ -40,9 +40,9 @@ func TestALongListFilters(t *testing.T) {
 	p.types("yokr")
 	p.sees("> yokr", "0 of 120 choices")
 	p.types(enter)
-	p.sees("✗ no choice has that in it")
+	p.sees("✗ no choice contains that")
 	p.types(tab, tab, toLeft, enter) // Send
-	p.sees("✗ no choice has that in it", "┃ > yokr")
+	p.sees("✗ no choice contains that", "┃ > yokr")
 	p.types(back, back)
 	p.seesNoMore("✗")
 	p.sees("( ) New York", "▸ (•) York\n", "3 of 120 choices") // what begins so comes first

@@ -54,12 +54,12 @@ func (t *Terminal) URL(ctx context.Context, server, message, address string,
 // inspect returns an address as it is shown and opened, and the blocks that describe it. The error is for the person.
 func inspect(raw string) (shown string, about []block, err error) {
 	if len(raw) > maxURL {
-		return "", nil, fmt.Errorf("it is %d bytes long, and %d are the most that is shown here", len(raw), maxURL)
+		return "", nil, fmt.Errorf("it is %d bytes long, and this command shows at most %d", len(raw), maxURL)
 	}
 	// Browsers drop some of these characters, and read \ as /; Go does neither.
 	if i := strings.IndexFunc(raw,
 		func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' || r == '\ufffd' }); i >= 0 {
-		return "", nil, fmt.Errorf("it holds %+q, which no address may", []rune(raw[i:])[0])
+		return "", nil, fmt.Errorf("it contains %+q, which no address can have", []rune(raw[i:])[0])
 	}
 	shown = escape(raw)
 	u, err := url.Parse(shown)

@@ -35,7 +35,7 @@ func TestURL(t *testing.T) {
 			[]string{esc}, "cancel", ""},
 		"number": {"https://2130706433/", []string{"! The host is a bare IP address"}, []string{esc}, "cancel", ""},
 		"hex":    {"https://0x7F.1/", []string{"! The host is a bare IP address"}, []string{esc}, "cancel", ""},
-		"backslash": {`https://evil.com\@good.com/`, []string{`! This address will not be opened: it holds '\\', which`,
+		"backslash": {`https://evil.com\@good.com/`, []string{`! This address will not be opened: it contains '\\', which`,
 			"▸ Decline    Cancel"}, []string{toLeft, enter}, "decline", ""},
 		"newline": {"https://good.com\n.evil.com/", []string{"! This address will not be opened"}, []string{enter},
 			"decline", ""},
