@@ -54,8 +54,12 @@ func main() {
 			io.Reader
 			io.Closer
 		}{io.TeeReader(os.Stdin, r), os.Stdin}
-		if err := srv.Run(ctx, &mcp.IOTransport{Reader: in, Writer: os.Stdout}); err != nil && ctx.Err() == nil {
+		served := make(chan error, 1)
+		go func() { served <- srv.Run(ctx, &mcp.IOTransport{Reader: in, Writer: os.Stdout}) }()
+		select {
+		case err := <-served:
 			check(err)
+		case <-ctx.Done(): // nothing interrupts a read of standard input
 		}
 		return
 	}
