@@ -30,10 +30,9 @@ var known = []failure{
 		words: "returned input_required as the result",
 		note: `The client takes a result with requestState and without inputRequests for the final one (mcp/mrtr.go:91),
 			and hands it out with a nil error. The specification makes inputRequests optional (basic/patterns/mrtr, server
-			requirements 2 and 6) and has such a request retried; a client need not do that by itself (client requirement 1:
-			"MAY"), but the SDK's docs/client.md, "Multi Round-Trip Requests", says that it does for every result whose
-			NeedsInput() is true, as this one's is. Its own server and Askback send an empty inputRequests instead, which
-			works.`,
+			requirements 2 and 6), and a client may send such a request again by itself (client requirement 1). The SDK's
+			docs/client.md, "Multi Round-Trip Requests", says that it does so if NeedsInput() is true, as it is here. Its own
+			server and Askback send an empty inputRequests instead, which works.`,
 	},
 	{
 		code: "G2", peer: "gosdk",
