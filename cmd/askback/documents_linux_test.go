@@ -40,7 +40,7 @@ var left = []struct{ command, reason string }{
 		"is a measurement or a judge that runs for minutes"},
 	{`^curl .*vuln\.go\.dev|^git (tag|push) |^(\w+=\S+ )*go install .*@v`, "needs the network, or a release"},
 	{`^go work init `, "needs a module outside, as TestAModuleBesideACloneBuilds has one"},
-	{`^askback inbox serve (postgres://|--local --groups release$)|^curl -s --unix-socket `,
+	{`^askback inbox serve postgres://`,
 		"serves until it is stopped, as testdata/inbox_serve.txtar has it"},
 	{`^askback call \$url deploy version=4\.2$`,
 		"waits for people at browsers, whom TestApprovalsAsTheDocumentSays of judge/inbox has"},
