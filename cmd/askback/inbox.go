@@ -111,7 +111,7 @@ func (f *inboxFlags) at(cmd *cobra.Command, args []string, do inboxAction) error
 	if len(stores) > 1 {
 		switch f.reach {
 		case singleStore:
-			return usagef("there are %d stores; write one of them behind the command:\n  %s", len(stores),
+			return usagef("there are %d stores; give one of them as STORE:\n  %s", len(stores),
 				strings.Join(stores, "\n  "))
 		case namedTask:
 			store, err := storeOfTask(cmd, stores, args[0])
