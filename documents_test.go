@@ -43,6 +43,20 @@ func TestLinksOfTheDocuments(t *testing.T) {
 	}
 }
 
+// docs/proof/README.md says what is there.
+func TestProofNamesItsPages(t *testing.T) {
+	pages, err := filepath.Glob("docs/proof/*.md")
+	if err != nil || len(pages) < 5 {
+		t.Fatal(pages, err)
+	}
+	list := prose(t, "docs/proof/README.md")
+	for _, page := range pages {
+		if name := filepath.Base(page); name != "README.md" && !strings.Contains(list, "]("+name+") | ") {
+			t.Errorf("docs/proof/README.md has no row for %s", name)
+		}
+	}
+}
+
 // prose returns a page without its blocks of code.
 func prose(t *testing.T, page string) string {
 	t.Helper()
