@@ -258,7 +258,7 @@ func TestFetchAsksWhatWaitsForItsCallerAtTheDesk(t *testing.T) {
 		}
 		const able = `{"elicitation":{}}`
 		told := round(`{}`, "greet", `{"place":"Rome"}`, "", "").Text(t)
-		if !strings.Contains(told, `your own answer "login" at the desk`) {
+		if !strings.Contains(told, `your own answer "login" at the desk (your client did not show you the question)`) {
 			t.Errorf("told %q", told)
 		}
 		name := namesIn(told)[0]

@@ -195,8 +195,12 @@ func awaitedBy(q *task.Question) string {
 	what, votes := "an answer", 1
 	if asked, err := stored.DecodeAsking(q.Content); err == nil {
 		what, votes = fmt.Sprintf("the answer %q", asked.Key), asked.Votes
-		if asked.Fallback {
-			what = fmt.Sprintf("your own answer %q at the desk, because your client did not show you the question,", asked.Key)
+		if asked.Fallback { // it is the caller who reads this
+			what = fmt.Sprintf("your own answer %q at the desk", asked.Key)
+			if !q.Deadline.IsZero() {
+				what += " until " + q.Deadline.UTC().Format(question.TimeFormat)
+			}
+			return what + " (your client did not show you the question)"
 		}
 	}
 	return what + " of " + question.Awaited(q.For, votes, q.Deadline)
