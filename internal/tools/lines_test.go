@@ -4,7 +4,6 @@ import (
 	"go/scanner"
 	"go/token"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -20,7 +19,7 @@ func TestLinesFit(t *testing.T) {
 		t.Fatalf("the repository has %d files of Go", len(files))
 	}
 	for _, name := range files {
-		src, err := os.ReadFile(filepath.Join("../..", name))
+		src, err := os.ReadFile(repository + name)
 		if err != nil {
 			t.Fatal(err)
 		}

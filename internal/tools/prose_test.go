@@ -36,7 +36,7 @@ const longest = 30
 func TestProseOfTheDocuments(t *testing.T) {
 	l := newLinter(t, "words")
 	for _, page := range tracked(t, "*.md") {
-		source, err := os.ReadFile(filepath.Join("../..", page))
+		source, err := os.ReadFile(repository + page)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func TestProseOfTheMessages(t *testing.T) {
 		if strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "judge/") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("../..", name), nil, 0)
+		file, err := parser.ParseFile(token.NewFileSet(), repository+name, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,7 @@ func TestProseOfTheDocComments(t *testing.T) {
 		if strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "judge/") || strings.Contains(name, "internal/") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("../..", name), nil, parser.ParseComments)
+		file, err := parser.ParseFile(token.NewFileSet(), repository+name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +119,7 @@ func TestProseOfTheDocComments(t *testing.T) {
 // How much there is to read: a page for one purpose, and few of them. The proof is apart.
 func TestDocumentsAreShort(t *testing.T) {
 	words := func(page string) int {
-		source, err := os.ReadFile(filepath.Join("../..", page))
+		source, err := os.ReadFile(repository + page)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +151,7 @@ func TestDocumentsAreShort(t *testing.T) {
 func TestGoOfTheDocuments(t *testing.T) {
 	var code strings.Builder
 	for _, name := range tracked(t, "*.go") {
-		source, err := os.ReadFile(filepath.Join("../..", name))
+		source, err := os.ReadFile(repository + name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +162,7 @@ func TestGoOfTheDocuments(t *testing.T) {
 		if page == "docs/tutorial.md" { // whose reader writes the files: TestTutorial
 			continue
 		}
-		source, err := os.ReadFile(filepath.Join("../..", page))
+		source, err := os.ReadFile(repository + page)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -308,7 +308,7 @@ func tracked(t *testing.T, pattern string) []string {
 	}
 	files := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 	files = slices.DeleteFunc(files, func(name string) bool { // deleted, and not committed yet
-		_, err := os.Stat(filepath.Join("../..", name))
+		_, err := os.Stat(repository + name)
 		return err != nil
 	})
 	if len(files) < 10 {
