@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// repository is the directory before the name of a file. It keeps its dots: without them go test takes a result from its
-// cache after a file outside of this module has changed.
+// repository is the directory before the name of a file. It keeps its dots: without them go test takes a result from
+// its cache after a file outside of this module has changed.
 var repository = func() string {
 	here, err := os.Getwd()
 	if err != nil {
