@@ -293,7 +293,7 @@ func (s *Server) HTTPHandler(opts *HTTPOptions) http.Handler {
 	if s.opts.Keys == nil { // over stdio this process is the only instance
 		s.warnKeys.Do(func() {
 			s.log.Warn("askback: no keys configured: sealing requestState with a random key; " +
-				"calls that are waiting for an answer cannot be finished by another instance, nor after a restart")
+				"calls that are waiting for an answer cannot be finished by another instance or after a restart")
 		})
 	}
 	h, err := httpfront.New(s.sdk, &httpfront.Options{

@@ -95,7 +95,7 @@ func AddTaskTool[In, Out any](s *Server, t *mcp.Tool, support *TaskSupport, h To
 			"tool", t.Name)
 	}
 	if s.opts.Desk == nil && support.Always {
-		s.log.Error("askback: a tool all of whose calls become tasks needs Options.Desk; "+
+		s.log.Error("askback: a tool with TaskSupport.Always needs Options.Desk; "+
 			"clients that cannot take a task wait for the result", "tool", t.Name)
 	}
 	own := *support

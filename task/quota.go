@@ -46,7 +46,7 @@ func (e *QuotaError) Error() string {
 		return fmt.Sprintf("too many tasks: at most %d are kept for one caller, including those that have ended; "+
 			"try again later, when older ones make room", e.Max.Kept)
 	}
-	return fmt.Sprintf("too much in tasks: those of one caller hold at most %d bytes; "+
+	return fmt.Sprintf("too much in tasks: the tasks of one caller hold at most %d bytes; "+
 		"cancel some, or try again later, when older ones make room", e.Max.Bytes)
 }
 

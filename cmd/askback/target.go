@@ -272,7 +272,7 @@ func httpHint(err error) string {
 	text := err.Error()
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "; does the server run?"
+		return "; is the server running?"
 	case strings.Contains(text, "Unauthorized"), strings.Contains(text, "Forbidden"):
 		return "; does it want --header 'Authorization: …'?"
 	case strings.Contains(text, "Not Found"), strings.Contains(text, "Method Not Allowed"),

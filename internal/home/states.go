@@ -30,7 +30,7 @@ func (c *Carrier) UseStates(o state.Options, named bool) error {
 	case o.Store == nil:
 		return errors.New("askback: Options.States needs a Store")
 	case !slices.Contains([]state.Mode{state.Dual, state.StatelessFirst, state.StatelessOnly}, o.Mode):
-		return fmt.Errorf("askback: States.Mode %q is none: choose %q, %q or %q",
+		return fmt.Errorf("askback: States.Mode %q does not exist: choose %q, %q or %q",
 			o.Mode, state.Dual, state.StatelessFirst, state.StatelessOnly)
 	case o.Overflow < 0:
 		return errors.New("askback: States.Overflow is negative; zero means never")

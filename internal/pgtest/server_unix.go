@@ -243,7 +243,7 @@ func unprivileged() (*syscall.Credential, error) {
 			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 		}
 	}
-	return nil, &missingError{"PostgreSQL does not run as root, and there is neither a user postgres nor a user nobody"}
+	return nil, &missingError{"PostgreSQL does not run as root, and this machine has no user postgres and no user nobody"}
 }
 
 func freePort() (int, error) {

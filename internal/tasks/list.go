@@ -79,7 +79,7 @@ func parseCursor(raw []byte) (*task.Task, *jsonrpc.Error) {
 	ms, err2 := strconv.ParseInt(created, 10, 64)
 	if len(cursor) > 256 || !hasID || err1 != nil || err2 != nil || ms < 0 || ms > lastCursor || !utf8.ValidString(id) ||
 		strings.Contains(id, "\x00") {
-		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: the cursor is none of this server's")
+		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: the cursor does not come from this server")
 	}
 	return &task.Task{ID: id, Created: time.UnixMilli(ms)}, nil
 }

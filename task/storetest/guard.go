@@ -21,7 +21,7 @@ func RunGuard(t *testing.T, database func(t *testing.T) (open func(t *testing.T)
 		says string
 		run  func(f *guards)
 	}{
-		{"a state is fresh once, at whatever instance", func(f *guards) {
+		{"a state is fresh once among all instances", func(f *guards) {
 			for i := range f.handles {
 				id := fmt.Sprint("first used at ", i)
 				f.wantUse(f.handles[i], id, long, true)

@@ -12,7 +12,7 @@ import (
 )
 
 var journalTests = []test{
-	{"the entries are in the order in which they were added, whoever added them", func(f *fixture, s task.Store) {
+	{"the entries of all writers are in the order in which they were added", func(f *fixture, s task.Store) {
 		handles := f.instances(s, 2)
 		t := newTask("alice")
 		f.create(s, t, "c1", "c2")
@@ -82,7 +82,7 @@ var journalTests = []test{
 		f.wantRow(s, current)
 		f.wantJournal(s, lost.ID, "mine")
 	}},
-	{"Append needs only the claim: neither a lease that lasts, nor a status", func(f *fixture, s task.Store) {
+	{"Append needs only the claim, and no running lease or certain status", func(f *fixture, s task.Store) {
 		for _, status := range statuses {
 			c := f.addLeased(s)
 			f.release(s, c)

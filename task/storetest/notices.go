@@ -236,7 +236,7 @@ var noticeTests = []test{
 		want(f.nextNotice(s, long), 3)
 		f.wantPassed(start, lease)
 	}},
-	{"Settle of a notice that was taken again since does nothing, nor of one that does not exist",
+	{"Settle does nothing for a notice that was taken again since, or that does not exist",
 		func(f *fixture, s task.Store) {
 			other := f.instances(s, 2)[1]
 			f.listen(s, long)
@@ -269,7 +269,7 @@ var noticeTests = []test{
 				f.Errorf("the notice is %s, taken %d times, want decided and 2", n.Kind, n.Attempts)
 			}
 		}},
-	{"a notice that is tried again later holds back those of its task, and of no other", func(f *fixture, s task.Store) {
+	{"a notice that is tried again later holds back its task's notices, and no others", func(f *fixture, s task.Store) {
 		f.listen(s, long)
 		t := f.addRunning(s, "alice")
 		f.park(s, t, question("key", "user:bob"))
@@ -373,7 +373,7 @@ var noticeTests = []test{
 		f.decide(other, t.ID, "key") // somebody listens still
 		f.wantNotices(other, "asked key", "decided key")
 	}},
-	{"instances that take notices at the same time get each once, and those of a task in order",
+	{"instances that take notices at the same time get each once, and the notices of a task in order",
 		func(f *fixture, s task.Store) {
 			handles := f.instances(s, 3)
 			f.listen(s, long)

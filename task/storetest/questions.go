@@ -117,7 +117,7 @@ var askTests = []test{
 			}
 		}
 	}},
-	{"one that is open stays as it is, whatever is asked again under its Key", func(f *fixture, s task.Store) {
+	{"an open question stays as it is when its Key is asked again", func(f *fixture, s task.Store) {
 		t := f.addRunning(s, "alice")
 		q := question("key", "user:bob")
 		q.Within = long
@@ -464,7 +464,7 @@ var askTests = []test{
 
 // What the answer of a task's client does with questions.
 var answeredTests = []test{
-	{"Answered withdraws open questions, by whatever update, and ignores what the task does not have",
+	{"Answered withdraws open questions, in every kind of update, and ignores what the task does not have",
 		func(f *fixture, s task.Store) {
 			other := f.addRunning(s, "alice")
 			f.park(s, other, question("b", "user:bob"))
@@ -594,7 +594,7 @@ var changeTests = []test{
 				}
 			}
 		}},
-	{"its errors come in their order, and nothing is written, nor is q changed", func(f *fixture, s task.Store) {
+	{"its errors come in their order, and it does not write anything or change q", func(f *fixture, s task.Store) {
 		t := f.addRunning(s, "alice")
 		f.park(s, t, question("decided", "user:bob"), question("withdrawn", "user:bob"), question("late", "user:bob"),
 			question("open", "user:bob"), question("without"))
@@ -826,7 +826,7 @@ var changeTests = []test{
 			slices.Sort(counted)
 			got := slices.Sorted(slices.Values(q.Votes))
 			if len(counted) != enough || !bytes.Equal(got, counted) || q.Status != task.QuestionDecided {
-				f.Fatalf("the question is %s with the votes %q, and those of %q were taken", q.Status, q.Votes, counted)
+				f.Fatalf("the question is %s with the votes %q, and the votes of %q were taken", q.Status, q.Votes, counted)
 			}
 			f.claimThis(s, t.ID, long)
 		}
@@ -857,7 +857,7 @@ var changeTests = []test{
 
 // What Questions, Waiting and Overdue read.
 var waitingTests = []test{
-	{"Questions has those of the task with this name, in the order in which they were asked",
+	{"Questions returns the questions of the task with this name, in the order in which they were asked",
 		func(f *fixture, s task.Store) {
 			none := f.addRunning(s, "alice")
 			f.wantQuestions(s, none.ID)
@@ -945,7 +945,7 @@ var waitingTests = []test{
 				}
 			}
 		}},
-	{"Waiting is in the order that the filter says, those of one time by task and key, in pages of any size",
+	{"Waiting is in the order that the filter says, within one time by task and key, in pages of any size",
 		func(f *fixture, s task.Store) {
 			names := []string{"user:bob", "group:a", "group:b"}
 			for i := range 6 { // each has several of one time

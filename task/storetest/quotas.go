@@ -21,7 +21,7 @@ var quotaTests = []test{
 		f.wantQuota(s, "alice", 4, nil)
 		f.wantListed(s, "alice", 4)
 	}},
-	{"the quota is for one principal, whatever its dialects", func(f *fixture, s task.Store) {
+	{"the quota is for one principal, in all its dialects", func(f *fixture, s task.Store) {
 		t := newTask("alice")
 		t.Dialect = "extension"
 		f.create(s, t)

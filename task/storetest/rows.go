@@ -144,7 +144,7 @@ var createTests = []test{
 			f.wantBytes(s, name, t.ID, b, b, between, b, b, b)
 		}
 	}},
-	{"the store keeps what it was given, whatever the caller does with it later", func(f *fixture, s task.Store) {
+	{"the store keeps what it was given, even if the caller changes it later", func(f *fixture, s task.Store) {
 		t := newTask("alice")
 		t.Pending = []byte("pending")
 		call, entry := []byte("call"), []byte("entry")

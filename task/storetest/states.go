@@ -179,7 +179,7 @@ func RunStates(t *testing.T, database func(t *testing.T) (open func(t *testing.T
 			cancel()
 			err := f.a.PutState(ended, "id", "call", []byte("data"), time.Now().Add(long))
 			if err != nil && !errors.Is(err, context.Canceled) {
-				f.Errorf("PutState: %v, want that of the context", err)
+				f.Errorf("PutState: %v, want the error of the context", err)
 			}
 			if err != nil {
 				f.wantNone(f.a, "id")

@@ -225,7 +225,7 @@ var updateTests = []test{
 		f.claimThis(s, first.ID, long)
 		f.claimThis(s, second.ID, long)
 	}},
-	{"Due 0 makes a task due at once, whatever it was before", func(f *fixture, s task.Store) {
+	{"Due 0 makes every task due at once", func(f *fixture, s task.Store) {
 		other := f.instances(s, 2)[1]
 		t := f.addParked(s, "alice")
 		f.update(s, t, task.Update{Due: 0})
@@ -248,7 +248,7 @@ var updateTests = []test{
 		f.wantPassed(start, due)
 		f.noneDue(s)
 	}},
-	{"a negative Due parks a task, whatever it was before", func(f *fixture, s task.Store) {
+	{"a negative Due parks every task", func(f *fixture, s task.Store) {
 		for _, due := range []time.Duration{-1, -time.Nanosecond, -time.Millisecond, -long} {
 			f.update(s, f.add(s, "alice"), task.Update{Due: due})
 			f.noneDue(s)
