@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -67,9 +66,8 @@ const (
 // There is one line for each round, and one for each request that did not come so far.
 func TestALineForEachRound(t *testing.T) {
 	logger, log, lines := harness.JSONLogs()
-	opts := &askback.Options{Logger: logger, Principal: harness.UserHeader}
-	h := harness.NewServer(t, opts, addOrder).HTTPHandler(nil)
-	r := harness.Request{Target: "order", Arguments: `{"Note":"MARK-argument"}`, Header: http.Header{"X-User": {"ada"}}}
+	h := harness.NewServer(t, &askback.Options{Logger: logger}, addOrder).HTTPHandler(nil)
+	r := harness.Request{Target: "order", Arguments: `{"Note":"MARK-argument"}`}
 	first := r.Send(t, h)
 	r.State, r.Responses = first.Asked(t, "order"), goodOrder
 	if got := r.Send(t, h).Text(t); got != "MARK-result a" {
@@ -106,7 +104,7 @@ func TestALineForEachRound(t *testing.T) {
 		t.Errorf("requests that did not become rounds: %v", requests)
 	}
 	refused := lines("askback: requestState refused")
-	if len(refused) != 1 || refused[0]["target"] != "order" || refused[0]["principal"] != "ada" {
+	if len(refused) != 1 || refused[0]["target"] != "order" {
 		t.Errorf("states that were refused: %v", refused)
 	}
 	harness.NoSecrets(t, log, r.State, altered.State)

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // Programs of a file get their own variables and those that say where things are, and nothing else.
@@ -33,7 +31,7 @@ func TestServersOfAFileAreApart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := transport.(*mcp.CommandTransport).Command
+		cmd := transport.(*programTransport).cmd
 		if slices.Contains(cmd.Env, "OWN=1") != own || strings.Contains(strings.Join(cmd.Env, " "), "s3cret") ||
 			!slices.Contains(cmd.Env, "PATH="+os.Getenv("PATH")) {
 			t.Errorf("the server %d has the environment %q", i, cmd.Env)

@@ -183,7 +183,7 @@ func (c *Carried) recallOrRefuse(
 // refuse logs the reason why a state is refused, which the client does not learn.
 func (c *Carried) refuse(ctx context.Context, reason seal.Reason, err error) error {
 	c.Log.WarnContext(ctx, "askback: requestState refused", "method", c.request.Handler.Method,
-		"target", c.request.Params.Target, "principal", c.request.Principal, "reason", string(reason), "error", err)
+		"target", c.request.Params.Target, "reason", string(reason), "error", err)
 	c.tell(ctx, report.AuditRefused, string(reason))
 	c.request.Watch.RefusedState(string(reason))
 	return wire.InvalidState()

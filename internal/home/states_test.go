@@ -882,7 +882,7 @@ func TestStatesAreChecked(t *testing.T) {
 		warns  bool
 	}{
 		{"no store", state.Options{}, true, "needs a Store", false},
-		{"no such phase", state.Options{Store: store, Mode: "duel"}, true, `"duel" is none`, false},
+		{"no such phase", state.Options{Store: store, Mode: "duel"}, true, `"duel" does not exist`, false},
 		{"a negative overflow", state.Options{Store: store, Overflow: -1}, true, "negative", false},
 		{"an overflow of more than may travel", state.Options{Store: store, Overflow: 64<<10 + 1}, true, "65536 bytes",
 			false},

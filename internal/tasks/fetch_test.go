@@ -258,7 +258,7 @@ func TestFetchAsksWhatWaitsForItsCallerAtTheDesk(t *testing.T) {
 		}
 		const able = `{"elicitation":{}}`
 		told := round(`{}`, "greet", `{"place":"Rome"}`, "", "").Text(t)
-		if !strings.Contains(told, `your own answer "login" at the desk (your client did not show you the question)`) {
+		if !strings.Contains(told, `the answer "login" of user:`) {
 			t.Errorf("told %q", told)
 		}
 		name := namesIn(told)[0]
@@ -267,7 +267,7 @@ func TestFetchAsksWhatWaitsForItsCallerAtTheDesk(t *testing.T) {
 		// Nobody can have read the question by then.
 		time.Sleep(time.Millisecond)
 		fast := round(able, "askback_result", arguments, `{"login":{"action":"decline"}}`, state).Text(t)
-		if !strings.Contains(fast, `your own answer "login" at the desk`) || namesIn(fast)[0] != name {
+		if !strings.Contains(fast, `at the desk (your client did not show you the question)`) || namesIn(fast)[0] != name {
 			t.Errorf("a host that shows nothing is told %q", fast)
 		}
 		state = round(able, "askback_result", arguments, "", "").Asked(t, "login")

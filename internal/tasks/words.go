@@ -192,18 +192,14 @@ func awaitedBy(q *task.Question) string {
 	if len(q.For) == 0 {
 		return "a time: " + q.Deadline.UTC().Format(question.TimeFormat)
 	}
-	what, votes := "an answer", 1
+	what, votes, where := "an answer", 1, ""
 	if asked, err := stored.DecodeAsking(q.Content); err == nil {
 		what, votes = fmt.Sprintf("the answer %q", asked.Key), asked.Votes
-		if asked.Fallback { // it is the caller who reads this
-			what = fmt.Sprintf("your own answer %q at the desk", asked.Key)
-			if !q.Deadline.IsZero() {
-				what += " until " + q.Deadline.UTC().Format(question.TimeFormat)
-			}
-			return what + " (your client did not show you the question)"
+		if asked.Fallback {
+			where = " at the desk (your client did not show you the question)"
 		}
 	}
-	return what + " of " + question.Awaited(q.For, votes, q.Deadline)
+	return what + " of " + question.Awaited(q.For, votes, q.Deadline) + where
 }
 
 // equal quotes the names of other tasks of the same principal that wait for the same call.
