@@ -36,10 +36,17 @@ func usagef(format string, args ...any) error {
 	return &exitError{exitUsage, fmt.Errorf(format, args...)}
 }
 
+// noSession explains [mcp.ErrSessionMissing].
+const noSession = "; the server has closed the session, or a proxy in front of several servers " +
+	"does not keep a session with its server"
+
 // explain adds the way out to the error of a conversation, and the exit code.
 func explain(err error) error {
 	if _, explained := errors.AsType[*exitError](err); explained {
 		return err
+	}
+	if errors.Is(err, mcp.ErrSessionMissing) {
+		return fmt.Errorf("%w%s", err, noSession)
 	}
 	wants := ""
 	if undeclared, ok := errors.AsType[*client.UndeclaredError](err); ok {

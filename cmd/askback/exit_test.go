@@ -1,9 +1,42 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
+
+// Behind a proxy that gives a request to the wrong one of two servers, the session does not exist. The error says how
+// this can be, while the command connects and later.
+func TestASessionInAnotherServer(t *testing.T) {
+	t.Parallel()
+	for name, first := range map[string]int{"the notification that ends the handshake": 2, "the list of tools": 3} {
+		t.Run(name, func(t *testing.T) {
+			var servers [2]http.Handler
+			for i := range servers {
+				m := mcp.NewServer(&mcp.Implementation{Name: "one of two", Version: "1"}, nil)
+				servers[i] = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, nil)
+			}
+			var posted atomic.Int32
+			proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				server := servers[0]
+				if r.Method == http.MethodPost && int(posted.Add(1)) >= first {
+					server = servers[1]
+				}
+				server.ServeHTTP(w, r)
+			}))
+			t.Cleanup(proxy.Close)
+			code, _, stderr := command(t, "call", proxy.URL, "tool", "--protocol-version", "2025-11-25")
+			if code != exitFailure || strings.Count(stderr, noSession) != 1 {
+				t.Errorf("exit code %d: %s", code, stderr)
+			}
+		})
+	}
+}
 
 func TestSecretsOfAnAddressAreNotPrinted(t *testing.T) {
 	t.Parallel()

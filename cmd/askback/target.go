@@ -273,6 +273,8 @@ func httpHint(err error) string {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "; is the server running?"
+	case strings.Contains(text, mcp.ErrSessionMissing.Error()):
+		return noSession
 	case strings.Contains(text, "Unauthorized"), strings.Contains(text, "Forbidden"):
 		return "; does it want --header 'Authorization: …'?"
 	case strings.Contains(text, "Not Found"), strings.Contains(text, "Method Not Allowed"),

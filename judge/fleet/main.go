@@ -138,7 +138,7 @@ func try(ctx context.Context, o *options, name, program, dir string) (*result, e
 		return nil, err
 	}
 	defer f.stop()
-	if name == "haproxy" { // nginx has no means to keep them with their instance
+	if _, own := plainProxies[name]; !own { // the plain proxies pass requests to any instance
 		if err := checkSessions(ctx, f.url); err != nil {
 			return nil, err
 		}
