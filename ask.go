@@ -9,6 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/exactjson"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
@@ -200,7 +201,11 @@ func (c *Call) elicit(key string, q *question.Question, err error) ([]byte, erro
 	// Accept has recorded the action, so that it is one of the three.
 	if action, _ := question.Action(value); action != "accept" {
 		after, shown, measured := question.After(value)
-		return nil, &DeclinedError{Key: key, Action: action, After: after, NotShown: measured && !shown}
+		declined := &DeclinedError{Key: key, Action: action, After: after, NotShown: measured && !shown}
+		if by := c.Answers(key); len(by) > 0 && by[0].Channel != input.ChannelHost {
+			declined.by = by[0]
+		}
+		return nil, declined
 	}
 	return strictjson.Get(value, "content"), nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -41,16 +42,29 @@ type DeclinedError struct {
 	// where that is wrong. Both are zero without Options.Desk.
 	After    time.Duration
 	NotShown bool
+
+	by input.Provenance // the person at the desk, or the zero value if the client answered
 }
 
+// Error names a person who answered at the desk, with the reason: the model that reads a tool error must not take the
+// answer for its user's.
 func (e *DeclinedError) Error() string {
-	if e.Action == "cancel" {
+	because := ""
+	if e.by.Why != "" {
+		because = fmt.Sprintf(", because: %q", e.by.Why)
+	}
+	switch {
+	case e.Action == "cancel" && e.by.Who != "":
+		return fmt.Sprintf("%s dismissed the question %q without an answer%s", e.by.Who, e.Key, because)
+	case e.Action == "cancel":
 		return fmt.Sprintf("the question %q was dismissed without an answer", e.Key)
+	case e.by.Who != "":
+		return fmt.Sprintf("%s declined the question %q%s", e.by.Who, e.Key, because)
 	}
 	return fmt.Sprintf("the user declined to answer the question %q", e.Key)
 }
 
-// UnansweredError says that nobody has answered a question before its deadline: see [Question]. The handler may catch
+// UnansweredError says that a question was not decided before its deadline: see [Question]. The handler may catch
 // it and go on: remind, take a default, or ask somebody else. Returned by a tool it becomes a tool error. While other
 // questions of the round are open the call goes on: see [ErrInputRequired].
 type UnansweredError struct {

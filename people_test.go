@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/askbacktest"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/harness"
 	"github.com/askback-mcp/askback/task"
@@ -140,6 +141,34 @@ func TestDeploy(t *testing.T) {
 					t.Errorf("the result is %s", all)
 				}
 			})
+		}
+	}
+}
+
+// A handler that returns the error of an approval tells the model who decided, and why. The model must not believe that
+// its own user did, or that nobody has voted.
+func TestErrorsOfPeopleSayWhoDecided(t *testing.T) {
+	accept, decline, dismiss := askbacktest.Accept(nil), askbacktest.Decline(), askbacktest.Cancel()
+	for want, answer := range map[string]askbacktest.Answer{
+		`bob declined the question "release", because: "It is \"Friday\"."`: askbacktest.InTurn(
+			accept.By("ada", "release"), decline.By("bob", "release").Because(`It is "Friday".`)),
+		`bob declined the question "release"`:                    decline.By("bob", "release"),
+		`bob dismissed the question "release" without an answer`: dismiss.By("bob", "release"),
+		`the question "release" was not decided within 2h0m0s`: askbacktest.InTurn(
+			accept.By("ada", "release"), askbacktest.Unanswered()),
+	} {
+		res := askbacktest.Run(t, func(s *askback.Server) {
+			type none = struct{}
+			askback.AddTool(s, &mcp.Tool{Name: "deploy"}, func(_ context.Context, c *askback.Call, _ none) (string, error) {
+				return "", askback.Approve(c, "release", askback.Question{
+					Message: "Deploy?", For: []string{askback.Group("release")}, Votes: 2, Within: 2 * time.Hour,
+				})
+			})
+		}, askbacktest.Call{
+			Tool: "deploy", Principal: "alice", Answers: map[string]askbacktest.Answer{"release": answer},
+		})
+		if got, _, _ := strings.Cut(res.Text(), ", until "); got != want {
+			t.Errorf("the model reads %q, want %q", got, want)
 		}
 	}
 }

@@ -188,8 +188,8 @@ func TestOverHTTP(t *testing.T) {
 
 func TestUnit(t *testing.T) {
 	for want, answer := range map[string]askbacktest.Answer{
-		`"Prices" is published.`:                                   askbacktest.Accept(nil).By("ada", "editors"),
-		`nobody has answered the question "approve" within 8h0m0s`: askbacktest.Unanswered(),
+		`"Prices" is published.`:                               askbacktest.Accept(nil).By("ada", "editors"),
+		`the question "approve" was not decided within 8h0m0s`: askbacktest.Unanswered(),
 	} {
 		res := askbacktest.Run(t, register, askbacktest.Call{
 			Tool: "publish", Arguments: page{"Prices"}, Principal: "carol",

@@ -105,7 +105,7 @@ func TestADeadlineIsAnAnswer(t *testing.T) {
 			}
 		}
 	}
-	if text := want.Error(); text != `nobody has answered the question "hour" within 1h0m0s, until 2026-01-01T01:00:00Z` {
+	if text := want.Error(); text != `the question "hour" was not decided within 1h0m0s, until 2026-01-01T01:00:00Z` {
 		t.Errorf("the error says %s", text)
 	}
 }

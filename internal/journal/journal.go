@@ -243,14 +243,14 @@ func (q *Question) Unanswered() Entry {
 	return Entry{Kind: Unanswered, Key: q.Key, Digest: q.Digest, Value: times}
 }
 
-// UnansweredError says that nobody has answered a question before its deadline.
+// UnansweredError says that a question was not decided before its deadline.
 type UnansweredError struct {
 	Key             string
 	Asked, Deadline time.Time
 }
 
 func (e *UnansweredError) Error() string {
-	return fmt.Sprintf("nobody has answered the question %q within %v, until %s", e.Key,
+	return fmt.Sprintf("the question %q was not decided within %v, until %s", e.Key,
 		e.Deadline.Sub(e.Asked).Round(time.Second), e.Deadline.UTC().Format(time.RFC3339))
 }
 
