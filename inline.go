@@ -59,6 +59,7 @@ func AddInlineTool[In, Out any](s *Server, t *mcp.Tool, h mcp.ToolHandlerFor[In,
 // warnInline says what running in rounds asks of a handler that was not written for it.
 func (s *Server) warnInline(t *mcp.Tool) {
 	const advice = "put what has a side effect before a question into askback.Do(ctx, askback.CallFrom(ctx), …), " +
+		"give what has one after the last question the call's IdempotencyKey, because a lost response repeats it, " +
 		"and let questions depend on arguments and answers alone"
 	switch hints := t.Annotations; {
 	case hints != nil && hints.ReadOnlyHint:

@@ -491,6 +491,7 @@ func TestInlineWarning(t *testing.T) {
 		level, says string
 	}{
 		{nil, "level=WARN", "askback.Do"},
+		{nil, "level=WARN", "after the last question the call's IdempotencyKey"},
 		{&mcp.ToolAnnotations{Title: "x"}, "level=WARN", "ReadOnlyHint"},
 		{&mcp.ToolAnnotations{IdempotentHint: true}, "level=INFO", "askback.Do"},
 		{&mcp.ToolAnnotations{ReadOnlyHint: true}, "", ""},

@@ -26,6 +26,9 @@
 //     moved, a week at a time, by more than a year. In a replay no step runs: each returns what it returned in the
 //     round.
 //
+// The client speaks 2026-07-28. In a session of an earlier revision the handler runs in the same rounds, except one of
+// askback.AddInlineTool, which runs once there.
+//
 // # What it finds
 //
 // The test fails at the first of these mistakes, in a few lines:
@@ -98,7 +101,8 @@ type Call struct {
 	// its message is the key. The test fails if an answer is missing, is never asked for, or does not fit, unless another
 	// one follows it (see InTurn).
 	Answers map[string]Answer
-	// Cannot are the capabilities that the client does not declare, combined with |. Zero means that it declares all.
+	// Cannot are the capabilities that the client does not declare, such as askback.CapabilityForm, combined with |.
+	// Zero means that it declares all.
 	Cannot askback.Capability
 	// Principal is the authenticated caller.
 	Principal string
