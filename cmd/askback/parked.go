@@ -140,7 +140,7 @@ func checkPark(file, resumed string) error {
 		return nil
 	}
 	if _, err := os.Lstat(file); err == nil {
-		return usagef("--park %s: it exists already, choose another name", file)
+		return usagef("--park %s: it exists already: choose another name, or remove it if its call has a result", file)
 	}
 	if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
 		return usagef("--park %s: there is no directory %s", file, filepath.Dir(file))

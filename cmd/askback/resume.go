@@ -28,8 +28,10 @@ answers and exit codes.
 
 FILE stays unchanged, unless --park names it again or you choose Later again:
 then it holds the call with the new answers. A file that Later has made is
-removed when there is a result. FILE contains arguments and answers: keep it as
-secret as they are. - stands for standard input.`,
+removed when there is a result. Remove any other FILE then: to resume it again
+repeats the last round, and the tool may act a second time. FILE contains
+arguments and answers: keep it as secret as they are. - stands for standard
+input.`,
 		Example: `  askback call http://127.0.0.1:8080/mcp update_work_item workItemId=4522 \
     fields='{"System.State":"Resolved"}' --park bug.json
   askback resume bug.json --answer resolution='{"resolution":"Fixed"}'`,

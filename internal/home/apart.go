@@ -102,7 +102,11 @@ func (s *Stored) waitsFor(q *question.Question, p *journal.Question) string {
 	} else if q.Within > 0 {
 		deadline = time.Now().Add(q.Within)
 	}
-	return question.Awaited(q.For, q.Votes, deadline)
+	who := question.Awaited(q.For, q.Votes, deadline)
+	if q.Fallback {
+		who += question.AtDesk
+	}
+	return who
 }
 
 // equalCalls identifies the calls of a principal that are equal. It is empty for anonymous callers, who must not learn

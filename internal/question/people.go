@@ -35,6 +35,9 @@ const TimeFormat = "2006-01-02 15:04:05 UTC"
 // Waits begins the message of a task that waits for people. A task that runs again has it until its worker writes.
 const Waits = "Waiting for "
 
+// AtDesk follows what [Awaited] says of a question that is for its caller, whose host could not ask it.
+const AtDesk = " at the desk (your client did not show you the question)"
+
 // Awaited says who is awaited, how many of them, and until when. A zero deadline means no deadline.
 func Awaited(to []string, votes int, deadline time.Time) string {
 	who := strings.Join(to, ", ")

@@ -2,6 +2,7 @@ package tasks_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -74,4 +75,35 @@ func TestWhatFallsBack(t *testing.T) {
 			t.Errorf("they end as %s", got)
 		}
 	})
+}
+
+// The status of a task whose question fell back says where its caller finds the question, and why it is there. The
+// status of a task that asks its caller on purpose does not.
+func TestTheStatusOfAFallback(t *testing.T) {
+	t.Parallel()
+	type form struct{ Name string }
+	register := func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "tool"},
+			func(_ context.Context, call *askback.Call, in struct{ For []string }) (string, error) {
+				_, err := askback.ElicitWith[form](call, "ask", askback.Question{Message: "?", For: in.For,
+					Schema: json.RawMessage(`{"type":"object","properties":{"Name":{"type":"string"}}}`)})
+				return "", err
+			})
+	}
+	for arguments, want := range map[string]string{
+		`{"For":[]}`:             "Waiting for user:alice at the desk (your client did not show you the question).",
+		`{"For":["user:alice"]}`: "Waiting for user:alice.",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			t.Cleanup(func() { time.Sleep(31 * time.Minute) })
+			srv, _ := deskServer(t, &askback.Options{Desk: &askback.DeskOptions{Fallback: true}}, register)
+			b := &bubble{t: t, Handler: srv.HTTPHandler(nil)}
+			const capabilities = `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+			id, _ := b.result("tools/call", "tool", `"name":"tool","arguments":`+arguments, capabilities)["taskId"].(string)
+			synctest.Wait()
+			if got := b.result("tasks/get", id, `"taskId":"`+id+`"`, capabilities)["statusMessage"]; got != want {
+				t.Errorf("%s: %q, want %q", arguments, got, want)
+			}
+		})
+	}
 }

@@ -196,7 +196,7 @@ func awaitedBy(q *task.Question) string {
 	if asked, err := stored.DecodeAsking(q.Content); err == nil {
 		what, votes = fmt.Sprintf("the answer %q", asked.Key), asked.Votes
 		if asked.Fallback {
-			where = " at the desk (your client did not show you the question)"
+			where = question.AtDesk
 		}
 	}
 	return what + " of " + question.Awaited(q.For, votes, q.Deadline) + where
