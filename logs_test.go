@@ -376,6 +376,65 @@ func TestALostLeaseIsLogged(t *testing.T) {
 	harness.NoSecrets(t, log, id)
 }
 
+// A restart in order loses no run: no log line and no operation says that a task whose worker has handed it over, with a
+// step in its journal or without, goes on after a run that did not end.
+func TestATaskThatIsHandedOverIsNotRecovered(t *testing.T) {
+	t.Parallel()
+	store := new(task.MemoryStore)
+	arrived := make(chan struct{}, 1)
+	work := func(hang string) func(*askback.Server) {
+		return harness.AddText("steps", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+			for _, name := range []string{"one", "two"} {
+				err := call.Do(ctx, name, func(ctx context.Context) error {
+					if name != hang {
+						return nil
+					}
+					arrived <- struct{}{}
+					<-ctx.Done()
+					return ctx.Err()
+				})
+				if err != nil {
+					return "", err
+				}
+			}
+			return "done", nil
+		})
+	}
+	logger, _, lines := harness.JSONLogs()
+	w := new(follower)
+	options := func() *askback.Options {
+		return &askback.Options{Logger: logger, Keys: harness.NewRing(t), Observe: w.observe, Tasks: &askback.Tasks{}}
+	}
+	id := ""
+	for _, hang := range []string{"one", "two", "two"} { // the last of them records nothing
+		s := harness.NewTaskServerOn(t, store, options(), work(hang))
+		if id == "" {
+			id = s.Result(harness.WithExtension, "tools/call", "steps", `"name":"steps"`)["taskId"].(string)
+		}
+		<-arrived
+		s.Stop()
+	}
+	harness.NewTaskServerOn(t, store, options(), work("")).Get(harness.WithExtension, id, "completed")
+
+	runs := 0
+	harness.Eventually(t, "four runs", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		runs = 0
+		for _, op := range w.ended {
+			if op.Kind == askback.OperationRun {
+				if runs++; op.Recovered {
+					t.Errorf("run %d recovered the task", runs)
+				}
+			}
+		}
+		return runs == 4
+	})
+	if l := lines("askback: a task goes on after a run that did not end"); l != nil {
+		t.Errorf("logged %v", l)
+	}
+}
+
 // An alert on tasks whose worker died must stay silent for tasks that clients cancel and for tasks whose time to live
 // ends: no log line and no operation says that such a task continues.
 func TestATaskThatIsEndedFromOutsideIsNotRecovered(t *testing.T) {

@@ -63,7 +63,8 @@ type Task struct {
 	// Stopped says that a cancellation or the end of its time to live ended the task. Its
 	// handler may have to clean up.
 	Stopped bool
-	// Attempts counts the claims since the task last recorded anything.
+	// Attempts counts the claims since the task last recorded anything. A server that stops leaves -1, so that the next
+	// claim does not count: no run was lost.
 	Attempts int
 	// Version rises with every [Store.Update].
 	Version int64

@@ -94,10 +94,12 @@ func (e *Engine) conclude(
 		}
 	case errors.Is(err, ErrShutdown):
 		u.Due = 0
-		t.Attempts = max(0, t.Attempts-1) // the task has not failed
+		if t.Attempts--; t.Attempts <= 0 { // the task has not failed
+			t.Attempts = handedOver
+		}
 	case errors.Is(err, ErrElsewhere) && !w.Stopped:
 		u.Due = 5 * e.opts.Look
-		t.Attempts = max(0, t.Attempts-1)
+		t.Attempts = max(handedOver, t.Attempts-1)
 		if !errors.Is(err, ErrHeld) {
 			e.leaveTarget(ctx, t.Target, err, log)
 		}
@@ -108,6 +110,10 @@ func (e *Engine) conclude(
 	err = e.settle(write, t, u)
 	return !errors.Is(err, task.ErrConflict) && !errors.Is(err, task.ErrDecided)
 }
+
+// handedOver are the attempts of a task whose last run ended in order, but left the rest to another process. The next
+// claim makes them 0, and so says that no run was lost.
+const handedOver = -1
 
 // leaveTarget notes that this process cannot run the tasks of a target.
 func (e *Engine) leaveTarget(ctx context.Context, target string, err error, log *slog.Logger) {
