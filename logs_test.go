@@ -376,8 +376,8 @@ func TestALostLeaseIsLogged(t *testing.T) {
 	harness.NoSecrets(t, log, id)
 }
 
-// A restart in order loses no run: no log line and no operation says that a task whose worker has handed it over, with a
-// step in its journal or without, goes on after a run that did not end.
+// A restart in order loses no run: no log line and no operation says that a task whose worker has handed it over, with
+// a step in its journal or without, goes on after a run that did not end.
 func TestATaskThatIsHandedOverIsNotRecovered(t *testing.T) {
 	t.Parallel()
 	store := new(task.MemoryStore)

@@ -10,8 +10,9 @@
 //	DRAIN_DELAY    how long to serve after /readyz has turned 503; 5s if it is empty
 //	INBOX_PROXY    the addresses of the proxy that signs people in, such as 10.1.0.7/32; without it there is no inbox
 //
-// With OTEL_EXPORTER_OTLP_ENDPOINT it sends traces and metrics to that collector. README.md has the Dockerfile, the
-// compose file and the manifests for Kubernetes.
+// With OTEL_EXPORTER_OTLP_ENDPOINT it sends traces and metrics to that collector, and with the variable of one signal,
+// such as OTEL_EXPORTER_OTLP_METRICS_ENDPOINT, only that signal. README.md has the Dockerfile, the compose file
+// and the manifests for Kubernetes.
 package main
 
 import (

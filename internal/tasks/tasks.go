@@ -208,10 +208,10 @@ func finishRun(ctx context.Context, w *report.Watch, err, void error) {
 	w.Finish(ctx, err)
 }
 
-// logRecovered tells of a task whose last run did not end, park or hand over the task, and reports whether this is one.
-// Such a run recorded nothing before the task was claimed again, or it recorded a step last. After a run that handed the
-// task over, this claim is not an attempt. For a task that was ended from outside only the number of attempts to clean
-// up counts, because its journal may end with a step in any case.
+// logRecovered tells of a task whose last run did not end, park or hand over the task, and reports whether this is
+// one. Such a run recorded nothing before the task was claimed again, or it recorded a step last. After a run that
+// handed the task over, this claim is not an attempt. For a task that was ended from outside only the number of
+// attempts to clean up counts, because its journal may end with a step in any case.
 func (s *Service) logRecovered(ctx context.Context, w *taskrun.Work, callID string) bool {
 	if w.Task.Attempts < 2 {
 		if w.Stopped || len(w.Entries) == 0 || w.Task.Fence < 2 || w.Task.Attempts < 1 {

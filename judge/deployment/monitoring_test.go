@@ -276,7 +276,7 @@ func TestMonitoring(t *testing.T) {
 				}
 			}
 		}
-		if slices.Sort(names); len(names) < 16 || len(slices.Compact(slices.Clone(names))) != len(names) {
+		if slices.Sort(names); len(names) < 17 || len(slices.Compact(slices.Clone(names))) != len(names) {
 			t.Errorf("the alerts are %q", names)
 		}
 	})
