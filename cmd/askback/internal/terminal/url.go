@@ -72,7 +72,7 @@ func inspect(raw string) (shown string, about []block, err error) {
 		}
 		return "", nil, fmt.Errorf("it is not valid (%s)", line(err.Error(), maxAbout))
 	case u.Scheme != "https" && u.Scheme != "http":
-		return "", nil, errors.New("it does not begin with https: or http:")
+		return "", nil, errors.New("it does not begin with https or http")
 	case u.Hostname() == "" || u.Opaque != "":
 		return "", nil, errors.New("it names no host")
 	}
