@@ -290,23 +290,29 @@ func (b *Bridge) holderTime() time.Duration {
 }
 
 // endLost ends a call that this process does not have, once nobody else can have it. It returns nil if the tool is to
-// be called again.
+// be called again. The journal has the time since which the call is left to the process that had it, because some hosts
+// start a bridge for each call, which never lives long enough. This process leaves it for a moment of its own, too:
+// after the machine slept, or if clocks differ, the process that has the call is the first to go on.
 func (p *passage) endLost(ctx context.Context, suffix string, attempt int, note *begun) (*record, error) {
-	asked, err := p.lastQuestion(ctx, suffix)
+	n, asked, err := p.lastQuestion(ctx, suffix)
 	if err != nil {
 		return nil, err
 	}
-	lost := func() error {
-		if note.Instance != p.instance && !p.behind.waited.long(p.call.ID()+suffix+asked, p.holderTime()) {
-			return taskrun.ErrHeld
+	if note.Instance != p.instance {
+		left := fmt.Sprintf("left at %d of %s", n, suffix)
+		since, err := askback.Do(ctx, p.call, left, func(context.Context) (time.Time, error) { return time.Now(), nil })
+		if err != nil {
+			return nil, err
 		}
-		return nil
+		if !p.behind.waited.long(p.call.ID()+left, p.holderTime()/6) || time.Since(since) < p.holderTime() {
+			return nil, taskrun.ErrHeld
+		}
 	}
 	if p.mayCallAgain(attempt) && note.Behind == p.identity {
-		return nil, p.call.Do(ctx, "lost "+suffix, func(context.Context) error { return lost() })
+		return nil, p.call.Do(ctx, "lost "+suffix, func(context.Context) error { return nil })
 	}
 	return askback.Do(ctx, p.call, "round "+suffix, func(context.Context) (*record, error) {
-		return &record{Words: p.lost(asked)}, lost()
+		return &record{Words: p.lost(asked)}, nil
 	})
 }
 
@@ -316,16 +322,16 @@ func (p *passage) mayCallAgain(attempts int) bool { return p.repeatable && attem
 // errNotAsked says that a journal has no further question.
 var errNotAsked = errors.New("there is no further question")
 
-// lastQuestion returns what the server asked last in a call that this process does not have, or nothing.
-func (p *passage) lastQuestion(ctx context.Context, suffix string) (last string, err error) {
-	for n := 1; ; n++ {
-		asked, err := askback.Do(ctx, p.call, fmt.Sprintf("question %d of %s", n, suffix),
+// lastQuestion returns how many questions a call has that this process does not have, and what the last one was.
+func (p *passage) lastQuestion(ctx context.Context, suffix string) (n int, last string, err error) {
+	for ; ; n++ {
+		asked, err := askback.Do(ctx, p.call, fmt.Sprintf("question %d of %s", n+1, suffix),
 			func(context.Context) (string, error) { return "", errNotAsked })
 		if errors.Is(err, errNotAsked) {
-			return last, nil
+			return n, last, nil
 		}
 		if err != nil {
-			return "", err
+			return 0, "", err
 		}
 		last = asked
 	}
@@ -355,7 +361,7 @@ func (w *waits) long(call string, d time.Duration) bool {
 		w.since = make(map[string]time.Time)
 	}
 	now := time.Now()
-	maps.DeleteFunc(w.since, func(_ string, t time.Time) bool { return now.Sub(t) > 10*d })
+	maps.DeleteFunc(w.since, func(_ string, t time.Time) bool { return now.Sub(t) > 60*d })
 	began, known := w.since[call]
 	if !known {
 		w.since[call] = now

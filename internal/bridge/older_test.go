@@ -561,3 +561,26 @@ func TestAnOlderServersCallBelongsToOneBridge(t *testing.T) {
 		}
 	}
 }
+
+// A host that starts a bridge for each of its calls has none that lives as long as another process may hold a call. The
+// call ends all the same.
+func TestACallIsLostAlsoToBridgesThatLiveShortly(t *testing.T) {
+	bridge.ShortTimes(t, time.Second, 6*time.Second, 50*time.Millisecond)
+	_, url := newOlder(t, "2025-11-25")
+	gone := newFront(t, url)
+	words := waits(t, host(t, gone.url, "", client.Options{Tasks: client.TasksOff}), "order", subject{"hat"})
+	gone.stop()
+	name := gone.answer(t, "ada", says("red")).Name
+	for life := 0; strings.Contains(words, name); life++ {
+		if life == 5 {
+			t.Fatalf("after %d bridges the call still does not end: %q", life, words)
+		}
+		next := newFront(t, url, after(gone), func(o *bridge.Options) { o.Server.Desk.Wait = 9 * time.Second })
+		words, _ = call(t, host(t, next.url, "", client.Options{Tasks: client.TasksOff}), "askback_result",
+			map[string]any{"name": name})
+		next.stop()
+	}
+	if !strings.Contains(words, "was lost while it waited for the answer to") {
+		t.Errorf("the call ends with %q", words)
+	}
+}
