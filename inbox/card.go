@@ -172,7 +172,7 @@ func (in *Inbox) newCard(r *http.Request, p desk.Person, q *desk.Question) *card
 		c.ClaimUntil = moment{q.Claim.Until, now}
 	}
 	if q.Fallback {
-		c.Notes = append(c.Notes, "It is asked here because the host that made the call could not ask its user.")
+		c.Notes = append(c.Notes, "You see this question here because the host that made the call cannot show it.")
 	}
 	for _, v := range q.Count {
 		if v.Action == "accept" {

@@ -31,10 +31,10 @@ type tab struct {
 }
 
 var tabs = []tab{
-	{Title: "Waits for you", Short: "Waits for you", empty: "Nothing waits for you."},
+	{Title: "Waiting for you", Short: "Waiting for you", empty: "Nothing waits for you."},
 	{Title: "Answered by you", Short: "Answered", Path: "answered",
 		empty: "You have answered nothing yet, or it is no longer kept."},
-	{Title: "Begun by you", Short: "Begun", Path: "began",
+	{Title: "Your calls", Short: "Your calls", Path: "began",
 		empty: "No call of yours has asked people, or it is no longer kept."},
 }
 

@@ -56,7 +56,7 @@ func (p *passage) approve(ctx context.Context, arguments []byte) ([]byte, error)
 	if err := p.belongsHere(ctx); err != nil {
 		return nil, err
 	}
-	q := askback.Question{Message: fmt.Sprintf("Call the tool %q of %s?", p.name, p.title), For: p.approval.For}
+	q := askback.Question{Message: fmt.Sprintf("Call the tool %q of the server %s?", p.name, p.title), For: p.approval.For}
 	if len(q.For) == 0 {
 		q.For = []string{askback.User(p.call.Principal())}
 	}

@@ -192,7 +192,7 @@ func (s *scene) provision(carol *viewer, hand hand, name string) {
 	q := s.call("provision_vm", map[string]any{"name": name})
 	carol.visit("/")
 	hand.press(carol, ".row a")
-	carol.reads("because the host that made the call could not ask")
+	carol.reads("because the host that made the call cannot show it")
 	hand.choose(carol, `#f0 input[value="2"]`) // isolated
 	hand.write(carol, "#f1", "x")              // behind the default, which is the name
 	hand.press(carol, "[value=accept]")
