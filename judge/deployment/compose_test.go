@@ -106,13 +106,13 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// The recipe of docs/deploy, which 'go run ./judge/fleet' runs, is that of the compose file with other addresses.
+// The configuration in docs/deploy, which 'go run ./judge/fleet' runs, is the fleet's with other addresses.
 func TestNginxConfigurationIsTheRecipe(t *testing.T) {
 	recipe, err := os.ReadFile(filepath.Join(folder, "../../docs/deploy/nginx.conf"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, want, _ := strings.Cut(string(recipe), "\nupstream ")
+	_, want, _ := strings.Cut(string(recipe), "\n\n")
 	project := readCompose(t)
 	for i, name := range instances {
 		s := project.Services[name]
@@ -121,7 +121,7 @@ func TestNginxConfigurationIsTheRecipe(t *testing.T) {
 	}
 	published := project.Services["nginx"].Ports[0]
 	want = strings.Replace(want, "listen 127.0.0.1:8080;", fmt.Sprintf("listen %d;", published.Target), 1)
-	if _, got, _ := strings.Cut(read(t, "nginx.conf"), "\nupstream "); got != want {
+	if _, got, _ := strings.Cut(read(t, "nginx.conf"), "\n\n"); got != want {
 		t.Errorf("nginx.conf has\n%s\nand docs/deploy/nginx.conf, with the addresses of compose.yaml,\n%s", got, want)
 	}
 	if published.HostIP != "127.0.0.1" {
