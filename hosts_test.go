@@ -19,7 +19,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/harness"
-	"github.com/askback-mcp/askback/internal/harness/raw"
+	"github.com/askback-mcp/askback/internal/rawclient"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -59,11 +59,11 @@ var hostFronts = map[string]func(t *testing.T, srv *askback.Server, h host, aske
 	"HTTP": func(t *testing.T, srv *askback.Server, h host, asked askHost) func(context.Context) (string, error) {
 		web := httptest.NewServer(srv.HTTPHandler(nil))
 		t.Cleanup(web.Close)
-		c := &raw.Client{URL: web.URL, Capabilities: h.capabilities}
+		c := &rawclient.Client{URL: web.URL, Capabilities: h.capabilities}
 		return func(ctx context.Context) (string, error) {
 			params := map[string]any{"name": "ship", "arguments": map[string]any{"version": "4.2"}}
 			for {
-				var r raw.Result
+				var r rawclient.Result
 				if err := c.Call(ctx, "tools/call", params, &r); err != nil || len(r.Requests) == 0 {
 					return r.Text() + r.TaskID, err
 				}
@@ -80,7 +80,7 @@ var hostFronts = map[string]func(t *testing.T, srv *askback.Server, h host, aske
 		web := httptest.NewServer(srv.HTTPHandler(nil))
 		t.Cleanup(web.Close)
 		return func(ctx context.Context) (string, error) {
-			c, err := (&raw.Client{URL: web.URL, Capabilities: h.capabilities}).Initialize(ctx, "2025-11-25")
+			c, err := (&rawclient.Client{URL: web.URL, Capabilities: h.capabilities}).Initialize(ctx, "2025-11-25")
 			if err != nil {
 				return "", err
 			}
@@ -103,7 +103,7 @@ var hostFronts = map[string]func(t *testing.T, srv *askback.Server, h host, aske
 						return "", err
 					}
 				case m.Method == "":
-					var r raw.Result
+					var r rawclient.Result
 					err := json.Unmarshal(m.Result, &r)
 					return r.Text(), err
 				}
@@ -299,7 +299,7 @@ func TestHostsInTheField(t *testing.T) {
 					}
 					for _, row := range rows {
 						if row.Status.Terminal() {
-							var r raw.Result
+							var r rawclient.Result
 							_ = json.Unmarshal(row.Outcome, &r)
 							outcomes[task.Name(row.ID)] = r.Text()
 						}

@@ -8,16 +8,16 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/internal/harness/raw"
+	"github.com/askback-mcp/askback/internal/rawclient"
 )
 
 // A call that the server makes a task is one of the bridge, too: no request of the host waits for it.
 func TestATaskOfTheServerIsOneOfTheBridge(t *testing.T) {
 	t.Parallel()
 	front := newFront(t, newBehind(t).url)
-	var created raw.Result
+	var created rawclient.Result
 	params := map[string]any{"name": "later", "arguments": map[string]any{"item": "hat"}}
-	err := (&raw.Client{URL: front.url}).Call(t.Context(), "tools/call", params, &created)
+	err := (&rawclient.Client{URL: front.url}).Call(t.Context(), "tools/call", params, &created)
 	if err != nil || created.TaskID == "" {
 		t.Errorf("the call returns %+v, %v; want a task", created, err)
 	}

@@ -15,7 +15,7 @@ import (
 
 // settings are the settings of a comparison.
 type settings struct {
-	rounds  int           // the first of which is preceded by one that warms up
+	rounds  int           // a warm-up precedes the first
 	turn    time.Duration // how long a server is under load in a round
 	clients int           // callers at once
 	procs   int           // GOMAXPROCS of the servers

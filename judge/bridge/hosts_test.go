@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/desk"
-	"github.com/askback-mcp/askback/internal/harness/raw"
 	"github.com/askback-mcp/askback/internal/pgtest"
+	"github.com/askback-mcp/askback/internal/rawclient"
 	"github.com/askback-mcp/askback/judge/bridge/rig"
 	"github.com/askback-mcp/askback/judge/interop/typescript"
 	"github.com/askback-mcp/askback/judge/process"
@@ -265,7 +265,7 @@ func fetch(t *testing.T, host rig.Host, name string) json.RawMessage {
 
 func text(t *testing.T, result json.RawMessage) string {
 	t.Helper()
-	var decoded raw.Result
+	var decoded rawclient.Result
 	if err := json.Unmarshal(result, &decoded); err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +275,7 @@ func text(t *testing.T, result json.RawMessage) string {
 // check compares the result with what the tool returns when it has its answers.
 func (c *call) check(t *testing.T, result json.RawMessage, asked int) {
 	t.Helper()
-	var decoded raw.Result
+	var decoded rawclient.Result
 	if err := json.Unmarshal(result, &decoded); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/harness/raw"
+	"github.com/askback-mcp/askback/internal/rawclient"
 )
 
 // customers place orders and see to it that they are executed.
@@ -60,8 +60,8 @@ func (c *customers) create(ctx context.Context, o *order) bool {
 			params["task"] = map[string]any{"ttl": time.Hour.Milliseconds()}
 		}
 		var created struct {
-			raw.Result
-			Task raw.Result `json:"task"`
+			rawclient.Result
+			Task rawclient.Result `json:"task"`
 		}
 		err := c.call(ctx, o, "tools/call", params, &created)
 		if id := created.TaskID + created.Task.TaskID; err == nil && id != "" {
@@ -81,7 +81,7 @@ func (c *customers) look(ctx context.Context, o *order) (status string, err erro
 	if !o.extension && !o.cancel {
 		return c.await(ctx, o)
 	}
-	var now raw.Result
+	var now rawclient.Result
 	if err := c.call(ctx, o, "tasks/get", o.params(), &now); err != nil {
 		return "", c.lost(o, err)
 	}
@@ -92,7 +92,7 @@ func (c *customers) look(ctx context.Context, o *order) (status string, err erro
 }
 
 // take notes the result of an order, if it is there.
-func (c *customers) take(o *order, res *raw.Result) error {
+func (c *customers) take(o *order, res *rawclient.Result) error {
 	if res == nil {
 		return nil
 	}
@@ -110,7 +110,7 @@ func (c *customers) take(o *order, res *raw.Result) error {
 func (c *customers) await(ctx context.Context, o *order) (status string, err error) {
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var now raw.Result
+	var now rawclient.Result
 	err = c.call(bounded, o, "tasks/result", o.params(), &now)
 	switch {
 	case err == nil && now.Type == "input_required":
@@ -121,8 +121,8 @@ func (c *customers) await(ctx context.Context, o *order) (status string, err err
 		return "", nil
 	}
 	// A task that failed has an error for its result.
-	if _, ok := errors.AsType[*raw.Error](err); ok {
-		var row raw.Result
+	if _, ok := errors.AsType[*rawclient.Error](err); ok {
+		var row rawclient.Result
 		if e := c.call(ctx, o, "tasks/get", o.params(), &row); e != nil {
 			return "", c.lost(o, e)
 		}
@@ -135,7 +135,7 @@ func (c *customers) await(ctx context.Context, o *order) (status string, err err
 
 // lost notes a task that a server does not know, although it gave its id.
 func (c *customers) lost(o *order, err error) error {
-	if r, ok := errors.AsType[*raw.Error](err); ok && strings.Contains(r.Message, "not found") {
+	if r, ok := errors.AsType[*rawclient.Error](err); ok && strings.Contains(r.Message, "not found") {
 		c.ledger.violate(kindLost, "%s: a server does not know it: %v", o, err)
 	}
 	return err
@@ -159,7 +159,7 @@ func (c *customers) answer(ctx context.Context, o *order, questions map[string]j
 		default:
 			content = map[string]any{"network": o.network, "hostname": o.hostname}
 		}
-		answers[key] = raw.Accept(content)
+		answers[key] = rawclient.Accept(content)
 	}
 	method, params := "tasks/update", o.params()
 	if !o.extension {
@@ -184,7 +184,7 @@ func (c *customers) answer(ctx context.Context, o *order, questions map[string]j
 func (c *customers) repeat(ctx context.Context, o *order, method string, params map[string]any) bool {
 	for {
 		err := c.call(ctx, o, method, params, nil)
-		if r, ok := errors.AsType[*raw.Error](err); err == nil || ok && strings.Contains(r.Message, "terminal status") {
+		if r, ok := errors.AsType[*rawclient.Error](err); err == nil || ok && strings.Contains(r.Message, "terminal status") {
 			return true // an earlier one was received
 		}
 		c.ledger.requestFailed(c.lost(o, err))
@@ -194,12 +194,12 @@ func (c *customers) repeat(ctx context.Context, o *order, method string, params 
 	}
 }
 
-// call sends a request about an order to some server. Any error except a [*raw.Error] means that the request may have
-// had its effect.
+// call sends a request about an order to some server. Any error except a [*rawclient.Error] means that the request may
+// have had its effect.
 func (c *customers) call(ctx context.Context, o *order, method string, params map[string]any, result any) error {
 	capabilities := `{"elicitation":{}}`
 	if o.extension {
-		capabilities = raw.AllTasks
+		capabilities = rawclient.AllTasks
 	}
 	return c.send(ctx, capabilities, method, params, result)
 }
@@ -214,7 +214,7 @@ func (c *customers) send(ctx context.Context, capabilities, method string, param
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	client := raw.Client{URL: url, HTTP: c.http, Capabilities: capabilities}
+	client := rawclient.Client{URL: url, HTTP: c.http, Capabilities: capabilities}
 	return client.Call(ctx, method, params, result)
 }
 
@@ -229,7 +229,7 @@ func (c *customers) revisit(ctx context.Context) {
 
 // lookAgain looks at a task that has ended. It returns false if it got no answer.
 func (c *customers) lookAgain(ctx context.Context, o *order) bool {
-	var now raw.Result
+	var now rawclient.Result
 	if err := c.call(ctx, o, "tasks/get", o.params(), &now); err != nil {
 		c.ledger.requestFailed(c.lost(o, err))
 		return false

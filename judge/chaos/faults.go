@@ -56,7 +56,7 @@ func (in *injector) holdBack(ctx context.Context) error {
 			err = inject(ctx, s, 7*time.Second+in.upTo(6*time.Second))
 		}
 		if err == nil {
-			sleep(ctx, time.Second) // whatever comes late comes now
+			sleep(ctx, time.Second) // everything late comes now
 			err = in.observe(ctx)
 		}
 		s.busy.Unlock()

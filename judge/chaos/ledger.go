@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/harness/raw"
+	"github.com/askback-mcp/askback/internal/rawclient"
 )
 
 // ledger is what is known of tasks, faults and steps, and what of it must not be. It is safe for concurrent use.
@@ -163,7 +163,7 @@ func (l *ledger) longest(after time.Duration) {
 func (l *ledger) requestFailed(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r, ok := errors.AsType[*raw.Error](err); ok {
+	if r, ok := errors.AsType[*rawclient.Error](err); ok {
 		l.refusals[r.Error()]++
 	} else {
 		l.counts[broken]++
@@ -295,8 +295,7 @@ func (l *ledger) repeats(effects []effect) (legitimate int) {
 	return legitimate
 }
 
-// excuse returns the trouble because of which a process that did a step at one time could not record it before
-// another did it again; nil if there was none.
+// excuse returns the trouble that kept a process from recording a step before another process did it again, or nil.
 func (l *ledger) excuse(pid int, did, again time.Time) *trouble {
 	i := slices.IndexFunc(l.troubles, func(t *trouble) bool {
 		return (t.pid == pid || t.pid == 0) && !t.to.Before(did) && t.from.Before(again)

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/desk"
-	"github.com/askback-mcp/askback/internal/harness/raw"
+	"github.com/askback-mcp/askback/internal/rawclient"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/postgres"
 	"github.com/askback-mcp/askback/task/sqlite"
@@ -32,7 +32,7 @@ type people struct {
 
 	mu       sync.Mutex
 	versions []string        // of the calls that were acknowledged
-	votes    map[string]cast // by their reasons, each of which is given once
+	votes    map[string]cast // by their reasons; each reason is given once
 	down     []span          // when no server listened
 }
 
@@ -116,14 +116,14 @@ var taskName = regexp.MustCompile(`"[A-Z2-7]{26}"`)
 
 // deploy makes one call. Every other customer takes no tasks, and is told in words that the call waits.
 func (p *people) deploy(ctx context.Context, customers *customers, n int) {
-	capabilities := raw.AllTasks
+	capabilities := rawclient.AllTasks
 	if n%2 == 0 {
 		capabilities = `{}`
 	}
 	for attempt := 1; ctx.Err() == nil; attempt++ {
 		version := fmt.Sprintf("%d.%d", n, attempt)
 		time.AfterFunc(within, p.moment)
-		var res raw.Result
+		var res rawclient.Result
 		err := customers.send(ctx, capabilities, "tools/call", map[string]any{
 			"name": "deploy", "arguments": map[string]any{"version": version, "within": within.String()},
 		}, &res)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/harness/raw"
+	"github.com/askback-mcp/askback/internal/rawclient"
 )
 
 // roundsTool is the tool that is called without a task: the call is in no database, but in the state that its customer
@@ -26,9 +26,9 @@ func (c *customers) link(ctx context.Context, number int) bool {
 	var answered []string
 	var came time.Time // the state
 	for ctx.Err() == nil {
-		var res raw.Result
+		var res rawclient.Result
 		err := c.send(ctx, `{"elicitation":{}}`, "tools/call", params, &res)
-		if r, ok := errors.AsType[*raw.Error](err); ok && r.Code == invalidParams {
+		if r, ok := errors.AsType[*rawclient.Error](err); ok && r.Code == invalidParams {
 			if !c.rotation.forgotten(came) {
 				c.ledger.violate(kindLost, "call %d in rounds: a server refuses its state: %v", number, err)
 			}
@@ -53,7 +53,7 @@ func (c *customers) link(ctx context.Context, number int) bool {
 		came = time.Now()
 		sleep(ctx, time.Duration(number%5)*pause*3)
 		answered = append(answered, open)
-		params = res.Retry(call, map[string]any{open: raw.Accept(map[string]any{"name": account(number, open)})})
+		params = res.Retry(call, map[string]any{open: rawclient.Accept(map[string]any{"name": account(number, open)})})
 	}
 	return false
 }
@@ -61,8 +61,8 @@ func (c *customers) link(ctx context.Context, number int) bool {
 // account is the answer to a question.
 func account(number int, key string) string { return fmt.Sprintf("%s-%d", key, number) }
 
-// checkLinked checks that the result names two accounts as they were answered: GitHub's, and that of the last release
-// that asked.
+// checkLinked checks that the result names two accounts as they were answered: GitHub's, and the account of the last
+// release that asked.
 func (c *customers) checkLinked(number int, answered []string, failed bool, text string) {
 	linked := 0
 	for _, key := range answered {

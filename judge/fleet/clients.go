@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/harness/raw"
+	"github.com/askback-mcp/askback/internal/rawclient"
 	"github.com/askback-mcp/askback/judge/process"
 )
 
@@ -96,7 +96,7 @@ func (r *result) String() string {
 func (k *kind) run(ctx context.Context, url string, number int, r *result) {
 	transport := &http.Transport{DisableKeepAlives: k.fresh}
 	defer transport.CloseIdleConnections()
-	c := &raw.Client{
+	c := &rawclient.Client{
 		URL: url, Capabilities: `{"elicitation":{}}`,
 		HTTP: &http.Client{Transport: transport, Timeout: process.Patience},
 	}
@@ -111,16 +111,16 @@ func (k *kind) run(ctx context.Context, url string, number int, r *result) {
 }
 
 // make makes the call, and answers its question.
-func (c *call) make(ctx context.Context, client *raw.Client) error {
+func (c *call) make(ctx context.Context, client *rawclient.Client) error {
 	params := map[string]any{"name": c.tool, "arguments": c.arguments}
-	var asked, done raw.Result
+	var asked, done rawclient.Result
 	if err := client.Call(ctx, "tools/call", params, &asked); err != nil {
 		return fmt.Errorf("round 1: %w", err)
 	}
 	if asked.Type != "input_required" {
 		return fmt.Errorf("round 1: want a question, got %.300v", asked)
 	}
-	params = asked.Retry(params, map[string]any{c.key: raw.Accept(c.answer)})
+	params = asked.Retry(params, map[string]any{c.key: rawclient.Accept(c.answer)})
 	if err := client.Call(ctx, "tools/call", params, &done); err != nil {
 		return fmt.Errorf("round 2: %w", err)
 	}
@@ -134,7 +134,7 @@ func (c *call) make(ctx context.Context, client *raw.Client) error {
 // checkSessions opens sessions of 2025-11-25, and makes some requests in each: they must reach the instance that has
 // it.
 func checkSessions(ctx context.Context, url string) error {
-	client := &raw.Client{URL: url, HTTP: &http.Client{
+	client := &rawclient.Client{URL: url, HTTP: &http.Client{
 		Transport: &http.Transport{DisableKeepAlives: true}, Timeout: process.Patience,
 	}}
 	for n := range 10 {

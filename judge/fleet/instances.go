@@ -118,7 +118,7 @@ func (f *fleet) stop() {
 	}
 }
 
-// ports are those of the configurations in docs/deploy: the proxy's, and those of the instances.
+// ports are the ports in the configurations of docs/deploy: the proxy's, and the instances'.
 var ports = []string{"127.0.0.1:8080", "127.0.0.1:8081", "127.0.0.1:8082", "127.0.0.1:8083"}
 
 // startProxy starts a proxy with its configuration, in which it replaces the addresses.

@@ -84,7 +84,7 @@ func (t taskRow) complete() bool {
 	return t.ID != "" && t.Status != "" && t.Created != "" && t.Updated != "" && (t.TTL != nil || t.TTLMs != nil)
 }
 
-// decode reads the messages of a cell, without what is none, such as an HTTP error in plain text.
+// decode reads the messages of a cell, and leaves out everything else, such as an HTTP error in plain text.
 func decode(messages []message) (all []*rpc) {
 	for _, m := range messages {
 		r := &rpc{from: m.From}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"mime"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -16,6 +15,8 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+
+	"github.com/askback-mcp/askback/internal/rawclient"
 )
 
 // message is one JSON-RPC message as it passed between client and server.
@@ -59,7 +60,7 @@ func (t *wiretap) proxy(target string) (*httptest.Server, string, error) {
 		t.add("client", body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		var response bytes.Buffer
-		defer func() { t.addResponse(w.Header().Get("Content-Type"), response.Bytes()) }()
+		defer func() { t.addResponse(w.Header(), response.Bytes()) }()
 		(&httputil.ReverseProxy{
 			Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to) },
 			FlushInterval: -1,
@@ -76,15 +77,10 @@ func (t *wiretap) proxy(target string) (*httptest.Server, string, error) {
 	return server, server.URL + path, nil
 }
 
-func (t *wiretap) addResponse(contentType string, body []byte) {
-	if mediaType, _, _ := mime.ParseMediaType(contentType); mediaType != "text/event-stream" {
-		t.add("server", body)
-		return
-	}
-	for line := range bytes.Lines(body) {
-		if data, ok := bytes.CutPrefix(line, []byte("data:")); ok {
-			t.add("server", data)
-		}
+func (t *wiretap) addResponse(header http.Header, body []byte) {
+	s := rawclient.NewStream(&http.Response{Header: header, Body: io.NopCloser(bytes.NewReader(body))}, len(body))
+	for data, err := s.NextBytes(); err == nil; data, err = s.NextBytes() {
+		t.add("server", data)
 	}
 }
 

@@ -38,7 +38,7 @@ func here(ctx context.Context, f *flood, s *process.Server) (*attacker, error) {
 }
 
 // away attacks from a process that the machine serves last. An attacker has processors of his own: here his work must
-// not count as the server's, nor keep the other caller from measuring.
+// not count as the server's, and must not keep the other caller from measuring.
 func away(_ context.Context, f *flood, s *process.Server) (*attacker, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -7,16 +7,16 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/harness/raw"
+	"github.com/askback-mcp/askback/internal/rawclient"
 	"github.com/askback-mcp/askback/judge/process"
 )
 
 // client sends messages for one principal.
-type client struct{ raw.Client }
+type client struct{ rawclient.Client }
 
 // newClient returns a client of a server, with connections of its own. An empty user is the anonymous caller.
 func newClient(s *process.Server, user string) *client {
-	return &client{raw.Client{
+	return &client{rawclient.Client{
 		URL:    s.URL + "/mcp",
 		HTTP:   &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
 		Header: http.Header{"X-User": {user}},
@@ -27,7 +27,7 @@ func (c *client) close() { c.HTTP.CloseIdleConnections() }
 
 var (
 	ask     = map[string]any{"name": "ask"}
-	octocat = raw.Accept(map[string]any{"name": "octocat"})
+	octocat = rawclient.Accept(map[string]any{"name": "octocat"})
 )
 
 // wrong is an outcome that the server must not have.
@@ -35,7 +35,7 @@ func wrong(what string, got any) error { return fmt.Errorf("%s: got %.500v", wha
 
 // interaction is a modern call with a question, and the answer to it.
 func (c *client) interaction(ctx context.Context) error {
-	var asked, done raw.Result
+	var asked, done rawclient.Result
 	if err := c.Call(ctx, "tools/call", ask, &asked); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (c *client) inSession(ctx context.Context, abandoned bool) error {
 	if err := session.Answer(ctx, question, octocat); err != nil {
 		return err
 	}
-	var done raw.Result
+	var done rawclient.Result
 	if err := call.Result(&done); err != nil {
 		return fmt.Errorf("a result in a session: %w", err)
 	}
@@ -91,7 +91,7 @@ func (c *client) inSession(ctx context.Context, abandoned bool) error {
 
 // begin makes a task, and returns its ID.
 func (c *client) begin(ctx context.Context, arguments any) (id string, err error) {
-	var created raw.Result
+	var created rawclient.Result
 	err = c.Call(ctx, "tools/call", map[string]any{"name": "build", "arguments": arguments}, &created)
 	if err == nil && created.TaskID == "" {
 		err = wrong("a call that becomes a task", created)
@@ -100,9 +100,9 @@ func (c *client) begin(ctx context.Context, arguments any) (id string, err error
 }
 
 // until polls a task until it has a status.
-func (c *client) until(ctx context.Context, id, status string) (*raw.Result, error) {
+func (c *client) until(ctx context.Context, id, status string) (*rawclient.Result, error) {
 	for {
-		task := new(raw.Result)
+		task := new(rawclient.Result)
 		err := c.Call(ctx, "tasks/get", map[string]any{"taskId": id}, task)
 		if err != nil || task.Status == status {
 			return task, err
@@ -146,7 +146,7 @@ func (c *client) wholeTask(ctx context.Context, abandoned bool) error {
 }
 
 // listen subscribes to tasks, and returns the stream after its first message.
-func (c *client) listen(ctx context.Context, ids []string) (*raw.Stream, error) {
+func (c *client) listen(ctx context.Context, ids []string) (*rawclient.Stream, error) {
 	s, err := c.Open(ctx, "subscriptions/listen", map[string]any{"notifications": map[string]any{"taskIds": ids}})
 	if err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ func (c *client) listen(ctx context.Context, ids []string) (*raw.Stream, error) 
 }
 
 // talk calls a tool that sends a lot, and reads only the beginning of it.
-func (c *client) talk(ctx context.Context) (*raw.Stream, error) {
+func (c *client) talk(ctx context.Context) (*rawclient.Stream, error) {
 	s, err := c.Open(ctx, "tools/call", map[string]any{"name": "talk", "_meta": map[string]any{"progressToken": 1}})
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/harness/raw"
+	"github.com/askback-mcp/askback/internal/rawclient"
 	"github.com/askback-mcp/askback/judge/process"
 )
 
@@ -153,7 +153,7 @@ func (a *attack) batch(ctx context.Context, calls int) {
 	}
 	a.together(1, func(up func()) {
 		session, err := a.Initialize(ctx, "2025-03-26")
-		var s *raw.Stream
+		var s *rawclient.Stream
 		if err == nil {
 			s, err = session.Post(ctx, "["+body.String()[1:]+"]")
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/desk"
-	"github.com/askback-mcp/askback/internal/harness/raw"
+	"github.com/askback-mcp/askback/internal/rawclient"
 	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/judge/process"
 	"github.com/askback-mcp/askback/task"
@@ -30,7 +30,7 @@ func newRun(t *testing.T, open func(*run) store) *run {
 	return r
 }
 
-func (r *run) send(method string, params map[string]any) (result raw.Result) {
+func (r *run) send(method string, params map[string]any) (result rawclient.Result) {
 	r.t.Helper()
 	if err := r.call(r.t.Context(), method, params, &result); err != nil {
 		r.t.Fatal(err)
@@ -44,7 +44,7 @@ func (r *run) create(tool string, arguments map[string]any) (id string) {
 }
 
 // until waits for a status of a task.
-func (r *run) until(id, status string) raw.Result {
+func (r *run) until(id, status string) rawclient.Result {
 	r.t.Helper()
 	for deadline := time.Now().Add(taskPatience); ; time.Sleep(50 * time.Millisecond) {
 		now := r.send("tasks/get", map[string]any{"taskId": id})
@@ -59,7 +59,7 @@ func (r *run) until(id, status string) raw.Result {
 
 func (r *run) answer(id, key string, content map[string]any) {
 	r.t.Helper()
-	r.send("tasks/update", map[string]any{"taskId": id, "inputResponses": map[string]any{key: raw.Accept(content)}})
+	r.send("tasks/update", map[string]any{"taskId": id, "inputResponses": map[string]any{key: rawclient.Accept(content)}})
 }
 
 // What one release leaves behind, the other continues: tasks that have begun, that are parked, and that are half done
@@ -102,7 +102,7 @@ func TestEachReleaseContinuesTheOther(t *testing.T) {
 						t.Errorf("a task ends with %+v", now.Result)
 					}
 				}
-				answers := map[string]any{"github_login": raw.Accept(map[string]any{"name": "octocat"})}
+				answers := map[string]any{"github_login": rawclient.Accept(map[string]any{"name": "octocat"})}
 				if done := r.send("tools/call", asked.Retry(weather, answers)); done.Type != "complete" || done.IsError {
 					t.Errorf("the call with a state ends with %+v", done)
 				}

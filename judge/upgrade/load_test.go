@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/harness/raw"
+	"github.com/askback-mcp/askback/internal/rawclient"
 )
 
 const (
@@ -64,12 +64,12 @@ func (r *run) follow(n int) error {
 		tool = "provision_vm"
 		arguments = map[string]any{"name": fmt.Sprint("vm-", n), "cpus": 1, "memoryMiB": 128, "diskMiB": 1}
 	}
-	var created raw.Result
+	var created rawclient.Result
 	if err := r.call(ctx, "tools/call", map[string]any{"name": tool, "arguments": arguments}, &created); err != nil {
 		return err
 	}
 	for id := created.TaskID; ; {
-		var task raw.Result
+		var task rawclient.Result
 		if err := r.call(ctx, "tasks/get", map[string]any{"taskId": id}, &task); err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func (r *run) follow(n int) error {
 						content["network"] = "nat"
 					}
 				}
-				answers[key] = raw.Accept(content)
+				answers[key] = rawclient.Accept(content)
 			}
 			params := map[string]any{"taskId": id, "inputResponses": answers}
 			if err := r.call(ctx, "tasks/update", params, nil); err != nil {
@@ -116,10 +116,10 @@ func (r *run) call(ctx context.Context, method string, params map[string]any, re
 	defer cancel()
 	begun := time.Now()
 	for stopping := true; stopping && ctx.Err() == nil; {
-		c := raw.Client{URL: r.anyURL()}
+		c := rawclient.Client{URL: r.anyURL()}
 		err = c.Call(ctx, method, params, result)
 		_, unsent := errors.AsType[*url.Error](err) // only connections to servers that have stopped are broken here
-		fault, refused := errors.AsType[*raw.Error](err)
+		fault, refused := errors.AsType[*rawclient.Error](err)
 		stopping = unsent || refused &&
 			fault.Status == http.StatusServiceUnavailable && strings.Contains(fault.Message, "stopping")
 	}

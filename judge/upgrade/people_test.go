@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/desk"
-	"github.com/askback-mcp/askback/internal/harness/raw"
+	"github.com/askback-mcp/askback/internal/rawclient"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -106,22 +106,24 @@ func waiting(t *testing.T, d *desk.Desk, name, key string) *desk.Question {
 // approveForItself sends all that could show the question of a task to its caller, or answer it.
 func (r *run) approveForItself(id, key string) {
 	r.t.Helper()
-	accept := map[string]any{key: raw.Accept(map[string]any{})}
+	accept := map[string]any{key: rawclient.Accept(map[string]any{})}
 	related := map[string]any{"io.modelcontextprotocol/related-task": map[string]any{"taskId": id}}
 	for _, request := range []struct {
 		capabilities, method string
 		params               map[string]any
 	}{
-		{raw.AllTasks, "tasks/get", map[string]any{"taskId": id}},
-		{raw.AllTasks, "tasks/update", map[string]any{"taskId": id, "inputResponses": accept}},
-		{raw.AllTasks, "subscriptions/listen", map[string]any{"notifications": map[string]any{"taskIds": []string{id}}}},
+		{rawclient.AllTasks, "tasks/get", map[string]any{"taskId": id}},
+		{rawclient.AllTasks, "tasks/update", map[string]any{"taskId": id, "inputResponses": accept}},
+		{rawclient.AllTasks, "subscriptions/listen", map[string]any{
+			"notifications": map[string]any{"taskIds": []string{id}},
+		}},
 		{`{"elicitation":{}}`, "tasks/get", map[string]any{"taskId": id}},
 		{`{"elicitation":{}}`, "tasks/result", map[string]any{"taskId": id}},
 		{`{"elicitation":{}}`, "tasks/input_response", map[string]any{"_meta": related, "inputResponses": accept}},
 		{`{"elicitation":{}}`, "tasks/list", nil},
 	} {
 		ctx, cancel := context.WithTimeout(r.t.Context(), 500*time.Millisecond)
-		c := raw.Client{URL: r.anyURL(), Capabilities: request.capabilities}
+		c := rawclient.Client{URL: r.anyURL(), Capabilities: request.capabilities}
 		var result json.RawMessage
 		err := c.Call(ctx, request.method, request.params, &result)
 		cancel()

@@ -27,7 +27,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
-	"github.com/askback-mcp/askback/internal/harness/raw"
+	"github.com/askback-mcp/askback/internal/rawclient"
 	"github.com/askback-mcp/askback/judge/bridge/rig"
 	"github.com/askback-mcp/askback/judge/process"
 )
@@ -244,13 +244,13 @@ func load(ctx context.Context, url string, s shape) error {
 	params := map[string]any{"name": s.tool, "arguments": s.arguments}
 	web := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
 	defer web.CloseIdleConnections()
-	c := &raw.Client{URL: url, HTTP: web, Capabilities: `{"elicitation":{}}`}
+	c := &rawclient.Client{URL: url, HTTP: web, Capabilities: `{"elicitation":{}}`}
 	failed := make([]error, clients)
 	var working sync.WaitGroup
 	for i := range clients {
 		working.Go(func() {
 			for range s.calls / clients {
-				var result raw.Result
+				var result rawclient.Result
 				err := c.Call(ctx, "tools/call", params, &result)
 				if err == nil && (result.IsError || result.Text() == "") {
 					err = fmt.Errorf("the result is %.100q", result.Text())

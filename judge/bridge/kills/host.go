@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/harness/raw"
+	"github.com/askback-mcp/askback/internal/rawclient"
 	"github.com/askback-mcp/askback/judge/bridge/rig"
 )
 
@@ -145,14 +145,14 @@ func (h *host) open(ctx context.Context) bool {
 // call returns the text of a result, or of an error of the server. The error says that there was no response.
 func (h *host) call(ctx context.Context, tool string, arguments map[string]any) (string, error) {
 	result, err := h.session.Call(ctx, tool, arguments)
-	if fault, ok := err.(*raw.Error); ok && fault.Code != 0 {
+	if fault, ok := err.(*rawclient.Error); ok && fault.Code != 0 {
 		return fault.Error(), nil
 	}
 	if err != nil {
 		h.session = nil
 		return "", err
 	}
-	var decoded raw.Result
+	var decoded rawclient.Result
 	if err := json.Unmarshal(result, &decoded); err != nil {
 		return "", err
 	}

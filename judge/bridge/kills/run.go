@@ -115,7 +115,7 @@ func newCalls(o options) []*call {
 	return calls
 }
 
-// fleet are the bridges, one of which is killed from time to time and started again at once.
+// fleet are the bridges. From time to time one is killed and started again at once.
 type fleet struct {
 	bridge *rig.Bridge
 	every  time.Duration

@@ -11,25 +11,25 @@ import (
 	"os/exec"
 	"strings"
 
-	"github.com/askback-mcp/askback/internal/harness/raw"
+	"github.com/askback-mcp/askback/internal/rawclient"
 )
 
-// Revision is that of the hosts here.
+// Revision is the revision of the hosts here.
 const Revision = "2025-11-25"
 
 // A Host calls tools.
 type Host interface {
-	// Call returns the result as it came. The error is an [*raw.Error] if the server answered with one.
+	// Call returns the result as it came. The error is an [*rawclient.Error] if the server answered with one.
 	Call(ctx context.Context, tool string, arguments map[string]any) (json.RawMessage, error)
 	Close()
 }
 
 // A Session is a raw client over HTTP, which declares nothing, and so can be asked nothing.
-type Session struct{ *raw.Client }
+type Session struct{ *rawclient.Client }
 
 // OpenSession opens a session at an endpoint.
 func OpenSession(ctx context.Context, url string) (*Session, error) {
-	c, err := (&raw.Client{URL: url, Capabilities: "{}"}).Initialize(ctx, Revision)
+	c, err := (&rawclient.Client{URL: url, Capabilities: "{}"}).Initialize(ctx, Revision)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (s *Stdio) request(method string, params any) (json.RawMessage, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", method, err)
 		}
-		var m raw.Message
+		var m rawclient.Message
 		if err := json.Unmarshal(line, &m); err != nil {
 			return nil, fmt.Errorf("%s: no message: %.200q", method, line)
 		}

@@ -22,7 +22,7 @@ type Person struct {
 	// [Fill] does.
 	Answers map[string]any
 
-	// Declines says which questions are declined; nil is none.
+	// Declines says which questions are declined; nil declines none.
 	Declines func(*desk.Question) bool
 
 	// Answered is told of each question that was answered, if it is not nil.

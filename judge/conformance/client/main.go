@@ -2,10 +2,10 @@
 // README of the directory above tells how. The suite appends the server's URL to the
 // command, and names the scenario and the protocol's revision in the environment.
 //
-// Whatever a scenario calls is called through Askback's package client, so that Askback is judged; lists come from
-// the session of the SDK below. Beyond what the suite observes, a scenario checks what came back. The client writes
-// to standard error only when something is wrong, which `run` counts as a failure of the scenario whatever the suite
-// says.
+// Everything that a scenario calls is called through Askback's package client, so that Askback is judged; lists come
+// from the session of the SDK below. Beyond what the suite observes, a scenario checks what came back. The client
+// writes to standard error only when something is wrong, which `run` counts as a failure of the scenario, even if the
+// suite does not.
 package main
 
 import (

@@ -12,7 +12,7 @@ import (
 	"github.com/askback-mcp/askback/client"
 )
 
-// plays are the scenarios by the suite's names. Those of authorization are in auth.go.
+// plays are the scenarios by the suite's names. The scenarios of authorization are in auth.go.
 var plays = map[string]func(context.Context, *scenario) error{
 	"initialize": connected(listTools),
 	"tools_call": connected(

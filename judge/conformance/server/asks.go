@@ -37,8 +37,8 @@ type (
 	}
 )
 
-// addAskingTools adds the tools that ask. Those of the 2025-11-25 scenarios and those
-// of the 2026-07-28 ones differ in nothing but what they ask.
+// addAskingTools adds the tools that ask. The tools of the 2025-11-25 scenarios and of the 2026-07-28 scenarios differ
+// only in what they ask.
 func addAskingTools(s *askback.Server) {
 	askback.AddTool(s, tool("test_input_required_result_elicitation", "Asks the user for a name"),
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {

@@ -1,6 +1,6 @@
 // Command server is the MCP server that the official conformance suite drives; the README of the directory above
-// tells how. Names, texts and schemas are the suite's. Whatever asks or answers is registered through Askback, so
-// that Askback is judged; sdk.go has what stays on the SDK's server.
+// tells how. Names, texts and schemas are the suite's. Everything that asks or answers is registered through Askback,
+// so that Askback is judged; sdk.go has what stays on the SDK's server.
 //
 // It serves the same tools on two endpoints: /mcp with the zero Options, and /bare with BareFirstRound. The first
 // line on standard output is the address in front of them, which -http with port 0 leaves to the system.

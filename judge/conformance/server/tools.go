@@ -101,8 +101,8 @@ func addTools(s *askback.Server) {
 			func() { s.RemovePrompts("test_added_prompt") }))
 }
 
-// toggle is a handler that adds something, and removes it the next time. A list that is the same again after a change
-// is none that has changed to whom reads it afterwards, such as a bridge.
+// toggle is a handler that adds something, and removes it the next time. If a list changes and changes back, a later
+// reader, such as a bridge, sees no change.
 func toggle(add, remove func()) askback.ToolHandler[struct{}, string] {
 	var mu sync.Mutex
 	there := false

@@ -1,15 +1,18 @@
-// Package raw is a client of MCP over HTTP that sends what it is told to, to any server and in any order, and returns
-// what came back. It keeps nothing of a call and checks nothing: it is for judges, which do what a well-behaved client
-// never does, and for people who look at the messages themselves.
+// Package rawclient is a client of MCP that sends what it is told to, to any server and in any order, and returns what
+// came back. It keeps nothing of a call and checks nothing: it is for judges, which do what a well-behaved client never
+// does, and for people who look at the messages themselves.
 //
-//	c := &raw.Client{URL: url}
+//	c := &rawclient.Client{URL: url}
 //	params := map[string]any{"name": "greet"}
-//	var asked, done raw.Result
+//	var asked, done rawclient.Result
 //	err := c.Call(ctx, "tools/call", params, &asked)
 //	...
-//	answers := map[string]any{"login": raw.Accept(map[string]any{"name": "octocat"})}
+//	answers := map[string]any{"login": rawclient.Accept(map[string]any{"name": "octocat"})}
 //	err = c.Call(ctx, "tools/call", asked.Retry(params, answers), &done)
-package raw
+//
+// [Direct] is the HTTP client for servers that nobody trusts, and [Start] the way to a server on standard input and
+// output.
+package rawclient
 
 import (
 	"bytes"
@@ -34,7 +37,10 @@ const AllTasks = `{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks
 type Client struct {
 	URL    string       // of the endpoint
 	HTTP   *http.Client // nil is [http.DefaultClient]
-	Header http.Header  // of every request, beside the protocol's headers
+	Header http.Header  // of every request, beside the protocol's headers; a name without values is left out
+
+	// Program, if not nil, gets the messages in place of URL. There are no headers then, and no HTTP methods.
+	Program *Program
 
 	// Version is the revision. Empty is [Modern]; requests of an earlier revision have no _meta and no headers that mirror
 	// them.
@@ -64,7 +70,7 @@ func (e *Error) Error() string {
 
 // Call sends a request, and decodes the result of its response into result unless that is nil. What the server sends
 // before its response is passed over. The error is an [*Error] if the server answered with one, and a [*url.Error] if
-// no response has begun.
+// no response of HTTP has begun.
 func (c *Client) Call(ctx context.Context, method string, params map[string]any, result any) error {
 	s, err := c.Open(ctx, method, params)
 	if err != nil {
@@ -89,7 +95,11 @@ func (c *Client) Open(ctx context.Context, method string, params map[string]any)
 	if params == nil {
 		params = map[string]any{}
 	}
-	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+	id := int64(1)
+	if c.Program != nil {
+		id = c.Program.requests.Add(1) // its responses share one stream
+	}
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 	if err != nil {
 		return nil, err
 	}
@@ -118,6 +128,13 @@ func (c *Client) Post(ctx context.Context, message string) (*Stream, error) {
 
 // Send sends any body, with these headers beside the headers of every request.
 func (c *Client) Send(ctx context.Context, method string, body io.Reader, header http.Header) (*Stream, error) {
+	if c.Program != nil {
+		message, err := io.ReadAll(body)
+		if err != nil {
+			return nil, err
+		}
+		return c.Program.send(ctx, message, c.maxBytes())
+	}
 	req, err := c.NewRequest(ctx, method, body, header)
 	if err != nil {
 		return nil, err
@@ -147,8 +164,10 @@ func (c *Client) Do(req *http.Request) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newStream(res, cmp.Or(c.MaxBytes, 16<<20)), nil
+	return NewStream(res, c.maxBytes()), nil
 }
+
+func (c *Client) maxBytes() int { return cmp.Or(c.MaxBytes, 16<<20) }
 
 // Initialize opens a session of an earlier revision, and returns a client that sends its requests.
 func (c *Client) Initialize(ctx context.Context, version string) (*Client, error) {
@@ -163,7 +182,7 @@ func (c *Client) Initialize(ctx context.Context, version string) (*Client, error
 	}
 	defer s.Close()
 	id := s.Header.Get("Mcp-Session-Id")
-	if err := s.Result(nil); err != nil || id == "" {
+	if err := s.Result(nil); err != nil || id == "" && c.Program == nil {
 		return nil, cmp.Or(err, errors.New("initialize: the response names no session"))
 	}
 	session.Header = http.Header{"Mcp-Session-Id": {id}}
@@ -178,7 +197,7 @@ func (c *Client) Notify(ctx context.Context, message string) error {
 		return err
 	}
 	defer s.Close()
-	if s.Status != http.StatusAccepted {
+	if c.Program == nil && s.Status != http.StatusAccepted {
 		return &Error{Status: s.Status, Message: "want 202 Accepted"}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package raw
+package rawclient
 
 import (
 	"bufio"
@@ -22,33 +22,42 @@ type Message struct {
 
 // A Stream is a response that has begun: one message, or a stream of events with one in each. It is for one goroutine.
 type Stream struct {
-	Status int // of HTTP
+	Status int // of HTTP; 0 is a program
 	Header http.Header
+	Events bool // it may have several messages
 
-	body   *bufio.Reader
-	closer io.Closer
-	most   int // bytes of a message
-	events bool
+	messages messages
 }
 
-func newStream(res *http.Response, most int) *Stream {
+// messages are the bytes of the messages that come for one request.
+type messages interface {
+	next() ([]byte, error)
+	io.ReadCloser
+}
+
+// NewStream returns the messages of a response, of at most that many bytes each.
+func NewStream(res *http.Response, most int) *Stream {
 	mediaType, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	events := mediaType == "text/event-stream"
 	return &Stream{
-		Status: res.StatusCode, Header: res.Header,
-		body: bufio.NewReader(res.Body), closer: res.Body, most: most, events: mediaType == "text/event-stream",
+		Status: res.StatusCode, Header: res.Header, Events: events,
+		messages: &body{Reader: bufio.NewReader(res.Body), Closer: res.Body, most: most, events: events},
 	}
 }
 
-// Read reads what follows the messages that were read.
-func (s *Stream) Read(p []byte) (int, error) { return s.body.Read(p) }
+// Read reads the bytes that follow the messages that were read, over HTTP.
+func (s *Stream) Read(p []byte) (int, error) { return s.messages.Read(p) }
 
 // Close ends the response.
-func (s *Stream) Close() error { return s.closer.Close() }
+func (s *Stream) Close() error { return s.messages.Close() }
+
+// NextBytes reads the next message as it came. At the end the error is [io.EOF].
+func (s *Stream) NextBytes() ([]byte, error) { return s.messages.next() }
 
 // Next reads the next message. At the end the error is [io.EOF]. For what is no message, such as a plain text, it is an
 // [*Error].
 func (s *Stream) Next() (*Message, error) {
-	data, err := s.next()
+	data, err := s.messages.next()
 	if err != nil {
 		return nil, err
 	}
@@ -83,41 +92,56 @@ func (s *Stream) Result(result any) error {
 	}
 }
 
-// next reads the data of the next message.
-func (s *Stream) next() ([]byte, error) {
-	if !s.events {
-		data, err := io.ReadAll(io.LimitReader(s.body, int64(s.most)+1))
-		switch {
-		case err != nil:
-			return nil, err
-		case len(data) > s.most:
-			return nil, fmt.Errorf("a response is larger than %d bytes", s.most)
-		case len(data) == 0:
-			return nil, io.EOF
-		}
-		return data, nil
+// body is the body of a response over HTTP.
+type body struct {
+	*bufio.Reader
+	io.Closer
+	most   int // bytes of a message, with the lines around it that are none
+	events bool
+}
+
+func (b *body) next() (data []byte, err error) {
+	if b.events {
+		return b.event()
 	}
-	for {
-		line, err := s.line()
-		if data, ok := bytes.CutPrefix(line, []byte("data:")); ok && len(bytes.TrimSpace(data)) > 0 {
-			return data, nil
+	data, err = io.ReadAll(io.LimitReader(b, int64(b.most)+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(data) > b.most:
+		return nil, fmt.Errorf("a response is larger than %d bytes", b.most)
+	case len(data) == 0:
+		return nil, io.EOF
+	}
+	return data, nil
+}
+
+// event returns the data of the next event that has any. An event without its end is dropped, as the standard says.
+func (b *body) event() ([]byte, error) {
+	var data, line []byte
+	for left := b.most; ; {
+		part, err := b.ReadSlice('\n')
+		if left -= len(part); left < 0 {
+			return nil, fmt.Errorf("an event is larger than %d bytes", b.most)
+		}
+		line = append(line, part...)
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-	}
-}
-
-// line reads a line of events.
-func (s *Stream) line() (line []byte, err error) {
-	for {
-		part, err := s.body.ReadSlice('\n')
-		if line = append(line, part...); len(line) > s.most {
-			return nil, fmt.Errorf("an event is larger than %d bytes", s.most)
+		line = bytes.TrimRight(line, "\r\n")
+		if value, ok := bytes.CutPrefix(line, []byte("data:")); ok {
+			data = append(append(data, bytes.TrimPrefix(value, []byte(" "))...), '\n')
 		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return line, err
+		if len(line) == 0 && len(bytes.TrimSpace(data)) > 0 {
+			return data[:len(data)-1], nil
 		}
+		if len(line) == 0 {
+			data = nil
+		}
+		line = line[:0]
 	}
 }
 
@@ -130,7 +154,7 @@ type Result struct {
 	Structured json.RawMessage            `json:"structuredContent"`
 	IsError    bool                       `json:"isError"`
 
-	// Of a task, whose own result is that of the call.
+	// Of a task; its own result is the result of the call.
 	TaskID string  `json:"taskId"`
 	Status string  `json:"status"`
 	Result *Result `json:"result"`

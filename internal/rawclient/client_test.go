@@ -1,4 +1,4 @@
-package raw_test
+package rawclient_test
 
 import (
 	"errors"
@@ -7,21 +7,23 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/askback-mcp/askback/internal/harness"
-	"github.com/askback-mcp/askback/internal/harness/raw"
+	"github.com/askback-mcp/askback/internal/rawclient"
 )
 
 var (
 	greet   = map[string]any{"name": "greet", "arguments": map[string]any{"place": "New York"}}
-	octocat = raw.Accept(map[string]any{"name": "octocat"})
+	octocat = rawclient.Accept(map[string]any{"name": "octocat"})
 )
 
 func TestRounds(t *testing.T) {
 	t.Parallel()
-	c := &raw.Client{URL: harness.NewTaskServer(t, nil, harness.AddGreet, harness.AddEcho).URL}
-	var asked, done raw.Result
+	c := &rawclient.Client{URL: harness.NewTaskServer(t, nil, harness.AddGreet, harness.AddEcho).URL}
+	var asked, done rawclient.Result
 	if err := c.Call(t.Context(), "tools/call", greet, &asked); err != nil || asked.Requests["login"] == nil {
 		t.Fatalf("asked %+v, %v", asked, err)
 	}
@@ -30,16 +32,16 @@ func TestRounds(t *testing.T) {
 		t.Errorf("done %+v, %v", done, err)
 	}
 	err = c.Call(t.Context(), "tasks/get", map[string]any{"taskId": "none"}, nil)
-	if fault, ok := errors.AsType[*raw.Error](err); !ok || fault.Code != -32602 {
+	if fault, ok := errors.AsType[*rawclient.Error](err); !ok || fault.Code != -32602 {
 		t.Errorf("an unknown task: %v", err)
 	}
-	var created raw.Result
+	var created rawclient.Result
 	err = c.Call(t.Context(), "tools/call", map[string]any{"name": "echo"}, &created)
 	if err != nil || created.TaskID == "" {
 		t.Errorf("a task: %+v, %v", created, err)
 	}
 	c.Capabilities = `{"elicitation":{}}`
-	var noTask raw.Result
+	var noTask rawclient.Result
 	err = c.Call(t.Context(), "tools/call", map[string]any{"name": "echo"}, &noTask)
 	if err != nil || noTask.TaskID != "" {
 		t.Errorf("a task for a client that takes none: %+v, %v", noTask, err)
@@ -50,7 +52,7 @@ func TestSession(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(nil))
 	t.Cleanup(web.Close)
-	session, err := (&raw.Client{URL: web.URL}).Initialize(t.Context(), "2025-11-25")
+	session, err := (&rawclient.Client{URL: web.URL}).Initialize(t.Context(), "2025-11-25")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +68,7 @@ func TestSession(t *testing.T) {
 	if err := session.Answer(t.Context(), question, octocat); err != nil {
 		t.Fatal(err)
 	}
-	var done raw.Result
+	var done rawclient.Result
 	if err := call.Result(&done); err != nil || done.Text() != "Hello octocat in New York" {
 		t.Errorf("done %+v, %v", done, err)
 	}
@@ -90,13 +92,15 @@ func TestResponses(t *testing.T) {
 	for _, test := range []struct{ name, contentType, body, want string }{
 		{"JSON", "application/json", `{"id":1,"result":{"content":[{"text":"yes"}]}}`, ""},
 		{"events", events, ": hello\n\nevent: message\ndata: {\"method\":\"a\"}\n\ndata:{\"id\":1,\"result\":{}}\n\n", ""},
-		{"an event without a line break", events, "data: {\"id\":1,\"result\":{}}", ""},
+		{"an event in two lines", events, "data: {\"id\":1,\ndata: \"result\":{}}\n\n", ""},
+		{"an event without its end", events, "data: {\"id\":1,\"result\":{}}\n", "unexpected EOF"},
 		{"an error", "application/json", `{"id":1,"error":{"code":-32602,"message":"no"}}`, "-32602 no"},
 		{"a text", "text/plain", "what?", "status 200: no message"},
 		{"nothing", "application/json", "", "unexpected EOF"},
 		{"no response", events, "data: {\"method\":\"a\"}\n\n", "unexpected EOF"},
 		{"large JSON", "application/json", large, "larger than 10000 bytes"},
 		{"a large event", events, "data: " + large + "\n\n", "larger than 10000 bytes"},
+		{"a flood of lines that are no event", events, strings.Repeat(": x\n\n", 10_000), "larger than 10000 bytes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -105,13 +109,14 @@ func TestResponses(t *testing.T) {
 				_, _ = io.WriteString(w, test.body)
 			}))
 			defer web.Close()
-			err := (&raw.Client{URL: web.URL, MaxBytes: 10_000}).Call(t.Context(), "tools/call", greet, new(raw.Result))
+			c := &rawclient.Client{URL: web.URL, MaxBytes: 10_000}
+			err := c.Call(t.Context(), "tools/call", greet, new(rawclient.Result))
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
 	}
-	err := (&raw.Client{URL: "http://127.0.0.1:1"}).Call(t.Context(), "tools/call", greet, nil)
+	err := (&rawclient.Client{URL: "http://127.0.0.1:1"}).Call(t.Context(), "tools/call", greet, nil)
 	if _, ok := errors.AsType[*url.Error](err); !ok {
 		t.Errorf("no server: %v", err)
 	}
@@ -126,7 +131,7 @@ func FuzzResponse(f *testing.F) {
 		if events {
 			contentType = "text/event-stream"
 		}
-		c := &raw.Client{MaxBytes: 1000, HTTP: &http.Client{Transport: respond(func() *http.Response {
+		c := &rawclient.Client{MaxBytes: 1000, HTTP: &http.Client{Transport: respond(func() *http.Response {
 			return &http.Response{
 				StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {contentType}},
 				Body: io.NopCloser(strings.NewReader(body)),
@@ -138,7 +143,7 @@ func FuzzResponse(f *testing.F) {
 		}
 		for {
 			m, err := s.Next()
-			if _, refused := errors.AsType[*raw.Error](err); err != nil && !refused {
+			if _, refused := errors.AsType[*rawclient.Error](err); err != nil && !refused {
 				return
 			}
 			if err == nil && len(m.Result) > 1000 {
@@ -146,6 +151,41 @@ func FuzzResponse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A server that nobody trusts cannot send the client elsewhere, inflate a response or delay its headers.
+func TestDirect(t *testing.T) {
+	t.Parallel()
+	var elsewhere atomic.Bool
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // or the server does not notice that the client is gone
+		switch r.URL.Path {
+		case "/redirect":
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		case "/elsewhere":
+			elsewhere.Store(true)
+		case "/large":
+			w.Header().Set("X", strings.Repeat("x", 100_000))
+		case "/silent":
+			<-r.Context().Done()
+		case "/gzip":
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = io.WriteString(w, r.Header.Get("Accept-Encoding")+"not unpacked")
+		}
+	}))
+	defer web.Close()
+	for path, want := range map[string]string{
+		"/redirect": "unexpected EOF", "/large": "server response headers exceeded", "/silent": "timeout awaiting response",
+		"/gzip": `no message: "not unpacked"`,
+	} {
+		c := &rawclient.Client{URL: web.URL + path, HTTP: rawclient.Direct(time.Second)}
+		if err := c.Call(t.Context(), "tools/call", greet, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", path, err, want)
+		}
+	}
+	if elsewhere.Load() {
+		t.Error("the client has followed a redirect")
+	}
 }
 
 type respond func() *http.Response
