@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
 
+	"github.com/askback-mcp/askback/cmd/askback/internal/foreign"
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
@@ -62,22 +60,5 @@ func indentedRaw(raw []byte) string {
 	return inert(b.Bytes())
 }
 
-// inert escapes the characters in JSON that act on a terminal. They occur in strings only, where the escape has the
-// same meaning.
-func inert(text []byte) string {
-	var b strings.Builder
-	for len(text) > 0 {
-		r, n := utf8.DecodeRune(text)
-		text = text[n:]
-		switch {
-		case r == '\n', strconv.IsPrint(r) && (r != utf8.RuneError || n > 1):
-			b.WriteRune(r)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.String()
-}
+// inert escapes the characters in JSON that act on a terminal.
+func inert(text []byte) string { return foreign.JSON(text) }

@@ -1,0 +1,29 @@
+package foreign
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// JSON escapes the characters in JSON that act on a terminal. They occur in strings only, where the escape has the
+// same meaning.
+func JSON(text []byte) string {
+	var b strings.Builder
+	for len(text) > 0 {
+		r, n := utf8.DecodeRune(text)
+		text = text[n:]
+		switch {
+		case r == '\n', strconv.IsPrint(r) && (r != utf8.RuneError || n > 1):
+			b.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
