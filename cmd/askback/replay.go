@@ -16,6 +16,8 @@ import (
 func replayCommand() *cobra.Command {
 	var (
 		part    string
+		first   []string
+		second  []string
 		verbose bool
 	)
 	cmd := &cobra.Command{
@@ -50,9 +52,20 @@ testdata/transcripts has some, and its README.md says how to write one.`,
 			if err != nil {
 				return err
 			}
-			return replay(cmd, t, transcript.Player{URLs: urls, Part: part}, verbose)
+			p := transcript.Player{URLs: urls, Part: part}
+			if p.First, err = parseHeaders(first); err != nil {
+				return err
+			}
+			if len(second) > 0 {
+				if p.Second, err = parseHeaders(second); err != nil {
+					return err
+				}
+			}
+			return replay(cmd, t, p, verbose)
 		},
 	}
+	cmd.Flags().StringArrayVar(&first, "header", nil, "`LINE` to send: 'Name: value' or @FILE")
+	cmd.Flags().StringArrayVar(&second, "other-header", nil, "`LINE` of the second identity")
 	cmd.Flags().StringVar(&part, "part", "", "play only the part with this `TITLE`")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "print the messages")
 	return cmd

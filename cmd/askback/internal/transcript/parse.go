@@ -226,11 +226,17 @@ func (p *parser) request(s *step, line string, words []string) (err error) {
 	default:
 		return fmt.Errorf("unexpected %q: want --> and the name of a server in the header", cut(line, maxQuoted))
 	}
-	s.header = p.header()
-	for _, h := range s.header {
+	for _, h := range p.header() {
+		if h.name == "As" {
+			if s.as = h.value; s.as != "second" {
+				return fmt.Errorf("the identity %q is not known: want As: second", cut(h.value, maxQuoted))
+			}
+			continue
+		}
 		if err := p.checkRequest(h.value); err != nil {
 			return err
 		}
+		s.header = append(s.header, h)
 	}
 	text, first := p.body(s.raw)
 	switch {

@@ -12,16 +12,25 @@ import (
 	"strings"
 	"time"
 
+	"github.com/askback-mcp/askback/cmd/askback/internal/alter"
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// placeholder is {{name}}, {{name:kind}} or {{name:kind argument}}.
+// placeholder is {{name}}, {{name:kind}} or {{name:kind argument}}. In a request the kind may be a change of a state.
 type placeholder struct{ name, kind, argument string }
+
+// change is the change of a state that a placeholder stands for, in the words of package alter, or "".
+func (ph placeholder) change() string {
+	if slices.Contains([]string{"flip", "cut", "random", "set"}, ph.kind) {
+		return ph.kind + " " + ph.argument
+	}
+	return ""
+}
 
 var (
 	placeholders    = regexp.MustCompile(`\{\{[^{}]*\}\}`)
 	placeholderForm = regexp.MustCompile(`^\{\{(_|[A-Za-z][A-Za-z0-9_]*)(?::([a-z]+|[0-9]+)(?: ` +
-		`([A-Za-z][A-Za-z0-9_]*))?)?\}\}$`)
+		`([^{}]+))?)?\}\}$`)
 )
 
 // anything, as the name and the value of a member, allows members beyond those written. As a name alone it adds the
@@ -150,9 +159,10 @@ func (p *parser) checkRequest(text string) error {
 				return "", fmt.Errorf("{{filler:N}} stands for N characters, at most %d", maxMessage)
 			}
 			return "", nil
-		case ph.kind != "":
+		case ph.kind != "" && ph.change() == "":
 			return "", fmt.Errorf("{{%s:%s}}: what is sent has only {{meta}}, {{meta:none}}, {{meta:tasks}}, "+
-				"{{filler:N}} and names that stood in a response", ph.name, ph.kind)
+				"{{filler:N}}, and names that stood in a response, alone or with flip N, cut N, random N or set PATH VALUE",
+				ph.name, ph.kind)
 		case !p.known[ph.name]:
 			return "", fmt.Errorf("{{%s}} stood in no response above", ph.name)
 		}
@@ -212,7 +222,11 @@ func (v variables) fillText(text string) (string, error) {
 			n, _ := strconv.Atoi(ph.kind) // it was checked
 			return strings.Repeat("x", n), nil
 		}
-		return fmt.Sprint(v[ph.name]), nil
+		value := fmt.Sprint(v[ph.name])
+		if how := ph.change(); how != "" {
+			return alter.State(value, how)
+		}
+		return value, nil
 	})
 }
 
@@ -233,7 +247,7 @@ func (v variables) fill(text []byte) ([]byte, error) {
 			b.WriteString(object[1 : len(object)-1])
 		case all && ph.name == metaName:
 			b.WriteString(object)
-		case all && isNumber:
+		case all && isNumber && ph.change() == "":
 			b.WriteString(number.String())
 		default:
 			filled, err := v.fillText(l.text)

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -42,6 +43,11 @@ func (t *Transcript) Play(ctx context.Context, p Player) error {
 		}
 	}
 	p.stepTime = cmp.Or(p.stepTime, 30*time.Second)
+	for _, part := range t.Parts {
+		if p.Second == nil && slices.ContainsFunc(part.steps, func(s *step) bool { return s.as == "second" }) {
+			return fmt.Errorf("the part %q needs the headers of a second identity", part.Title)
+		}
+	}
 	played := false
 	for _, part := range t.Parts {
 		if p.Part != "" && p.Part != part.Title {
@@ -154,7 +160,7 @@ func (c *conversation) once(ctx context.Context, s *step, done *Step) error {
 	if s.times > 1 {
 		done.Title += fmt.Sprintf(" (%d times)", s.times)
 	}
-	done.Messages = []Message{{"--> " + s.server, pretty(body)}} // without those of an earlier time
+	done.Messages = []Message{{"--> " + s.server, pretty(body)}} // without the ones of an earlier time
 	for _, e := range s.expect {
 		var err error
 		var got *reply
@@ -188,7 +194,7 @@ type reply struct {
 	status int // 0 is an event
 	header http.Header
 	body   []byte
-	stream *stream // of which body is the first message; nil if the response is no stream
+	stream *stream // body is its first message; nil if the response is not a stream
 }
 
 func (r *reply) head() string {
@@ -282,6 +288,11 @@ func (c *conversation) post(ctx context.Context, s *step, body []byte) (got *rep
 	if c.part.Query != "" {
 		r.URL.RawQuery = strings.TrimPrefix(r.URL.RawQuery+"&"+c.part.Query, "&")
 	}
+	identity := c.First
+	if s.as == "second" {
+		identity = c.Second
+	}
+	maps.Copy(r.Header, identity)
 	if err := c.setHeader(r.Header, s, body); err != nil {
 		return nil, err
 	}
@@ -324,8 +335,8 @@ func because(ctx context.Context, server string, err error) error {
 	return fmt.Errorf("speaking to the server %s: %w%s", server, err, hint)
 }
 
-// setHeader sets the headers of a request: those of every request, those that the ratified revision requires, and those
-// of the step itself. An empty value in the step removes a header.
+// setHeader sets the headers of a request: first the headers of every request, then the headers that the ratified
+// revision requires, and then the headers of the step. An empty value in the step removes a header.
 func (c *conversation) setHeader(to http.Header, s *step, body []byte) error {
 	to.Set("Content-Type", "application/json")
 	to.Set("Accept", "application/json, text/event-stream")

@@ -386,3 +386,43 @@ func TestPlayEndsWithItsContext(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A request has the headers of its identity, and a state is changed as its placeholder says. No report has the headers.
+func TestIdentitiesAndChangedStates(t *testing.T) {
+	t.Parallel()
+	text, err := Parse("x", []byte("Title: T\nServer: A\n\n== P\n\n--> A\n{}\n<-- 200\n{\"state\": \"{{state}}\"}\n"+
+		"--> A\nAs: second\n{ \"flipped\": \"{{state:flip 2}}\", \"cut\": \"{{state:cut 3}}\", \"set\": "+
+		"\"{{state:set base64url:/a \\\"x\\\"}}\" }\n<-- 200\n{}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got = append(got, r.Header.Get("Authorization")+" "+string(body))
+		if len(got) == 1 {
+			_, _ = io.WriteString(w, `{"state":"eyJhIjoxfQ"}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{}`)
+	}))
+	defer web.Close()
+	var told strings.Builder
+	player := Player{URLs: map[string]string{"A": web.URL}, First: http.Header{"Authorization": {"token-one"}},
+		Report: func(s Step) { fmt.Fprintf(&told, "%+v", s) }}
+	if err := text.Play(t.Context(), player); err == nil || !strings.Contains(err.Error(), "second identity") {
+		t.Errorf("without a second identity: %v", err)
+	}
+	player.Second = http.Header{"Authorization": {"token-two"}}
+	if err := text.Play(t.Context(), player); err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 2 || !strings.HasPrefix(got[0], "token-one ") || !strings.Contains(got[1], `"cut": "eyJhIjo"`) ||
+		!strings.HasPrefix(got[1], "token-two ") || !strings.Contains(got[1], `"set": "eyJhIjoieCJ9"`) ||
+		strings.Contains(got[1], `"flipped": "eyJhIjoxfQ"`) {
+		t.Errorf("got %q", got)
+	}
+	if strings.Contains(told.String(), "token-") {
+		t.Errorf("a token is in the report: %s", told.String())
+	}
+}

@@ -13,7 +13,10 @@
 // limits.
 package transcript
 
-import "time"
+import (
+	"net/http"
+	"time"
+)
 
 // Transcript is one conversation, or several of one kind. Playing does not change it; it is safe for concurrent use.
 type Transcript struct {
@@ -43,7 +46,8 @@ type step struct {
 	kind   kind
 	wait   time.Duration // how long a pause takes
 	server string
-	times  int // how often to send it, at least 1
+	as     string // "second" is the other identity
+	times  int    // how often to send it, at least 1
 	header []header
 	raw    bool
 	body   []byte // with comments blanked, except in a raw request; nil if the request has no body
@@ -83,6 +87,10 @@ const (
 type Player struct {
 	// URLs are the addresses of the servers by their names. All must be there.
 	URLs map[string]string
+
+	// First and Second are the headers of the two identities. They go to the origins of URLs, which the user has named,
+	// and into no report.
+	First, Second http.Header
 
 	// Part is the title of the only part to play. Empty means all parts.
 	Part string
