@@ -23,7 +23,9 @@ func TestImportsRunOneWay(t *testing.T) {
 		"internal/bridge",
 	}
 	besides := []string{"drain", "examples/byhand", "examples/closebug", "examples/hostreport", "examples/notify",
-		"internal/child", "internal/desktest", "internal/harness", "internal/harness/raw", "internal/law"}
+		"internal/child", "internal/desktest", "internal/harness", "internal/law", "internal/planted",
+		"internal/planted/correct",
+		"internal/rawclient"}
 	const root = "github.com/askback-mcp/askback"
 	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
 	list.Dir = "../.."

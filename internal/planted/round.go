@@ -1,0 +1,97 @@
+package planted
+
+import (
+	"net/http"
+	"strings"
+)
+
+// maxOpen is the number of abandoned rounds at which a server that keeps them has no place left.
+const maxOpen = 100
+
+// round answers a call with the next question of its target, or with its result.
+func (s *server) round(r *request, t target) (map[string]any, error) {
+	if t.script == nil {
+		return done(r, "It is noon in "+r.arguments["city"].(string)+"."), nil
+	}
+	var st *state
+	if r.State == nil { // answers without a state are of no call
+		st = s.newState(r)
+		if s.has("load-abandoned") {
+			s.mu.Lock()
+			s.open++
+			full := s.open > maxOpen
+			s.mu.Unlock()
+			if full {
+				return nil, &refusal{http.StatusServiceUnavailable, -32603, "there are too many rounds", nil}
+			}
+		}
+		return s.ask(r, t, st)
+	}
+	st, err := s.opened(r, *r.State)
+	if err != nil || st.Step < 0 || st.Step >= len(t.script) || t.once && s.hasEnded(st) {
+		return s.refuse(r, t)
+	}
+	q := t.script[st.Step]
+	text, outcome := s.readAnswer(q, r.Answers)
+	switch outcome {
+	case refused:
+		return done(r, "Nothing was done, as the person wished."), nil
+	case again:
+		if _, ok := r.Answers[q.key]; !ok && s.has("missing-refused") {
+			return nil, invalid("the answer is missing")
+		}
+		return s.ask(r, t, st)
+	}
+	st.Answers[q.key] = text
+	if s.has("unasked") {
+		for key, raw := range r.Answers {
+			if key != q.key {
+				st.Answers[key] = string(raw)
+			}
+		}
+	}
+	if st.Step++; st.Step < len(t.script) {
+		return s.ask(r, t, st)
+	}
+	if t.once && !s.end(st, *r.State) {
+		return s.refuse(r, t)
+	}
+	s.mu.Lock()
+	s.open = max(0, s.open-1)
+	s.mu.Unlock()
+	city, _ := r.arguments["city"].(string)
+	return done(r, strings.TrimSpace("Done: "+t.name+" "+city)+", "+said(st.Answers)+"."), nil
+}
+
+// refuse answers a request whose state is refused.
+func (s *server) refuse(r *request, t target) (map[string]any, error) {
+	const text = "The state does not belong to this request, or its time is over."
+	switch {
+	case s.Refusal == "afresh":
+		return s.ask(r, t, s.newState(r))
+	case s.Refusal == "text", s.Refusal == "tool-error" && t.method == "tools/call":
+		result := done(r, text)
+		if s.Refusal == "tool-error" {
+			result["isError"] = true
+		}
+		return result, nil
+	}
+	return nil, invalid(text)
+}
+
+// ask returns the result that asks the question at which a call has arrived.
+func (s *server) ask(r *request, t target, st *state) (map[string]any, error) {
+	q := t.script[st.Step]
+	if err := s.mayAsk(r, q); err != nil {
+		return nil, err
+	}
+	if s.has("empty-round") && t.name == "thank" {
+		return map[string]any{"resultType": "input_required"}, nil
+	}
+	asked := q.ask(st.Answers)
+	if s.has("url-token") && q.key == "page" {
+		asked["params"].(map[string]any)["url"] = "https://connect.example.com/start?access_token=" + r.token
+	}
+	return map[string]any{"resultType": "input_required", "requestState": s.sealed(st),
+		"inputRequests": map[string]any{q.key: asked}}, nil
+}
