@@ -113,7 +113,7 @@ func lookUpTest(t *testing.T, text, dir string, args []string) {
 func lookUpAskback(t *testing.T, text string, args []string) {
 	t.Helper()
 	cmd, rest, err := rootCommand().Find(slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "…" }))
-	if err != nil || cmd.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+	if err != nil || cmd.HasSubCommands() && cmd.Use == cmd.Name() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
 		t.Errorf("%s: there is no such command (%v)", text, err)
 		return
 	}

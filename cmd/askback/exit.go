@@ -19,6 +19,8 @@ const (
 	exitToolError   = 3 // the tool answered with an error
 	exitWaits       = 4 // the call waits for answers
 	exitAtOnce      = 5 // --detach, but the server answered at once with the result
+	exitFindings    = 6 // a check found something as grave as --fail-on
+	exitNotJudged   = 7 // a check could judge nothing
 	exitInterrupted = 130
 )
 

@@ -38,7 +38,7 @@ const rootExample = `  askback serve
 // usageTemplate is cobra's without the second usage line of commands that have subcommands, and without help in the
 // list of commands.
 const usageTemplate = `Usage:
-  {{if .HasAvailableSubCommands}}{{.CommandPath}} COMMAND{{else}}{{.UseLine}}{{end}}
+  {{if and .HasAvailableSubCommands (eq .Use .Name)}}{{.CommandPath}} COMMAND{{else}}{{.UseLine}}{{end}}
 {{- if .HasAvailableSubCommands}}
 
 Commands:{{range .Commands}}{{if and .IsAvailableCommand (ne .Name "help")}}
@@ -107,7 +107,7 @@ func rootCommand() *cobra.Command {
 	root.AddCommand(callCommand(), toolsCommand(), promptCommand(), readCommand(), resumeCommand(), taskCommand(),
 		inboxCommand(), forgetCommand())
 	root.AddCommand(demoCommand(), serveCommand(), bridgeCommand(), keysCommand(), inspectCommand(), replayCommand(),
-		versionCommand())
+		checkCommand(), versionCommand())
 	return root
 }
 

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/checkreport"
+	"github.com/askback-mcp/askback/cmd/askback/internal/findings"
+)
+
+// reportFlags are the flags for what a check writes.
+type reportFlags struct {
+	asJSON                                     bool
+	sarif, junit, badge, transcripts, baseline string
+	failOn                                     string
+
+	accepted *checkreport.Baseline
+}
+
+func (f *reportFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.failOn, "fail-on", "fail", "`LEVEL` that makes the exit code 6")
+	flags.StringVar(&f.baseline, "baseline", "", "`FILE` of findings that are accepted")
+	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
+	flags.StringVar(&f.sarif, "sarif", "", "`FILE` to write as SARIF 2.1.0")
+	flags.StringVar(&f.junit, "junit", "", "`FILE` to write as XML of JUnit")
+	flags.StringVar(&f.badge, "badge", "", "`FILE` to write as the endpoint of a badge")
+	flags.StringVar(&f.transcripts, "transcripts", "", "`FOLDER` for a transcript of each finding")
+}
+
+// check finds mistakes before anything is sent.
+func (f *reportFlags) check() error {
+	if !slices.Contains(findings.Levels[:3], findings.Level(f.failOn)) {
+		return usagef("--fail-on %s: want fail, warn or note", f.failOn)
+	}
+	if f.baseline == "" {
+		return nil
+	}
+	text, err := readInput(f.baseline, nil)
+	if err == nil {
+		if f.accepted, err = checkreport.ParseBaseline(text); err != nil {
+			return usagef("--baseline %s: %w", f.baseline, err)
+		}
+	}
+	return err
+}
+
+// write writes a report wherever it is wanted, and returns the error that makes the exit code.
+func (f *reportFlags) write(cmd *cobra.Command, r *findings.Report) error {
+	if f.accepted != nil {
+		f.accepted.Apply(r, time.Now())
+	}
+	for _, file := range []struct {
+		name string
+		make func() (string, error)
+	}{
+		{f.sarif, func() (string, error) { return checkreport.SARIF(r) }},
+		{f.junit, func() (string, error) { return checkreport.JUnit(r, findings.Level(f.failOn)) }},
+		{f.badge, func() (string, error) { return checkreport.Badge(r) }},
+	} {
+		if file.name == "" {
+			continue
+		}
+		text, err := file.make()
+		if err == nil {
+			err = os.WriteFile(file.name, []byte(text), 0o644)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if f.transcripts != "" {
+		if err := writeTranscripts(f.transcripts, r); err != nil {
+			return err
+		}
+	}
+	stdout := cmd.OutOrStdout()
+	text, err := checkreport.Text(r, checkreport.TextOptions{Colour: isTerminal(stdout) && os.Getenv("NO_COLOR") == "",
+		Directory: f.transcripts}), error(nil)
+	if f.asJSON {
+		text, err = checkreport.JSON(r)
+	}
+	if err == nil {
+		err = output(stdout, text)
+	}
+	if err != nil {
+		return err
+	}
+	return checkExit(r, findings.Level(f.failOn))
+}
+
+// writeTranscripts writes the transcripts of findings, which only their owner can read.
+func writeTranscripts(folder string, r *findings.Report) error {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return fmt.Errorf("--transcripts: %w", err)
+	}
+	for i, name := range checkreport.TranscriptNames(r) {
+		if name == "" {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(r.Verdicts[i].Transcript), 0o600); err != nil {
+			return fmt.Errorf("--transcripts: %w", err)
+		}
+	}
+	return nil
+}
+
+// checkExit is the error that makes the exit code of a report.
+func checkExit(r *findings.Report, failOn findings.Level) error {
+	for _, v := range r.Verdicts {
+		if v.Accepted == "" && v.Level.AtLeast(failOn) {
+			return &exitError{exitFindings, errors.New("")}
+		}
+	}
+	if !r.Judged() {
+		return &exitError{exitNotJudged, errors.New("")}
+	}
+	return nil
+}

@@ -1,0 +1,224 @@
+// Package check judges a server whose requests ask back, by what one honest client cannot see: another principal, other
+// arguments, another replica, and a state that was changed on its way. The attacks are data, in package corpus.
+//
+//	report, err := check.Run(ctx, check.Options{Server: check.Endpoint{URL: url, Header: header}})
+//
+// A request that is accepted is no finding by itself. Each attack runs between controls, which are honest calls and
+// calls that must not work, and it counts if it has an influence: see conclude.go.
+package check
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/askback-mcp/askback/cmd/askback/corpus"
+	"github.com/askback-mcp/askback/cmd/askback/internal/findings"
+)
+
+// Options say what is judged, and how far the check may go. The zero values are the careful ones.
+type Options struct {
+	Server Endpoint
+
+	Second http.Header // of another principal of the same server; nil is none
+	Plan   Plan        // what is known of the server
+
+	Allow []string // names that may be called to their end; "*" is all
+	Load  bool     // send what is large, many or long
+	Own   bool     // the user says that the server is theirs, which Load needs away from this machine
+	Raw   bool     // leave states and answers in transcripts
+	Only  []string // IDs of probes, or families of them; empty is all
+
+	MaxRequests int           // zero is 500
+	PerSecond   float64       // requests; zero is 5, and without a limit to this machine's own addresses
+	Timeout     time.Duration // of the run; zero is a minute, or five away from this machine
+
+	patience time.Duration // for a response; zero is 3 seconds on this machine, and 10 away from it
+
+	// Progress, if not nil, is told what the run does next.
+	Progress func(what string)
+}
+
+// An Endpoint is a server, and the identity that is known to it.
+type Endpoint struct {
+	URL     string
+	Program []string    // the command line of a server that speaks over standard input and output, in place of a URL
+	Header  http.Header // of the first identity
+}
+
+// Run judges a server. The error says why nothing could be sent; whatever the server does is in the report.
+func Run(ctx context.Context, o Options) (*findings.Report, error) {
+	r, err := newRun(o)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	ctx, cancel := context.WithTimeoutCause(ctx, r.Timeout, errTime)
+	defer cancel()
+	r.discover(ctx)
+	for _, t := range append(slices.Clone(r.targets), nil) {
+		for _, p := range corpus.Probes() {
+			if r.chosen(p) && r.applies(p, t) {
+				r.tell(strings.TrimSpace(p.ID + " " + t.String()))
+				r.report.Verdicts = append(r.report.Verdicts, r.verdict(ctx, p, t))
+			}
+		}
+	}
+	r.finish()
+	return r.report, nil
+}
+
+// chosen reports whether a probe is among those that the options name.
+func (r *run) chosen(p corpus.Probe) bool {
+	return len(r.Only) == 0 || slices.Contains(r.Only, p.ID) || slices.Contains(r.Only, p.Family)
+}
+
+var errTime = errors.New("the time of the run is over")
+
+// run is a check that is under way.
+type run struct {
+	Options
+	report  *findings.Report
+	local   bool // the server is on this machine
+	line    *line
+	errands []func(context.Context) // what is left to do at the end, such as cancelling tasks
+
+	argument, otherArgument string   // the texts of free arguments
+	canaries                []string // all texts that were made up
+	secrets                 []string // all texts that no output may have
+	targets                 []*target
+	forgery                 string // the text that stands in forged states
+	otherAsked              string // a request that must not ask, and did
+	planned                 map[string]PlannedCall
+	listed                  bool   // a request that must not ask has a result
+	refusal                 string // of a list
+	unanswered              unanswered
+	nothing                 string // why there are no targets
+}
+
+// Init finds what a server has, without an attack, and returns the plan that a user completes. The report has what
+// asks.
+func Init(ctx context.Context, o Options) (Plan, *findings.Report, error) {
+	r, err := newRun(o)
+	if err != nil {
+		return Plan{}, nil, err
+	}
+	defer r.close()
+	ctx, cancel := context.WithTimeoutCause(ctx, r.Timeout, errTime)
+	defer cancel()
+	r.discover(ctx)
+	plan := r.Plan
+	plan.Calls = r.planned
+	r.finish()
+	return plan, r.report, nil
+}
+
+func newRun(o Options) (*run, error) {
+	r := &run{Options: o, planned: map[string]PlannedCall{},
+		report: &findings.Report{Kind: "server", Started: time.Now().UTC()}}
+	return r, r.prepare()
+}
+
+func (r *run) prepare() error {
+	if len(r.Server.Program) > 0 {
+		r.local = true
+		r.report.Subject = r.Server.Program[0]
+	} else {
+		at, err := url.Parse(r.Server.URL)
+		if err != nil || at.Host == "" {
+			return fmt.Errorf("%q is not a URL, such as http://127.0.0.1:8080/mcp", r.Server.URL)
+		}
+		r.local = isLocal(at.Hostname())
+		r.report.Subject = (&url.URL{Scheme: at.Scheme, Host: at.Host, Path: at.Path}).String()
+		r.secret(at.RawQuery)
+		if at.User != nil {
+			password, _ := at.User.Password()
+			r.secret(password)
+			r.secret(at.User.Username())
+		}
+	}
+	if r.Load && !r.local && !r.Own {
+		return errors.New("--load sends what may stop a server: away from this machine it needs --i-own-this-server")
+	}
+	for _, name := range r.Only {
+		if !slices.ContainsFunc(corpus.Probes(), func(p corpus.Probe) bool {
+			return p.Family != "client" && (p.ID == name || p.Family == name)
+		}) {
+			return fmt.Errorf("there is no probe of servers %q", name)
+		}
+	}
+	r.MaxRequests = cmp.Or(r.MaxRequests, 500)
+	if r.local {
+		r.Timeout = cmp.Or(r.Timeout, time.Minute)
+		r.patience = cmp.Or(r.patience, 3*time.Second)
+	} else {
+		r.patience = cmp.Or(r.patience, 10*time.Second)
+		r.PerSecond = cmp.Or(r.PerSecond, 5)
+		r.Timeout = cmp.Or(r.Timeout, 5*time.Minute)
+	}
+	for _, header := range []http.Header{r.Server.Header, r.Second} {
+		for _, values := range header {
+			for _, value := range values {
+				r.secret(value)
+				_, token, _ := strings.Cut(value, " ")
+				r.secret(token)
+			}
+		}
+	}
+	r.argument, r.otherArgument = r.canary(), r.canary()
+	r.Plan.secrets(r.secret)
+	var err error
+	r.line, err = newLine(r)
+	return err
+}
+
+func (r *run) close() { r.line.close() }
+
+func (r *run) tell(what string) {
+	if r.Progress != nil {
+		r.Progress(what)
+	}
+}
+
+// isLocal reports whether a host is this machine.
+func isLocal(host string) bool {
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
+}
+
+// canary makes up a text that occurs nowhere else.
+func (r *run) canary() string {
+	b := []byte("canary")
+	for range 7 {
+		b = append(b, 'a'+byte(rand.IntN(26)))
+	}
+	r.canaries = append(r.canaries, string(b))
+	return string(b)
+}
+
+// finish does the errands, and removes what is secret from the report.
+func (r *run) finish() {
+	// The run may have ended by its time, and what it leaves behind is cleared up nevertheless.
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	for _, do := range r.errands {
+		do(ctx)
+	}
+	for _, t := range r.targets {
+		r.report.Targets = append(r.report.Targets, t.shown())
+	}
+	r.report.Requests = r.line.sent
+	r.report.Took = time.Since(r.report.Started)
+	if r.report.Stopped = r.line.stopped; r.report.Stopped == "" {
+		r.report.Stopped = r.nothing
+	}
+	r.redact()
+}

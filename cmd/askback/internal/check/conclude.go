@@ -1,0 +1,488 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/askback-mcp/askback/cmd/askback/corpus"
+	"github.com/askback-mcp/askback/cmd/askback/internal/alter"
+	"github.com/askback-mcp/askback/cmd/askback/internal/findings"
+)
+
+const (
+	repeats   = 3
+	maxLosses = 6 // attempts at one thing whose responses are lost
+)
+
+// controls are what honest calls come to, and calls that must not work.
+type controls struct {
+	valid     *reply // the honest answer
+	second    *reply // of the second identity, or of the target, the server that the attack goes to
+	negatives []*reply
+	random    *reply // the negative with random characters as its state, if there is one
+}
+
+// retried does something again while responses are lost.
+func retried[T any](do func() (T, error)) (value T, err error) {
+	for range maxLosses {
+		if value, err = do(); !errors.Is(err, errLost) {
+			return value, err
+		}
+	}
+	return value, err
+}
+
+// valid is what the honest end of a call comes to.
+func (r *run) valid(ctx context.Context, t *target, s step, round int) (*reply, error) {
+	return retried(func() (*reply, error) {
+		c, err := r.advance(ctx, t, s, round)
+		if err != nil {
+			return nil, err
+		}
+		if !c.last().asks() {
+			return c.last(), nil
+		}
+		return r.answer(ctx, c, step{As: s.As, At: s.At})
+	})
+}
+
+// negative is what a request comes to that must not have the effect of the valid one.
+func (r *run) negative(ctx context.Context, t *target, to, s step, round int) (*reply, error) {
+	return retried(func() (*reply, error) {
+		c, err := r.advance(ctx, t, to, round)
+		if err != nil {
+			return nil, err
+		}
+		if !c.last().asks() {
+			return c.last(), nil
+		}
+		s.As, s.At = to.As, to.At
+		return r.attack(ctx, c, s, "random 7", c.canary)
+	})
+}
+
+// attempt is what one run of an attack came to.
+type attempt struct {
+	variant string
+	reply   *reply
+	proof   string // canary, difference, suspicion, refused; empty is none
+	taken   bool   // it had an effect that the negative controls do not have
+	steps   []recorded
+}
+
+// A notJudged is the reason why nothing is proved, and what would help.
+type notJudged struct{ why, remedy string }
+
+func (n *notJudged) Error() string { return n.why }
+
+// verdict runs a probe on a target.
+func (r *run) verdict(ctx context.Context, p corpus.Probe, t *target) findings.Verdict {
+	v := findings.Verdict{Probe: p.ID, Target: t.String(), Dimension: p.Dimension, Title: p.Title, Clause: p.Clause,
+		Keyword: p.Keyword, Suffers: p.Suffers, Mend: p.Mend, Level: findings.NotJudged}
+	err := r.judge(ctx, p, t, &v)
+	if err == nil {
+		return v
+	}
+	v.Level = findings.NotJudged
+	v.Reason = cause(err, r.line)
+	if n, ok := errors.AsType[*notJudged](err); ok {
+		v.Remedy = n.remedy
+	} else if errors.Is(err, errStopped) {
+		v.Remedy = "run it again when the server answers, with more --requests or a longer --timeout"
+	}
+	return v
+}
+
+func (r *run) judge(ctx context.Context, p corpus.Probe, t *target, v *findings.Verdict) error {
+	if err := r.unmet(p, t); err != nil {
+		return err
+	}
+	switch {
+	case p.Reads != "":
+		return r.judgeByReading(p, t, v)
+	case p.Family == "questions":
+		return r.judgeQuestions(ctx, p, t, v)
+	case p.Family == "state" || p.Family == "answers":
+		return r.judgeAttack(ctx, p, t, v)
+	}
+	return &notJudged{"this check has no way to run it", "a newer version of the command"}
+}
+
+// judgeQuestions calls with fewer capabilities, and looks at what is asked nevertheless.
+func (r *run) judgeQuestions(ctx context.Context, p corpus.Probe, t *target, v *findings.Verdict) error {
+	missing := map[string]bool{}
+	var shown *call
+	for range repeats {
+		c, err := retried(func() (*call, error) { return r.call(ctx, t, p.Steps[0]) })
+		if err != nil {
+			return err
+		}
+		for _, q := range c.last().questions {
+			if q.undeclared(c.able) {
+				missing[q.method+" "+q.mode] = true
+			}
+		}
+		shown = c
+	}
+	if len(missing) == 0 {
+		return pass(v, "the client that did not declare it was not asked, %d times", repeats)
+	}
+	return r.found(p, v, "observation", shown.steps, "a client with the capabilities %s was asked by %s", shown.able,
+		strings.Join(sortedKeys(missing), ", "))
+}
+
+func pass(v *findings.Verdict, format string, args ...any) error {
+	v.Level, v.Reason = findings.Pass, fmt.Sprintf(format, args...)
+	return nil
+}
+
+// found writes a finding, at the level that the corpus gives to its proof.
+func (r *run) found(
+	p corpus.Probe, v *findings.Verdict, proof string, steps []recorded, format string, args ...any,
+) error {
+	level, ok := p.Verdicts[proof]
+	if !ok {
+		return pass(v, "nothing was seen that counts")
+	}
+	v.Level, v.Proof, v.Reason = level, proof, fmt.Sprintf(format, args...)
+	if steps != nil {
+		v.Transcript = r.transcript(p, steps)
+	}
+	return nil
+}
+
+// judgeAttack runs an attack between its controls.
+func (r *run) judgeAttack(ctx context.Context, p corpus.Probe, t *target, v *findings.Verdict) error {
+	round := t.askRound()
+	if p.Family == "state" {
+		round = t.stateRound()
+	}
+	aim := p.Steps[len(p.Steps)-1]
+	victim := t // whose state is taken
+	if aim.Target != "" {
+		if victim = r.other(t, aim.Target); victim == nil {
+			return &notJudged{"nothing else asks that may be called to its end", "--allow it"}
+		}
+		round = 1
+	}
+	control, err := r.controls(ctx, p, t, aim, round)
+	if err != nil {
+		return err
+	}
+	var attempts []attempt
+	variants := r.variants(p, aim, victim, round)
+	if len(variants) == 0 {
+		return &notJudged{"this state has nothing that the attack could change", ""}
+	}
+	for _, variant := range variants {
+		for n := range repeats {
+			a, err := retried(func() (attempt, error) { return r.attempt(ctx, p, aim, t, victim, round, variant, control) })
+			if err != nil && !errors.Is(err, errLost) && !errors.Is(err, errSlow) && !errors.Is(err, errStopped) {
+				break // the alteration does not apply to the state of this call
+			} else if err != nil {
+				return err
+			}
+			attempts = append(attempts, a)
+			if n == 0 && len(variants) > 1 && a.proof == "" && !a.taken {
+				break // an attack of many variants repeats those that have an effect
+			}
+		}
+	}
+	after, err := r.valid(ctx, t, honest(aim), round)
+	if err != nil {
+		return err
+	}
+	if !after.like(control.second) {
+		return &notJudged{"the honest call ended in another way after the attack than before it",
+			"a target that does the same each time"}
+	}
+	return r.conclude(p, v, control, attempts)
+}
+
+// controls runs the honest calls and those that must not work.
+func (r *run) controls(ctx context.Context, p corpus.Probe, t *target, aim step, round int) (*controls, error) {
+	valid, err := r.valid(ctx, t, step{}, round)
+	if err != nil {
+		return nil, err
+	}
+	if !valid.progresses() {
+		return nil, &notJudged{"the honest answer is not taken either: " + string(valid.class) + " " + valid.why,
+			"arguments and answers that fit, in the file of 'askback check init'"}
+	}
+	c := &controls{valid: valid, second: valid}
+	to := honest(aim)
+	if to.As != "" || to.At != "" {
+		if c.second, err = r.valid(ctx, t, to, round); err != nil {
+			return nil, err
+		}
+		if !c.second.progresses() {
+			return nil, &notJudged{"the call itself is refused there: " + c.second.why,
+				"a second identity, or a second server, that may call it"}
+		}
+	}
+	negatives := []step{{State: "none"}, {State: "random"}}
+	if p.Family == "answers" {
+		negatives = []step{{Answers: "none"}, {Answers: "honest-decline"}}
+		if aim.Answers == "none" {
+			negatives = negatives[1:] // the attack is no control of itself
+		}
+	} else if p.ID == "state-made-up" {
+		negatives = negatives[:1]
+	}
+	for _, s := range negatives {
+		n, err := r.negative(ctx, t, to, s, round)
+		if err != nil {
+			return nil, err
+		}
+		if n.like(c.second) && p.Verdicts["refused"] == "" {
+			if p.Family == "answers" {
+				return nil, &notJudged{"the result is the same without the answer, or when it is declined",
+					"a target whose result shows what was answered"}
+			}
+			return nil, &notJudged{"the result is the same without the state, or with a random one: it decides nothing",
+				"a target that keeps something in its state"}
+		}
+		c.negatives = append(c.negatives, n)
+		if s.State == "random" {
+			c.random = n
+		}
+	}
+	return c, nil
+}
+
+// other returns another target, of the same method or of another one.
+func (r *run) other(t *target, which string) *target {
+	for _, o := range r.targets {
+		if o != t && o.stateRound() > 0 && o.rounds[0].state != nil && (o.method == t.method) == (which == "other-target") {
+			return o
+		}
+	}
+	return nil
+}
+
+// variants returns the alterations of an attack, of which most have one.
+func (r *run) variants(p corpus.Probe, aim step, victim *target, round int) []string {
+	state := ""
+	if round > 0 && round <= len(victim.rounds) && victim.rounds[round-1].state != nil {
+		state = *victim.rounds[round-1].state
+	}
+	switch {
+	case aim.State == "flip":
+		return alter.Flips(state, 5)
+	case aim.State == "cut":
+		return alter.Cuts(state)
+	case aim.State == "random":
+		return []string{"random 1"}
+	case aim.State == "forge":
+		return r.forgeries(state)
+	case aim.Answers == "schema":
+		return r.misfits(victim, round)
+	}
+	return []string{""}
+}
+
+// forgeries returns changes of the values in a state that can be read, the texts first.
+func (r *run) forgeries(state string) (hows []string) {
+	var later []string
+	for _, leaf := range alter.Leaves(state) {
+		switch value := leaf.Value.(type) {
+		case string:
+			hows = append(hows, fmt.Sprintf("set %s %q", leaf.Path, r.forged()))
+		case bool:
+			later = append(later, fmt.Sprintf("set %s %t", leaf.Path, !value))
+		default:
+			later = append(later, fmt.Sprintf("set %s 987654321", leaf.Path))
+		}
+	}
+	hows = append(hows, later...)
+	return hows[:min(len(hows), 8)]
+}
+
+// forged is the text that stands in a state and nowhere else.
+func (r *run) forged() string {
+	if r.forgery == "" {
+		r.forgery = r.canary()
+	}
+	return r.forgery
+}
+
+func (r *run) misfits(t *target, round int) (variants []string) {
+	for _, q := range t.rounds[round-1].questions {
+		if q.method != "elicitation/create" || q.mode != "form" {
+			continue
+		}
+		answer, _ := r.honest(t, q, "x").(map[string]any)
+		fits, _ := answer["content"].(map[string]any)
+		wrong, _ := misfits(q.schema, fits, "x")
+		for i := range wrong {
+			variants = append(variants, fmt.Sprintf("%s %d", q.key, i))
+		}
+	}
+	return variants[:min(len(variants), 6)]
+}
+
+// attempt runs an attack once.
+func (r *run) attempt(ctx context.Context, p corpus.Probe, aim step, t, victim *target, round int, variant string,
+	control *controls) (attempt, error) {
+	a := attempt{variant: variant}
+	c, err := r.advance(ctx, victim, step{}, round)
+	if err != nil {
+		return a, err
+	}
+	if !c.last().asks() {
+		return a, fmt.Errorf("%w: the call did not come to the round", errLost)
+	}
+	for _, s := range p.Steps[1 : len(p.Steps)-1] {
+		if _, err := r.attack(ctx, c, s, "", c.canary); err != nil {
+			return a, err
+		}
+	}
+	if aim.Wait == "ttl" {
+		if err := r.wait(ctx); err != nil {
+			return a, err
+		}
+	}
+	// What the attack sends itself has another text than what the state may hold.
+	text, only := r.canary(), ""
+	switch {
+	case aim.State == "forge":
+		only = r.forged()
+	case p.Family == "answers":
+		only = text
+	case aim.Arguments == "other":
+		only = r.argument
+	case aim.As == "second" || aim.At != "" || aim.Target != "":
+		only = c.canary
+		c.canary = text
+	}
+	if t != victim {
+		c = r.graft(c, t)
+	}
+	if a.reply, err = r.attack(ctx, c, aim, variant, text); err != nil {
+		return a, err
+	}
+	a.steps = c.steps
+	unlike := true
+	for _, n := range control.negatives {
+		unlike = unlike && !a.reply.like(n)
+		if only != "" && strings.Contains(n.raw, only) {
+			only = ""
+		}
+	}
+	a.taken = a.reply.progresses() && unlike
+	number := aim.State == "forge" && strings.HasSuffix(variant, "987654321") && strings.Contains(a.reply.raw, "987654321")
+	switch {
+	case a.reply.class != refused && (only != "" && strings.Contains(a.reply.raw, only) || number):
+		a.proof = "canary"
+	case a.taken && (a.reply.like(control.valid) || a.reply.like(control.second) || aim.State == "forge"):
+		a.proof = "difference"
+	case a.taken:
+		a.proof = "suspicion"
+	case !a.reply.progresses() && a.reply.class == refused:
+		a.proof = "refused"
+	}
+	if p.Verdicts[a.proof] == "" {
+		a.proof = ""
+	}
+	return a, nil
+}
+
+// graft makes a call of one target with the state and the answers of another one's.
+func (r *run) graft(c *call, t *target) *call {
+	g := *c
+	g.target, g.arguments = t, t.arguments
+	last := *c.last()
+	last.questions = t.rounds[0].questions
+	g.replies = append(g.replies[:len(g.replies)-1:len(g.replies)-1], &last)
+	return &g
+}
+
+// conclude makes a verdict from the attempts. What is not seen each time is a suspicion.
+func (r *run) conclude(p corpus.Probe, v *findings.Verdict, control *controls, attempts []attempt) error {
+	for _, proof := range []string{"canary", "difference", "suspicion", "refused"} {
+		n, of, last := strongest(attempts, proof)
+		if n == 0 {
+			continue
+		}
+		err := r.found(p, v, proof, last.steps, "%s, %d times of %d", describe(p, proof, last.variant, last.reply), n, of)
+		if n < repeats && v.Level == findings.Fail {
+			v.Level = findings.Warn
+		}
+		return err
+	}
+	var taken, not int
+	var first attempt // that was taken
+	for _, a := range attempts {
+		switch {
+		case a.taken && taken == 0:
+			first = a
+			fallthrough
+		case a.taken:
+			taken++
+		case a.reply.class == refused || a.reply.class == again:
+			not++
+		}
+	}
+	if control.random != nil && !control.random.progresses() {
+		not++
+	}
+	switch {
+	case p.Verdicts["selection"] != "" && taken > 0 && not > 0:
+		return r.found(p, v, "selection", first.steps, "%d of %d altered states were taken, as with %q, and others refused",
+			taken, len(attempts), first.variant)
+	case taken > 0:
+		return &notJudged{fmt.Sprintf("the server went on %d times of %d, but with another result than the honest call: "+
+			"its cause cannot be told", taken, len(attempts)), "a target whose result shows what it was given"}
+	case len(attempts) == 0:
+		return &notJudged{"the attack could not be made", ""}
+	}
+	return pass(v, "%s, %d times of %d", attempts[0].reply.outcome(), len(attempts), len(attempts))
+}
+
+// strongest returns how often the first variant with a proof has it, in how many attempts, and the last that has it.
+func strongest(attempts []attempt, proof string) (n, of int, last attempt) {
+	first := slices.IndexFunc(attempts, func(a attempt) bool { return a.proof == proof })
+	if first < 0 {
+		return 0, 0, attempt{}
+	}
+	for _, a := range attempts {
+		if a.variant != attempts[first].variant {
+			continue
+		}
+		of++
+		if a.proof == proof {
+			n, last = n+1, a
+		}
+	}
+	return n, of, last
+}
+
+func (p *reply) outcome() string {
+	if p.why != "" {
+		return string(p.class) + " (" + p.why + ")"
+	}
+	return string(p.class)
+}
+
+// describe says what was seen.
+func describe(p corpus.Probe, proof, variant string, came *reply) string {
+	with := ""
+	if word, _, _ := strings.Cut(variant, " "); word == "set" {
+		with = " (" + strings.Join(strings.Fields(variant)[:2], " ") + ")"
+	}
+	switch proof {
+	case "canary":
+		if p.Family == "state" && p.Steps[len(p.Steps)-1].State == "" {
+			return "a text of the call that the state is from came back in what the server says"
+		}
+		return "a text that only the attack has brought in came back in what the server says" + with
+	case "difference":
+		return "the server went on as with the honest request, and not as with one that must not work" + with
+	case "suspicion":
+		return "the server went on, unlike with the honest request, and unlike with one that must not work" + with
+	}
+	return "the server refused it: " + came.why
+}

@@ -1,0 +1,161 @@
+package check
+
+import (
+	"encoding/json"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
+
+// A property is what is understood of a property's schema. A schema is foreign: whatever is not understood is left out,
+// and no reference is followed.
+type property struct {
+	Type      any             `json:"type"`
+	Enum      []any           `json:"enum"`
+	Const     any             `json:"const"`
+	OneOf     []property      `json:"oneOf"`
+	AnyOf     []property      `json:"anyOf"`
+	Items     *property       `json:"items"`
+	Format    string          `json:"format"`
+	Pattern   string          `json:"pattern"`
+	MinLength float64         `json:"minLength"`
+	MaxLength *float64        `json:"maxLength"`
+	Minimum   *float64        `json:"minimum"`
+	Maximum   *float64        `json:"maximum"`
+	Title     string          `json:"title"`
+	Default   json.RawMessage `json:"default"`
+}
+
+type object struct {
+	Properties map[string]property `json:"properties"`
+	Required   []string            `json:"required"`
+}
+
+func parseObject(schema json.RawMessage) (o object) {
+	_ = json.Unmarshal(schema, &o)
+	return o
+}
+
+// required returns the properties of a schema that must be there.
+func required(schema json.RawMessage) map[string]property {
+	o := parseObject(schema)
+	needed := map[string]property{}
+	for _, name := range o.Required {
+		needed[name] = o.Properties[name]
+	}
+	return needed
+}
+
+// content returns the least content that fits a form: what is required, and everything if nothing is.
+func content(schema json.RawMessage, text string) map[string]any {
+	needed := required(schema)
+	if len(needed) == 0 {
+		needed = parseObject(schema).Properties
+	}
+	all := map[string]any{}
+	for name, p := range needed {
+		all[name] = least(p, text)
+	}
+	return all
+}
+
+func (p property) kind() string {
+	switch t := p.Type.(type) {
+	case string:
+		return t
+	case []any:
+		for _, one := range t {
+			if name, ok := one.(string); ok && name != "null" {
+				return name
+			}
+		}
+	}
+	return "string"
+}
+
+// least returns a value that fits a property: the text, if any text does.
+func least(p property, text string) any {
+	switch {
+	case p.Const != nil:
+		return p.Const
+	case len(p.Enum) > 0:
+		return p.Enum[0]
+	case len(p.OneOf) > 0:
+		return least(p.OneOf[0], text)
+	case len(p.AnyOf) > 0:
+		return least(p.AnyOf[0], text)
+	}
+	switch p.kind() {
+	case "boolean":
+		return true
+	case "integer", "number":
+		n := 1.0
+		if p.Minimum != nil {
+			n = math.Ceil(*p.Minimum)
+		}
+		if p.Maximum != nil && n > *p.Maximum {
+			n = *p.Maximum
+		}
+		return n
+	case "array":
+		if p.Items == nil {
+			return []any{}
+		}
+		return []any{least(*p.Items, text)}
+	case "object":
+		return map[string]any{}
+	}
+	switch p.Format {
+	case "email":
+		return text + "@example.com"
+	case "uri":
+		return "https://example.com/" + text
+	case "date":
+		return "2030-01-01"
+	case "date-time":
+		return "2030-01-01T00:00:00Z"
+	}
+	if n := int(min(p.MinLength, 1000)); len(text) < n {
+		text += strings.Repeat("x", n-len(text))
+	}
+	if p.MaxLength != nil && *p.MaxLength >= 0 && float64(len(text)) > *p.MaxLength {
+		text = text[len(text)-int(*p.MaxLength):]
+	}
+	return text
+}
+
+// misfits returns contents that do not fit a form, each with one wrong value, and what is wrong.
+func misfits(schema json.RawMessage, fits map[string]any, text string) (all []map[string]any, what []string) {
+	o := parseObject(schema)
+	add := func(name string, value any, why string) {
+		wrong := maps.Clone(fits)
+		if wrong[name] = value; value == nil {
+			delete(wrong, name)
+		}
+		all, what = append(all, wrong), append(what, name+" "+why)
+	}
+	for _, name := range slices.Sorted(maps.Keys(fits)) {
+		p := o.Properties[name]
+		switch {
+		case len(p.Enum)+len(p.OneOf)+len(p.AnyOf) > 0:
+			add(name, text, "is not among the options")
+		case p.kind() == "boolean":
+			add(name, text, "is no boolean")
+		case p.kind() == "integer" || p.kind() == "number":
+			if p.Maximum != nil {
+				add(name, *p.Maximum+987654321, "is greater than the maximum")
+			} else {
+				add(name, text, "is no number")
+			}
+		case p.kind() == "string" && p.MaxLength != nil && *p.MaxLength < 10000:
+			add(name, text+strings.Repeat("x", int(max(0, *p.MaxLength))), "is longer than maxLength")
+		case p.kind() == "string":
+			add(name, map[string]any{"askback": text}, "is no string")
+		}
+		if slices.Contains(o.Required, name) {
+			add(name, nil, "is missing")
+		}
+	}
+	return all, what
+}

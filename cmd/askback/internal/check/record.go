@@ -1,0 +1,94 @@
+package check
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/askback-mcp/askback/cmd/askback/corpus"
+)
+
+// recorded is a request of a call and what came, for a transcript.
+type recorded struct {
+	request request
+	status  int
+	reply   *reply
+	variant string  // the alteration of the state
+	from    *string // the state that was altered
+}
+
+func (c *call) record(q request, p *reply, status int) {
+	c.steps = append(c.steps, recorded{request: q, reply: p, status: status})
+}
+
+// servers are the names of servers in a transcript.
+var servers = map[string]string{"": "A", "replica": "B", "elsewhere": "C"}
+
+// transcript writes steps as 'askback replay' reads them. States are placeholders, and identities are names. The last
+// response has the effect of the attack.
+func (r *run) transcript(p corpus.Probe, steps []recorded) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Title: %s\n", p.Title)
+	for _, at := range []string{"", "replica", "elsewhere"} {
+		if at == "" || slices.ContainsFunc(steps, func(s recorded) bool { return s.request.at == at }) {
+			fmt.Fprintf(&b, "Server: %s\n", servers[at])
+		}
+	}
+	fmt.Fprintf(&b, "\n== %s\n", p.ID)
+	names := map[string]string{} // the placeholders of states
+	for i, s := range steps {
+		name, _ := json.Marshal(rename(s, names, i+1))
+		fmt.Fprintf(&b, "\n--> %s\n", servers[s.request.at])
+		if s.request.as != "" {
+			fmt.Fprintf(&b, "As: %s\n", s.request.as)
+		}
+		fmt.Fprintf(&b, "%s\n<-- %d\n", name, s.status)
+		switch {
+		case s.reply.state != nil:
+			names[*s.reply.state] = fmt.Sprintf("state%d", i+1)
+			fmt.Fprintf(&b, `{"result":{"resultType":"input_required","requestState":"{{state%d}}","...":"..."},`+
+				`"...":"..."}`, i+1)
+		case s.reply.class == refused && s.reply.result == nil:
+			b.WriteString(`{"error":"{{_}}","...":"..."}`)
+		default:
+			b.WriteString(s.reply.expected(i == len(steps)-1))
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// expected is what a transcript expects of a response that ends a call: its type, and of the last response the content
+// as well.
+func (p *reply) expected(whole bool) string {
+	var result map[string]json.RawMessage
+	_ = json.Unmarshal(p.result, &result) // it was read before
+	members := []string{"resultType", "isError"}
+	if whole && !changing.MatchString(p.raw) {
+		members = append(members, "content", "messages", "contents")
+	}
+	want := map[string]any{"...": "..."}
+	for _, member := range members {
+		if value, ok := result[member]; ok {
+			want[member] = value
+		}
+	}
+	b, _ := json.Marshal(map[string]any{"result": want, "...": "..."}) // the parts are JSON
+	return string(b)
+}
+
+// rename is the message of a step, with placeholders for the states.
+func rename(s recorded, names map[string]string, id int) map[string]any {
+	m := message(s.request, id)
+	params, _ := m["params"].(map[string]any)
+	if state, ok := params["requestState"].(string); ok {
+		switch name := names[state]; {
+		case name != "":
+			params["requestState"] = "{{" + name + "}}"
+		case s.from != nil && names[*s.from] != "":
+			params["requestState"] = "{{" + names[*s.from] + ":" + s.variant + "}}"
+		}
+	}
+	return m
+}

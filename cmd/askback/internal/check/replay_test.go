@@ -1,0 +1,58 @@
+package check
+
+import (
+	"errors"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/findings"
+	"github.com/askback-mcp/askback/cmd/askback/internal/transcript"
+	"github.com/askback-mcp/askback/internal/planted"
+)
+
+// The transcript of a finding shows it again on the same server, and fails on a correct one.
+func TestFindingsAreReplayed(t *testing.T) {
+	t.Parallel()
+	for fault, probe := range map[string]string{
+		"plain-base64": "state-forged", "any-state": "state-made-up", "mac-short": "state-changed",
+		"mac-optional": "state-cut", "principal-unbound": "state-principal", "arguments-unbound": "state-arguments",
+		"undeclared": "ask-undeclared", "schema-ignored": "answers-schema", "declined": "answers-declined",
+	} {
+		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
+			web := httptest.NewServer(planted.New(planted.Options{Fault: fault}))
+			defer web.Close()
+			correct := httptest.NewServer(planted.New(planted.Options{}))
+			defer correct.Close()
+			report, err := Run(t.Context(), Options{Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)},
+				Second: bearer(planted.Bob), Allow: []string{"*"}, MaxRequests: 5000, Only: []string{probe}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := false
+			for _, v := range report.Verdicts {
+				if !v.Level.AtLeast(findings.Warn) {
+					continue
+				}
+				found = true
+				text, err := transcript.Parse(probe, []byte(v.Transcript))
+				if err != nil {
+					t.Fatalf("%v\n%s", err, v.Transcript)
+				}
+				player := transcript.Player{URLs: map[string]string{"A": web.URL}, First: bearer(planted.Alice),
+					Second: bearer(planted.Bob)}
+				if err := text.Play(t.Context(), player); err != nil {
+					t.Errorf("%s: %v\n%s", v.Target, err, v.Transcript)
+				}
+				player.URLs["A"] = correct.URL
+				failure := new(transcript.Failure)
+				if err := text.Play(t.Context(), player); !errors.As(err, &failure) {
+					t.Errorf("%s: on a correct server: %v\n%s", v.Target, err, v.Transcript)
+				}
+			}
+			if !found {
+				t.Errorf("no finding: %+v", report.Verdicts)
+			}
+		})
+	}
+}

@@ -1,0 +1,44 @@
+package checkclient
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+)
+
+// No body of a client makes the server panic, and a state that is read is the state that was written.
+func FuzzRequest(f *testing.F) {
+	for _, body := range []string{
+		`{}`, `[]`, `{"id":{"a":[]},"method":7}`, `{"params":{"requestState":"","inputResponses":{}}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":1},"requestState":"\u00e9",` +
+			`"inputResponses":{"confirm":{"action":"accept","content":{"confirmed":true}}},"_meta":` +
+			`{"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}},"extensions":{}}}}}`,
+	} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r := &request{body: body, header: http.Header{"Mcp-Name": {"=?base64?" + string(body)}}}
+		if r.decode() != nil {
+			return
+		}
+		for _, kind := range append(kinds, "url", "tasks") {
+			r.declares(kind)
+		}
+		_, _, _ = r.describe(), r.headerName(), r.carries("x")
+		if !sameJSON(r.arguments, r.arguments) {
+			t.Errorf("%s differs from itself", r.arguments)
+		}
+		for _, text := range r.answers {
+			for _, kind := range kinds {
+				question{kind: kind}.misfit(text)
+			}
+		}
+		if r.state != nil {
+			written, err := json.Marshal(map[string]any{"params": map[string]any{"requestState": *r.state}})
+			again := &request{body: written}
+			if err != nil || again.decode() != nil || *again.state != *r.state {
+				t.Errorf("%q does not come back: %v", *r.state, err)
+			}
+		}
+	})
+}
