@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/askback-mcp/askback/internal/planted"
+)
+
+// A judge runs the command.
+type judge struct {
+	program string
+	lossy   bool
+}
+
+// A verdict is the part of a report's verdict that counts.
+type verdict struct {
+	Probe  string `json:"probe"`
+	Target string `json:"target"`
+	Level  string `json:"level"`
+	Proof  string `json:"proof"`
+	Reason string `json:"reason"`
+}
+
+// An outcome is what came of one run.
+type outcome struct {
+	Requests int       `json:"requests"`
+	Stopped  string    `json:"stopped"`
+	Verdicts []verdict `json:"verdicts"`
+
+	took   time.Duration
+	memory int64 // bytes, at its peak
+	err    error // there is no report
+}
+
+// grave reports whether a verdict is a fail or a warn.
+func (v verdict) grave() bool { return v.Level == "fail" || v.Level == "warn" }
+
+// check checks a server once.
+func (j *judge) check(ctx context.Context, s subject) outcome {
+	ctx, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer cancel()
+	first, replica, elsewhere, err := s.Start(ctx, &group)
+	if err != nil {
+		return outcome{err: err}
+	}
+	var urls []string
+	for _, h := range []http.Handler{first, replica, elsewhere} {
+		if j.lossy {
+			h = lose(h)
+		}
+		web := httptest.NewServer(h)
+		defer web.Close()
+		defer web.CloseClientConnections() // subscriptions would keep it open
+		urls = append(urls, web.URL+"/")
+	}
+	plan := map[string]any{"replica": urls[1], "elsewhere": urls[2]}
+	calls := map[string]any{}
+	for _, name := range s.Once {
+		calls[name] = map[string]any{"once": true}
+	}
+	plan["calls"] = calls
+	if s.TTL > 0 {
+		plan["stateTTL"] = s.TTL.String()
+	}
+	file, err := json.Marshal(plan)
+	if err != nil {
+		return outcome{err: err}
+	}
+	flags := []string{"--file", "-", "--allow", "*", "--load", "--requests", "20000", "--timeout", "2m"}
+	return j.run(ctx, urls[0], file, flags...)
+}
+
+// run runs the command. The plan is the file of the flag --file -.
+func (j *judge) run(ctx context.Context, url string, plan []byte, flags ...string) (o outcome) {
+	args := append([]string{"check", "--json", "--header", "Authorization: Bearer " + planted.Alice,
+		"--other-header", "Authorization: Bearer " + planted.Bob}, flags...)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	var out, wrong bytes.Buffer
+	cmd := exec.CommandContext(ctx, j.program, append(args, url)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(plan), &out, &wrong
+	began := time.Now()
+	err := cmd.Run()
+	took := time.Since(began)
+	if left := new(exec.ExitError); err != nil && !errors.As(err, &left) {
+		return outcome{err: err}
+	}
+	if err := json.Unmarshal(out.Bytes(), &o); err != nil {
+		return outcome{err: fmt.Errorf("there is no report (%v): %w: %.500s", cmd.ProcessState, err, wrong.Bytes())}
+	}
+	o.took = took
+	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		o.memory = usage.Maxrss << 10
+	}
+	return o
+}
