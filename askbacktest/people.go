@@ -116,7 +116,7 @@ func (r *reply) addParked(all []parked) error {
 	return nil
 }
 
-// asked returns the keys of the questions of a reply, of which a sleep is none, sorted.
+// asked returns the sorted keys of the questions of a reply; a sleep is not a question.
 func (r *reply) asked() []string {
 	keys := []string{} // not nil after a checkpoint
 	for key := range r.outcome.Requests {

@@ -63,7 +63,7 @@ func (l *Local) URL() string {
 	return fmt.Sprintf("http://%s/auth/#%s", l.at, l.token)
 }
 
-// exchange reports whether a token is the one of the URL. It is then used up.
+// exchange reports whether a token is the token of the URL. It is then used up.
 func (l *Local) exchange(token string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

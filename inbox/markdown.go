@@ -72,7 +72,7 @@ func atEnd(write func(w util.BufWriter, source []byte, n ast.Node)) renderer.Nod
 	}
 }
 
-// renderHeading renders a heading below those of the page.
+// renderHeading renders a heading below the headings of the page.
 func renderHeading(w util.BufWriter, _ []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
 	slash := ""
 	if !entering {

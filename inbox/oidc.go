@@ -196,7 +196,7 @@ func (o *OIDC) known() (*provider, error) {
 	return o.provider, nil
 }
 
-// discover returns the provider. Whoever needs it at the same time waits for one attempt.
+// discover returns the provider. Requests that need it at the same time wait for one attempt.
 func (o *OIDC) discover(ctx context.Context) (*provider, error) {
 	if p, err := o.known(); p != nil || err != nil {
 		return p, err
@@ -396,7 +396,7 @@ func (o *OIDC) exchange(ctx context.Context, p *provider, code string, l login) 
 	return session{Name: who.Name, Groups: who.Groups, IDToken: raw}, err
 }
 
-// claims returns the claims of an ID token and, if it lacks one that is needed, those of the UserInfo endpoint.
+// claims returns the claims of an ID token and, if it lacks one that is needed, the claims of the UserInfo endpoint.
 func (o *OIDC) claims(ctx context.Context, p *provider, id *oidc.IDToken, token *oauth2.Token) (claims, error) {
 	c := make(claims)
 	if err := id.Claims(&c); err != nil {

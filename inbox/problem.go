@@ -23,8 +23,8 @@ type problem struct {
 	Decision *desk.Decision `json:"decision,omitempty"`
 }
 
-// problemOf returns what is told of an error of a desk. Ok is false if the error is none that the sender of a request
-// can do anything about.
+// problemOf returns what is told of an error of a desk. Ok is false if the sender of the request can do nothing about
+// the error.
 func problemOf(err error) (p *problem, ok bool) {
 	if closed, is := errors.AsType[*desk.ClosedError](err); is {
 		return &problem{kind: "closed", Status: http.StatusConflict, Title: sentence(closed), Decision: closed.Decision}, true

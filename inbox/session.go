@@ -42,7 +42,7 @@ func (s *sessions) binding(method string) seal.Binding {
 	return seal.Binding{Audience: s.audience, Method: method}
 }
 
-// begin gives the browser a session. It is always a new one, whatever cookie the request had.
+// begin gives the browser a session. It is always a new session, and no cookie of the request chooses it.
 func (s *sessions) begin(w http.ResponseWriter, of session) error {
 	now := time.Now()
 	value, err := s.seal(of, now)

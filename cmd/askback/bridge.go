@@ -279,8 +279,8 @@ func (o *bridgeOptions) open(ctx context.Context, behind *behind, stdin io.Reade
 	return storage, ring, err
 }
 
-// keysBeside returns the keys in the file beside a store, which it makes if there is none. Two bridges
-// that start at once get the same keys: the ones that the first has made.
+// keysBeside returns the keys in the file beside a store, and makes the file if it does not exist. Two bridges that
+// start at once get the same keys: the ones that the first has made.
 func keysBeside(ctx context.Context, store string) (*seal.Ring, error) {
 	file := seal.File(store + ".keys")
 	ring, err := file.Load(ctx)

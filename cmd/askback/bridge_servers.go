@@ -137,8 +137,9 @@ func shellJoin(args []string) string {
 	return strings.Join(quoted, " ")
 }
 
-// startProgram returns a transport that starts a program. Without an environment it gets this command's own, from
-// which the keys have been taken. What it writes to its standard error goes to stderr.
+// startProgram returns a transport that starts a program. Without an environment it gets the environment of this
+// command, without the keys. Its standard error goes to stderr, and so do the lines of its standard output that are not
+// messages.
 func startProgram(program, env []string, dir string, stderr io.Writer) mcp.Transport {
 	cmd := exec.Command(program[0], program[1:]...)
 	cmd.Env, cmd.Dir, cmd.Stderr = env, dir, stderr

@@ -70,7 +70,7 @@ func (r remembered) list() string {
 	return b.String()
 }
 
-// at returns the origins that a user's word means: one for a URL, or those of a host.
+// at returns the origins that a user's word means: the origin of a URL, or all origins of a host.
 func (r remembered) at(host string) []string {
 	var found []string
 	for _, origin := range slices.Sorted(maps.Keys(r)) {

@@ -57,7 +57,7 @@ type inboxFlags struct {
 	began      bool
 	stores     []string // the one that is listed, and those after it
 	single     bool     // there is only one
-	shown      int      // the stores of which something was listed
+	shown      int      // the stores from which something was listed
 
 	accept          string // answer
 	decline, cancel bool
@@ -94,8 +94,8 @@ func (f *inboxFlags) registerReason(cmd *cobra.Command, usage string) {
 	cmd.Flags().StringVar(&f.reason, "reason", "", usage)
 }
 
-// at opens a desk on the store that the first argument names, or else on the one of --data or on those of the default
-// place, and calls do with it and the other arguments.
+// at opens a desk on the store that the first argument names. Without one it opens the store of --data, or the stores
+// in the default place. It calls do with the desk and the other arguments.
 func (f *inboxFlags) at(cmd *cobra.Command, args []string, do inboxAction) error {
 	var stores []string
 	if namesStore(args) {

@@ -33,7 +33,7 @@ func (f *keyFile) follow(ctx context.Context, asked <-chan os.Signal) {
 		select {
 		case <-look.C:
 		case <-asked:
-			f.failure = "" // whoever asks wants to know
+			f.failure = "" // the one who asks wants to know
 		case <-ctx.Done():
 			return
 		}

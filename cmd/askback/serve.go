@@ -344,7 +344,7 @@ func openWorkItems(ctx context.Context, dir string) (*workitem.Store, error) {
 	return workitem.Open(ctx, filepath.Join(dir, "workitems.db"))
 }
 
-// endpoint returns the server's handler. A host that is none is the user's mistake here.
+// endpoint returns the server's handler. A host that is not valid is the user's mistake here.
 func endpoint(srv *askback.Server, opts *askback.HTTPOptions) (h http.Handler, err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -110,7 +110,8 @@ func (s *storage) options(workers int) *askback.Tasks {
 	}
 }
 
-// stateDir returns the directory for the data of this user's servers, by the XDG conventions or those of the system.
+// stateDir returns the directory for the data of this user's servers, by the XDG conventions or the system's
+// conventions.
 func stateDir() (string, error) {
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "askback"), nil

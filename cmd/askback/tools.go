@@ -41,7 +41,7 @@ type offer struct {
 	Templates []*mcp.ResourceTemplate `json:"resourceTemplates"`
 }
 
-// listOffer reads the server's lists. Those of prompts and resources are read if the server has declared them.
+// listOffer reads the server's lists. The lists of prompts and resources are read if the server has declared them.
 func (c *conversation) listOffer(ctx context.Context, s *client.Session) (*offer, error) {
 	o := &offer{Prompts: []*mcp.Prompt{}, Resources: []*mcp.Resource{}, Templates: []*mcp.ResourceTemplate{}}
 	has := new(mcp.ServerCapabilities)

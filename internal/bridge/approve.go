@@ -89,7 +89,8 @@ func (p *passage) because(key string) (text string) {
 // mostEdits bounds how often edited arguments are asked for that fit the tool's schema.
 const mostEdits = 5
 
-// edit asks for the arguments as a text, which begins with those of the call, until it fits the tool's input schema.
+// edit asks for the arguments as a text, which begins with the arguments of the call, until it fits the tool's input
+// schema.
 func (p *passage) edit(q askback.Question, arguments []byte) ([]byte, error) {
 	message := q.Message
 	for range mostEdits {

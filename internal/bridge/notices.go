@@ -46,7 +46,7 @@ var everything = &mcp.ServerCapabilities{
 // mostInstructions bounds the instructions of one of several servers, in bytes.
 const mostInstructions = 8 << 10
 
-// instructions are those of the server. Of several servers they say whose they are.
+// instructions are the instructions of the server. Of several servers they say whose they are.
 func (u *upstream) instructions(res *mcp.InitializeResult) string {
 	if u.Prefix == "" || res.Instructions == "" {
 		return res.Instructions
@@ -135,8 +135,8 @@ func (u *upstream) logged(_ context.Context, req *mcp.LoggingMessageRequest) {
 }
 
 // mailbox passes on messages one after the other, each by a function that may take long because a host does not read.
-// Whoever adds one does not wait: what the server sends to all hosts comes on one connection. It leaves out what comes
-// while mostMail messages wait. The zero value is ready to use.
+// Adding one does not wait: what the server sends to all hosts comes on one connection. It leaves out what comes while
+// mostMail messages wait. The zero value is ready to use.
 type mailbox struct {
 	mu      sync.Mutex
 	waiting []func()

@@ -156,7 +156,7 @@ func (p *passage) sessionMeta() mcp.Meta {
 	return meta
 }
 
-// sendInSession makes a call in a session, and follows it if it is a task there. The error is that of failed, and
+// sendInSession makes a call in a session, and follows it if it is a task there. The error is the error of failed, and
 // errUnknown also for a tool that can be called again.
 func (p *passage) sendInSession(
 	ctx context.Context, c *openCall, s *client.Session, pending *client.Pending,
@@ -291,7 +291,7 @@ func (b *Bridge) holderTime() time.Duration {
 
 // endLost ends a call that this process does not have, once nobody else can have it. It returns nil if the tool is to
 // be called again. The journal has the time since which the call is left to the process that had it, because some hosts
-// start a bridge for each call, which never lives long enough. This process leaves it for a moment of its own, too:
+// start a bridge for each call, and it does not live long enough. This process leaves it for a moment of its own, too:
 // after the machine slept, or if clocks differ, the process that has the call is the first to go on.
 func (p *passage) endLost(ctx context.Context, suffix string, attempt int, note *begun) (*record, error) {
 	n, asked, err := p.lastQuestion(ctx, suffix)

@@ -64,7 +64,7 @@ type openCall struct {
 	changed   chan struct{}   // is closed at the next change
 
 	run progress // of the run that has the call, or nil
-	// reports are those of progress that are on their way to the host.
+	// reports are the reports of progress that are on their way to the host.
 	reports sync.WaitGroup
 	last    string // the nonce of the last run
 	seen    int    // the changes that it has seen
@@ -87,7 +87,7 @@ type answer struct {
 	err      error
 }
 
-// The bounds of what a server asks in one call, besides those of the client.
+// The bounds of what a server asks in one call, besides the bounds of the client.
 const (
 	mostOpen  = 64
 	mostAsked = 1024
@@ -268,7 +268,7 @@ func (c *openCall) next(ctx context.Context, known int) (questions []*openQuesti
 	}
 }
 
-// enter begins a run of the handler, whose progress is that of the call. It returns how to end it.
+// enter begins a run of the handler. The progress of the run is the progress of the call. It returns how to end it.
 func (c *openCall) enter(call *askback.Call, h *taskrun.Holder) (leave func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -63,14 +63,14 @@ func (r *record) outcome() (json.RawMessage, error) {
 	return r.Result, nil
 }
 
-// depth is how deep the JSON of a record nests at most: that of a server's result, and a little more.
+// depth is how deep the JSON of a record nests at most: as deep as a server's result, and a little more.
 const depth = 72
 
 // atRest is how long what is sealed can be opened. The call itself ends long before.
 const atRest = 366 * 24 * time.Hour
 
 // sealPending seals what a call waits for after a round. It opens for this call and this round only. The parameters of
-// the call are left out: whoever opens it has them.
+// the call are left out, because the one who opens it has them.
 func (p *passage) sealPending(round int, pending *client.Pending) (string, error) {
 	own := *pending
 	own.Params, own.Answers = json.RawMessage("{}"), nil

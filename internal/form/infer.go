@@ -59,7 +59,7 @@ var notTags = []string{
 //	default:"…"                         for a multi-select enum: "a|b"
 //
 // Embedded structs are refused, because a form is flat; so is a tag that is probably one of these, misspelt. Other tags
-// are those of other packages.
+// belong to other packages.
 func For(t reflect.Type) (*Schema, error) {
 	if t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -226,7 +226,7 @@ func typeWords(t reflect.Type, tag reflect.StructTag) (w words, low, high bound,
 	return words{"type": encode(typ)}, low, high, err
 }
 
-// enumWords adds the keywords of an enum tag (enum, oneOf or items) to those of a field of type t.
+// enumWords adds the keywords of an enum tag (enum, oneOf or items) to the keywords of a field of type t.
 func enumWords(w words, t reflect.Type, tag string) error {
 	isList := string(w["type"]) == `"array"`
 	if !isList && (t.Kind() != reflect.String || t == numberType) {
@@ -275,7 +275,7 @@ func enumValues(tag string) (values []string, titled []Option, err error) {
 // github.com/google/jsonschema-go refuses them as well.
 var notDescription = regexp.MustCompile(`^\S*=`)
 
-// tagWords adds the keywords of the remaining tags to those of a field.
+// tagWords adds the keywords of the remaining tags to the keywords of a field.
 func tagWords(w words, tag reflect.StructTag) error {
 	for _, name := range []string{
 		"jsonschema", "title", "format", "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems", "default",

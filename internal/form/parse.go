@@ -156,7 +156,7 @@ func (w words) append(dst []byte) []byte {
 type shape struct {
 	name  string
 	kind  kind
-	words []string // allowed besides those of every shape
+	words []string // allowed besides the keywords of every shape
 }
 
 var (

@@ -20,7 +20,7 @@ type property struct {
 
 	format    *format         // The format of a string, or nil.
 	min, max  int             // code points of a string, items of a multi-select
-	low, high bound           // the limits of a number: the schema's, or else those of its Go type
+	low, high bound           // the limits of a number: the schema's, or else the limits of its Go type
 	values    map[string]bool // The values of an enum.
 	choices   string          // the values of an enum, as messages list them
 }

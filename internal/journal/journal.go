@@ -12,8 +12,8 @@
 // in a requestState, in memory, in a database) is the caller's business.
 //
 // The law that everything rests on: for every way to cut a call into rounds, and for every loss or repetition in
-// between, its result equals that of running the handler once with all answers at hand, and no step that a journal
-// recorded runs again under that journal.
+// between, its result equals the result of running the handler once with all answers at hand, and no step that a
+// journal recorded runs again under that journal.
 package journal
 
 import (

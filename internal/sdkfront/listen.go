@@ -96,7 +96,7 @@ func (c *connection) listen(ctx context.Context, req *jsonrpc.Request) (pass boo
 			c.refuse(c.life, req.ID, fault.Wire(err))
 			return false
 		}
-		c.mu.Lock() // which answers look at, whatever they answer
+		c.mu.Lock() // answers of all kinds look at it
 		defer c.mu.Unlock()
 		own.Listening = l
 		return true

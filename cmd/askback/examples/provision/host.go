@@ -78,7 +78,7 @@ func (m *machine) workDirs() (map[task.Claim]string, error) {
 // worker whose claim has the number of an earlier claim that the database has lost: the next claim has a higher number.
 var errTakenOver = fmt.Errorf("another worker has taken over: %w", task.ErrLeaseLost)
 
-// takeOver makes the call's working directory that of this worker.
+// takeOver gives the call's working directory to this worker.
 func (m *machine) takeOver() error {
 	for {
 		dirs, err := m.workDirs()

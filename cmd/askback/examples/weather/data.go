@@ -80,8 +80,8 @@ func parse(r io.Reader) (*atlas, error) {
 // the cost of an edit distance, which is the product of two lengths.
 const maxLocation = 100
 
-// find returns the observation at location. Its error is written for whoever wrote the location: it names the
-// cities that may have been meant.
+// find returns the observation at location. Its error is for the person who wrote the location: it names the cities
+// that may have been meant.
 func (a *atlas) find(location string) (observation, error) {
 	location = strings.TrimSpace(location)
 	if location == "" {

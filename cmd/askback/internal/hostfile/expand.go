@@ -87,7 +87,7 @@ func endOfString(data []byte, i int) int {
 	return i
 }
 
-// endOfComment is the offset after the comment at i. A comment that nothing closes is none, and the syntax is wrong.
+// endOfComment is the offset after the comment at i. A comment that nothing closes is wrong syntax.
 func endOfComment(data []byte, i int) int {
 	end, after := "\n", 0
 	if data[i+1] == '*' {

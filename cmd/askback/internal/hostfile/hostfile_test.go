@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// variables are those of the tests.
+// variables are the variables of the tests.
 func variables(name string) (string, bool) {
 	value, set := map[string]string{
 		"TOKEN": "t0k3n", "EMPTY": "", "NESTED": "${TOKEN}", "LINES": "a\nb", "HOST": "mcp.example.com",

@@ -89,7 +89,7 @@ func TestLaterInEveryQuestion(t *testing.T) {
 }
 
 func TestLaterByLine(t *testing.T) {
-	for _, keys := range []string{"/later\n", "\x04"} { // and whoever is gone has not cancelled
+	for _, keys := range []string{"/later\n", "\x04"} { // and a person who has gone has not cancelled
 		p, on := laterPerson(t, "ACCESSIBLE=1")
 		a := askForm(t, on, "Who?", name)
 		p.sees("or /cancel to leave without a decision.\n/later leaves the question open.", "leaves it empty.\n>")

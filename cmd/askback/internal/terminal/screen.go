@@ -43,7 +43,7 @@ type screen struct {
 
 // input is the part of a field that takes keys.
 type input struct {
-	editor editor // for a long list that of its filter; nil for a short one
+	editor editor // the editor of the filter for a long list; nil for a short one
 	cursor int    // the option that the arrows point at
 	before string // the answer when the question was put
 }

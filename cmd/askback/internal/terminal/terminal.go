@@ -211,7 +211,7 @@ func (t *Terminal) canDraw() bool {
 
 // colours returns the colours that the terminal has and the environment allows.
 func (t *Terminal) colours() colorprofile.Profile {
-	if t.getenv("NO_COLOR") != "" { // whatever its value is
+	if t.getenv("NO_COLOR") != "" { // with any value
 		return colorprofile.ASCII
 	}
 	return colorprofile.Detect(t.out(), t.environ())
