@@ -64,11 +64,14 @@ func Run(ctx context.Context, o Options) (*findings.Report, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.Timeout, errTime)
 	defer cancel()
 	r.discover(ctx)
-	for _, t := range append(slices.Clone(r.targets), nil) {
-		for _, p := range corpus.Probes() {
-			if r.chosen(p) && r.applies(p, t) {
-				r.tell(strings.TrimSpace(p.ID + " " + t.String()))
-				r.report.Verdicts = append(r.report.Verdicts, r.verdict(ctx, p, t))
+	r.beginExpiry(ctx)
+	for _, last := range []bool{false, true} {
+		for _, t := range append(slices.Clone(r.targets), nil) {
+			for _, p := range corpus.Probes() {
+				if r.chosen(p) && r.applies(p, t) && waits(p) == last {
+					r.tell(strings.TrimSpace(p.ID + " " + t.String()))
+					r.report.Verdicts = append(r.report.Verdicts, r.verdict(ctx, p, t))
+				}
 			}
 		}
 	}
@@ -101,7 +104,8 @@ type run struct {
 	listed                  bool   // a request that must not ask has a result
 	refusal                 string // of a list
 	unanswered              unanswered
-	nothing                 string // why there are no targets
+	expires                 time.Time // when the states of expiring calls are no longer valid
+	nothing                 string    // why there are no targets
 }
 
 // Init finds what a server has, without an attack, and returns the plan that a user completes. The report has what

@@ -17,12 +17,20 @@ const (
 	maxLosses = 6 // attempts at one thing whose responses are lost
 )
 
-// controls are what honest calls come to, and calls that must not work.
+// controls are what honest calls come to, and calls that must not work. Probes share them, because requests are scarce:
+// the honest call after one attack is the one before the next.
 type controls struct {
 	valid     *reply // the honest answer
 	second    *reply // of the second identity, or of the target, the server that the attack goes to
 	negatives []*reply
 	random    *reply // the negative with random characters as its state, if there is one
+}
+
+// A controlKey says which control a target has had: as whom, where, in which round, and what is wrong with it.
+type controlKey struct {
+	as, at         string
+	round          int
+	state, answers string // of a request that must not work; both are empty for the honest call
 }
 
 // retried does something again while responses are lost.
@@ -35,23 +43,14 @@ func retried[T any](do func() (T, error)) (value T, err error) {
 	return value, err
 }
 
-// valid is what the honest end of a call comes to.
-func (r *run) valid(ctx context.Context, t *target, s step, round int) (*reply, error) {
-	return retried(func() (*reply, error) {
-		c, err := r.advance(ctx, t, s, round)
-		if err != nil {
-			return nil, err
-		}
-		if !c.last().asks() {
-			return c.last(), nil
-		}
-		return r.answer(ctx, c, step{As: s.As, At: s.At})
-	})
-}
-
-// negative is what a request comes to that must not have the effect of the valid one.
-func (r *run) negative(ctx context.Context, t *target, to, s step, round int) (*reply, error) {
-	return retried(func() (*reply, error) {
+// control is what the last request of a call comes to, the one after that many rounds: the honest one, or one that must
+// not have its effect. It is measured once.
+func (r *run) control(ctx context.Context, t *target, to, wrong step, round int) (*reply, error) {
+	key := controlKey{to.As, to.At, round, wrong.State, wrong.Answers}
+	if p := t.controls[key]; p != nil {
+		return p, nil
+	}
+	p, err := retried(func() (*reply, error) {
 		c, err := r.advance(ctx, t, to, round)
 		if err != nil {
 			return nil, err
@@ -59,9 +58,20 @@ func (r *run) negative(ctx context.Context, t *target, to, s step, round int) (*
 		if !c.last().asks() {
 			return c.last(), nil
 		}
-		s.As, s.At = to.As, to.At
-		return r.attack(ctx, c, s, "random 7", c.canary)
+		if wrong.State == "" && wrong.Answers == "" {
+			return r.answer(ctx, c, to)
+		}
+		wrong.As, wrong.At = to.As, to.At
+		return r.attack(ctx, c, wrong, "random 7", c.canary)
 	})
+	if err != nil {
+		return nil, err
+	}
+	if t.controls == nil {
+		t.controls = map[controlKey]*reply{}
+	}
+	t.controls[key] = p
+	return p, nil
 }
 
 // attempt is what one run of an attack came to.
@@ -72,6 +82,12 @@ type attempt struct {
 	taken   bool   // it had an effect that the negative controls do not have
 	steps   []recorded
 }
+
+// hasEffect reports whether the server went on, or showed what the attack has brought.
+func (a attempt) hasEffect() bool { return a.proof != "" && a.proof != "refused" || a.taken }
+
+// errInapplicable says that the state of a call does not have the part that an alteration changes.
+var errInapplicable = errors.New("the alteration does not apply")
 
 // A notJudged is the reason why nothing is proved, and what would help.
 type notJudged struct{ why, remedy string }
@@ -154,57 +170,124 @@ func (r *run) found(
 	return nil
 }
 
+// A trial is one attack on one target.
+type trial struct {
+	corpus.Probe
+	aim     step    // the step that is judged
+	target  *target // where the attack goes
+	victim  *target // whose state it takes, which is often the same
+	round   int
+	control *controls
+}
+
 // judgeAttack runs an attack between its controls.
 func (r *run) judgeAttack(ctx context.Context, p corpus.Probe, t *target, v *findings.Verdict) error {
-	round := t.askRound()
+	a := &trial{Probe: p, aim: p.Steps[len(p.Steps)-1], target: t, victim: t, round: t.askRound()}
 	if p.Family == "state" {
-		round = t.stateRound()
+		a.round = t.stateRound()
 	}
-	aim := p.Steps[len(p.Steps)-1]
-	victim := t // whose state is taken
-	if aim.Target != "" {
-		if victim = r.other(t, aim.Target); victim == nil {
+	if a.aim.Target != "" {
+		if a.victim = r.other(t, a.aim.Target); a.victim == nil {
 			return &notJudged{"nothing else asks that may be called to its end", "--allow it"}
 		}
-		round = 1
+		a.round = 1
 	}
-	control, err := r.controls(ctx, p, t, aim, round)
-	if err != nil {
+	var err error
+	if a.control, err = r.controls(ctx, a); err != nil {
 		return err
 	}
-	var attempts []attempt
-	variants := r.variants(p, aim, victim, round)
+	variants := r.variants(a)
 	if len(variants) == 0 {
 		return &notJudged{"this state has nothing that the attack could change", ""}
 	}
+	share := a.victim == t && len(p.Steps) == 2 && a.aim.Wait == ""
+	attempts, err := r.attempts(ctx, a, variants, share)
+	if errors.Is(err, errSpent) {
+		attempts, err = r.attempts(ctx, a, variants, false)
+	}
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(attempts, attempt.hasEffect) {
+		clear(t.controls) // so that all controls are measured after it as well
+	}
+	after, err := r.controls(ctx, a)
+	if err != nil {
+		return err
+	}
+	if !after.like(a.control) {
+		clear(t.controls)
+		return &notJudged{"the honest call, or one that must not work, ended in another way after the attack than before it",
+			"a target that does the same each time"}
+	}
+	return r.conclude(a, v, attempts)
+}
+
+// errSpent says that a call which several attempts have shared cannot be ended honestly any more.
+var errSpent = errors.New("the state of the call is spent")
+
+// attempts runs an attack in each of its variants. Attempts without an effect may share one call, which is ended
+// honestly: that shows that its state was valid all the time, and is the honest call after the attack.
+func (r *run) attempts(ctx context.Context, a *trial, variants []string, share bool) (list []attempt, err error) {
+	var shared *call
 	for _, variant := range variants {
 		for n := range repeats {
-			a, err := retried(func() (attempt, error) { return r.attempt(ctx, p, aim, t, victim, round, variant, control) })
-			if err != nil && !errors.Is(err, errLost) && !errors.Is(err, errSlow) && !errors.Is(err, errStopped) {
-				break // the alteration does not apply to the state of this call
+			one, err := retried(func() (attempt, error) {
+				c := shared
+				if c == nil {
+					if c, err = r.victimCall(ctx, a, n); err != nil {
+						return attempt{}, err
+					}
+				}
+				if share {
+					shared = c
+				}
+				return r.attempt(ctx, a, *c, variant)
+			})
+			if errors.Is(err, errInapplicable) {
+				break
 			} else if err != nil {
-				return err
+				return nil, err
 			}
-			attempts = append(attempts, a)
-			if n == 0 && len(variants) > 1 && a.proof == "" && !a.taken {
+			list = append(list, one)
+			if one.hasEffect() {
+				shared = nil
+			} else if n == 0 && len(variants) > 1 {
 				break // an attack of many variants repeats those that have an effect
 			}
 		}
 	}
-	after, err := r.valid(ctx, t, honest(aim), round)
-	if err != nil {
+	return list, r.endHonestly(ctx, a, shared)
+}
+
+// endHonestly ends the call that attempts have shared, if they did.
+func (r *run) endHonestly(ctx context.Context, a *trial, shared *call) error {
+	key := controlKey{as: a.aim.As, at: a.aim.At, round: a.round}
+	delete(a.target.controls, key)
+	if shared == nil {
+		return nil
+	}
+	end, err := retried(func() (*reply, error) { return r.answer(ctx, shared, step{}) })
+	switch {
+	case err != nil:
 		return err
+	case !end.like(a.control.valid):
+		return errSpent
+	case key.as == "" && key.at == "":
+		a.target.controls[key] = end
 	}
-	if !after.like(control.second) {
-		return &notJudged{"the honest call ended in another way after the attack than before it",
-			"a target that does the same each time"}
-	}
-	return r.conclude(p, v, control, attempts)
+	return nil
+}
+
+// like reports that two sets of controls say the same.
+func (c *controls) like(other *controls) bool {
+	return c.second.like(other.second) && slices.EqualFunc(c.negatives, other.negatives, (*reply).like)
 }
 
 // controls runs the honest calls and those that must not work.
-func (r *run) controls(ctx context.Context, p corpus.Probe, t *target, aim step, round int) (*controls, error) {
-	valid, err := r.valid(ctx, t, step{}, round)
+func (r *run) controls(ctx context.Context, a *trial) (*controls, error) {
+	p, t, aim, round := a.Probe, a.target, a.aim, a.round
+	valid, err := r.control(ctx, t, step{}, step{}, round)
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +298,7 @@ func (r *run) controls(ctx context.Context, p corpus.Probe, t *target, aim step,
 	c := &controls{valid: valid, second: valid}
 	to := honest(aim)
 	if to.As != "" || to.At != "" {
-		if c.second, err = r.valid(ctx, t, to, round); err != nil {
+		if c.second, err = r.control(ctx, t, to, step{}, round); err != nil {
 			return nil, err
 		}
 		if !c.second.progresses() {
@@ -233,7 +316,7 @@ func (r *run) controls(ctx context.Context, p corpus.Probe, t *target, aim step,
 		negatives = negatives[:1]
 	}
 	for _, s := range negatives {
-		n, err := r.negative(ctx, t, to, s, round)
+		n, err := r.control(ctx, t, to, s, round)
 		if err != nil {
 			return nil, err
 		}
@@ -264,10 +347,10 @@ func (r *run) other(t *target, which string) *target {
 }
 
 // variants returns the alterations of an attack, of which most have one.
-func (r *run) variants(p corpus.Probe, aim step, victim *target, round int) []string {
-	state := ""
-	if round > 0 && round <= len(victim.rounds) && victim.rounds[round-1].state != nil {
-		state = *victim.rounds[round-1].state
+func (r *run) variants(a *trial) []string {
+	state, aim := "", a.aim
+	if a.round > 0 && a.round <= len(a.victim.rounds) && a.victim.rounds[a.round-1].state != nil {
+		state = *a.victim.rounds[a.round-1].state
 	}
 	switch {
 	case aim.State == "flip":
@@ -279,26 +362,42 @@ func (r *run) variants(p corpus.Probe, aim step, victim *target, round int) []st
 	case aim.State == "forge":
 		return r.forgeries(state)
 	case aim.Answers == "schema":
-		return r.misfits(victim, round)
+		return r.misfits(a.victim, a.round)
 	}
 	return []string{""}
 }
 
-// forgeries returns changes of the values in a state that can be read, the texts first.
+// maxForgeries bounds the values of a state that are replaced.
+const maxForgeries = 16
+
+// forgeries returns changes of the values in a state that can be read. Values that the call has brought come first,
+// because a result is likely to show them, and then the other texts.
 func (r *run) forgeries(state string) (hows []string) {
-	var later []string
-	for _, leaf := range alter.Leaves(state) {
+	leaves := alter.Leaves(state)
+	slices.SortStableFunc(leaves, func(a, b alter.Leaf) int { return r.worth(b) - r.worth(a) })
+	for _, leaf := range leaves[:min(len(leaves), maxForgeries)] {
 		switch value := leaf.Value.(type) {
 		case string:
 			hows = append(hows, fmt.Sprintf("set %s %q", leaf.Path, r.forged()))
 		case bool:
-			later = append(later, fmt.Sprintf("set %s %t", leaf.Path, !value))
+			hows = append(hows, fmt.Sprintf("set %s %t", leaf.Path, !value))
 		default:
-			later = append(later, fmt.Sprintf("set %s 987654321", leaf.Path))
+			hows = append(hows, fmt.Sprintf("set %s 987654321", leaf.Path))
 		}
 	}
-	hows = append(hows, later...)
-	return hows[:min(len(hows), 8)]
+	return hows
+}
+
+// worth says how likely a forged value shows.
+func (r *run) worth(l alter.Leaf) int {
+	text, ok := l.Value.(string)
+	switch {
+	case ok && slices.ContainsFunc(r.canaries, func(c string) bool { return strings.Contains(text, c) }):
+		return 2
+	case ok:
+		return 1
+	}
+	return 0
 }
 
 // forged is the text that stands in a state and nowhere else.
@@ -324,24 +423,11 @@ func (r *run) misfits(t *target, round int) (variants []string) {
 	return variants[:min(len(variants), 6)]
 }
 
-// attempt runs an attack once.
-func (r *run) attempt(ctx context.Context, p corpus.Probe, aim step, t, victim *target, round int, variant string,
-	control *controls) (attempt, error) {
-	a := attempt{variant: variant}
-	c, err := r.advance(ctx, victim, step{}, round)
-	if err != nil {
-		return a, err
-	}
-	if !c.last().asks() {
-		return a, fmt.Errorf("%w: the call did not come to the round", errLost)
-	}
-	for _, s := range p.Steps[1 : len(p.Steps)-1] {
+// attempt runs an attack once, on a call that has come to the round.
+func (r *run) attempt(ctx context.Context, tr *trial, on call, variant string) (attempt, error) {
+	a, c, aim := attempt{variant: variant}, &on, tr.aim
+	for _, s := range tr.Steps[1 : len(tr.Steps)-1] {
 		if _, err := r.attack(ctx, c, s, "", c.canary); err != nil {
-			return a, err
-		}
-	}
-	if aim.Wait == "ttl" {
-		if err := r.wait(ctx); err != nil {
 			return a, err
 		}
 	}
@@ -350,7 +436,7 @@ func (r *run) attempt(ctx context.Context, p corpus.Probe, aim step, t, victim *
 	switch {
 	case aim.State == "forge":
 		only = r.forged()
-	case p.Family == "answers":
+	case tr.Family == "answers":
 		only = text
 	case aim.Arguments == "other":
 		only = r.argument
@@ -358,15 +444,17 @@ func (r *run) attempt(ctx context.Context, p corpus.Probe, aim step, t, victim *
 		only = c.canary
 		c.canary = text
 	}
-	if t != victim {
-		c = r.graft(c, t)
+	if tr.target != tr.victim {
+		c = r.graft(c, tr.target)
 	}
-	if a.reply, err = r.attack(ctx, c, aim, variant, text); err != nil {
+	reply, err := r.attack(ctx, c, aim, variant, text)
+	if err != nil {
 		return a, err
 	}
+	a.reply = reply
 	a.steps = c.steps
 	unlike := true
-	for _, n := range control.negatives {
+	for _, n := range tr.control.negatives {
 		unlike = unlike && !a.reply.like(n)
 		if only != "" && strings.Contains(n.raw, only) {
 			only = ""
@@ -377,14 +465,14 @@ func (r *run) attempt(ctx context.Context, p corpus.Probe, aim step, t, victim *
 	switch {
 	case a.reply.class != refused && (only != "" && strings.Contains(a.reply.raw, only) || number):
 		a.proof = "canary"
-	case a.taken && (a.reply.like(control.valid) || a.reply.like(control.second) || aim.State == "forge"):
+	case a.taken && (a.reply.like(tr.control.valid) || a.reply.like(tr.control.second) || aim.State == "forge"):
 		a.proof = "difference"
 	case a.taken:
 		a.proof = "suspicion"
 	case !a.reply.progresses() && a.reply.class == refused:
 		a.proof = "refused"
 	}
-	if p.Verdicts[a.proof] == "" {
+	if tr.Verdicts[a.proof] == "" {
 		a.proof = ""
 	}
 	return a, nil
@@ -401,7 +489,8 @@ func (r *run) graft(c *call, t *target) *call {
 }
 
 // conclude makes a verdict from the attempts. What is not seen each time is a suspicion.
-func (r *run) conclude(p corpus.Probe, v *findings.Verdict, control *controls, attempts []attempt) error {
+func (r *run) conclude(a *trial, v *findings.Verdict, attempts []attempt) error {
+	p, random := a.Probe, a.control.random
 	for _, proof := range []string{"canary", "difference", "suspicion", "refused"} {
 		n, of, last := strongest(attempts, proof)
 		if n == 0 {
@@ -426,7 +515,7 @@ func (r *run) conclude(p corpus.Probe, v *findings.Verdict, control *controls, a
 			not++
 		}
 	}
-	if control.random != nil && !control.random.progresses() {
+	if random != nil && !random.progresses() {
 		not++
 	}
 	switch {

@@ -277,7 +277,7 @@ func (r *run) attack(ctx context.Context, c *call, s step, variant, text string)
 	} else if s.State != "" && state != nil {
 		changed, err := alter.State(*state, variant)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: %w", errInapplicable, err)
 		}
 		r.hide(c.target, changed)
 		state = &changed

@@ -29,6 +29,8 @@ type target struct {
 	ends         bool   // it may be called to its end
 	why          string // why it may not
 	rounds       []*reply
+	controls     map[controlKey]*reply
+	expiring     []*call // whose states are to expire
 }
 
 func (t *target) String() string {

@@ -1,7 +1,6 @@
 package check
 
 import (
-	"context"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -105,16 +104,6 @@ func (q question) undeclared(able string) bool {
 		return has.Roots == nil
 	}
 	return false
-}
-
-// wait waits until a state has expired.
-func (r *run) wait(ctx context.Context) error {
-	select {
-	case <-time.After(time.Duration(r.Plan.TTL) + time.Second):
-		return nil
-	case <-ctx.Done():
-		return r.line.stop(context.Cause(ctx).Error())
-	}
 }
 
 func sortedKeys(m map[string]bool) []string {
