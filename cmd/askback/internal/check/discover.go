@@ -75,8 +75,8 @@ type hints struct {
 	OpenWorld   *bool `json:"openWorldHint"`
 }
 
-// destroys reports whether a tool is marked as destructive. Some libraries send the default of each hint for every tool,
-// and so all four defaults together mark nothing.
+// destroys reports whether a tool is marked as destructive. Some libraries send the default of each hint for every
+// tool, and so all four defaults together mark nothing.
 func (h hints) destroys() bool {
 	is := func(hint *bool, value bool) bool { return hint != nil && *hint == value }
 	return is(h.Destructive, true) && !(is(h.ReadOnly, false) && is(h.Idempotent, false) && is(h.OpenWorld, true))

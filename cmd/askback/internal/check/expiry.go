@@ -34,7 +34,7 @@ func (r *run) beginExpiry(ctx context.Context) {
 	r.expires = time.Now().Add(time.Duration(r.Plan.TTL) + time.Second)
 }
 
-// victimCall returns the call whose state an attack takes the n-th time. The state of an attack on expired states is old.
+// victimCall returns the call whose state an attack takes the n-th time. For an attack on expired states it is old.
 func (r *run) victimCall(ctx context.Context, a *trial, n int) (*call, error) {
 	if a.aim.Wait != "ttl" {
 		c, err := r.advance(ctx, a.victim, step{}, a.round)
