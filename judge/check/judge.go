@@ -10,10 +10,10 @@ import (
 	"net/http/httptest"
 	"os/exec"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/askback-mcp/askback/internal/planted"
+	"github.com/askback-mcp/askback/judge/process"
 )
 
 // A judge runs the command.
@@ -92,7 +92,7 @@ func (j *judge) run(ctx context.Context, url string, plan []byte, flags ...strin
 	cmd := exec.CommandContext(ctx, j.program, append(args, url)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(plan), &out, &wrong
 	began := time.Now()
-	err := cmd.Run()
+	memory, err := runMeasured(cmd)
 	took := time.Since(began)
 	if left := new(exec.ExitError); err != nil && !errors.As(err, &left) {
 		return outcome{err: err}
@@ -100,9 +100,25 @@ func (j *judge) run(ctx context.Context, url string, plan []byte, flags ...strin
 	if err := json.Unmarshal(out.Bytes(), &o); err != nil {
 		return outcome{err: fmt.Errorf("there is no report (%v): %w: %.500s", cmd.ProcessState, err, wrong.Bytes())}
 	}
-	o.took = took
-	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		o.memory = usage.Maxrss << 10
-	}
+	o.took, o.memory = took, memory
 	return o
+}
+
+// runMeasured runs a command and returns its peak of memory, which is read many times until the command ends.
+func runMeasured(cmd *exec.Cmd) (peak int64, err error) {
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for tick := time.Tick(10 * time.Millisecond); ; {
+		select {
+		case err := <-ended:
+			return peak, err
+		case <-tick:
+			if _, now, err := process.Memory(cmd.Process.Pid); err == nil {
+				peak = now
+			}
+		}
+	}
 }

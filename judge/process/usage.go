@@ -78,9 +78,13 @@ func (s *Server) Settled(ctx context.Context) (Usage, error) {
 	return last, err
 }
 
-// Memory reads the resident size of the process in bytes, now and at its peak, from Linux's /proc.
-func (s *Server) Memory() (resident, peak int64, err error) {
-	file := fmt.Sprintf("/proc/%d/status", s.pid())
+// Memory reads the resident size of the process in bytes, now and at its peak.
+func (s *Server) Memory() (resident, peak int64, err error) { return Memory(s.pid()) }
+
+// Memory reads the resident size of a process in bytes, now and at its peak, from Linux's /proc. The peak in the usage
+// of resources of a process that has ended is no measure: it is at least the size of the process that has started it.
+func Memory(pid int) (resident, peak int64, err error) {
+	file := fmt.Sprintf("/proc/%d/status", pid)
 	status, err := os.ReadFile(file)
 	if err != nil {
 		return 0, 0, fmt.Errorf("memory is read from Linux's /proc: %w", err)
