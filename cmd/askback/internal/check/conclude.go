@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -45,7 +46,12 @@ func (r *run) valid(ctx context.Context, t *target, s step, round int) (*reply, 
 		if !c.last().asks() {
 			return c.last(), nil
 		}
-		return r.answer(ctx, c, step{As: s.As, At: s.At})
+		asked := c.last()
+		p, err := r.answer(ctx, c, step{As: s.As, At: s.At})
+		if err == nil && p.repeats(asked) {
+			p.class, p.why = again, "the same questions come again"
+		}
+		return p, err
 	})
 }
 
@@ -174,6 +180,9 @@ func (r *run) judgeAttack(ctx context.Context, p corpus.Probe, t *target, v *fin
 	}
 	var attempts []attempt
 	variants := r.variants(p, aim, victim, round)
+	if len(variants) == 0 && aim.Round != "" {
+		return &notJudged{"its calls have no earlier round with a state", ""}
+	}
 	if len(variants) == 0 {
 		return &notJudged{"this state has nothing that the attack could change", ""}
 	}
@@ -280,24 +289,32 @@ func (r *run) variants(p corpus.Probe, aim step, victim *target, round int) []st
 		return r.forgeries(state)
 	case aim.Answers == "schema":
 		return r.misfits(victim, round)
+	case aim.Round != "":
+		return victim.statesBefore(round)
 	}
 	return []string{""}
 }
 
-// forgeries returns changes of the values in a state that can be read, the texts first.
+// forgeries returns changes of the values in a state that can be read: first the texts of the call, which show in what
+// the server says, then other texts, and then the rest.
 func (r *run) forgeries(state string) (hows []string) {
-	var later []string
+	var texts, others []string
 	for _, leaf := range alter.Leaves(state) {
 		switch value := leaf.Value.(type) {
 		case string:
-			hows = append(hows, fmt.Sprintf("set %s %q", leaf.Path, r.forged()))
+			how := fmt.Sprintf("set %s %q", leaf.Path, r.forged())
+			if slices.ContainsFunc(r.canaries, func(c string) bool { return strings.Contains(value, c) }) {
+				hows = append(hows, how)
+			} else {
+				texts = append(texts, how)
+			}
 		case bool:
-			later = append(later, fmt.Sprintf("set %s %t", leaf.Path, !value))
+			others = append(others, fmt.Sprintf("set %s %t", leaf.Path, !value))
 		default:
-			later = append(later, fmt.Sprintf("set %s 987654321", leaf.Path))
+			others = append(others, fmt.Sprintf("set %s 987654321", leaf.Path))
 		}
 	}
-	hows = append(hows, later...)
+	hows = slices.Concat(hows, texts, others)
 	return hows[:min(len(hows), 8)]
 }
 
@@ -345,19 +362,8 @@ func (r *run) attempt(ctx context.Context, p corpus.Probe, aim step, t, victim *
 			return a, err
 		}
 	}
-	// What the attack sends itself has another text than what the state may hold.
-	text, only := r.canary(), ""
-	switch {
-	case aim.State == "forge":
-		only = r.forged()
-	case p.Family == "answers":
-		only = text
-	case aim.Arguments == "other":
-		only = r.argument
-	case aim.As == "second" || aim.At != "" || aim.Target != "":
-		only = c.canary
-		c.canary = text
-	}
+	text := r.canary()
+	only := r.broughtIn(c, aim, text)
 	if t != victim {
 		c = r.graft(c, t)
 	}
@@ -365,6 +371,12 @@ func (r *run) attempt(ctx context.Context, p corpus.Probe, aim step, t, victim *
 		return a, err
 	}
 	a.steps = c.steps
+	if !a.reply.like(control.valid) && slices.ContainsFunc(c.replies, a.reply.repeats) {
+		a.reply.class = again
+	}
+	if !r.mayShow(p, aim, c, a.reply, control.valid) {
+		only = ""
+	}
 	unlike := true
 	for _, n := range control.negatives {
 		unlike = unlike && !a.reply.like(n)
@@ -372,11 +384,12 @@ func (r *run) attempt(ctx context.Context, p corpus.Probe, aim step, t, victim *
 			only = ""
 		}
 	}
-	a.taken = a.reply.progresses() && unlike
+	a.taken = a.reply.progresses() && unlike && (p.Family != "answers" || a.reply.class == control.valid.class)
 	number := aim.State == "forge" && strings.HasSuffix(variant, "987654321") && strings.Contains(a.reply.raw, "987654321")
 	switch {
 	case a.reply.class != refused && (only != "" && strings.Contains(a.reply.raw, only) || number):
 		a.proof = "canary"
+	case aim.Answers == "fit-again" && r.kept(control.valid, a, text):
 	case a.taken && (a.reply.like(control.valid) || a.reply.like(control.second) || aim.State == "forge"):
 		a.proof = "difference"
 	case a.taken:
@@ -388,6 +401,46 @@ func (r *run) attempt(ctx context.Context, p corpus.Probe, aim step, t, victim *
 		a.proof = ""
 	}
 	return a, nil
+}
+
+// broughtIn returns the text by which the effect of an attack is known. What the attack sends itself has another text
+// than what the state may hold.
+func (r *run) broughtIn(c *call, aim step, text string) (only string) {
+	switch {
+	case aim.State == "forge":
+		return r.forged()
+	case aim.Answers != "":
+		return text
+	case aim.Arguments == "other":
+		return r.argument
+	case aim.As == "second" || aim.At != "" || aim.Target != "":
+		only, c.canary = c.canary, text
+	}
+	return only
+}
+
+// mayShow reports whether a text of the attack is an effect where it came back. A server may quote the answer that it
+// refuses, in a question, or in a result that says so.
+func (r *run) mayShow(p corpus.Probe, aim step, c *call, came, valid *reply) bool {
+	switch {
+	case p.Family == "answers" && came.class != valid.class:
+		return false
+	case aim.Answers == "schema":
+		return r.differsInValue(c, came, valid)
+	case aim.Answers == "fit-again":
+		return came.class == done // another question is not what must not come twice
+	}
+	return true
+}
+
+// kept reports that a call which ends once more may have the result of its first end, which a server may keep for those
+// who lost the response: the other answers would have shown in a new one.
+func (r *run) kept(valid *reply, again attempt, text string) bool {
+	sent, _ := json.Marshal(again.steps[len(again.steps)-1].request.params) // it was sent
+	answers := slices.ContainsFunc(r.canaries, func(canary string) bool {
+		return canary != r.argument && strings.Contains(valid.raw, canary)
+	})
+	return answers && strings.Contains(string(sent), text) && !strings.Contains(again.reply.raw, text)
 }
 
 // graft makes a call of one target with the state and the answers of another one's.
@@ -475,7 +528,11 @@ func describe(p corpus.Probe, proof, variant string, came *reply) string {
 	}
 	switch proof {
 	case "canary":
-		if p.Family == "state" && p.Steps[len(p.Steps)-1].State == "" {
+		aim := p.Steps[len(p.Steps)-1]
+		if aim.Answers == "fit-again" {
+			return "the call ended once more, with other answers"
+		}
+		if p.Family == "state" && aim.State == "" {
 			return "a text of the call that the state is from came back in what the server says"
 		}
 		return "a text that only the attack has brought in came back in what the server says" + with

@@ -1,12 +1,14 @@
 package check
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/askback-mcp/askback/cmd/askback/corpus"
@@ -55,6 +57,13 @@ func (p *reply) progresses() bool { return p.class == done || p.class == advance
 // like reports that two responses say the same.
 func (p *reply) like(other *reply) bool {
 	return p.class == other.class && (p.class == refused || p.text == other.text)
+}
+
+// repeats reports that a reply asks what an earlier one has asked, although perhaps in other words.
+func (p *reply) repeats(earlier *reply) bool {
+	return p.asks() && earlier.asks() && slices.EqualFunc(p.questions, earlier.questions, func(a, b question) bool {
+		return a.key == b.key && a.method == b.method && a.mode == b.mode && bytes.Equal(a.schema, b.schema)
+	})
 }
 
 // call is a call that is under way: the honest rounds of a target.
@@ -263,6 +272,9 @@ func (r *run) advance(ctx context.Context, t *target, s step, round int) (*call,
 // attack sends a round of a call with the alterations of a step. The call itself stays where it is. The text is a
 // canary of the attack's own, and variant the alteration of the state that is chosen from several.
 func (r *run) attack(ctx context.Context, c *call, s step, variant, text string) (*reply, error) {
+	if s.Round != "" {
+		return r.endAgain(ctx, c, variant, text)
+	}
 	answers := map[string]any{}
 	last := c.last()
 	for _, q := range last.questions {
@@ -296,6 +308,30 @@ func (r *run) attack(ctx context.Context, c *call, s step, variant, text string)
 		c.steps = a.steps
 	}
 	return p, err
+}
+
+// endAgain goes back to an earlier round of a call that has ended, and answers from there on to the end.
+func (r *run) endAgain(ctx context.Context, c *call, round, text string) (*reply, error) {
+	n, err := strconv.Atoi(round)
+	if err != nil {
+		return nil, err
+	}
+	c.replies, c.canary = slices.Clone(c.replies[:n]), text
+	p := c.last()
+	for sent := false; err == nil && len(c.replies) < maxRounds && (!sent || p.class == advanced); sent = true {
+		p, err = r.answer(ctx, c, step{})
+	}
+	return p, err
+}
+
+// statesBefore are the numbers of the rounds that have a state, and come before another.
+func (t *target) statesBefore(round int) (numbers []string) {
+	for i, p := range t.rounds[:round-1] {
+		if p.state != nil {
+			numbers = append(numbers, strconv.Itoa(i+1))
+		}
+	}
+	return numbers
 }
 
 // alterAnswers returns the answers to the newest questions, altered.

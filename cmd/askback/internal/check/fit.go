@@ -2,8 +2,10 @@ package check
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -158,4 +160,28 @@ func misfits(schema json.RawMessage, fits map[string]any, text string) (all []ma
 		}
 	}
 	return all, what
+}
+
+// wrongValue is what a value of misfits looks like in a text, in one programming language or another.
+var wrongValue = regexp.MustCompile(`^(?:…|x+|askback|map|[^a-zA-Z])*$`)
+
+// differsInValue reports that a reply says what the valid one says, with a wrong value in the place of a fitting one.
+func (r *run) differsInValue(c *call, came, valid *reply) bool {
+	a, b := came.text, valid.text
+	begin := 0
+	for begin < min(len(a), len(b)) && a[begin] == b[begin] {
+		begin++
+	}
+	end := 0
+	for end < min(len(a), len(b))-begin && a[len(a)-1-end] == b[len(b)-1-end] {
+		end++
+	}
+	wrong, right := a[begin:len(a)-end], b[begin:len(b)-end]
+	fits := ""
+	for _, q := range c.last().questions {
+		if answer, ok := r.honest(c.target, q, c.canary).(map[string]any); ok {
+			fits += r.mask(fmt.Sprint(answer["content"]))
+		}
+	}
+	return strings.Contains(fits, right) && wrongValue.MatchString(strings.ToValidUTF8(wrong, ""))
 }
