@@ -377,13 +377,12 @@ func (r *run) attempt(ctx context.Context, p corpus.Probe, aim step, t, victim *
 	if !r.mayShow(p, aim, c, a.reply, control.valid) {
 		only = ""
 	}
-	unlike := true
 	for _, n := range control.negatives {
-		unlike = unlike && !a.reply.like(n)
 		if only != "" && strings.Contains(n.raw, only) {
 			only = ""
 		}
 	}
+	unlike := !slices.ContainsFunc(control.negatives, a.reply.like)
 	a.taken = a.reply.progresses() && unlike && (p.Family != "answers" || a.reply.class == control.valid.class)
 	number := aim.State == "forge" && strings.HasSuffix(variant, "987654321") && strings.Contains(a.reply.raw, "987654321")
 	switch {
@@ -392,7 +391,7 @@ func (r *run) attempt(ctx context.Context, p corpus.Probe, aim step, t, victim *
 	case aim.Answers == "fit-again" && r.kept(control.valid, a, text):
 	case a.taken && (a.reply.like(control.valid) || a.reply.like(control.second) || aim.State == "forge"):
 		a.proof = "difference"
-	case a.taken:
+	case a.taken && r.mayShow(p, aim, c, a.reply, control.valid):
 		a.proof = "suspicion"
 	case !a.reply.progresses() && a.reply.class == refused:
 		a.proof = "refused"
@@ -423,10 +422,8 @@ func (r *run) broughtIn(c *call, aim step, text string) (only string) {
 // refuses, in a question, or in a result that says so.
 func (r *run) mayShow(p corpus.Probe, aim step, c *call, came, valid *reply) bool {
 	switch {
-	case p.Family == "answers" && came.class != valid.class:
-		return false
-	case aim.Answers == "schema":
-		return r.differsInValue(c, came, valid)
+	case p.Family == "answers":
+		return r.hasOtherValue(aim, c, came, valid)
 	case aim.Answers == "fit-again":
 		return came.class == done // another question is not what must not come twice
 	}

@@ -73,6 +73,7 @@ type call struct {
 	able      string
 	arguments map[string]any
 	canary    string // stands in the answers
+	echo      string // the newest state that was sent
 	replies   []*reply
 	steps     []recorded
 }
@@ -161,6 +162,10 @@ func (r *run) sendCall(ctx context.Context, c *call, s step, answers map[string]
 		}
 		return nil, err
 	}
+	c.echo = ""
+	if state != nil {
+		c.echo = *state
+	}
 	p := r.read(c, res)
 	c.record(q, p, res.status)
 	c.replies = append(c.replies, p)
@@ -206,7 +211,7 @@ func (r *run) read(c *call, res *response) *reply {
 		return p
 	}
 	for _, part := range []json.RawMessage{result.Content, result.StructuredContent, result.Messages, result.Contents} {
-		p.raw += string(part)
+		p.raw += withoutEcho(string(part), c.echo)
 	}
 	switch {
 	case result.IsError:
@@ -234,8 +239,9 @@ func (r *run) read(c *call, res *response) *reply {
 			q.mode = "form"
 		}
 		p.questions = append(p.questions, q)
-		p.raw += q.key + " " + q.method + " " + q.message + " " + string(q.schema) + "\n"
-		p.text += r.mask(q.key + " " + q.method + " " + q.message + "\n")
+		says := q.key + " " + q.method + " " + withoutEcho(q.message, c.echo)
+		p.raw += says + " " + string(q.schema) + "\n"
+		p.text += r.mask(says + "\n")
 	}
 	for _, earlier := range c.replies {
 		if earlier.asks() && earlier.text == p.text {
@@ -243,6 +249,15 @@ func (r *run) read(c *call, res *response) *reply {
 		}
 	}
 	return p
+}
+
+// withoutEcho leaves out the state of the request, which a server may quote when it refuses it.
+func withoutEcho(text, state string) string {
+	if len(state) < 8 {
+		return text
+	}
+	quoted, _ := json.Marshal(state) // a string always has a JSON form
+	return strings.NewReplacer(state, "…", string(quoted[1:len(quoted)-1]), "…").Replace(text)
 }
 
 // What changes with each call: identifiers, times, and long numbers.
