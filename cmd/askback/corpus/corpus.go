@@ -63,6 +63,7 @@ type Step struct {
 	Arguments    string            `json:"arguments,omitempty"`    // "other"
 	State        string            `json:"state,omitempty"`        // an alteration: "none", "random", "flip", "cut", "forge"
 	Answers      string            `json:"answers,omitempty"`      // an alteration: "none", "decline", …
+	Round        string            `json:"round,omitempty"`        // "each": from each earlier round, to the end
 	Capabilities string            `json:"capabilities,omitempty"` // "none", or the only one declared
 	Wait         string            `json:"wait,omitempty"`         // "ttl": before the request
 	Headers      map[string]string `json:"headers,omitempty"`      // in place of the protocol's; an empty one is left out

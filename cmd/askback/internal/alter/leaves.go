@@ -77,10 +77,14 @@ func (o *opener) open(text, path string, wrap func(string) string, protected boo
 }
 
 func (o *opener) openJSON(text, path string, wrap func(string) string, protected bool, depth int) bool {
-	if trimmed := strings.TrimSpace(text); trimmed == "" || trimmed[0] != '{' && trimmed[0] != '[' ||
-		!json.Valid([]byte(text)) {
+	start, end := findJSON(text)
+	if start == end {
 		return false
 	}
+	before, after := text[:start], text[end:]
+	protected = protected || isMAC(before) || isMAC(after)
+	outer := wrap
+	text, wrap = text[start:end], func(s string) string { return outer(before + s + after) }
 	places := jsonPlaces(text, path)
 	for _, p := range places {
 		text, isText := p.value.(string)
@@ -102,6 +106,36 @@ func (o *opener) openJSON(text, path string, wrap func(string) string, protected
 		o.add(Leaf{Path: p.path, Value: p.value, Protected: protected, set: set})
 	}
 	return len(places) > 0
+}
+
+// findJSON returns where JSON stands in a text: all of it, or one object with other bytes before or after it, such as a
+// MAC. Without any, start and end are equal.
+func findJSON(text string) (start, end int) {
+	if trimmed := strings.TrimSpace(text); trimmed != "" && (trimmed[0] == '{' || trimmed[0] == '[') &&
+		json.Valid([]byte(text)) {
+		return 0, len(text)
+	}
+	for range 8 {
+		i := strings.Index(text[end:], `{"`)
+		if i < 0 {
+			return 0, 0
+		}
+		start = end + i
+		var object json.RawMessage
+		if json.NewDecoder(strings.NewReader(text[start:])).Decode(&object) == nil {
+			return start, start + len(object)
+		}
+		end = start + 1
+	}
+	return 0, 0
+}
+
+// shortestMAC is the least that a MAC has, in bytes; what is shorter is a checksum.
+const shortestMAC = 10
+
+// isMAC reports whether what stands beside the JSON of a state may be a MAC.
+func isMAC(beside string) bool {
+	return len(beside) >= shortestMAC && !readable([]byte(beside)) || looksRandom(strings.Trim(beside, " .:|~-_,;"))
 }
 
 // A place is where a value stands in a JSON text.
@@ -177,7 +211,7 @@ func (o *opener) openBase64(text, path string, wrap func(string) string, protect
 		if err != nil || len(plain) < 3 {
 			continue
 		}
-		if !readable(plain) && !compressed(plain) {
+		if !says(plain) {
 			continue
 		}
 		encode := func(s string) string { return wrap(e.EncodeToString([]byte(s))) }
@@ -190,16 +224,26 @@ func (o *opener) openBase64(text, path string, wrap func(string) string, protect
 
 func (o *opener) openHex(text, path string, wrap func(string) string, protected bool, depth int) bool {
 	plain, err := hex.DecodeString(text)
-	if err != nil || len(plain) < 8 || !readable(plain) && !compressed(plain) {
+	if err != nil || len(plain) < 8 || !says(plain) {
 		return false
 	}
 	encode := func(s string) string { return wrap(hex.EncodeToString([]byte(s))) }
 	return o.open(string(plain), path+"hex:", encode, protected, depth+1)
 }
 
+// says reports whether bytes are a text, or hold one that anybody can read.
+func says(b []byte) bool {
+	start, end := findJSON(string(b))
+	return readable(b) || start < end || compressed(b)
+}
+
 func compressed(b []byte) bool {
-	return bytes.HasPrefix(b, []byte{0x1f, 0x8b}) || len(b) > 2 && b[0] == 0x78 && (int(b[0])<<8|int(b[1]))%31 == 0 ||
-		inflate(flate.NewReader(bytes.NewReader(b))) != ""
+	if bytes.HasPrefix(b, []byte{0x1f, 0x8b}) || len(b) > 2 && b[0] == 0x78 && (int(b[0])<<8|int(b[1]))%31 == 0 {
+		return true
+	}
+	// Bytes that begin like a stream without a header may be random. The end of such a stream has to be their end.
+	in := bytes.NewReader(b)
+	return inflate(flate.NewReader(in)) != "" && in.Len() == 0
 }
 
 // inflate returns the text in a compressed stream, and "" for what is none.
@@ -380,9 +424,10 @@ func looksRandom(text string) bool {
 	if !randomText.MatchString(text) || strings.HasPrefix(text, "eyJ") {
 		return false
 	}
-	if b, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(text, "=")); err == nil && len(text) >= 22 &&
-		readable(b) {
-		return false
+	for _, e := range encodings {
+		if b, err := e.DecodeString(text); err == nil && len(text) >= 22 && says(b) {
+			return false
+		}
 	}
 	var digits, lower, upper, changes int
 	kind := func(c byte) int {

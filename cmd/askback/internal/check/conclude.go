@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -59,7 +60,12 @@ func (r *run) control(ctx context.Context, t *target, to, wrong step, round int)
 			return c.last(), nil
 		}
 		if wrong.State == "" && wrong.Answers == "" {
-			return r.answer(ctx, c, to)
+			asked := c.last()
+			p, err := r.answer(ctx, c, to)
+			if err == nil && p.repeats(asked) {
+				p.class, p.why = again, "the same questions come again"
+			}
+			return p, err
 		}
 		wrong.As, wrong.At = to.As, to.At
 		return r.attack(ctx, c, wrong, "random 7", c.canary)
@@ -197,10 +203,14 @@ func (r *run) judgeAttack(ctx context.Context, p corpus.Probe, t *target, v *fin
 		return err
 	}
 	variants := r.variants(a)
+	if len(variants) == 0 && a.aim.Round != "" {
+		return &notJudged{"its calls have no earlier round with a state", ""}
+	}
 	if len(variants) == 0 {
 		return &notJudged{"this state has nothing that the attack could change", ""}
 	}
-	share := a.victim == t && len(p.Steps) == 2 && a.aim.Wait == ""
+	// Of several answers a server may keep those that fit, so that the call is not as it was.
+	share := a.victim == t && len(p.Steps) == 2 && a.aim.Wait == "" && len(t.rounds[a.round-1].questions) == 1
 	attempts, err := r.attempts(ctx, a, variants, share)
 	if errors.Is(err, errSpent) {
 		attempts, err = r.attempts(ctx, a, variants, false)
@@ -363,6 +373,8 @@ func (r *run) variants(a *trial) []string {
 		return r.forgeries(state)
 	case aim.Answers == "schema":
 		return r.misfits(a.victim, a.round)
+	case aim.Round != "":
+		return a.victim.statesBefore(a.round)
 	}
 	return []string{""}
 }
@@ -431,19 +443,8 @@ func (r *run) attempt(ctx context.Context, tr *trial, on call, variant string) (
 			return a, err
 		}
 	}
-	// What the attack sends itself has another text than what the state may hold.
-	text, only := r.canary(), ""
-	switch {
-	case aim.State == "forge":
-		only = r.forged()
-	case tr.Family == "answers":
-		only = text
-	case aim.Arguments == "other":
-		only = r.argument
-	case aim.As == "second" || aim.At != "" || aim.Target != "":
-		only = c.canary
-		c.canary = text
-	}
+	text := r.canary()
+	only := r.broughtIn(c, aim, text)
 	if tr.target != tr.victim {
 		c = r.graft(c, tr.target)
 	}
@@ -453,21 +454,27 @@ func (r *run) attempt(ctx context.Context, tr *trial, on call, variant string) (
 	}
 	a.reply = reply
 	a.steps = c.steps
-	unlike := true
+	if !a.reply.like(tr.control.valid) && slices.ContainsFunc(c.replies, a.reply.repeats) {
+		a.reply.class = again
+	}
+	if !r.mayShow(tr.Probe, aim, c, a.reply, tr.control.valid) {
+		only = ""
+	}
 	for _, n := range tr.control.negatives {
-		unlike = unlike && !a.reply.like(n)
 		if only != "" && strings.Contains(n.raw, only) {
 			only = ""
 		}
 	}
-	a.taken = a.reply.progresses() && unlike
+	unlike := !slices.ContainsFunc(tr.control.negatives, a.reply.like)
+	a.taken = a.reply.progresses() && unlike && (tr.Family != "answers" || a.reply.class == tr.control.valid.class)
 	number := aim.State == "forge" && strings.HasSuffix(variant, "987654321") && strings.Contains(a.reply.raw, "987654321")
 	switch {
 	case a.reply.class != refused && (only != "" && strings.Contains(a.reply.raw, only) || number):
 		a.proof = "canary"
+	case aim.Answers == "fit-again" && r.kept(tr.control.valid, a, text):
 	case a.taken && (a.reply.like(tr.control.valid) || a.reply.like(tr.control.second) || aim.State == "forge"):
 		a.proof = "difference"
-	case a.taken:
+	case a.taken && r.mayShow(tr.Probe, aim, c, a.reply, tr.control.valid):
 		a.proof = "suspicion"
 	case !a.reply.progresses() && a.reply.class == refused:
 		a.proof = "refused"
@@ -476,6 +483,44 @@ func (r *run) attempt(ctx context.Context, tr *trial, on call, variant string) (
 		a.proof = ""
 	}
 	return a, nil
+}
+
+// broughtIn returns the text by which the effect of an attack is known. What the attack sends itself has another text
+// than what the state may hold.
+func (r *run) broughtIn(c *call, aim step, text string) (only string) {
+	switch {
+	case aim.State == "forge":
+		return r.forged()
+	case aim.Answers != "":
+		return text
+	case aim.Arguments == "other":
+		return r.argument
+	case aim.As == "second" || aim.At != "" || aim.Target != "":
+		only, c.canary = c.canary, text
+	}
+	return only
+}
+
+// mayShow reports whether a text of the attack is an effect where it came back. A server may quote the answer that it
+// refuses, in a question, or in a result that says so.
+func (r *run) mayShow(p corpus.Probe, aim step, c *call, came, valid *reply) bool {
+	switch {
+	case p.Family == "answers":
+		return r.hasOtherValue(aim, c, came, valid)
+	case aim.Answers == "fit-again":
+		return came.class == done // another question is not what must not come twice
+	}
+	return true
+}
+
+// kept reports that a call which ends once more may have the result of its first end, which a server may keep for those
+// who lost the response: the other answers would have shown in a new one.
+func (r *run) kept(valid *reply, again attempt, text string) bool {
+	sent, _ := json.Marshal(again.steps[len(again.steps)-1].request.params) // it was sent
+	answers := slices.ContainsFunc(r.canaries, func(canary string) bool {
+		return canary != r.argument && strings.Contains(valid.raw, canary)
+	})
+	return answers && strings.Contains(string(sent), text) && !strings.Contains(again.reply.raw, text)
 }
 
 // graft makes a call of one target with the state and the answers of another one's.
@@ -564,7 +609,11 @@ func describe(p corpus.Probe, proof, variant string, came *reply) string {
 	}
 	switch proof {
 	case "canary":
-		if p.Family == "state" && p.Steps[len(p.Steps)-1].State == "" {
+		aim := p.Steps[len(p.Steps)-1]
+		if aim.Answers == "fit-again" {
+			return "the call ended once more, with other answers"
+		}
+		if p.Family == "state" && aim.State == "" {
 			return "a text of the call that the state is from came back in what the server says"
 		}
 		return "a text that only the attack has brought in came back in what the server says" + with

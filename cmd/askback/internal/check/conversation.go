@@ -1,12 +1,14 @@
 package check
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/askback-mcp/askback/cmd/askback/corpus"
@@ -57,6 +59,13 @@ func (p *reply) like(other *reply) bool {
 	return p.class == other.class && (p.class == refused || p.text == other.text)
 }
 
+// repeats reports that a reply asks what an earlier one has asked, although perhaps in other words.
+func (p *reply) repeats(earlier *reply) bool {
+	return p.asks() && earlier.asks() && slices.EqualFunc(p.questions, earlier.questions, func(a, b question) bool {
+		return a.key == b.key && a.method == b.method && a.mode == b.mode && bytes.Equal(a.schema, b.schema)
+	})
+}
+
 // call is a call that is under way: the honest rounds of a target.
 type call struct {
 	target    *target
@@ -64,6 +73,7 @@ type call struct {
 	able      string
 	arguments map[string]any
 	canary    string // stands in the answers
+	echo      string // the newest state that was sent
 	replies   []*reply
 	steps     []recorded
 }
@@ -152,6 +162,10 @@ func (r *run) sendCall(ctx context.Context, c *call, s step, answers map[string]
 		}
 		return nil, err
 	}
+	c.echo = ""
+	if state != nil {
+		c.echo = *state
+	}
 	p := r.read(c, res)
 	c.record(q, p, res.status)
 	c.replies = append(c.replies, p)
@@ -197,7 +211,7 @@ func (r *run) read(c *call, res *response) *reply {
 		return p
 	}
 	for _, part := range []json.RawMessage{result.Content, result.StructuredContent, result.Messages, result.Contents} {
-		p.raw += string(part)
+		p.raw += withoutEcho(string(part), c.echo)
 	}
 	switch {
 	case result.IsError:
@@ -225,8 +239,9 @@ func (r *run) read(c *call, res *response) *reply {
 			q.mode = "form"
 		}
 		p.questions = append(p.questions, q)
-		p.raw += q.key + " " + q.method + " " + q.message + " " + string(q.schema) + "\n"
-		p.text += r.mask(q.key + " " + q.method + " " + q.message + "\n")
+		says := q.key + " " + q.method + " " + withoutEcho(q.message, c.echo)
+		p.raw += says + " " + string(q.schema) + "\n"
+		p.text += r.mask(says + "\n")
 	}
 	for _, earlier := range c.replies {
 		if earlier.asks() && earlier.text == p.text {
@@ -234,6 +249,15 @@ func (r *run) read(c *call, res *response) *reply {
 		}
 	}
 	return p
+}
+
+// withoutEcho leaves out the state of the request, which a server may quote when it refuses it.
+func withoutEcho(text, state string) string {
+	if len(state) < 8 {
+		return text
+	}
+	quoted, _ := json.Marshal(state) // a string always has a JSON form
+	return strings.NewReplacer(state, "…", string(quoted[1:len(quoted)-1]), "…").Replace(text)
 }
 
 // What changes with each call: identifiers, times, and long numbers.
@@ -263,6 +287,9 @@ func (r *run) advance(ctx context.Context, t *target, s step, round int) (*call,
 // attack sends a round of a call with the alterations of a step. The call itself stays where it is. The text is a
 // canary of the attack's own, and variant the alteration of the state that is chosen from several.
 func (r *run) attack(ctx context.Context, c *call, s step, variant, text string) (*reply, error) {
+	if s.Round != "" {
+		return r.endAgain(ctx, c, variant, text)
+	}
 	answers := map[string]any{}
 	last := c.last()
 	for _, q := range last.questions {
@@ -296,6 +323,30 @@ func (r *run) attack(ctx context.Context, c *call, s step, variant, text string)
 		c.steps = a.steps
 	}
 	return p, err
+}
+
+// endAgain goes back to an earlier round of a call that has ended, and answers from there on to the end.
+func (r *run) endAgain(ctx context.Context, c *call, round, text string) (*reply, error) {
+	n, err := strconv.Atoi(round)
+	if err != nil {
+		return nil, err
+	}
+	c.replies, c.canary = slices.Clone(c.replies[:n]), text
+	p := c.last()
+	for sent := false; err == nil && len(c.replies) < maxRounds && (!sent || p.class == advanced); sent = true {
+		p, err = r.answer(ctx, c, step{})
+	}
+	return p, err
+}
+
+// statesBefore are the numbers of the rounds that have a state, and come before another.
+func (t *target) statesBefore(round int) (numbers []string) {
+	for i, p := range t.rounds[:round-1] {
+		if p.state != nil {
+			numbers = append(numbers, strconv.Itoa(i+1))
+		}
+	}
+	return numbers
 }
 
 // alterAnswers returns the answers to the newest questions, altered.
@@ -336,12 +387,15 @@ func (r *run) alterAnswers(c *call, how, variant, text string) map[string]any {
 			answers["askback-unasked"] = honest
 			continue
 		case "schema":
-			if fits, ok := accepted["content"].(map[string]any); ok && form {
-				wrong, _ := misfits(q.schema, fits, text)
-				for i, w := range wrong {
-					if variant == fmt.Sprintf("%s %d", q.key, i) {
-						honest = map[string]any{"action": "accept", "content": w}
-					}
+			fits, ok := accepted["content"].(map[string]any)
+			honest = r.honest(c.target, q, c.canary) // the other questions of the round
+			if !ok || !form {
+				break
+			}
+			wrong, _ := misfits(q.schema, fits, text)
+			for i, w := range wrong {
+				if variant == fmt.Sprintf("%s %d", q.key, i) {
+					honest = map[string]any{"action": "accept", "content": w}
 				}
 			}
 		}

@@ -160,6 +160,7 @@ func (t *target) worth() (n int) {
 
 func (r *run) list(ctx context.Context, method, member string) (all []listed) {
 	params := map[string]any{}
+	seen := map[string]bool{} // cursors may lead in a circle
 	for range maxPages {
 		res, err := r.send(ctx, request{method: method, params: params, able: allCapabilities})
 		if err != nil || res.fault != nil {
@@ -176,8 +177,13 @@ func (r *run) list(ctx context.Context, method, member string) (all []listed) {
 		_ = json.Unmarshal(res.result, &page)
 		_ = json.Unmarshal(page[member], &entries)
 		_ = json.Unmarshal(page["nextCursor"], &cursor)
-		all = append(all, entries[:min(len(entries), maxListed-len(all))]...)
-		if cursor == "" || len(all) == maxListed {
+		for _, entry := range entries {
+			if id := entry.Name + " " + entry.URI; !seen[id] && len(all) < maxListed {
+				seen[id] = true
+				all = append(all, entry)
+			}
+		}
+		if cursor == "" || cursor == params["cursor"] || len(all) == maxListed {
 			return all
 		}
 		params = map[string]any{"cursor": cursor}
@@ -270,8 +276,12 @@ func (r *run) explore(ctx context.Context, t *target) {
 			t.rounds = c.replies
 		}
 		if !errors.Is(err, errLost) {
-			return
+			break
 		}
+	}
+	// A form that cannot be filled is asked again and again.
+	for n := len(t.rounds); n > 1 && t.rounds[n-1].repeats(t.rounds[n-2]); n-- {
+		t.rounds = t.rounds[:n-1]
 	}
 }
 

@@ -2,8 +2,10 @@ package check
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -158,4 +160,34 @@ func misfits(schema json.RawMessage, fits map[string]any, text string) (all []ma
 		}
 	}
 	return all, what
+}
+
+// wrongValue is what the value of an attack looks like in a text, in one programming language or another.
+var wrongValue = map[string]*regexp.Regexp{
+	"schema": regexp.MustCompile(`^(?:…|x+|askback|map|[^a-zA-Z])*$`),
+	"kind":   regexp.MustCompile(`^…?$`),
+	"none":   regexp.MustCompile(`^\S*$`),
+}
+
+// hasOtherValue reports that a reply says what the valid one says, with another value in the place of the fitting one.
+// Other replies may be refusals.
+func (r *run) hasOtherValue(aim step, c *call, came, valid *reply) bool {
+	a, b := []rune(came.text), []rune(valid.text)
+	begin := 0
+	for begin < min(len(a), len(b)) && a[begin] == b[begin] {
+		begin++
+	}
+	end := 0
+	for end < min(len(a), len(b))-begin && a[len(a)-1-end] == b[len(b)-1-end] {
+		end++
+	}
+	other, fitting := string(a[begin:len(a)-end]), string(b[begin:len(b)-end])
+	fits := ""
+	for _, q := range c.last().questions {
+		if answer, ok := r.honest(c.target, q, c.canary).(map[string]any); ok {
+			fits += r.mask(fmt.Sprint(answer["content"]))
+		}
+	}
+	looks := wrongValue[aim.Answers]
+	return came.class == valid.class && strings.Contains(fits, fitting) && (looks == nil || looks.MatchString(other))
 }
