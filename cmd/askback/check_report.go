@@ -3,11 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -17,9 +19,9 @@ import (
 
 // reportFlags are the flags for what a check writes.
 type reportFlags struct {
-	asJSON                                     bool
-	sarif, junit, badge, transcripts, baseline string
-	failOn                                     string
+	asJSON                                           bool
+	html, sarif, junit, badge, transcripts, baseline string
+	failOn                                           string
 
 	accepted *checkreport.Baseline
 }
@@ -28,6 +30,7 @@ func (f *reportFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.failOn, "fail-on", "fail", "`LEVEL` that makes the exit code 6")
 	flags.StringVar(&f.baseline, "baseline", "", "`FILE` of findings that are accepted")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
+	flags.StringVar(&f.html, "html", "", "`FILE` to write as a page for a browser")
 	flags.StringVar(&f.sarif, "sarif", "", "`FILE` to write as SARIF 2.1.0")
 	flags.StringVar(&f.junit, "junit", "", "`FILE` to write as XML of JUnit")
 	flags.StringVar(&f.badge, "badge", "", "`FILE` to write as the endpoint of a badge")
@@ -62,6 +65,7 @@ func (f *reportFlags) write(cmd *cobra.Command, r *findings.Report) error {
 	}{
 		{f.sarif, func() (string, error) { return checkreport.SARIF(r) }},
 		{f.junit, func() (string, error) { return checkreport.JUnit(r, findings.Level(f.failOn)) }},
+		{f.html, func() (string, error) { return checkreport.HTML(r) }},
 		{f.badge, func() (string, error) { return checkreport.Badge(r) }},
 	} {
 		if file.name == "" {
@@ -81,8 +85,7 @@ func (f *reportFlags) write(cmd *cobra.Command, r *findings.Report) error {
 		}
 	}
 	stdout := cmd.OutOrStdout()
-	text, err := checkreport.Text(r, checkreport.TextOptions{Colour: isTerminal(stdout) && os.Getenv("NO_COLOR") == "",
-		Directory: f.transcripts}), error(nil)
+	text, err := checkreport.Text(r, f.textOptions(stdout)), error(nil)
 	if f.asJSON {
 		text, err = checkreport.JSON(r)
 	}
@@ -93,6 +96,23 @@ func (f *reportFlags) write(cmd *cobra.Command, r *findings.Report) error {
 		return err
 	}
 	return checkExit(r, findings.Level(f.failOn))
+}
+
+// widest is the longest line of a report that is easy to read, in columns.
+const widest = 100
+
+// textOptions fit a report to where it is written.
+func (f *reportFlags) textOptions(to io.Writer) checkreport.TextOptions {
+	o := checkreport.TextOptions{Directory: f.transcripts}
+	file, ok := to.(*os.File)
+	if !ok || !isTerminal(file) {
+		return o
+	}
+	if width, _, err := term.GetSize(file.Fd()); err == nil && width > 0 {
+		o.Width = min(width, widest)
+	}
+	o.Colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return o
 }
 
 // writeTranscripts writes the transcripts of findings, which only their owner can read.

@@ -92,6 +92,23 @@ func axe(t *testing.T) string {
 	return string(program)
 }
 
+// checkPage reports what keeps somebody from using the page in the window, as the program finds it, and that the page is
+// wider than the window.
+func (v *viewer) checkPage(name, program string, l look) {
+	v.Helper()
+	v.do(chromedp.Evaluate[chromedp.Void]("document.querySelectorAll('details').forEach((d) => { d.open = true; })"))
+	v.do(chromedp.Evaluate[chromedp.Void](program))
+	for _, finding := range read(v, chromedp.Evaluate[[]string](`axe.run().then((r) => r.violations
+		.filter((f) => f.impact === "serious" || f.impact === "critical")
+		.map((f) => f.id + ": " + f.help + ": " + f.nodes.map((n) => n.html + " " + n.failureSummary).join("; ")))`,
+		chromedp.EvalAwaitPromise)) {
+		v.Errorf("%s: %s", name, finding)
+	}
+	if most := read(v, chromedp.Evaluate[int64]("document.documentElement.scrollWidth")); most > l.width {
+		v.Errorf("%s: the page is %d wide", name, most)
+	}
+}
+
 // No page has anything that keeps somebody from using it, in any size and colours; none is wider than the window; and
 // the browser has nothing to complain of, such as a script that the policy forbids.
 func TestPagesAreAccessible(t *testing.T) {
@@ -109,17 +126,7 @@ func TestPagesAreAccessible(t *testing.T) {
 			}
 			name := fmt.Sprintf("%s at %d, dark %v", p.name, l.width, l.dark)
 			v.visit(p.path)
-			v.do(chromedp.Evaluate[chromedp.Void]("document.querySelectorAll('details').forEach((d) => { d.open = true; })"))
-			v.do(chromedp.Evaluate[chromedp.Void](program))
-			for _, finding := range read(v, chromedp.Evaluate[[]string](`axe.run().then((r) => r.violations
-				.filter((f) => f.impact === "serious" || f.impact === "critical")
-				.map((f) => f.id + ": " + f.help + ": " + f.nodes.map((n) => n.html + " " + n.failureSummary).join("; ")))`,
-				chromedp.EvalAwaitPromise)) {
-				t.Errorf("%s: %s", name, finding)
-			}
-			if most := read(v, chromedp.Evaluate[int64]("document.documentElement.scrollWidth")); most > l.width {
-				t.Errorf("%s: the page is %d wide", name, most)
-			}
+			v.checkPage(name, program, l)
 			if dir := os.Getenv("ASKBACK_PICTURES"); dir != "" {
 				v.picture(filepath.Join(dir, fmt.Sprintf("%s-%d-%v.png", p.name, l.width, l.dark)))
 			}

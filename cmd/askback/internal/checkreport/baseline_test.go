@@ -120,8 +120,8 @@ func TestANewBaselineCoversItsReport(t *testing.T) {
 	r := sample()
 	r.Verdicts[8].Accepted, r.Verdicts[8].Expires = "", ""
 	b.Apply(r, lastDay)
-	if len(found(r)) != 0 || r.Remarks != nil || r.Verdicts[8].Expires != "2027-01-31" {
-		t.Errorf("%+v, %q", found(r), r.Remarks)
+	if len(problems(r)) != 0 || r.Remarks != nil || r.Verdicts[8].Expires != "2027-01-31" {
+		t.Errorf("%+v, %q", problems(r), r.Remarks)
 	}
 	for _, wrong := range [][2]string{{"", "2026-12-31"}, {"It is a demo.", ""}, {"It is a demo.", "soon"}} {
 		if _, err := NewBaseline(sample(), wrong[0], wrong[1]); err == nil {

@@ -12,19 +12,6 @@ import (
 	"github.com/askback-mcp/askback/cmd/askback/internal/findings"
 )
 
-// found returns the findings that no baseline covers, the gravest first.
-func found(r *findings.Report) []findings.Verdict {
-	var all []findings.Verdict
-	for _, level := range findings.Levels {
-		for _, v := range r.Verdicts {
-			if v.Level == level && isFinding(v) && v.Accepted == "" {
-				all = append(all, v)
-			}
-		}
-	}
-	return all
-}
-
 func isFinding(v findings.Verdict) bool { return v.Level.AtLeast(findings.Note) }
 
 // place names what a verdict is about.
@@ -43,14 +30,47 @@ func rule(v findings.Verdict) string {
 	return v.Keyword + " (" + v.Clause + ")"
 }
 
-// summary counts the verdicts in one sentence.
-func summary(r *findings.Report) string {
-	var accepted int
-	for _, v := range r.Verdicts {
-		if v.Accepted != "" {
-			accepted++
+// headline is the verdict on the whole: a word, and what it counts. A finding on several targets counts once.
+func headline(r *findings.Report) (level findings.Level, word, words string) {
+	counts := make(map[findings.Level]int)
+	for _, p := range problems(r) {
+		counts[p.Level]++
+	}
+	broken := plural(counts[findings.Fail], "broken requirement")
+	if counts[findings.Fail] == 0 {
+		broken = "no broken requirement"
+	}
+	rest := []string{broken}
+	for _, level := range []findings.Level{findings.Warn, findings.Note} {
+		if counts[level] > 0 {
+			rest = append(rest, plural(counts[level], map[findings.Level]string{
+				findings.Warn: "warning", findings.Note: "note"}[level]))
 		}
 	}
+	words = strings.Join(rest, ", ")
+	switch {
+	case !r.Judged():
+		return findings.NotJudged, "NOT JUDGED", "nothing could be judged"
+	case counts[findings.Fail] > 0:
+		return findings.Fail, label[findings.Fail].word, words
+	case counts[findings.Warn] > 0:
+		return findings.Warn, label[findings.Warn].word, words
+	case counts[findings.Note] > 0:
+		return findings.Note, label[findings.Note].word, words
+	default:
+		return findings.Pass, "NO FINDING", "in what was judged"
+	}
+}
+
+// coverage tells how much was judged.
+func coverage(r *findings.Report) string {
+	open := r.Count(findings.NotJudged)
+	return fmt.Sprintf("%d of %d combinations of a probe and a target are judged", len(r.Verdicts)-open, len(r.Verdicts))
+}
+
+// summary counts the verdicts in one sentence.
+func summary(r *findings.Report) string {
+	accepted := len(accepted(r))
 	text := fmt.Sprintf("%d fail, %d warn, %d note, %d passed, %d not judged", r.Count(findings.Fail),
 		r.Count(findings.Warn), r.Count(findings.Note), r.Count(findings.Pass), r.Count(findings.NotJudged))
 	if accepted > 0 {
@@ -60,55 +80,6 @@ func summary(r *findings.Report) string {
 		text += ": nothing could be judged"
 	}
 	return text + "."
-}
-
-// A group is a list of verdicts that are not judged for the same reason.
-type group struct {
-	reason, remedy string
-	verdicts       []findings.Verdict
-}
-
-// notJudged groups what is not judged, the largest group first.
-func notJudged(r *findings.Report) []*group {
-	var groups []*group
-	for _, v := range r.Verdicts {
-		if v.Level != findings.NotJudged {
-			continue
-		}
-		at := slices.IndexFunc(groups, func(g *group) bool { return g.reason == v.Reason && g.remedy == v.Remedy })
-		if at < 0 {
-			at = len(groups)
-			groups = append(groups, &group{reason: v.Reason, remedy: v.Remedy})
-		}
-		groups[at].verdicts = append(groups[at].verdicts, v)
-	}
-	slices.SortStableFunc(groups, func(a, b *group) int { return len(b.verdicts) - len(a.verdicts) })
-	return groups
-}
-
-// A row is a target with the probes of one level or group.
-type row struct {
-	target string
-	probes []string
-}
-
-// byTarget lists the probes of verdicts by their targets.
-func byTarget(verdicts []findings.Verdict) []*row {
-	var rows []*row
-	for _, v := range verdicts {
-		at := slices.IndexFunc(rows, func(r *row) bool { return r.target == place(v) })
-		if at < 0 {
-			at = len(rows)
-			rows = append(rows, &row{target: place(v)})
-		}
-		rows[at].probes = append(rows[at].probes, v.Probe)
-	}
-	return rows
-}
-
-// passed returns the verdicts that passed.
-func passed(r *findings.Report) []findings.Verdict {
-	return slices.DeleteFunc(slices.Clone(r.Verdicts), func(v findings.Verdict) bool { return v.Level != findings.Pass })
 }
 
 // accepted returns the findings that a baseline covers.

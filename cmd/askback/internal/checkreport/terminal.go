@@ -1,8 +1,10 @@
 package checkreport
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
@@ -18,7 +20,7 @@ type TextOptions struct {
 	Directory string // where the transcripts are, by their TranscriptNames; empty if they are not written
 }
 
-// Text writes a report for a terminal: what was judged, the findings, what passed, and what was not judged.
+// Text writes a report for a terminal: the verdict, the findings, what asks, what passed, and what was not judged.
 func Text(r *findings.Report, o TextOptions) string {
 	if o.Width == 0 {
 		o.Width = 80
@@ -27,9 +29,16 @@ func Text(r *findings.Report, o TextOptions) string {
 	t.head(r)
 	t.findings(r)
 	t.accepted(r)
-	if rows := byTarget(passed(r)); len(rows) > 0 {
+	if len(r.Targets) > 0 {
+		t.title("What asks")
+	}
+	for _, k := range kinds(r) {
+		t.wrap("", "  ", strings.Join(k.Targets, ", "))
+		t.wrap(dim, "    ", k.About)
+	}
+	if all := passed(r); len(all) > 0 {
 		t.title("Passed")
-		t.rows(rows)
+		t.rows(r, "  ", all)
 	}
 	t.notJudged(r)
 	for _, remark := range r.Remarks {
@@ -57,6 +66,7 @@ var label = map[findings.Level]struct{ word, look string }{
 	findings.Fail: {"FAIL", "1;31"},
 	findings.Warn: {"WARN", "1;33"},
 	findings.Note: {"NOTE", "1;36"},
+	findings.Pass: {"", "1;32"},
 }
 
 func (t *text) style(look, words string) string {
@@ -72,34 +82,46 @@ func (t *text) head(r *findings.Report) {
 		name += " (" + r.Name + ")"
 	}
 	t.wrap(bold, "", name)
+	level, word, words := headline(r)
+	t.b.WriteString(t.style(cmp.Or(label[level].look, bold), word) + "  ")
+	t.hang(bold, "      ", words)
+	if len(r.Verdicts) > 0 {
+		t.wrap("", "", coverage(r))
+	}
 	t.wrap("", "", scope(r))
 	if r.Stopped != "" {
 		t.wrap(label[findings.Warn].look, "", "The run ended early: "+r.Stopped)
 	}
-	if len(r.Targets) > 0 {
-		t.title("What asks")
-	} else if r.Kind == "server" {
+	if len(r.Targets) == 0 && r.Kind == "server" {
 		t.wrap("", "", "Nothing was found that asks.")
-	}
-	for _, target := range r.Targets {
-		t.wrap("", "  ", target.Method+" "+target.Name)
-		t.wrap(dim, "    ", about(target))
 	}
 }
 
 func (t *text) findings(r *findings.Report) {
-	names := transcriptFiles(r, t.options.Directory)
-	for _, v := range found(r) {
-		l := label[v.Level]
+	for _, p := range problems(r) {
+		l := label[p.Level]
 		t.b.WriteString("\n" + t.style(l.look, l.word) + "  ")
-		t.hang(bold, "      ", v.Title)
-		t.wrap(dim, "      ", strings.Join(compact(place(v), rule(v), v.Probe, v.Proof), " · "))
-		t.fact("Seen", v.Reason)
-		t.fact("Suffers", v.Suffers)
-		t.fact("Mend", v.Mend)
-		if name := names(v); name != "" {
-			t.fact("Again", "askback replay "+name)
+		t.hang(bold, "      ", p.Title)
+		t.wrap(dim, "      ", strings.Join(compact(p.Probe, rule(p.Verdict), p.proofs()), " · "))
+		for _, s := range p.Sights {
+			t.fact("On", where(r, s.targets()))
+			t.fact("Seen", s.Reason)
 		}
+		t.fact("Suffers", p.Suffers)
+		t.fact("Mend", p.Mend)
+		t.again(r, p)
+	}
+}
+
+// again says how a finding is shown again. The transcripts of its other targets are beside the first.
+func (t *text) again(r *findings.Report, p *problem) {
+	files := slices.DeleteFunc(p.Cases(), func(c occurrence) bool { return c.File == "" })
+	if t.options.Directory == "" || len(files) == 0 {
+		return
+	}
+	t.fact("Again", replayCommand(r, filepath.Join(t.options.Directory, files[0].File)))
+	if others := len(files) - 1; others > 0 {
+		t.fact("", fmt.Sprintf("and %s beside that one", plural(others, "transcript")))
 	}
 }
 
@@ -129,20 +151,18 @@ func (t *text) notJudged(r *findings.Report) {
 		} else {
 			t.b.WriteByte('\n')
 		}
-		t.wrap("", "  ", g.reason)
-		if g.remedy != "" {
-			t.wrap("", "  ", "To have it judged: "+g.remedy)
+		t.wrap("", "  ", g.Reason)
+		if g.Remedy != "" {
+			t.wrap("", "  ", "To have it judged: "+g.Remedy)
 		}
-		for _, row := range byTarget(g.verdicts) {
-			t.wrap(dim, "    ", row.target+": "+strings.Join(row.probes, ", "))
-		}
+		t.rows(r, "    ", g.verdicts)
 	}
 }
 
-func (t *text) rows(rows []*row) {
-	for _, row := range rows {
-		t.wrap("", "  ", row.target)
-		t.wrap(dim, "    ", strings.Join(row.probes, ", "))
+func (t *text) rows(r *findings.Report, indent string, verdicts []findings.Verdict) {
+	for _, row := range rows(verdicts) {
+		t.b.WriteString(indent)
+		t.hang(dim, indent+"  ", where(r, row.targets)+": "+strings.Join(row.probes, ", "))
 	}
 }
 
@@ -185,15 +205,22 @@ func compact(texts ...string) []string {
 	return all
 }
 
-// transcriptFiles returns a function that names the file with the transcript of a verdict.
-func transcriptFiles(r *findings.Report, directory string) func(findings.Verdict) string {
-	names := TranscriptNames(r)
-	return func(v findings.Verdict) string {
-		for i := range r.Verdicts {
-			if directory != "" && names[i] != "" && r.Verdicts[i] == v {
-				return filepath.Join(directory, names[i])
-			}
-		}
-		return ""
+// replayCommand plays a transcript again. A program has no address that the command could name.
+func replayCommand(r *findings.Report, file string) string {
+	words := []string{"askback", "replay", shellWord(file)}
+	if strings.Contains(r.Subject, "://") {
+		words = append(words, shellWord(r.Subject))
 	}
+	return strings.Join(words, " ")
+}
+
+// shellWord quotes a text for a shell, if it needs that.
+func shellWord(text string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:@%+,", r)
+	}
+	if text != "" && strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
