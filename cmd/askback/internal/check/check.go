@@ -101,7 +101,11 @@ type run struct {
 	listed                  bool   // a request that must not ask has a result
 	refusal                 string // of a list
 	unanswered              unanswered
-	nothing                 string // why there are no targets
+	declares                bool     // the server has the extension for tasks
+	oldTasks                bool     // the server says that it has the tasks of an earlier revision
+	owed                    []owed   // tasks that are still to be cancelled
+	taskIDs                 []string // of the first identity's tasks, in their order
+	nothing                 string   // why there are no targets
 }
 
 // Init finds what a server has, without an attack, and returns the plan that a user completes. The report has what
@@ -219,6 +223,10 @@ func (r *run) finish() {
 	r.report.Took = time.Since(r.report.Started)
 	if r.report.Stopped = r.line.stopped; r.report.Stopped == "" {
 		r.report.Stopped = r.nothing
+	}
+	if len(r.owed) > 0 {
+		r.report.Stopped = strings.TrimPrefix(fmt.Sprintf("%s; %d tasks of the check could not be cancelled",
+			r.report.Stopped, len(r.owed)), "; ")
 	}
 	r.redact()
 }
