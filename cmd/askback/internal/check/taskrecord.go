@@ -4,7 +4,11 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
 )
+
+const maxShownDepth = 100 // of a result in a transcript
 
 // ofTask reports whether a step is about a task, or makes one.
 func (s recorded) ofTask() bool {
@@ -20,8 +24,21 @@ func (s recorded) within() string {
 	return ""
 }
 
-// lasts reports whether a text can stand in a transcript: it is the same each time, and has no placeholder.
-func lasts(text string) bool { return !changing.MatchString(text) && !strings.Contains(text, "{{") }
+// lasts reports whether a text can stand in a transcript: it is the same each time, and means nothing there.
+func lasts(text string) bool {
+	return !changing.MatchString(text) && !strings.Contains(text, "{{") && !strings.Contains(text, "...")
+}
+
+// lasting returns a JSON value for a transcript, or nil.
+func lasting(value json.RawMessage) json.RawMessage {
+	if strictjson.Check(value, maxShownDepth) != nil {
+		return nil
+	}
+	if value = strictjson.AppendCanonical(nil, value); !lasts(string(value)) {
+		return nil
+	}
+	return value
+}
 
 // andMore is the object of a transcript that may have more members than those.
 func andMore(members map[string]any) map[string]any {
@@ -58,7 +75,10 @@ func (s recorded) expectedOfTask(names map[string]string, last bool) string {
 
 // expectedTask is a task as it was seen. The last time its questions and its result are compared, or that it has none.
 func (p *reply) expectedTask(names map[string]string, last bool) map[string]any {
-	want := map[string]any{"status": p.status}
+	want := map[string]any{}
+	if p.status != "" && lasts(p.status) {
+		want["status"] = p.status
+	}
 	if name := names[p.taskID]; name != "" {
 		want["taskId"] = "{{" + name + "}}"
 	}
@@ -82,8 +102,10 @@ func (p *reply) expectedTask(names map[string]string, last bool) map[string]any 
 	var whole map[string]json.RawMessage
 	_ = json.Unmarshal(p.result, &whole) // it was read before
 	switch result, ok := whole["result"]; {
-	case ok && lasts(string(result)):
-		want["result"] = result
+	case ok:
+		if value := lasting(result); value != nil {
+			want["result"] = value
+		}
 	case !ok && p.status == "completed":
 		for member := range whole { // and no others
 			if want[member] == nil && lasts(member) {
@@ -101,6 +123,9 @@ func expectedList(list json.RawMessage, names map[string]string) map[string]any 
 	_ = json.Unmarshal(list, &members) // it was read before
 	want := map[string]any{}
 	for member, value := range members {
+		if !lasts(member) {
+			continue
+		}
 		for id, name := range names {
 			var all []json.RawMessage
 			if json.Unmarshal(value, &all) == nil && slices.ContainsFunc(all, func(e json.RawMessage) bool {
@@ -121,7 +146,7 @@ func expectedParams(params json.RawMessage, names map[string]string) map[string]
 	}
 	_ = json.Unmarshal(params, &of) // it was read before
 	want := map[string]any{}
-	if name := names[of.TaskID]; name != "" && of.Status != "" {
+	if name := names[of.TaskID]; name != "" && of.Status != "" && lasts(of.Status) {
 		want["taskId"], want["status"] = "{{"+name+"}}", of.Status
 	}
 	for _, id := range of.Notifications.TaskIDs {
