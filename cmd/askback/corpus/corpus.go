@@ -64,8 +64,9 @@ type Step struct {
 	State        string            `json:"state,omitempty"`        // an alteration: "none", "random", "flip", "cut", "forge"
 	Answers      string            `json:"answers,omitempty"`      // an alteration: "none", "decline", …
 	Round        string            `json:"round,omitempty"`        // "each": from each earlier round, to the end
-	Capabilities string            `json:"capabilities,omitempty"` // "none", or the only one declared
+	Capabilities string            `json:"capabilities,omitempty"` // "none", or what is not declared
 	Wait         string            `json:"wait,omitempty"`         // "ttl": before the request
+	Task         string            `json:"task,omitempty"`         // "unknown": an ID that no task has
 	Headers      map[string]string `json:"headers,omitempty"`      // in place of the protocol's; an empty one is left out
 	Body         string            `json:"body,omitempty"`         // the bytes, in place of a request
 	Judged       bool              `json:"judged,omitempty"`       // the response of this step is the one that counts

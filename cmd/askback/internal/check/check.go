@@ -105,6 +105,10 @@ type run struct {
 	refusal                 string // of a list
 	unanswered              unanswered
 	expires                 time.Time // when the states of expiring calls are no longer valid
+	declares                bool      // the server has the extension for tasks
+	oldTasks                bool      // the server says that it has the tasks of an earlier revision
+	owed                    []owed    // tasks that are still to be cancelled
+	taskIDs                 []string  // of the first identity's tasks, in their order
 	nothing                 string    // why there are no targets
 }
 
@@ -223,6 +227,10 @@ func (r *run) finish() {
 	r.report.Took = time.Since(r.report.Started)
 	if r.report.Stopped = r.line.stopped; r.report.Stopped == "" {
 		r.report.Stopped = r.nothing
+	}
+	if len(r.owed) > 0 {
+		r.report.Stopped = strings.TrimPrefix(fmt.Sprintf("%s; %d tasks of the check could not be cancelled",
+			r.report.Stopped, len(r.owed)), "; ")
 	}
 	r.redact()
 }

@@ -123,6 +123,8 @@ func (r *run) judge(ctx context.Context, p corpus.Probe, t *target, v *findings.
 		return err
 	}
 	switch {
+	case p.Family == "tasks":
+		return r.judgeTasks(ctx, p, t, v)
 	case p.Reads != "":
 		return r.judgeByReading(p, t, v)
 	case p.Family == "questions":

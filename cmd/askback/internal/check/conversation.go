@@ -47,6 +47,11 @@ type reply struct {
 	questions []question
 	state     *string
 	result    json.RawMessage
+	code      int // of an error
+
+	// Of a task.
+	taskID, status string
+	every          float64 // its pollIntervalMs
 }
 
 func (p *reply) asks() bool { return p.class == again || p.class == advanced }
@@ -167,6 +172,9 @@ func (r *run) sendCall(ctx context.Context, c *call, s step, answers map[string]
 		c.echo = *state
 	}
 	p := r.read(c, res)
+	if p.taskID != "" {
+		r.made(c.target, q, p.taskID)
+	}
 	c.record(q, p, res.status)
 	c.replies = append(c.replies, p)
 	return p, nil
@@ -186,18 +194,11 @@ func (t *target) params(arguments map[string]any) map[string]any {
 func (r *run) read(c *call, res *response) *reply {
 	p := &reply{class: refused, result: res.result}
 	if res.fault != nil {
-		p.why = strings.TrimSpace(fmt.Sprintf("%d %s", res.fault.Code, cutText(res.fault.Message)))
-		return p
+		return p.refuse(res)
 	}
 	var result struct {
-		ResultType    string
-		InputRequests map[string]struct {
-			Method string
-			Params struct {
-				Mode, Message, URL string
-				RequestedSchema    json.RawMessage
-			}
-		}
+		ResultType        string
+		InputRequests     map[string]inputRequest
 		RequestState      *string
 		IsError           bool
 		Content           json.RawMessage
@@ -217,6 +218,9 @@ func (r *run) read(c *call, res *response) *reply {
 	case result.IsError:
 		p.why = "the result is an error"
 		return p
+	case result.ResultType == "task" && result.TaskID != "":
+		p.class, p.text, p.taskID = done, "a task", result.TaskID
+		return p
 	case result.ResultType != "input_required":
 		p.class, p.text = done, r.mask(p.raw)
 		return p
@@ -231,13 +235,7 @@ func (r *run) read(c *call, res *response) *reply {
 		return p
 	}
 	p.class = advanced
-	for _, key := range slices.Sorted(maps.Keys(result.InputRequests)) {
-		of := result.InputRequests[key]
-		q := question{key: key, method: of.Method, mode: of.Params.Mode, message: of.Params.Message, url: of.Params.URL,
-			schema: of.Params.RequestedSchema}
-		if q.mode == "" && q.method == "elicitation/create" {
-			q.mode = "form"
-		}
+	for _, q := range questionsOf(result.InputRequests) {
 		p.questions = append(p.questions, q)
 		says := q.key + " " + q.method + " " + withoutEcho(q.message, c.echo)
 		p.raw += says + " " + string(q.schema) + "\n"
@@ -258,6 +256,35 @@ func withoutEcho(text, state string) string {
 	}
 	quoted, _ := json.Marshal(state) // a string always has a JSON form
 	return strings.NewReplacer(state, "…", string(quoted[1:len(quoted)-1]), "…").Replace(text)
+}
+
+// refuse makes the reply of a response that is an error.
+func (p *reply) refuse(res *response) *reply {
+	p.code = res.fault.Code
+	p.why = strings.TrimSpace(fmt.Sprintf("%d %s", res.fault.Code, cutText(res.fault.Message)))
+	return p
+}
+
+type inputRequest struct {
+	Method string
+	Params struct {
+		Mode, Message, URL string
+		RequestedSchema    json.RawMessage
+	}
+}
+
+// questionsOf returns the questions of a round, or of a task, in the order of their keys.
+func questionsOf(requests map[string]inputRequest) (list []question) {
+	for _, key := range slices.Sorted(maps.Keys(requests)) {
+		of := requests[key]
+		q := question{key: key, method: of.Method, mode: of.Params.Mode, message: of.Params.Message, url: of.Params.URL,
+			schema: of.Params.RequestedSchema}
+		if q.mode == "" && q.method == "elicitation/create" {
+			q.mode = "form"
+		}
+		list = append(list, q)
+	}
+	return list
 }
 
 // What changes with each call: identifiers, times, and long numbers.

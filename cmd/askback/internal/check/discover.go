@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/findings"
 )
@@ -30,7 +31,10 @@ type target struct {
 	why          string // why it may not
 	rounds       []*reply
 	controls     map[controlKey]*reply
-	expiring     []*call // whose states are to expire
+	expiring     []*call       // whose states are to expire
+	task         *task         // that a call becomes for a client with the extension, as far as it was followed
+	lag          int           // requests until an answer to the task was seen, or its end
+	heard        time.Duration // until the owner of a task heard of it
 }
 
 func (t *target) String() string {
@@ -48,6 +52,14 @@ func (t *target) shown() findings.Target {
 		}
 		for _, q := range round.questions {
 			s.Asks = append(s.Asks, q.method)
+		}
+	}
+	if t.task != nil {
+		s.Rounds = max(s.Rounds, t.taskRounds())
+		for _, p := range t.task.seen {
+			for _, q := range p.questions {
+				s.Asks = append(s.Asks, q.method)
+			}
 		}
 	}
 	slices.Sort(s.Asks)
@@ -98,7 +110,11 @@ func (r *run) discover(ctx context.Context) {
 	var about struct {
 		SupportedVersions []string `json:"supportedVersions"`
 		ServerInfo        struct{ Name, Version string }
-		Meta              map[string]json.RawMessage `json:"_meta"`
+		Capabilities      struct {
+			Extensions map[string]json.RawMessage
+			Tasks      json.RawMessage
+		}
+		Meta map[string]json.RawMessage `json:"_meta"`
 	}
 	_ = json.Unmarshal(res.result, &about)
 	if about.ServerInfo.Name == "" {
@@ -106,6 +122,7 @@ func (r *run) discover(ctx context.Context) {
 	}
 	r.report.Name = strings.TrimSpace(about.ServerInfo.Name + " " + about.ServerInfo.Version)
 	r.report.Revision = "2026-07-28"
+	r.declares, r.oldTasks = about.Capabilities.Extensions[tasksExtension] != nil, about.Capabilities.Tasks != nil
 	if res.fault != nil {
 		r.nothing = fmt.Sprintf("server/discover is refused with %q (status %d): the check speaks revision 2026-07-28, "+
 			"and wants a header with a token if the server does", cutText(res.fault.Message), res.status)
@@ -131,7 +148,7 @@ func (r *run) discover(ctx context.Context) {
 			}
 			called++
 			r.tell(t.String())
-			if r.explore(ctx, t); len(t.rounds) > 0 && t.rounds[0].asks() {
+			if r.explore(ctx, t); t.asks() || t.task != nil {
 				r.targets = append(r.targets, t)
 			}
 		}
@@ -154,6 +171,9 @@ func (t *target) worth() (n int) {
 	}
 	if t.stateRound() > 0 {
 		n += 4
+	}
+	if t.task != nil && !t.asks() {
+		n += 8 // the other targets have probes of their own
 	}
 	return n + len(t.rounds)
 }
@@ -267,6 +287,9 @@ func (r *run) leastArguments(entry listed) (arguments map[string]any, free strin
 // explore calls a target as far as it may be called, and keeps its rounds. A call that takes long is not repeated,
 // since it may wait for somebody.
 func (r *run) explore(ctx context.Context, t *target) {
+	if r.declares && t.method == "tools/call" && !r.exploreTask(ctx, t) {
+		return
+	}
 	for range maxLosses {
 		c, err := r.call(ctx, t, step{})
 		for err == nil && t.ends && c.last().asks() && len(c.replies) < maxRounds {
@@ -284,6 +307,9 @@ func (r *run) explore(ctx context.Context, t *target) {
 		t.rounds = t.rounds[:n-1]
 	}
 }
+
+// asks reports whether the target asks before its result, or before it becomes a task.
+func (t *target) asks() bool { return len(t.rounds) > 0 && t.rounds[0].asks() }
 
 // stateRound is the number of the last round that has a state, from one. Zero is none.
 func (t *target) stateRound() int {

@@ -114,16 +114,22 @@ func (r *run) mayHaveTokens(address string) bool {
 	return own.Scheme == other.Scheme && own.Host == other.Host || r.local && isLocal(other.Hostname())
 }
 
-// send sends one request and returns its response. The error is errLost if none came, and errStopped at the end of the
-// run.
-func (r *run) send(ctx context.Context, q request) (*response, error) {
+// begin waits until a request may be sent, and counts it. The error is errStopped at the end of the run.
+func (r *run) begin(ctx context.Context, q request) error {
 	l := r.line
 	switch {
 	case l.stopped != "":
-		return nil, errStopped
-	case l.left == 0:
-		return nil, l.stop(fmt.Sprintf("the %d requests of the run are used up", r.MaxRequests))
+		return errStopped
+	case l.left <= r.reserve(q):
+		return l.stop(fmt.Sprintf("the %d requests of the run are used up", r.MaxRequests))
+	case !l.turn(ctx):
+		return l.stop(context.Cause(ctx).Error())
 	}
+	return nil
+}
+
+// turn waits for the pause between two requests, and counts the next one. It is false when ctx is done.
+func (l *line) turn(ctx context.Context) bool {
 	if wait := time.Until(l.last.Add(l.pause)); wait > 0 && l.pause > 0 {
 		select {
 		case <-time.After(wait):
@@ -131,11 +137,21 @@ func (r *run) send(ctx context.Context, q request) (*response, error) {
 		}
 	}
 	if ctx.Err() != nil {
-		return nil, l.stop(context.Cause(ctx).Error())
+		return false
 	}
 	l.left--
 	l.sent++
 	l.last = time.Now()
+	return true
+}
+
+// send sends one request and returns its response. The error is errLost if none came, and errStopped at the end of the
+// run.
+func (r *run) send(ctx context.Context, q request) (*response, error) {
+	if err := r.begin(ctx, q); err != nil {
+		return nil, err
+	}
+	l := r.line
 	res, err := r.exchange(ctx, q)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -193,6 +209,9 @@ func plain(err error) error {
 }
 
 func (r *run) exchange(ctx context.Context, q request) (*response, error) {
+	if r.mayMake(q) {
+		ctx = context.WithoutCancel(ctx) // a task whose ID is lost cannot be cancelled
+	}
 	ctx, cancel := context.WithTimeout(ctx, r.line.patience)
 	defer cancel()
 	c := r.client(q.as, q.at)

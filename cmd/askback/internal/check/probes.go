@@ -19,9 +19,13 @@ func (r *run) applies(p corpus.Probe, t *target) bool {
 	case "client":
 		return false
 	case "questions":
-		return (p.Reads == "other-request") == (t == nil)
+		return (p.Reads == "other-request") == (t == nil) && (t == nil || t.asks())
 	case "state", "answers":
-		return t != nil || len(r.targets) == 0
+		return t != nil && t.asks() || t == nil && !slices.ContainsFunc(r.targets, (*target).asks)
+	case "tasks":
+		becomes := func(t *target) bool { return t != nil && t.task != nil }
+		return becomes(t) ||
+			t == nil && (r.declares || len(r.Only) > 0) && !slices.ContainsFunc(r.targets, becomes)
 	}
 	return t == nil
 }
@@ -55,6 +59,11 @@ var needs = map[string]struct {
 		"there is one server", "replica in the file: the URL of another instance with the same keys"},
 	"elsewhere": {func(r *run, _ *target) bool { return r.Plan.Elsewhere != "" },
 		"there is one server", "elsewhere in the file: the URL of a server with other keys"},
+	"becomes-task": {func(_ *run, t *target) bool { return t != nil && t.task != nil },
+		"no call becomes a task", ""},
+	"task-asks": {func(_ *run, t *target) bool { return t.taskRounds() > 0 }, "its task asks nothing", ""},
+	"task-asks-twice": {func(_ *run, t *target) bool { return t.taskRounds() > 1 },
+		"its task asks once", "a task that asks two questions, one after the other"},
 	"load": {func(r *run, _ *target) bool { return r.Load },
 		"it sends what is large, many or long", "--load, on a server that may fail"},
 }

@@ -14,8 +14,9 @@ type recorded struct {
 	request request
 	status  int
 	reply   *reply
-	variant string  // the alteration of the state
-	from    *string // the state that was altered
+	variant string            // the alteration of the state
+	from    *string           // the state, or the ID of a task, that was altered
+	events  []json.RawMessage // that came on a stream that was open
 }
 
 func (c *call) record(q request, p *reply, status int) {
@@ -25,8 +26,8 @@ func (c *call) record(q request, p *reply, status int) {
 // servers are the names of servers in a transcript.
 var servers = map[string]string{"": "A", "replica": "B", "elsewhere": "C"}
 
-// transcript writes steps as 'askback replay' reads them. States are placeholders, and identities are names. The last
-// response has the effect of the attack.
+// transcript writes steps as 'askback replay' reads them. States and the IDs of tasks are placeholders, and identities
+// are names. The last response has the effect of the attack.
 func (r *run) transcript(p corpus.Probe, steps []recorded) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Title: %s\n", p.Title)
@@ -36,15 +37,20 @@ func (r *run) transcript(p corpus.Probe, steps []recorded) string {
 		}
 	}
 	fmt.Fprintf(&b, "\n== %s\n", p.ID)
-	names := map[string]string{} // the placeholders of states
+	names := map[string]string{} // the placeholders of states, and of the IDs of tasks
 	for i, s := range steps {
 		name, _ := json.Marshal(rename(s, names, i+1))
 		fmt.Fprintf(&b, "\n--> %s\n", servers[s.request.at])
 		if s.request.as != "" {
 			fmt.Fprintf(&b, "As: %s\n", s.request.as)
 		}
-		fmt.Fprintf(&b, "%s\n<-- %d\n", name, s.status)
+		fmt.Fprintf(&b, "%s\n<-- %d%s\n", name, s.status, s.within())
 		switch {
+		case s.ofTask():
+			if s.request.method == "tools/call" {
+				names[s.reply.taskID] = fmt.Sprintf("task%d", i+1)
+			}
+			b.WriteString(s.expectedOfTask(names, i == len(steps)-1))
 		case s.reply.state != nil:
 			names[*s.reply.state] = fmt.Sprintf("state%d", i+1)
 			fmt.Fprintf(&b, `{"result":{"resultType":"input_required","requestState":"{{state%d}}","...":"..."},`+
@@ -90,5 +96,6 @@ func rename(s recorded, names map[string]string, id int) map[string]any {
 			params["requestState"] = "{{" + names[*s.from] + ":" + s.variant + "}}"
 		}
 	}
+	renameTask(s, params, names)
 	return m
 }

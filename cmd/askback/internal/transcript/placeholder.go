@@ -34,7 +34,7 @@ var (
 )
 
 // anything, as the name and the value of a member, allows members beyond those written. As a name alone it adds the
-// members of a placeholder's object.
+// members of a placeholder's object. As the first element of an array it allows other elements, in any order.
 const anything = "..."
 
 const (
@@ -297,6 +297,9 @@ func (v variables) match(path string, want, got any) error {
 		if !ok {
 			return differ(path, "want an array, got %s", shown(got))
 		}
+		if len(want) > 0 && want[0] == anything {
+			return v.matchAmong(path, want[1:], array)
+		}
 		for i := range min(len(want), len(array)) {
 			if d := v.match(fmt.Sprintf("%s[%d]", path, i), want[i], array[i]); d != nil {
 				return d
@@ -311,6 +314,23 @@ func (v variables) match(path string, want, got any) error {
 	}
 	if !same(want, got) {
 		return differ(path, "want %s, got %s", shown(want), shown(got))
+	}
+	return nil
+}
+
+// matchAmong compares each expected element with the first one that matches it.
+func (v variables) matchAmong(path string, want, got []any) error {
+	for _, element := range want {
+		var err error
+		if !slices.ContainsFunc(got, func(other any) bool {
+			known := maps.Clone(v)
+			if err = known.match(path, element, other); err == nil {
+				maps.Copy(v, known)
+			}
+			return err == nil
+		}) {
+			return differ(path, "no element is %s", shown(element))
+		}
 	}
 	return nil
 }
