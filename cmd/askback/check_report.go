@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/charmbracelet/x/term"
@@ -33,7 +34,7 @@ func (f *reportFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.html, "html", "", "`FILE` to write as a page for a browser")
 	flags.StringVar(&f.sarif, "sarif", "", "`FILE` to write as SARIF 2.1.0")
 	flags.StringVar(&f.junit, "junit", "", "`FILE` to write as XML of JUnit")
-	flags.StringVar(&f.badge, "badge", "", "`FILE` to write as the endpoint of a badge")
+	flags.StringVar(&f.badge, "badge", "", "`FILE` to write as the endpoint of a badge, or FILE.md for a line")
 	flags.StringVar(&f.transcripts, "transcripts", "", "`FOLDER` for a transcript of each finding")
 }
 
@@ -66,7 +67,12 @@ func (f *reportFlags) write(cmd *cobra.Command, r *findings.Report) error {
 		{f.sarif, func() (string, error) { return checkreport.SARIF(r) }},
 		{f.junit, func() (string, error) { return checkreport.JUnit(r, findings.Level(f.failOn)) }},
 		{f.html, func() (string, error) { return checkreport.HTML(r) }},
-		{f.badge, func() (string, error) { return checkreport.Badge(r) }},
+		{f.badge, func() (string, error) {
+			if strings.HasSuffix(f.badge, ".md") {
+				return checkreport.BadgeLine(r), nil
+			}
+			return checkreport.Badge(r)
+		}},
 	} {
 		if file.name == "" {
 			continue
