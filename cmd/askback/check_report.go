@@ -20,9 +20,9 @@ import (
 
 // reportFlags are the flags for what a check writes.
 type reportFlags struct {
-	asJSON                                           bool
-	html, sarif, junit, badge, transcripts, baseline string
-	failOn                                           string
+	asJSON                                                   bool
+	html, sarif, alerts, junit, badge, transcripts, baseline string
+	failOn                                                   string
 
 	accepted *checkreport.Baseline
 }
@@ -33,6 +33,7 @@ func (f *reportFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
 	flags.StringVar(&f.html, "html", "", "`FILE` to write as a page for a browser")
 	flags.StringVar(&f.sarif, "sarif", "", "`FILE` to write as SARIF 2.1.0")
+	flags.StringVar(&f.alerts, "alerts", "", "`FILE` to write as SARIF for code scanning: only findings")
 	flags.StringVar(&f.junit, "junit", "", "`FILE` to write as XML of JUnit")
 	flags.StringVar(&f.badge, "badge", "", "`FILE` to write as the endpoint of a badge, or FILE.md for a line")
 	flags.StringVar(&f.transcripts, "transcripts", "", "`FOLDER` for a transcript of each finding")
@@ -65,6 +66,7 @@ func (f *reportFlags) write(cmd *cobra.Command, r *findings.Report) error {
 		make func() (string, error)
 	}{
 		{f.sarif, func() (string, error) { return checkreport.SARIF(r) }},
+		{f.alerts, func() (string, error) { return checkreport.Alerts(r) }},
 		{f.junit, func() (string, error) { return checkreport.JUnit(r, findings.Level(f.failOn)) }},
 		{f.html, func() (string, error) { return checkreport.HTML(r) }},
 		{f.badge, func() (string, error) {

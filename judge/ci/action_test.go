@@ -215,17 +215,12 @@ func TestTheActionFails(t *testing.T) {
 			t.Errorf("%q is missing in\n%s\n%s", want, o.log, o.summary)
 		}
 	}
-	var judged struct {
-		Runs []struct {
-			Results []struct{ RuleID, Kind string }
-		}
+	forged, principal := result{"state-forged", "fail"}, result{"state-principal", "pass"}
+	if got := results(t, o, "check.sarif"); !slices.Contains(got, forged) || !slices.Contains(got, principal) {
+		t.Errorf("the results are %+v", got)
 	}
-	if err := json.Unmarshal([]byte(text(o.workspace+"/askback-check/check.sarif")), &judged); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Contains(judged.Runs[0].Results, struct{ RuleID, Kind string }{"state-forged", "fail"}) ||
-		!slices.Contains(judged.Runs[0].Results, struct{ RuleID, Kind string }{"state-principal", "pass"}) {
-		t.Errorf("the results are %+v", judged.Runs[0].Results)
+	if got := results(t, o, "alerts.sarif"); !slices.Contains(got, forged) || slices.Contains(got, principal) {
+		t.Errorf("the alerts are %+v", got)
 	}
 	if err := xml.Unmarshal([]byte(text(o.workspace+"/askback-check/junit.xml")), new(struct{})); err != nil {
 		t.Error(err)
@@ -243,6 +238,19 @@ func TestTheActionFails(t *testing.T) {
 			}
 		}
 	}
+}
+
+type result struct{ RuleID, Kind string }
+
+// results reads a file of SARIF.
+func results(t *testing.T, o outcome, file string) []result {
+	t.Helper()
+	var log struct{ Runs []struct{ Results []result } }
+	err := json.Unmarshal([]byte(text(o.workspace+"/askback-check/"+file)), &log)
+	if err != nil || len(log.Runs) != 1 {
+		t.Fatalf("%s has %d runs, %v", file, len(log.Runs), err)
+	}
+	return log.Runs[0].Results
 }
 
 // everything is what a run shows or keeps, by its name.
