@@ -153,8 +153,8 @@ func SARIF(r *findings.Report) (string, error) {
 		Runs: []sarifRun{run}})
 }
 
-// Alerts writes as SARIF the findings that count, and nothing else. Code scanning makes an alert of each result, even of
-// one that has passed, is not judged or is suppressed.
+// Alerts writes as SARIF the findings that count, and nothing else. Code scanning makes an alert of each result, even
+// of one that has passed, is not judged or is suppressed.
 func Alerts(r *findings.Report) (string, error) {
 	counting := *r
 	counting.Verdicts = slices.DeleteFunc(slices.Clone(r.Verdicts), func(v findings.Verdict) bool {
