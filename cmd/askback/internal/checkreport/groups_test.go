@@ -46,6 +46,11 @@ func TestTextSaysAThingOnce(t *testing.T) {
 	add(r, "kind", findings.Pass, "fine", all...)
 	add(r, "empty", findings.Pass, "fine", all...)
 	add(r, "forged", findings.NotJudged, "the requests are used up", all[3:]...)
+	for i := range r.Verdicts {
+		if r.Verdicts[i].Level == findings.NotJudged {
+			r.Verdicts[i].Remedy = "more --requests"
+		}
+	}
 	add(r, "twice", findings.NotJudged, "nothing says so", all...)
 	golden(t, "testdata/many.golden", Text(r, TextOptions{Directory: "it's here"}))
 }
