@@ -72,12 +72,10 @@ func checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [URL] [-- COMMAND…]",
 		Short: "Judge a server that asks back, in any language",
-		Long: `Judge how a server handles its questions, answers and states: send what an
-attacker would, between honest calls, and report what has an effect. It calls
-what is marked read-only, and on this machine the rest up to the first question.
+		Long: `Send a server what an attacker would, and report what has an effect. Call what
+is marked read-only, and on this machine the rest up to the first question.
 
-Exit codes: 0 nothing is as grave as --fail-on; 1 it failed; 2 wrong usage;
-6 something is; 7 nothing could be judged.`,
+Exit codes: 0 fine; 1 it failed; 2 wrong usage; 6 see --fail-on; 7 not judged.`,
 		Example: `  askback check http://127.0.0.1:8080/mcp --allow '*'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := to.check(); err != nil {

@@ -15,6 +15,7 @@ func TestWorkflows(t *testing.T) {
 	if err != nil || len(files) < 2 {
 		t.Fatalf("the workflows: %q, %v", files, err)
 	}
+	files = append(files, "../../examples/ci/github.yml")
 	linter, err := actionlint.NewLinter(io.Discard, &actionlint.LinterOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -92,7 +92,7 @@ func axe(t *testing.T) string {
 	return string(program)
 }
 
-// checkPage reports what keeps somebody from using the page in the window, as the program finds it, and that the page is
+// checkPage reports what keeps somebody from using the page in the window, as the program finds it, and a page that is
 // wider than the window.
 func (v *viewer) checkPage(name, program string, l look) {
 	v.Helper()

@@ -39,6 +39,8 @@ func standing(r *findings.Report) (message, color string) {
 		return fmt.Sprintf("%d fail, %d warn", fail, warn), "red"
 	case warn > 0:
 		return fmt.Sprintf("%d fail, %d warn", fail, warn), "yellow"
+	case r.Stopped != "":
+		return fmt.Sprintf("%d passed, ended early", r.Count(findings.Pass)), "lightgrey"
 	default:
 		return fmt.Sprintf("%d passed, %d not judged", r.Count(findings.Pass), r.Count(findings.NotJudged)), "brightgreen"
 	}

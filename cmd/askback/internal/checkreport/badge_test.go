@@ -20,6 +20,8 @@ func TestBadge(t *testing.T) {
 	}
 	accepted := with(findings.Pass, findings.Fail)
 	accepted.Verdicts[1].Accepted = "known"
+	stopped := with(findings.Pass)
+	stopped.Stopped = "the server answered 503"
 	for _, tt := range []struct {
 		r              *findings.Report
 		message, color string
@@ -29,6 +31,7 @@ func TestBadge(t *testing.T) {
 		{with(findings.Pass, findings.Note, findings.NotJudged), "1 passed, 1 not judged", "brightgreen"},
 		{with(findings.Pass, findings.Warn), "0 fail, 1 warn", "yellow"},
 		{with(findings.Fail, findings.Warn), "1 fail, 1 warn", "red"},
+		{stopped, "1 passed, ended early", "lightgrey"},
 		{accepted, "1 passed, 0 not judged", "brightgreen"},
 	} {
 		text, err := Badge(tt.r)

@@ -1,6 +1,7 @@
 package checkreport
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -39,9 +40,17 @@ func TestTextSaysAThingOnce(t *testing.T) {
 	add(r, "clear", findings.Warn, "in round 1", all[:7]...)
 	add(r, "clear", findings.Warn, "in round 2", "h")
 	add(r, "forged", findings.Fail, "it came back", "b", "c")
+	for i, name := range all[:5] {
+		add(r, "changed", findings.Warn, fmt.Sprintf("%d were taken", i), name)
+	}
 	add(r, "kind", findings.Pass, "fine", all...)
 	add(r, "empty", findings.Pass, "fine", all...)
 	add(r, "forged", findings.NotJudged, "the requests are used up", all[3:]...)
+	for i := range r.Verdicts {
+		if r.Verdicts[i].Level == findings.NotJudged {
+			r.Verdicts[i].Remedy = "more --requests"
+		}
+	}
 	add(r, "twice", findings.NotJudged, "nothing says so", all...)
 	golden(t, "testdata/many.golden", Text(r, TextOptions{Directory: "it's here"}))
 }
@@ -80,6 +89,10 @@ func TestHeadline(t *testing.T) {
 		r.Verdicts[i].Accepted = "known"
 	}
 	_, word, _ := headline(r)
+	r.Stopped = "the server answered 503"
+	if level, _, words := headline(r); level != findings.NotJudged || !strings.HasSuffix(words, "ended early") {
+		t.Errorf("stopped: %s, %s", level, words)
+	}
 	want := []string{"NOT JUDGED: nothing could be judged", "NO FINDING: in what was judged",
 		"NOTE: no broken requirement, 1 note", "WARN: no broken requirement, 1 warning, 1 note",
 		"FAIL: 1 broken requirement, 1 warning, 1 note", "NO FINDING"}

@@ -57,6 +57,8 @@ func headline(r *findings.Report) (level findings.Level, word, words string) {
 		return findings.Warn, label[findings.Warn].word, words
 	case counts[findings.Note] > 0:
 		return findings.Note, label[findings.Note].word, words
+	case r.Stopped != "":
+		return findings.NotJudged, "NO FINDING", "in what was judged before the run ended early"
 	default:
 		return findings.Pass, "NO FINDING", "in what was judged"
 	}

@@ -153,6 +153,16 @@ func SARIF(r *findings.Report) (string, error) {
 		Runs: []sarifRun{run}})
 }
 
+// Alerts writes as SARIF the findings that count, and nothing else. Code scanning makes an alert of each result, even
+// of one that has passed, is not judged or is suppressed.
+func Alerts(r *findings.Report) (string, error) {
+	counting := *r
+	counting.Verdicts = slices.DeleteFunc(slices.Clone(r.Verdicts), func(v findings.Verdict) bool {
+		return !isFinding(v) || v.Accepted != ""
+	})
+	return SARIF(&counting)
+}
+
 // message escapes what SARIF reads in the text of a message: links, and braces, which mark arguments.
 func message(text string) sarifMessage {
 	text = foreign.Line(text, maxWords)

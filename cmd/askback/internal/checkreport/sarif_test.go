@@ -99,14 +99,35 @@ func TestSARIFHasTheVerdicts(t *testing.T) {
 		}
 		text := strings.Join([]string{string(v.Level), result.Kind, result.Level}, " ")
 		if len(result.Suppressions) > 0 {
-			text += " " + result.Suppressions[0].Justification + " " + result.Suppressions[0].Properties["expires"]
+			s := result.Suppressions[0]
+			text = strings.Join([]string{text, s.Kind, s.Status, s.Justification, s.Properties["expires"]}, " ")
 		}
 		got = append(got, text)
 	}
 	want := []string{"pass pass none", "pass pass none", "pass pass none", "note fail note", "warn fail warning",
 		"fail fail error", "not-judged open none", "not-judged open none",
-		"warn fail warning The page moves to HTTPS with release 1.5. 2027-01-31", "not-judged open none",
+		"warn fail warning external accepted The page moves to HTTPS with release 1.5. 2027-01-31", "not-judged open none",
 		"not-judged open none", "not-judged open none"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// What code scanning would take for alerts is what counts: no pass, nothing that is not judged, nothing accepted.
+func TestAlertsAreFindings(t *testing.T) {
+	t.Parallel()
+	text, err := Alerts(sample())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate(t, sarifSchema(t), text); err != nil {
+		t.Error(err)
+	}
+	var got []string
+	for _, result := range read(t, text).Results {
+		got = append(got, result.RuleID+" "+result.Level)
+	}
+	want := []string{"ask-link note", "state-credentials warning", "state-forged error"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

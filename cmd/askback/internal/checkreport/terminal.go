@@ -103,13 +103,29 @@ func (t *text) findings(r *findings.Report) {
 		t.b.WriteString("\n" + t.style(l.look, l.word) + "  ")
 		t.hang(bold, "      ", p.Title)
 		t.wrap(dim, "      ", strings.Join(compact(p.Probe, rule(p.Verdict), p.proofs()), " · "))
-		for _, s := range p.Sights {
-			t.fact("On", where(r, s.targets()))
-			t.fact("Seen", s.Reason)
-		}
+		t.sights(r, p.Sights)
 		t.fact("Suffers", p.Suffers)
 		t.fact("Mend", p.Mend)
 		t.again(r, p)
+	}
+}
+
+// mostSights is how many sights of one finding a terminal shows. They often differ in a number only.
+const mostSights = 3
+
+func (t *text) sights(r *findings.Report, all []*sight) {
+	var rest []string
+	for i, s := range all {
+		if i >= mostSights-1 && len(all) > mostSights {
+			rest = append(rest, s.targets()...)
+			continue
+		}
+		t.fact("On", where(r, s.targets()))
+		t.fact("Seen", s.Reason)
+	}
+	if len(rest) > 0 {
+		t.fact("Also on", where(r, rest))
+		t.fact("", "with other values, which --html and --json show")
 	}
 }
 
