@@ -50,6 +50,10 @@ func Servers() []Server {
 		ours("plain-forms", func() askback.Options {
 			return askback.Options{PlainForms: func(*mcp.Implementation) bool { return true }}
 		}),
+		ours("desk", func() askback.Options {
+			return askback.Options{Desk: &askback.DeskOptions{Fallback: true, Wait: 100 * time.Millisecond}}
+		}),
+		oursOver("drafts", func() askback.Options { return askback.Options{} }, &askback.HTTPOptions{Drafts: true}),
 	}
 	servers[1].TTL, servers[2].Once = shortTTL, []string{"book", "greet"}
 	for _, name := range planted.Seals {
@@ -81,7 +85,9 @@ func byHand(name string, o planted.Options) Server {
 		}}
 }
 
-func ours(name string, options func() askback.Options) Server {
+func ours(name string, options func() askback.Options) Server { return oursOver(name, options, nil) }
+
+func oursOver(name string, options func() askback.Options, web *askback.HTTPOptions) Server {
 	return Server{Name: name, Start: func(ctx context.Context, group *sync.WaitGroup) (first, replica,
 		elsewhere http.Handler, err error) {
 		deployment := func(replicas int) (handlers []http.Handler, err error) {
@@ -100,8 +106,11 @@ func ours(name string, options func() askback.Options) Server {
 					return nil, fmt.Errorf("making the server: %w", err)
 				}
 				addTargets(srv)
+				if o.Desk != nil {
+					addReview(srv)
+				}
 				group.Go(func() { _ = srv.RunTasks(ctx) })
-				handlers = append(handlers, auth.RequireBearerToken(verify, nil)(srv.HTTPHandler(nil)))
+				handlers = append(handlers, auth.RequireBearerToken(verify, nil)(srv.HTTPHandler(web)))
 			}
 			return handlers, nil
 		}

@@ -67,6 +67,9 @@ func TestServersCanBeCalled(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				if tool.Name == "review" { // which waits for somebody else
+					continue
+				}
 				called++
 				res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: tool.Name,
 					Arguments: map[string]any{"city": "Rome"}})

@@ -66,6 +66,14 @@ func addTargets(srv *askback.Server) {
 		})
 }
 
+// addReview adds a tool that waits for somebody else, at the desk.
+func addReview(srv *askback.Server) {
+	askback.AddTool(srv, readOnly("review"), func(_ context.Context, call *askback.Call, in trip) (string, error) {
+		return "Reviewed " + in.City, askback.Approve(call, "review", askback.Question{
+			Message: "Review the trip to " + in.City + "?", For: []string{askback.User("carol")}})
+	})
+}
+
 // book asks in two rounds, and the second question names the answer to the first.
 func book(_ context.Context, call *askback.Call, in trip) (string, error) {
 	who, err := askback.Elicit[guest](call, "guest", "Who is the guest?")
