@@ -51,7 +51,7 @@ func Servers() []Server {
 			return askback.Options{PlainForms: func(*mcp.Implementation) bool { return true }}
 		}),
 		ours("desk", func() askback.Options {
-			return askback.Options{Desk: &askback.DeskOptions{Fallback: true, Wait: 100 * time.Millisecond}}
+			return askback.Options{Desk: &askback.DeskOptions{Fallback: true, Wait: 20 * time.Millisecond}}
 		}),
 		oursOver("drafts", func() askback.Options { return askback.Options{} }, &askback.HTTPOptions{Drafts: true}),
 	}
