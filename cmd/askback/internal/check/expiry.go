@@ -9,7 +9,7 @@ import (
 	"github.com/askback-mcp/askback/cmd/askback/corpus"
 )
 
-// waits reports whether a probe waits until a state has expired. Such probes come last: the calls that they need are
+// waits reports whether a probe waits until a state has expired. Such probes come last. The calls that they need are
 // begun before all other probes, so that the time passes once, meanwhile.
 func waits(p corpus.Probe) bool {
 	return slices.ContainsFunc(p.Steps, func(s step) bool { return s.Wait == "ttl" })
