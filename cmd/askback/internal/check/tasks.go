@@ -88,7 +88,7 @@ func (r *run) cancelOwed(ctx context.Context) {
 			res, err := r.exchange(ctx, request{as: o.as, at: o.at, method: "tasks/cancel",
 				params: map[string]any{"taskId": o.id}, able: taskCapabilities})
 			if err == nil {
-				if res.status != 429 && res.status != 503 {
+				if !quiet(res.status) {
 					r.ended(o.id)
 				}
 				break
