@@ -175,7 +175,7 @@ func (r *run) get(ctx context.Context, tk *task) (*reply, error) {
 func (r *run) pollPause(millis float64) time.Duration {
 	wish, most := time.Duration(min(max(millis, 0), 1e6))*time.Millisecond, maxPoll
 	if r.local {
-		most /= 4
+		most /= 8
 	}
 	if wish == 0 {
 		wish = most / 2

@@ -155,3 +155,32 @@ func TestControlsOfTasks(t *testing.T) {
 		})
 	}
 }
+
+// A server may say the ID of a task in its errors, and no report has it.
+func TestIDsOfTasksAreRedacted(t *testing.T) {
+	t.Parallel()
+	var ids []string
+	url := changed(t, "", func(s *seenTask) {
+		if s.refused && s.method == "tasks/get" {
+			ids = append(ids, s.id)
+			s.message["error"] = map[string]any{"code": -32602, "message": "there is no task " + s.id}
+		}
+	})
+	report, err := Run(t.Context(), Options{Server: Endpoint{URL: url, Header: bearer(planted.Alice)},
+		Second: bearer(planted.Bob), Allow: []string{"*"}, MaxRequests: 5000, Only: []string{"task-get", "task-missing"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		if bytes.Contains(text, []byte(id)) {
+			t.Errorf("%s is in the report: %s", id, text)
+		}
+	}
+	if len(ids) < 6 || !bytes.Contains(text, []byte("there is no task "+redacted)) {
+		t.Errorf("%d IDs: %s", len(ids), text)
+	}
+}
