@@ -95,7 +95,9 @@ func (h hints) destroys() bool {
 // discover finds what asks, by calling what it may call.
 func (r *run) discover(ctx context.Context) {
 	r.tell("what the server has")
-	res, err := r.send(ctx, request{method: "server/discover", able: allCapabilities})
+	res, err := retried(func() (*response, error) {
+		return r.send(ctx, request{method: "server/discover", able: allCapabilities})
+	})
 	if err != nil {
 		r.nothing = "the server does not answer: " + cause(err, r.line)
 		return
@@ -179,7 +181,9 @@ func (t *target) worth() (n int) {
 func (r *run) list(ctx context.Context, method, member string) (all []listed) {
 	params := map[string]any{}
 	for range maxPages {
-		res, err := r.send(ctx, request{method: method, params: params, able: allCapabilities})
+		res, err := retried(func() (*response, error) {
+			return r.send(ctx, request{method: method, params: params, able: allCapabilities})
+		})
 		if err != nil || res.fault != nil {
 			if err == nil && r.refusal == "" {
 				r.refusal = fmt.Sprintf("%s is refused with %q", method, cutText(res.fault.Message))
