@@ -203,7 +203,7 @@ func (r *run) list(ctx context.Context, method, member string) (all []listed) {
 	return all
 }
 
-// sendTwice sends a request once more if its response is lost, and no more often: the response may be too large to read.
+// sendTwice sends a request once more if its response is lost, and no more often: the response may be too large.
 func (r *run) sendTwice(ctx context.Context, q request) (*response, error) {
 	res, err := r.send(ctx, q)
 	if errors.Is(err, errLost) {
