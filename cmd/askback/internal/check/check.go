@@ -146,6 +146,7 @@ func Init(ctx context.Context, o Options) (Plan, *findings.Report, error) {
 func newRun(o Options) (*run, error) {
 	r := &run{Options: o, planned: map[string]PlannedCall{},
 		report: &findings.Report{Kind: "server", Started: time.Now().UTC()}}
+	r.errands = append(r.errands, r.cancelOwed)
 	return r, r.prepare()
 }
 
@@ -229,7 +230,7 @@ func (r *run) canary() string {
 // finish does the errands, and removes what is secret from the report.
 func (r *run) finish() {
 	// The run may have ended by its time, and what it leaves behind is cleared up nevertheless.
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second+r.patience)
 	defer cancel()
 	for _, do := range r.errands {
 		do(ctx)

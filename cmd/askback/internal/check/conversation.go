@@ -173,7 +173,7 @@ func (r *run) sendCall(ctx context.Context, c *call, s step, answers map[string]
 	}
 	p := r.read(c, res)
 	if p.taskID != "" {
-		r.made(c.target, q, p.taskID)
+		r.made(ctx, c.target, q, p.taskID)
 	}
 	c.record(q, p, res.status)
 	c.replies = append(c.replies, p)

@@ -97,7 +97,7 @@ func (h hints) destroys() bool {
 // discover finds what asks, by calling what it may call.
 func (r *run) discover(ctx context.Context) {
 	r.tell("what the server has")
-	res, err := r.send(ctx, request{method: "server/discover", able: allCapabilities})
+	res, err := r.sendTwice(ctx, request{method: "server/discover", able: allCapabilities})
 	if err != nil {
 		r.nothing = "the server does not answer: " + cause(err, r.line)
 		return
@@ -182,7 +182,7 @@ func (r *run) list(ctx context.Context, method, member string) (all []listed) {
 	params := map[string]any{}
 	seen := map[string]bool{} // cursors may lead in a circle
 	for range maxPages {
-		res, err := r.send(ctx, request{method: method, params: params, able: allCapabilities})
+		res, err := r.sendTwice(ctx, request{method: method, params: params, able: allCapabilities})
 		if err != nil || res.fault != nil {
 			if err == nil && r.refusal == "" {
 				r.refusal = fmt.Sprintf("%s is refused with %q", method, cutText(res.fault.Message))
@@ -209,6 +209,15 @@ func (r *run) list(ctx context.Context, method, member string) (all []listed) {
 		params = map[string]any{"cursor": cursor}
 	}
 	return all
+}
+
+// sendTwice sends a request once more if its response is lost, and no more often: the response may be too large.
+func (r *run) sendTwice(ctx context.Context, q request) (*response, error) {
+	res, err := r.send(ctx, q)
+	if errors.Is(err, errLost) {
+		res, err = r.send(ctx, q)
+	}
+	return res, err
 }
 
 // noteAsked notes that a request which must not ask has asked.

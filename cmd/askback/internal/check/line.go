@@ -168,10 +168,19 @@ func (r *run) send(ctx context.Context, q request) (*response, error) {
 		return nil, fmt.Errorf("%w: %v", errLost, plain(err))
 	}
 	l.silent, l.answered = 0, true
-	if res.status == http.StatusTooManyRequests || res.status == http.StatusServiceUnavailable {
-		return res, l.stop(fmt.Sprintf("the server asked for quiet with the status %d", res.status))
+	return res, l.heed(res.status)
+}
+
+// heed stops the run if the server asks for quiet.
+func (l *line) heed(status int) error {
+	if !quiet(status) {
+		return nil
 	}
-	return res, nil
+	return l.stop(fmt.Sprintf("the server asked for quiet with the status %d", status))
+}
+
+func quiet(status int) bool {
+	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
 }
 
 func isTimeout(err error) bool {

@@ -69,6 +69,11 @@ func (r *run) subscribe(ctx context.Context, q request) (*subscription, *rawclie
 		cancel()
 		return nil, nil, 0, fmt.Errorf("%w: %v", errLost, plain(err))
 	}
+	if err := r.line.heed(stream.Status); err != nil {
+		cancel()
+		_ = stream.Close()
+		return nil, nil, 0, err
+	}
 	s := &subscription{messages: make(chan *rawclient.Message), stop: cancel}
 	go s.read(ctx, stream)
 	first, ok := <-s.messages

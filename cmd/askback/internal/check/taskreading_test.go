@@ -66,7 +66,7 @@ func TestResultsAndKeysOfTasks(t *testing.T) {
 // Whatever a server answers about a task is read, and makes a transcript that can be read.
 func FuzzTask(f *testing.F) {
 	for _, seed := range []string{
-		`{"taskId":"a","status":"input_required","inputRequests":{"k":{"method":"elicitation/create"}},"pollIntervalMs":1e99}`,
+		`{"taskId":"a","status":"input_required","inputRequests":{"k":{"method":"roots/list"}},"pollIntervalMs":1e99}`,
 		`{"taskId":"a","status":"completed","result":{"content":[{"type":"text","text":"{{x}}"}]}}`,
 		`{"tasks":[{"taskId":"a","status":"working"}]}`, `{"status":"completed","{{x}}":1}`, `[[[]]]`, `null`,
 		`{"notifications":{"taskIds":["a"]},"taskId":"a","status":"s"}`,

@@ -41,19 +41,29 @@ type owed struct {
 	as, at, id string
 }
 
-// made notes a task. Until it is cancelled, a few requests are kept back to do so.
-func (r *run) made(t *target, q request, id string) {
+// made notes a task. Until it is cancelled, a few requests are kept back to do so. One that nobody has declared the
+// extension for is cancelled at once, since nothing follows it.
+func (r *run) made(ctx context.Context, t *target, q request, id string) {
 	r.hide(t, id)
 	if !usableID(id) {
 		return
 	}
-	if len(r.errands) == 0 {
-		r.errands = append(r.errands, r.cancelOwed)
-	}
-	r.owed = append(r.owed, owed{q.as, q.at, id})
+	o := owed{q.as, q.at, id}
+	r.owed = append(r.owed, o)
 	if q.as == "" && q.at == "" && !slices.Contains(r.taskIDs, id) {
 		r.taskIDs = append(r.taskIDs, id)
 	}
+	if !strings.Contains(q.able, tasksExtension) {
+		if _, err := r.send(ctx, o.cancel()); err == nil {
+			r.ended(id)
+		}
+	}
+}
+
+// cancel is the request that cancels the task.
+func (o owed) cancel() request {
+	return request{as: o.as, at: o.at, method: "tasks/cancel", params: map[string]any{"taskId": o.id},
+		able: taskCapabilities}
 }
 
 // usableID reports whether an ID can be sent in a header.
@@ -85,10 +95,9 @@ func (r *run) cancelOwed(ctx context.Context) {
 			if r.line.left == 0 || !r.line.turn(ctx) {
 				return
 			}
-			res, err := r.exchange(ctx, request{as: o.as, at: o.at, method: "tasks/cancel",
-				params: map[string]any{"taskId": o.id}, able: taskCapabilities})
+			res, err := r.exchange(ctx, o.cancel())
 			if err == nil {
-				if res.status != 429 && res.status != 503 {
+				if !quiet(res.status) {
 					r.ended(o.id)
 				}
 				break
@@ -175,7 +184,7 @@ func (r *run) get(ctx context.Context, tk *task) (*reply, error) {
 func (r *run) pollPause(millis float64) time.Duration {
 	wish, most := time.Duration(min(max(millis, 0), 1e6))*time.Millisecond, maxPoll
 	if r.local {
-		most /= 4
+		most /= 8
 	}
 	if wish == 0 {
 		wish = most / 2

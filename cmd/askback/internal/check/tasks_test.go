@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -168,5 +169,27 @@ func TestNoTaskIsLeft(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A task that the server does not let go of is told.
+func TestTasksThatAreLeftAreTold(t *testing.T) {
+	t.Parallel()
+	server := planted.New(planted.Options{})
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Mcp-Method") == "tasks/cancel" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		server.ServeHTTP(w, r)
+	}))
+	t.Cleanup(web.Close)
+	report, err := Run(t.Context(), Options{Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)},
+		Only: []string{"task-undeclared-get"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasSuffix(report.Stopped, "503; 1 tasks of the check could not be cancelled") {
+		t.Errorf("stopped: %q", report.Stopped)
 	}
 }

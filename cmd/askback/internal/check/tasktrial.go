@@ -299,7 +299,21 @@ func (r *run) judgeTasks(ctx context.Context, p corpus.Probe, t *target, v *find
 	if err := r.stillWorks(ctx, p, last); err != nil {
 		return err
 	}
+	if aimOf(p).Do == "get" && slices.ContainsFunc(attempts, func(a attempt) bool { return a.proof == "difference" }) {
+		if err := r.refusesUnknown(ctx, last); err != nil {
+			return err
+		}
+	}
 	return r.concludeTasks(p, v, attempts)
+}
+
+// refusesUnknown is the control of a status that somebody else got: an ID that nobody has must have none.
+func (r *run) refusesUnknown(ctx context.Context, tr *taskTrial) error {
+	p, err := r.getUnknown(ctx, tr)
+	if err == nil && p.class != refused {
+		err = &notJudged{"the server has a status for tasks that nobody has, too", ""}
+	}
+	return err
 }
 
 // taskControls runs the steps as the owner alone, and as the second identity alone, if the attack has both. The effect
