@@ -65,6 +65,8 @@ type Step struct {
 	Answers      string            `json:"answers,omitempty"`      // an alteration: "none", "decline", …
 	Capabilities string            `json:"capabilities,omitempty"` // "none", or the only one declared
 	Wait         string            `json:"wait,omitempty"`         // "ttl": before the request
+	Send         string            `json:"send,omitempty"`         // "half": of the body only
+	Times        int               `json:"times,omitempty"`        // how often; zero is once
 	Headers      map[string]string `json:"headers,omitempty"`      // in place of the protocol's; an empty one is left out
 	Body         string            `json:"body,omitempty"`         // the bytes, in place of a request
 	Judged       bool              `json:"judged,omitempty"`       // the response of this step is the one that counts

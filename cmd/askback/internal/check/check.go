@@ -39,9 +39,10 @@ type Options struct {
 
 	MaxRequests int           // zero is 500
 	PerSecond   float64       // requests; zero is 5, and without a limit to this machine's own addresses
-	Timeout     time.Duration // of the run; zero is a minute, or five away from this machine
+	Timeout     time.Duration // of the run; zero is a minute, or five away from this machine; with Load three times that
 
 	patience time.Duration // for a response; zero is 3 seconds on this machine, and 10 away from it
+	quiet    time.Duration // that a server has to get over a load; zero is 65 seconds
 
 	// Progress, if not nil, is told what the run does next.
 	Progress func(what string)
@@ -99,6 +100,8 @@ type run struct {
 	otherAsked              string // a request that must not ask, and did
 	planned                 map[string]PlannedCall
 	listed                  bool   // a request that must not ask has a result
+	lister                  string // the method of the first list that has one
+	served                  *call  // the newest honest request beside those of endpoint probes
 	refusal                 string // of a list
 	unanswered              unanswered
 	nothing                 string // why there are no targets
@@ -156,13 +159,18 @@ func (r *run) prepare() error {
 		}
 	}
 	r.MaxRequests = cmp.Or(r.MaxRequests, 500)
+	r.quiet = cmp.Or(r.quiet, 65*time.Second)
+	longer := time.Duration(1)
+	if r.Load {
+		longer = 3 // it waits for what the server makes of half a request, and of abandoned rounds
+	}
 	if r.local {
-		r.Timeout = cmp.Or(r.Timeout, time.Minute)
+		r.Timeout = cmp.Or(r.Timeout, longer*time.Minute)
 		r.patience = cmp.Or(r.patience, 3*time.Second)
 	} else {
 		r.patience = cmp.Or(r.patience, 10*time.Second)
 		r.PerSecond = cmp.Or(r.PerSecond, 5)
-		r.Timeout = cmp.Or(r.Timeout, 5*time.Minute)
+		r.Timeout = cmp.Or(r.Timeout, longer*5*time.Minute)
 	}
 	for _, header := range []http.Header{r.Server.Header, r.Second} {
 		for _, values := range header {

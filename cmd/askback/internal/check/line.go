@@ -74,7 +74,8 @@ type request struct {
 	params  map[string]any
 	able    string            // the JSON of the client's capabilities
 	headers map[string]string // in place of the protocol's; an empty one is left out
-	body    []byte            // in place of method and params
+	body    pieces            // in place of method and params
+	load    bool              // it may be refused with 429 or 503, and take long
 }
 
 // response is what came.
@@ -121,7 +122,7 @@ func (r *run) send(ctx context.Context, q request) (*response, error) {
 	switch {
 	case l.stopped != "":
 		return nil, errStopped
-	case l.left == 0:
+	case l.left == 0 && !q.load:
 		return nil, l.stop(fmt.Sprintf("the %d requests of the run are used up", r.MaxRequests))
 	}
 	if wait := time.Until(l.last.Add(l.pause)); wait > 0 && l.pause > 0 {
@@ -133,10 +134,15 @@ func (r *run) send(ctx context.Context, q request) (*response, error) {
 	if ctx.Err() != nil {
 		return nil, l.stop(context.Cause(ctx).Error())
 	}
-	l.left--
+	if !q.load { // the probe bounds how often it sends such requests
+		l.left--
+	}
 	l.sent++
 	l.last = time.Now()
 	res, err := r.exchange(ctx, q)
+	if q.load && ctx.Err() == nil {
+		return r.borne(ctx, res, err)
+	}
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, l.stop(context.Cause(ctx).Error())
@@ -152,7 +158,7 @@ func (r *run) send(ctx context.Context, q request) (*response, error) {
 		return nil, fmt.Errorf("%w: %v", errLost, plain(err))
 	}
 	l.silent, l.answered = 0, true
-	if res.status == http.StatusTooManyRequests || res.status == http.StatusServiceUnavailable {
+	if isQuiet(res.status) {
 		return res, l.stop(fmt.Sprintf("the server asked for quiet with the status %d", res.status))
 	}
 	return res, nil
@@ -193,7 +199,11 @@ func plain(err error) error {
 }
 
 func (r *run) exchange(ctx context.Context, q request) (*response, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.line.patience)
+	patience := r.line.patience
+	if q.load {
+		patience *= loadPatience
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	c := r.client(q.as, q.at)
 	c.Capabilities = q.able

@@ -56,6 +56,11 @@ var needs = map[string]struct {
 		"there is one server", "replica in the file: the URL of another instance with the same keys"},
 	"elsewhere": {func(r *run, _ *target) bool { return r.Plan.Elsewhere != "" },
 		"there is one server", "elsewhere in the file: the URL of a server with other keys"},
+	"http": {func(r *run, _ *target) bool { return len(r.Server.Program) == 0 },
+		"it is no server over HTTP", ""},
+	"local": {func(r *run, _ *target) bool { return r.local },
+		"it is not on this machine: elsewhere, a server may serve the pages of every origin",
+		"the same check on the machine of the server, with its address 127.0.0.1"},
 	"load": {func(r *run, _ *target) bool { return r.Load },
 		"it sends what is large, many or long", "--load, on a server that may fail"},
 }

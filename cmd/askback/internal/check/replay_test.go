@@ -17,6 +17,9 @@ func TestFindingsAreReplayed(t *testing.T) {
 		"plain-base64": "state-forged", "any-state": "state-made-up", "mac-short": "state-changed",
 		"mac-optional": "state-cut", "principal-unbound": "state-principal", "arguments-unbound": "state-arguments",
 		"undeclared": "ask-undeclared", "schema-ignored": "answers-schema", "declined": "answers-declined",
+		"http-method": "http-method", "http-name": "http-name", "http-version": "http-version",
+		"http-origin": "http-origin", "http-rebinding": "http-rebinding", "http-duplicate": "http-duplicate",
+		"http-utf8": "http-utf8", "http-depth": "http-depth", "load-body": "load-body",
 	} {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()
@@ -25,7 +28,7 @@ func TestFindingsAreReplayed(t *testing.T) {
 			correct := httptest.NewServer(planted.New(planted.Options{}))
 			defer correct.Close()
 			report, err := Run(t.Context(), Options{Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)},
-				Second: bearer(planted.Bob), Allow: []string{"*"}, MaxRequests: 5000, Only: []string{probe}})
+				Second: bearer(planted.Bob), Allow: []string{"*"}, MaxRequests: 5000, Only: []string{probe}, Load: true})
 			if err != nil {
 				t.Fatal(err)
 			}
