@@ -98,7 +98,7 @@ func (r *run) verdict(ctx context.Context, p corpus.Probe, t *target) findings.V
 
 func (r *run) judge(ctx context.Context, p corpus.Probe, t *target, v *findings.Verdict) error {
 	if p.Family == "endpoint" || p.Family == "load" {
-		t = r.suited(p)
+		t, v.Target = r.suited(p), ""
 	}
 	if err := r.unmet(p, t); err != nil {
 		return err

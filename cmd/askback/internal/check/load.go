@@ -227,7 +227,7 @@ func (r *run) hold(ctx context.Context, t *target, other step, n int) (open, uns
 				open--
 			}
 		case <-tick.C:
-			got, err := r.first(ctx, t, other, true)
+			got, err := retried(func() (*call, error) { return r.first(ctx, t, other, true) })
 			if errors.Is(err, errStopped) {
 				return 0, 0, err
 			}

@@ -23,6 +23,8 @@ func (r *run) applies(p corpus.Probe, t *target) bool {
 		return (p.Reads == "other-request") == (t == nil)
 	case "state", "answers":
 		return t != nil || len(r.targets) == 0
+	case "endpoint": // once, and after one target, in case the requests do not last for all
+		return len(r.targets) == 0 || t == r.targets[0]
 	}
 	return t == nil
 }
