@@ -163,7 +163,8 @@ func (p *reply) members() []string {
 // first sends the first request of a target, with the headers or the body of a step.
 func (r *run) first(ctx context.Context, t *target, s step, load bool) (*call, error) {
 	c := &call{target: t, as: s.As, able: allCapabilities, arguments: t.arguments, canary: r.canary()}
-	q := request{as: s.As, method: t.method, params: t.params(c.arguments), able: c.able, load: load}
+	q := request{as: s.As, method: t.method, params: t.params(c.arguments), able: c.able, load: load,
+		large: load && s.Body != ""}
 	if len(s.Headers) > 0 {
 		q.headers = map[string]string{}
 		for name, value := range s.Headers {

@@ -75,7 +75,8 @@ type request struct {
 	able    string            // the JSON of the client's capabilities
 	headers map[string]string // in place of the protocol's; an empty one is left out
 	body    pieces            // in place of method and params
-	load    bool              // it may be refused with 429 or 503, and take long
+	load    bool              // it may be refused with 429 or 503
+	large   bool              // it may take long
 }
 
 // response is what came.
@@ -141,7 +142,7 @@ func (r *run) send(ctx context.Context, q request) (*response, error) {
 	l.last = time.Now()
 	res, err := r.exchange(ctx, q)
 	if q.load && ctx.Err() == nil {
-		return r.borne(ctx, res, err)
+		return r.borne(ctx, q, res, err)
 	}
 	if err != nil {
 		if ctx.Err() != nil {
@@ -199,11 +200,7 @@ func plain(err error) error {
 }
 
 func (r *run) exchange(ctx context.Context, q request) (*response, error) {
-	patience := r.line.patience
-	if q.load {
-		patience *= loadPatience
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, r.patienceFor(q))
 	defer cancel()
 	c := r.client(q.as, q.at)
 	c.Capabilities = q.able

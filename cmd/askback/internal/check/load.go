@@ -41,10 +41,10 @@ func (r *run) judgeLoad(ctx context.Context, p corpus.Probe, t *target, v *findi
 
 // borne is what a request of a load came to. A server may refuse it with 429 or 503, or end the connection: it gets a
 // pause, and the run goes on.
-func (r *run) borne(ctx context.Context, res *response, err error) (*response, error) {
+func (r *run) borne(ctx context.Context, q request, res *response, err error) (*response, error) {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) || err != nil && isTimeout(err):
-		return nil, fmt.Errorf("%w (%v)", errSlow, r.line.patience*loadPatience)
+		return nil, fmt.Errorf("%w (%v)", errSlow, r.patienceFor(q))
 	case err != nil:
 		return nil, fmt.Errorf("%w: %v", errLost, plain(err))
 	}
@@ -57,6 +57,14 @@ func (r *run) borne(ctx context.Context, res *response, err error) (*response, e
 		return res, r.pause(ctx, rest)
 	}
 	return res, nil
+}
+
+// patienceFor is how long a response may take.
+func (r *run) patienceFor(q request) time.Duration {
+	if q.large {
+		return r.line.patience * loadPatience
+	}
+	return r.line.patience
 }
 
 func isQuiet(status int) bool {
@@ -141,7 +149,7 @@ func (r *run) crowd(ctx context.Context, t *target) (*call, error) {
 	if state := c.last().state; state != nil {
 		params["requestState"] = *state
 	}
-	return c, r.deliver(ctx, c, request{method: t.method, params: params, able: c.able, load: true})
+	return c, r.deliver(ctx, c, request{method: t.method, params: params, able: c.able, load: true, large: true})
 }
 
 func (p *reply) stateSize() int {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -82,6 +83,49 @@ func TestHalfABodyThatIsGivenUp(t *testing.T) {
 		server.ServeHTTP(w, req)
 	}), "load-half")
 	if v.Level != findings.Pass {
+		t.Errorf("%s: %s", v.Level, v.Reason)
+	}
+}
+
+// A server that serves nobody while it waits for half a body keeps others out, also if it gives up on that in the end.
+func TestHalfABodyThatKeepsOthersOut(t *testing.T) {
+	t.Parallel()
+	server := planted.New(planted.Options{Fault: "load-half"})
+	var reading, refused atomic.Int32
+	enough := make(chan struct{})
+	v, _ := loaded(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		reading.Add(1)
+		var group sync.WaitGroup
+		read := make(chan struct{})
+		give := enough
+		if refused.Load() >= 4 {
+			give = nil
+		}
+		group.Go(func() {
+			select {
+			case <-give:
+				_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+			case <-read:
+			}
+		})
+		body, err := io.ReadAll(req.Body)
+		close(read)
+		group.Wait()
+		others := reading.Add(-1)
+		switch {
+		case err != nil:
+			w.WriteHeader(http.StatusRequestTimeout)
+		case others > 0 && refused.Add(1) <= 4:
+			w.WriteHeader(http.StatusServiceUnavailable)
+			if refused.Load() == 4 {
+				close(enough)
+			}
+		default:
+			req.Body = io.NopCloser(bytes.NewReader(body))
+			server.ServeHTTP(w, req)
+		}
+	}), "load-half")
+	if v.Level != findings.Warn {
 		t.Errorf("%s: %s", v.Level, v.Reason)
 	}
 }
