@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -70,7 +71,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", http.MethodPost)
 		http.Error(w, "only POST", http.StatusMethodNotAllowed)
 		return
-	case !s.has("http-origin") && !sameOrigin(r):
+	case !s.isOwn(r):
 		http.Error(w, "the origin is not allowed", http.StatusForbidden)
 		return
 	}
@@ -101,10 +102,19 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.respond(w, req, result, err)
 }
 
-func sameOrigin(r *http.Request) bool {
+// isOwn reports whether a request is of no page, or of a page of this server, which is on the local host: a page of
+// another host can have its own name lead here (DNS rebinding), so that its origin is the host of the request.
+func (s *server) isOwn(r *http.Request) bool {
 	origin := r.Header.Get("Origin")
+	if origin == "" || s.has("http-origin") {
+		return true
+	}
 	u, err := url.Parse(origin)
-	return origin == "" || err == nil && u.Host == r.Host
+	if err != nil || u.Host != r.Host {
+		return false
+	}
+	addr, _ := netip.ParseAddr(u.Hostname())
+	return s.has("http-rebinding") || u.Hostname() == "localhost" || addr.IsLoopback()
 }
 
 // read reads the body and compares the headers with it.
@@ -116,9 +126,11 @@ func (s *server) read(w http.ResponseWriter, r *http.Request, req *request) erro
 	control := http.NewResponseController(w)
 	if !s.has("load-half") {
 		_ = control.SetReadDeadline(time.Now().Add(bodyTime)) // a recorder of a test has none
-		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 	}
 	text, err := io.ReadAll(body)
+	if err == nil { // otherwise net/http would wait for the rest before it responds
+		_ = control.SetReadDeadline(time.Time{})
+	}
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
 		return &refusal{http.StatusRequestEntityTooLarge, -32600, "the body is too large", nil}
 	} else if err != nil {

@@ -96,10 +96,11 @@ var Faults = []Fault{
 	{"http-utf8", "http-utf8", "warn", "a body may have bytes that are no UTF-8"},
 	{"http-depth", "http-depth", "warn", "a body may be nested without end"},
 	{"http-origin", "http-origin", "fail", "the header Origin is not read"},
+	{"http-rebinding", "http-rebinding", "fail", "the header Origin is compared with the header Host only"},
 
 	// The load of one client has no bound.
 	{"load-body", "load-body", "warn", "a body may be of any size"},
-	{"load-answers", "load-answers", "warn", "there may be any number of answers"},
+	{"load-answers", "load-answers", "warn", "any number of answers is kept in the state"},
 	{"load-half", "load-half", "warn", "half a request is waited for without end"},
 	{"load-abandoned", "load-abandoned", "warn", "every abandoned round is kept, until there are too many"},
 }

@@ -75,7 +75,7 @@ type server struct {
 	stored map[string][]byte
 	tasks  map[string]*taskState
 	latest int // the number of the newest task, for predictable IDs
-	open   int // rounds that were begun and not ended
+	open   int // first rounds without a retry
 }
 
 // has reports whether one of these faults is planted.

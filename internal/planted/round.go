@@ -13,19 +13,11 @@ func (s *server) round(r *request, t target) (map[string]any, error) {
 	if t.script == nil {
 		return done(r, "It is noon in "+r.arguments["city"].(string)+"."), nil
 	}
-	var st *state
+	if s.has("load-abandoned") && s.full(r) {
+		return nil, &refusal{http.StatusServiceUnavailable, -32603, "there are too many rounds", nil}
+	}
 	if r.State == nil { // answers without a state are of no call
-		st = s.newState(r)
-		if s.has("load-abandoned") {
-			s.mu.Lock()
-			s.open++
-			full := s.open > maxOpen
-			s.mu.Unlock()
-			if full {
-				return nil, &refusal{http.StatusServiceUnavailable, -32603, "there are too many rounds", nil}
-			}
-		}
-		return s.ask(r, t, st)
+		return s.ask(r, t, s.newState(r))
 	}
 	st, err := s.opened(r, *r.State)
 	if err != nil || st.Step < 0 || st.Step >= len(t.script) || t.once && s.hasEnded(st) {
@@ -43,6 +35,9 @@ func (s *server) round(r *request, t target) (map[string]any, error) {
 		return s.ask(r, t, st)
 	}
 	st.Answers[q.key] = text
+	if s.has("load-answers") {
+		st.Received = r.Answers
+	}
 	if s.has("unasked") {
 		for key, raw := range r.Answers {
 			if key != q.key {
@@ -56,11 +51,20 @@ func (s *server) round(r *request, t target) (map[string]any, error) {
 	if t.once && !s.end(st, *r.State) {
 		return s.refuse(r, t)
 	}
-	s.mu.Lock()
-	s.open = max(0, s.open-1)
-	s.mu.Unlock()
 	city, _ := r.arguments["city"].(string)
 	return done(r, strings.TrimSpace("Done: "+t.name+" "+city)+", "+said(st.Answers)+"."), nil
+}
+
+// full counts the calls whose client has not come back, and reports whether they leave no place for a new one.
+func (s *server) full(r *request) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.State != nil || r.Answers != nil {
+		s.open = max(0, s.open-1)
+		return false
+	}
+	s.open++
+	return s.open > maxOpen
 }
 
 // refuse answers a request whose state is refused.

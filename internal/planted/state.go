@@ -19,6 +19,8 @@ type state struct {
 	Step      int               `json:"step"`              // the number of the question that is open
 	Answers   map[string]string `json:"answers,omitempty"`
 	Token     string            `json:"token,omitempty"`
+
+	Received map[string]json.RawMessage `json:"received,omitempty"` // all answers as they came, by a fault
 }
 
 var errState = errors.New("the state does not verify")

@@ -67,6 +67,8 @@ type Step struct {
 	Capabilities string            `json:"capabilities,omitempty"` // "none", or what is not declared
 	Wait         string            `json:"wait,omitempty"`         // "ttl": before the request
 	Task         string            `json:"task,omitempty"`         // "unknown": an ID that no task has
+	Send         string            `json:"send,omitempty"`         // "half": of the body only
+	Times        int               `json:"times,omitempty"`        // how often; zero is once
 	Headers      map[string]string `json:"headers,omitempty"`      // in place of the protocol's; an empty one is left out
 	Body         string            `json:"body,omitempty"`         // the bytes, in place of a request
 	Judged       bool              `json:"judged,omitempty"`       // the response of this step is the one that counts

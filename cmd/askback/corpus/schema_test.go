@@ -129,6 +129,7 @@ func TestWordsAreExplainedAndUsed(t *testing.T) {
 			for member, word := range map[string]string{
 				"do": s.Do, "as": s.As, "at": s.At, "target": s.Target, "arguments": s.Arguments, "state": s.State,
 				"answers": s.Answers, "round": s.Round, "capabilities": s.Capabilities, "wait": s.Wait, "task": s.Task,
+				"send": s.Send,
 			} {
 				used.add("steps "+member, word)
 			}

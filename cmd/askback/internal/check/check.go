@@ -39,9 +39,10 @@ type Options struct {
 
 	MaxRequests int           // zero is 500
 	PerSecond   float64       // requests; zero is 5, and without a limit to this machine's own addresses
-	Timeout     time.Duration // of the run; zero is a minute, or five away from this machine
+	Timeout     time.Duration // of the run; zero is a minute, or five away from this machine; with Load three times that
 
 	patience time.Duration // for a response; zero is 3 seconds on this machine, and 10 away from it
+	quiet    time.Duration // that a server has to get over a load; zero is 65 seconds
 
 	// Progress, if not nil, is told what the run does next.
 	Progress func(what string)
@@ -82,12 +83,13 @@ func Run(ctx context.Context, o Options) (*findings.Report, error) {
 const turns = 3
 
 // turnOf says when a probe comes. First come the probes of questions, which cost little and differ by target. What
-// protects states and answers is often the same for all targets, so it does less harm if the requests end there.
+// protects states and answers is often the same for all targets, so it does less harm if the requests end there. A load
+// comes last, because the server may not bear it.
 func turnOf(p corpus.Probe) int {
 	switch {
 	case p.Family == "questions":
 		return 0
-	case waits(p):
+	case waits(p), p.Family == "load":
 		return 2
 	}
 	return 1
@@ -116,6 +118,8 @@ type run struct {
 	otherAsked              string // a request that must not ask, and did
 	planned                 map[string]PlannedCall
 	listed                  bool   // a request that must not ask has a result
+	lister                  string // the method of the first list that has one
+	served                  *call  // the newest honest request beside those of endpoint probes
 	refusal                 string // of a list
 	unanswered              unanswered
 	expires                 time.Time // when the states of expiring calls are no longer valid
@@ -179,13 +183,18 @@ func (r *run) prepare() error {
 		}
 	}
 	r.MaxRequests = cmp.Or(r.MaxRequests, 500)
+	r.quiet = cmp.Or(r.quiet, 65*time.Second)
+	longer := time.Duration(1)
+	if r.Load {
+		longer = 3 // it waits for what the server makes of half a request, and of abandoned rounds
+	}
 	if r.local {
-		r.Timeout = cmp.Or(r.Timeout, time.Minute)
+		r.Timeout = cmp.Or(r.Timeout, longer*time.Minute)
 		r.patience = cmp.Or(r.patience, 3*time.Second)
 	} else {
 		r.patience = cmp.Or(r.patience, 10*time.Second)
 		r.PerSecond = cmp.Or(r.PerSecond, 5)
-		r.Timeout = cmp.Or(r.Timeout, 5*time.Minute)
+		r.Timeout = cmp.Or(r.Timeout, longer*5*time.Minute)
 	}
 	for _, header := range []http.Header{r.Server.Header, r.Second} {
 		for _, values := range header {

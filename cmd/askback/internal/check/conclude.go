@@ -119,12 +119,19 @@ func (r *run) verdict(ctx context.Context, p corpus.Probe, t *target) findings.V
 }
 
 func (r *run) judge(ctx context.Context, p corpus.Probe, t *target, v *findings.Verdict) error {
+	if p.Family == "endpoint" || p.Family == "load" {
+		t, v.Target = r.suited(p), ""
+	}
 	if err := r.unmet(p, t); err != nil {
 		return err
 	}
 	switch {
 	case p.Family == "tasks":
 		return r.judgeTasks(ctx, p, t, v)
+	case p.Family == "endpoint":
+		return r.judgeEndpoint(ctx, p, t, v)
+	case p.Family == "load":
+		return r.judgeLoad(ctx, p, t, v)
 	case p.Reads != "":
 		return r.judgeByReading(p, t, v)
 	case p.Family == "questions":

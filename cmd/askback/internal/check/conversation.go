@@ -185,6 +185,8 @@ func (t *target) params(arguments map[string]any) map[string]any {
 	switch t.method {
 	case "resources/read":
 		return map[string]any{"uri": t.name}
+	case "tools/list", "prompts/list", "resources/list":
+		return map[string]any{}
 	default:
 		return map[string]any{"name": t.name, "arguments": arguments}
 	}

@@ -189,7 +189,7 @@ func (r *run) list(ctx context.Context, method, member string) (all []listed) {
 			}
 			return all
 		}
-		r.listed = true
+		r.listed, r.lister = true, cmp.Or(r.lister, method)
 		r.noteAsked(method, res.result)
 		var page map[string]json.RawMessage
 		var entries []listed

@@ -74,7 +74,9 @@ type request struct {
 	params  map[string]any
 	able    string            // the JSON of the client's capabilities
 	headers map[string]string // in place of the protocol's; an empty one is left out
-	body    []byte            // in place of method and params
+	body    pieces            // in place of method and params
+	load    bool              // it may be refused with 429 or 503
+	large   bool              // it may take long
 }
 
 // response is what came.
@@ -120,16 +122,16 @@ func (r *run) begin(ctx context.Context, q request) error {
 	switch {
 	case l.stopped != "":
 		return errStopped
-	case l.left <= r.reserve(q):
+	case l.left <= r.reserve(q) && !q.load:
 		return l.stop(fmt.Sprintf("the %d requests of the run are used up", r.MaxRequests))
-	case !l.turn(ctx):
+	case !l.turn(ctx, q):
 		return l.stop(context.Cause(ctx).Error())
 	}
 	return nil
 }
 
 // turn waits for the pause between two requests, and counts the next one. It is false when ctx is done.
-func (l *line) turn(ctx context.Context) bool {
+func (l *line) turn(ctx context.Context, q request) bool {
 	if wait := time.Until(l.last.Add(l.pause)); wait > 0 && l.pause > 0 {
 		select {
 		case <-time.After(wait):
@@ -139,7 +141,9 @@ func (l *line) turn(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	l.left--
+	if !q.load { // the probe bounds how often it sends such requests
+		l.left--
+	}
 	l.sent++
 	l.last = time.Now()
 	return true
@@ -153,6 +157,9 @@ func (r *run) send(ctx context.Context, q request) (*response, error) {
 	}
 	l := r.line
 	res, err := r.exchange(ctx, q)
+	if q.load && ctx.Err() == nil {
+		return r.borne(ctx, q, res, err)
+	}
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, l.stop(context.Cause(ctx).Error())
@@ -173,14 +180,10 @@ func (r *run) send(ctx context.Context, q request) (*response, error) {
 
 // heed stops the run if the server asks for quiet.
 func (l *line) heed(status int) error {
-	if !quiet(status) {
+	if !isQuiet(status) {
 		return nil
 	}
 	return l.stop(fmt.Sprintf("the server asked for quiet with the status %d", status))
-}
-
-func quiet(status int) bool {
-	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
 }
 
 func isTimeout(err error) bool {
@@ -221,7 +224,7 @@ func (r *run) exchange(ctx context.Context, q request) (*response, error) {
 	if r.mayMake(q) {
 		ctx = context.WithoutCancel(ctx) // a task whose ID is lost cannot be cancelled
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.line.patience)
+	ctx, cancel := context.WithTimeout(ctx, r.patienceFor(q))
 	defer cancel()
 	c := r.client(q.as, q.at)
 	c.Capabilities = q.able

@@ -1,44 +1,56 @@
 package check
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 
 	"github.com/askback-mcp/askback/internal/rawclient"
+	"github.com/askback-mcp/askback/internal/wire"
 )
 
 // open sends a request under an ID of its own. Its headers mirror the body, unless the attack has others.
 func open(ctx context.Context, c *rawclient.Client, q request, id int) (*rawclient.Stream, error) {
 	body := q.body
 	if body == nil {
-		var err error
-		if body, err = json.Marshal(message(q, id)); err != nil {
+		text, err := json.Marshal(message(q, id))
+		if err != nil {
 			return nil, err
 		}
+		body = pieces{{string(text), 1}}
 	}
 	if c.Program != nil {
-		return c.Post(ctx, string(body))
+		return c.Send(ctx, http.MethodPost, body.reader(), nil)
 	}
-	req, err := c.NewRequest(ctx, http.MethodPost, bytes.NewReader(body), http.Header{})
+	req, err := c.NewRequest(ctx, http.MethodPost, body.reader(), mirror(q))
 	if err != nil {
 		return nil, err
 	}
-	if q.method != "" {
-		req.Header.Set("Mcp-Method", q.method)
-	}
-	for _, member := range []string{"taskId", "name", "uri"} {
-		if name, ok := q.params[member].(string); ok {
-			req.Header.Set("Mcp-Name", name)
-		}
-	}
+	req.ContentLength = body.size()
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(body.reader()), nil }
 	for name, value := range q.headers {
-		if req.Header.Del(name); value != "" {
+		if req.Header.Del(name); name == "Host" {
+			req.Host = value
+		} else if value != "" {
 			req.Header.Set(name, value)
 		}
 	}
 	return c.Do(req)
+}
+
+// mirror returns the headers that repeat what the body says.
+func mirror(q request) http.Header {
+	h := http.Header{}
+	if q.method != "" {
+		h.Set("Mcp-Method", q.method)
+	}
+	for _, member := range []string{"taskId", "name", "uri"} {
+		if name, ok := q.params[member].(string); ok {
+			h.Set("Mcp-Name", wire.EncodeHeader(name))
+		}
+	}
+	return h
 }
 
 // message is the JSON-RPC message of a request.

@@ -26,6 +26,8 @@ func (r *run) applies(p corpus.Probe, t *target) bool {
 		becomes := func(t *target) bool { return t != nil && t.task != nil }
 		return becomes(t) ||
 			t == nil && (r.declares || len(r.Only) > 0) && !slices.ContainsFunc(r.targets, becomes)
+	case "endpoint": // once, and after one target, in case the requests do not last for all
+		return len(r.targets) == 0 || t == r.targets[0]
 	}
 	return t == nil
 }
@@ -35,7 +37,7 @@ var needs = map[string]struct {
 	holds       func(*run, *target) bool
 	why, remedy string
 }{
-	"asks":             {func(_ *run, t *target) bool { return t != nil }, "nothing asks", ""},
+	"asks":             {func(_ *run, t *target) bool { return t != nil && t.asks() }, "nothing asks", ""},
 	"asks-elicitation": {asks("elicitation/create", ""), "it asks the user nothing", ""},
 	"asks-form":        {asks("elicitation/create", "form"), "it asks nothing by a form", ""},
 	"asks-url":         {asks("elicitation/create", "url"), "it asks nothing by a URL", ""},
@@ -64,6 +66,11 @@ var needs = map[string]struct {
 	"task-asks": {func(_ *run, t *target) bool { return t.taskRounds() > 0 }, "its task asks nothing", ""},
 	"task-asks-twice": {func(_ *run, t *target) bool { return t.taskRounds() > 1 },
 		"its task asks once", "a task that asks two questions, one after the other"},
+	"http": {func(r *run, _ *target) bool { return len(r.Server.Program) == 0 },
+		"it is no server over HTTP", ""},
+	"local": {func(r *run, _ *target) bool { return r.local },
+		"it is not on this machine: elsewhere, a server may serve the pages of every origin",
+		"the same check on the machine of the server, with its address 127.0.0.1"},
 	"load": {func(r *run, _ *target) bool { return r.Load },
 		"it sends what is large, many or long", "--load, on a server that may fail"},
 }

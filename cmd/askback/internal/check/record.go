@@ -1,12 +1,16 @@
 package check
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/askback-mcp/askback/cmd/askback/corpus"
+	"github.com/askback-mcp/askback/internal/rawclient"
 )
 
 // recorded is a request of a call and what came, for a transcript.
@@ -39,12 +43,12 @@ func (r *run) transcript(p corpus.Probe, steps []recorded) string {
 	fmt.Fprintf(&b, "\n== %s\n", p.ID)
 	names := map[string]string{} // the placeholders of states, and of the IDs of tasks
 	for i, s := range steps {
-		name, _ := json.Marshal(rename(s, names, i+1))
-		fmt.Fprintf(&b, "\n--> %s\n", servers[s.request.at])
+		how, headers, body := s.sent(names, i+1)
+		fmt.Fprintf(&b, "\n--> %s%s\n", servers[s.request.at], how)
 		if s.request.as != "" {
 			fmt.Fprintf(&b, "As: %s\n", s.request.as)
 		}
-		fmt.Fprintf(&b, "%s\n<-- %d%s\n", name, s.status, s.within())
+		fmt.Fprintf(&b, "%s%s\n<-- %d%s\n", headers, body, s.status, s.within())
 		switch {
 		case s.ofTask():
 			if s.request.method == "tools/call" {
@@ -63,6 +67,32 @@ func (r *run) transcript(p corpus.Probe, steps []recorded) string {
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+// sent is how a transcript sends the request of a step: a word, the headers that it does not make of the body, and the
+// body.
+func (s recorded) sent(names map[string]string, id int) (how, headers, body string) {
+	h := map[string]string{}
+	if s.request.body == nil {
+		text, _ := json.Marshal(rename(s, names, id)) // the parts are JSON
+		body = string(text)
+	} else if text, placeholders := s.request.body.template(); placeholders {
+		body = text
+	} else {
+		how, body = " raw", text
+		h["Mcp-Protocol-Version"] = rawclient.Modern
+		for name := range mirror(s.request) {
+			h[name] = mirror(s.request).Get(name)
+		}
+		if !utf8.ValidString(text) {
+			how, body = " hex", hex.EncodeToString([]byte(text))
+		}
+	}
+	maps.Copy(h, s.request.headers)
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		headers += strings.TrimSpace(name+": "+h[name]) + "\n"
+	}
+	return how, headers, body
 }
 
 // expected is what a transcript expects of a response that ends a call: its type, and of the last response the content

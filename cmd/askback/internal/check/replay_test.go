@@ -22,6 +22,9 @@ func TestFindingsAreReplayed(t *testing.T) {
 		"task-answered-twice": "task-answered-twice", "task-answered-late": "task-after-end",
 		"task-cancelled-late": "task-terminal", "task-no-result": "task-result", "task-text-result": "task-result",
 		"task-unknown": "task-missing", "task-one-key": "task-key",
+		"http-method": "http-method", "http-name": "http-name", "http-version": "http-version",
+		"http-origin": "http-origin", "http-rebinding": "http-rebinding", "http-duplicate": "http-duplicate",
+		"http-utf8": "http-utf8", "http-depth": "http-depth", "load-body": "load-body",
 	} {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()
@@ -34,7 +37,7 @@ func TestFindingsAreReplayed(t *testing.T) {
 			correct := httptest.NewServer(planted.New(planted.Options{}))
 			defer correct.Close()
 			report, err := Run(t.Context(), Options{Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)},
-				Second: bearer(planted.Bob), Allow: []string{"*"}, MaxRequests: 5000, Only: []string{probe}})
+				Second: bearer(planted.Bob), Allow: []string{"*"}, MaxRequests: 5000, Only: []string{probe}, Load: true})
 			if err != nil {
 				t.Fatal(err)
 			}

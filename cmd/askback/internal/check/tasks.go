@@ -92,12 +92,12 @@ func (r *run) mayMake(q request) bool { return r.declares && q.method == "tools/
 func (r *run) cancelOwed(ctx context.Context) {
 	for _, o := range slices.Clone(r.owed) {
 		for range cancelTries {
-			if r.line.left == 0 || !r.line.turn(ctx) {
+			if r.line.left == 0 || !r.line.turn(ctx, request{}) {
 				return
 			}
 			res, err := r.exchange(ctx, o.cancel())
 			if err == nil {
-				if !quiet(res.status) {
+				if !isQuiet(res.status) {
 					r.ended(o.id)
 				}
 				break

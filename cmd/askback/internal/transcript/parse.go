@@ -2,6 +2,7 @@ package transcript
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -134,7 +135,7 @@ func (p *parser) setting(line string) error {
 	}
 	if name == "Server" {
 		words := strings.Fields(value)
-		if len(words) == 0 || !serverName.MatchString(words[0]) || words[0] == "raw" {
+		if len(words) == 0 || !serverName.MatchString(words[0]) || words[0] == "raw" || words[0] == "hex" {
 			return errors.New("a server has a name of letters and digits, and then its arguments: Server: A --ttl 1s")
 		}
 		if p.serves(words[0]) {
@@ -208,8 +209,9 @@ func (p *parser) step(line string) (err error) {
 }
 
 func (p *parser) request(s *step, line string, words []string) (err error) {
-	if len(words) > 0 && words[len(words)-1] == "raw" {
-		s.raw, words = true, words[:len(words)-1]
+	digits := false
+	if n := len(words); n > 0 && (words[n-1] == "raw" || words[n-1] == "hex") {
+		s.raw, digits, words = true, words[n-1] == "hex", words[:n-1]
 	}
 	s.times = 1
 	if n := len(words); n > 1 && words[n-1] == "times" {
@@ -241,6 +243,10 @@ func (p *parser) request(s *step, line string, words []string) (err error) {
 	text, first := p.body(s.raw)
 	switch {
 	case text == "":
+	case digits:
+		if s.body, err = hex.DecodeString(strings.Join(strings.Fields(text), "")); err != nil {
+			err = fmt.Errorf("the bytes are not hexadecimal digits: %w", err)
+		}
 	case s.raw:
 		s.body = []byte(text)
 	default:

@@ -89,6 +89,7 @@ func TestMistakesAreNamedWithTheirLine(t *testing.T) {
 		{script("--> A\n{}\n<-- 99\n"), `x:6: unexpected "<-- 99"`},
 		{script("--> A\n{}\n<-- 200 within 1h\n{}\n"), `x:6: the time "1h"`},
 		{script("--> A\n{}\n<-- 200 within 1s\n"), "x:6: within needs a body"},
+		{script("--> A hex\n7b7\n<-- 400\n"), "x:4: the bytes are not hexadecimal digits"},
 		{script("--> A 0 times\n{}\n<-- 200\n"), `x:4: unexpected "--> A 0 times": a request is sent 1 to 1000 times`},
 		{script("--> A 1001 times\n{}\n<-- 200\n"), "a request is sent 1 to 1000 times"},
 		{script("--> A many times\n{}\n<-- 200\n"), "a request is sent 1 to 1000 times"},

@@ -296,6 +296,7 @@ func (c *conversation) post(ctx context.Context, s *step, body []byte) (got *rep
 	if err := c.setHeader(r.Header, s, body); err != nil {
 		return nil, err
 	}
+	r.Host = r.Header.Get("Host") // which Go sends in place of a header; empty is the host of the URL
 	res, err := httpClient.Do(r)
 	if err != nil {
 		return nil, because(ctx, s.server, err)
