@@ -93,7 +93,8 @@ type run struct {
 
 	argument, otherArgument string   // the texts of free arguments
 	canaries                []string // all texts that were made up
-	secrets                 []string // all texts that no output may have
+	secrets                 *secrets // all texts that no output may have
+	tokens                  *secrets // of these, what not even a raw transcript has
 	targets                 []*target
 	forgery                 string // the text that stands in forged states
 	otherAsked              string // a request that must not ask, and did
@@ -115,14 +116,14 @@ func Init(ctx context.Context, o Options) (Plan, *findings.Report, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.Timeout, errTime)
 	defer cancel()
 	r.discover(ctx)
-	plan := r.Plan
-	plan.Calls = r.planned
 	r.finish()
+	plan := r.Plan
+	plan.Calls = r.redactPlanned()
 	return plan, r.report, nil
 }
 
 func newRun(o Options) (*run, error) {
-	r := &run{Options: o, planned: map[string]PlannedCall{},
+	r := &run{Options: o, planned: map[string]PlannedCall{}, secrets: newSecrets(), tokens: newSecrets(),
 		report: &findings.Report{Kind: "server", Started: time.Now().UTC()}}
 	return r, r.prepare()
 }
@@ -134,7 +135,7 @@ func (r *run) prepare() error {
 	} else {
 		at, err := url.Parse(r.Server.URL)
 		if err != nil || at.Host == "" {
-			return fmt.Errorf("%q is not a URL, such as http://127.0.0.1:8080/mcp", r.Server.URL)
+			return errors.New("the address is not a URL, such as http://127.0.0.1:8080/mcp")
 		}
 		r.local = isLocal(at.Hostname())
 		r.report.Subject = (&url.URL{Scheme: at.Scheme, Host: at.Host, Path: at.Path}).String()
@@ -174,7 +175,10 @@ func (r *run) prepare() error {
 		}
 	}
 	r.argument, r.otherArgument = r.canary(), r.canary()
-	r.Plan.secrets(r.secret)
+	r.Plan.secrets(func(text string) {
+		r.secrets.add(text, leastPart)
+		r.secrets.add(jsonText(text), leastPart)
+	})
 	var err error
 	r.line, err = newLine(r)
 	return err
@@ -184,7 +188,7 @@ func (r *run) close() { r.line.close() }
 
 func (r *run) tell(what string) {
 	if r.Progress != nil {
-		r.Progress(what)
+		r.Progress(r.secrets.clean(what))
 	}
 }
 

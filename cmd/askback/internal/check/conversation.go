@@ -256,8 +256,8 @@ func withoutEcho(text, state string) string {
 	if len(state) < 8 {
 		return text
 	}
-	quoted, _ := json.Marshal(state) // a string always has a JSON form
-	return strings.NewReplacer(state, "…", string(quoted[1:len(quoted)-1]), "…").Replace(text)
+	quoted := jsonText(state)
+	return strings.NewReplacer(state, "…", quoted, "…").Replace(text)
 }
 
 // What changes with each call: identifiers, times, and long numbers.
