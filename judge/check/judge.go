@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"os/exec"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/askback-mcp/askback/internal/planted"
@@ -89,10 +88,13 @@ func (j *judge) run(ctx context.Context, url string, plan []byte, flags ...strin
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	var out, wrong bytes.Buffer
-	cmd := exec.CommandContext(ctx, j.program, append(args, url)...)
+	cmd, peak, err := measured(ctx, j.program, append(args, url)...)
+	if err != nil {
+		return outcome{err: err}
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(plan), &out, &wrong
 	began := time.Now()
-	err := cmd.Run()
+	err = cmd.Run()
 	took := time.Since(began)
 	if left := new(exec.ExitError); err != nil && !errors.As(err, &left) {
 		return outcome{err: err}
@@ -101,8 +103,8 @@ func (j *judge) run(ctx context.Context, url string, plan []byte, flags ...strin
 		return outcome{err: fmt.Errorf("there is no report (%v): %w: %.500s", cmd.ProcessState, err, wrong.Bytes())}
 	}
 	o.took = took
-	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		o.memory = usage.Maxrss << 10
+	if o.memory, err = peak(); err != nil {
+		return outcome{err: err}
 	}
 	return o
 }

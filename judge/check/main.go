@@ -24,6 +24,9 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 2 && os.Args[1] == measureWord {
+		os.Exit(measure(os.Args[2:]))
+	}
 	runs := flag.Int("runs", 20, "how often each server is checked")
 	busy := flag.Bool("busy", false, "run two busy loops beside")
 	lossy := flag.Bool("lossy", false, "lose one response in ten")
@@ -37,7 +40,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := interrupted()
 	defer stop()
 	dir, err := os.MkdirTemp("", "check")
 	if err != nil {
@@ -79,4 +82,9 @@ func main() {
 		fmt.Println(wrong, "runs are wrong")
 		os.Exit(1)
 	}
+}
+
+// interrupted returns a context that ends with the first interrupt.
+func interrupted() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), os.Interrupt)
 }

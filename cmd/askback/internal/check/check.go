@@ -63,6 +63,13 @@ func Run(ctx context.Context, o Options) (*findings.Report, error) {
 	defer r.close()
 	ctx, cancel := context.WithTimeoutCause(ctx, r.Timeout, errTime)
 	defer cancel()
+	r.judgeAll(ctx)
+	r.finish()
+	return r.report, nil
+}
+
+// judgeAll finds the targets, and runs each probe on each of them.
+func (r *run) judgeAll(ctx context.Context) {
 	r.discover(ctx)
 	for _, t := range append(slices.Clone(r.targets), nil) {
 		for _, p := range corpus.Probes() {
@@ -72,8 +79,6 @@ func Run(ctx context.Context, o Options) (*findings.Report, error) {
 			}
 		}
 	}
-	r.finish()
-	return r.report, nil
 }
 
 // chosen reports whether a probe is among those that the options name.

@@ -85,6 +85,11 @@ type response struct {
 	fault  *rawclient.Error // the response is an error; also for a response that is no message
 }
 
+// wantsQuiet reports that the server asks for no more requests.
+func (r *response) wantsQuiet() bool {
+	return r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable
+}
+
 // client returns the client of an identity at a server. A token goes only to the origin that it was given for: another
 // server gets it if it is on this machine, as the first one is.
 func (r *run) client(as, at string) *rawclient.Client {
@@ -124,18 +129,9 @@ func (r *run) send(ctx context.Context, q request) (*response, error) {
 	case l.left == 0:
 		return nil, l.stop(fmt.Sprintf("the %d requests of the run are used up", r.MaxRequests))
 	}
-	if wait := time.Until(l.last.Add(l.pause)); wait > 0 && l.pause > 0 {
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-		}
-	}
-	if ctx.Err() != nil {
+	if l.take(ctx); ctx.Err() != nil {
 		return nil, l.stop(context.Cause(ctx).Error())
 	}
-	l.left--
-	l.sent++
-	l.last = time.Now()
 	res, err := r.exchange(ctx, q)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -152,10 +148,24 @@ func (r *run) send(ctx context.Context, q request) (*response, error) {
 		return nil, fmt.Errorf("%w: %v", errLost, plain(err))
 	}
 	l.silent, l.answered = 0, true
-	if res.status == http.StatusTooManyRequests || res.status == http.StatusServiceUnavailable {
+	if res.wantsQuiet() {
 		return res, l.stop(fmt.Sprintf("the server asked for quiet with the status %d", res.status))
 	}
 	return res, nil
+}
+
+// take waits until another request may be sent, and counts it.
+func (l *line) take(ctx context.Context) {
+	if wait := time.Until(l.last.Add(l.pause)); wait > 0 && l.pause > 0 {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+	}
+	l.left--
+	l.sent++
+	l.last = time.Now()
 }
 
 func isTimeout(err error) bool {
@@ -168,13 +178,13 @@ func (r *run) answers(ctx context.Context) bool {
 	if r.line.left == 0 {
 		return false
 	}
-	r.line.left--
-	r.line.sent++
-	_, err := r.exchange(ctx, request{method: "server/discover", able: allCapabilities})
-	if err == nil {
-		r.line.silent = 0
+	r.line.take(ctx)
+	res, err := r.exchange(ctx, request{method: "server/discover", able: allCapabilities})
+	if err != nil || res.wantsQuiet() {
+		return false
 	}
-	return err == nil
+	r.line.silent = 0
+	return true
 }
 
 func (l *line) stop(why string) error {
@@ -203,6 +213,10 @@ func (r *run) exchange(ctx context.Context, q request) (*response, error) {
 	}
 	defer s.Close()
 	res := &response{status: s.Status, header: s.Header}
+	if res.wantsQuiet() { // the body may never end
+		res.fault = &rawclient.Error{Status: s.Status, Message: http.StatusText(s.Status)}
+		return res, nil
+	}
 	for range 1000 { // notifications before the response
 		m, err := s.Next()
 		if fault, ok := errors.AsType[*rawclient.Error](err); ok {
