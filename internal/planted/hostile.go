@@ -36,6 +36,13 @@ var Hostiles = []string{
 	"busy",      // answers 429 to every second request
 	"wrong-id",  // answers another request
 	"null",      // answers null
+	"comments",  // sends comments of an event stream without end
+	"claim",     // announces four gigabytes
+	"hang-call", // answers lists, and hangs in the middle of the response to a call
+	"states",    // sends a state of 1.5 MB in each round
+	"growing",   // sends a state that is twice as long in each round
+	"results",   // sends a question and a result of 1.5 MB
+	"names",     // lists a tool whose name has a megabyte
 	"task",      // makes a task that never ends, and is to be polled at once
 }
 
@@ -58,7 +65,8 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.count++
 	count := h.count
 	h.mu.Unlock()
-	method, id := r.Header.Get("Mcp-Method"), identify(r)
+	method := r.Header.Get("Mcp-Method")
+	id, answered := identify(r)
 	result := func(text string) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, text)
@@ -93,6 +101,15 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "events":
 		w.Header().Set("Content-Type", "text/event-stream")
 		flood("", "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{}}\n\n")
+		return
+	case "comments":
+		w.Header().Set("Content-Type", "text/event-stream")
+		flood("", ": still there\n\n")
+		return
+	case "claim":
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Length", "4294967296")
+		flood(`{"jsonrpc":"2.0","id":1,"result":{"a":"`, "a")
 		return
 	case "redirect":
 		http.Redirect(w, r, h.elsewhere, http.StatusTemporaryRedirect)
@@ -168,6 +185,25 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			`{"type":"string","pattern":"^(a+)+(b{1,1000}){1,1000}$","minLength":1000000000}`)))
 	case method == "tools/call" && h.name == "state":
 		result(fmt.Sprintf(asks, strings.Repeat("a", 10<<20), fmt.Sprintf(ask, "q", `{"type":"string"}`)))
+	case method == "tools/call" && h.name == "hang-call":
+		w.Header().Set("Content-Length", "1000")
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0",`)
+		_ = http.NewResponseController(w).Flush() // the client sees that it has begun
+		<-r.Context().Done()
+	case method == "tools/call" && h.name == "states":
+		result(fmt.Sprintf(asks, fmt.Sprint(count, strings.Repeat("b", 3<<19)), fmt.Sprintf(ask, "q", `{"type":"string"}`)))
+	case method == "tools/call" && h.name == "growing":
+		result(fmt.Sprintf(asks, strings.Repeat("c", 1<<min(count, 22)), fmt.Sprintf(ask, fmt.Sprint("q", count),
+			`{"type":"string"}`)))
+	case method == "tools/call" && h.name == "results":
+		text := fmt.Sprint(count, strings.Repeat("d", 3<<19))
+		if answered {
+			result(fmt.Sprintf(`{"resultType":"complete","content":[{"type":"text","text":%q}]}`, text))
+		} else {
+			result(fmt.Sprintf(asks, "state", fmt.Sprintf(ask, "q", fmt.Sprintf(`{"type":"string","title":%q}`, text))))
+		}
+	case method == "tools/list" && h.name == "names":
+		result(fmt.Sprintf(`{"resultType":"complete","tools":[{"name":%q},`+tool+`]}`, strings.Repeat("e", 1<<20), 1))
 	case h.name == "task" && (method == "tools/call" || method == "tasks/get"):
 		result(fmt.Sprintf(`{"resultType":%q,"taskId":"1","status":"working","ttlMs":null,"pollIntervalMs":0,`+
 			`"createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z"}`,
@@ -177,15 +213,18 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// identify returns the ID of a request, whose body can be read once more.
-func identify(r *http.Request) json.RawMessage {
-	body, _ := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+// identify returns the ID of a request, whose body can be read once more, and whether it has answers.
+func identify(r *http.Request) (id json.RawMessage, answered bool) {
+	body, _ := io.ReadAll(io.LimitReader(r.Body, 16<<20))
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	var message struct{ ID json.RawMessage }
-	if json.Unmarshal(body, &message) != nil || len(message.ID) == 0 {
-		return json.RawMessage("null")
+	var message struct {
+		ID     json.RawMessage
+		Params struct{ InputResponses map[string]json.RawMessage }
 	}
-	return message.ID
+	if json.Unmarshal(body, &message) != nil || len(message.ID) == 0 {
+		return json.RawMessage("null"), false
+	}
+	return message.ID, len(message.Params.InputResponses) > 0
 }
 
 func trickle(w http.ResponseWriter, r *http.Request) {

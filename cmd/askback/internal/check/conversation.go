@@ -17,8 +17,11 @@ import (
 
 type step = corpus.Step
 
-// maxQuestions bounds the questions of a round that are read.
-const maxQuestions = 50
+const (
+	maxQuestions = 50        // of a round that are read
+	maxState     = 128 << 10 // bytes; longer ones are not sent back
+	maxText      = 64 << 10  // bytes of a result, a question or a schema that are kept
+)
 
 const allCapabilities = `{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}`
 
@@ -211,7 +214,10 @@ func (r *run) read(c *call, res *response) *reply {
 		return p
 	}
 	for _, part := range []json.RawMessage{result.Content, result.StructuredContent, result.Messages, result.Contents} {
-		p.raw += withoutEcho(string(part), c.echo)
+		p.raw += bounded(withoutEcho(string(part), c.echo))
+	}
+	if len(p.result) > maxText {
+		p.result = nil // it would be in each transcript
 	}
 	switch {
 	case result.IsError:
@@ -221,7 +227,11 @@ func (r *run) read(c *call, res *response) *reply {
 		p.class, p.text = done, r.mask(p.raw)
 		return p
 	}
-	p.state = result.RequestState
+	if p.state = result.RequestState; p.state != nil && len(*p.state) > maxState {
+		p.why = fmt.Sprintf("its state has %d bytes, and this check sends back %d", len(*p.state), maxState)
+		p.state = nil
+		return p
+	}
 	if p.state != nil {
 		r.hide(c.target, *p.state)
 	}
@@ -233,8 +243,11 @@ func (r *run) read(c *call, res *response) *reply {
 	p.class = advanced
 	for _, key := range slices.Sorted(maps.Keys(result.InputRequests)) {
 		of := result.InputRequests[key]
-		q := question{key: key, method: of.Method, mode: of.Params.Mode, message: of.Params.Message, url: of.Params.URL,
-			schema: of.Params.RequestedSchema}
+		q := question{key: key, method: bounded(of.Method), mode: bounded(of.Params.Mode),
+			message: bounded(of.Params.Message), url: bounded(of.Params.URL)}
+		if len(of.Params.RequestedSchema) <= maxText {
+			q.schema = of.Params.RequestedSchema
+		}
 		if q.mode == "" && q.method == "elicitation/create" {
 			q.mode = "form"
 		}
@@ -249,6 +262,14 @@ func (r *run) read(c *call, res *response) *reply {
 		}
 	}
 	return p
+}
+
+// bounded is the beginning of a text of a server.
+func bounded(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.Clone(text[:maxText])
 }
 
 // withoutEcho leaves out the state of the request, which a server may quote when it refuses it.

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	maxResponse = 4 << 20 // bytes
+	maxResponse = 2 << 20 // bytes
 	maxSilent   = 4       // requests in a row without a response, after which the server counts as gone
 )
 
@@ -221,6 +221,10 @@ func (r *run) exchange(ctx context.Context, q request) (*response, error) {
 		m, err := s.Next()
 		if fault, ok := errors.AsType[*rawclient.Error](err); ok {
 			res.fault = fault
+			return res, nil
+		}
+		if large, ok := errors.AsType[*rawclient.TooLargeError](err); ok {
+			res.fault = &rawclient.Error{Status: s.Status, Message: large.Error()}
 			return res, nil
 		}
 		switch {
