@@ -67,17 +67,12 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mu.Unlock()
 	method := r.Header.Get("Mcp-Method")
 	id, answered := identify(r)
+	if flood(w, r, h.name) || miscount(w, r, h.name) {
+		return
+	}
 	result := func(text string) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, text)
-	}
-	flood := func(first, more string) {
-		_, _ = w.Write([]byte(first))
-		for chunk := []byte(strings.Repeat(more, 1+32<<10/len(more))); r.Context().Err() == nil; {
-			if _, err := w.Write(chunk); err != nil {
-				return
-			}
-		}
 	}
 	tool := `{"name":"tool-%d","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}`
 	asks := `{"resultType":"input_required","requestState":%q,"inputRequests":{%s}}`
@@ -90,48 +85,8 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "trickle":
 		trickle(w, r)
 		return
-	case "body":
-		w.Header().Set("Content-Type", "application/json")
-		flood(`{"jsonrpc":"2.0","id":1,"result":{"a":"`, "a")
-		return
-	case "line":
-		w.Header().Set("Content-Type", "text/event-stream")
-		flood("data: ", "a")
-		return
-	case "events":
-		w.Header().Set("Content-Type", "text/event-stream")
-		flood("", "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{}}\n\n")
-		return
-	case "comments":
-		w.Header().Set("Content-Type", "text/event-stream")
-		flood("", ": still there\n\n")
-		return
-	case "claim":
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Content-Length", "4294967296")
-		flood(`{"jsonrpc":"2.0","id":1,"result":{"a":"`, "a")
-		return
 	case "redirect":
 		http.Redirect(w, r, h.elsewhere, http.StatusTemporaryRedirect)
-		return
-	case "crash", "long":
-		if conn, out, err := http.NewResponseController(w).Hijack(); err == nil {
-			_, _ = out.WriteString("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 5000\r\n\r\n" +
-				`{"jsonrpc":"2.0",`)
-			_ = out.Flush()
-			if h.name == "long" {
-				<-r.Context().Done()
-			}
-			_ = conn.Close()
-		}
-		return
-	case "short":
-		if conn, out, err := http.NewResponseController(w).Hijack(); err == nil {
-			_, _ = out.WriteString("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 7\r\n\r\n" +
-				`{"jsonrpc":"2.0","id":1,"result":{}}`)
-			_ = out.Flush()
-			_ = conn.Close()
-		}
 		return
 	case "depth":
 		w.Header().Set("Content-Type", "application/json")
@@ -211,6 +166,57 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		h.honest.ServeHTTP(w, r)
 	}
+}
+
+// flood sends a body without end, if the server is one that does.
+func flood(w http.ResponseWriter, r *http.Request, name string) bool {
+	const object = `{"jsonrpc":"2.0","id":1,"result":{"a":"`
+	kinds := map[string]struct{ contentType, first, more string }{
+		"body":     {"application/json", object, "a"},
+		"claim":    {"application/json", object, "a"},
+		"line":     {"text/event-stream", "data: ", "a"},
+		"comments": {"text/event-stream", "", ": still there\n\n"},
+		"events": {"text/event-stream", "",
+			"event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{}}\n\n"},
+	}
+	kind, ok := kinds[name]
+	if !ok {
+		return false
+	}
+	w.Header().Set("Content-Type", kind.contentType)
+	if name == "claim" {
+		w.Header().Set("Content-Length", "4294967296")
+	}
+	_, _ = io.WriteString(w, kind.first)
+	for chunk := []byte(strings.Repeat(kind.more, 1+32<<10/len(kind.more))); r.Context().Err() == nil; {
+		if _, err := w.Write(chunk); err != nil {
+			break
+		}
+	}
+	return true
+}
+
+// miscount sends more or less than it announces, if the server is one that does.
+func miscount(w http.ResponseWriter, r *http.Request, name string) bool {
+	text, ok := map[string]string{
+		"crash": "5000\r\n\r\n" + `{"jsonrpc":"2.0",`,
+		"long":  "5000\r\n\r\n" + `{"jsonrpc":"2.0",`,
+		"short": "7\r\n\r\n" + `{"jsonrpc":"2.0","id":1,"result":{}}`,
+	}[name]
+	if !ok {
+		return false
+	}
+	conn, out, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return true
+	}
+	_, _ = out.WriteString("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: " + text)
+	_ = out.Flush()
+	if name == "long" {
+		<-r.Context().Done()
+	}
+	_ = conn.Close()
+	return true
 }
 
 // identify returns the ID of a request, whose body can be read once more, and whether it has answers.
