@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/askback-mcp/askback/cmd/askback/internal/group"
 	"github.com/askback-mcp/askback/internal/rawclient"
 )
 
@@ -26,6 +27,7 @@ const (
 type line struct {
 	http     *http.Client
 	program  *rawclient.Program // in place of HTTP
+	cmd      *exec.Cmd          // of the program
 	patience time.Duration      // for a response
 	left     int
 	pause    time.Duration // between two requests
@@ -51,8 +53,9 @@ func newLine(r *run) (*line, error) {
 	}
 	if len(r.Server.Program) > 0 {
 		var err error
-		cmd := exec.Command(r.Server.Program[0], r.Server.Program[1:]...)
-		if l.program, err = rawclient.Start(cmd, io.Discard); err != nil {
+		l.cmd = exec.Command(r.Server.Program[0], r.Server.Program[1:]...)
+		group.Own(l.cmd)
+		if l.program, err = rawclient.Start(l.cmd, io.Discard); err != nil {
 			return nil, fmt.Errorf("starting %s: %w", r.Server.Program[0], err)
 		}
 	}
@@ -63,6 +66,7 @@ func (l *line) close() {
 	l.http.CloseIdleConnections()
 	if l.program != nil {
 		_ = l.program.Close() // how a program ends is no finding
+		group.Kill(l.cmd)     // with the children that it has left
 	}
 }
 
