@@ -45,8 +45,8 @@ func FuzzRead(f *testing.F) {
 					if p.state != nil {
 						params["requestState"] = *p.state
 					}
-					steps = append(steps, recorded{request: request{method: method, params: params, able: c.able}, reply: p,
-						status: 200})
+					q := request{method: method, params: params, able: c.able}
+					steps = append(steps, recorded{request: q, reply: p, status: 200})
 				}
 			}
 			for _, read := range readers {
@@ -69,7 +69,8 @@ func FuzzRead(f *testing.F) {
 
 // A plan that can be read is as it was after it is written.
 func FuzzParsePlan(f *testing.F) {
-	f.Add(`{"calls":{"a":{"arguments":{"b":"any text"},"answers":{"q":{"x":[1,"two"]}},"toTheEnd":true}},"stateTTL":"30s"}`)
+	f.Add(`{"calls":{"a":{"arguments":{"b":"any text"},"answers":{"q":{"x":[1,"two"]}},"toTheEnd":true}},` +
+		`"stateTTL":"30s"}`)
 	f.Add(`{"stateTTL":"-1s"}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		p, err := ParsePlan([]byte(text))

@@ -194,7 +194,9 @@ func TestAnswersAreTheLeast(t *testing.T) {
 	questions := []question{{key: "u", method: "elicitation/create", mode: "url", url: "https://example.com"},
 		{key: "s", method: "sampling/createMessage"}, {key: "r", method: "roots/list"}}
 	c := &call{target: &target{}, canary: "canaryabcdefg", replies: []*reply{{class: advanced, questions: questions}}}
-	for _, how := range []string{"", "none", "decline", "cancel", "action", "schema", "key", "unasked", "fit-again", "kind"} {
+	for _, how := range []string{
+		"", "none", "decline", "cancel", "action", "schema", "key", "unasked", "fit-again", "kind",
+	} {
 		for key, answer := range r.alterAnswers(c, how, "", "canaryabcdefg") {
 			text, err := json.Marshal(answer)
 			if err != nil {

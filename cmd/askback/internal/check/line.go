@@ -142,7 +142,7 @@ func (r *run) send(ctx context.Context, q request) (*response, error) {
 			return nil, l.stop(context.Cause(ctx).Error())
 		}
 		slow := errors.Is(err, context.DeadlineExceeded) || isTimeout(err)
-		if l.silent++; l.silent >= maxSilent && !(slow && r.answers(ctx)) {
+		if l.silent++; l.silent >= maxSilent && !r.answers(ctx) {
 			l.gone = l.answered && errors.Is(err, syscall.ECONNREFUSED)
 			return nil, l.stop(fmt.Sprintf("%d requests in a row got no response: %v", maxSilent, plain(err)))
 		}
@@ -177,7 +177,8 @@ func isTimeout(err error) bool {
 	return ok && timeout.Timeout()
 }
 
-// answers reports whether the server is there, although calls that wait for something get no response in time.
+// answers reports whether the server is there, although calls that wait for something get no response in time, and
+// others are lost.
 func (r *run) answers(ctx context.Context) bool {
 	if r.line.left == 0 {
 		return false

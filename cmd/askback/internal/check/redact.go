@@ -160,8 +160,8 @@ var (
 	escape  = regexp.MustCompile(`\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)`)
 )
 
-// hides reports whether a run of letters has a secret when it is decoded, up to three times. What would take too long to
-// decode counts as a secret.
+// hides reports whether a run of letters has a secret when it is decoded, up to three times. What would take too long
+// to decode counts as a secret.
 func (s *secrets) hides(run string, depth int, left *int) bool {
 	if *left -= len(run); *left < 0 {
 		return true
