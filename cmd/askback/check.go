@@ -163,13 +163,13 @@ func checkTarget(cmd *cobra.Command, args []string) (check.Endpoint, error) {
 	case dash == 0 && len(args) > 0:
 		return check.Endpoint{Program: args}, nil
 	case dash > 0 || len(args) > 1:
-		return check.Endpoint{}, usagef("want one URL, or -- and a command; there is %q, too", args[len(args)-1])
+		return check.Endpoint{}, usagef("want one URL, or -- and a command; there are %d arguments", len(args))
 	case len(args) == 0:
 		return check.Endpoint{}, usagef("the argument URL is missing")
 	}
-	t, err := parseTarget(args[0])
-	if err == nil && t.address == nil {
-		err = usagef("%q is not a URL, such as http://127.0.0.1:8080/mcp; a command stands after --", args[0])
+	if t, err := parseTarget(args[0]); err != nil || t.address == nil { // a wrong URL may have a password, too
+		return check.Endpoint{}, usagef(
+			"the argument is not a URL, such as http://127.0.0.1:8080/mcp; a command stands after --")
 	}
-	return check.Endpoint{URL: args[0]}, err
+	return check.Endpoint{URL: args[0]}, nil
 }

@@ -36,6 +36,13 @@ var Hostiles = []string{
 	"busy",      // answers 429 to every second request
 	"wrong-id",  // answers another request
 	"null",      // answers null
+	"comments",  // sends comments of an event stream without end
+	"claim",     // announces four gigabytes
+	"hang-call", // answers lists, and hangs in the middle of the response to a call
+	"states",    // sends a state of 1.5 MB in each round
+	"growing",   // sends a state that is twice as long in each round
+	"results",   // sends a question and a result of 1.5 MB
+	"names",     // lists a tool whose name has a megabyte
 	"task",      // makes a task that never ends, and is to be polled at once
 }
 
@@ -58,18 +65,14 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.count++
 	count := h.count
 	h.mu.Unlock()
-	method, id := r.Header.Get("Mcp-Method"), identify(r)
+	method := r.Header.Get("Mcp-Method")
+	id, answered := identify(r)
+	if flood(w, r, h.name) || miscount(w, r, h.name) {
+		return
+	}
 	result := func(text string) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, text)
-	}
-	flood := func(first, more string) {
-		_, _ = w.Write([]byte(first))
-		for chunk := []byte(strings.Repeat(more, 1+32<<10/len(more))); r.Context().Err() == nil; {
-			if _, err := w.Write(chunk); err != nil {
-				return
-			}
-		}
 	}
 	tool := `{"name":"tool-%d","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}`
 	asks := `{"resultType":"input_required","requestState":%q,"inputRequests":{%s}}`
@@ -82,39 +85,8 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "trickle":
 		trickle(w, r)
 		return
-	case "body":
-		w.Header().Set("Content-Type", "application/json")
-		flood(`{"jsonrpc":"2.0","id":1,"result":{"a":"`, "a")
-		return
-	case "line":
-		w.Header().Set("Content-Type", "text/event-stream")
-		flood("data: ", "a")
-		return
-	case "events":
-		w.Header().Set("Content-Type", "text/event-stream")
-		flood("", "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{}}\n\n")
-		return
 	case "redirect":
 		http.Redirect(w, r, h.elsewhere, http.StatusTemporaryRedirect)
-		return
-	case "crash", "long":
-		if conn, out, err := http.NewResponseController(w).Hijack(); err == nil {
-			_, _ = out.WriteString("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 5000\r\n\r\n" +
-				`{"jsonrpc":"2.0",`)
-			_ = out.Flush()
-			if h.name == "long" {
-				<-r.Context().Done()
-			}
-			_ = conn.Close()
-		}
-		return
-	case "short":
-		if conn, out, err := http.NewResponseController(w).Hijack(); err == nil {
-			_, _ = out.WriteString("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 7\r\n\r\n" +
-				`{"jsonrpc":"2.0","id":1,"result":{}}`)
-			_ = out.Flush()
-			_ = conn.Close()
-		}
 		return
 	case "depth":
 		w.Header().Set("Content-Type", "application/json")
@@ -168,6 +140,25 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			`{"type":"string","pattern":"^(a+)+(b{1,1000}){1,1000}$","minLength":1000000000}`)))
 	case method == "tools/call" && h.name == "state":
 		result(fmt.Sprintf(asks, strings.Repeat("a", 10<<20), fmt.Sprintf(ask, "q", `{"type":"string"}`)))
+	case method == "tools/call" && h.name == "hang-call":
+		w.Header().Set("Content-Length", "1000")
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0",`)
+		_ = http.NewResponseController(w).Flush() // the client sees that it has begun
+		<-r.Context().Done()
+	case method == "tools/call" && h.name == "states":
+		result(fmt.Sprintf(asks, fmt.Sprint(count, strings.Repeat("b", 3<<19)), fmt.Sprintf(ask, "q", `{"type":"string"}`)))
+	case method == "tools/call" && h.name == "growing":
+		result(fmt.Sprintf(asks, strings.Repeat("c", 1<<min(count, 22)), fmt.Sprintf(ask, fmt.Sprint("q", count),
+			`{"type":"string"}`)))
+	case method == "tools/call" && h.name == "results":
+		text := fmt.Sprint(count, strings.Repeat("d", 3<<19))
+		if answered {
+			result(fmt.Sprintf(`{"resultType":"complete","content":[{"type":"text","text":%q}]}`, text))
+		} else {
+			result(fmt.Sprintf(asks, "state", fmt.Sprintf(ask, "q", fmt.Sprintf(`{"type":"string","title":%q}`, text))))
+		}
+	case method == "tools/list" && h.name == "names":
+		result(fmt.Sprintf(`{"resultType":"complete","tools":[{"name":%q},`+tool+`]}`, strings.Repeat("e", 1<<20), 1))
 	case h.name == "task" && (method == "tools/call" || method == "tasks/get"):
 		result(fmt.Sprintf(`{"resultType":%q,"taskId":"1","status":"working","ttlMs":null,"pollIntervalMs":0,`+
 			`"createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z"}`,
@@ -177,15 +168,69 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// identify returns the ID of a request, whose body can be read once more.
-func identify(r *http.Request) json.RawMessage {
-	body, _ := io.ReadAll(io.LimitReader(r.Body, 1<<20))
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	var message struct{ ID json.RawMessage }
-	if json.Unmarshal(body, &message) != nil || len(message.ID) == 0 {
-		return json.RawMessage("null")
+// flood sends a body without end, if the server is one that does.
+func flood(w http.ResponseWriter, r *http.Request, name string) bool {
+	const object = `{"jsonrpc":"2.0","id":1,"result":{"a":"`
+	kinds := map[string]struct{ contentType, first, more string }{
+		"body":     {"application/json", object, "a"},
+		"claim":    {"application/json", object, "a"},
+		"line":     {"text/event-stream", "data: ", "a"},
+		"comments": {"text/event-stream", "", ": still there\n\n"},
+		"events": {"text/event-stream", "",
+			"event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{}}\n\n"},
 	}
-	return message.ID
+	kind, ok := kinds[name]
+	if !ok {
+		return false
+	}
+	w.Header().Set("Content-Type", kind.contentType)
+	if name == "claim" {
+		w.Header().Set("Content-Length", "4294967296")
+	}
+	_, _ = io.WriteString(w, kind.first)
+	for chunk := []byte(strings.Repeat(kind.more, 1+32<<10/len(kind.more))); r.Context().Err() == nil; {
+		if _, err := w.Write(chunk); err != nil {
+			break
+		}
+	}
+	return true
+}
+
+// miscount sends more or less than it announces, if the server is one that does.
+func miscount(w http.ResponseWriter, r *http.Request, name string) bool {
+	text, ok := map[string]string{
+		"crash": "5000\r\n\r\n" + `{"jsonrpc":"2.0",`,
+		"long":  "5000\r\n\r\n" + `{"jsonrpc":"2.0",`,
+		"short": "7\r\n\r\n" + `{"jsonrpc":"2.0","id":1,"result":{}}`,
+	}[name]
+	if !ok {
+		return false
+	}
+	conn, out, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return true
+	}
+	_, _ = out.WriteString("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: " + text)
+	_ = out.Flush()
+	if name == "long" {
+		<-r.Context().Done()
+	}
+	_ = conn.Close()
+	return true
+}
+
+// identify returns the ID of a request, whose body can be read once more, and whether it has answers.
+func identify(r *http.Request) (id json.RawMessage, answered bool) {
+	body, _ := io.ReadAll(io.LimitReader(r.Body, 16<<20))
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	var message struct {
+		ID     json.RawMessage
+		Params struct{ InputResponses map[string]json.RawMessage }
+	}
+	if json.Unmarshal(body, &message) != nil || len(message.ID) == 0 {
+		return json.RawMessage("null"), false
+	}
+	return message.ID, len(message.Params.InputResponses) > 0
 }
 
 func trickle(w http.ResponseWriter, r *http.Request) {

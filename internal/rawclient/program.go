@@ -126,7 +126,7 @@ func (p *Program) deliver(line []byte, long bool) {
 	for r := range p.open {
 		switch {
 		case long:
-			r.end(fmt.Errorf("a message is larger than %d bytes", maxLine))
+			r.end(&TooLargeError{"a message", maxLine})
 		case response && id != r.id && id != "null":
 		default:
 			if r.push(line); response {

@@ -92,6 +92,16 @@ func (s *Stream) Result(result any) error {
 	}
 }
 
+// TooLargeError says that a message has more than [Client.MaxBytes], and was not read to its end.
+type TooLargeError struct {
+	what string
+	Most int // bytes
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("%s is larger than %d bytes", e.what, e.Most)
+}
+
 // body is the body of a response over HTTP.
 type body struct {
 	*bufio.Reader
@@ -109,7 +119,7 @@ func (b *body) next() (data []byte, err error) {
 	case err != nil:
 		return nil, err
 	case len(data) > b.most:
-		return nil, fmt.Errorf("a response is larger than %d bytes", b.most)
+		return nil, &TooLargeError{"a response", b.most}
 	case len(data) == 0:
 		return nil, io.EOF
 	}
@@ -122,7 +132,7 @@ func (b *body) event() ([]byte, error) {
 	for left := b.most; ; {
 		part, err := b.ReadSlice('\n')
 		if left -= len(part); left < 0 {
-			return nil, fmt.Errorf("an event is larger than %d bytes", b.most)
+			return nil, &TooLargeError{"an event", b.most}
 		}
 		line = append(line, part...)
 		if errors.Is(err, bufio.ErrBufferFull) {

@@ -64,6 +64,13 @@ func Run(ctx context.Context, o Options) (*findings.Report, error) {
 	defer r.close()
 	ctx, cancel := context.WithTimeoutCause(ctx, r.Timeout, errTime)
 	defer cancel()
+	r.judgeAll(ctx)
+	r.finish()
+	return r.report, nil
+}
+
+// judgeAll finds the targets, and runs each probe on each of them.
+func (r *run) judgeAll(ctx context.Context) {
 	r.discover(ctx)
 	r.beginExpiry(ctx)
 	for turn := range turns {
@@ -76,8 +83,6 @@ func Run(ctx context.Context, o Options) (*findings.Report, error) {
 			}
 		}
 	}
-	r.finish()
-	return r.report, nil
 }
 
 const turns = 3
@@ -112,7 +117,8 @@ type run struct {
 
 	argument, otherArgument string   // the texts of free arguments
 	canaries                []string // all texts that were made up
-	secrets                 []string // all texts that no output may have
+	secrets                 *secrets // all texts that no output may have
+	tokens                  *secrets // of these, what not even a raw transcript has
 	targets                 []*target
 	forgery                 string // the text that stands in forged states
 	otherAsked              string // a request that must not ask, and did
@@ -141,14 +147,14 @@ func Init(ctx context.Context, o Options) (Plan, *findings.Report, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.Timeout, errTime)
 	defer cancel()
 	r.discover(ctx)
-	plan := r.Plan
-	plan.Calls = r.planned
 	r.finish()
+	plan := r.Plan
+	plan.Calls = r.redactPlanned()
 	return plan, r.report, nil
 }
 
 func newRun(o Options) (*run, error) {
-	r := &run{Options: o, planned: map[string]PlannedCall{},
+	r := &run{Options: o, planned: map[string]PlannedCall{}, secrets: newSecrets(), tokens: newSecrets(),
 		report: &findings.Report{Kind: "server", Started: time.Now().UTC()}}
 	r.errands = append(r.errands, r.cancelOwed)
 	return r, r.prepare()
@@ -161,7 +167,7 @@ func (r *run) prepare() error {
 	} else {
 		at, err := url.Parse(r.Server.URL)
 		if err != nil || at.Host == "" {
-			return fmt.Errorf("%q is not a URL, such as http://127.0.0.1:8080/mcp", r.Server.URL)
+			return errors.New("the address is not a URL, such as http://127.0.0.1:8080/mcp")
 		}
 		r.local = isLocal(at.Hostname())
 		r.report.Subject = (&url.URL{Scheme: at.Scheme, Host: at.Host, Path: at.Path}).String()
@@ -206,7 +212,10 @@ func (r *run) prepare() error {
 		}
 	}
 	r.argument, r.otherArgument = r.canary(), r.canary()
-	r.Plan.secrets(r.secret)
+	r.Plan.secrets(func(text string) {
+		r.secrets.add(text, leastPart)
+		r.secrets.add(jsonText(text), leastPart)
+	})
 	var err error
 	r.line, err = newLine(r)
 	return err
@@ -216,7 +225,7 @@ func (r *run) close() { r.line.close() }
 
 func (r *run) tell(what string) {
 	if r.Progress != nil {
-		r.Progress(what)
+		r.Progress(r.secrets.clean(what))
 	}
 }
 

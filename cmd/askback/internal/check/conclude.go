@@ -557,14 +557,15 @@ func (r *run) conclude(a *trial, v *findings.Verdict, attempts []attempt) error 
 		return err
 	}
 	var taken, not int
-	var first attempt // that was taken
+	var shown attempt // whose alteration is taken most often: a short MAC may fit by chance
+	times := map[string]int{}
 	for _, a := range attempts {
 		switch {
-		case a.taken && taken == 0:
-			first = a
-			fallthrough
 		case a.taken:
 			taken++
+			if times[a.variant]++; times[a.variant] >= times[shown.variant] {
+				shown = a
+			}
 		case a.reply.class == refused || a.reply.class == again:
 			not++
 		}
@@ -574,8 +575,8 @@ func (r *run) conclude(a *trial, v *findings.Verdict, attempts []attempt) error 
 	}
 	switch {
 	case p.Verdicts["selection"] != "" && taken > 0 && not > 0:
-		return r.found(p, v, "selection", first.steps, "%d of %d altered states were taken, as with %q, and others refused",
-			taken, len(attempts), first.variant)
+		return r.found(p, v, "selection", shown.steps, "%d of %d altered states were taken, as with %q, and others refused",
+			taken, len(attempts), shown.variant)
 	case taken > 0:
 		return &notJudged{fmt.Sprintf("the server went on %d times of %d, but with another result than the honest call: "+
 			"its cause cannot be told", taken, len(attempts)), "a target whose result shows what it was given"}

@@ -17,8 +17,11 @@ import (
 
 type step = corpus.Step
 
-// maxQuestions bounds the questions of a round that are read.
-const maxQuestions = 50
+const (
+	maxQuestions = 50        // of a round that are read
+	maxState     = 128 << 10 // bytes; longer ones are not sent back
+	maxText      = 64 << 10  // bytes of a result, a question or a schema that are kept
+)
 
 const allCapabilities = `{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}`
 
@@ -46,6 +49,7 @@ type reply struct {
 	empty     bool   // it asks for input, with neither a question nor a state
 	questions []question
 	state     *string
+	stateSize int // bytes, also of a state that is too long to be kept
 	result    json.RawMessage
 	code      int // of an error
 
@@ -214,7 +218,10 @@ func (r *run) read(c *call, res *response) *reply {
 		return p
 	}
 	for _, part := range []json.RawMessage{result.Content, result.StructuredContent, result.Messages, result.Contents} {
-		p.raw += withoutEcho(string(part), c.echo)
+		p.raw += bounded(withoutEcho(string(part), c.echo))
+	}
+	if len(p.result) > maxText {
+		p.result = nil // it would be in each transcript
 	}
 	switch {
 	case result.IsError:
@@ -227,8 +234,13 @@ func (r *run) read(c *call, res *response) *reply {
 		p.class, p.text = done, r.mask(p.raw)
 		return p
 	}
-	p.state = result.RequestState
+	if p.state = result.RequestState; p.state != nil && len(*p.state) > maxState {
+		p.why = fmt.Sprintf("its state has %d bytes, and this check sends back %d", len(*p.state), maxState)
+		p.state, p.stateSize = nil, len(*p.state)
+		return p
+	}
 	if p.state != nil {
+		p.stateSize = len(*p.state)
 		r.hide(c.target, *p.state)
 	}
 	p.empty = p.state == nil && len(result.InputRequests) == 0
@@ -251,13 +263,21 @@ func (r *run) read(c *call, res *response) *reply {
 	return p
 }
 
+// bounded is the beginning of a text of a server.
+func bounded(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.Clone(text[:maxText])
+}
+
 // withoutEcho leaves out the state of the request, which a server may quote when it refuses it.
 func withoutEcho(text, state string) string {
 	if len(state) < 8 {
 		return text
 	}
-	quoted, _ := json.Marshal(state) // a string always has a JSON form
-	return strings.NewReplacer(state, "…", string(quoted[1:len(quoted)-1]), "…").Replace(text)
+	quoted := jsonText(state)
+	return strings.NewReplacer(state, "…", quoted, "…").Replace(text)
 }
 
 // refuse makes the reply of a response that is an error.
@@ -279,8 +299,11 @@ type inputRequest struct {
 func questionsOf(requests map[string]inputRequest) (list []question) {
 	for _, key := range slices.Sorted(maps.Keys(requests)) {
 		of := requests[key]
-		q := question{key: key, method: of.Method, mode: of.Params.Mode, message: of.Params.Message, url: of.Params.URL,
-			schema: of.Params.RequestedSchema}
+		q := question{key: key, method: bounded(of.Method), mode: bounded(of.Params.Mode),
+			message: bounded(of.Params.Message), url: bounded(of.Params.URL)}
+		if len(of.Params.RequestedSchema) <= maxText {
+			q.schema = of.Params.RequestedSchema
+		}
 		if q.mode == "" && q.method == "elicitation/create" {
 			q.mode = "form"
 		}

@@ -19,6 +19,7 @@ const (
 	maxListed = 100 // tools, prompts and resources
 	maxCalled = 40  // of them, to see whether they ask
 	maxRounds = 8
+	maxName   = 1000 // bytes
 )
 
 // A target is something that asks.
@@ -228,13 +229,14 @@ func (r *run) noteAsked(method string, result json.RawMessage) {
 	}
 }
 
-// newTarget returns how an entry is called, and whether it may be. It is nil for an entry without a name.
+// newTarget returns how an entry is called, and whether it may be. It is nil for an entry without a name, or with one
+// that nobody could read.
 func (r *run) newTarget(method string, entry listed) (t *target, may bool) {
 	t = &target{method: method, name: entry.Name}
 	if method == "resources/read" {
 		t.name = entry.URI
 	}
-	if t.name == "" {
+	if t.name == "" || len(t.name) > maxName {
 		return nil, false
 	}
 	plan, ok := r.Plan.Calls[t.String()]

@@ -13,11 +13,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/askback-mcp/askback/cmd/askback/internal/group"
 	"github.com/askback-mcp/askback/internal/rawclient"
 )
 
 const (
-	maxResponse = 4 << 20 // bytes
+	maxResponse = 2 << 20 // bytes
 	maxSilent   = 4       // requests in a row without a response, after which the server counts as gone
 )
 
@@ -26,6 +27,7 @@ const (
 type line struct {
 	http     *http.Client
 	program  *rawclient.Program // in place of HTTP
+	cmd      *exec.Cmd          // of the program
 	patience time.Duration      // for a response
 	left     int
 	pause    time.Duration // between two requests
@@ -51,8 +53,9 @@ func newLine(r *run) (*line, error) {
 	}
 	if len(r.Server.Program) > 0 {
 		var err error
-		cmd := exec.Command(r.Server.Program[0], r.Server.Program[1:]...)
-		if l.program, err = rawclient.Start(cmd, io.Discard); err != nil {
+		l.cmd = exec.Command(r.Server.Program[0], r.Server.Program[1:]...)
+		group.Own(l.cmd)
+		if l.program, err = rawclient.Start(l.cmd, io.Discard); err != nil {
 			return nil, fmt.Errorf("starting %s: %w", r.Server.Program[0], err)
 		}
 	}
@@ -63,6 +66,7 @@ func (l *line) close() {
 	l.http.CloseIdleConnections()
 	if l.program != nil {
 		_ = l.program.Close() // how a program ends is no finding
+		group.Kill(l.cmd)     // with the children that it has left
 	}
 }
 
@@ -165,7 +169,7 @@ func (r *run) send(ctx context.Context, q request) (*response, error) {
 			return nil, l.stop(context.Cause(ctx).Error())
 		}
 		slow := errors.Is(err, context.DeadlineExceeded) || isTimeout(err)
-		if l.silent++; l.silent >= maxSilent && !(slow && r.answers(ctx)) {
+		if l.silent++; l.silent >= maxSilent && !r.answers(ctx) {
 			l.gone = l.answered && errors.Is(err, syscall.ECONNREFUSED)
 			return nil, l.stop(fmt.Sprintf("%d requests in a row got no response: %v", maxSilent, plain(err)))
 		}
@@ -178,7 +182,7 @@ func (r *run) send(ctx context.Context, q request) (*response, error) {
 	return res, l.heed(res.status)
 }
 
-// heed stops the run if the server asks for quiet.
+// heed stops the run if the server asks for no more requests.
 func (l *line) heed(status int) error {
 	if !isQuiet(status) {
 		return nil
@@ -186,23 +190,28 @@ func (l *line) heed(status int) error {
 	return l.stop(fmt.Sprintf("the server asked for quiet with the status %d", status))
 }
 
+func isQuiet(status int) bool {
+	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
+}
+
 func isTimeout(err error) bool {
 	timeout, ok := errors.AsType[net.Error](err)
 	return ok && timeout.Timeout()
 }
 
-// answers reports whether the server is there, although calls that wait for something get no response in time.
+// answers reports whether the server is there, although calls that wait for something get no response in time, and
+// others are lost.
 func (r *run) answers(ctx context.Context) bool {
-	if r.line.left == 0 {
+	q := request{method: "server/discover", able: allCapabilities}
+	if r.line.left == 0 || !r.line.turn(ctx, q) {
 		return false
 	}
-	r.line.left--
-	r.line.sent++
-	_, err := r.exchange(ctx, request{method: "server/discover", able: allCapabilities})
-	if err == nil {
-		r.line.silent = 0
+	res, err := r.exchange(ctx, q)
+	if err != nil || isQuiet(res.status) {
+		return false
 	}
-	return err == nil
+	r.line.silent = 0
+	return true
 }
 
 func (l *line) stop(why string) error {
@@ -234,10 +243,18 @@ func (r *run) exchange(ctx context.Context, q request) (*response, error) {
 	}
 	defer s.Close()
 	res := &response{status: s.Status, header: s.Header}
+	if isQuiet(res.status) { // the body may never end
+		res.fault = &rawclient.Error{Status: s.Status, Message: http.StatusText(s.Status)}
+		return res, nil
+	}
 	for range 1000 { // notifications before the response
 		m, err := s.Next()
 		if fault, ok := errors.AsType[*rawclient.Error](err); ok {
 			res.fault = fault
+			return res, nil
+		}
+		if large, ok := errors.AsType[*rawclient.TooLargeError](err); ok {
+			res.fault = &rawclient.Error{Status: s.Status, Message: large.Error()}
 			return res, nil
 		}
 		switch {

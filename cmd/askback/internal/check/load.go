@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -67,10 +66,6 @@ func (r *run) patienceFor(q request) time.Duration {
 	return r.line.patience
 }
 
-func isQuiet(status int) bool {
-	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
-}
-
 func (r *run) pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -90,12 +85,10 @@ func (r *run) judgeMany(ctx context.Context, p corpus.Probe, t *target, v *findi
 	if len(honest.replies) < 2 && honest.last().asks() {
 		return &notJudged{"the honest answer is not taken", ""}
 	}
-	usual, kept, slow := honest.last().stateSize(), 0, 0
+	usual, kept, slow := honest.last().stateSize, 0, 0
 	var outcome string
 	for range repeats {
 		c, err := retried(func() (*call, error) { return r.crowd(ctx, t) })
-		// No output has these, and to look for them would take much memory.
-		r.secrets = slices.DeleteFunc(r.secrets, func(s string) bool { return len(s) > grown })
 		if errors.Is(err, errSlow) {
 			slow++
 			continue
@@ -104,10 +97,10 @@ func (r *run) judgeMany(ctx context.Context, p corpus.Probe, t *target, v *findi
 			return r.endOf(p, v, err)
 		}
 		outcome = c.last().outcome()
-		if !c.last().progresses() || c.last().stateSize() < usual+grown {
+		if kept = c.last().stateSize; kept < usual+grown {
+			kept = 0
 			break
 		}
-		kept = c.last().stateSize()
 	}
 	after, err := retried(func() (*call, error) { return r.advance(ctx, t, step{}, 2) })
 	switch {
@@ -150,13 +143,6 @@ func (r *run) crowd(ctx context.Context, t *target) (*call, error) {
 		params["requestState"] = *state
 	}
 	return c, r.deliver(ctx, c, request{method: t.method, params: params, able: c.able, load: true, large: true})
-}
-
-func (p *reply) stateSize() int {
-	if p.state == nil {
-		return 0
-	}
-	return len(*p.state)
 }
 
 // judgeHalf opens requests whose bodies stop in the middle, and looks how long the server waits for the rest, and

@@ -109,7 +109,7 @@ var readers = map[string]func(*run, *target, *reply) []seen{
 			if at.User != nil {
 				list = append(list, seen{"observation", "the URL has a user or a password before its host"})
 			}
-			for _, secret := range r.tokens() {
+			for _, secret := range r.bearers() {
 				if strings.Contains(q.url, secret) || strings.Contains(q.url, url.QueryEscape(secret)) {
 					list = append(list, seen{"observation", "the URL has the token of the request"})
 				}
@@ -146,8 +146,8 @@ var (
 
 func splitCamel(name string) string { return camel.ReplaceAllString(name, "$1 $2") }
 
-// tokens are the texts of the identities' headers.
-func (r *run) tokens() (list []string) {
+// bearers are the texts of the identities' headers.
+func (r *run) bearers() (list []string) {
 	for _, values := range r.Server.Header {
 		for _, value := range values {
 			if _, token, ok := strings.Cut(value, " "); ok {
@@ -202,7 +202,7 @@ func readCredentials(r *run, _ *target, p *reply) (list []seen) {
 	}
 	for _, leaf := range alter.Leaves(*p.state) {
 		text := fmt.Sprint(leaf.Value)
-		for _, token := range r.tokens() {
+		for _, token := range r.bearers() {
 			if strings.Contains(text, token) {
 				return []seen{{"observation", "the token of the request is in the state, at " + cutText(leaf.Path)}}
 			}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/foreign"
+	"github.com/askback-mcp/askback/cmd/askback/internal/group"
 )
 
 // end is how a scene ended, and the addresses in it.
@@ -57,11 +58,11 @@ func (s *scene) runProgram(ctx context.Context, name, url string, limit time.Dur
 		"ASKBACK_CHECK_SCENARIO="+name)
 	cmd.Stdout, cmd.Stderr = &s.end.output, &s.end.output
 	cmd.WaitDelay = time.Second // for children that hold the output open
-	ownGroup(cmd)
+	group.Own(cmd)
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting the client: %w", err)
 	}
-	defer killGroup(cmd)
+	defer group.Kill(cmd)
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	timer := time.NewTimer(limit)
@@ -76,7 +77,7 @@ func (s *scene) runProgram(ctx context.Context, name, url string, limit time.Dur
 	case <-ctx.Done():
 	}
 	if s.end.timedOut || s.end.flooded || ctx.Err() != nil {
-		killGroup(cmd)
+		group.Kill(cmd)
 		<-ended
 		return nil
 	}

@@ -1,0 +1,50 @@
+package check
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Programs that are no servers end with the run, and so do the children that they leave behind.
+func TestProgramsThatDoNotEnd(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Fatal(err)
+	}
+	for name, script := range map[string]string{
+		"never reads":     `sleep 300`,
+		"keeps a child":   `sleep 300 & exit 0`,
+		"ignores its end": `trap "" TERM; sleep 300 & while :; do sleep 1; done`,
+		"writes garbage":  `while :; do echo "{garbage"; done`,
+		"crashes":         `kill -SEGV $$`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			// Each process of the program holds the pipe open for writing.
+			pipe := filepath.Join(t.TempDir(), "pipe")
+			if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() {
+				_, err := os.ReadFile(pipe)
+				ended <- err
+			}()
+			report, err := Run(t.Context(), Options{patience: 300 * time.Millisecond, Timeout: 20 * time.Second,
+				Server: Endpoint{Program: []string{"sh", "-c", `exec 9>"$0"; ` + script, pipe}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if report.Judged() || report.Stopped == "" || report.Took > 20*time.Second {
+				t.Errorf("%v: %q, %d verdicts", report.Took, report.Stopped, len(report.Verdicts))
+			}
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
