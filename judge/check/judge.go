@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 type judge struct {
 	program string
 	lossy   bool
+	load    bool
 }
 
 // A verdict is the part of a report's verdict that counts.
@@ -78,7 +80,10 @@ func (j *judge) check(ctx context.Context, s subject) outcome {
 	if err != nil {
 		return outcome{err: err}
 	}
-	flags := []string{"--file", "-", "--allow", "*", "--load", "--requests", "20000", "--timeout", "2m"}
+	flags := []string{"--file", "-", "--allow", "*", "--requests", "20000", "--timeout", "2m"}
+	if j.load || s.fault != nil && strings.HasPrefix(s.fault.Probe, "load-") {
+		flags = append(flags, "--load", "--timeout", "4m")
+	}
 	return j.run(ctx, urls[0], file, flags...)
 }
 
@@ -86,7 +91,7 @@ func (j *judge) check(ctx context.Context, s subject) outcome {
 func (j *judge) run(ctx context.Context, url string, plan []byte, flags ...string) (o outcome) {
 	args := append([]string{"check", "--json", "--header", "Authorization: Bearer " + planted.Alice,
 		"--other-header", "Authorization: Bearer " + planted.Bob}, flags...)
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	var out, wrong bytes.Buffer
 	cmd := exec.CommandContext(ctx, j.program, append(args, url)...)

@@ -5,6 +5,7 @@
 //	go run ./check -runs 20 -busy         beside two busy loops
 //	go run ./check -runs 20 -lossy        over a connection that loses one response in ten
 //	go run ./check -runs 1 -only declined one of them
+//	go run ./check -runs 1 -load          with what is large, many or long, which takes a minute or two for each
 //	go run ./check -hostile               servers that harm their client
 //
 // It prints a table, and ends with status 1 if anything is wrong.
@@ -30,6 +31,8 @@ func main() {
 	only := flag.String("only", "", "servers whose names match this regular expression")
 	kind := flag.String("kind", "", "only \"faults\" or \"correct\"")
 	hostile := flag.Bool("hostile", false, "check servers that harm their client")
+	load := flag.Bool("load", false, "send every server what is large, many or long, not only those with a fault there")
+	parallel := flag.Int("parallel", 4, "how many servers are checked at once; most of a run is waiting")
 	verbose := flag.Bool("v", false, "show the findings on each server")
 	program := flag.String("askback", "", "the command; empty builds it")
 	flag.Parse()
@@ -49,7 +52,7 @@ func main() {
 			log.Fatal(err)
 		}
 	}
-	j := &judge{program: *program, lossy: *lossy}
+	j := &judge{program: *program, lossy: *lossy, load: *load}
 	if *busy {
 		var loops sync.WaitGroup
 		for range 2 {
@@ -63,15 +66,14 @@ func main() {
 	if *hostile {
 		wrong = judgeHostile(ctx, j, os.Stdout)
 	} else {
+		var chosen []subject
 		for _, s := range subjects() {
-			if !wanted.MatchString(s.name) || *kind != "" && (*kind == "faults") != (s.fault != nil) {
-				continue
+			if wanted.MatchString(s.name) && (*kind == "" || (*kind == "faults") == (s.fault != nil)) {
+				chosen = append(chosen, s)
 			}
-			sum := new(summary)
-			for range *runs {
-				sum.add(s, j.check(ctx, s), *verbose)
-			}
-			fmt.Println(sum.line(s))
+		}
+		for sum := range j.sums(ctx, chosen, *runs, *parallel, *verbose) {
+			fmt.Println(sum.line())
 			wrong += sum.wrong
 		}
 	}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -9,6 +11,7 @@ import (
 
 // A summary sums up the runs on one server.
 type summary struct {
+	on                           subject
 	runs, wrong, found, requests int
 	longest                      time.Duration
 	memory                       int64
@@ -16,7 +19,33 @@ type summary struct {
 	details                      []string
 }
 
-func (s *summary) add(on subject, o outcome, verbose bool) {
+// sums checks servers, some of them at once, and returns the summaries in the order of the servers.
+func (j *judge) sums(ctx context.Context, all []subject, runs, parallel int, verbose bool) iter.Seq[*summary] {
+	return func(yield func(*summary) bool) {
+		ready := make([]chan *summary, len(all))
+		places := make(chan struct{}, max(1, parallel))
+		for i, s := range all {
+			ready[i] = make(chan *summary, 1)
+			go func() {
+				places <- struct{}{}
+				defer func() { <-places }()
+				sum := &summary{on: s}
+				for range runs {
+					sum.add(j.check(ctx, s), verbose)
+				}
+				ready[i] <- sum
+			}()
+		}
+		for _, sum := range ready {
+			if !yield(<-sum) {
+				return
+			}
+		}
+	}
+}
+
+func (s *summary) add(o outcome, verbose bool) {
+	on := s.on
 	s.runs++
 	s.requests = max(s.requests, o.Requests)
 	s.longest = max(s.longest, o.took)
@@ -58,7 +87,8 @@ func (s *summary) add(on subject, o outcome, verbose bool) {
 }
 
 // line is the row of the table.
-func (s *summary) line(on subject) string {
+func (s *summary) line() string {
+	on := s.on
 	var b strings.Builder
 	word := "ok   "
 	if s.wrong > 0 {
