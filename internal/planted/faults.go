@@ -92,9 +92,9 @@ var Faults = []Fault{
 	{"http-method", "http-method", "fail", "the header Mcp-Method is not compared"},
 	{"http-name", "http-name", "fail", "the header Mcp-Name is not compared"},
 	{"http-version", "http-version", "fail", "the header MCP-Protocol-Version is not compared"},
-	{"http-duplicate", "http-duplicate", "warn", "a body may have a member twice"},
-	{"http-utf8", "http-utf8", "warn", "a body may have bytes that are no UTF-8"},
-	{"http-depth", "http-depth", "warn", "a body may be nested without end"},
+	{"http-duplicate", "http-duplicate", "note", "a body may have a member twice"},
+	{"http-utf8", "http-utf8", "note", "a body may have bytes that are no UTF-8"},
+	{"http-depth", "http-depth", "note", "a body may be nested without end"},
 	{"http-origin", "http-origin", "fail", "the header Origin is not read"},
 	{"http-rebinding", "http-rebinding", "fail", "the header Origin is compared with the header Host only"},
 

@@ -271,13 +271,14 @@ func bounded(text string) string {
 	return strings.Clone(text[:maxText])
 }
 
-// withoutEcho leaves out the state of the request, which a server may quote when it refuses it.
+// withoutEcho leaves out the state of the request, which a server may quote when it refuses it. In its place stands a mark
+// that no other text has.
 func withoutEcho(text, state string) string {
 	if len(state) < 8 {
 		return text
 	}
-	quoted := jsonText(state)
-	return strings.NewReplacer(state, "…", quoted, "…").Replace(text)
+	const mark = "‹state›"
+	return strings.NewReplacer(state, mark, jsonText(state), mark).Replace(text)
 }
 
 // refuse makes the reply of a response that is an error.

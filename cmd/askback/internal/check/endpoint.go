@@ -88,7 +88,12 @@ func (r *run) weigh(p corpus.Probe, v *findings.Verdict, a tries) error {
 	if a.refusal != "" {
 		n++
 	}
-	err := r.found(p, v, "observation", a.last.steps, "it was served as the honest request is, %d times of %d%s", a.taken,
+	// Another reader may understand a body in another way, and whether one stands before the server is not known.
+	proof := "observation"
+	if p.Verdicts["suspicion"] != "" {
+		proof = "suspicion"
+	}
+	err := r.found(p, v, proof, a.last.steps, "it was served as the honest request is, %d times of %d%s", a.taken,
 		n, showHeaders(a.last.steps[0].request.headers))
 	if a.taken < repeats && v.Level == findings.Fail {
 		v.Level = findings.Warn

@@ -43,7 +43,7 @@ func TestFindingsAreReplayed(t *testing.T) {
 			}
 			found := false
 			for _, v := range report.Verdicts {
-				if !v.Level.AtLeast(findings.Warn) {
+				if !v.Level.AtLeast(findings.Note) {
 					continue
 				}
 				found = true
