@@ -271,8 +271,8 @@ func bounded(text string) string {
 	return strings.Clone(text[:maxText])
 }
 
-// withoutEcho leaves out the state of the request, which a server may quote when it refuses it. In its place stands a mark
-// that no other text has.
+// withoutEcho leaves out the state of the request, which a server may quote when it refuses it. In its place stands a
+// mark that no other text has.
 func withoutEcho(text, state string) string {
 	if len(state) < 8 {
 		return text
