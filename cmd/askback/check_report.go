@@ -82,7 +82,7 @@ func (f *reportFlags) write(cmd *cobra.Command, r *findings.Report) error {
 		}
 		text, err := file.make()
 		if err == nil {
-			err = os.WriteFile(file.name, []byte(text), file.mode)
+			err = writeFile(file.name, text, file.mode)
 		}
 		if err != nil {
 			return err
@@ -124,6 +124,21 @@ func (f *reportFlags) textOptions(to io.Writer) checkreport.TextOptions {
 	return o
 }
 
+// writeFile writes a file that has this mode afterwards, also if it was there with another one.
+func writeFile(name, text string, mode os.FileMode) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
+	if err != nil {
+		return err
+	}
+	if mode == 0o600 {
+		err = f.Chmod(mode)
+	}
+	if err == nil {
+		_, err = f.WriteString(text)
+	}
+	return errors.Join(err, f.Close())
+}
+
 // writeTranscripts writes the transcripts of findings, which only their owner can read.
 func writeTranscripts(folder string, r *findings.Report) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -133,7 +148,7 @@ func writeTranscripts(folder string, r *findings.Report) error {
 		if name == "" {
 			continue
 		}
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(r.Verdicts[i].Transcript), 0o600); err != nil {
+		if err := writeFile(filepath.Join(folder, name), r.Verdicts[i].Transcript, 0o600); err != nil {
 			return fmt.Errorf("--transcripts: %w", err)
 		}
 	}

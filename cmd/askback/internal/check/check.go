@@ -110,10 +110,9 @@ var errTime = errors.New("the time of the run is over")
 // run is a check that is under way.
 type run struct {
 	Options
-	report  *findings.Report
-	local   bool // the server is on this machine
-	line    *line
-	errands []func(context.Context) // what is left to do at the end, such as cancelling tasks
+	report *findings.Report
+	local  bool // the server is on this machine
+	line   *line
 
 	argument, otherArgument string   // the texts of free arguments
 	canaries                []string // all texts that were made up
@@ -156,7 +155,6 @@ func Init(ctx context.Context, o Options) (Plan, *findings.Report, error) {
 func newRun(o Options) (*run, error) {
 	r := &run{Options: o, planned: map[string]PlannedCall{}, secrets: newSecrets(), tokens: newSecrets(),
 		report: &findings.Report{Kind: "server", Started: time.Now().UTC()}}
-	r.errands = append(r.errands, r.cancelOwed)
 	return r, r.prepare()
 }
 
@@ -245,14 +243,12 @@ func (r *run) canary() string {
 	return string(b)
 }
 
-// finish does the errands, and removes what is secret from the report.
+// finish cancels the tasks that are left, and removes what is secret from the report.
 func (r *run) finish() {
 	// The run may have ended by its time, and what it leaves behind is cleared up nevertheless.
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second+r.patience)
 	defer cancel()
-	for _, do := range r.errands {
-		do(ctx)
-	}
+	r.cancelOwed(ctx)
 	for _, t := range r.targets {
 		r.report.Targets = append(r.report.Targets, t.shown())
 	}
