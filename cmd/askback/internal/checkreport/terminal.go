@@ -129,8 +129,13 @@ func (t *text) sights(r *findings.Report, all []*sight) {
 	}
 }
 
-// again says how a finding is shown again. The transcripts of its other targets are beside the first.
+// again says how a finding is shown again. The transcripts of its other targets are beside the first. A client has none:
+// its scenario is played again.
 func (t *text) again(r *findings.Report, p *problem) {
+	if r.Kind == "client" {
+		t.fact("Again", "the same command with --probe "+p.Probe)
+		return
+	}
 	files := slices.DeleteFunc(p.Cases(), func(c occurrence) bool { return c.File == "" })
 	if t.options.Directory == "" || len(files) == 0 {
 		return
