@@ -129,8 +129,8 @@ func (t *text) sights(r *findings.Report, all []*sight) {
 	}
 }
 
-// again says how a finding is shown again. The transcripts of its other targets are beside the first. A client has none:
-// its scenario is played again.
+// again says how a finding is shown again. The transcripts of its other targets are beside the first. A client has no
+// transcripts, and its scenario is played again.
 func (t *text) again(r *findings.Report, p *problem) {
 	if r.Kind == "client" {
 		t.fact("Again", "the same command with --probe "+p.Probe)
