@@ -106,7 +106,7 @@ func (p *reply) expected(whole bool) string {
 	var result map[string]json.RawMessage
 	_ = json.Unmarshal(p.result, &result) // it was read before
 	members := []string{"resultType", "isError"}
-	if whole && !changing.MatchString(p.raw) && !strings.Contains(p.raw, "{{") { // which would be a placeholder
+	if whole && !changing.MatchString(p.raw) && !strings.Contains(p.raw, "{{") { // they would begin a placeholder
 		members = append(members, "content", "messages", "contents")
 	}
 	want := map[string]any{"...": "..."}
