@@ -16,30 +16,29 @@ const maxBody = 4 << 20
 
 // listenAndRun starts the two servers of a scene and the client, and returns when the client has ended.
 func (s *scene) listenAndRun(ctx context.Context, name string, limit time.Duration) error {
-	first, err := listen(http.HandlerFunc(s.serveFirst))
+	first, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	defer first.Close()
-	second, err := listen(http.HandlerFunc(s.serveSecond))
+	second, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	defer second.Close()
-	s.end.elsewhere = "http://" + second.Addr + "/mcp"
-	s.end.canary = "http://" + second.Addr + "/page/" + nonce()
-	return s.runProgram(ctx, name, "http://"+first.Addr+"/mcp", limit)
+	// Handlers read the addresses, so they are set before any request is served.
+	s.end.elsewhere = "http://" + second.Addr().String() + "/mcp"
+	s.end.canary = "http://" + second.Addr().String() + "/page/" + nonce()
+	defer serve(first, s.serveFirst)()
+	defer serve(second, s.serveSecond)()
+	return s.runProgram(ctx, name, "http://"+first.Addr().String()+"/mcp", limit)
 }
 
-func listen(h http.Handler) (*http.Server, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	server := &http.Server{Addr: l.Addr().String(), Handler: h, ReadHeaderTimeout: 10 * time.Second,
-		MaxHeaderBytes: 1 << 20}
+// serve serves on a listener, and returns the function that ends it.
+func serve(l net.Listener, handler http.HandlerFunc) (end func()) {
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 1 << 20}
 	go func() { _ = server.Serve(l) }() // until it is closed
-	return server, nil
+	return func() { _ = server.Close() }
 }
 
 // read records a request, and answers it if it is no message.
