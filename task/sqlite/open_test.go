@@ -59,6 +59,48 @@ func touch(t testing.TB, s *Store) *task.Task {
 	return tk
 }
 
+// SQLite itself acknowledges what is written to a file that nobody can open again.
+func TestAFileThatIsGoneTakesNothing(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("open files cannot be removed there")
+	}
+	for name, lose := range map[string]func(path string) error{
+		"removed": os.Remove,
+		"moved":   func(path string) error { return os.Rename(path, path+".old") },
+		"replaced": func(path string) error {
+			if err := os.WriteFile(path+".new", nil, 0o600); err != nil {
+				return err
+			}
+			return os.Rename(path+".new", path)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "tasks.db")
+			s := open(t, path)
+			defer s.Close()
+			touch(t, s)
+			if err := lose(path); err != nil {
+				t.Fatal(err)
+			}
+			const gone = "the file was removed or replaced"
+			n := &task.Task{ID: "lost", Status: task.Working}
+			err := s.Create(t.Context(), n, time.Hour, 0, []byte("call"), nil, task.Quota{})
+			if err == nil || !strings.Contains(err.Error(), gone) {
+				t.Errorf("a write: %v", err)
+			}
+			// This is how a server looks whether it is ready.
+			if _, err := s.Get(t.Context(), "none"); err == nil || !strings.Contains(err.Error(), gone) {
+				t.Errorf("a read of a task that is not there: %v", err)
+			}
+			other := open(t, filepath.Join(t.TempDir(), "tasks.db"))
+			defer other.Close()
+			touch(t, other)
+		})
+	}
+}
+
 func TestOnlyTheOwnerCanReadTheFiles(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -50,7 +51,7 @@ func (s *Store) Get(ctx context.Context, id string) (t *task.Task, err error) {
 	defer s.wrap(ctx, "get a task", &err)
 	t, err = scanWhole(s.r[getSQL].QueryRowContext(ctx, id))
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, task.ErrNotFound
+		return nil, cmp.Or(s.present(), task.ErrNotFound)
 	}
 	return t, err
 }

@@ -6,9 +6,9 @@
 // power: each write is synced to the disk. That sync is most of what a write costs.
 //
 // Beside the file lie two more while it is open, with -wal and -shm added to its name. They belong to it: a copy of
-// the file alone may lack what was written last. Back it up with VACUUM INTO or the backup command of the sqlite3
-// shell. The file must be on a disk of this machine, as processes share memory through it; a fleet of machines uses
-// task/postgres.
+// the file alone may lack what was written last, or be damaged. Back it up with VACUUM INTO or the backup command of
+// the sqlite3 shell. If the file is removed or replaced while it is open, every write fails from then on. The file must
+// be on a disk of this machine, as processes share memory through it; a fleet of machines uses task/postgres.
 //
 // The Store also keeps states, as a state.Store, in a table of their own: see
 // PutState. Of those a write deletes some that have expired. [Store.Guard] makes states single use.
@@ -49,6 +49,7 @@ import (
 // error is the context's.
 type Store struct {
 	path string
+	file fs.FileInfo // which file is open
 
 	// SQLite lets one connection write at a time. Here that is always the same one, so
 	// that writers of this process wait for each other in Go and not by polling a lock.
@@ -107,6 +108,9 @@ func (s *Store) open(ctx context.Context) (err error) {
 	}
 	s.opened = append(s.opened, writer)
 	writer.SetMaxOpenConns(1)
+	if s.file, err = os.Stat(s.path); err != nil {
+		return err
+	}
 	if s.conn, err = writer.Conn(ctx); err != nil {
 		return err
 	}
@@ -195,6 +199,17 @@ func locate(path string) (string, error) {
 		return "", fmt.Errorf("%s is not a SQLite database; choose another path", path)
 	}
 	return path, nil
+}
+
+// present returns an error if the file that is open is no longer the one at the store's path. SQLite itself goes on
+// with a file that was removed or replaced, and everything written to it is lost when it is closed.
+func (s *Store) present() error {
+	now, err := os.Stat(s.path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(s.file, now) {
+		return errors.New("the file was removed or replaced while it was open: " +
+			"stop every process that has it open, put the file or a backup in its place, and start again")
+	}
+	return nil
 }
 
 // dsn returns the driver's name for the file, with pragmas for each connection.

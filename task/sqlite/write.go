@@ -163,15 +163,17 @@ func (s *Store) transact(ctx context.Context) {
 	broken = s.makeAll(ctx, writes)
 }
 
-// makeAll makes writes and commits them. An error is one of the transaction, in which nothing was written.
+// makeAll makes writes and commits them. An error is one of the transaction, of which nothing will be left.
 func (s *Store) makeAll(ctx context.Context, writes []*write) (err error) {
 	for _, w := range writes {
 		if w.err, err = s.within(ctx, w, len(writes) > 1); err != nil {
 			return err
 		}
 	}
-	_, err = s.w[commitSQL].ExecContext(ctx)
-	return err
+	if _, err = s.w[commitSQL].ExecContext(ctx); err != nil {
+		return err
+	}
+	return s.present()
 }
 
 // within makes one write. If others share the transaction it takes a savepoint, and an error of the write is not one of
