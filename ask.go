@@ -33,7 +33,8 @@ import (
 //	default:"…"            what the form starts with
 //
 // The key names the question within its call: it is what the client sees in inputRequests. Answers are remembered by
-// key and question together, so that a reworded question is asked again. An answer that does not fit the schema is
+// key and question together, so that a reworded question is asked again. The same question twice in one run is an
+// error, because one answer would stand for both: give each its own key. An answer that does not fit the schema is
 // asked for again. Secrets must not be asked for in a form: see [ElicitURL].
 //
 // An ask never waits. Until the client answers, its error is [ErrInputRequired], which the handler returns; if the

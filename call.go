@@ -45,7 +45,8 @@ func (c *Call) Progress(ctx context.Context, progress, total float64, message st
 }
 
 // Checkpoint ends this round without a question: the client sends the request again, and another instance may continue
-// from here. The first time the key is reached the error is [ErrInputRequired], and nil from then on.
+// from here. The first time the key is reached the error is [ErrInputRequired], and nil from then on. Each checkpoint
+// of a handler needs its own key.
 //
 // Clients accept few rounds without a question. The Go SDK's client gives up at the third of a call, mcp-go's client at
 // the third in a row, and the clients of the TypeScript and Python SDKs after ten rounds in all. So a call is handed

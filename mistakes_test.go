@@ -145,6 +145,11 @@ func TestMistakesInSleeps(t *testing.T) {
 			want: `sleep "nap": 721h0m0s is more than Limits.Within`, detach: true,
 			store: new(task.MemoryStore),
 			sleep: func(_ context.Context, call *askback.Call) error { return call.Sleep("nap", 721*time.Hour) }},
+		{says: "twice", want: `the sleep "nap" is reached twice in one run: give each its own name`, detach: true,
+			store: new(task.MemoryStore),
+			sleep: func(_ context.Context, call *askback.Call) error {
+				return errors.Join(call.Sleep("nap", time.Second), call.Sleep("nap", time.Second))
+			}},
 		{says: "in a step", want: "a step cannot ask", detach: true, store: new(task.MemoryStore),
 			sleep: func(ctx context.Context, call *askback.Call) error {
 				return call.Do(ctx, "step", func(context.Context) error { return call.Sleep("nap", time.Second) })

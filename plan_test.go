@@ -133,20 +133,31 @@ type called struct {
 	ctx   context.Context
 	call  *askback.Call
 	ran   func(step rune)
-	share bool // the first question and the last, which are never asked together, have one key
+	share bool         // the first question and the last, which are never asked together, have one key
+	kept  map[rune]int // answers, by letter: a handler asks each question once
+}
+
+func calledOnce(ctx context.Context, call *askback.Call, ran func(rune), share bool) called {
+	return called{ctx, call, ran, share, make(map[rune]int)}
 }
 
 func (w called) ask(letters ...rune) ([]int, error) {
 	answers := make([]int, len(letters))
 	errs := make([]error, len(letters))
 	for i, l := range letters {
+		known := false
+		if answers[i], known = w.kept[l]; known {
+			continue
+		}
 		key := string(l)
 		if w.share && l == 'e' {
 			key = "a"
 		}
 		var answer count
 		answer, errs[i] = askback.Elicit[count](w.call, key, inquiry(l))
-		answers[i] = answer.N
+		if answers[i] = answer.N; errs[i] == nil {
+			w.kept[l] = answer.N
+		}
 	}
 	return answers, errors.Join(errs...)
 }
@@ -167,7 +178,7 @@ func (w called) pause(mark rune, at int) error {
 // for a task an exclamation mark is a Detach.
 func executes(step func(call *askback.Call, name rune)) askback.ToolHandler[planned, string] {
 	return func(ctx context.Context, call *askback.Call, in planned) (string, error) {
-		said, err := follow(in.Plan, called{ctx: ctx, call: call, ran: func(name rune) { step(call, name) }})
+		said, err := follow(in.Plan, calledOnce(ctx, call, func(name rune) { step(call, name) }, false))
 		return said, err
 	}
 }
@@ -252,7 +263,7 @@ func followManually(plan string, p *mcp.CallToolParamsRaw) (*mcp.CallToolResult,
 // addFollowers adds a handler of every kind and style.
 func addFollowers(srv *askback.Server, ran func(rune)) {
 	tool := func(ctx context.Context, call *askback.Call, in planned) (string, error) {
-		said, err := follow(in.Plan, called{ctx, call, ran, true})
+		said, err := follow(in.Plan, calledOnce(ctx, call, ran, true))
 		return said, err
 	}
 	askback.AddTool(srv, &mcp.Tool{Name: "tool"}, tool)
@@ -261,7 +272,7 @@ func addFollowers(srv *askback.Server, ran func(rune)) {
 		&askback.TaskSupport{AtDetach: true, PollInterval: time.Millisecond}, tool)
 	askback.AddInlineTool(srv, &mcp.Tool{Name: "inline"},
 		func(ctx context.Context, req *mcp.CallToolRequest, in planned) (*mcp.CallToolResult, any, error) {
-			said, err := follow(in.Plan, inlined{called{ctx, askback.CallFrom(ctx), ran, true}, req})
+			said, err := follow(in.Plan, inlined{calledOnce(ctx, askback.CallFrom(ctx), ran, true), req})
 			return harness.Text(said), nil, err
 		})
 	askback.AddTool(srv, &mcp.Tool{Name: "manual"},
@@ -271,7 +282,7 @@ func addFollowers(srv *askback.Server, ran func(rune)) {
 		})
 	srv.AddPrompt(&mcp.Prompt{Name: "prompt"},
 		func(ctx context.Context, call *askback.Call, arguments map[string]string) (*mcp.GetPromptResult, error) {
-			said, err := follow(arguments["plan"], called{ctx, call, ran, true})
+			said, err := follow(arguments["plan"], calledOnce(ctx, call, ran, true))
 			return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user",
 				Content: &mcp.TextContent{Text: said}}}}, err
 		})
@@ -281,7 +292,7 @@ func addFollowers(srv *askback.Server, ran func(rune)) {
 			if err != nil {
 				return nil, err
 			}
-			said, err := follow(string(plan), called{ctx, call, ran, true})
+			said, err := follow(string(plan), calledOnce(ctx, call, ran, true))
 			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{Text: said}}}, err
 		})
 }

@@ -215,6 +215,14 @@ func TestThePageOfMistakes(t *testing.T) {
 			_, err2 := askback.Elicit[name](call, "who", "Who is your friend?")
 			return "done", errors.Join(err1, err2)
 		}),
+		"One question asked twice": serve(func(_ context.Context, call *askback.Call) (string, error) {
+			for range 3 {
+				if err := askback.Approve(call, "q", askback.Question{Message: "Delete the next?"}); err != nil {
+					return "", err
+				}
+			}
+			return "done", nil
+		}, `{"q":{"action":"accept"}}`),
 		"Two steps under one name": serve(func(ctx context.Context, call *askback.Call) (string, error) {
 			for range 2 {
 				if err := call.Do(ctx, "send", func(context.Context) error { return nil }); err != nil {

@@ -227,7 +227,8 @@ func (p *passage) follow(ctx context.Context, c *openCall, suffix string, attemp
 		if result != nil {
 			return p.record(ctx, suffix, result)
 		}
-		for _, q := range questions[len(keys):] {
+		known := len(keys) // are answered, because an open question ends the run
+		for _, q := range questions[known:] {
 			step := fmt.Sprintf("question %d of %s", len(keys)+1, suffix)
 			_, err := askback.Do(ctx, p.call, step, func(context.Context) (string, error) { return about(q.Question), nil })
 			if err != nil {
@@ -235,7 +236,7 @@ func (p *passage) follow(ctx context.Context, c *openCall, suffix string, attemp
 			}
 			keys = append(keys, p.asks.key(q.Key))
 		}
-		if err := p.askOpen(c, questions, keys); err != nil {
+		if err := p.askOpen(c, questions[known:], keys[known:]); err != nil {
 			return nil, err
 		}
 	}

@@ -161,13 +161,16 @@ func TestACancelledHandlerAsksNoMore(t *testing.T) {
 	m.answer = func(key string) string { return accept(key) }
 	ctx, cancel := context.WithCancel(t.Context())
 	out, err := s.Serve(ctx, tool(func(_ context.Context, c *call.Call) (mcp.Result, error) {
-		a, err := ask(c, "a")
-		if err != nil {
-			return nil, err
+		answered := c.Round > 1
+		if answered {
+			cancel()
 		}
-		cancel()
-		if again, err := ask(c, "a"); err != nil || again != a {
-			t.Errorf("%q, and again %q: %v", a, again, err)
+		_, err := ask(c, "a")
+		if err != nil {
+			if answered {
+				t.Errorf("an answer that is recorded: %v", err)
+			}
+			return nil, err
 		}
 		_, err = ask(c, "b")
 		return nil, err

@@ -150,6 +150,9 @@ func (c *Call) Sleep(name string, d time.Duration) error {
 	if _, passed := errors.AsType[*journal.UnansweredError](err); passed {
 		return nil
 	}
+	if errors.Is(err, journal.ErrAskedTwice) {
+		return fmt.Errorf("the sleep %q is reached twice in one run: give each its own name", name)
+	}
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -153,6 +154,7 @@ type run struct {
 	mu       sync.Mutex
 	ended    bool
 	answered map[string]int // asks that got an answer, by their question
+	open     []string       // the keys of open questions
 }
 
 // end lets no ask reach the call any more.
@@ -193,8 +195,14 @@ func (r *run) askOrJoin(ctx context.Context, kind string, q *question.Question) 
 	if r.answered[content] > 0 {
 		key = fmt.Sprintf("%s-%d", content, r.answered[content]+1)
 	}
+	if slices.Contains(r.open, key) {
+		return nil, journal.ErrInputRequired
+	}
 	value, err := r.call.AskInline(r.ctx, key, q)
 	if err != nil {
+		if errors.Is(err, journal.ErrInputRequired) {
+			r.open = append(r.open, key)
+		}
 		return nil, r.server.translate(err)
 	}
 	r.answered[content]++

@@ -330,10 +330,13 @@ func (j *Journal) WireKey(key string, other ...Question) string {
 }
 
 func (j *Journal) find(kind Kind, key string) *Entry {
-	for i := range j.Entries {
-		if e := &j.Entries[i]; e.Kind == kind && e.Key == key {
-			return e
-		}
+	if i := j.index(kind, key); i >= 0 {
+		return &j.Entries[i]
 	}
 	return nil
+}
+
+// index returns the index of that entry, or -1.
+func (j *Journal) index(kind Kind, key string) int {
+	return slices.IndexFunc(j.Entries, func(e Entry) bool { return e.Kind == kind && e.Key == key })
 }

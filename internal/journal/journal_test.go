@@ -259,6 +259,37 @@ func TestCheckpointSuspendsOnce(t *testing.T) {
 	}
 }
 
+// One answer stands for one question, however it was settled, and however many entries are before it. A question that
+// asks for something else under the same key is another one.
+func TestAnAnswerIsReadOnce(t *testing.T) {
+	j := new(Journal)
+	for i := range 100 {
+		key := fmt.Sprint("k", i)
+		round(t, j, nil, question(key, "?"))
+		round(t, j, answers(key, "v"), question(key, "?"))
+	}
+	j.Pending = []Question{{Key: "k", Wire: "k", Digest: question("k", "?").Digest}}
+	run := Begin(j, answers("k", "unfit"), new(bound.Limits))
+	_, _ = run.Ask(question("k", "?")) // forgotten, and so asked again
+	for _, key := range []string{"k99", "k", "k0", "k98"} {
+		first, again := question(key, "?"), question(key, "?")
+		if key != "k" {
+			if _, err := run.Ask(first); err != nil {
+				t.Fatal(key, err)
+			}
+		}
+		if _, err := run.Ask(again); err == nil || !strings.Contains(err.Error(), "is asked twice") {
+			t.Errorf("%q asked again: %v", key, err)
+		}
+	}
+	if _, err := run.Ask(question("k99", "another?")); !errors.Is(err, ErrInputRequired) {
+		t.Errorf("another question under a key: %v", err)
+	}
+	if v, err := Begin(j, nil, new(bound.Limits)).Ask(question("k99", "?")); err != nil || string(v) != "v" {
+		t.Errorf("in the next run: %q, %v", v, err)
+	}
+}
+
 func TestOutcomes(t *testing.T) {
 	boom := errors.New("boom")
 	for _, test := range []struct {
@@ -285,7 +316,11 @@ func TestOutcomes(t *testing.T) {
 			_, _ = r.Ask(question("k", "?"))
 			_, err := r.Ask(question("k", "?"))
 			return err
-		}, true, ""},
+		}, false, `question "k" is asked twice in one run: give each question its own key, such as fmt.Sprintf("k %d", i)`},
+		{"one checkpoint reached twice", func(r *Run) error {
+			_ = r.Checkpoint(t.Context(), "c")
+			return r.Checkpoint(t.Context(), "c")
+		}, false, `the checkpoint "c" is reached twice in one run`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			run := Begin(new(Journal), nil, new(bound.Limits))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -61,17 +62,29 @@ func oracle(key string) string { return strings.Repeat(key, int(key[0]-'a')%3+1)
 
 // execute runs p against run and returns its result.
 func (p program) execute(run *Run, did func(step string)) ([]string, error) {
+	asked := make(map[string]func() (string, error)) // an answer is kept for the rest of the run
+	ask := func(key string) (string, error) {
+		if asked[key] == nil {
+			asked[key] = sync.OnceValues(func() (string, error) {
+				v, err := run.Ask(Ask{Key: key, Digest: Digest{key[0]}, Accept: func(raw []byte) ([]byte, error) {
+					if string(raw) == "unfit" {
+						return nil, errors.New("unfit")
+					}
+					return append([]byte("ok:"), raw...), nil
+				}})
+				return string(v), err
+			})
+		}
+		return asked[key]()
+	}
+	return p.follow(run, ask, did)
+}
+
+func (p program) follow(
+	run *Run, ask func(key string) (string, error), did func(step string),
+) ([]string, error) {
 	var trace []string
 	var open error // a question that the handler has gone ahead of
-	ask := func(key string) (string, error) {
-		v, err := run.Ask(Ask{Key: key, Digest: Digest{key[0]}, Accept: func(raw []byte) ([]byte, error) {
-			if string(raw) == "unfit" {
-				return nil, errors.New("unfit")
-			}
-			return append([]byte("ok:"), raw...), nil
-		}})
-		return string(v), err
-	}
 	for _, s := range p {
 		switch s.op {
 		case "ask", "branch":
@@ -85,7 +98,7 @@ func (p program) execute(run *Run, did func(step string)) ([]string, error) {
 				if len(v)%2 == 0 {
 					next = s.els
 				}
-				more, err := next.execute(run, did)
+				more, err := next.follow(run, ask, did)
 				if err != nil {
 					return nil, err
 				}

@@ -62,7 +62,8 @@ type Run struct {
 	journal *Journal
 	before  []Question        // those pending when the run began
 	next    int               // the entry that is probably asked for next
-	read    uint64            // which of the first 64 entries are answers that were asked for, a bit each
+	read    []bool            // which entries are answers that were asked for, or checkpoints that were reached
+	reads   [64]bool          // the first of read
 	bare    map[string][]byte // answers of a retry without a state
 	asked   []Ask
 	refused []Refusal
@@ -90,6 +91,7 @@ func Begin(j *Journal, responses map[string][]byte, limits *bound.Limits) *Run {
 func (r *Run) Begin(j *Journal, responses map[string][]byte, limits *bound.Limits) {
 	j.receiveAll(responses)
 	r.journal, r.before, r.limits = j, j.Pending, limits
+	r.read = r.reads[:0]
 	j.Pending = nil
 }
 
@@ -113,7 +115,7 @@ var stepFrame = FrameOf((*Run).Step)
 
 // Ask returns the recorded answer to a, as Accept returned it. Without one the
 // question joins this round and the error is [ErrInputRequired]. A recorded answer
-// that Accept refuses is forgotten, and the question asked again. A step cannot ask.
+// that Accept refuses is forgotten, and the question asked again. A step cannot ask, and a run asks a question once.
 func (r *Run) Ask(a Ask) ([]byte, error) {
 	if a.Key == "" {
 		return nil, errors.New("a question needs a key: the empty string is not one")
@@ -136,7 +138,9 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 	answers := func(e *Entry) bool { return e.isAnswer() && e.Key == a.Key && e.Digest == a.Digest }
 	for i := r.recorded(answers); i >= 0; i = r.recorded(answers) {
 		if r.accept(&a, i) {
-			r.read |= 1 << i
+			if !r.markRead(i) {
+				return nil, askedTwice(a.Key)
+			}
 			return r.settle(&r.journal.Entries[i])
 		}
 	}
@@ -156,7 +160,7 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 		if r.asked[i].Digest != a.Digest {
 			return nil, fmt.Errorf("two different questions with the key %q are open at once: give each its own key", a.Key)
 		}
-		return nil, ErrInputRequired
+		return nil, askedTwice(a.Key)
 	}
 	if r.limits.Questions > 0 && len(r.asked) == r.limits.Questions {
 		return nil, &fault.LimitError{Limit: "questions per round", Max: int64(r.limits.Questions)}
@@ -166,6 +170,24 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 		r.refused = append(r.refused, Refusal{Key: a.Key, Reason: ErrReworded})
 	}
 	return nil, ErrInputRequired
+}
+
+// ErrAskedTwice says that a run has asked a question before: one answer would silently stand for two.
+var ErrAskedTwice = errors.New("is asked twice in one run")
+
+func askedTwice(key string) error {
+	return fmt.Errorf("the question %q %w: give each question its own key, such as fmt.Sprintf(%q, i), "+
+		"and keep an answer that is used again in a variable", key, ErrAskedTwice, key+" %d")
+}
+
+// markRead notes that the run has come by entry i. It returns false if the run has done so before.
+func (r *Run) markRead(i int) bool {
+	for len(r.read) <= i {
+		r.read = append(r.read, false)
+	}
+	first := !r.read[i]
+	r.read[i] = true
+	return first
 }
 
 // accept reports whether the answer in entry i counts. One that does not is forgotten, so that its question is asked
@@ -182,7 +204,9 @@ func (r *Run) accept(a *Ask, i int) bool {
 	}
 	raw := e.Value
 	r.journal.Entries = slices.Delete(r.journal.Entries, i, i+1)
-	r.read = r.read&(1<<i-1) | r.read>>(i+1)<<i // those behind it move up
+	if i < len(r.read) {
+		r.read = slices.Delete(r.read, i, i+1)
+	}
 	if errors.Is(err, ErrNotShown) {
 		if !r.journal.notShown(a.Key, a.Digest) { // else an earlier run has found it
 			mark := Entry{Kind: Delivered, Key: notShownMark(a.Key, a.Digest)}
@@ -242,8 +266,8 @@ func (r *Run) decided(a *Ask) (*Entry, error) {
 		return nil, fmt.Errorf("the decision of the question %q was not recorded: %w", a.Key, err)
 	}
 	if e != nil {
-		r.read |= 1 << len(r.journal.Entries)
 		r.journal.Entries = append(r.journal.Entries, *e)
+		r.markRead(len(r.journal.Entries) - 1)
 	}
 	return e, nil
 }
@@ -291,8 +315,7 @@ func (r *Run) CommitRefused(ctx context.Context) error {
 }
 
 // Strayed returns the keys of recorded answers that a run which asks something new has not asked for: its handler does
-// not depend on its arguments and answers alone, or it is another release. It is called after Finish, and looks at the
-// first 64 entries.
+// not depend on its arguments and answers alone, or it is another release. It is called after Finish.
 func (r *Run) Strayed() (unread []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -302,8 +325,8 @@ func (r *Run) Strayed() (unread []string) {
 	if !slices.ContainsFunc(r.asked, isNew) {
 		return nil
 	}
-	for i, e := range r.journal.Entries[:min(len(r.journal.Entries), 64)] {
-		if e.isAnswer() && r.read&(1<<i) == 0 {
+	for i, e := range r.journal.Entries {
+		if e.isAnswer() && (i >= len(r.read) || !r.read[i]) {
 			unread = append(unread, e.Key)
 		}
 	}
@@ -433,7 +456,10 @@ func (r *Run) Checkpoint(ctx context.Context, key string) error {
 	if r.over {
 		return errOver
 	}
-	if r.journal.find(Checkpoint, key) != nil {
+	if i := r.journal.index(Checkpoint, key); i >= 0 {
+		if !r.markRead(i) {
+			return fmt.Errorf("the checkpoint %q is reached twice in one run: give each its own key", key)
+		}
 		if r.parked {
 			return ErrInputRequired
 		}
@@ -450,6 +476,7 @@ func (r *Run) Checkpoint(ctx context.Context, key string) error {
 		}
 	}
 	r.journal.Entries = append(r.journal.Entries, e)
+	r.markRead(len(r.journal.Entries) - 1)
 	r.parked = true
 	return ErrInputRequired
 }

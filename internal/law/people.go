@@ -155,6 +155,13 @@ type execution struct {
 	number  int // of the call
 	release int
 	trace   []string
+	asked   map[string]outcome // what the run has asked already
+}
+
+// outcome is what the handler has made of an ask.
+type outcome struct {
+	text string
+	err  error
 }
 
 // handler is the handler of all programs in one release.
@@ -164,7 +171,7 @@ func (l *law) handler(release int) askback.ToolHandler[arguments, string] {
 		if err := json.Unmarshal([]byte(in.Program), &p); err != nil {
 			return "", err
 		}
-		x := &execution{law: l, call: call, number: in.Call, release: release}
+		x := &execution{law: l, call: call, number: in.Call, release: release, asked: make(map[string]outcome)}
 		if err := x.run(ctx, p); err != nil {
 			return "", err
 		}
@@ -216,10 +223,14 @@ func (x *execution) run(ctx context.Context, p Program) error {
 
 func (x *execution) askAll(keys []string) (outcomes []string, err error) {
 	for _, key := range keys {
-		outcome, failed := x.ask(key)
-		outcomes, err = append(outcomes, outcome), errors.Join(err, failed)
-		if failed == nil {
-			x.seen(x.number, x.release, key, outcome)
+		o, before := x.asked[key]
+		if !before {
+			o.text, o.err = x.ask(key)
+			x.asked[key] = o
+		}
+		outcomes, err = append(outcomes, o.text), errors.Join(err, o.err)
+		if o.err == nil {
+			x.seen(x.number, x.release, key, o.text)
 		}
 	}
 	return outcomes, err

@@ -163,6 +163,8 @@ type execution struct {
 	runs  *runs
 	open  error // questions that the program went ahead of
 	trace []string
+	asked map[string]func() (string, error) // what the run has asked already
+	mu    sync.Mutex
 }
 
 // handle is the handler of all programs. The steps that run are noted in the request's context or, without one, in
@@ -177,7 +179,7 @@ func handle(elsewhere func(*askback.Call) *runs) askback.ToolHandler[arguments, 
 		if err := json.Unmarshal([]byte(in.Program), &p); err != nil {
 			return "", err
 		}
-		x := &execution{call: call, runs: noted}
+		x := &execution{call: call, runs: noted, asked: make(map[string]func() (string, error))}
 		if err := errors.Join(x.run(ctx, p), x.open); err != nil {
 			return "", err
 		}
@@ -289,7 +291,19 @@ type number struct {
 	N int `json:"n"`
 }
 
+// ask asks a question, and keeps the answer for the rest of the run.
 func (x *execution) ask(key string) (string, error) {
+	x.mu.Lock()
+	asked, before := x.asked[key]
+	if !before {
+		asked = sync.OnceValues(func() (string, error) { return x.askOnce(key) })
+		x.asked[key] = asked
+	}
+	x.mu.Unlock()
+	return asked()
+}
+
+func (x *execution) askOnce(key string) (string, error) {
 	switch key {
 	case "url":
 		return "accept", askback.ElicitURL(x.call, key, "Please log in.", "https://example.com/login")
