@@ -7,7 +7,7 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Instances of several releases name tasks to each other, and operators look for the names in old logs.
+// Operators look for the names in old logs.
 func TestTheNameOfATaskStaysTheSame(t *testing.T) {
 	const id = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	name := task.Name(id)

@@ -7,9 +7,8 @@ import (
 )
 
 // Question is what a task waits for apart from its client: the answer of people at a desk, a deadline, or both. It is a
-// row of its own, so that people can answer while the task runs, and so that a release that does not know of desks
-// does not show it and does not take it. To stores each []byte is opaque. Key, Equal and each of For and Voters have at
-// most 512 bytes. Times have a resolution of a millisecond.
+// row of its own, so that people can answer while the task runs. To stores each []byte is opaque. Key, Equal and each
+// of For and Voters have at most 512 bytes. Times have a resolution of a millisecond.
 type Question struct {
 	Task      string // the ID of its task
 	Key       string // names the question within its task; no other question of the task ever has the same

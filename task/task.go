@@ -79,7 +79,7 @@ type Claim struct {
 	// the number proves nothing, because the next claim then has the number of the lost one.
 	Fence int64
 	// Nonce is random, with at least 128 bits, in letters and digits, and distinguishes a claim from a lost claim with the
-	// same number. A release before nonces leaves the previous nonce as it is, or empty.
+	// same number.
 	Nonce string
 }
 

@@ -10,35 +10,6 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// The triggers of questions and of their tasks leave notices, for every release that writes, under the lock of the
-// task. So the notices of a task are numbered in the order in which they are committed. A notice that was settled stays
-// until its task is deleted, without a time at which it is due, so that the question has no other of its kind.
-//
-// Only the first notice of a task can be taken. As long as it is not due the others are not either, so nobody looks
-// at them. A transaction that changes when they are due has the lock of the first.
-const noticeTables = `
-	-- Until when somebody listens.
-	CREATE TABLE {schema}.listening (
-		one   boolean PRIMARY KEY CHECK (one),
-		until timestamptz NOT NULL
-	);
-
-	CREATE TABLE {schema}.notice (
-		id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-		task     text COLLATE "C" NOT NULL,
-		key      text COLLATE "C" NOT NULL,
-		kind     text COLLATE "C" NOT NULL,
-		written  timestamptz NOT NULL,
-		attempts bigint NOT NULL DEFAULT 0,
-		due      timestamptz,
-		UNIQUE (task, key, kind)
-	);
-
-	CREATE INDEX notice_due ON {schema}.notice (due, id) WHERE ` + dueNotice + `;
-	CREATE INDEX notice_first ON {schema}.notice (task, id) WHERE ` + openNotice + `;
-	CREATE INDEX question_remind ON {schema}.question (remind) WHERE ` + reminded + `;
-	`
-
 // leaveNotices is the beginning of a statement that leaves notices: from rows n with a task, a key and a kind.
 const leaveNotices = `INSERT INTO {schema}.notice (task, key, kind, written, due)
 			SELECT n.task, n.key, n.kind, now, greatest(now, (

@@ -214,9 +214,9 @@ func insertTasks(series string) string {
 		FROM generate_series(` + series + `) i;
 		INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, round, created, updated,
 			expires, due,
-			poll_interval, stopped, attempts, version, fence, entries)
+			poll_interval, stopped, attempts, version, fence, entries, bytes)
 		SELECT md5(i::text), 'user ' || i % 100, 'tools/call', 'deploy', 'extension',
 			CASE WHEN i % 10 = 0 THEN 'completed' ELSE 'working' END, '', 0, now(), now(), now() + interval '1 day',
-			CASE WHEN i % 100 = 0 THEN now() END, 0, false, 0, 0, 0, 0
+			CASE WHEN i % 100 = 0 THEN now() END, 0, false, 0, 0, 0, 0, 0
 		FROM generate_series(` + series + `) i`
 }

@@ -12,129 +12,11 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Questions are rows of their own. Every change of a question's status is made under the lock of its task's row, which
-// is taken first: by an update of the task, by the end of a task, by its deletion, and by a decision. So a task that
-// parks either sees the decision or is woken by it, and no two transactions wait for each other. A vote takes the lock
-// of the question only, and waits for nothing while it has it.
-//
-// Triggers keep what follows from a status: the table in which what waits is looked up, and what becomes of questions
-// when a task ends or is deleted. So it holds for what a release without questions writes as well. Tasks that never had
-// a question are told apart by a column of their own row, and cost nothing.
-const questionTables = `
-	-- 0: it never had a question; 1: it has none that is open; 2: it may have some. A constant default writes to no row.
-	ALTER TABLE {schema}.task ADD COLUMN asks smallint NOT NULL DEFAULT 0;
-
-	CREATE TABLE {schema}.question (
-		task      text COLLATE "C" NOT NULL,
-		key       text COLLATE "C" NOT NULL,
-		name      text COLLATE "C" NOT NULL, -- of the task
-		principal text COLLATE "C" NOT NULL,
-		target    text COLLATE "C" NOT NULL,
-		equal     text COLLATE "C" NOT NULL,
-		who       text[] NOT NULL,
-		content   bytea NOT NULL,
-		asked     timestamptz NOT NULL,
-		deadline  timestamptz,
-		remind    timestamptz,
-		status    text COLLATE "C" NOT NULL,
-		expired   boolean NOT NULL, -- it was decided by its deadline
-		votes     bytea,
-		decision  bytea,
-		version   bigint NOT NULL,
-		PRIMARY KEY (task, key)
-	) WITH (fillfactor = 80);
-
-	CREATE INDEX question_name ON {schema}.question (name, asked, key) WHERE ` + askedQuestion + `;
-	CREATE INDEX question_open ON {schema}.question (task) WHERE ` + openQuestion + `;
-	CREATE INDEX question_overdue ON {schema}.question (deadline) WHERE ` + overdueQuestion + `;
-
-	-- The lists that open questions are in: of all, of each that they are for, and of those that are equal.
-	CREATE TABLE {schema}.waiting (
-		list     text COLLATE "C" NOT NULL,
-		task     text COLLATE "C" NOT NULL,
-		key      text COLLATE "C" NOT NULL,
-		target   text COLLATE "C" NOT NULL,
-		asked    timestamptz NOT NULL,
-		deadline timestamptz,
-		PRIMARY KEY (task, key, list)
-	);
-
-	CREATE INDEX waiting_asked ON {schema}.waiting (list, asked, task, key) WHERE ` + waitingAsked + `;
-	CREATE INDEX waiting_deadline ON {schema}.waiting (list, deadline, task, key) WHERE ` + waitingDeadline + `;
-
-	-- A function keeps its plans, like a session.
-	CREATE FUNCTION {schema}.question_lists() RETURNS trigger LANGUAGE plpgsql
-		SET enable_seqscan = off SET enable_bitmapscan = off AS $askback$
-	BEGIN
-		IF TG_OP <> 'INSERT' THEN
-			DELETE FROM {schema}.waiting WHERE task = OLD.task AND key = OLD.key;
-		END IF;
-		IF TG_OP <> 'DELETE' THEN
-			INSERT INTO {schema}.waiting (list, task, key, target, asked, deadline)
-			SELECT list, NEW.task, NEW.key, NEW.target, NEW.asked, NEW.deadline FROM (
-				SELECT '' UNION SELECT 'for ' || who FROM unnest(NEW.who) AS who
-				UNION SELECT 'equal ' || NEW.equal WHERE NEW.equal <> ''
-			) AS l (list) WHERE NEW.status = 'open' AND NEW.who <> '{}';
-			` + leaveNoticeOfNew + `
-		END IF;
-		RETURN NULL;
-	END $askback$;
-	CREATE TRIGGER question_added AFTER INSERT ON {schema}.question FOR EACH ROW
-		WHEN (NEW.who <> '{}') EXECUTE FUNCTION {schema}.question_lists();
-	CREATE TRIGGER question_changed AFTER UPDATE OF status, who, deadline ON {schema}.question FOR EACH ROW
-		WHEN ((OLD.status, OLD.who, OLD.deadline) IS DISTINCT FROM (NEW.status, NEW.who, NEW.deadline)
-			AND (OLD.who <> '{}' OR NEW.who <> '{}'))
-		EXECUTE FUNCTION {schema}.question_lists();
-	CREATE TRIGGER question_deleted AFTER DELETE ON {schema}.question FOR EACH ROW
-		EXECUTE FUNCTION {schema}.question_lists();
-
-	CREATE FUNCTION {schema}.task_stops_asking() RETURNS trigger LANGUAGE plpgsql
-		SET enable_seqscan = off SET enable_bitmapscan = off AS $askback$
-	BEGIN
-		IF NEW.status <> 'input_required' THEN
-			` + leaveNotices + `(
-				SELECT task, key, 'ended' AS kind FROM {schema}.question
-				WHERE task = NEW.id AND who <> '{}' AND ` + listens + ` ORDER BY asked, key) AS n
-			ON CONFLICT (task, key, kind) DO NOTHING;
-		END IF;
-		UPDATE {schema}.question SET status = 'withdrawn', version = version + 1 WHERE task = NEW.id AND ` + openQuestion + `;
-		RETURN NULL;
-	END $askback$;
-	CREATE TRIGGER task_stops_asking AFTER UPDATE OF status ON {schema}.task FOR EACH ROW
-		WHEN (OLD.asks = 2 AND NEW.asks = 1 OR OLD.asks > 0 AND NEW.status IN ('completed', 'failed', 'cancelled')
-			AND OLD.status NOT IN ('completed', 'failed', 'cancelled'))
-		EXECUTE FUNCTION {schema}.task_stops_asking();
-
-	CREATE FUNCTION {schema}.task_deleted() RETURNS trigger LANGUAGE plpgsql
-		SET enable_seqscan = off SET enable_bitmapscan = off AS $askback$
-	BEGIN
-		DELETE FROM {schema}.question WHERE task = OLD.id;
-		PERFORM FROM {schema}.notice WHERE task = OLD.id ORDER BY id FOR UPDATE; -- the first at first
-		DELETE FROM {schema}.notice WHERE task = OLD.id;
-		RETURN NULL;
-	END $askback$;
-	CREATE TRIGGER task_deleted AFTER DELETE ON {schema}.task FOR EACH ROW
-		WHEN (OLD.asks > 0) EXECUTE FUNCTION {schema}.task_deleted();
-	`
-
-// leaveNoticeOfNew is the part of a trigger that leaves the notice of a question, which is NEW.
-const leaveNoticeOfNew = leaveNotices + `(VALUES (NEW.task, NEW.key, CASE
-				WHEN TG_OP = 'INSERT' THEN 'asked'
-				WHEN OLD.status = NEW.status THEN NULL
-				WHEN NEW.status = 'withdrawn' THEN 'ended'
-				WHEN NEW.status <> 'decided' THEN NULL
-				WHEN NEW.expired THEN 'unanswered'
-				ELSE 'decided' END)) AS n (task, key, kind)
-			WHERE n.kind IS NOT NULL AND NEW.who <> '{}' AND ` + listens + `
-			ON CONFLICT (task, key, kind) DO NOTHING;`
-
 // Conditions of indexes, as in sql.go.
 const (
 	askedQuestion   = `asked > '-infinity'`
 	openQuestion    = `status = 'open' AND task > ''`
 	overdueQuestion = `status = 'open' AND deadline > '-infinity'`
-	waitingAsked    = `asked > '-infinity'`
-	waitingDeadline = `deadline > '-infinity'`
 )
 
 // stopAsking is what an update sets that parks a task without a question. A trigger withdraws what is open.
@@ -437,7 +319,7 @@ func (s *Store) ChangeQuestion(ctx context.Context, q *task.Question, expired bo
 }
 
 const questionColumns = `q.task, q.key, q.principal, q.target, q.equal, q.who, q.content, q.asked, q.deadline, q.status,
-	q.votes, q.voters, q.decision, q.version, coalesce(q.changed, q.asked)`
+	q.votes, q.voters, q.decision, q.version, q.changed`
 
 func scanQuestionRow(row pgx.CollectableRow) (*task.Question, error) { return scanQuestion(row) }
 

@@ -40,9 +40,8 @@ func oneQuestion(t testing.TB, s *Store, id string) *task.Question {
 	return all[0]
 }
 
-// An instance of the release before does not know of questions, and its sessions may have been told to use no index.
-// What it does to a task is done to its questions all the same, through indexes.
-func TestTheReleaseBeforeEndsAndDeletesTasksThatAsk(t *testing.T) {
+// What is done to a task is done to its questions, through indexes, whatever a session has been told of these.
+func TestQuestionsFollowTheirTask(t *testing.T) {
 	t.Parallel()
 	s := openPrivate(t)
 	conn := connect(t, s.pool.Config().ConnString())
@@ -126,45 +125,6 @@ func TestTheReleaseBeforeEndsAndDeletesTasksThatAsk(t *testing.T) {
 		WHERE NOT EXISTS (SELECT FROM askback.question AS q WHERE (q.task, q.key) = (l.task, l.key)))
 		+ (SELECT count(*) FROM askback.notice WHERE kind = 'ended')`); n > 0 {
 		t.Errorf("%d rows are left of questions that are gone", n)
-	}
-}
-
-// A store that has columns and an index of an unreleased version keeps them, and works.
-func TestAStoreWithTimesOfParkedTasks(t *testing.T) {
-	t.Parallel()
-	url := pgtest.DSN(t)
-	m := newMigration(t, url)
-	m.steps = append([]step{},
-		step{name: "parked until", sql: `ALTER TABLE {schema}.task ADD COLUMN parked_until timestamptz`},
-		step{name: "parked", index: `task_parked ON {schema}.task (parked_until)
-			WHERE status = 'input_required' AND parked_until > '-infinity'`})
-	if _, err := m.prepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	s, err := Open(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	mustExec(t, connect(t, url), `ALTER TABLE askback.task ALTER COLUMN parked_until SET DEFAULT now()`)
-	n := parked(t, s, &task.Question{Key: "timer", Within: time.Millisecond})
-	for {
-		overdue, err := s.Overdue(t.Context(), 9)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(overdue) == 0 {
-			continue
-		}
-		overdue[0].Decision = []byte("late")
-		if err := s.ChangeQuestion(t.Context(), overdue[0], true); err != nil {
-			t.Fatal(err)
-		}
-		break
-	}
-	if claimed, err := s.Claim(t.Context(), "", nil, time.Hour, 9); err != nil || len(claimed) != 1 ||
-		claimed[0].ID != n.ID {
-		t.Errorf("%d claims, %v", len(claimed), err)
 	}
 }
 

@@ -1,41 +1,36 @@
 package postgres
 
-import "strings"
+import (
+	"context"
+	"errors"
+	"fmt"
 
-// A step changes the schema while instances of this release and of the previous one work. It only adds: everything that
-// the statements of the previous release use stays as it is, indexes included. A later release removes what nobody uses
-// any more.
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// oldest is the oldest version of PostgreSQL that the store supports.
+const oldest = 13
+
+// version is in the schema's table of that name, and tells schemas apart. When the schema changes, docs/tasks.md says
+// how.
+const version = 1
+
+// tables is what a new schema gets.
 //
 // Text is compared by its bytes, so that an order never changes. Rows of tasks keep room
 // in their page, so that an entry of the journal, which changes no index, moves none.
 //
 // For each statement there is one index that can serve it and no other, by conditions
 // that they share: while a table is small any would do, and the choice is kept.
-type step struct {
-	name  string // is noted when the step has been made
-	since int    // stores of this version and later ones have the step, although it was not noted; 0 means none
+const tables = `
+	CREATE TABLE {schema}.version (
+		one     boolean PRIMARY KEY CHECK (one),
+		version int NOT NULL
+	);
+	` + taskTables + stateTables + questionTables + noticeTables
 
-	// A step has one of these. The sql must take the same time for any number of rows, because it holds its locks until it
-	// is done.
-	sql   string
-	index string // is made while others write; it begins with its name
-	fill  *fill  // is made after an instance has begun to work
-}
-
-// A fill corrects the existing rows of tasks, a few at a time. Until it is done, statements cope with the rows as they
-// are.
-type fill struct {
-	wrong string // the condition for rows to correct
-	set   string // corrects them while they are locked
-}
-
-// version is the version of a store's schema, which an instance must know to use the store. A step that only adds
-// leaves it alone, so that the previous release can open the store; a step that removes what the previous release uses
-// raises it.
-const version = 3
-
-var steps = []step{
-	{name: "tasks", since: 1, sql: `
+const taskTables = `
 	CREATE TABLE {schema}.task (
 		id            text COLLATE "C" PRIMARY KEY,
 		principal     text COLLATE "C" NOT NULL,
@@ -50,19 +45,25 @@ var steps = []step{
 		created       timestamptz NOT NULL,
 		updated       timestamptz NOT NULL,
 		expires       timestamptz NOT NULL,
-		due           timestamptz,     -- when it may be claimed; null is not at all
-		poll_interval bigint NOT NULL, -- nanoseconds
+		due           timestamptz,              -- when it may be claimed; null is not at all
+		poll_interval bigint NOT NULL,          -- nanoseconds
 		stopped       boolean NOT NULL,
 		attempts      bigint NOT NULL,
 		version       bigint NOT NULL,
 		fence         bigint NOT NULL,
-		entries       bigint NOT NULL  -- how many the journal has
+		nonce         text COLLATE "C" NOT NULL DEFAULT '', -- the random part of the last claim
+		entries       bigint NOT NULL,          -- how many the journal has
+		bytes         bigint NOT NULL,          -- of the call and the journal; no index has them
+		asks          smallint NOT NULL DEFAULT 0 -- 0: it never had a question; 1: none is open; 2: some may be
 	) WITH (fillfactor = 80);
 
 	CREATE INDEX task_due ON {schema}.task (principal, due) WHERE due IS NOT NULL;
+	CREATE INDEX task_turns ON {schema}.task (principal, target, due) WHERE ` + inTurn + `;
 	CREATE INDEX task_list ON {schema}.task (principal, dialect, created, id) WHERE ` + listed + `;
 	CREATE INDEX task_expired ON {schema}.task (expires) WHERE ` + expirable + `;
 	CREATE INDEX task_purgeable ON {schema}.task (expires) WHERE ` + purgeable + `;
+	CREATE INDEX task_kept ON {schema}.task (principal) WHERE ` + kept + `;
+	CREATE INDEX task_evictable ON {schema}.task (principal, created) WHERE ` + evictable + `;
 
 	CREATE TABLE {schema}.journal (
 		id   text COLLATE "C" NOT NULL, -- of the task
@@ -70,8 +71,9 @@ var steps = []step{
 		body bytea NOT NULL,
 		PRIMARY KEY (id, seq)
 	);
-	`},
-	{name: "states", since: 2, sql: `
+	`
+
+const stateTables = `
 	-- States that calls go on from, which have nothing to do with tasks.
 	CREATE TABLE {schema}.state (
 		id      text COLLATE "C" PRIMARY KEY,
@@ -82,8 +84,7 @@ var steps = []step{
 
 	CREATE INDEX state_call ON {schema}.state (call, expires) WHERE ` + calledState + `;
 	CREATE INDEX state_expires ON {schema}.state (expires);
-	`},
-	{name: "used states", since: 3, sql: `
+
 	-- States that were used, where each may be used once.
 	CREATE TABLE {schema}.used_state (
 		id      text COLLATE "C" PRIMARY KEY,
@@ -91,40 +92,240 @@ var steps = []step{
 	);
 
 	CREATE INDEX used_state_expires ON {schema}.used_state (expires);
-	`},
-	{name: "bytes", sql: `
-	-- The bytes of the call and the journal; null is not counted. No index has them, so that an entry of the journal
-	-- still changes none.
-	ALTER TABLE {schema}.task ADD COLUMN IF NOT EXISTS bytes bigint;
-	ALTER TABLE {schema}.task ALTER COLUMN bytes DROP NOT NULL, ALTER COLUMN bytes DROP DEFAULT;
+	`
 
-	-- Instances of a release that does not know the column leave it as it is when they add entries.
-	CREATE FUNCTION {schema}.task_not_counted() RETURNS trigger LANGUAGE plpgsql
-		AS 'BEGIN NEW.bytes := NULL; RETURN NEW; END';
-	CREATE TRIGGER task_not_counted BEFORE UPDATE OF entries ON {schema}.task FOR EACH ROW
-		WHEN (NEW.entries <> OLD.entries AND NEW.bytes = OLD.bytes) EXECUTE FUNCTION {schema}.task_not_counted();
-	`},
-	{name: "nonce", sql: `
-	-- The random part of the last claim, which an older release does not set. A constant default writes to no row.
-	ALTER TABLE {schema}.task ADD COLUMN nonce text COLLATE "C" NOT NULL DEFAULT '';
-	`},
-	{name: "kept", index: `task_kept ON {schema}.task (principal) WHERE ` + kept},
-	{name: "evictable", index: `task_evictable ON {schema}.task (principal, created) WHERE ` + evictable},
-	{name: "turns", index: `task_turns ON {schema}.task (principal, target, due) WHERE ` + inTurn},
-	{name: "questions", sql: questionTables + noticeTables},
-	{name: "histories", sql: historyTables},
-	{name: "counted", fill: &fill{
-		wrong: `bytes IS DISTINCT FROM ` + journalBytes,
-		set:   `bytes = ` + journalBytes,
-	}},
+// Questions are rows of their own. Every change of a question's status is made under the lock of its task's row, which
+// is taken first: by an update of the task, by the end of a task, by its deletion, and by a decision. So a task that
+// parks either sees the decision or is woken by it, and no two transactions wait for each other. A vote takes the lock
+// of the question only, and waits for nothing while it has it.
+//
+// Triggers keep what follows from a status: the lists in which questions are looked up, and what becomes of questions
+// when a task ends or is deleted. Tasks that never had a question are told apart by a column of their own row, and cost
+// nothing. A function keeps its plans, like a session.
+const questionTables = `
+	CREATE TABLE {schema}.question (
+		task      text COLLATE "C" NOT NULL,
+		key       text COLLATE "C" NOT NULL,
+		name      text COLLATE "C" NOT NULL, -- of the task
+		principal text COLLATE "C" NOT NULL,
+		target    text COLLATE "C" NOT NULL,
+		equal     text COLLATE "C" NOT NULL,
+		who       text[] NOT NULL,
+		content   bytea NOT NULL,
+		asked     timestamptz NOT NULL,
+		deadline  timestamptz,
+		remind    timestamptz,
+		status    text COLLATE "C" NOT NULL,
+		expired   boolean NOT NULL, -- it was decided by its deadline
+		votes     bytea,
+		voters    text[] NOT NULL DEFAULT '{}',
+		decision  bytea,
+		version   bigint NOT NULL,
+		changed   timestamptz NOT NULL,
+		PRIMARY KEY (task, key)
+	) WITH (fillfactor = 80);
+
+	CREATE INDEX question_name ON {schema}.question (name, asked, key) WHERE ` + askedQuestion + `;
+	CREATE INDEX question_open ON {schema}.question (task) WHERE ` + openQuestion + `;
+	CREATE INDEX question_overdue ON {schema}.question (deadline) WHERE ` + overdueQuestion + `;
+	CREATE INDEX question_remind ON {schema}.question (remind) WHERE ` + reminded + `;
+	CREATE INDEX question_changes ON {schema}.question (changed, name, key) WHERE ` + changedQuestion + `;
+
+	CREATE FUNCTION {schema}.question_stamp() RETURNS trigger LANGUAGE plpgsql AS $askback$
+	BEGIN
+		NEW.changed := date_trunc('milliseconds', clock_timestamp());
+		RETURN NEW;
+	END $askback$;
+	CREATE TRIGGER question_added_at BEFORE INSERT ON {schema}.question FOR EACH ROW
+		EXECUTE FUNCTION {schema}.question_stamp();
+	CREATE TRIGGER question_changed_at BEFORE UPDATE OF version ON {schema}.question FOR EACH ROW
+		EXECUTE FUNCTION {schema}.question_stamp();
+
+	-- An open question is in the list of all, of each that it is for, and of those that are equal; one of any status is in
+	-- the list of its principal and of each who has voted.
+	CREATE TABLE {schema}.question_list (
+		list      text COLLATE "C" NOT NULL,
+		task      text COLLATE "C" NOT NULL,
+		key       text COLLATE "C" NOT NULL,
+		target    text COLLATE "C" NOT NULL,
+		principal text COLLATE "C" NOT NULL,
+		asked     timestamptz NOT NULL,
+		deadline  timestamptz, -- of an open question
+		PRIMARY KEY (task, key, list)
+	);
+
+	CREATE INDEX question_list_asked ON {schema}.question_list (list, asked, task, key) WHERE ` + listedAsked + `;
+	CREATE INDEX question_list_deadline ON {schema}.question_list (list, deadline, task, key) WHERE ` + listedDeadline + `;
+
+	CREATE FUNCTION {schema}.question_lists() RETURNS trigger LANGUAGE plpgsql
+		SET enable_seqscan = off SET enable_bitmapscan = off AS $askback$
+	BEGIN
+		IF TG_OP <> 'INSERT' THEN
+			DELETE FROM {schema}.question_list WHERE task = OLD.task AND key = OLD.key;
+		END IF;
+		IF TG_OP <> 'DELETE' THEN
+			-- The principal, which may be long, is hashed: see ofPrincipal.
+			INSERT INTO {schema}.question_list (list, task, key, target, principal, asked, deadline)
+			SELECT l.list, NEW.task, NEW.key, NEW.target, NEW.principal, NEW.asked, l.deadline FROM (
+				SELECT list, NEW.deadline FROM (
+					SELECT '' UNION SELECT 'for ' || who FROM unnest(NEW.who) AS who
+					UNION SELECT 'equal ' || NEW.equal WHERE NEW.equal <> ''
+				) AS o (list) WHERE NEW.status = 'open'
+				UNION SELECT 'of ' || encode(sha256(convert_to(NEW.principal, 'UTF8')), 'hex'), NULL
+				UNION SELECT 'by ' || voter, NULL FROM unnest(NEW.voters) AS voter
+			) AS l (list, deadline) WHERE NEW.who <> '{}';
+			` + leaveNotices + `(VALUES (NEW.task, NEW.key, CASE
+				WHEN TG_OP = 'INSERT' THEN 'asked'
+				WHEN OLD.status = NEW.status THEN NULL
+				WHEN NEW.status = 'withdrawn' THEN 'ended'
+				WHEN NEW.status <> 'decided' THEN NULL
+				WHEN NEW.expired THEN 'unanswered'
+				ELSE 'decided' END)) AS n (task, key, kind)
+			WHERE n.kind IS NOT NULL AND NEW.who <> '{}' AND ` + listens + `
+			ON CONFLICT (task, key, kind) DO NOTHING;
+		END IF;
+		RETURN NULL;
+	END $askback$;
+	CREATE TRIGGER question_added AFTER INSERT ON {schema}.question FOR EACH ROW
+		WHEN (NEW.who <> '{}') EXECUTE FUNCTION {schema}.question_lists();
+	CREATE TRIGGER question_changed AFTER UPDATE OF status, who, deadline, voters ON {schema}.question FOR EACH ROW
+		WHEN ((OLD.status, OLD.who, OLD.deadline, OLD.voters) IS DISTINCT FROM
+				(NEW.status, NEW.who, NEW.deadline, NEW.voters) AND (OLD.who <> '{}' OR NEW.who <> '{}'))
+		EXECUTE FUNCTION {schema}.question_lists();
+	CREATE TRIGGER question_deleted AFTER DELETE ON {schema}.question FOR EACH ROW
+		EXECUTE FUNCTION {schema}.question_lists();
+
+	CREATE FUNCTION {schema}.task_stops_asking() RETURNS trigger LANGUAGE plpgsql
+		SET enable_seqscan = off SET enable_bitmapscan = off AS $askback$
+	BEGIN
+		IF NEW.status <> 'input_required' THEN
+			` + leaveNotices + `(
+				SELECT task, key, 'ended' AS kind FROM {schema}.question
+				WHERE task = NEW.id AND who <> '{}' AND ` + listens + ` ORDER BY asked, key) AS n
+			ON CONFLICT (task, key, kind) DO NOTHING;
+		END IF;
+		UPDATE {schema}.question SET status = 'withdrawn', version = version + 1 WHERE task = NEW.id AND ` + openQuestion + `;
+		RETURN NULL;
+	END $askback$;
+	CREATE TRIGGER task_stops_asking AFTER UPDATE OF status ON {schema}.task FOR EACH ROW
+		WHEN (OLD.asks = 2 AND NEW.asks = 1 OR OLD.asks > 0 AND NEW.status IN ('completed', 'failed', 'cancelled')
+			AND OLD.status NOT IN ('completed', 'failed', 'cancelled'))
+		EXECUTE FUNCTION {schema}.task_stops_asking();
+
+	CREATE FUNCTION {schema}.task_deleted() RETURNS trigger LANGUAGE plpgsql
+		SET enable_seqscan = off SET enable_bitmapscan = off AS $askback$
+	BEGIN
+		DELETE FROM {schema}.question WHERE task = OLD.id;
+		PERFORM FROM {schema}.notice WHERE task = OLD.id ORDER BY id FOR UPDATE; -- the first at first
+		DELETE FROM {schema}.notice WHERE task = OLD.id;
+		RETURN NULL;
+	END $askback$;
+	CREATE TRIGGER task_deleted AFTER DELETE ON {schema}.task FOR EACH ROW
+		WHEN (OLD.asks > 0) EXECUTE FUNCTION {schema}.task_deleted();
+	`
+
+// The triggers of questions and of their tasks leave notices, under the lock of the task. So the notices of a task are
+// numbered in the order in which they are committed. A notice that was settled stays until its task is deleted, without
+// a time at which it is due, so that the question has no other of its kind.
+//
+// Only the first notice of a task can be taken. As long as it is not due the others are not either, so nobody looks
+// at them. A transaction that changes when they are due has the lock of the first.
+const noticeTables = `
+	-- Until when somebody listens.
+	CREATE TABLE {schema}.listening (
+		one   boolean PRIMARY KEY CHECK (one),
+		until timestamptz NOT NULL
+	);
+
+	CREATE TABLE {schema}.notice (
+		id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+		task     text COLLATE "C" NOT NULL,
+		key      text COLLATE "C" NOT NULL,
+		kind     text COLLATE "C" NOT NULL,
+		written  timestamptz NOT NULL,
+		attempts bigint NOT NULL DEFAULT 0,
+		due      timestamptz,
+		UNIQUE (task, key, kind)
+	);
+
+	CREATE INDEX notice_due ON {schema}.notice (due, id) WHERE ` + dueNotice + `;
+	CREATE INDEX notice_first ON {schema}.notice (task, id) WHERE ` + openNotice + `;
+	`
+
+// prepare makes the tables in a schema that has none of ours. Several instances may do that at once.
+func prepare(ctx context.Context, pool *pgxpool.Pool, schema string) error {
+	if err := checkServer(ctx, pool); err != nil {
+		return err
+	}
+	if made, err := readVersion(ctx, pool, schema); err != nil || made { // as a rule, so that nobody waits for a lock
+		return err
+	}
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		lock := inSchema(`SELECT pg_advisory_xact_lock(hashtextextended({name} || ' schema', 0))`, schema)
+		if _, err := tx.Exec(ctx, lock); err != nil {
+			return err
+		}
+		if made, err := readVersion(ctx, tx, schema); err != nil || made {
+			return err
+		}
+		// A role that may not create schemas may not say IF NOT EXISTS either.
+		var exists bool
+		err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, schema).Scan(&exists)
+		if err != nil {
+			return err
+		}
+		sql := tables + fmt.Sprintf(`INSERT INTO {schema}.version VALUES (true, %d)`, version)
+		if !exists {
+			sql = `CREATE SCHEMA {schema};` + sql
+		}
+		_, err = tx.Conn().PgConn().Exec(ctx, inSchema(sql, schema)).ReadAll() // the simple protocol takes several statements
+		return err
+	})
 }
 
-// journalBytes are the bytes of the call and the journal of task t.
-const journalBytes = `(SELECT coalesce(sum(octet_length(body)), 0)::bigint
-	FROM {schema}.journal AS j WHERE j.id = t.id)`
+func checkServer(ctx context.Context, pool *pgxpool.Pool) error {
+	var server, isolation string
+	var number int
+	err := pool.QueryRow(ctx, `
+		SELECT current_setting('server_version'), current_setting('server_version_num')::int,
+			current_setting('transaction_isolation')`).Scan(&server, &number, &isolation)
+	switch {
+	case err != nil:
+		return err
+	case number/10000 < oldest:
+		return fmt.Errorf("the server is PostgreSQL %s, and it must be %d or newer: upgrade it", server, oldest)
+	case isolation != "read committed":
+		return fmt.Errorf("transactions are %s by default, and must be read committed: "+
+			"add default_transaction_isolation=read%%20committed to the URL", isolation)
+	}
+	return nil
+}
 
-// indexName returns the name of a step's index.
-func (s step) indexName() string {
-	name, _, _ := strings.Cut(s.index, " ")
-	return name
+// readVersion reports whether the schema has our tables; if not, it has none with their names.
+func readVersion(ctx context.Context, on interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}, schema string) (made bool, err error) {
+	var noted, tasks bool
+	// The functions to_regclass and the like may give what they gave before another instance committed.
+	err = on.QueryRow(ctx, `
+		SELECT coalesce(bool_or(relname = 'version'), false), coalesce(bool_or(relname = 'task'), false)
+		FROM pg_class WHERE relname IN ('version', 'task')
+			AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)`, schema).Scan(&noted, &tasks)
+	if err != nil || !noted && !tasks {
+		return false, err
+	}
+	const do = "run the Askback that made it, or name another schema with search_path in the URL"
+	var stored int
+	if noted {
+		err = on.QueryRow(ctx, inSchema(`SELECT version FROM {schema}.version`, schema)).Scan(&stored)
+	}
+	switch {
+	case !noted || errors.Is(err, pgx.ErrNoRows):
+		return false, errors.New("it has tables without a version that this program knows: " + do)
+	case err != nil:
+		return false, err
+	case stored != version:
+		return false, fmt.Errorf("it has version %d, and this program knows version %d only: %s", stored, version, do)
+	}
+	return true, nil
 }

@@ -347,9 +347,8 @@ func update(kind updateKind) string {
 func usage(principal, limit string) string {
 	return `
 		SELECT count(*) FILTER (WHERE ` + unfinished + `) AS unfinished, count(*) AS kept,
-			coalesce(sum(coalesce(bytes, ` + journalBytes + `) + coalesce(octet_length(pending), 0)
-				+ coalesce(octet_length(outcome), 0)), 0)::bigint AS bytes
-		FROM (SELECT id, status, bytes, pending, outcome FROM {schema}.task
+			coalesce(sum(bytes + coalesce(octet_length(pending), 0) + coalesce(octet_length(outcome), 0)), 0)::bigint AS bytes
+		FROM (SELECT status, bytes, pending, outcome FROM {schema}.task
 			WHERE principal = ` + principal + ` AND ` + kept + ` LIMIT ` + limit + `) AS t`
 }
 

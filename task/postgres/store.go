@@ -4,14 +4,10 @@
 // # The database
 //
 // PostgreSQL 13 or newer, in the isolation level read committed, which is the default. [Open] makes the tables in a
-// schema of their own, named askback, and brings the tables of an older version up to date; several instances may do so
-// at once. The search_path of the URL names another schema, so that services, or tests, can share a database without
-// seeing each other's tasks. A role that may not create a schema needs one that it may create tables in.
-//
-// A release only adds to the tables of the previous one, in short steps, and a later release removes what is no longer
-// used. So instances of both releases work on the same tables, and an instance of the previous release may be started
-// again. An instance that opens the tables of the previous release fills the new columns of existing rows while it
-// works, a few rows at a time. If it ends, another instance continues.
+// schema of their own, named askback, if it has no tables; several instances may do so at once. It refuses tables of
+// another version, and leaves them as they are. The search_path of the URL names another schema, so that services, or
+// tests, can share a database without seeing each other's tasks. A role that may not create a schema needs one that it
+// may create tables in.
 //
 // Tasks change often, so PostgreSQL must be able to clear old rows away: leave autovacuum on, and keep transactions
 // in the same database short. While one stays open, each Claim is slower than the one before.
@@ -22,10 +18,9 @@
 // the parameters of pgxpool.
 //
 // A Store opens at most pool_max_conns connections (by default the number of CPUs, at least 4; one will do), and
-// [Store.Watch] one more; a migration takes two for itself. Half of the connections, at least one, also serve reads and
-// everything that can be late. The others serve only workers, whose writes always come first: renewals of leases, then
-// claims, records and other writes. A call that waits for a connection for half of the time that its context has left
-// gets an error.
+// [Store.Watch] one more. Half of the connections, at least one, also serve reads and everything that can be late. The
+// others serve only workers, whose writes always come first: renewals of leases, then claims, records and other writes.
+// A call that waits for a connection for half of the time that its context has left gets an error.
 //
 // Through PgBouncer in transaction mode, set default_query_exec_mode=exec, because prepared statements and session
 // settings need a session of their own: without it Open returns an error. Watch needs such a session as well, and
@@ -103,8 +98,8 @@ var (
 	} = (*Store)(nil)
 )
 
-// Open connects to the database with this URL and creates or updates its tables; see the
-// package comment. Errors never show the URL, which may hold a password.
+// Open connects to the database with this URL, and creates its tables if they do not exist; see the package comment.
+// Errors never show the URL, which may hold a password.
 func Open(ctx context.Context, url string) (*Store, error) {
 	config, schema, err := parse(url)
 	if err != nil {
@@ -118,9 +113,7 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("task/postgres: %w", err)
 	}
-	m := &migration{pool: pool, schema: schema, steps: steps}
-	left, err := m.prepare(ctx)
-	if err != nil {
+	if err := prepare(ctx, pool, schema); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("task/postgres: prepare the schema %q: %w", schema, err)
 	}
@@ -130,9 +123,6 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	}
 	s.closing, s.stop = context.WithCancel(context.Background())
 	s.running.Go(s.notify)
-	if left {
-		s.running.Go(func() { m.finish(s.closing) })
-	}
 	return s, nil
 }
 

@@ -72,36 +72,6 @@ func TestStoreThatLosesCommits(t *testing.T) {
 	})
 }
 
-// A release before nonces claims a task: it raises the number, and leaves the nonce of the claim before as it is.
-func TestAClaimOfTheReleaseBeforeNonces(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.DSN(t)
-	s := open(t, dsn)
-	defer s.Close()
-	ctx := t.Context()
-	n := newTask()
-	if err := s.Create(ctx, n, time.Hour, time.Hour, nil, nil, task.Quota{}); err != nil {
-		t.Fatal(err)
-	}
-	conn, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(ctx)
-	if _, err := conn.Exec(ctx, "UPDATE askback.task SET fence = fence + 1"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Append(ctx, n.ID, n.Claim, 0, nil); !errors.Is(err, task.ErrLeaseLost) {
-		t.Errorf("Append under the claim before: %v", err)
-	}
-	if _, err := renewOne(s, ctx, n.ID, n.Claim, time.Hour); !errors.Is(err, task.ErrLeaseLost) {
-		t.Errorf("Renew of the claim before: %v", err)
-	}
-	if err := s.Update(ctx, n, task.Update{Leased: true}); !errors.Is(err, task.ErrLeaseLost) {
-		t.Errorf("Update under the claim before: %v", err)
-	}
-}
-
 // Through a pooler statements may not be prepared.
 func TestEveryWayToSendAStatement(t *testing.T) {
 	t.Parallel()

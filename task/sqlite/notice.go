@@ -8,7 +8,7 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Notices. Most are written by triggers: see [steps].
+// Notices. Most are written by triggers: see [schema].
 const (
 	listenSQL = `INSERT INTO listening (id, until) VALUES (1, ?) ON CONFLICT (id)
 		DO UPDATE SET until = max(until, excluded.until)`

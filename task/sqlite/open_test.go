@@ -140,7 +140,7 @@ func TestEachConnectionIsSetUp(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	defer s.Close()
 	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "10000",
-		"user_version": fmt.Sprint(len(migrations))} {
+		"user_version": fmt.Sprint(version)} {
 		if got := query[string](t, s.conn, "PRAGMA "+pragma); got != want {
 			t.Errorf("%s is %s, want %s", pragma, got, want)
 		}
@@ -212,8 +212,8 @@ func TestOpenRefuses(t *testing.T) {
 		{"another application's tables", database("tables", "CREATE TABLE t (x)"), "database of another application"},
 		{"another application's id", database("id", "PRAGMA application_id = 7"), "application_id is 0x7,"},
 		{"another application's version", database("version", "PRAGMA user_version = 3"), "database of another application"},
-		{"a newer release", database("newer", fmt.Sprintf("PRAGMA application_id = %d", applicationID),
-			"PRAGMA user_version = 99"), "schema version 99, of a newer release"},
+		{"another schema", database("schema", fmt.Sprintf("PRAGMA application_id = %d", applicationID),
+			"PRAGMA user_version = 99"), "version 99, and this program knows version 1 only: run the"},
 	} {
 		t.Run(c.says, func(t *testing.T) {
 			before, _ := os.ReadFile(c.path)
@@ -349,96 +349,5 @@ func TestAWriterWaitsForItsTurn(t *testing.T) {
 	<-s.writing
 	if err := s.Append(t.Context(), tk.ID, tk.Claim, 0, nil); err != nil {
 		t.Error(err)
-	}
-}
-
-// The release before checks that the version is its own, and uses no more than it knows. So what a release adds leaves
-// the version as it is; a file of every older version gets all of it, and what a newer release has added is no
-// obstacle.
-func TestFilesOfOtherReleases(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	for version := range len(migrations) + 1 {
-		path := filepath.Join(t.TempDir(), "tasks.db")
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		db := raw(t, path)
-		for _, m := range migrations[:version] {
-			mustExec(t, db, m)
-		}
-		if version > 0 {
-			mustExec(t, db, fmt.Sprintf("PRAGMA application_id = %d", applicationID))
-			mustExec(t, db, fmt.Sprintf("PRAGMA user_version = %d", version))
-		}
-		s := open(t, path)
-		touch(t, s)
-		s.Close()
-		if got := query[int](t, db, "PRAGMA user_version"); got != len(migrations) {
-			t.Errorf("a file of version %d has version %d now, want %d", version, got, len(migrations))
-		}
-		if n := query[int](t, db, "SELECT count(*) FROM migration_step"); n != len(steps) {
-			t.Errorf("a file of version %d has seen %d steps, want %d", version, n, len(steps))
-		}
-		mustExec(t, db, "ALTER TABLE task ADD COLUMN extra TEXT")
-		mustExec(t, db, "INSERT INTO migration_step VALUES ('extra')")
-		again, err := Open(ctx, path)
-		if err != nil {
-			t.Fatalf("beside a newer release that has added a column: %v", err)
-		}
-		touch(t, again)
-		again.Close()
-	}
-}
-
-// A file whose questions an unreleased version has asked has them in all lists.
-func TestAFileWithQuestionsButNoHistories(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "tasks.db")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	db := raw(t, path)
-	for _, m := range migrations {
-		mustExec(t, db, m)
-	}
-	mustExec(t, db, fmt.Sprintf("PRAGMA application_id = %d", applicationID))
-	mustExec(t, db, fmt.Sprintf("PRAGMA user_version = %d", len(migrations)))
-	mustExec(t, db, notes)
-	for _, s := range steps[:len(steps)-1] {
-		mustExec(t, db, s.sql)
-		mustExec(t, db, `INSERT INTO migration_step VALUES (?)`, s.name)
-	}
-	mustExec(t, db, `INSERT INTO task (seq, id, version, fence, attempts, ended, created, updated, expires, poll, round,
-		stopped, status, principal, dialect, method, target, message)
-		VALUES (1, 'old', 0, 0, 0, 0, 0, 0, 9e12, 0, 0, 0, 'input_required', 'alice', '', '', 'deploy', '')`)
-	for _, status := range []string{"open", "withdrawn"} {
-		mustExec(t, db, `INSERT INTO question (task, key, name, status, version, asked, changed, expired, equal, people)
-			VALUES (1, ?1, ?2, ?1, 1, 5, 6, 0, '', '["group:a"]')`, status, task.Name("old"))
-	}
-	s := open(t, path)
-	defer s.Close()
-	keys := func(qs []*task.Question, err error) (keys string) {
-		t.Helper()
-		if err != nil {
-			t.Error(err)
-		}
-		for _, q := range qs {
-			keys += q.Key + " "
-		}
-		return keys
-	}
-	changed, _, err := s.Changes(t.Context(), nil, 9)
-	for says, c := range map[string]struct{ got, want string }{
-		"waits for bob": {keys(s.Waiting(t.Context(),
-			task.QuestionFilter{ForOthers: []string{"group:a"}, Own: "bob"}, nil, 9)), "open "},
-		"waits for alice": {keys(s.Waiting(t.Context(),
-			task.QuestionFilter{ForOthers: []string{"group:a"}, Own: "alice"}, nil, 9)), ""},
-		"of alice":     {keys(s.History(t.Context(), task.QuestionHistory{Principal: "alice"}, nil, 9)), "withdrawn open "},
-		"what changed": {keys(changed, err), "open withdrawn "},
-	} {
-		if c.got != c.want {
-			t.Errorf("%s: %q, want %q", says, c.got, c.want)
-		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Questions. What keeps their lists, and withdraws them when their task ends, are triggers: see [steps].
+// Questions. What keeps their lists, and withdraws them when their task ends, are triggers: see [schema].
 const (
 	questionColumns = `question.seq, id, question.key, principal, target, equal, people, content, asked, deadline,
 		question.status, votes, voters, decision, question.version, changed`

@@ -13,10 +13,11 @@ import (
 // applicationID is in the header of each file of ours: "Askb".
 const applicationID = 0x41736b62
 
-// migrations lead from each schema version to the next. One that was released is never
-// changed. The version of a file is the number of migrations that it has seen, and a release must know all of them to
-// open it. A release that only adds to the file does so in [steps], so that the previous release can still open it.
-var migrations = []string{`
+// version is in the header of each file, and tells schemas apart. When the schema changes, docs/tasks.md says how.
+const version = 1
+
+// schema is what a new file gets. Triggers keep counts, lists and notices, so that no write can forget to.
+const schema = `
 -- A task is due since "due", or becomes so at "wake", where a lease or a delay ends, or
 -- neither: then it is parked. That these are two columns lets Claim find the next
 -- principal in task_due without wading through the tasks that others have leased.
@@ -25,6 +26,7 @@ CREATE TABLE task (
 	id        TEXT    NOT NULL UNIQUE,
 	version   INTEGER NOT NULL,
 	fence     INTEGER NOT NULL,
+	nonce     TEXT    NOT NULL DEFAULT '', -- the random part of the last claim
 	attempts  INTEGER NOT NULL,
 	due       INTEGER,
 	wake      INTEGER,
@@ -41,17 +43,19 @@ CREATE TABLE task (
 	method    TEXT    NOT NULL,
 	target    TEXT    NOT NULL,
 	message   TEXT    NOT NULL,
+	bytes     INTEGER NOT NULL DEFAULT 0, -- of the call and the journal
 	-- What may be large is last, so that reading the rest does not touch it.
 	pending   BLOB,
 	outcome   BLOB
 ) STRICT;
 
-CREATE INDEX task_list       ON task (principal, dialect, created, id);
-CREATE INDEX task_due        ON task (principal, due) WHERE due IS NOT NULL;
-CREATE INDEX task_wake       ON task (wake)           WHERE wake IS NOT NULL;
-CREATE INDEX task_unfinished ON task (principal)      WHERE ended = 0;
-CREATE INDEX task_expiry     ON task (expires)        WHERE ended = 0;
-CREATE INDEX task_purge      ON task (expires)        WHERE ended = 1 AND due IS NULL AND wake IS NULL;
+CREATE INDEX task_list   ON task (principal, dialect, created, id);
+CREATE INDEX task_due    ON task (principal, due)         WHERE due IS NOT NULL;
+CREATE INDEX task_turns  ON task (principal, target, due) WHERE due IS NOT NULL;
+CREATE INDEX task_wake   ON task (wake)                   WHERE wake IS NOT NULL;
+CREATE INDEX task_expiry ON task (expires)                WHERE ended = 0;
+CREATE INDEX task_purge  ON task (expires)                WHERE ended = 1 AND due IS NULL AND wake IS NULL;
+CREATE INDEX task_evict  ON task (principal)              WHERE ended = 1 AND due IS NULL AND wake IS NULL;
 
 -- The call is entry 0; what was added comes after it.
 CREATE TABLE journal (
@@ -60,34 +64,14 @@ CREATE TABLE journal (
 	entry BLOB    NOT NULL,
 	PRIMARY KEY (task, n)
 ) STRICT, WITHOUT ROWID;
-`, `
--- States that calls go on from, which have nothing to do with tasks.
-CREATE TABLE state (
-	id      TEXT    NOT NULL PRIMARY KEY,
-	call    TEXT    NOT NULL, -- empty if it is not looked up that way
-	expires INTEGER NOT NULL, -- milliseconds since 1970
-	data    BLOB    NOT NULL
-) STRICT;
 
-CREATE INDEX state_call    ON state (call, expires) WHERE call > '';
-CREATE INDEX state_expires ON state (expires);
-`, `
--- What each principal has. Triggers count it, so that no write can forget to, not even one of an older release.
+-- What each principal has.
 CREATE TABLE usage (
 	principal  TEXT    NOT NULL PRIMARY KEY,
 	unfinished INTEGER NOT NULL, -- tasks that have not ended
 	kept       INTEGER NOT NULL, -- tasks
 	bytes      INTEGER NOT NULL  -- of their calls, journals, questions and outcomes
 ) STRICT, WITHOUT ROWID;
-
-ALTER TABLE task ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0; -- of the call and the journal
-
-UPDATE task SET bytes = (SELECT coalesce(sum(length(entry)), 0) FROM journal WHERE task = seq);
-INSERT INTO usage SELECT principal, sum(ended = 0), count(*),
-	sum(bytes + coalesce(length(pending), 0) + coalesce(length(outcome), 0)) FROM task GROUP BY principal;
-
-DROP INDEX task_unfinished;
-CREATE INDEX task_evict ON task (principal) WHERE ended = 1 AND due IS NULL AND wake IS NULL;
 
 CREATE TRIGGER journal_added AFTER INSERT ON journal BEGIN
 	UPDATE task SET bytes = bytes + length(NEW.entry) WHERE seq = NEW.task;
@@ -110,7 +94,18 @@ CREATE TRIGGER task_deleted AFTER DELETE ON task BEGIN
 	WHERE principal = OLD.principal;
 	DELETE FROM usage WHERE principal = OLD.principal AND kept = 0;
 END;
-`, `
+
+-- States that calls go on from, which have nothing to do with tasks.
+CREATE TABLE state (
+	id      TEXT    NOT NULL PRIMARY KEY,
+	call    TEXT    NOT NULL, -- empty if it is not looked up that way
+	expires INTEGER NOT NULL, -- milliseconds since 1970
+	data    BLOB    NOT NULL
+) STRICT;
+
+CREATE INDEX state_call    ON state (call, expires) WHERE call > '';
+CREATE INDEX state_expires ON state (expires);
+
 -- States that were used, where each may be used once.
 CREATE TABLE used_state (
 	id      TEXT    NOT NULL PRIMARY KEY,
@@ -118,25 +113,7 @@ CREATE TABLE used_state (
 ) STRICT;
 
 CREATE INDEX used_state_expires ON used_state (expires);
-`}
 
-// A step adds to a file that processes of the previous release may have open: their statements and their check of the
-// version continue to work. A step takes a moment, however many tasks there are.
-type step struct{ name, sql string }
-
-// notes is the table of the steps that a file has seen.
-const notes = `CREATE TABLE IF NOT EXISTS migration_step (name TEXT NOT NULL PRIMARY KEY) STRICT, WITHOUT ROWID`
-
-var steps = []step{
-	{"nonce", `
--- The random part of the last claim, which an older release does not set.
-ALTER TABLE task ADD COLUMN nonce TEXT NOT NULL DEFAULT '';
-`},
-	{"turns", `
--- The targets of a principal take turns.
-CREATE INDEX task_turns ON task (principal, target, due) WHERE due IS NOT NULL;
-`},
-	{"questions", `
 -- What tasks wait for apart from their clients.
 CREATE TABLE question (
 	seq      INTEGER PRIMARY KEY,
@@ -152,6 +129,7 @@ CREATE TABLE question (
 	expired  INTEGER NOT NULL, -- whether the deadline has decided it
 	equal    TEXT    NOT NULL,
 	people   TEXT,             -- who may answer, as JSON; NULL: nobody
+	voters   TEXT,             -- who has voted, as JSON; NULL: nobody
 	content  BLOB,
 	votes    BLOB,
 	decision BLOB,
@@ -162,32 +140,37 @@ CREATE INDEX question_name     ON question (name, asked, key);
 CREATE INDEX question_open     ON question (task)     WHERE status = 'open';
 CREATE INDEX question_deadline ON question (deadline) WHERE status = 'open' AND deadline IS NOT NULL;
 CREATE INDEX question_remind   ON question (remind)   WHERE status = 'open' AND remind IS NOT NULL;
+CREATE INDEX question_changes  ON question (changed, name, key) WHERE people IS NOT NULL;
 
--- An open question for people is in several lists: in that of all, and in those of its target, of equal questions and of
--- each who may answer. The first letter keeps their names apart.
+-- A question for people is in lists. An open one is in the list of all, and in those of its target, of equal questions
+-- and of each who may answer. A question of any status is in the list of its principal and of each who has voted; there
+-- it has no deadline. The first letter keeps their names apart.
 CREATE TABLE question_list (
-	list     TEXT    NOT NULL,
-	question INTEGER NOT NULL, -- question.seq
-	asked    INTEGER NOT NULL,
-	deadline INTEGER,
-	id       TEXT    NOT NULL, -- of the task
-	key      TEXT    NOT NULL,
-	target   TEXT    NOT NULL,
+	list      TEXT    NOT NULL,
+	question  INTEGER NOT NULL, -- question.seq
+	asked     INTEGER NOT NULL,
+	deadline  INTEGER,
+	id        TEXT    NOT NULL, -- of the task
+	key       TEXT    NOT NULL,
+	target    TEXT    NOT NULL,
+	principal TEXT    NOT NULL,
 	PRIMARY KEY (question, list)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX question_list_asked    ON question_list (list, asked, id, key, target);
-CREATE INDEX question_list_deadline ON question_list (list, deadline, id, key, target) WHERE deadline IS NOT NULL;
+CREATE INDEX question_list_asked    ON question_list (list, asked, id, key, target, principal);
+CREATE INDEX question_list_deadline ON question_list (list, deadline, id, key, asked, target, principal)
+	WHERE deadline IS NOT NULL;
 
--- Triggers keep the lists, and withdraw what a task that has ended asked, so that no write can forget to, not even one
--- of an older release.
 CREATE TRIGGER question_added AFTER INSERT ON question BEGIN` + listQuestion + `END;
-CREATE TRIGGER question_changed AFTER UPDATE OF status, deadline, people ON question
-WHEN NEW.status <> OLD.status OR NEW.deadline IS NOT OLD.deadline OR NEW.people IS NOT OLD.people BEGIN
+CREATE TRIGGER question_changed AFTER UPDATE OF status, deadline, people, voters ON question
+WHEN NEW.status <> OLD.status OR NEW.deadline IS NOT OLD.deadline OR NEW.people IS NOT OLD.people
+	OR NEW.voters IS NOT OLD.voters BEGIN
 	DELETE FROM question_list WHERE question = OLD.seq;` + listQuestion + `END;
 CREATE TRIGGER question_deleted AFTER DELETE ON question BEGIN
 	DELETE FROM question_list WHERE question = OLD.seq;
 END;
+
+-- What a task that has ended asked is withdrawn.
 CREATE TRIGGER task_ended AFTER UPDATE OF ended ON task WHEN NEW.ended AND NOT OLD.ended BEGIN
 	UPDATE question SET status = 'withdrawn', version = version + 1, changed = NEW.updated
 	WHERE task = NEW.seq AND status = 'open';
@@ -195,8 +178,7 @@ END;
 CREATE TRIGGER task_questions_deleted AFTER DELETE ON task BEGIN
 	DELETE FROM question WHERE task = OLD.seq;
 END;
-`},
-	{"notices", `
+
 -- What somebody who listens is to be told. A notice that was settled stays, so that there is only one of its kind.
 CREATE TABLE notice (
 	seq      INTEGER PRIMARY KEY,
@@ -225,7 +207,6 @@ CREATE TRIGGER question_notices_deleted AFTER DELETE ON question BEGIN
 	DELETE FROM notice WHERE question = OLD.seq;
 END;
 
--- Triggers write notices, so that no write can forget to, not even one of an older release.
 CREATE TRIGGER question_asked AFTER INSERT ON question WHEN NEW.people IS NOT NULL BEGIN
 	INSERT INTO notice (task, question, kind, written, due)
 		SELECT NEW.task, NEW.seq, 'asked', NEW.changed, NEW.changed FROM listening WHERE until > NEW.changed;
@@ -242,61 +223,10 @@ CREATE TRIGGER task_ended_notices AFTER UPDATE OF ended ON task WHEN NEW.ended A
 		SELECT task, question.seq, 'ended', NEW.updated, NEW.updated FROM listening, question
 		WHERE until > NEW.updated AND task = NEW.seq AND people IS NOT NULL ORDER BY asked, key ON CONFLICT DO NOTHING;
 END;
-`},
-	{"histories", `
--- Who has voted, as JSON; NULL: nobody.
-ALTER TABLE question ADD COLUMN voters TEXT;
-
-CREATE INDEX question_changes ON question (changed, name, key) WHERE people IS NOT NULL;
-
--- The lists tell whose questions they have, and there are lists of questions of any status: of each principal, and of
--- each who has voted. They have no deadlines.
-DROP TRIGGER question_added;
-DROP TRIGGER question_changed;
-DROP TRIGGER question_deleted;
-DROP TABLE question_list;
-CREATE TABLE question_list (
-	list      TEXT    NOT NULL,
-	question  INTEGER NOT NULL, -- question.seq
-	asked     INTEGER NOT NULL,
-	deadline  INTEGER,
-	id        TEXT    NOT NULL, -- of the task
-	key       TEXT    NOT NULL,
-	target    TEXT    NOT NULL,
-	principal TEXT    NOT NULL,
-	PRIMARY KEY (question, list)
-) STRICT, WITHOUT ROWID;
-
-CREATE INDEX question_list_asked    ON question_list (list, asked, id, key, target, principal);
-CREATE INDEX question_list_deadline ON question_list (list, deadline, id, key, asked, target, principal)
-	WHERE deadline IS NOT NULL;
-
-CREATE TRIGGER question_added AFTER INSERT ON question BEGIN` + listInAll + `END;
-CREATE TRIGGER question_changed AFTER UPDATE OF status, deadline, people, voters ON question
-WHEN NEW.status <> OLD.status OR NEW.deadline IS NOT OLD.deadline OR NEW.people IS NOT OLD.people
-	OR NEW.voters IS NOT OLD.voters BEGIN
-	DELETE FROM question_list WHERE question = OLD.seq;` + listInAll + `END;
-CREATE TRIGGER question_deleted AFTER DELETE ON question BEGIN
-	DELETE FROM question_list WHERE question = OLD.seq;
-END;
-
-UPDATE question SET voters = '[]'; -- the trigger lists them
-`},
-}
-
-// listQuestion is the part of the first triggers that adds a question to its lists.
-const listQuestion = `
-	INSERT INTO question_list (list, question, asked, deadline, id, key, target)
-		SELECT DISTINCT list, NEW.seq, NEW.asked, NEW.deadline, id, NEW.key, target
-		FROM task, (SELECT '' AS list
-			UNION ALL SELECT '@' || target FROM task WHERE seq = NEW.task
-			UNION ALL SELECT '~' || NEW.equal WHERE NEW.equal > ''
-			UNION ALL SELECT '=' || value FROM json_each(NEW.people))
-		WHERE seq = NEW.task AND NEW.status = 'open' AND NEW.people IS NOT NULL;
 `
 
-// listInAll is the part of a trigger that adds a question to its lists. Indexes of version 1 have open questions only.
-const listInAll = `
+// listQuestion is the part of a trigger that adds a question to its lists.
+const listQuestion = `
 	INSERT INTO question_list (list, question, asked, deadline, id, key, target, principal)
 		SELECT DISTINCT list, NEW.seq, NEW.asked, iif(open, NEW.deadline, NULL), id, NEW.key, target, principal
 		FROM task, (SELECT '' AS list, 1 AS open
@@ -313,96 +243,52 @@ const nextNotice = `
 	UPDATE notice SET first = 1 WHERE seq = (SELECT min(seq) FROM notice WHERE task = NEW.task AND due IS NOT NULL);
 `
 
-// prepareSchema makes the file a store of this release, in WAL mode. Several processes may do that at once.
+// prepareSchema makes the file a store, in WAL mode. Several processes may do that at once.
 func prepareSchema(ctx context.Context, conn *sql.Conn) error {
 	// A file that is not ours is to stay as it is, so look before anything is written.
-	done, err := inTransaction(ctx, conn, "BEGIN", func(ctx context.Context, conn *sql.Conn) (bool, error) {
-		version, missing, err := readSchema(ctx, conn)
-		return version == len(migrations) && len(missing) == 0, err
-	})
+	made, err := inTransaction(ctx, conn, "BEGIN", readVersion)
 	if err != nil {
 		return err
 	}
-	if err := useWAL(ctx, conn); err != nil || done {
+	if err := useWAL(ctx, conn); err != nil || made {
 		return err
 	}
-	_, err = inTransaction(ctx, conn, "BEGIN IMMEDIATE", func(ctx context.Context, conn *sql.Conn) (int, error) {
-		version, missing, err := readSchema(ctx, conn) // another process may have been quicker
-		if err != nil {
-			return 0, err
+	_, err = inTransaction(ctx, conn, "BEGIN IMMEDIATE", func(ctx context.Context, conn *sql.Conn) (bool, error) {
+		made, err := readVersion(ctx, conn) // another process may have been quicker
+		if err != nil || made {
+			return made, err
 		}
-		for i, m := range migrations[version:] {
-			if _, err := conn.ExecContext(ctx, m); err != nil {
-				return 0, fmt.Errorf("migrating it to schema version %d: %w", version+i+1, err)
-			}
-		}
-		if _, err := conn.ExecContext(ctx, notes); err != nil {
-			return 0, err
-		}
-		for _, s := range missing {
-			if _, err := conn.ExecContext(ctx, s.sql); err != nil {
-				return 0, fmt.Errorf("migrating it, step %q: %w", s.name, err)
-			}
-			if _, err := conn.ExecContext(ctx, `INSERT INTO migration_step VALUES (?)`, s.name); err != nil {
-				return 0, err
-			}
-		}
-		_, err = conn.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID,
-			len(migrations)))
-		return 0, err
+		_, err = conn.ExecContext(ctx, schema+fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d",
+			applicationID, version))
+		return err == nil, err
 	})
 	return err
 }
 
-// readSchema returns the schema version of a file, and the steps that it has not seen. It must be in a transaction.
-func readSchema(ctx context.Context, conn *sql.Conn) (version int, missing []step, err error) {
-	if version, err = readVersion(ctx, conn); err != nil {
-		return 0, nil, err
-	}
-	var noted int
-	err = conn.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = 'migration_step'`).Scan(&noted)
-	if err != nil || noted == 0 {
-		return version, steps, err
-	}
-	for _, s := range steps {
-		var seen int
-		err := conn.QueryRowContext(ctx, `SELECT count(*) FROM migration_step WHERE name = ?`, s.name).Scan(&seen)
-		if err != nil {
-			return 0, nil, err
-		}
-		if seen == 0 {
-			missing = append(missing, s)
-		}
-	}
-	return version, missing, nil
-}
-
-// readVersion returns the schema version of a file that is a store, and 0 for one that is
-// empty. It must be in a transaction, so that what it reads belongs together.
-func readVersion(ctx context.Context, conn *sql.Conn) (int, error) {
-	var application, version, objects int
+// readVersion reports whether a file is a store; if not, it is empty. It must be in a transaction, so that what it
+// reads belongs together.
+func readVersion(ctx context.Context, conn *sql.Conn) (made bool, err error) {
+	var application, stored, objects int
 	for query, to := range map[string]*int{
 		"PRAGMA application_id":              &application,
-		"PRAGMA user_version":                &version,
+		"PRAGMA user_version":                &stored,
 		"SELECT count(*) FROM sqlite_schema": &objects,
 	} {
 		if err := conn.QueryRowContext(ctx, query).Scan(to); err != nil {
-			return 0, err
+			return false, err
 		}
 	}
 	switch {
-	case application == 0 && version == 0 && objects == 0:
-		return 0, nil
+	case application == 0 && stored == 0 && objects == 0:
+		return false, nil
 	case application != applicationID:
-		return 0, fmt.Errorf("the file is a database of another application (its application_id is %#x, a store's %#x): "+
-			"choose another path",
-			uint32(application), applicationID)
-	case version > len(migrations):
-		return 0, fmt.Errorf("the file has schema version %d, of a newer release; this one knows up to version %d: upgrade "+
-			"this program, or restore a backup",
-			version, len(migrations))
+		return false, fmt.Errorf("the file is a database of another application (its application_id is %#x, a store's "+
+			"%#x): choose another path", uint32(application), applicationID)
+	case stored != version:
+		return false, fmt.Errorf("the file has schema version %d, and this program knows version %d only: run the Askback "+
+			"that made the file, or choose another path", stored, version)
 	}
-	return version, nil
+	return true, nil
 }
 
 // useWAL lets readers go on while somebody writes. The mode stays with the file.

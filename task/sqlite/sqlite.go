@@ -83,9 +83,8 @@ const (
 )
 
 // Open opens the store in the file at path, and creates the file, for this user only, if it does not exist; its
-// directory must exist. A file of an older release is brought up to date, and the previous release can still open it. A
-// file is refused if a newer release has changed it so that this one cannot use it. A file that is not a store is
-// refused and left as it is. The context is for opening only.
+// directory must exist. A file that is not a store, or one with another schema, is refused and left as it is. The
+// context is for opening only.
 func Open(ctx context.Context, path string) (*Store, error) {
 	path, err := locate(path)
 	if err != nil {
