@@ -63,8 +63,8 @@ type Operation struct {
 	//   - A request or run ends with one of the reasons of [AuditEnded], or with input_required.
 	//   - A request also ends with shed (handed back because of Limits.Calls), refused (for the Reason) or unavailable
 	//     (because of another limit).
-	//   - A run also ends with interrupted, lease_lost, shutdown, stopped (the task was cancelled or has expired
-	//     meanwhile) or cleaned_up.
+	//   - A run also ends with interrupted, lease_lost, elsewhere (another process must continue), shutdown, stopped (the
+	//     task was cancelled or has expired meanwhile) or cleaned_up.
 	//   - A step ends with completed or failed.
 	//   - A question ends with accept, decline, cancel or unanswered.
 	//   - A call of the store ends with completed, also if the store refused it, such as a write that came too late, with

@@ -36,6 +36,7 @@ type bridgeOptions struct {
 	hosts     []string
 	approve   []string
 	approveBy []string
+	votes     int
 	edit      bool
 	logLevel  string
 	logFormat string
@@ -58,9 +59,9 @@ bridge serves over standard input and output, or over HTTP with --addr.
 
 The host gets the server's questions. If it cannot ask its user, a question
 waits for --as, and 'askback inbox' shows it. A call that has asked is kept in
---store. After a crash the bridge goes on with the call, and asks before it
-calls a tool twice that is not idempotent. The default store is a SQLite file
-for each SERVER in $XDG_STATE_HOME/askback, with a key file beside it.`,
+--store, which is a SQLite file for each SERVER in $XDG_STATE_HOME/askback, with
+a key file beside it. After a crash the bridge goes on with the call, and asks
+before it calls a tool twice that is not idempotent. * in a PATTERN is any text.`,
 		Example: `  askback bridge https://mcp.example.com/mcp --header @token.txt
   askback bridge --approve 'delete_*' -- npx -y some-server
   askback bridge --approve 'github_*' ~/.config/servers.json`,
@@ -86,6 +87,7 @@ for each SERVER in $XDG_STATE_HOME/askback, with a key file beside it.`,
 	flags.StringSliceVar(&o.hosts, "allowed-host", nil, "serve only requests to this `HOST`; may repeat")
 	flags.StringArrayVar(&o.approve, "approve", nil, "ask a person before tools like `PATTERN`; may repeat")
 	flags.StringArrayVar(&o.approveBy, "approve-by", nil, "`WHO` approves: user:NAME or group:NAME; may repeat")
+	flags.IntVar(&o.votes, "approve-votes", 1, "`N` of them must approve")
 	flags.BoolVar(&o.edit, "approve-edit", false, "let the people who approve edit the arguments")
 	flags.DurationVar(&o.grace, "grace", 30*time.Second, "`TIME` to finish what runs")
 	flags.StringVar(&o.logLevel, "log-level", "info", "`LEVEL`: debug, info, warn, error")
@@ -153,7 +155,7 @@ func (o *bridgeOptions) run(cmd *cobra.Command, args []string) (err error) {
 	defer func() { err = errors.Join(err, b.Close()) }()
 	log.Info("calls that wait are kept in the store; 'askback inbox list STORE' shows them", "store", storage.name,
 		"as", o.user)
-	draining := &drain.Options{Delay: -1, Grace: o.grace, Ready: b.Server().Ready, Logger: log}
+	draining := &drain.Options{Delay: -1, Grace: o.grace, Ready: b.Ready, Logger: log}
 	serve := func(ctx context.Context) error {
 		if listener == nil {
 			return serveStdio(ctx, b.Server(), draining)
@@ -230,8 +232,9 @@ func (o *bridgeOptions) check() error {
 // approval is what the flags say of approvals, or nil.
 func (o *bridgeOptions) approval() (*bridge.Approval, error) {
 	if len(o.approve) == 0 {
-		if o.edit || len(o.approveBy) > 0 {
-			return nil, usagef("--approve-by and --approve-edit need --approve PATTERN: which tools are to be approved")
+		if o.edit || len(o.approveBy) > 0 || o.votes != 1 {
+			return nil, usagef("--approve-by, --approve-votes and --approve-edit need --approve PATTERN: " +
+				"which tools are to be approved")
 		}
 		return nil, nil
 	}
@@ -241,7 +244,11 @@ func (o *bridgeOptions) approval() (*bridge.Approval, error) {
 			return nil, usagef("--approve-by %q: want user:NAME or group:NAME", who)
 		}
 	}
-	a := &bridge.Approval{Tools: o.approve, For: o.approveBy, Edit: o.edit}
+	if group := strings.Contains(strings.Join(o.approveBy, " "), "group:"); o.votes < 1 ||
+		!group && o.votes > max(len(o.approveBy), 1) {
+		return nil, usagef("--approve-votes %d: want 1 to the number of people in --approve-by", o.votes)
+	}
+	a := &bridge.Approval{Tools: o.approve, For: o.approveBy, Votes: o.votes, Edit: o.edit}
 	if err := a.Check(); err != nil {
 		return nil, usagef("--approve: %w", err)
 	}

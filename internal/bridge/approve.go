@@ -5,95 +5,131 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
+	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/question"
+	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/internal/strictjson"
-	"github.com/askback-mcp/askback/task"
+	"github.com/askback-mcp/askback/internal/taskrun"
 )
 
-// Approval says which calls a person approves before they are passed on to the server.
-type Approval struct {
-	// Tools are patterns of the names of tools, as path.Match has them.
-	Tools []string
-	// For says who may approve, each made by askback.User or askback.Group. Empty means the caller.
-	For []string
-	// Edit lets them edit the arguments, as far as the tool's input schema allows it.
-	Edit bool
-}
-
-// Check returns an error for a pattern that is malformed.
-func (a *Approval) Check() error {
-	for _, pattern := range a.Tools {
-		if _, err := path.Match(pattern, ""); err != nil {
-			return fmt.Errorf("the pattern %q: %w", pattern, err)
-		}
-	}
-	return nil
-}
-
-// of returns the approval that a tool needs, or nil.
-func (a *Approval) of(tool string) *Approval {
-	if a == nil {
-		return nil
-	}
-	for _, pattern := range a.Tools {
-		if match, _ := path.Match(pattern, tool); match {
-			return a
-		}
-	}
-	return nil
-}
-
-// approve asks a person before the call is passed on, and returns the arguments with which it is. The card has the
-// exact arguments of the call.
+// approve asks what the gates of the call ask, and returns the arguments with which the call is passed on. The card has
+// the exact arguments of the call.
 func (p *passage) approve(ctx context.Context, arguments []byte) ([]byte, error) {
-	if p.approval == nil {
-		return arguments, nil
-	}
-	if err := p.belongsHere(ctx); err != nil {
+	if err := p.admit(ctx); err != nil {
 		return nil, err
 	}
-	q := askback.Question{Message: fmt.Sprintf("Call the tool %q of the server %s?", p.name, p.title), For: p.approval.For}
-	if len(q.For) == 0 {
-		q.For = []string{askback.User(p.call.Principal())}
+	asks := false
+	for _, g := range p.gates {
+		if !g.Policy.asks() {
+			continue
+		}
+		asks = true
+		var err error
+		if arguments, err = p.ask(ctx, g, arguments); err != nil {
+			return nil, err
+		}
 	}
+	if refused, err := p.refused(ctx, asks); err != nil {
+		return nil, err
+	} else if refused {
+		return nil, p.notCalled("an approval of this call was not given")
+	}
+	return arguments, nil
+}
+
+// ask asks what a gate asks, and returns the arguments that were approved.
+func (p *passage) ask(ctx context.Context, g *gate, arguments []byte) ([]byte, error) {
+	q := askback.Question{Message: g.Message, For: g.Policy.For, Votes: g.Policy.Votes}
 	var err error
-	if p.approval.Edit && p.schema != nil {
-		arguments, err = p.edit(q, arguments)
+	if g.Form {
+		arguments, err = p.edit(ctx, q, arguments)
 	} else {
-		err = askback.Approve(p.call, p.asks.key(keyApprove), q)
+		err = askback.Approve(p.call, p.approvalKey(), q)
 	}
-	if declined, ok := errors.AsType[*askback.DeclinedError](err); ok {
-		err = words(fmt.Sprintf("The tool %q was not called: the call was not approved%s.", p.name, p.because(declined.Key)))
+	declined, ok := errors.AsType[*askback.DeclinedError](err)
+	_, late := errors.AsType[*askback.UnansweredError](err)
+	switch {
+	case ok:
+		err = p.notCalled("the call was not approved" + p.because(declined.Key))
+	case late:
+		err = p.notCalled("nobody approved the call in time")
 	}
 	return arguments, err
 }
 
-// keyApprove is the key of the question whether a call is passed on.
+// keyApprove begins the keys of the questions whether a call is passed on. No question of a server has such a key.
 const keyApprove = "bridge_approve"
+
+// approvalKey is the key of the next of these questions.
+func (p *passage) approvalKey() string { return p.asks.next(keyApprove) }
 
 // because says who declined a question, and why.
 func (p *passage) because(key string) (text string) {
 	for _, by := range p.call.Answers(key) {
 		text = ", says " + by.Who
 		if by.Why != "" {
-			text += ": " + by.Why
+			text += ": " + strings.TrimSuffix(by.Why, ".")
 		}
 	}
 	return text
+}
+
+// refused reports whether an approval of the call was not accepted, whatever it asked. With asks it also looks at the
+// decisions that no run has found yet.
+func (p *passage) refused(ctx context.Context, asks bool) (bool, error) {
+	h := taskrun.HolderOf(ctx)
+	if h == nil { // only stored calls are approved
+		return false, nil
+	}
+	for _, data := range h.Entries() {
+		e, err := journal.DecodeEntry(data)
+		if err != nil {
+			return false, err
+		}
+		if !strings.HasPrefix(e.Key, keyApprove) {
+			continue
+		}
+		action, _ := question.Action(e.Value)
+		if e.Kind == journal.Unanswered || e.Kind == journal.Answer && action != "accept" {
+			return true, nil
+		}
+	}
+	if !asks {
+		return false, nil
+	}
+	rows, err := h.Questions(ctx)
+	for _, q := range rows {
+		if len(q.Decision) == 0 {
+			continue
+		}
+		asked, err := stored.DecodeAsking(q.Content)
+		if err != nil {
+			return false, err
+		}
+		made, err := stored.DecodeDecision(q.Decision)
+		if err != nil {
+			return false, err
+		}
+		if strings.HasPrefix(asked.Key, keyApprove) && made.Action != "accept" {
+			return true, nil
+		}
+	}
+	return false, err
 }
 
 // mostEdits bounds how often edited arguments are asked for that fit the tool's schema.
 const mostEdits = 5
 
 // edit asks for the arguments as a text, which begins with the arguments of the call, until it fits the tool's input
-// schema.
-func (p *passage) edit(q askback.Question, arguments []byte) ([]byte, error) {
+// schema. Whether it did is recorded: the schema may be another one in a later run.
+func (p *passage) edit(ctx context.Context, q askback.Question, arguments []byte) ([]byte, error) {
 	message := q.Message
-	for range mostEdits {
+	for n := range mostEdits {
 		q.Schema = map[string]any{
 			"type": "object", "required": []string{"arguments"},
 			"properties": map[string]any{"arguments": map[string]any{
@@ -102,19 +138,26 @@ func (p *passage) edit(q askback.Question, arguments []byte) ([]byte, error) {
 		}
 		edited, err := askback.ElicitWith[struct {
 			Arguments string `json:"arguments"`
-		}](p.call, p.asks.key(keyApprove), q)
+		}](p.call, p.approvalKey(), q)
 		if err != nil {
 			return nil, err
 		}
 		arguments = []byte(edited.Arguments)
-		misfit := fits(p.schema, arguments)
-		if misfit == nil {
+		misfit, err := askback.Do(ctx, p.call, fmt.Sprintf("edit %d", n+1), func(context.Context) (string, error) {
+			if err := fits(p.schema, arguments); err != nil {
+				return err.Error(), nil
+			}
+			return "", nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if misfit == "" {
 			return arguments, nil
 		}
-		q.Message = fmt.Sprintf("%s\n\nThe arguments cannot be used: %v", message, misfit)
+		q.Message = fmt.Sprintf("%s\n\nThe arguments cannot be used: %s", message, misfit)
 	}
-	return nil, words(fmt.Sprintf("The tool %q was not called: in %d attempts nobody gave arguments that fit it.", p.name,
-		mostEdits))
+	return nil, p.notCalled(fmt.Sprintf("in %d attempts nobody gave arguments that fit it", mostEdits))
 }
 
 // fits returns the reason why arguments do not fit a tool's input schema.
@@ -124,6 +167,9 @@ func fits(schema *jsonschema.Resolved, arguments []byte) error {
 	}
 	if strictjson.TypeOf(arguments) != strictjson.TypeObject {
 		return errors.New("they are not a JSON object")
+	}
+	if schema == nil {
+		return errors.New("the tool's input schema can no longer be applied")
 	}
 	var instance map[string]any
 	if err := json.Unmarshal(arguments, &instance); err != nil {
@@ -147,18 +193,4 @@ func resolved(schema any) *jsonschema.Resolved {
 		return nil
 	}
 	return applied
-}
-
-// errElsewhere leaves a call to the bridge in front of the server that it was made for. It stands in the same store.
-var errElsewhere = fmt.Errorf("the call belongs to a bridge in front of another server: %w", task.ErrLeaseLost)
-
-// belongsHere returns errElsewhere for a call that waits for another server.
-func (p *passage) belongsHere(ctx context.Context) error {
-	began, err := askback.Do(ctx, p.call, "bridge_server", func(context.Context) (string, error) {
-		return p.identity, nil
-	})
-	if err == nil && began != p.identity {
-		err = errElsewhere
-	}
-	return err
 }

@@ -37,7 +37,7 @@ func TestACallIsApprovedBeforeItIsPassedOn(t *testing.T) {
 		}()
 		q := front.answer(t, "ada", desk.Answer{Action: c.action, Reason: c.reason})
 		card, err := front.desk.Question(t.Context(), q.Name, q.Key, nil)
-		if err != nil || string(card.Arguments) != `{"a":1}` || card.Message != `Call the tool "echo" of the server shop?` {
+		if err != nil || string(card.Arguments) != `{"a":1}` || card.Message != `Call the tool "echo" of the server "shop"?` {
 			t.Errorf("the card: %+v, %v", card, err)
 		}
 		if got := <-words; got != c.want || behind.count("echo") != c.calls {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -33,8 +34,19 @@ func (a *asker) ask(questions []*client.Question) (map[string]json.RawMessage, e
 	return answers, errors.Join(open...)
 }
 
-// key returns the server's key, or another one if the call has used it before.
+// key returns the server's key, or another one if the call has used it before, or if it is the bridge's to use.
 func (a *asker) key(key string) string {
+	if strings.HasPrefix(key, ownKeys) {
+		key = "server " + key
+	}
+	return a.next(key)
+}
+
+// ownKeys begins the keys of the questions that the bridge asks itself.
+const ownKeys = "bridge_"
+
+// next returns a key, or another one if the call has used it before.
+func (a *asker) next(key string) string {
 	own := key
 	for i := 2; a.used[own]; i++ {
 		own = fmt.Sprintf("%s (%d)", key, i)

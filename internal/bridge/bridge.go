@@ -86,6 +86,7 @@ type Bridge struct {
 	server  *askback.Server
 	servers []*upstream
 	owners  owners
+	guard   guard
 	ready   atomic.Bool // hosts can be told something
 	// instance tells the processes of a fleet apart.
 	instance string
@@ -124,6 +125,7 @@ func (b *Bridge) start(ctx context.Context) (err error) {
 	if err := b.each(ctx, (*upstream).refresh); err != nil {
 		return err
 	}
+	b.review(ctx)
 	b.ready.Store(true)
 	for _, u := range b.servers {
 		if u.missing != nil {

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -83,6 +84,9 @@ func (b *upstream) refresh(ctx context.Context) error {
 		err = reconcile(b, kindTool, &l.tools, sdk.Tools(ctx, nil), func(t *mcp.Tool) string { return t.Name },
 			b.addTool, b.removeTool)
 	}
+	if err == nil {
+		b.list(ctx)
+	}
 	if offers.Prompts != nil && err == nil {
 		err = reconcile(b, kindPrompt, &l.prompts, sdk.Prompts(ctx, nil), func(p *mcp.Prompt) string { return p.Name },
 			b.addPrompt, func(name string) {
@@ -103,6 +107,20 @@ func (b *upstream) refresh(ctx context.Context) error {
 		l.adopted = err == nil
 	}
 	return err
+}
+
+// list notes which tools the server offers.
+func (b *upstream) list(ctx context.Context) {
+	names := make([]string, 0, len(b.lists.tools))
+	for name, definition := range b.lists.tools {
+		if definition != "" {
+			names = append(names, name)
+		}
+	}
+	b.offered.Store(&names)
+	if b.ready.Load() { // before that, others are still read
+		b.review(ctx)
+	}
 }
 
 // reconcile adds what is new in a list or has changed, and removes what is gone. What cannot be offered is logged.
@@ -156,7 +174,7 @@ func safely(add func() error) (err error) {
 
 // addTool offers a tool of the server. Its handler stays when the tool is gone, so that its calls can end.
 func (b *upstream) addTool(t *mcp.Tool) error {
-	if err := checkName(t.Name); err != nil {
+	if err := cmp.Or(checkName(t.Name), b.checkPlain(t.Name)); err != nil {
 		return err
 	}
 	own := *t
@@ -166,7 +184,7 @@ func (b *upstream) addTool(t *mcp.Tool) error {
 	target := &target{
 		upstream: b, method: "tools/call", name: t.Name,
 		repeatable: hints != nil && (hints.ReadOnlyHint || hints.IdempotentHint),
-		approval:   b.opts.Approve.of(own.Name),
+		approval:   b.opts.Approve.of(b.names(t.Name)),
 	}
 	if target.approval != nil && target.approval.Edit {
 		if target.schema = resolved(t.InputSchema); target.schema == nil {
@@ -206,8 +224,10 @@ func (b *upstream) adopt(ctx context.Context) error {
 			continue
 		}
 		b.log.WarnContext(ctx, "bridge: calls wait for a tool that the server no longer offers; they end", "tool", t.Target)
-		if err := b.addTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}); err != nil {
-			return err
+		gone := &mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}
+		if err := b.addTool(gone); err != nil { // another bridge took the call
+			b.log.WarnContext(ctx, "bridge: leaving the calls of a tool to other bridges", "tool", t.Target, "error", err)
+			continue
 		}
 		b.removeTool(name)
 	}

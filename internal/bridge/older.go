@@ -68,9 +68,15 @@ func (p *passage) attempt(ctx context.Context, attempt int) (*record, error) {
 	}
 	begins := false // and did not begin in an earlier run
 	note, err := askback.Do(ctx, p.call, "begin "+suffix, func(context.Context) (*begun, error) {
+		if p.raises {
+			return nil, errRaise
+		}
 		begins = true
 		return p.begun(), nil
 	})
+	if errors.Is(err, errRaise) {
+		err = p.raise(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -369,6 +375,22 @@ func (w *waits) long(call string, d time.Duration) bool {
 		return false
 	}
 	return now.Sub(began) >= d
+}
+
+// first reports whether a call is left for the first time within a while.
+func (w *waits) first(call string, d time.Duration) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.since == nil {
+		w.since = make(map[string]time.Time)
+	}
+	now := time.Now()
+	maps.DeleteFunc(w.since, func(_ string, t time.Time) bool { return now.Sub(t) > d })
+	_, known := w.since[call]
+	if !known {
+		w.since[call] = now
+	}
+	return !known
 }
 
 // expectTask ends the call if its task does not run here within a time.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/seal"
 )
 
@@ -86,7 +87,7 @@ func (p *passage) sealPending(round int, pending *client.Pending) (string, error
 func (p *passage) openPending(round int, sealed string) (*client.Pending, error) {
 	state, err := p.keys.Open(sealed, p.binding(round), time.Now())
 	if refused, ok := errors.AsType[*seal.OpenError](err); ok && refused.Reason == seal.ReasonAudience {
-		return nil, errElsewhere
+		return nil, taskrun.Held("It waits for a bridge in front of the server that it is for.")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("what the journal has of the server's round %d cannot be opened; were the keys of the bridge "+

@@ -44,6 +44,7 @@ type server struct {
 	pool   *pool
 	calls  *openCalls
 	waited waits
+	left   waits // for a bridge with another policy
 }
 
 // progress is told how far a call is.

@@ -51,6 +51,8 @@ type passage struct {
 	single  bool            // a round that is begun must not be sent again
 	asks    asker
 	carried int // bytes of the server's states in the journal
+	gates   []*gate
+	raises  bool // the call has to pass one more gate before anything more is sent
 }
 
 // errUnknown says that a round was begun, and that nobody knows what became of it.
@@ -137,10 +139,17 @@ func (p *passage) round(ctx context.Context, n int, next *client.Pending) (*reco
 	if n == 1 && !stored && p.call.Round() == 1 {
 		return p.first(ctx, next)
 	}
+	var r *record
+	var err error
 	if safe || !stored {
-		return p.step(ctx, n, fmt.Sprintf("round %d", n), next)
+		r, err = p.step(ctx, n, fmt.Sprintf("round %d", n), next)
+	} else {
+		r, err = p.once(ctx, n, next)
 	}
-	return p.once(ctx, n, next)
+	if errors.Is(err, errRaise) {
+		err = p.raise(ctx)
+	}
+	return r, err
 }
 
 // first sends the first round of a call that nobody has stored. Only a round that asks is recorded.
@@ -158,6 +167,9 @@ func (p *passage) first(ctx context.Context, next *client.Pending) (*record, err
 // step sends a round as a step of the call.
 func (p *passage) step(ctx context.Context, n int, name string, next *client.Pending) (*record, error) {
 	return askback.Do(ctx, p.call, name, func(ctx context.Context) (*record, error) {
+		if p.raises {
+			return nil, errRaise
+		}
 		if next.TaskID == "" && !p.single && p.strict() { // and an earlier run may have sent it
 			return &record{Words: fmt.Sprintf("The server no longer marks the tool %q as read-only or idempotent, so round %d "+
 				"of this call, which began before that, is not sent. Look at what it changes, and call it again.", p.name, n)}, nil
@@ -175,7 +187,14 @@ func (p *passage) once(ctx context.Context, n int, next *client.Pending) (*recor
 			suffix = fmt.Sprintf("%d again %d", n, again)
 		}
 		begins := false // and did not begin in an earlier run
-		if err := p.call.Do(ctx, "begin "+suffix, func(context.Context) error { begins = true; return nil }); err != nil {
+		err := p.call.Do(ctx, "begin "+suffix, func(context.Context) error {
+			if p.raises {
+				return errRaise
+			}
+			begins = true
+			return nil
+		})
+		if err != nil {
 			return nil, err
 		}
 		r, err := askback.Do(ctx, p.call, "round "+suffix, func(ctx context.Context) (*record, error) {
@@ -219,7 +238,7 @@ func (p *passage) mayRepeat(n int) (bool, error) {
 	if caller == "" {
 		return false, nil
 	}
-	err := askback.Approve(p.call, p.asks.key("bridge_repeat"), askback.Question{
+	err := askback.Approve(p.call, p.asks.next("bridge_repeat"), askback.Question{
 		Message: p.unknown(n) + " Call it again?", For: []string{askback.User(caller)},
 	})
 	if _, declined := errors.AsType[*askback.DeclinedError](err); declined {

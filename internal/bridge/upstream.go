@@ -1,12 +1,14 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -24,7 +26,9 @@ type upstream struct {
 	own      string // stands before names that the bridge has itself, if there is no Prefix
 	behind   *server
 	lists    lists
-	missing  error // why it is not there at the start of the bridge
+	missing  error                    // why it is not there at the start of the bridge
+	offered  atomic.Pointer[[]string] // its names of its tools, once they were listed
+	guarded  atomic.Bool              // people have to approve, or had to, calls of one of its tools
 	updates  mailbox
 
 	mu   sync.Mutex
@@ -51,7 +55,8 @@ func (u *upstream) introduce(ctx context.Context) error {
 		return err
 	}
 	if info := session.Server(); info != nil && info.Name != "" && u.Name == "" {
-		u.title, u.own = info.Name, outsideOfNames.ReplaceAllString(info.Name, "_")
+		u.title = cmp.Or(oneLine(info.Name), u.title)
+		u.own = outsideOfNames.ReplaceAllString(info.Name, "_")
 	}
 	return nil
 }
@@ -59,18 +64,26 @@ func (u *upstream) introduce(ctx context.Context) error {
 // exposed is the name under which hosts see a tool or a prompt of the server. It depends on nothing but the server's
 // own prefix, so that no other server can change it.
 func (u *upstream) exposed(name string) string {
-	switch {
-	case u.Prefix != "":
-		name = u.Prefix + "_" + name
-	case ownTools[name]:
-		name = u.own + "_" + name
-	}
-	if len(name) <= longestName {
+	if name = u.whole(name); len(name) <= longestName {
 		return name
 	}
 	digest := sha256.Sum256([]byte(name))
 	return name[:longestName-9] + "-" + hex.EncodeToString(digest[:4])
 }
+
+// whole is the exposed name before it is cut.
+func (u *upstream) whole(name string) string {
+	switch {
+	case u.Prefix != "":
+		return u.Prefix + "_" + name
+	case ownTools[name]:
+		return u.own + "_" + name
+	}
+	return name
+}
+
+// names are the names of a tool that an operator may know.
+func (u *upstream) names(name string) []string { return []string{name, u.whole(name)} }
 
 // hidden is the server's name of a tool that hosts see under another one. It is false for a tool of another server.
 func (u *upstream) hidden(exposed string) (string, bool) {
@@ -81,6 +94,18 @@ func (u *upstream) hidden(exposed string) (string, bool) {
 		return name, true
 	}
 	return exposed, true
+}
+
+// oneLine is a name that a stranger has given itself, as a person can read it in a sentence.
+func oneLine(name string) string {
+	line := []rune(strings.Join(strings.FieldsFunc(name, func(c rune) bool {
+		return c == unicode.ReplacementChar || !unicode.IsPrint(c) || unicode.IsSpace(c)
+	}), " "))
+	const most = 64
+	if len(line) > most {
+		return string(line[:most-1]) + "…"
+	}
+	return string(line)
 }
 
 // longestName bounds the name of a tool, in bytes.

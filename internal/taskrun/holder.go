@@ -11,11 +11,21 @@ import (
 // connection. This process goes on to run the other tasks of its target.
 var ErrHeld = fmt.Errorf("%w: another process holds what it needs", ErrElsewhere)
 
+// Held returns an [ErrHeld] with what the task waits for, in words. They become the task's message.
+func Held(message string) error { return &heldError{message} }
+
+type heldError struct{ message string }
+
+func (e *heldError) Error() string { return e.message }
+func (e *heldError) Unwrap() error { return ErrHeld }
+
 // Holder is for a handler that keeps something in this process for the next run of its task. It outlives the run, and
 // is safe for concurrent use.
 type Holder struct {
 	engine        *Engine
 	principal, id string
+	entries       [][]byte
+	stopped       bool
 }
 
 type holderKey struct{}
@@ -24,6 +34,17 @@ type holderKey struct{}
 func HolderOf(ctx context.Context) *Holder {
 	h, _ := ctx.Value(holderKey{}).(*Holder)
 	return h
+}
+
+// Entries are what the journal had when the run began. They must not be changed.
+func (h *Holder) Entries() [][]byte { return h.entries }
+
+// Stopped reports whether the task has been ended from outside, and the run cleans up.
+func (h *Holder) Stopped() bool { return h.stopped }
+
+// Questions reads the questions of the task: see [task.Asker].
+func (h *Holder) Questions(ctx context.Context) ([]*task.Question, error) {
+	return h.engine.Questions(ctx, task.Name(h.id))
 }
 
 // Row reads the task.

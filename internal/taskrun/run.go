@@ -100,6 +100,9 @@ func (e *Engine) conclude(
 	case errors.Is(err, ErrElsewhere) && !w.Stopped:
 		u.Due = 5 * e.opts.Look
 		t.Attempts = max(handedOver, t.Attempts-1)
+		if held, ok := errors.AsType[*heldError](err); ok {
+			t.Message = held.message
+		}
 		if !errors.Is(err, ErrHeld) {
 			e.leaveTarget(ctx, t.Target, err, log)
 		}
@@ -304,7 +307,8 @@ func (e *Engine) handle(ctx context.Context, w *Work) (v Verdict, err error) {
 	if ctx.Err() != nil {
 		return v, ctx.Err()
 	}
-	return e.opts.Handler(context.WithValue(ctx, holderKey{}, &Holder{e, w.Task.Principal, w.Task.ID}), w)
+	holder := &Holder{e, w.Task.Principal, w.Task.ID, w.Entries, w.Stopped}
+	return e.opts.Handler(context.WithValue(ctx, holderKey{}, holder), w)
 }
 
 // reportEvery bounds how often the messages of one task are written.

@@ -202,6 +202,8 @@ func finishRun(ctx context.Context, w *report.Watch, err, void error) {
 		w.SetOutcome("stopped")
 	case errors.Is(cause, taskrun.ErrShutdown):
 		w.SetOutcome("shutdown")
+	case errors.Is(void, taskrun.ErrElsewhere):
+		w.SetOutcome("elsewhere")
 	case void != nil:
 		w.SetOutcome("failed")
 	}
