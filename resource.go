@@ -24,8 +24,8 @@ func (s *Server) AddResource(r *mcp.Resource, h ResourceHandler) {
 
 // AddResourceTemplate adds a template of resources. A resource with exactly the requested URI goes before the template,
 // even if it was added to the SDK's server, and so do templates that were added here earlier. Between a template of the
-// SDK's server and a template added here, the SDK chooses. AddResourceTemplate panics if the template does not follow
-// RFC 6570.
+// SDK's server and a template added here, the SDK chooses. A URI of more than 8 KiB matches none. AddResourceTemplate
+// panics if the template does not follow RFC 6570.
 func (s *Server) AddResourceTemplate(t *mcp.ResourceTemplate, h ResourceHandler) {
 	template, err := uritemplate.New(t.URITemplate)
 	if err != nil {
@@ -33,10 +33,14 @@ func (s *Server) AddResourceTemplate(t *mcp.ResourceTemplate, h ResourceHandler)
 	}
 	hd, sdk := s.resource(h, t.MIMEType)
 	hd.Template = t.URITemplate
-	hd.Matches = template.Regexp().MatchString
+	matching := template.Regexp()
+	hd.Matches = func(uri string) bool { return len(uri) <= longestURI && matching.MatchString(uri) }
 	s.mcp.AddResourceTemplate(t, sdk)
 	s.handlers.Add(hd, t.URITemplate)
 }
+
+// longestURI bounds a URI that is compared with templates, in bytes: each of them reads it.
+const longestURI = 8 << 10
 
 // RemoveResources removes the resources with these URIs.
 func (s *Server) RemoveResources(uris ...string) {

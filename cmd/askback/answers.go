@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/foreign"
 	"github.com/askback-mcp/askback/internal/form"
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
@@ -279,7 +280,7 @@ func describe(q *client.Question) string {
 
 // sampleContent makes an example of a form's content.
 func sampleContent(schema json.RawMessage) string {
-	top, _, err := readSchema(schema)
+	top, err := foreign.ReadSchema(schema)
 	if err != nil {
 		return "{…}"
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/internal/foreign"
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
@@ -53,26 +55,45 @@ func parsePairs(args []string) ([]pair, error) {
 
 // inputSchema describes the arguments of a tool or prompt.
 type inputSchema struct {
-	*jsonschema.Schema      // as of readSchema
-	refers             bool // it has references
+	*jsonschema.Schema
+	raw      []byte
+	required map[string]bool
+	beyond   error // why the schema cannot be used, or nil
 }
 
 // parseSchema reads a tool's schema. A schema that cannot be read counts as empty: every argument is then a string, and
 // the server judges it.
 func parseSchema(schema any) *inputSchema {
 	raw, err := json.Marshal(schema)
-	if err == nil {
-		var s inputSchema
-		if s.Schema, s.refers, err = readSchema(raw); err == nil {
-			return &s
-		}
+	if err != nil {
+		return &inputSchema{Schema: new(jsonschema.Schema), beyond: err}
 	}
-	return &inputSchema{Schema: new(jsonschema.Schema)}
+	s, err := readSchema(raw)
+	if err != nil {
+		return &inputSchema{Schema: new(jsonschema.Schema), beyond: err}
+	}
+	return s
+}
+
+func readSchema(raw []byte) (*inputSchema, error) {
+	s, err := foreign.ReadSchema(raw)
+	if err != nil {
+		return nil, err
+	}
+	return newInputSchema(s.Schema, raw), nil
+}
+
+func newInputSchema(s *jsonschema.Schema, raw []byte) *inputSchema {
+	required := make(map[string]bool, len(s.Required))
+	for _, name := range s.Required {
+		required[name] = true
+	}
+	return &inputSchema{Schema: s, raw: raw, required: required}
 }
 
 // promptSchema describes the arguments of a prompt, which are all strings.
 func promptSchema(prompt *mcp.Prompt) *inputSchema {
-	s := &inputSchema{Schema: new(jsonschema.Schema)}
+	s := new(jsonschema.Schema)
 	s.Properties = make(map[string]*jsonschema.Schema)
 	s.AdditionalProperties = &jsonschema.Schema{Not: &jsonschema.Schema{}} // false
 	for _, a := range prompt.Arguments {
@@ -84,7 +105,7 @@ func promptSchema(prompt *mcp.Prompt) *inputSchema {
 			s.Required = append(s.Required, a.Name)
 		}
 	}
-	return s
+	return newInputSchema(s, []byte(compact(s)))
 }
 
 // property returns the schema of an argument. It follows references to the definitions of the whole schema.
@@ -140,16 +161,20 @@ func (s *inputSchema) wrongArguments(target string, problem error) error {
 }
 
 // arguments makes the arguments of a tool or prompt: the members of whole, which may be nil, replaced and completed by
-// the pairs.
-func (s *inputSchema) arguments(target string, pairs []pair, whole []byte) (json.RawMessage, error) {
-	object, err := s.object(pairs, whole)
+// the pairs. If they cannot be checked against the schema, unchecked says why, and the server is the only judge.
+func (s *inputSchema) arguments(ctx context.Context, target string, pairs []pair,
+	whole []byte) (object json.RawMessage, unchecked, err error) {
+	object, err = s.object(pairs, whole)
 	if err == nil && (whole == nil || len(pairs) > 0) {
-		err = s.check(object)
+		err = s.check(ctx, object)
+	}
+	if _, unable := errors.AsType[*foreign.BoundError](err); unable {
+		return object, err, nil
 	}
 	if err != nil {
-		return nil, s.wrongArguments(target, err)
+		return nil, nil, s.wrongArguments(target, err)
 	}
-	return object, nil
+	return object, nil, nil
 }
 
 func (s *inputSchema) object(pairs []pair, whole []byte) (json.RawMessage, error) {
@@ -195,46 +220,55 @@ func (s *inputSchema) open() bool {
 	return s.PatternProperties != nil || s.AdditionalProperties != nil && s.AdditionalProperties.Not == nil
 }
 
-// check finds mistakes before the server does. Where the schema cannot be used, the server is the only judge.
-func (s *inputSchema) check(object json.RawMessage) error {
-	var missing []string
-	for _, name := range s.Required {
-		if strictjson.Get(object, name) == nil {
-			missing = append(missing, name)
-		}
-	}
-	if len(missing) > 0 {
-		return fmt.Errorf("missing: %s", strings.Join(missing, ", "))
-	}
-	if s.refers { // in a circle of references the validator would not end
-		return nil
-	}
-	resolved, err := s.Resolve(nil)
-	if err != nil {
-		return nil
+// check finds mistakes before the server does. A [*foreign.BoundError] says that the schema cannot be applied.
+func (s *inputSchema) check(ctx context.Context, object json.RawMessage) error {
+	if s.beyond != nil {
+		return s.beyond
 	}
 	var value map[string]any
 	if err := json.Unmarshal(object, &value); err != nil {
 		return err
 	}
-	if resolved.Validate(value) == nil {
-		return nil
+	var missing []string
+	for _, name := range s.Required {
+		if _, given := value[name]; !given {
+			missing = append(missing, name)
+		}
 	}
-	return errors.New(cmp.Or(mistake("", s.Schema, value), s.misfit(value)))
+	if len(missing) > 0 {
+		return fmt.Errorf("missing: %s", cut(strings.Join(missing, ", ")))
+	}
+	schema, err := foreign.Compile(ctx, s.raw)
+	if err != nil {
+		return err
+	}
+	err = schema.Fits(ctx, object)
+	if _, unable := errors.AsType[*foreign.BoundError](err); err == nil || unable || ctx.Err() != nil {
+		return err
+	}
+	return errors.New(cmp.Or(mistake("", s.Schema, value), s.misfit(ctx, value)))
 }
 
 // misfit names the argument that its schema does not allow, for a reason that [mistake] does not know.
-func (s *inputSchema) misfit(object map[string]any) string {
-	for _, name := range slices.Sorted(maps.Keys(object)) {
-		p := s.property(name)
-		if alone, err := p.Resolve(nil); err == nil && alone.Validate(object[name]) != nil {
-			return fmt.Sprintf("%s=%s: want a value that this schema allows: %s", name, brief(object[name]), compact(p))
+func (s *inputSchema) misfit(ctx context.Context, object map[string]any) string {
+	alone := &jsonschema.Schema{Schema: s.Schema.Schema, Defs: s.Defs, Definitions: s.Definitions,
+		Properties: s.Properties}
+	if each, err := foreign.Compile(ctx, []byte(compact(alone))); err == nil {
+		for _, name := range slices.Sorted(maps.Keys(object)) {
+			err := each.Fits(ctx, []byte(compact(map[string]any{name: object[name]})))
+			if _, unable := errors.AsType[*foreign.BoundError](err); err != nil && !unable {
+				return fmt.Sprintf("%s=%s: want a value that this schema allows: %s", name, brief(object[name]),
+					cut(compact(s.property(name))))
+			}
 		}
 	}
 	rest := *s.Schema
 	rest.Properties, rest.PropertyOrder = nil, nil
-	return "the arguments do not go together; the tool's schema says: " + compact(&rest)
+	return "the arguments do not go together; the tool's schema says: " + cut(compact(&rest))
 }
+
+// cut shortens what an error repeats of a schema.
+func cut(text string) string { return harmlessLine(text, 1000) }
 
 // mistake describes the first value that its schema does not allow, by its place, such as size, box.size or tags[0],
 // and by what is wanted there. It is empty if a keyword is to blame that needs more explanation than that.
@@ -243,7 +277,7 @@ func mistake(place string, s *jsonschema.Schema, value any) string {
 		return ""
 	}
 	if want := wanted(s, value); want != "" {
-		return fmt.Sprintf("%s=%s: want %s", place, brief(value), want)
+		return fmt.Sprintf("%s=%s: want %s", place, brief(value), cut(want))
 	}
 	switch value := value.(type) {
 	case []any:
@@ -259,10 +293,10 @@ func mistake(place string, s *jsonschema.Schema, value any) string {
 				return within(name) + " is missing"
 			}
 		}
-		names := slices.Sorted(maps.Keys(s.Properties))
 		for _, name := range slices.Sorted(maps.Keys(value)) {
 			p, known := s.Properties[name]
 			if !known && s.PatternProperties == nil && s.AdditionalProperties != nil && s.AdditionalProperties.Not != nil {
+				names := slices.Sorted(maps.Keys(s.Properties))
 				return fmt.Sprintf("there is no argument %q%s", within(name), didYouMean(name, names))
 			}
 			if found := mistake(within(name), p, value[name]); found != "" {

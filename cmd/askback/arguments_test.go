@@ -51,7 +51,7 @@ func TestWrongArgumentsAreToldPlainly(t *testing.T) {
 		{`{"below":3,"name":"ab","tags":["a"],"box":{"size":1},"either":"x"}`, ""},
 	} {
 		got := ""
-		if err := parseSchema(json.RawMessage(schema)).check(json.RawMessage(tt.arguments)); err != nil {
+		if err := parseSchema(json.RawMessage(schema)).check(t.Context(), json.RawMessage(tt.arguments)); err != nil {
 			got = err.Error()
 		}
 		if got != tt.want {

@@ -49,7 +49,7 @@ answers; 3 the tool answered with an error; 4 answers are missing or parked; 5
 			return err
 		}
 		return c.hold(args[0], args[1], func(ctx context.Context, s *client.Session) (func() error, error) {
-			tool, params, err := newToolRequest(ctx, s, args[1], pairs, object)
+			tool, params, err := c.newToolRequest(ctx, s, args[1], pairs, object)
 			if err != nil {
 				return nil, err
 			}
@@ -110,7 +110,7 @@ func readObject(cmd *cobra.Command, flag string) ([]byte, error) {
 
 // newToolRequest makes the parameters of a call. Without pairs, the object of --json is sent unchanged, so that a
 // server can be tested with any arguments. The tool is nil if the server does not list it.
-func newToolRequest(ctx context.Context, s *client.Session, name string, pairs []pair,
+func (c *conversation) newToolRequest(ctx context.Context, s *client.Session, name string, pairs []pair,
 	whole []byte) (*mcp.Tool, *mcp.CallToolParams, error) {
 	tools, err := listTools(ctx, s)
 	var tool *mcp.Tool
@@ -124,8 +124,14 @@ func newToolRequest(ctx context.Context, s *client.Session, name string, pairs [
 	arguments := json.RawMessage(whole)
 	switch {
 	case tool != nil && err == nil:
-		if arguments, err = parseSchema(tool.InputSchema).arguments(name, pairs, whole); err != nil {
+		var unchecked error
+		arguments, unchecked, err = parseSchema(tool.InputSchema).arguments(ctx, name, pairs, whole)
+		if err != nil {
 			return nil, nil, err
+		}
+		if unchecked != nil {
+			c.asker.console.line("askback: the arguments of %s are not checked here, only by the server: %s",
+				harmlessLine(name, 200), harmlessLine(unchecked.Error(), 1000))
 		}
 	case whole != nil && len(pairs) == 0:
 	case err != nil:

@@ -13,13 +13,18 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/askback-mcp/askback/internal/foreign"
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
 // wanted describes what a schema wants of a value: its type, or the limit that the value does not keep. It is empty if
 // the value has the type and keeps the limits.
 func wanted(s *jsonschema.Schema, value any) string {
-	is := func(other any) bool { return compact(other) == compact(value) }
+	text := ""
+	if len(s.Enum) > 0 || s.Const != nil {
+		text = compact(value)
+	}
+	is := func(other any) bool { return compact(other) == text }
 	number, isNumber := value.(float64)
 	types := typesOf(s)
 	fits := types == nil || slices.Contains(types, typeOf(value)) ||
@@ -142,23 +147,27 @@ func (s *inputSchema) list() string {
 		return "    no arguments\n"
 	}
 	names := slices.Sorted(maps.Keys(s.Properties))
-	rank := func(name string) uint { return uint(slices.Index(s.Required, name)) } // the others, -1, come last
-	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
+	order := make(map[string]int)
+	for i, name := range s.Required {
+		order[name] = i - len(s.Required)
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(order[a], order[b]) })
 	return s.rows(names)
 }
 
 // formRows describes each field of a form on a line, in the form's order. A schema that is no form is shown as it is.
 func formRows(raw json.RawMessage) string {
-	s := new(inputSchema)
-	var err error
+	form, err := foreign.ReadSchema(raw)
+	if err != nil {
+		return "    " + indentedRaw(raw) + "\n"
+	}
+	s := newInputSchema(form.Schema, raw)
 	var names []string
-	if s.Schema, s.refers, err = readSchema(raw); err == nil {
-		for name := range strictjson.Members(strictjson.Get(raw, "properties")) {
-			names = append(names, string(name))
-		}
+	for name := range strictjson.Members(strictjson.Get(raw, "properties")) {
+		names = append(names, string(name))
 	}
 	switch {
-	case err != nil, s.refers, slices.ContainsFunc(names, func(name string) bool { return !isField(s.property(name)) }):
+	case form.Refers(), slices.ContainsFunc(names, func(name string) bool { return !isField(s.property(name)) }):
 		return "    " + indentedRaw(raw) + "\n"
 	case names == nil:
 		return "    no fields\n"
@@ -188,7 +197,7 @@ func (s *inputSchema) rows(names []string) string {
 		if p.Default != nil {
 			terms = append(terms, "default "+string(p.Default))
 		}
-		if slices.Contains(s.Required, name) {
+		if s.required[name] {
 			terms = append(terms, "required")
 		}
 		text := strings.Join(terms, ", ")

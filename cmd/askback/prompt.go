@@ -48,7 +48,7 @@ func getPrompt(ctx context.Context, s *client.Session, name string, pairs []pair
 		for _, pair := range pairs {
 			arguments[pair.key] = pair.value
 		}
-		if _, err := promptSchema(p).arguments(name, pairs, nil); err != nil {
+		if _, _, err := promptSchema(p).arguments(ctx, name, pairs, nil); err != nil {
 			return nil, err
 		}
 		params := &mcp.GetPromptParams{Name: name, Arguments: arguments}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -43,7 +44,7 @@ func TestSchemasWithNull(t *testing.T) {
 		`{"properties":{"p":{"oneOf":[null,{"type":"integer"}]},"q":{"minimum":2}}}`: "q=1: want at least 2",
 	} {
 		got := ""
-		if err := parseSchema(json.RawMessage(raw)).check(json.RawMessage(`{"p":"x","q":1}`)); err != nil {
+		if err := parseSchema(json.RawMessage(raw)).check(t.Context(), json.RawMessage(`{"p":"x","q":1}`)); err != nil {
 			got = err.Error()
 		}
 		if got != want {
@@ -58,8 +59,8 @@ func TestSchemasBeyondLimits(t *testing.T) {
 	deep := strings.Repeat(`{"items":`, maxDepth+1) + "{}" + strings.Repeat("}", maxDepth+1)
 	for name, schema := range map[string]string{
 		"deep": `{"properties":{"p":` + deep + `}}`,
-		"long": `{"properties":{"p":{"description":"` + strings.Repeat("x", maxSchemaBytes) + `"}}}`,
-		"wide": `{"properties":{"p":{"anyOf":[{}` + strings.Repeat(",{}", maxSubschemas) + `]}}}`,
+		"long": `{"properties":{"p":{"description":"` + strings.Repeat("x", 1<<20) + `"}}}`,
+		"wide": `{"properties":{"p":{"anyOf":[{}` + strings.Repeat(",{}", 20_000) + `]}}}`,
 	} {
 		if s := parseSchema(json.RawMessage(schema)); len(s.Properties) > 0 {
 			t.Errorf("a schema that is too %s was read", name)
@@ -79,7 +80,7 @@ func useSchema(t *testing.T, schema, key, value string) {
 		if p.raw && strictjson.Check([]byte(value), maxDepth) != nil {
 			continue
 		}
-		object, err := s.arguments("tool", []pair{p}, nil)
+		object, _, err := s.arguments(t.Context(), "tool", []pair{p}, nil)
 		if err == nil && strictjson.Check(object, maxDepth+1) != nil {
 			t.Errorf("%s: %s=%s became %s", schema, key, value, object)
 		}
@@ -118,4 +119,32 @@ func FuzzSchema(f *testing.F) {
 			useSchema(t, string(schema), key, value)
 		}
 	})
+}
+
+// Arguments that cannot be checked against their schema are the server's to judge, and the reason is told. A schema
+// with references is applied like any other.
+func TestSchemasWithReferences(t *testing.T) {
+	t.Parallel()
+	const definitions = `,"$defs":{"small":{"type":"integer","maximum":9},"box":{"required":["p"]}}`
+	for _, tt := range []struct{ schema, wrong, unchecked string }{
+		{`{"properties":{"p":{"$ref":"#/$defs/small"}}` + definitions + `}`, "p=10: want a value that this schema", ""},
+		{`{"allOf":[{"$ref":"#/$defs/box"}]` + definitions + `}`, "", ""},
+		{`{"$ref":"#"}`, "", "references form a circle"},
+		{`{"allOf":[{"$ref":"https://example.com/schema"}]}`, "", "nothing is fetched"},
+		{`{"properties":{"p":{"pattern":"` + strings.Repeat("a", 3_000) + `"}}}`, "", "pattern of more than"},
+	} {
+		s := parseSchema(json.RawMessage(tt.schema))
+		object, unchecked, err := s.arguments(t.Context(), "tool", []pair{{key: "p", value: "10", raw: true}}, nil)
+		if said := fmt.Sprint(err); (err != nil) != (tt.wrong != "") || !strings.Contains(said, tt.wrong) && err != nil {
+			t.Errorf("%s: %s, want %q", tt.schema, said, tt.wrong)
+		}
+		if err != nil {
+			continue
+		}
+		said := fmt.Sprint(unchecked)
+		if string(object) != `{"p":10}` || (unchecked != nil) != (tt.unchecked != "") ||
+			!strings.Contains(said, tt.unchecked) && unchecked != nil {
+			t.Errorf("%s: %s is not checked because %s, want %q", tt.schema, object, said, tt.unchecked)
+		}
+	}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/askback-mcp/askback/cmd/askback/internal/foreign"
+	"github.com/askback-mcp/askback/internal/foreign"
 )
 
 // harmless makes a server's text safe to show.

@@ -1,15 +1,15 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/foreign"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/stored"
@@ -126,9 +126,10 @@ func (p *passage) refused(ctx context.Context, asks bool) (bool, error) {
 const mostEdits = 5
 
 // edit asks for the arguments as a text, which begins with the arguments of the call, until it fits the tool's input
-// schema. Whether it did is recorded: the schema may be another one in a later run.
+// schema. What was found is recorded: the schema may be another one in a later run. The arguments of the call itself
+// are passed on as they came: the server judges them.
 func (p *passage) edit(ctx context.Context, q askback.Question, arguments []byte) ([]byte, error) {
-	message := q.Message
+	message, original := q.Message, arguments
 	for n := range mostEdits {
 		q.Schema = map[string]any{
 			"type": "object", "required": []string{"arguments"},
@@ -142,55 +143,75 @@ func (p *passage) edit(ctx context.Context, q askback.Question, arguments []byte
 		if err != nil {
 			return nil, err
 		}
-		arguments = []byte(edited.Arguments)
-		misfit, err := askback.Do(ctx, p.call, fmt.Sprintf("edit %d", n+1), func(context.Context) (string, error) {
-			if err := fits(p.schema, arguments); err != nil {
-				return err.Error(), nil
-			}
-			return "", nil
-		})
-		if err != nil {
-			return nil, err
+		if arguments = []byte(edited.Arguments); sameText(arguments, original) {
+			return original, nil
 		}
-		if misfit == "" {
+		found, err := askback.Do(ctx, p.call, fmt.Sprintf("edit %d", n+1), func(ctx context.Context) (*finding, error) {
+			return p.judge(ctx, arguments)
+		})
+		switch {
+		case err != nil:
+			return nil, err
+		case found.Unable != "":
+			arguments = original
+			q.Message = fmt.Sprintf("%s\n\nThe edited arguments cannot be used, because they cannot be checked: %s. "+
+				"The form has the arguments of the call again, which can be accepted as they are.", message, found.Unable)
+		case found.Misfit != "":
+			q.Message = fmt.Sprintf("%s\n\nThe arguments cannot be used: %s", message, found.Misfit)
+		default:
 			return arguments, nil
 		}
-		q.Message = fmt.Sprintf("%s\n\nThe arguments cannot be used: %s", message, misfit)
 	}
 	return nil, p.notCalled(fmt.Sprintf("in %d attempts nobody gave arguments that fit it", mostEdits))
 }
 
-// fits returns the reason why arguments do not fit a tool's input schema.
-func fits(schema *jsonschema.Resolved, arguments []byte) error {
-	if err := strictjson.Check(arguments, depth); err != nil {
-		return err
-	}
-	if strictjson.TypeOf(arguments) != strictjson.TypeObject {
-		return errors.New("they are not a JSON object")
-	}
-	if schema == nil {
-		return errors.New("the tool's input schema can no longer be applied")
-	}
-	var instance map[string]any
-	if err := json.Unmarshal(arguments, &instance); err != nil {
-		return err
-	}
-	return schema.Validate(instance)
+// finding is what is known of arguments and the tool's input schema: both are empty if they fit.
+type finding struct {
+	Unable string `json:"unable,omitempty"` // why the schema cannot be applied
+	Misfit string `json:"misfit,omitempty"` // why they do not fit
 }
 
-// resolved returns a tool's input schema for checks of edited arguments, or nil if it cannot be applied here.
-func resolved(schema any) *jsonschema.Resolved {
-	data, err := json.Marshal(schema)
+// judge compares arguments with the tool's input schema. Nil asks about the schema alone.
+func (p *passage) judge(ctx context.Context, arguments []byte) (*finding, error) {
+	select { // one at a time, so that the schemas of one server do not take the memory of the others
+	case p.compiling <- struct{}{}:
+		defer func() { <-p.compiling }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	err := p.fits(ctx, arguments)
+	_, unable := errors.AsType[*foreign.BoundError](err)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case unable:
+		p.log.WarnContext(ctx, "bridge: edited arguments of a tool cannot be checked", "server", p.title, "tool", p.name,
+			"call", p.call.ID(), "error", err)
+		return &finding{Unable: err.Error()}, nil
+	case err != nil:
+		return &finding{Misfit: err.Error()}, nil
+	}
+	return new(finding), nil
+}
+
+// fits returns the reason why arguments do not fit the tool's input schema, which is compiled for that and dropped.
+func (p *passage) fits(ctx context.Context, arguments []byte) error {
+	raw, err := json.Marshal(p.schema)
 	if err != nil {
-		return nil
+		return err
 	}
-	own := new(jsonschema.Schema)
-	if err := json.Unmarshal(data, own); err != nil {
-		return nil
+	schema, err := foreign.Compile(ctx, raw)
+	switch {
+	case err != nil || arguments == nil:
+		return err
+	case strictjson.TypeOf(arguments) != strictjson.TypeObject:
+		return errors.New("they are not a JSON object")
 	}
-	applied, err := own.Resolve(nil)
-	if err != nil {
-		return nil
-	}
-	return applied
+	return schema.Fits(ctx, arguments)
+}
+
+// sameText reports whether two texts are the same JSON, except for its spaces.
+func sameText(a, b []byte) bool {
+	var x, y bytes.Buffer
+	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"testing"
 	"time"
 )
@@ -10,4 +11,14 @@ func ShortTimes(t testing.TB, pool, holder, watch time.Duration) {
 	before := []time.Duration{poolTime, holderTime, watchTime}
 	poolTime, holderTime, watchTime = pool, holder, watch
 	t.Cleanup(func() { poolTime, holderTime, watchTime = before[0], before[1], before[2] })
+}
+
+// Refresh reads the lists of all servers anew.
+func (b *Bridge) Refresh(ctx context.Context) error {
+	for _, u := range b.servers {
+		if err := u.refresh(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }

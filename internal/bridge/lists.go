@@ -16,6 +16,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/foreign"
 	"github.com/askback-mcp/askback/internal/raw"
 	"github.com/askback-mcp/askback/task"
 )
@@ -34,8 +35,11 @@ type lists struct {
 	done   sync.WaitGroup
 }
 
-// most bounds what is read of each list.
-const most = 10_000
+// most bounds what is read of each list. A URI is compared with each template, and so there may be fewer of them.
+const (
+	most          = 10_000
+	mostTemplates = 100
+)
 
 // mostBytes bounds what is kept of each list of a server.
 const mostBytes = 16 << 20
@@ -128,7 +132,10 @@ func reconcile[T any](
 	b *upstream, kind string, known *map[string]string, list iter.Seq2[*T, error], key func(*T) string,
 	add func(*T) error, remove func(string),
 ) error {
-	offered, size := make(map[string]string), 0
+	offered, size, most := make(map[string]string), 0, most
+	if kind == kindTemplate {
+		most = mostTemplates
+	}
 	for item, err := range list {
 		if err != nil {
 			return fmt.Errorf("listing each %s: %w", strings.TrimSpace(kind), err)
@@ -184,12 +191,7 @@ func (b *upstream) addTool(t *mcp.Tool) error {
 	target := &target{
 		upstream: b, method: "tools/call", name: t.Name,
 		repeatable: hints != nil && (hints.ReadOnlyHint || hints.IdempotentHint),
-		approval:   b.opts.Approve.of(b.names(t.Name)),
-	}
-	if target.approval != nil && target.approval.Edit {
-		if target.schema = resolved(t.InputSchema); target.schema == nil {
-			b.log.Warn("bridge: the arguments of a tool cannot be edited: its input schema cannot be applied", "tool", t.Name)
-		}
+		approval:   b.opts.Approve.of(b.names(t.Name)), schema: t.InputSchema,
 	}
 	if before := b.lists.handlers[t.Name]; before != nil && target.strict() {
 		before.turned.Store(true)
@@ -250,7 +252,11 @@ func (b *upstream) addResource(r *mcp.Resource) error {
 }
 
 func (b *upstream) addTemplate(r *mcp.ResourceTemplate) error {
-	target := &target{upstream: b, method: "resources/read", name: r.URITemplate, repeatable: true}
+	template, err := foreign.ParseTemplate(r.URITemplate)
+	if err != nil {
+		return err
+	}
+	target := &target{upstream: b, method: "resources/read", name: r.URITemplate, repeatable: true, template: template}
 	return b.owners.claim(kindTemplate, r.URITemplate, target, func() {
 		b.server.AddResourceTemplate(r, target.readResource)
 	})

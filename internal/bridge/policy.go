@@ -127,13 +127,24 @@ type gate struct {
 	Form    bool   `json:"form,omitempty"` // the arguments can be edited
 }
 
-// newGate makes a gate of the policy of this process.
-func (p *passage) newGate(form bool) *gate {
-	g := &gate{Server: p.identity, Policy: p.policy(), Form: form}
+// newGate makes a gate of the policy of this process. With edits, people get a form for the arguments, if these can be
+// checked.
+func (p *passage) newGate(ctx context.Context, edits bool) (*gate, error) {
+	g := &gate{Server: p.identity, Policy: p.policy()}
 	if g.Policy.asks() {
 		g.Message = fmt.Sprintf("Call the tool %q of the server %q?", p.name, p.title)
 	}
-	return g
+	if !edits {
+		return g, nil
+	}
+	found, err := p.judge(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	if g.Form = found.Unable == ""; !g.Form {
+		g.Message += fmt.Sprintf("\n\nThe arguments cannot be edited: %s.", found.Unable)
+	}
+	return g, nil
 }
 
 // errRaise says that a stricter policy than the one under which the call began has to be met before more is sent.
@@ -147,7 +158,7 @@ func (p *passage) admit(ctx context.Context) error {
 		entries = h.Entries()
 	}
 	began, begins := p.call.Round() > 1 || len(entries) > 0, false
-	first, err := askback.Do(ctx, p.call, gateName(1), func(context.Context) (*gate, error) {
+	first, err := askback.Do(ctx, p.call, gateName(1), func(ctx context.Context) (*gate, error) {
 		if began {
 			return nil, p.notCalled("its journal does not say whether it has to be approved; call the tool again")
 		}
@@ -155,7 +166,7 @@ func (p *passage) admit(ctx context.Context) error {
 			return nil, p.notCalled(err.Error())
 		}
 		begins = true
-		return p.newGate(p.policy().Edit && p.schema != nil), nil
+		return p.newGate(ctx, p.policy().Edit)
 	})
 	if err != nil || begins {
 		p.gates = []*gate{first}
@@ -209,8 +220,8 @@ func gateName(n int) string { return fmt.Sprint("gate ", n) }
 // raise adds a gate with the policy of this process, which is stricter, and asks what it asks. What was sent has fixed
 // the arguments, so that nobody can edit them.
 func (p *passage) raise(ctx context.Context) error {
-	g, err := askback.Do(ctx, p.call, gateName(len(p.gates)+1), func(context.Context) (*gate, error) {
-		return p.newGate(false), nil
+	g, err := askback.Do(ctx, p.call, gateName(len(p.gates)+1), func(ctx context.Context) (*gate, error) {
+		return p.newGate(ctx, false)
 	})
 	if err != nil {
 		return err

@@ -15,12 +15,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/foreign"
 	"github.com/askback-mcp/askback/internal/raw"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/taskrun"
@@ -34,10 +34,11 @@ type target struct {
 	name   string // or URI
 	// repeatable says that a round can be sent again: the tool is marked as read-only or idempotent, or it is no tool.
 	repeatable bool
-	gone       atomic.Bool          // the server no longer offers it
-	turned     atomic.Bool          // the server no longer says that a round can be sent again
-	approval   *Approval            // that its calls need, or nil
-	schema     *jsonschema.Resolved // of the arguments, where people may edit them
+	gone       atomic.Bool // the server no longer offers it
+	turned     atomic.Bool // the server no longer says that a round can be sent again
+	approval   *Approval   // that its calls need, or nil
+	schema     any         // of a tool's arguments, as it was listed
+	template   *foreign.Template
 }
 
 // passage is one call on its way to the server and back, in one run of its handler.

@@ -13,7 +13,6 @@ import (
 	"unicode"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/yosida95/uritemplate/v3"
 )
 
 // upstream is one of the servers behind a bridge, with all that the bridge has for it alone.
@@ -30,6 +29,8 @@ type upstream struct {
 	offered  atomic.Pointer[[]string] // its names of its tools, once they were listed
 	guarded  atomic.Bool              // people have to approve, or had to, calls of one of its tools
 	updates  mailbox
+	// compiling is held while a schema of the server's is compiled.
+	compiling chan struct{}
 
 	mu   sync.Mutex
 	logs map[*mcp.ServerSession]*mailbox
@@ -37,7 +38,7 @@ type upstream struct {
 
 func newUpstream(b *Bridge, index int, s Server) *upstream {
 	digest := sha256.Sum256([]byte(s.Identity))
-	u := &upstream{Bridge: b, Server: s, index: index, title: s.Name, own: "server"}
+	u := &upstream{Bridge: b, Server: s, index: index, title: s.Name, own: "server", compiling: make(chan struct{}, 1)}
 	u.identity = hex.EncodeToString(digest[:16])
 	if u.title == "" {
 		u.title = "the server behind the bridge"
@@ -173,19 +174,25 @@ func (b *Bridge) ofURI(uri string) *upstream {
 	if len(b.servers) == 1 {
 		return b.servers[0]
 	}
-	b.owners.mu.Lock()
-	defer b.owners.mu.Unlock()
 	var first *upstream
-	for key, t := range b.owners.known {
-		text, isTemplate := strings.CutPrefix(key, kindTemplate)
-		if !isTemplate || first != nil && first.index <= t.upstream.index {
-			continue
-		}
-		if template, err := uritemplate.New(text); err == nil && template.Regexp().MatchString(uri) {
+	for _, t := range b.owners.templates() {
+		if (first == nil || t.upstream.index < first.index) && t.template.Matches(uri) {
 			first = t.upstream
 		}
 	}
 	return first
+}
+
+// templates are the targets of all templates.
+func (o *owners) templates() (all []*target) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, t := range o.known {
+		if t.template != nil {
+			all = append(all, t)
+		}
+	}
+	return all
 }
 
 // The pauses before a server that is not there is tried again.

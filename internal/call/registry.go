@@ -11,7 +11,7 @@ import (
 type Registry struct {
 	mu        sync.RWMutex
 	named     map[name]*Handler
-	templates []*Handler
+	templates []*Handler // never changed, only replaced
 }
 
 type name struct{ method, target string }
@@ -55,12 +55,13 @@ func without(handlers []*Handler, templates ...string) []*Handler {
 // Lookup finds a handler for a request, or nil: a resource goes before the templates that match its URI.
 func (g *Registry) Lookup(method, target string) *Handler {
 	g.mu.RLock()
-	defer g.mu.RUnlock()
-	if h := g.named[name{method, target}]; h != nil || method != wire.ReadResource {
+	h, templates := g.named[name{method, target}], g.templates
+	g.mu.RUnlock()
+	if h != nil || method != wire.ReadResource {
 		return h
 	}
-	if i := slices.IndexFunc(g.templates, func(h *Handler) bool { return h.Matches(target) }); i >= 0 {
-		return g.templates[i]
+	if i := slices.IndexFunc(templates, func(h *Handler) bool { return h.Matches(target) }); i >= 0 {
+		return templates[i]
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		"internal/ending", "internal/exactjson", "internal/tags", "internal/throttle", "seal", "state",
 		"internal/strictjson", "input", "internal/raw", "internal/wire", "internal/fault", "internal/bound",
 		"internal/journal",
-		"internal/form", "internal/question", "internal/schema",
+		"internal/form", "internal/question", "internal/schema", "internal/foreign",
 		"task", "internal/report", "internal/gate",
 		"internal/call", "internal/inline",
 		"internal/taskrun", "task/storetest", "internal/stored", "internal/home", "desk", "desk/webhook",
@@ -23,9 +23,8 @@ func TestImportsRunOneWay(t *testing.T) {
 		"internal/bridge",
 	}
 	besides := []string{"drain", "examples/byhand", "examples/closebug", "examples/hostreport", "examples/notify",
-		"internal/child", "internal/desktest", "internal/harness", "internal/law", "internal/planted",
-		"internal/planted/correct",
-		"internal/rawclient"}
+		"internal/child", "internal/desktest", "internal/foreign/hostile", "internal/harness", "internal/law",
+		"internal/planted", "internal/planted/correct", "internal/rawclient"}
 	const root = "github.com/askback-mcp/askback"
 	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
 	list.Dir = "../.."

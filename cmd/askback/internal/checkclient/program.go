@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/askback-mcp/askback/cmd/askback/internal/foreign"
 	"github.com/askback-mcp/askback/cmd/askback/internal/group"
+	"github.com/askback-mcp/askback/internal/foreign"
 )
 
 // end is how a scene ended, and the addresses in it.

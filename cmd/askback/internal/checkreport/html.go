@@ -11,7 +11,7 @@ import (
 
 	"github.com/askback-mcp/askback/cmd/askback/corpus"
 	"github.com/askback-mcp/askback/cmd/askback/internal/findings"
-	"github.com/askback-mcp/askback/cmd/askback/internal/foreign"
+	"github.com/askback-mcp/askback/internal/foreign"
 )
 
 // The page is one file: it loads nothing, and its policy allows no script and no style except its own.

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/findings"
-	"github.com/askback-mcp/askback/cmd/askback/internal/foreign"
+	"github.com/askback-mcp/askback/internal/foreign"
 )
 
 func htmlText(t testing.TB, r *findings.Report) string {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/findings"
-	"github.com/askback-mcp/askback/cmd/askback/internal/foreign"
+	"github.com/askback-mcp/askback/internal/foreign"
 )
 
 // Schema is the JSON Schema of what JSON returns.

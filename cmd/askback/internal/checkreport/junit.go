@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/findings"
-	"github.com/askback-mcp/askback/cmd/askback/internal/foreign"
+	"github.com/askback-mcp/askback/internal/foreign"
 )
 
 // The types of JUnit's XML, in the members that its readers agree on.

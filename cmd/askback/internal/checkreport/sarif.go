@@ -11,7 +11,7 @@ import (
 
 	"github.com/askback-mcp/askback/cmd/askback/corpus"
 	"github.com/askback-mcp/askback/cmd/askback/internal/findings"
-	"github.com/askback-mcp/askback/cmd/askback/internal/foreign"
+	"github.com/askback-mcp/askback/internal/foreign"
 )
 
 // The types of SARIF 2.1.0, with the members that a report needs. A library of the whole format would be larger than

@@ -1,4 +1,3 @@
-// Package foreign makes the text of strangers safe to show.
 package foreign
 
 import (
