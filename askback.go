@@ -111,13 +111,6 @@ type Options struct {
 	// they are.
 	PlainForms func(client *mcp.Implementation) bool
 
-	// JournalVersion is the version in which journals are written, into states and into tasks: 1 or 2. Every version is
-	// read, independent of this setting. Zero is the version that the release before this one reads, too, which is 1.
-	// Version 2 records with each answer who gave it, when, and through which channel. An instance of the release before
-	// refuses such a state and fails such a task: set 2 when every instance runs this release, and roll back to no earlier
-	// one afterwards.
-	JournalVersion int
-
 	// Tasks let calls go on as durable tasks. Nil: none do.
 	Tasks *Tasks
 
@@ -199,10 +192,6 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 		return nil, errors.New("askback: BareFirstRound and ReplayGuard exclude each other: a round without a requestState " +
 			"has nothing that could be used once only, so its answers could be sent again without end; leave out one of them")
 	}
-	if v := s.opts.JournalVersion; v < 0 || v > call.JournalVersion {
-		return nil, fmt.Errorf("askback: JournalVersion %d: this release writes the versions 1 and %d, and 0 stands for 1",
-			v, call.JournalVersion)
-	}
 	name, info, err := s.discover()
 	if err != nil {
 		return nil, fmt.Errorf("askback: asking the server who it is: %w", err)
@@ -231,9 +220,7 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 		}
 		observer = &report.Observer{Hook: follow, Log: s.log}
 	}
-	engine := &call.Engine{
-		Limits: limits, Audit: audit, Observer: observer, Log: s.log, JournalVersion: s.opts.JournalVersion,
-	}
+	engine := &call.Engine{Limits: limits, Audit: audit, Observer: observer, Log: s.log}
 	carrier := &home.Carrier{
 		Keys: keys, Audience: s.opts.Audience, Limits: limits, Bare: s.opts.BareFirstRound,
 		Guard: s.opts.ReplayGuard, Audit: audit, PlainForms: s.opts.PlainForms, Log: s.log,

@@ -72,8 +72,7 @@ func (c *Call) Sleep(name string, d time.Duration) error {
 }
 
 // Answers tells who gave the answer to the question under a key, when, through which channel and why: everybody whose
-// vote counted, in the order of the votes. It is empty until there is an answer, and for an answer of the client unless
-// [Options.JournalVersion] is 2.
+// vote counted, in the order of the votes. It is empty until there is an answer.
 func (c *Call) Answers(key string) []input.Provenance { return c.c.Answers(key) }
 
 // IdempotencyKey returns a key that is the same in every attempt at the named step of this call, and of no other, for

@@ -11,13 +11,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/state"
 )
 
@@ -126,19 +124,4 @@ func ExampleOptions_overflow() {
 	// Output:
 	// Bug #7 closed as Fixed.
 	// state overflowed 1
-}
-
-// During an upgrade the instances of one fleet write journals in two versions. A call continues on any of them.
-func ExampleOptions_journalVersion() {
-	ring, err := seal.NewRing(seal.NewKey(time.Now()))
-	if err != nil {
-		log.Fatal(err)
-	}
-	before := closeBugOf(0, &askback.Options{Keys: ring})
-	after := closeBugOf(0, &askback.Options{Keys: ring, JournalVersion: 2})
-	callInTurn(before, after)
-	callInTurn(after, before)
-	// Output:
-	// Bug #7 closed as Fixed.
-	// Bug #7 closed as Fixed.
 }

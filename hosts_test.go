@@ -258,7 +258,6 @@ func TestHostsInTheField(t *testing.T) {
 				srv := harness.NewServer(t, &askback.Options{
 					Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil },
 					Tasks:     &askback.Tasks{Store: store}, Desk: &askback.DeskOptions{Fallback: true, Wait: wait},
-					JournalVersion: 2,
 				}, func(s *askback.Server) { askback.AddTool(s, &mcp.Tool{Name: "ship"}, ship) })
 				ctx, stop := context.WithCancel(context.Background())
 				var running sync.WaitGroup

@@ -22,9 +22,8 @@ import (
 // package desk, or the command askback inbox. They need [Options.Tasks] with a store that is a task.Asker, because such
 // a call becomes a task, also one of a tool added with [AddTool]. A client that can take a task gets it; any other gets
 // the outcome of the call, if that comes soon, and otherwise words that say who is awaited, and how to get the outcome:
-// see [AddResultTool]. The zero value is ready to use.
-//
-// A release before desks leaves the tasks of such a server alone.
+// see [AddResultTool]. The zero value is ready to use. An instance without a desk does not run the tasks of one that
+// has one.
 type DeskOptions struct {
 	// Fallback sends an elicitation to the desk, for the caller by name, if the client did not declare that it can be
 	// asked, or has shown it to nobody: see NotShown. An anonymous caller has no name, and so no fallback.

@@ -161,7 +161,7 @@ func (d *driver) newPlace(all []parked) (*place, error) {
 	}
 	began := stored.Call{ID: theTask, Params: params}
 	t := &task.Task{
-		ID: theTask, Principal: d.call.Principal, Method: stored.TaskMethod(wire.CallTool, true), Target: d.target,
+		ID: theTask, Principal: d.call.Principal, Method: wire.CallTool, Target: d.target,
 		Status: task.Working,
 	}
 	ctx := context.Background()

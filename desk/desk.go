@@ -253,7 +253,7 @@ func (d *Desk) find(ctx context.Context, name string, statuses []task.Status) (*
 func show(t *task.Task) (*Task, error) {
 	questions, err := stored.Asked(t.Pending)
 	shown := &Task{
-		Name: task.Name(t.ID), Principal: t.Principal, Method: stored.CallMethod(t.Method), Target: t.Target,
+		Name: task.Name(t.ID), Principal: t.Principal, Method: t.Method, Target: t.Target,
 		Status: t.Status, Message: t.Message,
 		Created: t.Created, Updated: t.Updated, Expires: t.Expires, Attempts: t.Attempts, Questions: questions,
 	}

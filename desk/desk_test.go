@@ -24,7 +24,7 @@ func add(t *testing.T, s task.Store, row task.Task) *task.Task {
 	if row.Status == "" {
 		row.Status = task.Working
 	}
-	if err := s.Create(t.Context(), &row, time.Hour, 0, []byte(`{"call":"ID","can":0,"params":{}}`), nil,
+	if err := s.Create(t.Context(), &row, time.Hour, 0, []byte(`{"version":1,"call":"ID","can":0,"params":{}}`), nil,
 		task.Quota{}); err != nil {
 		t.Fatal(err)
 	}

@@ -258,7 +258,7 @@ func deskWithAQuestion(ctx context.Context) (*desk.Desk, string) {
 	}
 	store := new(task.MemoryStore)
 	t := &task.Task{ID: "ID", Principal: "carol", Target: "deploy", Status: task.Working}
-	call := []byte(`{"call":"ID","can":0,"params":{"name":"deploy","arguments":{"service":"shop"}}}`)
+	call := []byte(`{"version":1,"call":"ID","can":0,"params":{"name":"deploy","arguments":{"service":"shop"}}}`)
 	if err := store.Create(ctx, t, 4*time.Hour, time.Minute, call, nil, task.Quota{}); err != nil {
 		log.Fatal(err)
 	}

@@ -23,7 +23,8 @@ import (
 // asks adds a task to a store that waits for the answers to questions, and returns its name.
 func asks(ctx context.Context, s task.Store, row task.Task, questions ...*task.Question) (name string, err error) {
 	row.Status = task.Working
-	call := []byte(`{"call":"the secret call","can":0,"params":{"name":"deploy","arguments":{"version":"1.2"}}}`)
+	call := []byte(`{"version":1,"call":"the secret call","can":0,` +
+		`"params":{"name":"deploy","arguments":{"version":"1.2"}}}`)
 	if err := s.Create(ctx, &row, time.Hour, time.Minute, call, nil, task.Quota{}); err != nil {
 		return "", err
 	}

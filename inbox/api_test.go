@@ -84,7 +84,7 @@ func (o *office) ask(id string, q *task.Question) string {
 func (o *office) askFor(id string, row task.Task, arguments string, q *task.Question) string {
 	o.Helper()
 	ctx := context.Background()
-	call := fmt.Appendf(nil, `{"call":"a secret","can":0,"params":{"name":"deploy","arguments":%s}}`, arguments)
+	call := fmt.Appendf(nil, `{"version":1,"call":"x","can":0,"params":{"name":"deploy","arguments":%s}}`, arguments)
 	row.Status = task.Working
 	if err := o.store.Create(ctx, &row, time.Hour, time.Minute, call, nil, task.Quota{}); err != nil {
 		o.Fatal(err)

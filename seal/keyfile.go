@@ -14,7 +14,6 @@ const (
 )
 
 // A key file that was cut off at the end of a line would have fewer keys and no error. Its head promises a last line.
-// Both are comments, so that older releases read the file, too.
 const (
 	promiseOfEnd = `# The last line is "# end of keys".`
 	endOfKeys    = "# end of keys"

@@ -242,10 +242,10 @@ func TestAKeyFileThatWasCutOff(t *testing.T) {
 		text string
 		keys int
 	}{
-		"of the release before": {before, 3},
-		"with a key removed":    {removed, 2},
-		"with a key added":      {added, 4},
-		"with another file":     {text + mustRing(t, NewKey(testNow)).EncodeSecrets(), 4},
+		"without the two":    {before, 3},
+		"with a key removed": {removed, 2},
+		"with a key added":   {added, 4},
+		"with another file":  {text + mustRing(t, NewKey(testNow)).EncodeSecrets(), 4},
 	} {
 		if parsed, err := ParseRing(c.text); err != nil || len(parsed.Keys()) != c.keys {
 			t.Errorf("%s: %v", name, err)

@@ -141,7 +141,7 @@ func (o *bridgeOptions) run(cmd *cobra.Command, args []string) (err error) {
 		Servers:        behind.servers,
 		Approve:        approval,
 		Server: askback.Options{
-			Keys: ring, Tasks: tasks, Logger: log, JournalVersion: 2,
+			Keys: ring, Tasks: tasks, Logger: log,
 			Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return o.user, nil },
 			Desk:      &askback.DeskOptions{Fallback: true, Wait: o.wait},
 		},

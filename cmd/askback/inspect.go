@@ -141,8 +141,14 @@ var kinds = map[journal.Kind]string{
 	journal.Answer:     "answer",
 	journal.Unread:     "unread answer",
 	journal.Step:       "step",
+	journal.Unanswered: "deadline passed",
 	journal.Checkpoint: "checkpoint",
+	journal.HandedBack: "handed back",
 	journal.Delivered:  "used key",
+	journal.Refused:    "refused answer",
+	journal.NotShown:   "not shown",
+	journal.Put:        "put to people",
+	journal.Timed:      "put with a deadline",
 }
 
 // newReport makes a report. The state is nil without the keys to open it.
@@ -232,8 +238,8 @@ func (c *reportCall) print(b *strings.Builder, now time.Time) {
 			}
 			b.WriteByte('\n')
 		}
-		if e.Kind != kinds[journal.Checkpoint] && e.Kind != kinds[journal.Delivered] {
-			fmt.Fprintf(b, "    %s\n", indentedRaw(slices.Concat(e.Value, e.Base64)))
+		if value := slices.Concat(e.Value, e.Base64); len(value) > 0 {
+			fmt.Fprintf(b, "    %s\n", indentedRaw(value))
 		}
 	}
 	if c.Manual != "" {

@@ -49,6 +49,8 @@ func hostileJournal() []byte {
 			{Kind: journal.Step, Key: "order", Value: []byte(`12345678901234567890`)},
 			{Kind: journal.Checkpoint, Key: "half"},
 			{Kind: journal.Delivered, Key: "login"},
+			{Kind: journal.HandedBack},
+			{Kind: journal.Refused, Key: "login", Digest: journal.Digest{2}, Value: []byte(hostile)},
 		},
 		Manual: hostile,
 	}).Append(nil)
@@ -92,6 +94,9 @@ journal
     12345678901234567890
   checkpoint "half"
   used key "login"
+  handed back ""
+  refused answer "login"  digest 02000000000000000000000000000000
+    "HOSTILE"
   the handler's own state
     "HOSTILE"
 `, "HOSTILE", `\x1b[2J\u009b31m\r\n\u202eabc\xff`)

@@ -197,7 +197,7 @@ func getStored(cmd *cobra.Command, store, which string) error {
 
 func storedTaskText(t *desk.Task, now time.Time) string {
 	rows := []string{
-		"task\t" + t.Name, "call\t" + cmp.Or(t.Call, "(stored by another release)"), "status\t" + string(t.Status),
+		"task\t" + t.Name, "call\t" + cmp.Or(t.Call, "(cannot be read)"), "status\t" + string(t.Status),
 		"tool\t" + harmlessLine(t.Target, 100), "principal\t" + harmlessLine(cmp.Or(t.Principal, "(anonymous)"), 100),
 		"created\t" + span(now.Sub(t.Created)) + " ago", "updated\t" + span(now.Sub(t.Updated)) + " ago", "expires\t" +
 			expiresText(t, now),

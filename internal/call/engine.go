@@ -29,9 +29,6 @@ type Engine struct {
 
 	Observer *report.Observer
 
-	// JournalVersion has the meaning of askback.Options.JournalVersion.
-	JournalVersion int
-
 	// Desk says how questions go to people apart from the client. Nil means that none does.
 	Desk *Desk
 }
@@ -42,15 +39,8 @@ type Desk struct {
 	NotShown time.Duration
 }
 
-// JournalVersion is the newest version of a journal that this release writes.
-const JournalVersion = 2
-
-// Provenance returns what is recorded with the answers that the client of a principal gives now. It is nil as long as
-// journals are to be read by the release before this one.
-func (e *Engine) Provenance(principal string) []input.Provenance {
-	if e.JournalVersion < 2 {
-		return nil
-	}
+// Provenance returns what is recorded with the answers that the client of a principal gives now.
+func Provenance(principal string) []input.Provenance {
 	now := time.UnixMilli(time.Now().UnixMilli())
 	return []input.Provenance{{Who: principal, When: now, Channel: input.ChannelHost}}
 }
@@ -102,7 +92,7 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 		if !again {
 			return out, nil
 		}
-		s.Journal.By = e.Provenance(r.Principal) // of the answers with which the call goes on
+		s.Journal.By = Provenance(r.Principal) // of the answers with which the call goes on
 	}
 }
 
@@ -116,7 +106,7 @@ type serving struct {
 
 // begin tells the operator that the request goes on with its call.
 func (s *serving) begin(ctx context.Context) context.Context {
-	s.Journal.By = s.Provenance(s.r.Principal)
+	s.Journal.By = Provenance(s.r.Principal)
 	return s.r.watch(ctx, s.Journal)
 }
 

@@ -138,15 +138,15 @@ func (c *Call) Sleep(name string, d time.Duration) error {
 	case c.within > 0 && d > c.within:
 		return fmt.Errorf("sleep %q: %v is more than Limits.Within, %v: sleep for less, or raise the limit", name, d,
 			c.within)
-	case !question.IsKey(SleepKey + name):
+	case !question.IsKey(sleepKey + name):
 		return fmt.Errorf("the name of a sleep has 1 to %d bytes of UTF-8, without control characters",
-			question.MaxName-len(SleepKey))
+			question.MaxName-len(sleepKey))
 	case c.Task == "":
 		return fmt.Errorf("sleep %q: only a task can sleep: call Detach before it, and add the tool with AddTaskTool", name)
 	case !c.sleeps:
 		return fmt.Errorf("sleep %q: it needs a store that keeps questions (a task.Asker)", name)
 	}
-	_, err := c.AskInline(c.ctx, SleepKey+name, question.Timer(d))
+	_, err := c.AskInline(c.ctx, sleepKey+name, question.Timer(d))
 	if _, passed := errors.AsType[*journal.UnansweredError](err); passed {
 		return nil
 	}
@@ -156,8 +156,8 @@ func (c *Call) Sleep(name string, d time.Duration) error {
 	return err
 }
 
-// SleepKey begins the key of the question that a sleep is to its journal.
-const SleepKey = "(sleep) "
+// sleepKey begins the key of the question that a sleep is to its journal.
+const sleepKey = "(sleep) "
 
 // Answers returns who gave the recorded answer under a key.
 func (c *Call) Answers(key string) []input.Provenance { return c.run.By(key) }

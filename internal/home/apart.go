@@ -180,7 +180,7 @@ func Settled(key string, d journal.Digest, q *task.Question, made *stored.Decisi
 
 // tellDecided tells the operator how a question was decided, and what each person answered.
 func (s *Stored) tellDecided(key string, d journal.Digest, q *task.Question, made *stored.Decision) {
-	if len(q.For) == 0 && strings.HasPrefix(key, call.SleepKey) {
+	if d == question.TimerDigest {
 		return
 	}
 	s.request.Watch.Question(s.ctx, key, made.Action, q.Asked, made.When, q.Deadline)

@@ -62,10 +62,8 @@ func (s *Stored) Open(ctx context.Context) (opened call.Opened, err error) {
 	if err == nil {
 		opened.Journal, err = stored.DecodeJournal(began.ID, s.work.Task.Round, s.work.Entries)
 	}
-	if errors.Is(err, journal.ErrNewer) { // its instances continue the task, and it has not failed here
-		err = fmt.Errorf("%w: %w", taskrun.ErrElsewhere, err)
-	}
 	if err != nil {
+		err = LeaveToNewer(err)
 		s.void = err
 		return call.Opened{}, err
 	}
@@ -81,6 +79,15 @@ func (s *Stored) Open(ctx context.Context) (opened call.Opened, err error) {
 		return call.Opened{}, err
 	}
 	return opened, nil
+}
+
+// LeaveToNewer returns the error of a task that cannot be read here. The instances of a release that has stored what
+// this one does not know continue the task, and it has not failed here.
+func LeaveToNewer(err error) error {
+	if errors.Is(err, journal.ErrNewer) {
+		err = fmt.Errorf("%w: %w", taskrun.ErrElsewhere, err)
+	}
+	return err
 }
 
 // interrupted reports whether another run continues the task.

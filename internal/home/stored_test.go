@@ -93,10 +93,10 @@ func TestAJournalOfANewerReleaseIsLeftToIt(t *testing.T) {
 		}
 		return err
 	}
-	if err := open([]byte{0xff, 1, 'k'}); !errors.Is(err, taskrun.ErrElsewhere) {
+	if err := open([]byte{2, 's', 1, 'k', 0}); !errors.Is(err, taskrun.ErrElsewhere) {
 		t.Errorf("a newer entry: %v", err)
 	}
-	if err := open([]byte{byte(journal.Step), 9}); err == nil || errors.Is(err, taskrun.ErrElsewhere) {
+	if err := open([]byte{1, byte(journal.Step), 9}); err == nil || errors.Is(err, taskrun.ErrElsewhere) {
 		t.Errorf("a damaged entry: %v", err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/bound"
 )
 
@@ -151,7 +150,7 @@ func TestARetryWithoutAState(t *testing.T) {
 	fallback.Fallback, fallback.Apart = true, true // the client cannot be asked
 	notShown := question("not shown", "?")
 	notShown.Fallback = true
-	j := &Journal{ID: "id", Entries: []Entry{{Kind: Delivered, Key: notShownMark("not shown", notShown.Digest)}}}
+	j := &Journal{ID: "id", Entries: []Entry{{Kind: NotShown, Key: "not shown", Digest: notShown.Digest}}}
 	asks := []Ask{question("any", "?"), within("timed", time.Hour), apart, fallback, notShown}
 	run := new(Run)
 	run.BeginBare(j, answers("any", "v", "timed", "v", "apart", "v", "fallback", "v", "not shown", "v"),
@@ -192,50 +191,6 @@ func TestNotShown(t *testing.T) {
 	j := &Journal{ID: "id", Entries: marks}
 	if _, open := round(t, j, nil, a); len(open) != 1 || len(j.Pending) != 1 {
 		t.Errorf("without a fallback %q are open, %+v pending", open, j.Pending)
-	}
-}
-
-// journalsWithTimes are the journals whose encodings are in timed.json.
-var journalsWithTimes = map[string]*Journal{
-	"a deadline": {
-		ID: "ABCDEFGHIJKLMNOPQRSTUVWXYZ", Started: noon, Round: 1,
-		Pending: []Question{
-			{Key: "sure", Wire: "sure#2", Digest: vectorDigest, Asked: noon, Deadline: noon.Add(time.Hour)},
-			{Key: "other", Wire: "other", Digest: vectorDigest},
-		},
-	},
-	"unanswered": {
-		ID: "id", Started: noon, Round: 2, Trace: "trace", PlainForms: true,
-		Entries: []Entry{
-			(&Question{Key: "sure", Digest: vectorDigest, Asked: noon, Deadline: noon.Add(time.Hour)}).Unanswered(),
-			{Kind: Unread, Key: "b", Digest: vectorDigest, Value: []byte(`{"action":"decline"}`)},
-			{Kind: Answer, Key: "a", Digest: vectorDigest, Value: []byte(`{}`), By: []input.Provenance{alice}},
-		},
-	},
-}
-
-// A journal without a deadline is what it always was: a journal with one is of a version that older releases refuse.
-func TestTimesAreInAVersionOfTheirOwn(t *testing.T) {
-	for name, j := range journalsWithTimes {
-		if version := j.Append(nil)[0] &^ plainForms; version != versionTimed {
-			t.Errorf("%s: version %d", name, version)
-		}
-		without := *j
-		without.Pending, without.Entries = slices.Clone(j.Pending), slices.Clone(j.Entries)
-		for i := range without.Pending {
-			without.Pending[i].Deadline = time.Time{}
-		}
-		without.Entries = slices.DeleteFunc(without.Entries, func(e Entry) bool { return e.Kind == Unanswered })
-		data := without.Append(nil)
-		if version := data[0] &^ plainForms; version > versionAttributed {
-			t.Errorf("%s: version %d without a deadline", name, version)
-		}
-		whole := j.Append(nil)
-		for n := range whole {
-			if _, err := Decode(whole[:n]); err == nil {
-				t.Errorf("%s: %d of %d bytes are a journal", name, n, len(whole))
-			}
-		}
 	}
 }
 
@@ -291,9 +246,5 @@ func TestRowsOfQuestionsApart(t *testing.T) {
 		if got := j.WireKey(wire); got == wire {
 			t.Errorf("%q is the wire key of another question", wire)
 		}
-	}
-	j.Entries = append(j.Entries, Entry{Kind: Delivered, Key: put}, Entry{Kind: Delivered, Key: timed + "short k"})
-	if got := j.WireKey("new"); got != "new" {
-		t.Errorf("the wire key is %q", got)
 	}
 }

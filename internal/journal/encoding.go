@@ -5,52 +5,35 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"slices"
+	"fmt"
 	"time"
 
 	"github.com/askback-mcp/askback/input"
 )
 
-// The first byte of an encoded journal is its version. An instance that meets a version it does not know refuses the
-// state: a newer one wrote it.
-const (
-	versionUntraced   = 1
-	versionTraced     = 2 // as versionUntraced, with the trace behind the version byte; the trace is not empty
-	versionAttributed = 3 // as versionTraced, with attributed entries; the trace may be empty
-	versionTimed      = 8 // as versionAttributed, with the times of each question behind it
+// version is the first byte of an encoded journal, and of an entry that is stored by itself. A change of their layout,
+// such as another kind of entry, gets another one.
+const version = 1
 
-	plainForms = 4  // is added to any of them, if the client shows plain forms only
-	moved      = 16 // is added to any of them, if the call has become a task
+// The second byte of an encoded journal has a bit for each of its flags.
+const (
+	plainForms = 1 << iota
+	moved
+	flags = plainForms | moved
 )
 
-// attributed is the first byte of an entry that says who gave the answer. Behind it are the entry without that, and its
-// provenance. The first byte of any other entry is its kind. A release that does not know an entry cannot run its task,
-// so a release writes attributed entries only once it is told that the release before it is gone.
-const attributed = 2
-
-// Append appends the binary form of j to dst: the version byte, then the fields in order, strings and bytes behind
-// their length as an unsigned varint. The wire key of a question is written only where it differs from the author's.
+// Append appends the binary form of j to dst: the version, the flags, then the fields in order, strings and bytes
+// behind their length as an unsigned varint. The wire key of a question is written only where it differs from the
+// author's.
 func (j *Journal) Append(dst []byte) []byte {
-	version := byte(versionUntraced)
-	if slices.ContainsFunc(j.Pending, func(q Question) bool { return !q.Deadline.IsZero() }) ||
-		slices.ContainsFunc(j.Entries, func(e Entry) bool { return e.Kind == Unanswered }) {
-		version = versionTimed
-	} else if slices.ContainsFunc(j.Entries, func(e Entry) bool { return len(e.By) > 0 }) {
-		version = versionAttributed
-	} else if j.Trace != "" {
-		version = versionTraced
-	}
-	first := version
+	var set byte
 	if j.PlainForms {
-		first += plainForms
+		set |= plainForms
 	}
 	if j.Moved {
-		first += moved
+		set |= moved
 	}
-	dst = append(dst, first)
-	if version != versionUntraced {
-		dst = appendBytes(dst, j.Trace)
-	}
+	dst = appendBytes(append(dst, version, set), j.Trace)
 	dst = appendBytes(dst, j.ID)
 	dst = binary.AppendUvarint(dst, uint64(j.Started.UnixMilli()))
 	dst = binary.AppendUvarint(dst, uint64(j.Round))
@@ -64,34 +47,31 @@ func (j *Journal) Append(dst []byte) []byte {
 			dst = appendBytes(dst, q.Wire)
 		}
 		dst = append(dst, q.Digest[:]...)
-		if version == versionTimed {
-			dst = appendTime(appendTime(dst, q.Asked), q.Deadline)
-		}
+		dst = appendTime(appendTime(dst, q.Asked), q.Deadline)
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(j.Entries)))
 	for i := range j.Entries {
-		dst = j.Entries[i].Append(dst)
+		dst = j.Entries[i].append(dst)
 	}
 	return dst
 }
 
-// Append appends the binary form of one entry to dst.
-func (e *Entry) Append(dst []byte) []byte {
-	if len(e.By) > 0 {
-		dst = append(dst, attributed)
-	}
-	dst = append(dst, byte(e.Kind))
-	dst = appendBytes(dst, e.Key)
-	switch e.Kind {
-	case Answer, Unread, Unanswered:
+// Append appends the binary form of an entry that is stored by itself to dst: the version, and the entry.
+func (e *Entry) Append(dst []byte) []byte { return e.append(append(dst, version)) }
+
+func (e *Entry) append(dst []byte) []byte {
+	has, _ := e.Kind.fields()
+	dst = appendBytes(append(dst, byte(e.Kind)), e.Key)
+	if has.digest {
 		dst = append(dst, e.Digest[:]...)
-		dst = appendBytes(dst, e.Value)
-	case Step:
+	}
+	if has.value {
 		dst = appendBytes(dst, e.Value)
 	}
-	if len(e.By) > 0 {
-		dst = binary.AppendUvarint(dst, uint64(len(e.By)))
+	if !has.by {
+		return dst
 	}
+	dst = binary.AppendUvarint(dst, uint64(len(e.By)))
 	for _, by := range e.By {
 		dst = appendBytes(dst, by.Who)
 		dst = binary.AppendUvarint(dst, uint64(by.When.UnixMilli()))
@@ -101,18 +81,13 @@ func (e *Entry) Append(dst []byte) []byte {
 	return dst
 }
 
-// DecodeEntry reads what [Entry.Append] wrote. The value aliases data. The error is [ErrNewer] for an entry of a kind
-// or version that this release does not know.
+// DecodeEntry reads what [Entry.Append] wrote. The value aliases data. The error is [ErrNewer] for an entry of another
+// version.
 func DecodeEntry(data []byte) (Entry, error) {
 	d := decoder{data: data}
-	e := d.entry(true)
-	if d.newer {
-		return Entry{}, ErrNewer
-	}
-	if d.bad || len(d.data) > 0 {
-		return Entry{}, errEncoding
-	}
-	return e, nil
+	d.version()
+	e := d.entry()
+	return e, d.end()
 }
 
 // appendTime appends a time in milliseconds since 1970, and 0 for the zero time.
@@ -128,35 +103,27 @@ func appendBytes[T string | []byte](dst []byte, v T) []byte {
 	return append(dst, v...)
 }
 
-// ErrNewer says that a release after this one has written an entry.
-var ErrNewer = errors.New("a newer release has written the entry")
+// ErrNewer says that a program of another version has written a journal, an entry or a call.
+var ErrNewer = errors.New("a newer release has written it: let every instance run that release")
 
-var errEncoding = errors.New("the journal's encoding is damaged, or newer than this program")
+var errEncoding = errors.New("the journal's encoding is damaged")
 
-// Decode reads what [Journal.Append] wrote. Entry values alias data.
+// Decode reads what [Journal.Append] wrote. Entry values alias data. The error is [ErrNewer] for a journal of another
+// version.
 func Decode(data []byte) (*Journal, error) {
 	d := decoder{data: data}
-	var trace string
-	first := d.byte()
-	version := first &^ (plainForms | moved)
-	switch version {
-	case versionUntraced:
-	case versionTraced, versionAttributed, versionTimed:
-		if trace = string(d.bytes()); trace == "" && version == versionTraced {
-			return nil, errEncoding
-		}
-	default:
-		return nil, errEncoding
-	}
+	d.version()
+	set := d.byte()
+	d.bad = d.bad || set&^flags != 0
 	j := &Journal{
-		Trace: trace, PlainForms: first&plainForms != 0, Moved: first&moved != 0,
+		Trace: string(d.bytes()), PlainForms: set&plainForms != 0, Moved: set&moved != 0,
 		ID: string(d.bytes()), Started: time.UnixMilli(int64(d.uvarint())),
 	}
 	j.Round = d.count(1 << 30)
 	j.Manual = string(d.bytes())
-	// A question takes at least 18 bytes and an entry 2, so the remaining bytes bound
+	// A question takes at least 20 bytes and an entry 2, so the remaining bytes bound
 	// both counts, and a forged count allocates nothing.
-	if n := d.count(len(d.data) / 18); n > 0 {
+	if n := d.count(len(d.data) / 20); n > 0 {
 		j.Pending = make([]Question, n)
 	}
 	for i := range j.Pending {
@@ -166,18 +133,16 @@ func Decode(data []byte) (*Journal, error) {
 			q.Wire = q.Key
 		}
 		d.digest(&q.Digest)
-		if version == versionTimed {
-			q.Asked, q.Deadline = d.time(), d.time()
-		}
+		q.Asked, q.Deadline = d.time(), d.time()
 	}
 	if n := d.count(len(d.data) / 2); n > 0 {
 		j.Entries = make([]Entry, n)
 	}
 	for i := range j.Entries {
-		j.Entries[i] = d.entry(version == versionAttributed || version == versionTimed)
+		j.Entries[i] = d.entry()
 	}
-	if d.bad || len(d.data) > 0 {
-		return nil, errEncoding
+	if err := d.end(); err != nil {
+		return nil, err
 	}
 	return j, nil
 }
@@ -207,35 +172,46 @@ func DecodeReference(data []byte) (sum [sha256.Size]byte, ok bool) {
 type decoder struct {
 	data  []byte
 	bad   bool
-	newer bool // what is bad is an entry of another release
+	other byte // the version of what is bad, if that is not ours
 }
 
-// entry reads an entry, which may be attributed.
-func (d *decoder) entry(mayBeAttributed bool) (e Entry) {
-	first := d.byte()
-	isAttributed := first == attributed && mayBeAttributed
-	if isAttributed {
-		first = d.byte()
+// version reads the version.
+func (d *decoder) version() {
+	if len(d.data) > 0 && d.data[0] != version {
+		d.other, d.bad = d.data[0], true
 	}
-	e.Kind = Kind(first)
-	switch e.Kind {
-	case Answer, Unread, Step, Checkpoint, Delivered, Unanswered:
-	default:
-		d.newer = !d.bad
-		d.bad = true
+	d.byte()
+}
+
+// end returns the error of what was read, and of what is left.
+func (d *decoder) end() error {
+	switch {
+	case d.other != 0:
+		return fmt.Errorf("a journal of version %d, where this program knows version %d: %w", d.other, version, ErrNewer)
+	case d.bad || len(d.data) > 0:
+		return errEncoding
+	}
+	return nil
+}
+
+func (d *decoder) entry() (e Entry) {
+	e.Kind = Kind(d.byte())
+	has, known := e.Kind.fields()
+	if d.bad = d.bad || !known; d.bad {
 		return Entry{}
 	}
 	e.Key = string(d.bytes())
-	switch e.Kind {
-	case Answer, Unread, Unanswered:
+	if has.digest {
 		d.digest(&e.Digest)
-		e.Value = d.bytes()
-	case Step:
+	}
+	if has.value {
 		e.Value = d.bytes()
 	}
-	if isAttributed {
-		e.By = make([]input.Provenance, d.count(len(d.data)/4)) // each takes at least 4 bytes
-		d.bad = d.bad || len(e.By) == 0
+	if !has.by {
+		return e
+	}
+	if n := d.count(len(d.data) / 4); n > 0 { // each takes at least 4 bytes
+		e.By = make([]input.Provenance, n)
 	}
 	for i := range e.By {
 		e.By[i] = input.Provenance{

@@ -17,6 +17,7 @@
 package journal
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
@@ -24,7 +25,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/askback-mcp/askback/input"
@@ -121,16 +121,45 @@ const (
 	Delivered Kind = 'd'
 	// Unanswered says that the deadline of a question has passed. Its Value has the times: see [Journal.Expire].
 	Unanswered Kind = 'x'
+	// HandedBack says that a server has handed the call back by itself. It has no key.
+	HandedBack Kind = 'h'
+	// Refused says that an answer did not fit its question. Its Value is a digest of the answer.
+	Refused Kind = 'r'
+	// NotShown says that the client has shown the question to nobody.
+	NotShown Kind = 'n'
+	// Put says that the question was put in its home, apart from the client's. Its Value is the question's key there,
+	// which is a wire key that no other question gets.
+	Put Kind = 'p'
+	// Timed is Put for a question to the client with a deadline.
+	Timed Kind = 't'
 )
+
+// has says what the entries of a kind have beside their key.
+type has struct{ digest, value, by bool }
+
+func (k Kind) fields() (h has, known bool) {
+	switch k {
+	case Answer, Unread:
+		return has{digest: true, value: true, by: true}, true
+	case Unanswered, Refused, Put, Timed:
+		return has{digest: true, value: true}, true
+	case NotShown:
+		return has{digest: true}, true
+	case Step:
+		return has{value: true}, true
+	case Checkpoint, HandedBack, Delivered:
+		return has{}, true
+	}
+	return has{}, false
+}
 
 // Entry is one recorded fact.
 type Entry struct {
 	Kind   Kind
 	Key    string
-	Digest Digest // zero unless Kind is Answer, Unread or Unanswered
+	Digest Digest // of the question, if the entry is about one
 	Value  []byte
-	// By says who gave the answer; empty if that was not recorded. It changes the version of the entry: see attributed.
-	By []input.Provenance
+	By     []input.Provenance // who gave the answer; empty if that was not recorded
 }
 
 // answer returns the index of the entry with the answer to a question, or -1.
@@ -154,15 +183,11 @@ func (j *Journal) Receive(responses map[string][]byte) {
 	j.Pending = slices.DeleteFunc(j.Pending, func(q Question) bool { return responses[q.Wire] != nil })
 }
 
-// handedBack is the key of the checkpoint at which a server hands a call back by itself. Older releases treat it like
-// any other checkpoint.
-const handedBack = "(handed back)"
-
 // HandBack ends a round in which no handler runs: the client's answers are recorded, and it only has to come back.
 func (j *Journal) HandBack(responses map[string][]byte) {
 	j.Receive(responses)
 	j.Round++
-	j.Entries = append(j.Entries, Entry{Kind: Checkpoint, Key: handedBack})
+	j.Entries = append(j.Entries, Entry{Kind: HandedBack})
 }
 
 // MayHandBack reports whether another round may end without a question. Two rounds of a call may: clients of the Go SDK
@@ -176,27 +201,22 @@ const maxHandBacks = 2
 
 func (j *Journal) checkpoints() (n int) {
 	for i := range j.Entries {
-		if j.Entries[i].Kind == Checkpoint {
+		if kind := j.Entries[i].Kind; kind == Checkpoint || kind == HandedBack {
 			n++
 		}
 	}
 	return n
 }
 
-// unfit begins the keys of entries that record an answer that did not fit. Their kind is Delivered, so that older
-// releases can read them.
-const unfit = "(unfit) "
-
 // Refuse records that an answer does not fit its question, and returns the entry. The rule is the same in every home: a
 // question is asked again, unless nobody can correct its answer, or the same answer came twice in a row.
 func (j *Journal) Refuse(key string, d Digest, raw []byte, correctable bool, reason error) (Refusal, Entry) {
-	sum := sha256.Sum256(append(d[:], raw...))
-	prefix := unfit + key + " "
-	e := Entry{Kind: Delivered, Key: prefix + hex.EncodeToString(sum[:8])}
+	sum := sha256.Sum256(raw)
+	e := Entry{Kind: Refused, Key: key, Digest: d, Value: sum[:8:8]}
 	r := Refusal{Key: key, Reason: reason, Final: !correctable}
 	for _, before := range slices.Backward(j.Entries) {
-		if before.Kind == Delivered && strings.HasPrefix(before.Key, prefix) && len(before.Key) == len(e.Key) {
-			r.Final = r.Final || before.Key == e.Key
+		if before.Kind == Refused && before.Key == key {
+			r.Final = r.Final || before.Digest == d && bytes.Equal(before.Value, e.Value)
 			break
 		}
 	}
@@ -270,36 +290,24 @@ func (j *Journal) Start(now time.Time) {
 	}
 }
 
-// These begin the keys of entries that record that a question was put in its home: apart from the client's, or beside
-// its client because of a deadline. Behind them are the question's digest, the length of its key, and its key in the
-// home, which is a wire key that no other question gets. Their kind is Delivered, so that older releases can read them.
-const (
-	put   = "(put) "
-	timed = "(timed) "
-)
-
-// placed begins the key of the entry that records that a question was put.
-func placed(apart bool, key string, d Digest) string {
-	kind := timed
-	if apart {
-		kind = put
-	}
-	return fmt.Sprintf("%s%s %d ", kind, d, len(key))
-}
-
 // Put returns the entry that records that a question was put in its home, under the key Row.
 func (q *Question) Put() Entry {
-	return Entry{Kind: Delivered, Key: placed(q.Apart, q.Key, q.Digest) + q.Row}
+	return Entry{Kind: placed(q.Apart), Key: q.Key, Digest: q.Digest, Value: []byte(q.Row)}
+}
+
+func placed(apart bool) Kind {
+	if apart {
+		return Put
+	}
+	return Timed
 }
 
 // row returns the key under which a question was put in its home, if it was.
 func (j *Journal) row(key string, d Digest, apart bool) (row string, known bool) {
-	prefix := placed(apart, key, d)
+	kind := placed(apart)
 	for i := range j.Entries {
-		if e := &j.Entries[i]; e.Kind == Delivered && strings.HasPrefix(e.Key, prefix) {
-			if row = e.Key[len(prefix):]; row == key || strings.HasPrefix(row, key+"#") {
-				return row, true
-			}
+		if e := &j.Entries[i]; e.Kind == kind && e.Key == key && e.Digest == d {
+			return string(e.Value), true
 		}
 	}
 	return "", false
@@ -308,12 +316,7 @@ func (j *Journal) row(key string, d Digest, apart bool) (row string, known bool)
 // reserved reports whether a wire key names a question that was put in its home.
 func (j *Journal) reserved(wire string) bool {
 	return slices.ContainsFunc(j.Entries, func(e Entry) bool {
-		of, found := strings.CutPrefix(e.Key, put)
-		if !found {
-			of, found = strings.CutPrefix(e.Key, timed)
-		}
-		parts := strings.SplitN(of, " ", 3) // the digest, the length, and the key
-		return found && e.Kind == Delivered && len(parts) == 3 && parts[2] == wire
+		return (e.Kind == Put || e.Kind == Timed) && string(e.Value) == wire
 	})
 }
 

@@ -30,7 +30,7 @@ func TestRefusedAnswers(t *testing.T) {
 		if _, suspended, err := run.Finish(err); err != nil || !suspended {
 			t.Fatal(suspended, err)
 		}
-		if err := run.CommitRefused(t.Context()); err != nil || len(marks) != 1 || marks[0].Kind != Delivered {
+		if err := run.CommitRefused(t.Context()); err != nil || len(marks) != 1 || marks[0].Kind != Refused {
 			t.Fatalf("committed %v, %v", marks, err)
 		}
 		if err := run.CommitRefused(t.Context()); err != nil || len(marks) != 1 {
@@ -72,7 +72,7 @@ func TestRefusalsThatAreNotCommitted(t *testing.T) {
 	}}
 	run := Begin(j, answers("k", "unfit", "l", "unfit"), new(bound.Limits))
 	run.Commit = func(_ context.Context, e *Entry) error {
-		if !strings.Contains(e.Key, " k ") {
+		if e.Kind != Refused || e.Key != "k" {
 			t.Errorf("%q is committed after an entry that was not", e.Key)
 		}
 		return lost

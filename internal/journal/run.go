@@ -209,7 +209,7 @@ func (r *Run) accept(a *Ask, i int) bool {
 	}
 	if errors.Is(err, ErrNotShown) {
 		if !r.journal.notShown(a.Key, a.Digest) { // else an earlier run has found it
-			mark := Entry{Kind: Delivered, Key: notShownMark(a.Key, a.Digest)}
+			mark := Entry{Kind: NotShown, Key: a.Key, Digest: a.Digest}
 			r.journal.Entries, r.marks = append(r.journal.Entries, mark), append(r.marks, mark)
 		}
 		a.Apart, a.Unable = true, nil
@@ -224,11 +224,10 @@ func (r *Run) accept(a *Ask, i int) bool {
 // is asked again, apart from its client's.
 var ErrNotShown = errors.New("the client has shown the question to nobody")
 
-// notShownMark is the key of the entry that records an answer with the error [ErrNotShown].
-func notShownMark(key string, d Digest) string { return "(not shown) " + d.String() + " " + key }
-
 func (j *Journal) notShown(key string, d Digest) bool {
-	return j.find(Delivered, notShownMark(key, d)) != nil
+	return slices.ContainsFunc(j.Entries, func(e Entry) bool {
+		return e.Kind == NotShown && e.Key == key && e.Digest == d
+	})
 }
 
 // settle returns what an entry says of its question.

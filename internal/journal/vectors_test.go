@@ -4,7 +4,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,31 +16,17 @@ import (
 	"github.com/askback-mcp/askback/input"
 )
 
-// vectors reads the encodings that a release has written, in hexadecimal by their names. Such a file never changes:
-// later releases read what it has, and the release that wrote it still runs beside the next one.
-func vectors(t *testing.T, file string) map[string][]byte {
-	t.Helper()
-	data, err := os.ReadFile("testdata/vectors/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	encoded := map[string]string{}
-	if err := json.Unmarshal(data, &encoded); err != nil {
-		t.Fatal(err)
-	}
-	decoded := map[string][]byte{}
-	for name, text := range encoded {
-		if decoded[name], err = hex.DecodeString(text); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return decoded
-}
-
 var vectorDigest = Digest{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 
-// journalsOfVersion1 are the journals whose encodings are in version1.json. Commit 17e539f wrote that file.
-var journalsOfVersion1 = map[string]*Journal{
+var (
+	alice = input.Provenance{Who: "alice", When: time.UnixMilli(1_767_225_600_123), Channel: input.ChannelHost}
+	bob   = input.Provenance{
+		Who: "bob@example.com", When: time.UnixMilli(1_767_225_600_999), Channel: "inbox", Why: "Größe fits",
+	}
+)
+
+// examples are the journals whose encodings are in testdata/version1.json, in hexadecimal by their names.
+var examples = map[string]*Journal{
 	"empty": {Started: time.UnixMilli(0)},
 	"a first question": {
 		ID: "ABCDEFGHIJKLMNOPQRSTUVWXYZ", Started: time.UnixMilli(1_767_225_600_123), Round: 1,
@@ -47,110 +36,142 @@ var journalsOfVersion1 = map[string]*Journal{
 		ID: "ABCDEFGHIJKLMNOPQRSTUVWXYZ", Started: time.UnixMilli(1_767_225_600_123), Round: 300,
 		Pending: []Question{{Key: "sure", Wire: "sure#2", Digest: vectorDigest}, {Key: "Größe/→", Wire: "Größe/→"}},
 		Entries: []Entry{
-			{Kind: Answer, Key: "sure", Digest: vectorDigest, Value: []byte(`{"action":"accept","content":{"n":1}}`)},
-			{Kind: Unread, Key: "other", Digest: Digest{15: 1}, Value: []byte(`{"action":"decline"}`)},
+			{Kind: Answer, Key: "sure", Digest: vectorDigest, Value: []byte(`{"action":"accept","content":{"n":1}}`),
+				By: []input.Provenance{alice, bob}},
+			{Kind: Answer, Key: "c", Digest: vectorDigest, Value: []byte(`{"action":"cancel"}`)},
+			{Kind: Unread, Key: "other", Digest: Digest{15: 1}, Value: []byte(`{"action":"decline"}`),
+				By: []input.Provenance{{When: time.UnixMilli(0)}}},
+			(&Question{Key: "late", Digest: vectorDigest, Asked: noon, Deadline: noon.Add(time.Hour)}).Unanswered(),
 			{Kind: Step, Key: "order", Value: []byte(`"12345"`)},
 			{Kind: Step, Key: "binary", Value: []byte{0, 255, 128}},
 			{Kind: Checkpoint, Key: "half"},
+			{Kind: HandedBack},
 			{Kind: Delivered, Key: "sure"},
-			{Kind: Checkpoint, Key: "(handed back)"},
-			{Kind: Delivered, Key: "(unfit) sure 0123456789abcdef"},
+			{Kind: Refused, Key: "sure", Digest: vectorDigest, Value: []byte{1, 2, 3, 4, 5, 6, 7, 8}},
+			{Kind: NotShown, Key: "sure", Digest: vectorDigest},
+			{Kind: Put, Key: "approve", Digest: vectorDigest, Value: []byte("approve#2")},
+			{Kind: Timed, Key: "late", Digest: vectorDigest, Value: []byte("late")},
 		},
 	},
 	"a trace": {
 		ID: "id", Started: time.UnixMilli(1), Round: 2, Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		Entries: []Entry{{Kind: Step, Key: "s", Value: []byte("null")}},
 	},
-	"plain forms":             {ID: "id", Started: time.UnixMilli(1), Round: 1, PlainForms: true},
-	"plain forms and a trace": {ID: "id", Started: time.UnixMilli(1), Round: 1, PlainForms: true, Trace: "t"},
+	"plain forms":         {ID: "id", Started: time.UnixMilli(1), Round: 1, PlainForms: true},
+	"a call that moved":   {ID: "id", Started: time.UnixMilli(1), Round: 1, Moved: true},
+	"everything is moved": {ID: "id", Started: time.UnixMilli(1), Round: 1, PlainForms: true, Moved: true, Trace: "t"},
 	"the manual style": {
 		ID: "id", Started: time.UnixMilli(1), Round: 1, Manual: "state of the handler",
 		Pending: []Question{{Key: "q", Wire: "q"}},
 	},
-}
-
-var (
-	alice = input.Provenance{Who: "alice", When: time.UnixMilli(1_767_225_600_123), Channel: input.ChannelHost}
-	bob   = input.Provenance{
-		Who: "bob@example.com", When: time.UnixMilli(1_767_225_600_999), Channel: "inbox", Why: "Größe fits",
-	}
-)
-
-// journalsOfVersion2 are the journals whose encodings are in version2.json.
-var journalsOfVersion2 = map[string]*Journal{
-	"an anonymous answer": {
-		ID: "id", Started: time.UnixMilli(1), Round: 1,
-		Entries: []Entry{{Kind: Unread, Key: "k", Digest: vectorDigest, Value: []byte(`{}`), By: []input.Provenance{
-			{When: time.UnixMilli(0)},
-		}}},
-	},
-	"every kind of entry": {
-		ID: "ABCDEFGHIJKLMNOPQRSTUVWXYZ", Started: time.UnixMilli(1_767_225_600_123), Round: 300,
-		Trace: "trace", PlainForms: true,
-		Pending: []Question{{Key: "sure", Wire: "sure#2", Digest: vectorDigest}},
-		Entries: []Entry{
-			{Kind: Answer, Key: "a", Digest: vectorDigest, Value: []byte(`{"action":"accept"}`),
-				By: []input.Provenance{alice, bob}},
-			{Kind: Unread, Key: "b", Digest: vectorDigest, Value: []byte(`{"action":"decline"}`), By: []input.Provenance{bob}},
-			{Kind: Answer, Key: "c", Digest: vectorDigest, Value: []byte(`{"action":"cancel"}`)}, // of the version before
-			{Kind: Step, Key: "order", Value: []byte(`"12345"`)},
-			{Kind: Checkpoint, Key: "half"},
-			{Kind: Delivered, Key: "sure"},
+	"a deadline": {
+		ID: "ABCDEFGHIJKLMNOPQRSTUVWXYZ", Started: noon, Round: 1,
+		Pending: []Question{
+			{Key: "sure", Wire: "sure#2", Digest: vectorDigest, Asked: noon, Deadline: noon.Add(time.Hour)},
+			{Key: "other", Wire: "other", Digest: vectorDigest},
 		},
 	},
 }
 
-// Old journals are read, and those that nobody's name is in are written so that the release before this one reads them.
+// The encodings of a version never change, because calls and tasks wait while their servers are upgraded.
 func TestJournalsStayTheSame(t *testing.T) {
-	for file, journals := range map[string]map[string]*Journal{
-		"version1.json": journalsOfVersion1, "version2.json": journalsOfVersion2, "timed.json": journalsWithTimes,
-	} {
-		encoded := vectors(t, file)
-		if len(encoded) != len(journals) {
-			t.Errorf("%s: %d encodings of %d journals", file, len(encoded), len(journals))
+	data, err := os.ReadFile("testdata/version1.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var encoded map[string]string
+	if err := json.Unmarshal(data, &encoded); err != nil {
+		t.Fatal(err)
+	}
+	if len(encoded) != len(examples) {
+		t.Errorf("%d encodings of %d journals", len(encoded), len(examples))
+	}
+	for name, want := range examples {
+		data, err := hex.DecodeString(encoded[name])
+		if err != nil {
+			t.Fatal(err)
 		}
-		for name, want := range journals {
-			got, err := Decode(encoded[name])
-			if diff := cmp.Diff(want, got); err != nil || diff != "" {
-				t.Errorf("%s, %s: %v\n%s", file, name, err, diff)
-			}
-			if written := want.Append(nil); string(written) != string(encoded[name]) {
-				t.Errorf("%s, %s: written as %x, want %x", file, name, written, encoded[name])
-			}
-			for i := range want.Entries {
-				e, err := DecodeEntry(want.Entries[i].Append(nil))
-				if diff := cmp.Diff(want.Entries[i], e); err != nil || diff != "" {
-					t.Errorf("%s, %s, entry %d: %v\n%s", file, name, i, err, diff)
-				}
+		got, err := Decode(data)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v\n%s", name, err, diff)
+		}
+		if written := want.Append(nil); string(written) != string(data) {
+			t.Errorf("%s: written as %x, want %x", name, written, data)
+		}
+		for i := range want.Entries {
+			e, err := DecodeEntry(want.Entries[i].Append(nil))
+			if diff := cmp.Diff(want.Entries[i], e); err != nil || diff != "" {
+				t.Errorf("%s, entry %d: %v\n%s", name, i, err, diff)
 			}
 		}
 	}
 }
 
-// What is cut off, has more behind it, or has no provenance after all is refused. What a newer release wrote is another
-// error.
-func TestAttributedEntriesAreWhole(t *testing.T) {
-	whole := journalsOfVersion2["every kind of entry"].Entries[0].Append(nil)
+// What is of another version says so, and what to do. What is cut off, has more behind it, or has a kind or a flag that
+// this version does not have is damaged.
+func TestWhatIsNoJournal(t *testing.T) {
+	whole := examples["every kind of entry"].Append(nil)
+	entry := examples["every kind of entry"].Entries[0].Append(nil)
+	both := func(data []byte) (err, entryErr error) {
+		_, err = Decode(data)
+		_, entryErr = DecodeEntry(data)
+		return err, entryErr
+	}
+	for _, v := range []byte{2, 3, 8, 255} {
+		for _, data := range [][]byte{{v}, append([]byte{v}, whole[1:]...), append([]byte{v}, entry[1:]...)} {
+			err, entryErr := both(data)
+			for _, err := range []error{err, entryErr} {
+				if want := fmt.Sprintf("of version %d", v); !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), want) {
+					t.Errorf("%.8x: %v, want an error that says %q", data, err, want)
+				}
+			}
+		}
+	}
+	damaged := [][]byte{
+		nil, {0}, {version}, append(slices.Clone(whole), 0), append(slices.Clone(entry), 0), append([]byte{0}, whole[1:]...),
+		append([]byte{0}, entry[1:]...), append([]byte{version, 'y'}, entry[2:]...), append([]byte{version, 4}, whole[2:]...),
+	}
 	for n := range whole {
-		if _, err := DecodeEntry(whole[:n]); err == nil || errors.Is(err, ErrNewer) {
-			t.Errorf("%d of %d bytes: %v", n, len(whole), err)
+		damaged = append(damaged, whole[:n])
+	}
+	for n := range entry {
+		damaged = append(damaged, entry[:n])
+	}
+	for _, data := range damaged {
+		if err, entryErr := both(data); err == nil || entryErr == nil || errors.Is(errors.Join(err, entryErr), ErrNewer) {
+			t.Errorf("%x: %v, %v", data, err, entryErr)
 		}
 	}
-	step := Entry{Kind: Step, Key: "s", Value: []byte("1")}
-	plain := step.Append(nil)
-	for _, damaged := range [][]byte{append(whole, 0), append([]byte{attributed}, append(plain, 0)...), append(plain, 0)} {
-		if e, err := DecodeEntry(damaged); err == nil || errors.Is(err, ErrNewer) {
-			t.Errorf("%x is %+v, %v", damaged, e, err)
+}
+
+// No name that an author gives stands for what the engine records by itself, not even its encoding.
+func TestNamesAreOnlyNames(t *testing.T) {
+	d := question("k", "?").Digest
+	j := &Journal{ID: "id", Entries: []Entry{
+		{Kind: HandedBack},
+		{Kind: Refused, Key: "k", Digest: d, Value: []byte("12345678")},
+		{Kind: NotShown, Key: "k", Digest: d},
+		{Kind: Put, Key: "k", Digest: d, Value: []byte("row")},
+		{Kind: Timed, Key: "k", Digest: d, Value: []byte("other row")},
+	}}
+	for _, e := range j.Entries {
+		text := string(e.append(nil))
+		for _, name := range []string{text, text[1:], string(e.Kind), e.Key + "#" + d.String(), string(e.Value)} {
+			for _, apart := range []bool{false, true} {
+				if row, known := j.row(name, d, apart); known {
+					t.Errorf("a question %q has the row %q", name, row)
+				}
+			}
+			if j.notShown(name, d) || j.answer(name, d) >= 0 || j.find(Delivered, name) != nil || j.find(Step, name) != nil ||
+				j.find(Checkpoint, name) != nil {
+				t.Errorf("what the engine recorded is about %q", name)
+			}
 		}
 	}
-	for _, newer := range [][]byte{{3}, {'y', 1, 'k'}, {attributed, attributed}, append([]byte{3}, plain...)} {
-		if _, err := DecodeEntry(newer); !errors.Is(err, ErrNewer) {
-			t.Errorf("%x: %v", newer, err)
+	for _, row := range []string{"row", "other row"} {
+		if wire := j.WireKey(row); wire == row {
+			t.Errorf("a question %q is sent as %q, which names another", row, wire)
 		}
-	}
-	old := (&Journal{ID: "id", Entries: []Entry{step}}).Append(nil)
-	if _, err := Decode(append(old[:len(old)-len(plain)], whole...)); err == nil {
-		t.Error("a journal of the version before has an attributed entry")
 	}
 }
 

@@ -85,7 +85,7 @@ type run struct {
 func (r *run) options(s task.Store) *askback.Options {
 	plenty := task.Quota{Unfinished: 1 << 20, Kept: 1 << 20, Bytes: 1 << 40}
 	return &askback.Options{
-		Keys: r.ring, JournalVersion: 2,
+		Keys:      r.ring,
 		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil },
 		Desk:      &askback.DeskOptions{Wait: 24 * time.Hour},
 		Tasks: &askback.Tasks{Store: s, Settings: task.Settings{

@@ -52,9 +52,10 @@ type Question struct {
 }
 
 // Timer is a question that nobody answers: its deadline passes.
-func Timer(within time.Duration) *Question { return &Question{Within: within, Digest: timerDigest} }
+func Timer(within time.Duration) *Question { return &Question{Within: within, Digest: TimerDigest} }
 
-var timerDigest = digest([]byte(`"sleep"`))
+// TimerDigest is the digest of every Timer, and of no question that somebody answers.
+var TimerDigest = digest([]byte(`"sleep"`))
 
 // Params returns the parameters of the request, encoded.
 func (q *Question) Params() []byte {

@@ -29,7 +29,7 @@ type Asking struct {
 	Call string `json:"call,omitempty"`
 	// Preview is what the author shows of the call in place of its arguments. Empty means that the arguments are shown.
 	Preview string `json:"preview,omitempty"`
-	// Markdown says that the message and Preview are Markdown. What an older release stored is not.
+	// Markdown says that the message and Preview are Markdown.
 	Markdown bool `json:"markdown,omitempty"`
 	// Fallback says that the question is for the caller, whose host could not ask it.
 	Fallback bool `json:"fallback,omitempty"`
@@ -122,7 +122,7 @@ func DecodeBallot(data []byte) (*Ballot, error) {
 	return b, nil
 }
 
-// DecodeDecision reads the decision of a question. One that this release does not know is an error, and no decline.
+// DecodeDecision reads the decision of a question. An unknown one is an error, and no decline.
 func DecodeDecision(data []byte) (*Decision, error) {
 	d, err := decode[Decision]("decision", data)
 	if err != nil {

@@ -25,7 +25,8 @@ func FuzzRow(f *testing.F) {
 	answer := journal.Entry{Kind: journal.Unread, Key: "q", Digest: digest, Value: []byte(`{"action":"accept"}`)}
 	step := journal.Entry{Kind: journal.Delivered, Key: "q"}
 	f.Add(began.Append(nil), questions, answer.Append(nil), step.Append(nil), 1)
-	f.Add([]byte(`{"call":"id","can":64,"more":1,"params":{}}`), questions, answer.Append(nil), step.Append(nil), 1)
+	f.Add([]byte(`{"version":1,"call":"id","can":64,"plain":true,"desk":true,"params":{}}`),
+		questions, answer.Append(nil), step.Append(nil), 1)
 	f.Add([]byte(`{}`), []byte(`[{"digest":"AA=="}]`), []byte{}, []byte{0xff}, -1)
 	f.Add([]byte(`null`), []byte(`null`), []byte(nil), []byte(nil), 0)
 	f.Fuzz(func(t *testing.T, call, pending, first, second []byte, round int) {
@@ -33,7 +34,7 @@ func FuzzRow(f *testing.F) {
 			kept := c.Append(nil) // without members of the parameters that do not belong there
 			again, err := DecodeCall(kept)
 			if err != nil || again.ID != c.ID || again.Trace != c.Trace || again.Can != c.Can ||
-				again.PlainForms != c.PlainForms {
+				again.PlainForms != c.PlainForms || again.Desk != c.Desk {
 				t.Fatalf("%s is written again as %s: %v", call, kept, err)
 			}
 			if twice := again.Append(nil); !bytes.Equal(twice, kept) {
@@ -70,7 +71,7 @@ func FuzzRow(f *testing.F) {
 
 // An outcome that another version or another program wrote is read or refused, and a result that is JSON stays JSON.
 func FuzzOutcome(f *testing.F) {
-	f.Add([]byte(`{"resultType":"complete","content":[],"_meta":{"k":1},"isError":false}`))
+	f.Add([]byte(`{"content":[],"_meta":{"k":1},"isError":false}`))
 	f.Add([]byte(`{"code":-32603,"message":"no"}`))
 	f.Add([]byte(`{"_meta":null}`))
 	f.Add([]byte(`{"cancelled":{"by":"alice","reason":"maintenance","at":"2026-11-23T12:00:00Z"}}`))

@@ -9,8 +9,8 @@
 //	Outcome of a cancelled task   [EncodeCancellation], [DecodeCancellation]
 //	a question for people         [Asking], [Ballot], [Decision]
 //
-// Instances of several releases share a store, so each function that decodes reads what every release has written, and
-// refuses what it does not know.
+// Instances of two releases may share a store. The call says which version a task is of: an instance that does not know
+// it leaves the task to the others.
 package stored
 
 import (
@@ -29,37 +29,35 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// Call is the call that a task begins with. The store has it as an object with the members call, trace, can, more and
-// params.
+// version is in each stored call. A change of what is stored of a task gets another one, if instances that do not know
+// it could not run the task.
+const version = 1
+
+// Call is the call that a task begins with. The store has it as an object with the members version, call, trace, can,
+// plain, desk and params.
 type Call struct {
-	ID    string // the call's secret ID
-	Trace string // the journal's; empty if there is none, and then its member is missing
-	// Can is stored in the member can, which has 8 bits in every release. The rest is in the member more, if there is any.
-	Can wire.Capability
-	// PlainForms is the journal's. It is stored as a bit of the member can that no capability has.
-	PlainForms bool
+	ID         string // the call's secret ID
+	Trace      string // the journal's; empty if there is none, and then its member is missing
+	Can        wire.Capability
+	PlainForms bool   // the journal's
+	Desk       bool   // the call's server has a desk, which the task may need
 	Params     []byte // the parameters of the request, an object: name, arguments and _meta; any of them may be missing
 }
-
-const (
-	canBits    = 8
-	plainForms = 1 << 6
-)
 
 // Append appends the stored form of c to dst. Of c.Params, which must be checked JSON, it leaves out all members that
 // do not belong there.
 func (c *Call) Append(dst []byte) []byte {
-	dst = wire.AppendString(append(dst, `{"call":`...), c.ID)
+	dst = strconv.AppendInt(append(dst, `{"version":`...), version, 10)
+	dst = wire.AppendString(append(dst, `,"call":`...), c.ID)
 	if c.Trace != "" {
 		dst = wire.AppendString(append(dst, `,"trace":`...), c.Trace)
 	}
-	can := uint64(c.Can) & (1<<canBits - 1) &^ plainForms
+	dst = strconv.AppendUint(append(dst, `,"can":`...), uint64(c.Can), 10)
 	if c.PlainForms {
-		can |= plainForms
+		dst = append(dst, `,"plain":true`...)
 	}
-	dst = strconv.AppendUint(append(dst, `,"can":`...), can, 10)
-	if more := uint64(c.Can) >> canBits; more != 0 {
-		dst = strconv.AppendUint(append(dst, `,"more":`...), more, 10)
+	if c.Desk {
+		dst = append(dst, `,"desk":true`...)
 	}
 	dst = append(dst, `,"params":{`...)
 	separator := ""
@@ -72,50 +70,29 @@ func (c *Call) Append(dst []byte) []byte {
 	return append(dst, "}}"...)
 }
 
-// DecodeCall reads what [Call.Append] wrote. Params aliases data.
+// DecodeCall reads what [Call.Append] wrote. Params aliases data. The error is [journal.ErrNewer] for a call of another
+// version.
 func DecodeCall(data []byte) (Call, error) {
 	if err := strictjson.Check(data, strictjson.MaxDepth); err != nil {
 		return Call{}, fmt.Errorf("the stored call: %w", err)
 	}
-	id, hasID := strictjson.String(strictjson.Get(data, "call"))
-	can, err := strconv.ParseUint(string(strictjson.Get(data, "can")), 10, canBits)
-	more, moreErr := uint64(0), error(nil)
-	if member := strictjson.Get(data, "more"); member != nil {
-		more, moreErr = strconv.ParseUint(string(member), 10, 32-canBits)
+	if v, err := strconv.ParseUint(string(strictjson.Get(data, "version")), 10, 32); err == nil && v != version {
+		return Call{}, fmt.Errorf("a task of version %d, where this program knows version %d: %w", v, version,
+			journal.ErrNewer)
+	} else if err != nil {
+		return Call{}, errors.New("the stored call has no version")
 	}
+	id, hasID := strictjson.String(strictjson.Get(data, "call"))
+	can, err := strconv.ParseUint(string(strictjson.Get(data, "can")), 10, 32)
 	params := strictjson.Get(data, "params")
-	if !hasID || err != nil || moreErr != nil || strictjson.TypeOf(params) != strictjson.TypeObject {
-		return Call{}, errors.New("the stored call is not laid out as this program stores calls: " +
-			"a newer one may have stored it")
+	if !hasID || err != nil || strictjson.TypeOf(params) != strictjson.TypeObject {
+		return Call{}, errors.New("the stored call is damaged: it has no ID, no capabilities, or no parameters")
 	}
 	trace, _ := strictjson.String(strictjson.Get(data, "trace"))
 	return Call{
-		ID: id, Trace: trace, Params: params,
-		Can: wire.Capability(can&^plainForms | more<<canBits), PlainForms: can&plainForms != 0,
+		ID: id, Trace: trace, Can: wire.Capability(can), Params: params,
+		PlainForms: string(strictjson.Get(data, "plain")) == "true", Desk: string(strictjson.Get(data, "desk")) == "true",
 	}, nil
-}
-
-// methodAtDesk is the method of the tasks of a server with a desk, whose journals a release that knows no desk cannot
-// read. Such a release leaves tasks of methods that MCP does not have alone, without spending attempts on them.
-const methodAtDesk = "tools/call at a desk"
-
-// TaskMethod returns the method under which the task of a call is stored.
-func TaskMethod(method string, desk bool) string {
-	if desk && method == wire.CallTool {
-		return methodAtDesk
-	}
-	return method
-}
-
-// AtDesk reports whether a task with this method is of a server with a desk.
-func AtDesk(stored string) bool { return stored == methodAtDesk }
-
-// CallMethod returns the method of the call of a stored task.
-func CallMethod(stored string) string {
-	if AtDesk(stored) {
-		return wire.CallTool
-	}
-	return stored
 }
 
 // EncodeEntries encodes entries of a journal.
@@ -212,14 +189,13 @@ func EncodeResult(object []byte, members string) []byte {
 }
 
 // DecodeResult reads what [EncodeResult] wrote: the members of the result without braces, and its _meta apart from
-// them, or nil if that is missing or empty. It leaves out a resultType that another release has stored.
+// them, or nil if that is missing or empty.
 func DecodeResult(outcome []byte) (members, meta []byte, err error) {
 	if strictjson.TypeOf(outcome) != strictjson.TypeObject {
 		return nil, nil, errors.New("the stored result is not a JSON object")
 	}
 	for name, value := range strictjson.Members(outcome) {
 		switch string(name) {
-		case "resultType":
 		case "_meta":
 			if strictjson.TypeOf(value) != strictjson.TypeObject {
 				return nil, nil, errors.New("the _meta of the stored result is not an object")
@@ -265,8 +241,7 @@ type cancelled struct {
 	Cancelled *Cancellation `json:"cancelled"`
 }
 
-// EncodeCancellation encodes who cancelled a task. A release before desks keeps these bytes and never shows them: it
-// reads the outcome of completed and failed tasks only.
+// EncodeCancellation encodes who cancelled a task.
 func EncodeCancellation(c Cancellation) ([]byte, error) { return json.Marshal(cancelled{&c}) }
 
 // DecodeCancellation reads what [EncodeCancellation] wrote, and reports whether there is such a thing.

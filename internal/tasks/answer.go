@@ -64,12 +64,12 @@ func (s *Service) answer(
 	}
 	callID := s.callID(ctx, t)
 	for _, r := range a.reasons {
-		call.LogRefused(ctx, s.Log, callID, stored.CallMethod(t.Method), t.Target, a.round, r)
+		call.LogRefused(ctx, s.Log, callID, t.Method, t.Target, a.round, r)
 	}
 	for _, q := range a.missed {
-		call.LogLate(ctx, s.Log, callID, stored.CallMethod(t.Method), t.Target, a.round, q.Key)
+		call.LogLate(ctx, s.Log, callID, t.Method, t.Target, a.round, q.Key)
 		s.Calls.Audit.Tell(ctx, report.AuditEvent{
-			Kind: report.AuditRefused, Principal: t.Principal, Method: stored.CallMethod(t.Method), Target: t.Target,
+			Kind: report.AuditRefused, Principal: t.Principal, Method: t.Method, Target: t.Target,
 			Call: callID, Task: task.Name(t.ID), Round: a.round, Key: q.Key, Reason: report.Late,
 		})
 		missed = append(missed, q.Wire)
@@ -221,7 +221,7 @@ func (a *answering) read(ctx context.Context, q stored.Question, raw []byte) (fi
 		a.refused = append(a.refused, q)
 	} else {
 		answer := journal.Entry{
-			Kind: journal.Unread, Key: q.Key, Digest: digest, Value: raw, By: a.Calls.Provenance(a.task.Principal),
+			Kind: journal.Unread, Key: q.Key, Digest: digest, Value: raw, By: call.Provenance(a.task.Principal),
 		}
 		a.record(answer)
 		if q.Row != "" {
@@ -255,7 +255,7 @@ func (s *Service) tellAnswered(ctx context.Context, t *task.Task, round int, ans
 	callID := s.callID(ctx, t)
 	for _, a := range answers {
 		e := call.Answered(a.Key, a.Digest, a.Value)
-		e.Principal, e.Method, e.Target = t.Principal, stored.CallMethod(t.Method), t.Target
+		e.Principal, e.Method, e.Target = t.Principal, t.Method, t.Target
 		e.Call, e.Task, e.Round = callID, task.Name(t.ID), round
 		s.Calls.Audit.Tell(ctx, e)
 	}

@@ -170,7 +170,7 @@ func TestFetchAsksTheClient(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		logger, log := harness.Logs()
-		srv, d := deskServer(t, &askback.Options{Logger: logger, JournalVersion: 2}, askback.AddResultTool)
+		srv, d := deskServer(t, &askback.Options{Logger: logger}, askback.AddResultTool)
 		h := srv.HTTPHandler(nil)
 		round := func(target, arguments, responses, state string) *harness.Response {
 			return harness.Request{Target: target, Arguments: arguments, Capabilities: `{"elicitation":{}}`,

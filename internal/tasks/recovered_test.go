@@ -35,7 +35,7 @@ func TestWhatIsARecovery(t *testing.T) {
 		{"a run after one that recorded nothing", 2, 2, nil, true},
 		{"a run after one that recorded nothing, and an answer before", 2, 3, [][]byte{step, answer}, true},
 		{"a run after many", 5, 5, [][]byte{step}, true},
-		{"an entry of a newer release", 1, 2, [][]byte{{0xff}}, false},
+		{"an entry of a newer release", 1, 2, [][]byte{{2, 0xff}}, false},
 	} {
 		var log bytes.Buffer
 		s := &Service{Log: slog.New(slog.NewTextHandler(&log, nil))}

@@ -1,7 +1,6 @@
 package tasks_test
 
 import (
-	"bytes"
 	"context"
 	"strings"
 	"testing"
@@ -14,20 +13,6 @@ import (
 	"github.com/askback-mcp/askback/internal/harness"
 	"github.com/askback-mcp/askback/task"
 )
-
-// otherRelease is a store in which another release stored the results: with its resultType, or without.
-type otherRelease struct {
-	*task.MemoryStore
-	prefix string // of each stored result
-}
-
-func (o otherRelease) Get(ctx context.Context, id string) (*task.Task, error) {
-	t, err := o.MemoryStore.Get(ctx, id)
-	if err == nil && t.Status == task.Completed {
-		t.Outcome = append([]byte(o.prefix), bytes.TrimPrefix(t.Outcome, []byte("{"))...)
-	}
-	return t, err
-}
 
 // The result of a completed task is exactly what the request would have returned, by the server that the response
 // names. (SEP-2663)
@@ -54,27 +39,23 @@ func TestTheResultOfATaskIsThatOfItsCall(t *testing.T) {
 	for name, handler := range tools {
 		register = append(register, tool(name, handler))
 	}
-	for release, prefix := range map[string]string{
-		"without resultType": `{`, "with resultType": `{"resultType":"complete",`,
-	} {
-		s := harness.NewTaskServerOn(t, otherRelease{new(task.MemoryStore), prefix}, nil, register...)
-		for name := range tools {
-			t.Run(release+"/"+name, func(t *testing.T) {
-				want := s.Result(harness.ProposalOnly, "tools/call", name, `"name":"`+name+`"`)
-				meta, _ := want["_meta"].(map[string]any)
-				if want["resultType"] != "complete" || meta[mcp.MetaKeyServerInfo] == nil {
-					t.Fatalf("the call itself: %v", want)
-				}
-				if delete(meta, mcp.MetaKeyServerInfo); len(meta) == 0 { // the response about the task has it
-					delete(want, "_meta")
-				}
-				id := s.Result(harness.WithExtension, "tools/call", name, `"name":"`+name+`"`)["taskId"].(string)
-				got := s.Get(harness.WithExtension, id, "completed")
-				if diff := cmp.Diff(want, got["result"]); diff != "" {
-					t.Errorf("tasks/get (-call +task):\n%s", diff)
-				}
-			})
-		}
+	s := harness.NewTaskServerOn(t, new(task.MemoryStore), nil, register...)
+	for name := range tools {
+		t.Run(name, func(t *testing.T) {
+			want := s.Result(harness.ProposalOnly, "tools/call", name, `"name":"`+name+`"`)
+			meta, _ := want["_meta"].(map[string]any)
+			if want["resultType"] != "complete" || meta[mcp.MetaKeyServerInfo] == nil {
+				t.Fatalf("the call itself: %v", want)
+			}
+			if delete(meta, mcp.MetaKeyServerInfo); len(meta) == 0 { // the response about the task has it
+				delete(want, "_meta")
+			}
+			id := s.Result(harness.WithExtension, "tools/call", name, `"name":"`+name+`"`)["taskId"].(string)
+			got := s.Get(harness.WithExtension, id, "completed")
+			if diff := cmp.Diff(want, got["result"]); diff != "" {
+				t.Errorf("tasks/get (-call +task):\n%s", diff)
+			}
+		})
 	}
 }
 

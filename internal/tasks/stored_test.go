@@ -105,7 +105,7 @@ func TestStoredJournalsThatDoNotDecode(t *testing.T) {
 			func([]byte, [][]byte) ([]byte, [][]byte) { return []byte(`{"call":"secret"}`), nil }},
 		{"an entry is rubbish", "entry 0 of the journal", func(call []byte, _ [][]byte) ([]byte,
 			[][]byte) {
-			return call, [][]byte{[]byte("secret")}
+			return call, [][]byte{[]byte("\x01secret")}
 		}},
 		{"an entry is empty", "entry 0 of the journal", func(call []byte, _ [][]byte) ([]byte,
 			[][]byte) {

@@ -38,10 +38,11 @@ func (s *Service) Create(
 	if !s.runs.Load() {
 		s.warnIdle.Do(func() { time.AfterFunc(startsWithin, func() { s.warnIfIdle(context.WithoutCancel(ctx)) }) })
 	}
-	began := stored.Call{ID: j.ID, Trace: j.Trace, Can: r.Can, PlainForms: j.PlainForms, Params: r.Raw}
+	began := stored.Call{ID: j.ID, Trace: j.Trace, Can: r.Can, PlainForms: j.PlainForms, Desk: s.Desk != nil,
+		Params: r.Raw}
 	n := &taskrun.New{
 		ID:        taskID(j.ID),
-		Principal: r.Principal, Method: stored.TaskMethod(r.Handler.Method, s.Desk != nil), Target: r.Params.Target,
+		Principal: r.Principal, Method: r.Handler.Method, Target: r.Params.Target,
 		Dialect: as.Dialect, TTL: as.TTL, Round: j.Round,
 		Call:    began.Append(make([]byte, 0, len(r.Raw)+len(j.Trace)+128)),
 		Entries: stored.EncodeEntries(j.Entries),
@@ -104,19 +105,18 @@ func EncodeFailure(message string) []byte {
 
 // Handle runs the handler of a task from its journal. It is the engine's [taskrun.Handler].
 func (s *Service) Handle(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-	method := stored.CallMethod(w.Task.Method)
-	h := s.Handlers.Lookup(method, w.Task.Target)
-	if stored.AtDesk(w.Task.Method) && s.Desk == nil {
-		return taskrun.Verdict{}, fmt.Errorf("%w: it has no desk, which the task may need", taskrun.ErrElsewhere)
-	}
+	h := s.Handlers.Lookup(w.Task.Method, w.Task.Target)
 	if h == nil || h.Tasks == nil && s.Desk == nil {
 		return taskrun.Verdict{}, fmt.Errorf("%w: it has no task tool %q", taskrun.ErrElsewhere, w.Task.Target)
 	}
 	began, err := stored.DecodeCall(w.Call)
 	if err != nil {
-		return taskrun.Verdict{}, err
+		return taskrun.Verdict{}, home.LeaveToNewer(err)
 	}
-	params, fault := wire.ParseParams(method, began.Params)
+	if began.Desk && s.Desk == nil {
+		return taskrun.Verdict{}, fmt.Errorf("%w: it has no desk, which the task may need", taskrun.ErrElsewhere)
+	}
+	params, fault := wire.ParseParams(w.Task.Method, began.Params)
 	if fault != nil {
 		return taskrun.Verdict{}, fmt.Errorf("the stored call: %w", fault)
 	}
@@ -165,7 +165,7 @@ func (s *Service) apart(ctx context.Context, t *task.Task, callID string) (d hom
 	}
 	if s.Calls.Audit != nil {
 		d.Tell = func(e report.AuditEvent) {
-			e.Principal, e.Method, e.Target = t.Principal, stored.CallMethod(t.Method), t.Target
+			e.Principal, e.Method, e.Target = t.Principal, t.Method, t.Target
 			e.Call, e.Task, e.Round = callID, task.Name(t.ID), t.Round+1
 			s.Calls.Audit.Tell(ctx, e)
 		}
@@ -186,7 +186,7 @@ func (s *Service) tellCancelled(ctx context.Context, t *task.Task, callID string
 	}
 	if c, ok := stored.DecodeCancellation(t.Outcome); ok {
 		s.Calls.Audit.Tell(ctx, report.AuditEvent{
-			Kind: report.AuditCancelled, Principal: t.Principal, Method: stored.CallMethod(t.Method), Target: t.Target,
+			Kind: report.AuditCancelled, Principal: t.Principal, Method: t.Method, Target: t.Target,
 			Call: callID, Task: task.Name(t.ID), Round: t.Round + 1, By: c.By, Why: c.Reason,
 		})
 	}

@@ -21,7 +21,6 @@ const (
 	SamplingTools
 	Roots
 	Tasks // the extension
-	_     // reserved: what is stored with tasks has no capability in this place
 )
 
 // capability is a single capability, its name and the capabilities object that declares it.

@@ -47,7 +47,7 @@ func approval(ctx context.Context, s *postgres.Store, votes int) (name string, e
 		return "", err
 	}
 	n := newTask()
-	call := []byte(`{"call":"CALL","can":0,"params":{"name":"deploy","arguments":{}}}`)
+	call := []byte(`{"version":1,"call":"CALL","can":0,"params":{"name":"deploy","arguments":{}}}`)
 	if err := s.Create(ctx, n, time.Hour, time.Hour, call, nil, task.Quota{}); err != nil {
 		return "", err
 	}

@@ -43,7 +43,6 @@ func Servers() []Server {
 		}),
 		ours("single-use", func() askback.Options { return askback.Options{ReplayGuard: new(state.MemoryGuard)} }),
 		ours("bare-first-round", func() askback.Options { return askback.Options{BareFirstRound: true} }),
-		ours("journal-2", func() askback.Options { return askback.Options{JournalVersion: 2} }),
 		ours("dual", stored(state.Options{Mode: state.Dual})),
 		ours("stateless-first", stored(state.Options{Mode: state.StatelessFirst})),
 		ours("overflow", stored(state.Options{Overflow: 1})),

@@ -32,7 +32,7 @@ func serveBridge(ctx context.Context, server, file string) error {
 			Identity: server, Connect: func() (mcp.Transport, error) { return bridge.AtURL(server, nil), nil },
 		}},
 		Server: askback.Options{
-			Keys: keys, Tasks: &askback.Tasks{Store: store}, Desk: &askback.DeskOptions{Fallback: true}, JournalVersion: 2,
+			Keys: keys, Tasks: &askback.Tasks{Store: store}, Desk: &askback.DeskOptions{Fallback: true},
 			Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return rig.Caller, nil },
 		},
 	})
