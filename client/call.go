@@ -28,6 +28,7 @@ import (
 //   - a [*LimitError], [*UndeclaredError] or [*ProtocolError] when the server went too far;
 //   - a [*RefusedError] when the server refused its own state;
 //   - a *jsonrpc.Error when the server answered with one;
+//   - a [*NotRunError] when the request did not run, perhaps with the server's *jsonrpc.Error in it;
 //   - the context's cause when that is done;
 //   - or a handler's own.
 //
@@ -346,7 +347,7 @@ func (c *call) nextPause(p *Pending) time.Duration {
 // listed, or a tool that refuses to be called as a task.
 func (c *call) sendRound(ctx context.Context, x *tap.Exchange) (result json.RawMessage, res mcp.Result, err error) {
 	result, res, err = c.send(ctx, x)
-	if hasCode(err, mcp.CodeHeaderMismatch) && !c.relisted && c.relist(ctx) {
+	if notRun(err) && hasCode(err, mcp.CodeHeaderMismatch) && !c.relisted && c.relist(ctx) {
 		result, res, err = c.send(ctx, x)
 	}
 	// In the drafts no list says which tools cannot be tasks: the call asks once.
@@ -367,14 +368,32 @@ func (c *call) send(ctx context.Context, x *tap.Exchange) (json.RawMessage, mcp.
 	ctx, end := c.operate(ctx, x, Operation{Method: c.method, Target: c.target, Round: c.round}, &c.trace)
 	if c.direct != nil {
 		result, err := c.direct.call(ctx, x, c.method, c.target, c.sent, c.arguments)
+		err = delivered(ctx, x, err)
 		end(result, err)
 		return result, nil, err
 	}
 	res, err := c.throughSDK(x.Context(ctx))
-	result, broken := x.Result()
-	err = cmp.Or(broken, err)
+	err = x.Failure(err)
+	result, _ := x.Result()
+	err = delivered(ctx, x, err)
 	end(result, err)
 	return result, res, err
+}
+
+// delivered returns the error of a request of a call, which is a [*NotRunError] if the request has not reached the
+// server, or if the server has refused it.
+func delivered(ctx context.Context, x *tap.Exchange, err error) error {
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	status, isStatus := errors.AsType[*tap.StatusError](err)
+	switch {
+	case isStatus && status.Refuses():
+		return &NotRunError{Status: status.Code, Err: err}
+	case !isStatus && !x.Delivery.Begun():
+		return &NotRunError{Err: err}
+	}
+	return err
 }
 
 // decode decodes a result that is complete.

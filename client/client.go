@@ -80,7 +80,8 @@ func hideExtensions(next mcp.MethodHandler) mcp.MethodHandler {
 // or mcp.CommandTransport. Nil options choose the newest revision that both sides speak.
 // Over the SDK's HTTP transports, also in a mcp.LoggingTransport, everything goes to the
 // origin of the Endpoint: a redirect to another scheme, host or port fails the request. One
-// within the origin is followed if it keeps the method, as 307 and 308 do.
+// within the origin is followed if it keeps the method, as 307 and 308 do. Calls go at once
+// where the redirect led before: a call that is redirected fails, because it may have run.
 func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientSessionOptions) (*Session, error) {
 	s := &Session{opts: &c.opts}
 	t, err := atOrigin(t)

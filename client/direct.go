@@ -60,7 +60,9 @@ func (d *direct) call(
 	if err != nil {
 		return nil, err
 	}
-	r := &streamable.Request{Method: method, Name: target, Params: params, Notify: d.notifications.add}
+	x.Delivery.Once = true
+	r := &streamable.Request{Method: method, Name: target, Params: params, Notify: d.notifications.add,
+		Delivery: &x.Delivery}
 	if method == wire.CallTool {
 		r.Header = d.inline.headers(target, arguments)
 	}
@@ -70,7 +72,8 @@ func (d *direct) call(
 	}
 	if away, ok := errors.AsType[*tap.AwayError](err); ok {
 		// a call is not sent again: its host may want to know the cause
-		err = away.Cause
+		x.Delivery.Broke(away.Cause)
+		err = x.Delivery.Reason(away.Cause)
 	}
 	if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("calling %q: %w", method, err)

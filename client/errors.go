@@ -41,6 +41,27 @@ func (e *RefusedError) Error() string {
 
 func (e *RefusedError) Unwrap() error { return e.Err }
 
+// NotRunError says that a request of a call did not run. Either the server has refused it with an HTTP status that
+// servers send before anything runs (400, 401, 403, 404, 405, 406, 413, 415, 421 or 429), or it was not sent: there was
+// no connection, or no byte was written to a program. The rounds before it did run.
+//
+// After any other error of a call nobody knows whether the request ran, except that a *jsonrpc.Error without a
+// NotRunError around it is the server's own answer.
+type NotRunError struct {
+	Status int   // The HTTP status. Zero means that the request was not sent.
+	Err    error // what the server said, perhaps with a *jsonrpc.Error, or why the request was not sent
+}
+
+func (e *NotRunError) Error() string { return e.Err.Error() }
+
+func (e *NotRunError) Unwrap() error { return e.Err }
+
+// notRun reports whether an error says that a request did not run.
+func notRun(err error) bool {
+	_, ok := errors.AsType[*NotRunError](err)
+	return ok
+}
+
 // ProtocolError says that a server's message broke the protocol.
 type ProtocolError struct{ Reason string }
 

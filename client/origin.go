@@ -7,8 +7,11 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/client/internal/tap"
 )
 
 // sameOrigin sends requests to the origin of one endpoint, and refuses all others. A redirect, or the endpoint that a
@@ -16,6 +19,9 @@ import (
 type sameOrigin struct {
 	base     http.RoundTripper // nil means http.DefaultTransport
 	endpoint *url.URL
+	// moved is where the endpoint redirects to, within the origin, or nil. Calls go there at once, because none is sent
+	// twice.
+	moved atomic.Pointer[url.URL]
 }
 
 // atOrigin binds a transport of the SDK that speaks HTTP to the origin of its endpoint, also
@@ -45,7 +51,8 @@ func boundTo(endpoint string, c *http.Client) (*http.Client, error) {
 		return nil, err
 	}
 	own := *cmp.Or(c, new(http.Client))
-	own.Transport = &sameOrigin{own.Transport, u}
+	bound := &sameOrigin{base: own.Transport, endpoint: u}
+	own.Transport = bound
 	check := own.CheckRedirect
 	own.CheckRedirect = func(req *http.Request, via []*http.Request) error {
 		switch {
@@ -60,6 +67,12 @@ func boundTo(endpoint string, c *http.Client) (*http.Client, error) {
 			return fmt.Errorf("the server redirects to %.200q with HTTP status %s, after which HTTP sends a GET in place of "+
 				"the %s: connect to that URL, or have the server redirect with 307 or 308",
 				req.URL.Path, req.Response.Status, first.Method)
+		} else if req.Method == http.MethodPost && origin(req.URL) == origin(u) {
+			bound.moved.Store(req.URL)
+			if d := tap.DeliveryOf(req.Context()); d != nil && d.Once {
+				return fmt.Errorf("the server redirects the call to %.200q with HTTP status %s, and a call is not sent twice: the "+
+					"next one goes there", req.URL.Path, req.Response.Status)
+			}
 		}
 		return nil
 	}
@@ -78,7 +91,20 @@ func (t *sameOrigin) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("the server redirects to another origin, %.200q, which would get answers, requestState and "+
 			"headers: this is not followed; connect to that origin if it is the right one", origin(to))
 	}
-	return cmp.Or(t.base, http.DefaultTransport).RoundTrip(req)
+	base := cmp.Or(t.base, http.DefaultTransport)
+	d := tap.DeliveryOf(req.Context())
+	if d == nil || req.Method != http.MethodPost {
+		res, err := base.RoundTrip(req)
+		if same && err == nil && req.Method == http.MethodPost && res.StatusCode < 300 && req.URL.Path == t.endpoint.Path {
+			t.moved.Store(nil)
+		}
+		return res, err
+	}
+	if moved := t.moved.Load(); moved != nil && d.Once {
+		req = req.Clone(req.Context())
+		req.URL, req.Host = moved, ""
+	}
+	return d.RoundTrip(base, req)
 }
 
 // origin is the scheme, host and port of a URL. The port may be implied.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os/exec"
+	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -22,5 +23,32 @@ func (t *programTransport) Connect(ctx context.Context) (mcp.Connection, error) 
 	if err != nil {
 		return nil, err
 	}
-	return (&mcp.IOTransport{Reader: io.NopCloser(lines), Writer: stdin}).Connect(ctx)
+	counted := &countedInput{WriteCloser: stdin}
+	conn, err := (&mcp.IOTransport{Reader: io.NopCloser(lines), Writer: counted}).Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &programConnection{conn, counted}, nil
+}
+
+// programConnection counts what is written to the program, because a call did not run if nothing of it was written.
+// Package client looks for Written.
+type programConnection struct {
+	mcp.Connection
+	input *countedInput
+}
+
+// Written returns how many bytes were written to the program.
+func (c *programConnection) Written() int64 { return c.input.written.Load() }
+
+// countedInput counts the bytes that are written to a program.
+type countedInput struct {
+	io.WriteCloser
+	written atomic.Int64
+}
+
+func (w *countedInput) Write(p []byte) (int, error) {
+	n, err := w.WriteCloser.Write(p)
+	w.written.Add(int64(n))
+	return n, err
 }

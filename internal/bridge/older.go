@@ -144,6 +144,9 @@ func (p *passage) openCall(ctx context.Context, key callKey) (c *openCall, refus
 		pending := &client.Pending{Method: p.method, Params: p.params, Meta: p.sessionMeta()}
 		c, err = p.behind.calls.open(key, p.behind.pool, s, p, pending)
 	}
+	if refused, ok := errors.AsType[*client.NotRunError](err); ok {
+		return nil, p.didNotRun(1, refused)
+	}
 	if err != nil {
 		return nil, &record{Words: fmt.Sprintf("The tool %q was not called: %v", p.name, err)}
 	}
@@ -162,22 +165,15 @@ func (p *passage) sessionMeta() mcp.Meta {
 	return meta
 }
 
-// sendInSession makes a call in a session, and follows it if it is a task there. The error is the error of failed, and
-// errUnknown also for a tool that can be called again.
+// sendInSession makes a call in a session, and follows it if it is a task there.
 func (p *passage) sendInSession(
 	ctx context.Context, c *openCall, s *client.Session, pending *client.Pending,
-) (*record, error) {
+) (json.RawMessage, error) {
 	result, next, err := p.behind.sendIn(ctx, s, pending, c)
 	for err == nil && next != nil {
 		result, next, err = p.behind.sendIn(ctx, s, next, c)
 	}
-	if err == nil {
-		return &record{Result: result}, nil
-	}
-	if errors.Is(err, mcp.ErrSessionMissing) {
-		return nil, err
-	}
-	return p.answered(ctx, err)
+	return result, err
 }
 
 // ended returns what becomes of a call that has ended in its session. A server that has given up waiting for an answer
@@ -186,7 +182,7 @@ func (p *passage) ended(c *openCall, r *record, err error) *record {
 	q := c.unanswered()
 	if q == nil {
 		if err != nil {
-			return &record{Words: p.unknown(1)}
+			return &record{Words: p.unknown(1, errors.Unwrap(err))}
 		}
 		return r
 	}

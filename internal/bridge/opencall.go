@@ -130,18 +130,22 @@ func (o *openCalls) open(key callKey, p *pool, s *pooled, as *passage, pending *
 // made in another one.
 func (c *openCall) send(ctx context.Context, p *pool, s *pooled, as *passage, pending *client.Pending) *record {
 	s.call.Store(c)
-	r, err := as.sendInSession(ctx, c, s.Session, pending)
-	if errors.Is(err, mcp.ErrSessionMissing) && !c.asked() {
+	result, err := as.sendInSession(ctx, c, s.Session, pending)
+	if forgot(s.Session, err) {
 		s.spoiled.Store(true)
 		if s, err = p.begin(ctx, s, s.kind); err != nil {
-			r, _ = as.answered(ctx, err)
+			r, _ := as.classify(ctx, 1, err)
 			return as.ended(c, r, nil)
 		}
 		s.call.Store(c)
-		r, err = as.sendInSession(ctx, c, s.Session, pending)
+		result, err = as.sendInSession(ctx, c, s.Session, pending)
 	}
-	if err != nil || r.Words != "" { // the server has not answered as it should
-		s.spoiled.Store(true)
+	r := &record{Result: result}
+	if err != nil {
+		_, refused := errors.AsType[*client.NotRunError](err) // perhaps because it does not know the session
+		if r, err = as.classify(ctx, 1, err); err != nil || r.Words != "" || refused {
+			s.spoiled.Store(true)
+		}
 	}
 	p.give(s, ctx.Err() != nil)
 	if ctx.Err() != nil {
@@ -149,16 +153,9 @@ func (c *openCall) send(ctx context.Context, p *pool, s *pooled, as *passage, pe
 	}
 	if c.lost = err != nil; c.lost {
 		as.log.WarnContext(ctx, "bridge: a session with the server failed", "target", as.name, "call", c.key.call,
-			"error", err)
+			"error", errors.Unwrap(err))
 	}
 	return as.ended(c, r, err)
-}
-
-// asked reports whether the server has asked anything.
-func (c *openCall) asked() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.questions) > 0
 }
 
 // forget removes a call, and ends it at the server.

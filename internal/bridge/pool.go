@@ -143,7 +143,7 @@ func (p *pool) begin(ctx context.Context, s *pooled, kind sessionKind) (*pooled,
 		p.mu.Lock()
 		p.free(kind.caller)
 		p.mu.Unlock()
-		return nil, &unsentError{err}
+		return nil, &client.NotRunError{Err: err}
 	}
 	go func() {
 		_ = s.SDK().Wait() // the next call learns the reason

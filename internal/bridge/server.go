@@ -13,7 +13,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
 )
 
@@ -196,32 +195,53 @@ func (s *server) close() error {
 	return err
 }
 
-// send sends one round of a call. A call that is to be told of progress gets it.
+// send sends one round of a call. If the server has forgotten the session before the round came, it is sent in another
+// one.
 func (s *server) send(
-	ctx context.Context, p *client.Pending, report *askback.Call,
+	ctx context.Context, p *client.Pending, report progress,
 ) (result json.RawMessage, next *client.Pending, err error) {
 	session, err := s.session(ctx)
 	if err != nil {
-		return nil, nil, &unsentError{err}
+		return nil, nil, &client.NotRunError{Err: err}
 	}
 	if p.TaskID == "" && s.slots != nil { // what waits for a task is counted by the store
 		select {
 		case s.slots <- struct{}{}:
 			defer func() { <-s.slots }()
 		default:
-			return nil, nil, &unsentError{fmt.Errorf("%d calls of it are in progress, call it again later", cap(s.slots))}
+			return nil, nil, &client.NotRunError{
+				Err: fmt.Errorf("%d calls of it are in progress, call it again later", cap(s.slots)),
+			}
 		}
 	}
-	if report == nil {
-		return session.Send(ctx, p)
+	result, next, err = s.sendIn(ctx, session, p, report)
+	if forgot(session, err) {
+		s.leave(session)
+		if session, err = s.session(ctx); err != nil {
+			return nil, nil, &client.NotRunError{Err: err}
+		}
+		result, next, err = s.sendIn(ctx, session, p, report)
 	}
-	return s.sendIn(ctx, session, p, report)
+	return result, next, err
 }
 
-// sendIn sends a round in a session.
+// leave ends a connection whose session the server does not know.
+func (s *server) leave(session *client.Session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == session {
+		s.open = nil
+		s.ended.Go(func() { _ = session.Close() })
+	}
+}
+
+// sendIn sends a round in a session. Its progress goes to report, unless that is nil.
 func (s *server) sendIn(
 	ctx context.Context, session *client.Session, p *client.Pending, report progress,
 ) (result json.RawMessage, next *client.Pending, err error) {
+	if report == nil {
+		return session.Send(ctx, p)
+	}
 	token, done := s.tell(ctx, report)
 	defer done()
 	own := *p
@@ -272,9 +292,3 @@ func (s *server) reported(_ context.Context, req *mcp.ProgressNotificationClient
 		}
 	}
 }
-
-// unsentError says that a round has not reached the server.
-type unsentError struct{ err error }
-
-func (e *unsentError) Error() string { return e.err.Error() }
-func (e *unsentError) Unwrap() error { return e.err }

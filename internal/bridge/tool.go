@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
-	"net/http"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -55,9 +53,6 @@ type passage struct {
 	gates   []*gate
 	raises  bool // the call has to pass one more gate before anything more is sent
 }
-
-// errUnknown says that a round was begun, and that nobody knows what became of it.
-var errUnknown = errors.New("the outcome of the round is unknown")
 
 // callTool is the handler of a tool.
 func (t *target) callTool(ctx context.Context, call *askback.Call, in raw.Call) (*raw.Result, error) {
@@ -156,8 +151,8 @@ func (p *passage) round(ctx context.Context, n int, next *client.Pending) (*reco
 // first sends the first round of a call that nobody has stored. Only a round that asks is recorded.
 func (p *passage) first(ctx context.Context, next *client.Pending) (*record, error) {
 	r, err := p.send(ctx, 1, next)
-	if errors.Is(err, errUnknown) {
-		return &record{Words: p.unknown(1)}, nil
+	if lost, ok := errors.AsType[*unknownError](err); ok {
+		return &record{Words: p.unknown(1, lost.cause)}, nil
 	}
 	if err != nil || r.Sealed == "" {
 		return r, err
@@ -167,7 +162,7 @@ func (p *passage) first(ctx context.Context, next *client.Pending) (*record, err
 
 // step sends a round as a step of the call.
 func (p *passage) step(ctx context.Context, n int, name string, next *client.Pending) (*record, error) {
-	return askback.Do(ctx, p.call, name, func(ctx context.Context) (*record, error) {
+	r, err := askback.Do(ctx, p.call, name, func(ctx context.Context) (*record, error) {
 		if p.raises {
 			return nil, errRaise
 		}
@@ -177,6 +172,10 @@ func (p *passage) step(ctx context.Context, n int, name string, next *client.Pen
 		}
 		return p.send(ctx, n, next)
 	})
+	if lost, ok := errors.AsType[*unknownError](err); ok {
+		return &record{Words: p.unknown(n, lost.cause)}, nil
+	}
+	return r, err
 }
 
 // once sends a round that must not run twice. If it was begun and nobody knows the outcome, a person decides whether it
@@ -200,17 +199,19 @@ func (p *passage) once(ctx context.Context, n int, next *client.Pending) (*recor
 		}
 		r, err := askback.Do(ctx, p.call, "round "+suffix, func(ctx context.Context) (*record, error) {
 			if !begins {
-				return nil, errUnknown
+				return nil, new(unknownError)
 			}
 			ctx, done := p.outlive(ctx)
 			defer done()
 			return p.send(ctx, n, next)
 		})
-		if !errors.Is(err, errUnknown) {
+		lost, unknown := errors.AsType[*unknownError](err)
+		if !unknown {
 			return r, err
 		}
-		if sent, err := p.mayRepeat(n); !sent || err != nil {
-			return &record{Words: p.unknown(n)}, err
+		words := p.unknown(n, lost.cause)
+		if sent, err := p.mayRepeat(words); !sent || err != nil {
+			return &record{Words: words}, err
 		}
 	}
 }
@@ -234,13 +235,13 @@ func (p *passage) outlive(ctx context.Context) (context.Context, func()) {
 }
 
 // mayRepeat asks the caller, at the desk, whether a round whose outcome is unknown is sent again.
-func (p *passage) mayRepeat(n int) (bool, error) {
+func (p *passage) mayRepeat(words string) (bool, error) {
 	caller := p.call.Principal()
 	if caller == "" {
 		return false, nil
 	}
 	err := askback.Approve(p.call, p.asks.next("bridge_repeat"), askback.Question{
-		Message: p.unknown(n) + " Call it again?", For: []string{askback.User(caller)},
+		Message: words + " Call it again?", For: []string{askback.User(caller)},
 	})
 	if _, declined := errors.AsType[*askback.DeclinedError](err); declined {
 		return false, nil
@@ -248,34 +249,27 @@ func (p *passage) mayRepeat(n int) (bool, error) {
 	return err == nil, err
 }
 
-// unknown says that nobody knows whether a round ran.
-func (p *passage) unknown(n int) string {
-	return fmt.Sprintf("The outcome of this call is unknown: round %d of the tool %q was sent to the server, and nothing "+
-		"came back before the bridge or the connection stopped. The tool may have run. It does not say that it can be "+
-		"called twice (idempotentHint), so look first at what it changes.", n, p.name)
-}
-
-// send sends a round, and makes the record of what came back. The error is errUnknown if the server may have got the
-// round and nobody knows what it did.
+// send sends a round, and makes the record of what came back. The error is an *unknownError if the server may have
+// got the round and nobody knows what it did.
 func (p *passage) send(ctx context.Context, n int, next *client.Pending) (*record, error) {
 	if p.gone.Load() {
 		return p.noLongerOffered(n), nil
 	}
 	round := *next
 	round.Params, round.Meta = p.params, p.requestMeta()
-	var report *askback.Call
+	var report progress
 	if p.told || p.call.Nonce() != "" { // the progress of a task is its message
 		report = p.call
 	}
 	result, asked, err := p.behind.send(ctx, &round, report)
-	if needsTasks(err) && !p.tasks && !p.call.Can(askback.CapabilityTasks) { // it was refused, and did not run
+	if needsTasks(err) && (n == 1 || p.repeatable) && !p.tasks && !p.call.Can(askback.CapabilityTasks) {
 		p.tasks = true
 		round.Meta = p.requestMeta()
 		result, asked, err = p.behind.send(ctx, &round, report)
 	}
 	switch {
 	case err != nil:
-		return p.failed(ctx, err)
+		return p.failed(ctx, n, err)
 	case asked == nil && p.call.Nonce() != "":
 		return p.kept(&record{Result: result}), nil
 	case asked == nil:
@@ -289,8 +283,8 @@ func (p *passage) send(ctx context.Context, n int, next *client.Pending) (*recor
 	return &record{Sealed: sealed, Once: p.single || p.strict()}, nil
 }
 
-// needsTasks reports whether the server refused a call because its client does not take tasks. The bridge does, for
-// every host.
+// needsTasks reports whether the server refused a call because its client does not take tasks, and so is to get it
+// again (basic, "Per-request protocol fields"). The bridge takes tasks, for every host.
 func needsTasks(err error) bool {
 	fault, ok := errors.AsType[*jsonrpc.Error](err)
 	return ok && fault.Code == mcp.CodeMissingRequiredClientCapabilities &&
@@ -318,9 +312,10 @@ func (b *Bridge) mostKept() int {
 	return int(cmp.Or(b.opts.Server.Tasks.TaskBytes, 16<<20) / 4)
 }
 
-// failed makes a record of an error, if the server has answered with it or has not got the round.
-func (p *passage) failed(ctx context.Context, err error) (*record, error) {
-	r, unknown := p.answered(ctx, err)
+// failed makes a record of the error of a round. The error is the error of classify, for a target that cannot be called
+// again.
+func (p *passage) failed(ctx context.Context, n int, err error) (*record, error) {
+	r, unknown := p.classify(ctx, n, err)
 	if unknown == nil || ctx.Err() != nil {
 		return r, unknown
 	}
@@ -328,53 +323,7 @@ func (p *passage) failed(ctx context.Context, err error) (*record, error) {
 	if p.repeatable {
 		return &record{Words: fmt.Sprintf("The connection to the server of %q failed: %v", p.name, err)}, nil
 	}
-	return nil, errUnknown
-}
-
-// answered makes a record of an error, if the server has answered with it or has not got the round. Any other error is
-// returned.
-func (p *passage) answered(ctx context.Context, err error) (*record, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		return &record{Error: fault}, nil
-	}
-	_, unsent := errors.AsType[*unsentError](err)
-	if _, refused := errors.AsType[*AuthorizationError](err); refused {
-		unsent = true
-	}
-	if dial, ok := errors.AsType[*net.OpError](err); ok {
-		unsent = unsent || dial.Op == "dial"
-	}
-	if status, ok := errors.AsType[statusError](err); ok && refuses(status.HTTPStatus()) {
-		return &record{Words: fmt.Sprintf("The server of the tool %q refused the call, which did not run: %v. If it wants "+
-			"credentials, the bridge needs them.", p.name, err)}, nil
-	}
-	if unsent {
-		return &record{Words: fmt.Sprintf("The server of the tool %q cannot be reached, and the call was not sent: %v",
-			p.name, err)}, nil
-	}
-	_, limit := errors.AsType[*client.LimitError](err)
-	_, broken := errors.AsType[*client.ProtocolError](err)
-	_, undeclared := errors.AsType[*client.UndeclaredError](err)
-	if limit || broken || undeclared {
-		return &record{Words: fmt.Sprintf("The tool %q was called, but what its server answered cannot be passed on: %v",
-			p.name, err)}, nil
-	}
-	return nil, err
-}
-
-// refuses reports whether a status says that a request was not served. A proxy sends 408 also for one that its server
-// still works on.
-func refuses(status int) bool {
-	return status >= 400 && status < 500 && status != http.StatusRequestTimeout
-}
-
-// statusError is the error of a client for a response that has no message of the protocol.
-type statusError interface {
-	error
-	HTTPStatus() int
+	return nil, unknown
 }
 
 // requestMeta is the _meta of a round: what this host can be asked, and what the host sent that is not about its own

@@ -73,6 +73,9 @@ type AuthorizationError struct {
 	Sent     bool   // the request had an Authorization header
 }
 
+// HTTPStatus returns 401.
+func (e *AuthorizationError) HTTPStatus() int { return http.StatusUnauthorized }
+
 func (e *AuthorizationError) Error() string {
 	switch {
 	case e.Sent:

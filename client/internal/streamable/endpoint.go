@@ -52,6 +52,9 @@ type Request struct {
 	// be nil.
 	Timer *time.Timer
 
+	// Delivery notes how far the request comes, unless it is nil.
+	Delivery *tap.Delivery
+
 	number int64 // in its ID
 }
 
@@ -62,7 +65,7 @@ func (r *Request) ID() string { return "a" + strconv.FormatInt(r.number, 10) }
 //
 //   - the *jsonrpc.Error of the server;
 //   - one of the Config's, for a response that is too large or breaks the protocol;
-//   - a [*tap.StatusError] for a response that is not JSON-RPC;
+//   - a [*tap.StatusError] for a response with a status that is an error, or without a message;
 //   - the context's error when that is done;
 //   - a [*tap.AwayError] when there is no response, or one that broke off;
 //   - or one of Notify or of the authorization.
@@ -107,6 +110,9 @@ var (
 )
 
 func (e *Endpoint) post(ctx context.Context, r *Request, body []byte) (*http.Request, *http.Response, error) {
+	if r.Delivery != nil {
+		ctx = r.Delivery.Context(ctx)
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL, bytes.NewReader(body))
 	if err != nil {
 		return nil, nil, err

@@ -3,7 +3,6 @@ package streamable
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -28,12 +27,10 @@ func (e *Endpoint) read(res *http.Response, r *Request, id string) (json.RawMess
 		kind, _, _ = mime.ParseMediaType(kind)
 	}
 	switch {
-	case res.StatusCode >= 300:
-		return nil, e.refusal(res)
-	case kind == typeEvents:
+	case res.StatusCode < 300 && kind == typeEvents:
 		return e.readEvents(res, r, id)
-	case kind != typeJSON:
-		return nil, &tap.StatusError{Code: res.StatusCode, Status: res.Status}
+	case res.StatusCode >= 300 || kind != typeJSON:
+		return nil, tap.ReadStatus(res)
 	}
 	body, err := e.readBody(res)
 	if err != nil {
@@ -44,18 +41,6 @@ func (e *Endpoint) read(res *http.Response, r *Request, id string) (json.RawMess
 		return nil, err
 	}
 	return e.outcome(m, id)
-}
-
-// refusal returns the error of a response with an HTTP status that is an error: the JSON-RPC error in it, if it has
-// one.
-func (e *Endpoint) refusal(res *http.Response) error {
-	if body, err := e.readBody(res); err == nil {
-		m, _ := e.parse(body) // else it has no error
-		if fault, ok := errors.AsType[*jsonrpc.Error](e.fault(m)); ok {
-			return fault
-		}
-	}
-	return &tap.StatusError{Code: res.StatusCode, Status: res.Status}
 }
 
 // readBody reads a body of as many bytes as a message may have.

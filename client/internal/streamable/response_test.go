@@ -50,7 +50,8 @@ func respond(status int, contentType, body string) *http.Response {
 
 func isStatus(err error) bool {
 	_, ok := errors.AsType[*tap.StatusError](err)
-	return ok
+	_, fault := errors.AsType[*jsonrpc.Error](err)
+	return ok && !fault
 }
 
 func isAway(err error) bool {
@@ -93,7 +94,9 @@ func TestResponses(t *testing.T) {
 		"an error with the ID null":    {200, "application/json", `{"jsonrpc":"2.0","id":null,` + fault, isFault, 0},
 		"an error of another request":  {200, "application/json", `{"jsonrpc":"2.0","id":"a2",` + fault, is(errBroken), 0},
 		"an error with a status":       {400, "application/json", head + fault, isFault, 0},
-		"an error with another status": {503, "text/plain", head + fault, isFault, 0},
+		"an error with another status": {422, "text/plain", head + fault, isFault, 0},
+		"an error of a gateway":        {503, "text/plain", head + fault, isStatus, 0},
+		"an error of nobody's":         {422, "text/plain", `{"jsonrpc":"2.0","id":null,` + fault, isStatus, 0},
 		"a status":                     {503, "text/html", "<p>", isStatus, 0},
 		"a status with a result":       {404, "application/json", done, isStatus, 0},
 		"a page":                       {200, "text/html", "<p>", isStatus, 0},

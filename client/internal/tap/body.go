@@ -33,8 +33,8 @@ func (b *jsonBody) Read(p []byte) (int, error) {
 		switch {
 		case err == nil:
 			shown = b.x.message(data, b.config)
-			if b.x.Method != "" && !answers(shown, b.x.requestID()) { // else the connection would end
-				shown = b.x.failure(b.config.Broken("its response does not answer the request"))
+			if !b.x.Quiet && !answers(shown, b.x.requestID()) { // else the SDK would wait, or end the connection
+				shown = b.x.failure(b.x.stray(data, b.config))
 			}
 		case bounded.left < 0:
 			shown = b.x.failure(err)

@@ -89,9 +89,28 @@ func (c *connection) Write(ctx context.Context, msg jsonrpc.Message) error {
 	c.mu.Lock()
 	c.open[req.ID] = request{x, context.AfterFunc(ctx, func() { c.close(req.ID) })}
 	c.mu.Unlock()
-	err = c.write(ctx, &tapped)
+	if x.Delivery.Once = x.Method == "" && !x.Quiet; x.Delivery.Once {
+		ctx = x.Delivery.Context(ctx)
+	}
+	err = c.deliver(ctx, &tapped, &x.Delivery)
 	if err != nil {
 		c.close(req.ID)
+	}
+	return err
+}
+
+// deliver writes a request. A transport that counts its bytes says also that it has written none.
+func (c *connection) deliver(ctx context.Context, msg jsonrpc.Message, d *Delivery) error {
+	counter, counts := c.Connection.(interface{ Written() int64 })
+	before := int64(-1)
+	if counts {
+		before = counter.Written()
+	}
+	d.set(true) // and an HTTP transport below knows more
+	err := c.write(ctx, msg)
+	whole := ctx.Err() == nil && c.config.Life.Err() == nil // else the write may still go on
+	if err != nil && whole && counts && counter.Written() == before {
+		d.set(false)
 	}
 	return err
 }
@@ -131,7 +150,13 @@ func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
 		return msg, nil
 	}
 	x := c.close(res.ID)
-	if x == nil || res.Error != nil {
+	if x == nil {
+		return msg, nil
+	}
+	if res.Error != nil {
+		if fault, ok := errors.AsType[*jsonrpc.Error](res.Error); ok {
+			x.answer(fault)
+		}
 		return msg, nil
 	}
 	shown := *res

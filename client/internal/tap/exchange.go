@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -52,9 +53,13 @@ type Exchange struct {
 	Cancelled chan struct{}
 	once      sync.Once
 
+	// Delivery notes how far the request came.
+	Delivery Delivery
+
 	mu     sync.Mutex // the tap may still be reading when a cancelled call returns
 	id     []byte     // the request's id as it stands in the request
 	result []byte
+	fault  *jsonrpc.Error // the server's response
 	err    error
 }
 
@@ -90,6 +95,30 @@ func (x *Exchange) fail(err error) error {
 	return err
 }
 
+// answer notes that the server has answered with an error.
+func (x *Exchange) answer(fault *jsonrpc.Error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.fault = fault
+}
+
+// Failure returns why there is no result, given the error of the SDK's client. A *jsonrpc.Error in it is the server's;
+// the SDK makes such errors itself, too.
+func (x *Exchange) Failure(err error) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	_, made := errors.AsType[*jsonrpc.Error](err)
+	switch {
+	case x.err != nil:
+		return x.err
+	case x.fault != nil:
+		return x.fault
+	case made:
+		return x.Delivery.failure(err)
+	}
+	return x.Delivery.Reason(err)
+}
+
 // failure returns the response that shows the SDK an error.
 func (x *Exchange) failure(err error) []byte {
 	return wire.AppendError(nil, x.requestID(), wire.Errorf(jsonrpc.CodeInternalError, "%v", x.fail(err)))
@@ -106,11 +135,11 @@ func (x *Exchange) requestID() []byte {
 	return x.id
 }
 
-// setRequestID notes the ID under which the request is sent.
+// setRequestID notes the ID under which the request is sent, perhaps for a second time.
 func (x *Exchange) setRequestID(id []byte) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.id = id
+	x.id, x.result, x.fault, x.err = id, nil, nil, nil
 }
 
 // markCancelled notes that the server was told that the request is cancelled.
@@ -221,6 +250,12 @@ func (x *Exchange) message(data []byte, c *Config) []byte {
 		}
 		err = c.Broken(fmt.Sprintf("its response is not valid: %v", err))
 	} else if strictjson.TypeOf(data) != strictjson.TypeObject || strictjson.Get(data, "result") == nil {
+		if failed := strictjson.Get(data, "error"); failed != nil && answers(data, x.requestID()) {
+			fault := new(jsonrpc.Error)
+			if json.Unmarshal(failed, fault) == nil {
+				x.answer(fault)
+			}
+		}
 		return data // an error, a notification or a request
 	}
 	id := strictjson.Get(data, "id")
@@ -231,6 +266,21 @@ func (x *Exchange) message(data []byte, c *Config) []byte {
 		}
 	}
 	return wire.AppendError(nil, id, wire.Errorf(jsonrpc.CodeInternalError, "%v", x.fail(err)))
+}
+
+// stray returns the error of a response that does not name the request. A server that could not read the request's ID
+// leaves it out of its error.
+func (x *Exchange) stray(data []byte, c *Config) error {
+	if err := strictjson.Check(data, c.Depth+envelope); err != nil {
+		return c.Broken(fmt.Sprintf("its response is not valid: %v", err))
+	}
+	id := strictjson.Get(data, "id")
+	failed, fault := strictjson.Get(data, "error"), new(jsonrpc.Error)
+	unnamed := id == nil || strictjson.TypeOf(id) == strictjson.TypeNull
+	if unnamed && strictjson.TypeOf(failed) == strictjson.TypeObject && json.Unmarshal(failed, fault) == nil {
+		return fault
+	}
+	return c.Broken("its response does not answer the request")
 }
 
 // answers reports whether a message is the response to the request with this id.

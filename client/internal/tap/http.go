@@ -33,6 +33,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	x := exchangeOf(req.Context())
 	var question string   // the key of the question that this message answers with a state
 	var id, answer []byte // The ID of this request, or of the request that this message answers.
+	own := false          // the request is the exchange's
 	release := func() {}
 	if req.Body != nil {
 		body, err := io.ReadAll(req.Body)
@@ -59,6 +60,10 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 			if body, err = x.rewrite(method, body); err != nil {
 				return nil, err
 			}
+			if own = !x.Quiet; own {
+				x.Delivery.Once = x.Method == ""
+				req = req.WithContext(x.Delivery.Context(ctx))
+			}
 		default:
 			defer x.markCancelled()
 			x = nil
@@ -75,13 +80,16 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		x.Timer.Reset(ResponseTime)
 	}
 	res, err := t.base.RoundTrip(req)
+	if own && err != nil {
+		x.Delivery.Broke(err)
+	}
 	if question != "" && err == nil {
 		t.echoes.answered(question, res)
 	}
 	if x != nil && x.Timer != nil && err == nil && t.authorizing(res) {
 		x.Timer.Stop()
 	}
-	if x != nil && x.Method != "" {
+	if own || x != nil && x.Method != "" {
 		if shown := t.standIn(x, req, res, err); shown != nil {
 			return shown, nil
 		}
@@ -102,16 +110,16 @@ func (t *roundTripper) authorizing(res *http.Response) bool {
 	return t.authorizes && (res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden)
 }
 
-// standIn returns what the SDK sees in place of the response to a request about a task, or
-// nil if it sees what came. The SDK ends the connection at a response that it cannot read.
-// That is right for a call, but a request about a task can be sent again.
+// standIn returns what the SDK sees in place of the response to an exchange's request, or nil if it sees what came. The
+// SDK ends the connection at a response that it cannot read, and makes errors of its own of some others. Only the
+// response that says that the session is missing is right for it.
 func (t *roundTripper) standIn(x *Exchange, req *http.Request, res *http.Response, err error) *http.Response {
 	lasts, resumes := req.Context().Err() == nil, req.Method == http.MethodGet
 	switch {
 	case err != nil && lasts && resumes:
 		return x.breakOff(req, err.Error())
 	case err != nil:
-		if lasts {
+		if lasts && x.Method != "" {
 			_ = x.fail(&AwayError{Reason: err.Error()})
 		}
 		return nil
@@ -123,9 +131,16 @@ func (t *roundTripper) standIn(x *Exchange, req *http.Request, res *http.Respons
 	case t.authorizing(res):
 		return nil
 	}
-	x.soften(res)
+	status := ReadStatus(res)
+	if x.Method == "" && res.StatusCode == http.StatusNotFound && req.Header.Get(sessionHeader) != "" {
+		res.Body, res.ContentLength = http.NoBody, 0
+		return nil
+	}
+	x.soften(res, status)
 	return res
 }
+
+const sessionHeader = "Mcp-Session-Id"
 
 // tapBody lets the tap read the body of a response first. The id names the request that the response answers; it is nil
 // if there is none.
@@ -168,16 +183,10 @@ func (x *Exchange) breakOff(req *http.Request, reason string) *http.Response {
 	}
 }
 
-// soften turns a response that is not JSON-RPC into a JSON-RPC error.
-func (x *Exchange) soften(res *http.Response) {
-	const most = 64 << 10
-	body, _ := io.ReadAll(io.LimitReader(res.Body, most))
-	res.Body.Close()
-	if res.StatusCode < 300 || strictjson.Check(body, 64) != nil ||
-		strictjson.TypeOf(strictjson.Get(body, "error")) != strictjson.TypeObject {
-		body = x.failure(&StatusError{res.StatusCode, res.Status})
-		res.StatusCode, res.Status = http.StatusOK, "200 OK"
-	}
+// soften turns a response that is not the JSON-RPC response into one with an error, which ends the request alone.
+func (x *Exchange) soften(res *http.Response, status *StatusError) {
+	body := x.failure(status)
+	res.StatusCode, res.Status = http.StatusOK, "200 OK"
 	res.Header = http.Header{"Content-Type": {typeJSON}}
 	res.Body, res.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 }

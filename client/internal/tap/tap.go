@@ -92,23 +92,6 @@ func (f follower) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// StatusError says that a response was not JSON-RPC.
-type StatusError struct {
-	Code   int
-	Status string
-}
-
-func (e *StatusError) Error() string {
-	text := "the server answered with HTTP status " + e.Status
-	if e.Code < 300 {
-		text += ", but without a JSON-RPC message"
-	}
-	return text
-}
-
-// HTTPStatus returns the code, for callers who know nothing of this package.
-func (e *StatusError) HTTPStatus() int { return e.Code }
-
 // AwayError says that the server did not answer a request, which may be sent again. It does
 // not wrap its cause: the end of an HTTP connection is not the end of the session.
 type AwayError struct {
