@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"html/template"
 	"net/http"
@@ -18,19 +19,24 @@ var authFiles embed.FS
 var authTemplate = parseAuth("auth.html")
 
 func parseAuth(name string) *template.Template {
-	return template.Must(template.New(name).Funcs(template.FuncMap{"asset": assetPath}).ParseFS(authFiles, "auth/"+name))
+	t := template.Must(template.New(name).Funcs(template.FuncMap{"asset": assetPath}).ParseFS(authFiles, "auth/"+name))
+	return template.Must(t.ParseFS(files, "templates/resend.html"))
 }
 
 // authPage is what a page of signing in or out shows.
 type authPage struct {
+	Base     string // the way to the first page; empty means from directly below /auth/
 	Problem  string // in words
 	Token    bool   // a form for the token of a local inbox
 	Return   string // the local path to go to after it
 	Done     bool   // somebody has logged out
 	Provider string // where they can log out of the provider, too
+	Again    string // the address that somebody unknown has asked for
+	Resend   *resend
 }
 
 func showAuth(w http.ResponseWriter, status int, p authPage) {
+	p.Base = cmp.Or(p.Base, "../")
 	var text bytes.Buffer
 	if err := authTemplate.Execute(&text, p); err != nil {
 		http.Error(w, "This page could not be made.", http.StatusInternalServerError)

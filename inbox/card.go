@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -53,6 +54,9 @@ type card struct {
 	Page    *page
 	Unknown string
 
+	Refused   string // the ID of the form that was sent and is not taken. The card has what was written in it
+	To, Later string // whom to hand over to, and why the deadline is extended
+
 	Others                      []string
 	ClaimLengths, ExtendLengths []length
 }
@@ -72,12 +76,26 @@ type event struct {
 type equal struct{ Name, Link string }
 
 // length is a time to choose from.
-type length struct{ Value, Title string }
+type length struct {
+	Value, Title string
+	Picked       bool
+}
 
-var (
-	claimLengths  = []length{{"15m", "15 minutes"}, {"1h", "1 hour"}, {"4h", "4 hours"}, {"24h", "24 hours"}}
-	extendLengths = []length{{"1h", "1 hour"}, {"4h", "4 hours"}, {"24h", "1 day"}, {"168h", "7 days"}}
-)
+func claimLengths(picked string) []length {
+	return lengths(picked, "15m", "15 minutes", "1h", "1 hour", "4h", "4 hours", "24h", "24 hours")
+}
+
+func extendLengths(picked string) []length {
+	return lengths(picked, "1h", "1 hour", "4h", "4 hours", "24h", "1 day", "168h", "7 days")
+}
+
+// lengths makes lengths of their values and titles.
+func lengths(picked string, texts ...string) (all []length) {
+	for pair := range slices.Chunk(texts, 2) {
+		all = append(all, length{pair[0], pair[1], pair[0] == picked})
+	}
+	return all
+}
 
 // standing says how a question stands.
 type standing struct {
@@ -87,6 +105,31 @@ type standing struct {
 }
 
 func newStanding(q *desk.Question, p desk.Person) standing {
+	s := standingOf(q)
+	switch {
+	case q.Decision != nil || q.Status != task.QuestionOpen:
+		if v := voteOf(q, p.Name); v != nil {
+			s.You = "Your answer of " + (moment{Time: v.When}).Full() + " is recorded: you " + strings.ToLower(done(v.Action)) + " it."
+		}
+	case slices.ContainsFunc(q.Count, func(v desk.Vote) bool { return v.Who == p.Name }):
+		s.You = fmt.Sprintf("You have accepted. %s needed.", more(q.Votes-len(q.Count)))
+		s.Short += ", one is yours"
+	}
+	return s
+}
+
+// voteOf returns the last vote of somebody, or nil.
+func voteOf(q *desk.Question, name string) *desk.Vote {
+	votes := slices.Concat(q.Earlier, q.Count)
+	for i := range slices.Backward(votes) {
+		if votes[i].Who == name {
+			return &votes[i]
+		}
+	}
+	return nil
+}
+
+func standingOf(q *desk.Question) standing {
 	switch d := q.Decision; {
 	case d != nil && len(d.By) == 0:
 		return standing{Text: "Unanswered: the deadline has passed", Short: "unanswered", Class: "failed"}
@@ -109,10 +152,6 @@ func newStanding(q *desk.Question, p desk.Person) standing {
 	s := standing{Text: "Open", Short: fmt.Sprintf("%d of %d votes", len(q.Count), q.Votes), Class: "open"}
 	if q.Votes == 1 {
 		s.Short = "open"
-	}
-	if slices.ContainsFunc(q.Count, func(v desk.Vote) bool { return v.Who == p.Name }) {
-		s.You = fmt.Sprintf("You have accepted. %s needed.", more(q.Votes-len(q.Count)))
-		s.Short += ", one is yours"
 	}
 	return s
 }
@@ -144,7 +183,7 @@ func (in *Inbox) newCard(r *http.Request, p desk.Person, q *desk.Question) *card
 	now := time.Now()
 	c := &card{view: in.view(r, p, "A question of "+oneLine(q.Target)), Q: q, Link: linkTo(q.Name, q.Key),
 		Standing: newStanding(q, p), Asked: moment{q.Asked, now}, For: named(q.For), Arguments: newCode(q.Arguments),
-		Mine: q.Claim != nil && q.Claim.By == p.Name, ClaimLengths: claimLengths, ExtendLengths: extendLengths}
+		Mine: q.Claim != nil && q.Claim.By == p.Name, ClaimLengths: claimLengths(""), ExtendLengths: extendLengths("")}
 	prose := linked
 	if q.Markdown {
 		prose = markdown
@@ -304,26 +343,23 @@ func (in *Inbox) act(w http.ResponseWriter, r *http.Request, p desk.Person) {
 	} else {
 		err = in.change(r, p, q, do)
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+		in.refuse(w, r, p, c, err)
+	case r.Header.Get("Prefer") == "return=minimal": // RFC 7240: the script of the page, which leads there itself
+		w.Header().Set("Preference-Applied", "return=minimal")
+		w.WriteHeader(http.StatusNoContent)
+	default:
 		leadTo(w, r, c.Link+"?done="+do)
-		return
 	}
-	in.refuse(w, r, p, c, err)
 }
 
 // errFields says that the problems are at the fields of the form.
 var errFields = &desk.InvalidError{Reason: "Not everything in the form can be taken: see below."}
 
 func (in *Inbox) answer(r *http.Request, p desk.Person, c *card, do string) error {
-	a := desk.Answer{By: p, Action: do, Channel: "inbox",
-		Reason: strings.TrimSpace(strings.ReplaceAll(r.PostForm.Get("reason"), "\r\n", "\n"))}
-	shown := json.RawMessage(r.PostForm.Get("shown"))
-	if strictjson.Check(shown, strictjson.MaxDepth) != nil {
-		shown = nil
-	}
-	c.Reason = a.Reason
-	c.ask(shown)
-	content, sound := c.Fields.read(r.PostForm, shown)
+	content, sound := c.keep(r.PostForm, do)
+	a := desk.Answer{By: p, Action: do, Channel: "inbox", Reason: strings.TrimSpace(c.Reason)}
 	if do == "accept" {
 		if !sound {
 			return errFields
@@ -332,13 +368,38 @@ func (in *Inbox) answer(r *http.Request, p desk.Person, c *card, do string) erro
 			a.Content = content
 		}
 	}
+	_, err := in.desk.Answer(r.Context(), c.Q.Name, c.Q.Key, a)
+	return err
+}
+
+// keep fills the card in with a form that somebody has sent. It returns the content of their answer, if that fits.
+func (c *card) keep(sent url.Values, do string) (content json.RawMessage, sound bool) {
+	reason := strings.ReplaceAll(sent.Get("reason"), "\r\n", "\n")
+	switch do {
+	case "claim", "release", "handover", "extend":
+		if do == "release" {
+			do = "claim"
+		}
+		c.Refused, c.To, c.Later = do+"-form", sent.Get("to"), reason
+		c.ClaimLengths, c.ExtendLengths = claimLengths(sent.Get("for")), extendLengths(sent.Get("for"))
+		if !c.Open {
+			c.Reason = reason
+		}
+		return nil, false
+	}
+	shown := json.RawMessage(sent.Get("shown"))
+	if strictjson.Check(shown, strictjson.MaxDepth) != nil {
+		shown = nil
+	}
+	c.Refused, c.Reason = "answer-form", reason
+	c.ask(shown)
+	content, sound = c.Fields.read(sent, shown)
 	for _, f := range c.Fields {
-		if do != "accept" {
+		if do != "accept" || !c.Open {
 			f.Problem = ""
 		}
 	}
-	_, err := in.desk.Answer(r.Context(), c.Q.Name, c.Q.Key, a)
-	return err
+	return content, sound
 }
 
 func (in *Inbox) change(r *http.Request, p desk.Person, q *desk.Question, do string) error {
@@ -367,8 +428,9 @@ func (in *Inbox) change(r *http.Request, p desk.Person, q *desk.Question, do str
 	return err
 }
 
-// refuse shows the page of a question again, with why nothing was recorded, and what was filled in.
+// refuse shows the page of a question again, with why nothing was recorded, and what was written.
 func (in *Inbox) refuse(w http.ResponseWriter, r *http.Request, p desk.Person, c *card, err error) {
+	do := r.PostForm.Get("do")
 	var (
 		closed  *desk.ClosedError
 		invalid *desk.InvalidError
@@ -382,7 +444,11 @@ func (in *Inbox) refuse(w http.ResponseWriter, r *http.Request, p desk.Person, c
 			return
 		}
 		c, status = in.newCard(r, p, q), http.StatusConflict
-		c.Problem = "Your answer came too late and is not recorded. " + tooLate(closed)
+		c.Problem = "Your answer came too late and is not recorded. "
+		if c.Standing.You != "" { // perhaps the same answer, whose response was lost
+			c.Problem = c.Standing.You + " What you have sent now changes nothing. "
+		}
+		c.Problem += tooLate(closed)
 	case errors.As(err, &invalid):
 		c.Problem = capital(plain(invalid.Reason))
 	case errors.Is(err, task.ErrNotFound), errors.Is(err, desk.ErrOwnCall):
@@ -393,6 +459,7 @@ func (in *Inbox) refuse(w http.ResponseWriter, r *http.Request, p desk.Person, c
 		status, c.Problem = http.StatusServiceUnavailable,
 			"Your answer may be recorded or not. Send it again: the same answer counts once."
 	}
+	c.keep(r.PostForm, do)
 	if c.Open && c.Fields == nil && c.Page == nil && c.Unknown == "" {
 		c.ask(c.Q.Proposal)
 	}

@@ -31,6 +31,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/askback-mcp/askback/desk"
@@ -175,6 +176,16 @@ func (in *Inbox) refuseUnknown(w http.ResponseWriter, r *http.Request, err error
 		w.WriteHeader(http.StatusSeeOther)
 		return
 	}
-	refuse(w, r, &problem{kind: "unknown-person", Status: http.StatusUnauthorized,
-		Title: "The inbox does not know who you are: sign in."})
+	const words = "The inbox does not know who you are: sign in."
+	if forPrograms(r) {
+		refuse(w, r, &problem{kind: "unknown-person", Status: http.StatusUnauthorized, Title: words})
+		return
+	}
+	page := authPage{Base: base(r), Problem: words, Again: base(r) + strings.TrimPrefix(r.URL.RequestURI(), "/")}
+	if r.Method == http.MethodPost && readBody(w, r, mostSignIn) == nil && r.ParseForm() == nil {
+		if page.Resend = newResend(r.PostForm); page.Resend != nil {
+			page.Problem = "You are signed out, so nothing is recorded. What you have written is still here."
+		}
+	}
+	showAuth(w, http.StatusUnauthorized, page)
 }

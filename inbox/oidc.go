@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -58,7 +59,12 @@ type OIDCOptions struct {
 	// 8 hours.
 	Session time.Duration
 
-	// HTTPClient is used for requests to the provider. Nil means one with a timeout of 10 seconds.
+	// Proxies are the addresses of the proxies in front, whose X-Forwarded-For is believed: a bound keeps the people of
+	// one address from taking all places at the provider. Nil means none, and then people behind a proxy are one peer.
+	Proxies []netip.Prefix
+
+	// HTTPClient is used for requests to the provider. It follows no redirect to another origin, which would get the
+	// secret, codes and tokens. Nil means one with a timeout of 10 seconds.
 	HTTPClient *http.Client
 	// Logger gets why somebody could not sign in. Nil means slog.Default.
 	Logger *slog.Logger
@@ -71,7 +77,11 @@ const (
 	retryTime      = 5 * time.Second // between two attempts to discover a provider that does not answer
 	clockSkew      = time.Minute
 	mostProvider   = 1 << 20 // bytes of a response of the provider
-	mostExchanges  = 32      // that wait for the provider at once
+
+	mostExchanges     = 128 // that wait for the provider at once
+	mostExchangesEach = 64  // of one peer
+	mostQueue         = 1024
+	queueTime         = 30 * time.Second
 )
 
 // OIDC is an [Identity] by OpenID Connect: people sign in at a provider, with the authorization code flow and PKCE.
@@ -81,7 +91,7 @@ type OIDC struct {
 	sessions sessions
 	client   *http.Client
 	log      *slog.Logger
-	waiting  chan struct{}
+	waiting  turns // to redeem a code
 
 	attempts singleflight.Group // to discover the provider
 
@@ -107,7 +117,8 @@ func NewOIDC(opts *OIDCOptions) (*OIDC, error) {
 	if err := opts.check(); err != nil {
 		return nil, fmt.Errorf("inbox: OpenID Connect: %w", err)
 	}
-	o := &OIDC{OIDCOptions: *opts, client: new(http.Client), log: opts.Logger, waiting: make(chan struct{}, mostExchanges)}
+	o := &OIDC{OIDCOptions: *opts, client: new(http.Client), log: opts.Logger,
+		waiting: turns{places: mostExchanges, each: mostExchangesEach, queue: mostQueue}}
 	o.URL = strings.TrimSuffix(o.URL, "/")
 	if o.log == nil {
 		o.log = slog.Default()
@@ -123,6 +134,7 @@ func NewOIDC(opts *OIDCOptions) (*OIDC, error) {
 		*o.client = *o.HTTPClient
 	}
 	o.client.Transport = boundedTransport{o.client.Transport}
+	o.client.CheckRedirect = atOrigin(o.client.CheckRedirect)
 	o.sessions = sessions{
 		ring: o.Keys, cookie: hostPrefix + "askback-inbox", secure: true, audience: "inbox " + o.URL, length: o.Session,
 	}
@@ -154,17 +166,44 @@ func (o *OIDCOptions) check() error {
 // isSecure reports whether nobody on the way can read or change what goes to a URL.
 func isSecure(address string) bool {
 	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return false
-	}
-	ip, err := netip.ParseAddr(u.Hostname())
-	return u.Scheme == "https" || u.Scheme == "http" && (u.Hostname() == "localhost" || err == nil && ip.IsLoopback())
+	return err == nil && u.User == nil && u.RawQuery == "" && u.Fragment == "" && isEncrypted(u)
 }
 
-// boundedTransport refuses responses that are too large to be a provider's.
+// isEncrypted reports whether the way to a URL is encrypted, or does not leave this machine.
+func isEncrypted(u *url.URL) bool {
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Scheme == "https" && u.Host != "" || u.Scheme == "http" && (u.Hostname() == "localhost" || err == nil && ip.IsLoopback())
+}
+
+// atOrigin refuses redirects to another origin. It leaves the others to next, which may be nil.
+func atOrigin(next func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
+	origin := func(u *url.URL) string {
+		port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+		return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+	}
+	return func(r *http.Request, via []*http.Request) error {
+		from, to := origin(via[len(via)-1].URL), origin(r.URL)
+		switch {
+		case from != to:
+			return fmt.Errorf("the provider redirects from %.100s to %.100s, which would get secrets: this is not followed",
+				from, to)
+		case next != nil:
+			return next(r, via)
+		case len(via) >= 10:
+			return errors.New("the provider redirects too often")
+		}
+		return nil
+	}
+}
+
+// boundedTransport refuses addresses to which the way is not encrypted, whoever names them, and responses that are too
+// large to be a provider's.
 type boundedTransport struct{ next http.RoundTripper }
 
 func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !isEncrypted(r.URL) {
+		return nil, fmt.Errorf("the address %.100s of the provider is not https", r.URL.Redacted())
+	}
 	next := t.next
 	if next == nil {
 		next = http.DefaultTransport
@@ -321,13 +360,14 @@ func (o *OIDC) finish(w http.ResponseWriter, r *http.Request) {
 		o.refuse(w, r, http.StatusForbidden, "The provider did not sign you in.", err)
 		return
 	}
-	select {
-	case o.waiting <- struct{}{}:
-		defer func() { <-o.waiting }()
-	default:
-		o.unavailable(w, r, fmt.Errorf("%d others wait for the provider", mostExchanges))
+	peer := peerOf(r, o.Proxies)
+	ctx, cancel := context.WithTimeout(r.Context(), queueTime)
+	defer cancel()
+	if err := o.waiting.take(ctx, peer); err != nil {
+		o.unavailable(w, r, fmt.Errorf("the queue for the provider: %w", err))
 		return
 	}
+	defer o.waiting.leave(peer)
 	p, err := o.discover(r.Context())
 	if err != nil {
 		o.unavailable(w, r, err)
@@ -385,46 +425,41 @@ func (o *OIDC) exchange(ctx context.Context, p *provider, code string, l login) 
 			return s, fmt.Errorf("the ID token: %w", err)
 		}
 	}
-	claims, err := o.claims(ctx, p, id, token)
+	told, more, err := o.claims(ctx, p, id, token)
 	if err != nil {
 		return s, err
 	}
-	who, err := o.read(claims)
+	who, err := o.read(told, more)
 	if err == nil {
 		err = checkPerson(who)
 	}
 	return session{Name: who.Name, Groups: who.Groups, IDToken: raw}, err
 }
 
-// claims returns the claims of an ID token and, if it lacks one that is needed, the claims of the UserInfo endpoint.
-func (o *OIDC) claims(ctx context.Context, p *provider, id *oidc.IDToken, token *oauth2.Token) (claims, error) {
-	c := make(claims)
-	if err := id.Claims(&c); err != nil {
-		return nil, fmt.Errorf("the claims: %w", err)
+// claims returns the claims of an ID token and, if it lacks one that is needed, those of the UserInfo endpoint.
+func (o *OIDC) claims(ctx context.Context, p *provider, id *oidc.IDToken, token *oauth2.Token) (told, more claims,
+	err error) {
+	if err := id.Claims(&told); err != nil {
+		return nil, nil, fmt.Errorf("the claims: %w", err)
 	}
-	if azp := c.text("azp"); len(id.Audience) > 1 && azp != o.ClientID {
-		return nil, fmt.Errorf("the ID token is for the client %.100q", azp)
+	// OpenID Connect Core, section 3.1.3.7
+	if azp := told.text("azp"); (told.has("azp") || len(id.Audience) > 1) && azp != o.ClientID {
+		return nil, nil, fmt.Errorf("the ID token is for the client %.100q", azp)
 	}
-	if c.has(o.NameClaim) && (o.GroupsClaim == "" || c.has(o.GroupsClaim)) || p.UserInfoEndpoint() == "" {
-		return c, nil
+	if told.has(o.NameClaim) && (o.GroupsClaim == "" || told.has(o.GroupsClaim)) || p.UserInfoEndpoint() == "" {
+		return told, nil, nil
 	}
-	more, err := p.UserInfo(ctx, oauth2.StaticTokenSource(token))
+	info, err := p.UserInfo(ctx, oauth2.StaticTokenSource(token))
 	if err != nil {
-		return nil, fmt.Errorf("the UserInfo: %w", err)
+		return nil, nil, fmt.Errorf("the UserInfo: %w", err)
 	}
-	if more.Subject != id.Subject { // OpenID Connect Core, section 5.3.2
-		return nil, errors.New("the UserInfo is about another subject than the ID token")
+	if info.Subject != id.Subject { // OpenID Connect Core, section 5.3.2
+		return nil, nil, errors.New("the UserInfo is about another subject than the ID token")
 	}
-	extra := make(claims)
-	if err := more.Claims(&extra); err != nil {
-		return nil, fmt.Errorf("the UserInfo: %w", err)
+	if err := info.Claims(&more); err != nil {
+		return nil, nil, fmt.Errorf("the UserInfo: %w", err)
 	}
-	for name, value := range extra {
-		if !c.has(name) {
-			c[name] = value
-		}
-	}
-	return c, nil
+	return told, more, nil
 }
 
 // claims are the claims about a person.
@@ -439,30 +474,46 @@ func (c claims) text(name string) string {
 	return text
 }
 
-// read returns whom the claims are about.
-func (o *OIDC) read(c claims) (p desk.Person, err error) {
-	name := c.text(o.NameClaim)
+// keepsElsewhere reports whether a claim is at another address (OpenID Connect Core, section 5.6.2).
+func (c claims) keepsElsewhere(claim string) bool {
+	var names map[string]string
+	_ = json.Unmarshal(c["_claim_names"], &names)
+	_, elsewhere := names[claim]
+	return elsewhere
+}
+
+// read returns whom the claims of an ID token, and of a UserInfo, are about. The name and whether it is verified have
+// one source, and so have the groups: the ID token, or what it lacks the UserInfo.
+func (o *OIDC) read(told, more claims) (p desk.Person, err error) {
+	of := func(claim string) claims {
+		if told.has(claim) || !more.has(claim) {
+			return told
+		}
+		return more
+	}
+	source := of(o.NameClaim)
+	name := source.text(o.NameClaim)
 	switch {
 	case name == "":
 		return p, fmt.Errorf("the claim %q, which has the name, is missing or not a text", o.NameClaim)
-	case o.NameClaim == "email" && string(c["email_verified"]) != "true" && c.text("email_verified") != "true":
-		return p, errors.New(`the claim "email" is not verified: the provider must say "email_verified": true`)
+	case o.NameClaim == "email" && string(source["email_verified"]) != "true" && source.text("email_verified") != "true":
+		return p, errors.New(`the claim "email" is not verified: the provider must say "email_verified": true beside it`)
 	}
 	p.Name = o.NamePrefix + name
-	var overage map[string]string
-	_ = json.Unmarshal(c["_claim_names"], &overage)
-	switch _, elsewhere := overage[o.GroupsClaim]; {
-	case o.GroupsClaim == "":
-		return p, nil
-	case elsewhere && !c.has(o.GroupsClaim): // OpenID Connect Core, section 5.6.2
-		return p, fmt.Errorf("the person is in so many groups that the provider keeps the claim %q elsewhere: have it name "+
-			"only the groups that are assigned to this inbox", o.GroupsClaim)
-	case !c.has(o.GroupsClaim):
+	if o.GroupsClaim == "" {
 		return p, nil
 	}
-	if one := c.text(o.GroupsClaim); one != "" {
+	groups := of(o.GroupsClaim)
+	switch {
+	case !groups.has(o.GroupsClaim) && (told.keepsElsewhere(o.GroupsClaim) || more.keepsElsewhere(o.GroupsClaim)):
+		return p, fmt.Errorf("the person is in so many groups that the provider keeps the claim %q elsewhere: have it name "+
+			"only the groups that are assigned to this inbox", o.GroupsClaim)
+	case !groups.has(o.GroupsClaim):
+		return p, nil
+	}
+	if one := groups.text(o.GroupsClaim); one != "" {
 		p.Groups = []string{one}
-	} else if err := json.Unmarshal(c[o.GroupsClaim], &p.Groups); err != nil {
+	} else if err := json.Unmarshal(groups[o.GroupsClaim], &p.Groups); err != nil {
 		return p, fmt.Errorf("the claim %q, which has the groups, is not an array of texts", o.GroupsClaim)
 	}
 	p.Groups = keep(p.Groups, o.Keep)

@@ -1,16 +1,20 @@
 package inbox_test
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -37,7 +41,8 @@ type provider struct {
 	sent     url.Values            // the parameters of the last authorization
 	codes    map[string]url.Values // what each code was given for
 	down     bool
-	ended    url.Values // the parameters of the last log-out
+	moved    map[string]string // where a path redirects to, with 307
+	ended    url.Values        // the parameters of the last log-out
 }
 
 func newProvider(t *testing.T) *provider {
@@ -69,6 +74,10 @@ func newProvider(t *testing.T) *provider {
 		defer p.mu.Unlock()
 		if p.down {
 			http.Error(w, "down", http.StatusServiceUnavailable)
+			return
+		}
+		if to := p.moved[r.URL.Path]; to != "" {
+			http.Redirect(w, r, to, http.StatusTemporaryRedirect)
 			return
 		}
 		mux.ServeHTTP(w, r)
@@ -252,6 +261,14 @@ func TestOIDCClaims(t *testing.T) {
 			want:     "al release"},
 		{name: "from the UserInfo of somebody else", claim: "preferred_username", claims: map[string]any{},
 			userInfo: map[string]any{"sub": "bob", "preferred_username": "bob"}, log: "another subject"},
+		{name: "an address of the ID token that the UserInfo says is verified", claim: "email",
+			claims:   map[string]any{"email": "victim@x.example"},
+			userInfo: map[string]any{"sub": "alice", "email": "a@x.example", "email_verified": true}, log: "not verified"},
+		{name: "an address of the UserInfo that the ID token says is verified", claim: "email",
+			claims:   map[string]any{"email_verified": true},
+			userInfo: map[string]any{"sub": "alice", "email": "victim@x.example"}, log: "not verified"},
+		{name: "a verified address of the UserInfo", claim: "email", claims: map[string]any{"email_verified": false},
+			userInfo: map[string]any{"sub": "alice", "email": "a@x.example", "email_verified": true}, want: "a@x.example"},
 		{name: "the ID token before the UserInfo", claim: "sub", claims: map[string]any{},
 			userInfo: map[string]any{"sub": "alice", "groups": []string{"release"}}, want: "alice release"},
 	} {
@@ -282,13 +299,15 @@ func TestOIDCRefusesTokens(t *testing.T) {
 		"of another client": {map[string]any{"aud": "other"}, "audience"},
 		"for several, by another one": {map[string]any{"aud": []string{"inbox", "other"}, "azp": "other"},
 			`for the client \"other\"`},
-		"for several, by nobody":  {map[string]any{"aud": []string{"inbox", "other"}}, "for the client"},
-		"of another issuer":       {map[string]any{"iss": "https://evil.example"}, "different provider"},
-		"expired":                 {map[string]any{"exp": time.Now().Add(-2 * time.Minute).Unix()}, "expired"},
-		"of the future":           {map[string]any{"nbf": time.Now().Add(time.Hour).Unix()}, "not before"},
-		"of another sign-in":      {map[string]any{"nonce": "another"}, "nonce of another"},
-		"without a nonce":         {map[string]any{"nonce": nil}, "nonce of another"},
-		"of another access token": {map[string]any{"at_hash": "AAAAAAAAAAAAAAAAAAAAAA"}, "access token hash"},
+		"for this one, by another": {map[string]any{"azp": "other"}, `for the client \"other\"`},
+		"by what is no text":       {map[string]any{"azp": []string{"inbox"}}, "for the client"},
+		"for several, by nobody":   {map[string]any{"aud": []string{"inbox", "other"}}, "for the client"},
+		"of another issuer":        {map[string]any{"iss": "https://evil.example"}, "different provider"},
+		"expired":                  {map[string]any{"exp": time.Now().Add(-2 * time.Minute).Unix()}, "expired"},
+		"of the future":            {map[string]any{"nbf": time.Now().Add(time.Hour).Unix()}, "not before"},
+		"of another sign-in":       {map[string]any{"nonce": "another"}, "nonce of another"},
+		"without a nonce":          {map[string]any{"nonce": nil}, "nonce of another"},
+		"of another access token":  {map[string]any{"at_hash": "AAAAAAAAAAAAAAAAAAAAAA"}, "access token hash"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -361,6 +380,101 @@ func TestOIDCProviderIsSilent(t *testing.T) {
 		if status := <-waiting; status != http.StatusOK {
 			t.Errorf("somebody who waited gets %d", status)
 		}
+	}
+}
+
+// No request to the provider follows a redirect to another origin, which would get the secret, the code or a token.
+func TestOIDCRedirects(t *testing.T) {
+	for _, path := range []string{"/.well-known/openid-configuration", "/keys", "/token", "/userinfo"} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			got := make(chan string, 10)
+			other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				got <- fmt.Sprint(r.Header, string(body))
+			}))
+			defer other.Close()
+			b := serveBehind(t, nil)
+			b.set(func() { b.moved = map[string]string{path: other.URL} })
+			alice := newBrowser(t, b.web)
+			b.signIn(alice)
+			alice.is("401")
+			if len(got) > 0 {
+				t.Errorf("another origin gets %s", <-got)
+			}
+			if !strings.Contains(b.log.String(), "redirects from") {
+				t.Errorf("the log is %s", b.log)
+			}
+
+			b = serveBehind(t, nil) // within the origin it is followed
+			b.set(func() { b.moved = map[string]string{path: "/moved" + path} })
+			b.signIn(newBrowser(t, b.web))
+			if !strings.Contains(b.log.String(), "404") {
+				t.Errorf("the log is %s", b.log)
+			}
+		})
+	}
+}
+
+// held is a transport on which the codes of strangers wait until the end of the test.
+type held struct {
+	waiting chan struct{}
+	end     chan struct{}
+}
+
+func (h *held) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodPost {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		if strings.Contains(string(body), "code=bogus") {
+			h.waiting <- struct{}{}
+			<-h.end
+			return nil, errors.New("the test is over")
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// Whoever has the provider redeem codes that it takes long for keeps nobody else from signing in, be they behind the
+// same proxy: 300 sign-ins of one address wait, and somebody else signs in.
+func TestOIDCCrowd(t *testing.T) {
+	h := &held{make(chan struct{}, 300), make(chan struct{})}
+	b := serveBehind(t, func(o *inbox.OIDCOptions) {
+		o.HTTPClient = &http.Client{Transport: h}
+		o.Proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	})
+	defer close(h.end)
+	stranger := newBrowser(t, b.web)
+	stranger.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	res, _ := stranger.do("GET", "/auth/", nil)
+	at, err := url.Parse(res.Header.Get("Location"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := "/auth/callback?code=bogus&state=" + at.Query().Get("state")
+	cookie := stranger.cookie("__Host-askback-login")
+	for range 300 {
+		go func() {
+			r := httptest.NewRequest("GET", back, nil)
+			r.RemoteAddr = "127.0.0.1:1"
+			r.Header.Set("X-Forwarded-For", "198.51.100.1, 203.0.113.7") // of which the proxy has written the last
+			r.AddCookie(&http.Cookie{Name: cookie.Name, Value: cookie.Value})
+			b.web.Config.Handler.ServeHTTP(httptest.NewRecorder(), r)
+		}()
+	}
+	for range 64 {
+		<-h.waiting
+	}
+	for range 15 {
+		alice := newBrowser(t, b.web)
+		b.signIn(alice)
+		alice.is("alice")
+	}
+	if n := len(h.waiting); n > 0 {
+		t.Errorf("%d more of the strangers' codes are with the provider", n)
 	}
 }
 

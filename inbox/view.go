@@ -2,10 +2,13 @@ package inbox
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"html/template"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/askback-mcp/askback/desk"
@@ -41,7 +44,7 @@ func linkTo(name, key string) string { return "q/" + url.PathEscape(name) + "/" 
 
 var templates = func() map[string]*template.Template {
 	functions := template.FuncMap{"asset": assetPath, "text": isolated, "linked": linked, "line": oneLine}
-	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(files, "templates/layout.html"))
+	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(files, "templates/layout.html", "templates/resend.html"))
 	all := make(map[string]*template.Template)
 	for _, name := range []string{"list", "card", "help", "message"} {
 		all[name] = template.Must(template.Must(layout.Clone()).ParseFS(files, "templates/"+name+".html"))
@@ -68,11 +71,36 @@ func (in *Inbox) show(w http.ResponseWriter, r *http.Request, status int, name s
 // message is a page with nothing but a few words.
 type message struct {
 	view
-	Text string
+	Text   string
+	Resend *resend
+}
+
+// resend is a form that was not taken, in a page that can send it again. So nothing that somebody has written is lost.
+type resend struct {
+	Inputs  []struct{ Name, Value string }
+	Written []string // what somebody wrote, as they read it
+}
+
+// newResend returns the form of a request, or nil.
+func newResend(sent url.Values) *resend {
+	if len(sent) == 0 {
+		return nil
+	}
+	f := new(resend)
+	byNumber := func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) } // f2 before f10
+	for _, name := range slices.SortedFunc(maps.Keys(sent), byNumber) {
+		for _, value := range sent[name] {
+			f.Inputs = append(f.Inputs, struct{ Name, Value string }{name, value})
+			if !slices.Contains([]string{"", "do", "shown", "from", "for"}, name) && len(value) > 2 { // shorter ones are choices
+				f.Written = append(f.Written, plain(value))
+			}
+		}
+	}
+	return f
 }
 
 func (in *Inbox) say(w http.ResponseWriter, r *http.Request, p desk.Person, status int, heading, text string) {
-	in.show(w, r, status, "message", message{in.view(r, p, heading), text})
+	in.show(w, r, status, "message", message{in.view(r, p, heading), text, newResend(r.PostForm)})
 }
 
 // failPage shows why something cannot be shown or done. What does not concern a person looks like what does not exist.

@@ -8,9 +8,9 @@ const answer = document.getElementById("answer");
 const $ = (selector) => document.querySelector(selector);
 
 // say tells something in the live region, which a screen reader reads out.
-function say(text) {
+function say(text, kind = "told") {
   const p = document.createElement("p");
-  p.className = "told";
+  p.className = kind;
   p.textContent = text;
   document.getElementById("told").replaceChildren(p);
 }
@@ -65,23 +65,229 @@ document.addEventListener("keydown", (event) => {
 
 // What somebody writes is not lost
 
-let sent = false;
-const isTouched = (form) => [...(form?.elements ?? [])].some((field) =>
-  field.options ? [...field.options].some((o) => o.selected !== o.defaultSelected)
+const person = document.body.dataset.person;
+const forms = () => [...(card?.querySelectorAll("form") ?? [])];
+const isOpen = () => answer !== null && "open" in answer.dataset;
+
+// isTouched reports whether a control shows something other than it did when the page came.
+const isTouched = (field) => field.validity?.badInput // what the browser cannot read has no value
+  || (field.options ? field.selectedIndex !== Math.max([...field.options].findIndex((o) => o.defaultSelected), 0)
     : field.type === "checkbox" || field.type === "radio" ? field.checked !== field.defaultChecked
       : "defaultValue" in field && field.type !== "hidden" && field.value !== field.defaultValue);
 
+// isUnsent reports whether a form has what the inbox has not taken: written since the page came, or refused.
+const isUnsent = (form) => form.id === card.dataset.refused || [...form.elements].some(isTouched);
+
+// put replaces a part of the page by a newer one, unless something in it is not sent.
+function put(part, next) {
+  if ([...part.querySelectorAll("form")].some(isUnsent)) return false;
+  part.replaceChildren(...document.adoptNode(next).childNodes);
+  return true;
+}
+
+// Drafts are what is written in a tab, by the person, the page and the form. They outlast the page, but not the tab.
+const drafts = "askback draft ";
+const draftOf = (id) => drafts + JSON.stringify([person, location.pathname, id]);
+
+function saveDrafts() {
+  try {
+    for (const form of forms()) {
+      if (isUnsent(form)) sessionStorage.setItem(draftOf(form.id), JSON.stringify([...form.elements].flatMap(saved)));
+      else sessionStorage.removeItem(draftOf(form.id));
+    }
+  } catch { /* the browser keeps nothing, or no more */ }
+}
+
+// saved is a control in a draft: its ID, its value, and how somebody reads it.
+function saved(field) {
+  if (!field.id || field.type === "fieldset") return [];
+  const label = field.labels?.[0]?.firstChild?.textContent ?? "";
+  if (field.type === "checkbox" || field.type === "radio") {
+    const legend = field.closest("fieldset").querySelector("legend").firstChild.textContent;
+    return [[field.id, field.checked, field.checked ? `${legend}: ${label}` : ""]];
+  }
+  const reads = field.selectedOptions ? field.selectedOptions[0]?.textContent : field.value;
+  return [[field.id, field.value, label && reads ? `${label}: ${reads}` : ""]];
+}
+
+function restoreDrafts() {
+  const done = new URLSearchParams(location.search).get("done");
+  const sentBy = { claim: "claim-form", release: "claim-form", handover: "handover-form", extend: "extend-form" };
+  if (done) sessionStorage.removeItem(draftOf(sentBy[done] ?? "answer-form"));
+  sessionStorage.removeItem(draftOf(card.dataset.refused)); // the page has it
+  for (const key of Object.keys(sessionStorage).filter((k) => k.startsWith(drafts))) {
+    const [whose, page, id] = JSON.parse(key.slice(drafts.length));
+    if (whose !== person) sessionStorage.removeItem(key); // somebody else uses the tab now
+    else if (page === location.pathname) restore(document.getElementById(id), JSON.parse(sessionStorage.getItem(key)));
+  }
+}
+
+// restore fills a form in with a draft. Without the form it is a text to read and copy.
+function restore(form, draft) {
+  if (form) {
+    for (const [id, value] of draft) {
+      const field = document.getElementById(id);
+      if (!field) continue;
+      if (typeof value === "boolean") field.checked = value;
+      else field.value = value;
+    }
+    form.closest("details")?.setAttribute("open", "");
+    say("What you had written here is back. If you had sent it, the votes say whether it is recorded.");
+    return;
+  }
+  const title = document.createElement("h2");
+  title.textContent = "What you had written here";
+  const text = document.createElement("pre");
+  text.textContent = draft.map(([, , reads]) => reads).filter(Boolean).join("\n");
+  answer.append(title, text);
+}
+
+if (card) {
+  try {
+    restoreDrafts();
+  } catch { /* the browser keeps nothing, or something that is not ours */ }
+  addEventListener("pagehide", saveDrafts);
+  document.addEventListener("visibilitychange", () => { if (document.hidden) saveDrafts(); });
+}
+
+// Whether the inbox takes an answer now
+
+let sending = false; // a form of the card
+let leaving = false; // the page, with nothing that would be lost
+let trouble = ""; // why nothing can be sent, or ""
+let looking = null;
+let later = 0; // the timer of the next look
+
+function setButtons() {
+  const off = sending || trouble !== "" || !isOpen();
+  card?.querySelectorAll("button").forEach((button) => { button.disabled = off; });
+}
+
+// notice says something beside the buttons or, on a page without them, at its top.
+function notice(text, link, kind = "problem") {
+  document.getElementById("notice")?.remove();
+  if (!text) return;
+  const p = document.createElement("p");
+  p.id = "notice";
+  p.className = kind;
+  p.setAttribute("role", "alert");
+  p.textContent = text;
+  if (link) {
+    const a = document.createElement("a");
+    a.href = location.pathname;
+    a.target = "_blank";
+    a.textContent = link;
+    p.append(" ", a);
+  }
+  const buttons = $("#answer-form .buttons");
+  if (buttons) buttons.before(p);
+  else document.getElementById("told").replaceChildren(p);
+}
+
+const notices = {
+  away: ["The inbox cannot be reached. What you have written stays here. The buttons are back when it can."],
+  out: ["You are signed out. What you have written stays here.", "Sign in in a new tab, and come back here"],
+  other: [`You are signed in as somebody else. This page is ${person}'s, and so is what is written here.`,
+    "Open it as who you are now"],
+};
+
+// ask asks the inbox whether it is there and still knows the person: "" says so, and otherwise the name of a notice.
+async function ask() {
+  let response;
+  try {
+    response = await fetch(base + "api/whoami", { redirect: "manual", signal: AbortSignal.timeout(10_000) });
+    if (response.status >= 500) return "away";
+    if (response.type === "opaqueredirect" || response.status === 401) return "out";
+    if (!response.ok) return "";
+  } catch {
+    return "away";
+  }
+  const is = await response.json().catch(() => null); // a proxy may answer with a page of its own
+  return is === null ? "out" : is.name === person ? "" : "other";
+}
+
+// look shows whether an answer can be sent, and looks again until it can.
+function look() {
+  looking ??= ask().then((is) => {
+    looking = null;
+    const was = trouble;
+    trouble = is;
+    if (is !== was && (isOpen() || !card)) notice(...(notices[is] ?? [""]));
+    setButtons();
+    if (is) {
+      clearTimeout(later);
+      later = setTimeout(() => { if (!document.hidden) look(); }, 2000 + Math.random() * 1000);
+    } else if (was) {
+      say("The inbox can be reached again.");
+      listen();
+    }
+    return is;
+  });
+  return looking;
+}
+addEventListener("online", look);
+addEventListener("offline", look);
+addEventListener("focus", () => { if (trouble) look(); });
+document.addEventListener("visibilitychange", () => { if (trouble && !document.hidden) look(); });
+
+// A form of the card is sent without leaving it, so that what is written stays where nobody takes it.
 document.addEventListener("submit", (event) => {
-  sent = true;
-  const button = event.submitter;
-  if (button) setTimeout(() => { button.disabled = true; }); // after the form has taken its value
+  const form = event.target;
+  if (!form.closest("#card")) {
+    leaving = true;
+    return;
+  }
+  event.preventDefault();
+  if (!sending) send(form, event.submitter);
 });
+
+const unknown = "Your answer may be recorded or not. Send it again: the same answer counts once.";
+
+async function send(form, button) {
+  const body = new URLSearchParams(new FormData(form, button));
+  sending = true;
+  setButtons();
+  let response = null;
+  let text = "";
+  try {
+    response = await fetch(form.action, { method: "POST", body, headers: { Prefer: "return=minimal" }, redirect: "manual",
+      signal: AbortSignal.timeout(30_000) });
+    text = await response.text();
+  } catch {
+    response = null;
+  }
+  sending = false;
+  setButtons();
+  switch (response?.status) {
+    case 204:
+      leaving = true;
+      location.assign(`${location.pathname}?done=${body.get("do")}`);
+      return;
+    case 409:
+    case 422: // the page of the refusal has everything that was written
+      leaving = true;
+      form.append(Object.assign(document.createElement("input"), { type: "hidden", name: "do", value: body.get("do") }));
+      form.submit();
+      return;
+  }
+  const is = await look();
+  if (!isOpen() || is === "out" || is === "other") return;
+  if (!response || response.status >= 500) notice([...(notices[is] ?? []), unknown].join(" "));
+  else if (!is) notice(said(text));
+}
+
+// said is what a response says to people.
+function said(text) {
+  const page = new DOMParser().parseFromString(text, "text/html");
+  return (page.querySelector("#main > p") ?? page.body).textContent.trim().slice(0, 300);
+}
+
 addEventListener("pageshow", () => {
-  sent = false;
-  document.querySelectorAll("button:disabled").forEach((button) => { button.disabled = false; });
+  leaving = sending = false;
+  setButtons();
 });
 addEventListener("beforeunload", (event) => {
-  if (!sent && isTouched($("#answer-form"))) event.preventDefault();
+  if (!leaving && isOpen() && forms().some(isUnsent)) event.preventDefault();
 });
 
 // Live updates
@@ -90,47 +296,38 @@ addEventListener("beforeunload", (event) => {
 function replace(newer) {
   for (const part of document.querySelectorAll("[data-live]")) {
     const next = newer.getElementById(part.id);
-    if (!next || next.textContent === part.textContent && part.id !== "answer") continue;
-    if (part === answer || part.id === "answer") {
-      refreshAnswer(part, next);
+    if (next && part === answer) {
+      refreshAnswer(next);
       continue;
     }
+    if (!next || next.textContent === part.textContent) continue;
     const focused = part.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
     const folds = [...part.querySelectorAll("details")].map((d) => d.open);
-    part.replaceChildren(...document.adoptNode(next).childNodes);
+    put(part, next);
     part.querySelectorAll("details").forEach((d, i) => { d.open = folds[i] ?? d.open; });
     if (focused) [...part.querySelectorAll("a")].find((a) => a.getAttribute("href") === focused)?.focus();
   }
   times();
 }
 
-// refreshAnswer replaces the form only if nothing is written into it. Otherwise it says what has changed.
-function refreshAnswer(part, next) {
-  const form = part.querySelector("form");
-  const was = form?.elements.shown.value;
-  const is = next.querySelector("form")?.elements.shown.value;
-  if (!("open" in part.dataset)) return;
+// refreshAnswer shows the form of another proposal, or that the question has ended. What is written stays.
+function refreshAnswer(next) {
+  if (!isOpen()) return;
   if ("open" in next.dataset) {
-    if (was === is && !part.querySelector(".problem-at")) {
-      return; // the same form
+    const shown = (part) => part.querySelector("form").elements.shown.value;
+    if (shown(answer) !== shown(next) && (answer.contains(document.activeElement) || !put(answer, next))) {
+      say("Somebody has proposed another answer meanwhile. What you have written is still here.");
     }
-    if (isTouched(form) || part.contains(document.activeElement)) {
-      if (was !== is) say("Somebody has proposed another answer meanwhile. What you have written is still here.");
-      return;
-    }
-  } else {
-    const why = next.querySelector("h2")?.textContent ?? "";
-    say(why + ". It can no longer be answered.");
-    if (isTouched(form)) {
-      part.querySelectorAll("button").forEach((button) => { button.disabled = true; });
-      delete part.dataset.open;
-      sent = true; // it can be left
-      return;
-    }
-    $(".rest")?.remove();
-    delete part.dataset.open;
+    setButtons();
+    return;
   }
-  part.replaceChildren(...document.adoptNode(next).childNodes);
+  const why = [...next.querySelectorAll(":scope > :is(h2, p)")].map((e) => e.textContent.replace(/\.?$/, ".")).join(" ");
+  delete answer.dataset.open;
+  const rest = $(".rest");
+  if (rest && !forms().some((form) => rest.contains(form) && isUnsent(form))) rest.remove();
+  if (put(answer, next)) say(why + " It can no longer be answered.");
+  else notice(why + " It can no longer be answered. What you have written stays here.", "", "note");
+  setButtons();
 }
 
 let waits = false;
@@ -143,13 +340,12 @@ async function refresh() {
   const address = new URL(location.href);
   address.searchParams.delete("done");
   const response = await fetch(address, { headers: { Accept: "text/html" }, redirect: "manual" }).catch(() => null);
-  if (!response?.ok) {
-    if (response && (response.type === "opaqueredirect" || response.status === 401)) {
-      say("You are signed out. Sign in in another tab, so that nothing you have written here is lost.");
-    }
+  const page = response?.ok ? await response.text().catch(() => null) : null;
+  if (page === null) {
+    look();
     return;
   }
-  replace(new DOMParser().parseFromString(await response.text(), "text/html"));
+  replace(new DOMParser().parseFromString(page, "text/html"));
   tell([...waiting()].filter(([id]) => !before.has(id)));
 }
 
@@ -159,15 +355,23 @@ function waiting() {
   return new Map([...rows].map((row) => [row.dataset.name + " " + row.dataset.key, row.querySelector("h2 a")]));
 }
 
-if (list || card) {
-  const events = new EventSource(base + "events");
+let events = null;
+function listen() {
+  events?.close();
+  if (!list && !card) return;
+  events = new EventSource(base + "events");
   events.addEventListener("refresh", refresh); // at the beginning, and when something may have been missed
   events.addEventListener("question", (event) => {
     if (list || JSON.parse(event.data).name === card.dataset.name) refresh();
   });
-  addEventListener("pagehide", () => events.close());
-  addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+  events.addEventListener("error", async (event) => {
+    const ended = event.target.readyState === EventSource.CLOSED; // otherwise the browser comes again by itself
+    if (await look() === "" && ended && event.target === events) setTimeout(listen, 5000);
+  });
 }
+listen();
+addEventListener("pagehide", () => events?.close());
+addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
 
 // Notifications, for those who ask for them
 

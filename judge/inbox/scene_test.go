@@ -62,6 +62,7 @@ func newScene(t *testing.T) *scene {
 	provision.Register(srv, &provision.Host{Root: t.TempDir()})
 	askback.AddTaskTool(srv, &mcp.Tool{Name: "survey"}, nil, survey)
 	askback.AddTaskTool(srv, &mcp.Tool{Name: "connect"}, nil, connect)
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "report"}, nil, askLongForm)
 
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error)
