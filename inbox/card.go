@@ -109,7 +109,8 @@ func newStanding(q *desk.Question, p desk.Person) standing {
 	switch {
 	case q.Decision != nil || q.Status != task.QuestionOpen:
 		if v := voteOf(q, p.Name); v != nil {
-			s.You = "Your answer of " + (moment{Time: v.When}).Full() + " is recorded: you " + strings.ToLower(done(v.Action)) + " it."
+			s.You = fmt.Sprintf("Your answer of %s is recorded: you %s it.", moment{Time: v.When}.Full(),
+				strings.ToLower(done(v.Action)))
 		}
 	case slices.ContainsFunc(q.Count, func(v desk.Vote) bool { return v.Who == p.Name }):
 		s.You = fmt.Sprintf("You have accepted. %s needed.", more(q.Votes-len(q.Count)))

@@ -48,8 +48,8 @@ func TestTwoApprove(t *testing.T) {
 	s.has(page, "came too late and is not recorded", "ada and bob had accepted it at")
 }
 
-// An answer whose response was lost is sent again. Whatever has happened meanwhile, its sender is told that it counts, or
-// that it is recorded, and never that it is not.
+// An answer whose response was lost is sent again. Its sender is told that it counts, or that it is recorded, and never
+// that it is not, no matter what others have done meanwhile.
 func TestAnswersWhoseResponseWasLost(t *testing.T) {
 	for name, meanwhile := range map[string]url.Values{
 		"nothing":               nil,

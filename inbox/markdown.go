@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/yuin/goldmark"
@@ -16,13 +17,60 @@ import (
 )
 
 // markdown renders the Markdown of an author. HTML in it is shown as text, images are links, and each link shows where
-// it leads.
+// it leads. Markdown that costs too much is shown as plain text. Entities can stand for any character, so those that
+// show nothing are named in the finished text.
 func markdown(source string) template.HTML {
+	if isCostly(source) {
+		return linked(source)
+	}
 	var b strings.Builder
 	if err := renderMarkdown.Convert([]byte(plain(source)), &b); err != nil {
 		return linked(source)
 	}
-	return template.HTML(b.String()) //nolint:gosec // the renderers below escape what they write
+	return template.HTML(plain(b.String())) //nolint:gosec // the renderers below escape what they write
+}
+
+// The bounds of what is rendered: how deep lists and quotes are nested, and how many steps the rest takes.
+const (
+	mostNested = 32
+	mostSteps  = 2 << 20
+)
+
+// container matches what begins a line in a list or a quote, and bullet what begins a block in any case.
+var (
+	container = regexp.MustCompile(`^[ \t]*(>|[-+*][ \t]|[0-9]{1,9}[.)][ \t])`)
+	bullet    = regexp.MustCompile(`^ {0,3}[-+*] +[^ \t\n]`)
+)
+
+// isCostly reports whether Markdown is nested deeper, or takes more steps, than is rendered for a page. In a block of
+// lines the renderer may compare each mark of a link, an emphasis or an element with all others. In a table each line
+// has as many cells as the longest.
+func isCostly(source string) bool {
+	var steps, marks, cells, lines int64
+	endBlock := func() {
+		steps += marks*marks + 64*cells*lines
+		marks, cells, lines = 0, 0, 0
+	}
+	for line := range strings.Lines(source + "\n\n") {
+		if strings.Trim(line, " \t>\n") == "" || bullet.MatchString(line) {
+			endBlock()
+		}
+		nested := 0
+		for m := container.FindStringIndex(line); m != nil; m = container.FindStringIndex(line) {
+			if nested += 1 + strings.Count(line[:m[1]], "  ") + 2*strings.Count(line[:m[1]], "\t"); nested > mostNested {
+				return true
+			}
+			line = line[m[1]:]
+		}
+		for _, c := range []byte(line) {
+			if strings.IndexByte("[]*_~`<", c) >= 0 {
+				marks++
+			}
+		}
+		cells = max(cells, int64(strings.Count(line, "|")))
+		lines++
+	}
+	return steps > mostSteps
 }
 
 var renderMarkdown = goldmark.New(

@@ -171,8 +171,11 @@ func isSecure(address string) bool {
 
 // isEncrypted reports whether the way to a URL is encrypted, or does not leave this machine.
 func isEncrypted(u *url.URL) bool {
+	if u.Scheme != "http" {
+		return u.Scheme == "https" && u.Host != ""
+	}
 	ip, err := netip.ParseAddr(u.Hostname())
-	return u.Scheme == "https" && u.Host != "" || u.Scheme == "http" && (u.Hostname() == "localhost" || err == nil && ip.IsLoopback())
+	return u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // atOrigin refuses redirects to another origin. It leaves the others to next, which may be nil.
@@ -196,8 +199,8 @@ func atOrigin(next func(*http.Request, []*http.Request) error) func(*http.Reques
 	}
 }
 
-// boundedTransport refuses addresses to which the way is not encrypted, whoever names them, and responses that are too
-// large to be a provider's.
+// boundedTransport refuses addresses to which the way is not encrypted, and responses that are too large to be a
+// provider's.
 type boundedTransport struct{ next http.RoundTripper }
 
 func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -20,13 +20,14 @@ import (
 // names of characters that show nothing, or that change how others are shown, such as U+202E.
 func visible(text string, write func(part string, isName bool)) {
 	text = strings.ReplaceAll(text, "\r\n", "\n")
-	begin := 0
+	begin, before := 0, ' '
 	for i, r := range text {
 		n, name := utf8.RuneLen(r), ""
 		switch {
 		case r == utf8.RuneError && !strings.HasPrefix(text[i:], "\ufffd"):
 			n, name = 1, fmt.Sprintf(`\x%02x`, text[i])
-		case r == '\n', r == '\t', r == '\u200c', r == '\u200d', unicode.Is(unicode.Zs, r), strconv.IsPrint(r):
+		case isVisible(r, before):
+			before = r
 			continue
 		default:
 			name = fmt.Sprintf("U+%04X", r)
@@ -35,11 +36,28 @@ func visible(text string, write func(part string, isName bool)) {
 			write(text[begin:i], false)
 		}
 		write(name, true)
-		begin = i + n
+		begin, before = i+n, ' '
 	}
 	if begin < len(text) {
 		write(text[begin:], false)
 	}
+}
+
+// isVisible reports whether somebody sees a character, or what it does to the one before it.
+func isVisible(r, before rune) bool {
+	isJoiner := func(r rune) bool { return r == '\u200c' || r == '\u200d' }
+	isVariant := func(r rune) bool { return r == '\ufe0e' || r == '\ufe0f' }
+	switch {
+	case r == '\n', r == '\t', unicode.Is(unicode.Zs, r):
+		return true
+	case isJoiner(r): // in emoji, and in scripts whose letters change
+		return before > unicode.MaxASCII && !isJoiner(before)
+	case isVariant(r): // of emoji
+		return before > ' ' && !isJoiner(before) && !isVariant(before)
+	case r == '\u2800', unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector):
+		return false // letters and signs that are blank
+	}
+	return strconv.IsPrint(r)
 }
 
 // plain returns a foreign text for a place that has no elements, such as a title.

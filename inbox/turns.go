@@ -11,17 +11,21 @@ import (
 	"sync"
 )
 
-// turns has some run at once, and has the others wait: next is the one whose peer runs least, and of those the oldest.
-// No peer has all places, and when too many wait the one goes that came last, of the peer that has most of them. So
-// somebody else's place and turn come whatever one peer does.
+// turns has some run at once, and the others wait. A free place goes to the peer that runs least, and of those to the
+// one that had no turn for longest. No peer has all places. When too many wait, the peer that has most of them loses
+// its newest. So one peer cannot keep the others from their turn.
 type turns struct {
 	places, each, queue int // at once, of them for one peer, and how many wait
 
 	mu      sync.Mutex
-	running map[string]int // by peer
+	peers   map[string]*peerTurns
 	taken   int
+	count   int     // turns that have come
 	waiting []*turn // the oldest first
 }
+
+// peerTurns are the turns of a peer that runs or waits.
+type peerTurns struct{ running, waiting, last int }
 
 // turn is the turn of somebody who waits.
 type turn struct {
@@ -35,6 +39,13 @@ var errCrowded = errors.New("too many wait already")
 func (t *turns) take(ctx context.Context, peer string) error {
 	w := &turn{peer, make(chan error, 1)}
 	t.mu.Lock()
+	if t.peers == nil {
+		t.peers = make(map[string]*peerTurns)
+	}
+	if t.peers[peer] == nil {
+		t.peers[peer] = new(peerTurns)
+	}
+	t.peers[peer].waiting++
 	t.waiting = append(t.waiting, w)
 	t.admit()
 	t.shed()
@@ -45,12 +56,12 @@ func (t *turns) take(ctx context.Context, peer string) error {
 	case <-ctx.Done():
 	}
 	t.mu.Lock()
-	i := slices.Index(t.waiting, w)
-	if i >= 0 {
-		t.waiting = slices.Delete(t.waiting, i, i+1)
+	waits := slices.Contains(t.waiting, w)
+	if waits {
+		t.remove(w)
 	}
 	t.mu.Unlock()
-	if i < 0 && <-w.is == nil { // it came in the meantime
+	if !waits && <-w.is == nil { // it came in the meantime
 		t.leave(peer)
 	}
 	return context.Cause(ctx)
@@ -60,25 +71,39 @@ func (t *turns) leave(peer string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.taken--
-	if t.running[peer]--; t.running[peer] == 0 {
-		delete(t.running, peer)
-	}
+	t.peers[peer].running--
+	t.forget(peer)
 	t.admit()
+}
+
+// remove takes one out of the queue.
+func (t *turns) remove(w *turn) {
+	t.waiting = slices.DeleteFunc(t.waiting, func(o *turn) bool { return o == w })
+	t.peers[w.peer].waiting--
+	t.forget(w.peer)
+}
+
+func (t *turns) forget(peer string) {
+	if is := t.peers[peer]; is.running == 0 && is.waiting == 0 {
+		delete(t.peers, peer)
+	}
 }
 
 // admit gives away the places that are free.
 func (t *turns) admit() {
-	if t.running == nil {
-		t.running = make(map[string]int)
-	}
 	for t.taken < t.places && len(t.waiting) > 0 {
-		w := slices.MinFunc(t.waiting, func(a, b *turn) int { return cmp.Compare(t.running[a.peer], t.running[b.peer]) })
-		if t.running[w.peer] >= t.each {
+		w := slices.MinFunc(t.waiting, func(a, b *turn) int {
+			x, y := t.peers[a.peer], t.peers[b.peer]
+			return cmp.Or(cmp.Compare(x.running, y.running), cmp.Compare(x.last, y.last))
+		})
+		is := t.peers[w.peer]
+		if is.running >= t.each {
 			return
 		}
-		t.waiting = slices.DeleteFunc(t.waiting, func(o *turn) bool { return o == w })
-		t.running[w.peer]++
 		t.taken++
+		t.count++
+		is.running, is.last = is.running+1, t.count
+		t.remove(w)
 		w.is <- nil
 	}
 }
@@ -88,18 +113,14 @@ func (t *turns) shed() {
 	if len(t.waiting) <= t.queue {
 		return
 	}
-	each := make(map[string]int)
+	last := t.waiting[0]
 	for _, w := range t.waiting {
-		each[w.peer]++
-	}
-	most := 0
-	for i, w := range t.waiting {
-		if each[w.peer] >= each[t.waiting[most].peer] {
-			most = i
+		if t.peers[w.peer].waiting >= t.peers[last.peer].waiting {
+			last = w
 		}
 	}
-	t.waiting[most].is <- errCrowded
-	t.waiting = slices.Delete(t.waiting, most, most+1)
+	t.remove(last)
+	last.is <- errCrowded
 }
 
 // peerOf returns who sends a request, as bounds tell people apart who are not known yet: the address of the connection

@@ -40,9 +40,11 @@ func TestTurns(t *testing.T) {
 			go func() { came <- turns.take(ctx, "ada") }()
 			synctest.Wait()
 			for n := 0; peers > 1 && len(came) == 0 && n < peers; n++ {
-				for peer := range turns.running {
-					turns.leave(peer)
-					break
+				for peer, is := range turns.peers {
+					if is.running > 0 {
+						turns.leave(peer)
+						break
+					}
 				}
 				synctest.Wait()
 			}
@@ -56,8 +58,13 @@ func TestTurns(t *testing.T) {
 			}
 			stop()
 			synctest.Wait()
-			if turns.leave("ada"); len(turns.waiting) > 0 {
-				t.Errorf("%d still wait", len(turns.waiting))
+			for peer, is := range turns.peers {
+				for range is.running {
+					turns.leave(peer)
+				}
+			}
+			if len(turns.waiting)+len(turns.peers)+turns.taken > 0 {
+				t.Errorf("%d still wait, and %d peers are known", len(turns.waiting), len(turns.peers))
 			}
 		})
 	}

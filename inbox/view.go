@@ -44,7 +44,8 @@ func linkTo(name, key string) string { return "q/" + url.PathEscape(name) + "/" 
 
 var templates = func() map[string]*template.Template {
 	functions := template.FuncMap{"asset": assetPath, "text": isolated, "linked": linked, "line": oneLine}
-	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(files, "templates/layout.html", "templates/resend.html"))
+	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(files, "templates/layout.html",
+		"templates/resend.html"))
 	all := make(map[string]*template.Template)
 	for _, name := range []string{"list", "card", "help", "message"} {
 		all[name] = template.Must(template.Must(layout.Clone()).ParseFS(files, "templates/"+name+".html"))

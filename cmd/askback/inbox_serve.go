@@ -90,7 +90,7 @@ see 'askback inbox --help'. It logs and stops as 'askback serve' does.`,
 	flags.StringVar(&s.keys, "keys", "", "key `FILE` for sessions, - for standard input")
 	flags.StringVar(&s.header, "trust-header", "", "`NAME` of the header with the person's name")
 	flags.StringVar(&s.groupsHeader, "groups-header", "", "`NAME` of the header with the groups")
-	flags.StringSliceVar(&s.trusted, "trusted", nil, "`PREFIX` or address of the proxy; may repeat")
+	flags.StringSliceVar(&s.trusted, "trusted", nil, "`PREFIX` or address of a proxy in front; may repeat")
 	s.serving.registerStopping(flags)
 	for _, name := range []string{"drain-delay", "grace", "log-format", "log-level"} {
 		_ = flags.MarkHidden(name) // the flag exists
@@ -102,7 +102,7 @@ see 'askback inbox --help'. It logs and stops as 'askback serve' does.`,
 var identityFlags = map[string][]string{
 	"local": {"as"},
 	"oidc": {"client-id", "client-secret-file", "url", "name-claim", "name-prefix", "groups-claim", "scope", "session",
-		"keys"},
+		"keys", "trusted"},
 	"trust-header": {"groups-header", "trusted"},
 }
 
@@ -243,8 +243,16 @@ func (s *inboxServer) identity(
 	case s.issuer != "":
 		return s.provider(ctx, cmd.InOrStdin(), listener, log)
 	}
-	h := inbox.TrustedHeader{Name: s.header, Groups: s.groupsHeader, Keep: s.person.groups,
-		UnixSocket: listener.Addr().Network() == "unix"}
+	trusted, err := s.proxies()
+	if err != nil {
+		return nil, err
+	}
+	return inbox.TrustedHeader{Name: s.header, Groups: s.groupsHeader, Keep: s.person.groups, Trusted: trusted,
+		UnixSocket: listener.Addr().Network() == "unix"}, nil
+}
+
+// proxies are the addresses of --trusted.
+func (s *inboxServer) proxies() (all []netip.Prefix, err error) {
 	for _, text := range s.trusted {
 		p, err := netip.ParsePrefix(text)
 		if a, noPrefix := netip.ParseAddr(text); noPrefix == nil {
@@ -253,9 +261,9 @@ func (s *inboxServer) identity(
 		if err != nil {
 			return nil, usagef("--trusted %q: want an address or a prefix, such as 10.0.0.7 or 10.0.0.0/24", text)
 		}
-		h.Trusted = append(h.Trusted, p)
+		all = append(all, p)
 	}
-	return h, nil
+	return all, nil
 }
 
 // provider returns the identity of --oidc. The provider need not answer yet.
@@ -283,11 +291,14 @@ func (s *inboxServer) provider(
 	if err != nil {
 		return nil, err
 	}
+	proxies, err := s.proxies()
+	if err != nil {
+		return nil, err
+	}
 	who, err := inbox.NewOIDC(&inbox.OIDCOptions{
 		Issuer: s.issuer, ClientID: s.clientID, ClientSecret: secret, URL: s.url, NameClaim: s.nameClaim,
 		NamePrefix: s.namePrefix, GroupsClaim: s.groupsClaim, Keep: s.person.groups, Scopes: s.scopes, Keys: ring,
-		Session: s.session,
-		Logger:  log,
+		Session: s.session, Proxies: proxies, Logger: log,
 	})
 	if err != nil {
 		return nil, usagef("--oidc: %w", err)

@@ -102,6 +102,12 @@ func (c *calendar) configure(ctx context.Context) (err error) {
 	return err
 }
 
+// toCalendar is the client for the calendar. It follows no redirect, which would take secrets and tokens with it.
+var toCalendar = &http.Client{
+	Timeout:       20 * time.Second,
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
 // calendar lets a tool read the calendars of its callers.
 type calendar struct {
 	public   string        // where browsers reach this server
@@ -230,8 +236,7 @@ func (c *calendar) serveCallback(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "The calendar has not let you in. Open the login page again.", http.StatusForbidden)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), 20*time.Second)
-	defer cancel()
+	ctx := context.WithValue(r.Context(), oauth2.HTTPClient, toCalendar)
 	token, err := c.oauth.Exchange(ctx, r.FormValue("code"), oauth2.VerifierOption(verifier.Value))
 	if err == nil {
 		err = c.keep(ctx, user, token)
@@ -354,7 +359,7 @@ func (c *calendar) nextMeeting(ctx context.Context, user string) (string, error)
 		return "", err
 	}
 	token.SetAuthHeader(req)
-	res, err := (&http.Client{Timeout: 20 * time.Second}).Do(req)
+	res, err := toCalendar.Do(req)
 	if err != nil {
 		return "", err
 	}

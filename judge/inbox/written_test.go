@@ -312,7 +312,9 @@ func TestWhatIsWrittenStays(t *testing.T) {
 }
 
 // emulateNetwork takes the network away from a window, and tells its page.
-var emulateNetwork = cdp.Command[network.OverrideNetworkStateParams, cdp.Empty]{Method: "Network.emulateNetworkConditions"}
+var emulateNetwork = cdp.Command[network.OverrideNetworkStateParams, cdp.Empty]{
+	Method: "Network.emulateNetworkConditions",
+}
 
 func (v *viewer) offline(is bool) {
 	v.Helper()
