@@ -69,7 +69,8 @@ type Operation struct {
 	//   - A question ends with accept, decline, cancel or unanswered.
 	//   - A call of the store ends with completed, also if the store refused it, such as a write that came too late, with
 	//     failed, or with cancelled (the caller went away or the process stops).
-	//   - A delivery of a notice ends with completed, failed (it is tried again), given_up or shutdown.
+	//   - A delivery of a notice ends with completed, failed (it is tried again), given_up or shutdown. A notice that was
+	//     not kept because of Tasks.PerPrincipal.Notices has refused.
 	Outcome string
 
 	Reason string // why a request was refused: a reason of [AuditRefused]

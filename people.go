@@ -42,8 +42,10 @@ type DeskOptions struct {
 	// Notify, if set, is told what becomes of questions for people: that one is asked, is due soon, was decided, has
 	// met its deadline, or that its call has ended. Each notice is kept in the store, which must be a task.Outbox,
 	// until Notify returns nil: it is delivered at least once, by any process that runs tasks, the notices of one call
-	// in order. After an error it is delivered again, up to an hour later, for three days; a panic is an error. Notify
-	// may take 30 seconds, and is called for several notices at once. Package desk/webhook has one that posts them.
+	// in order, even when the task is deleted. After an error it is delivered again, up to an hour later, for three days;
+	// then the log has an error. A panic is an error. Notify may take 30 seconds, and is called for up to 32 notices at
+	// once. Callers take turns, and Tasks.PerPrincipal.Notices bounds what waits of one. Package desk/webhook has one that
+	// posts them.
 	Notify func(ctx context.Context, n desk.Notice) error
 
 	// Remind is the share of the time until a deadline after which the notice comes that it is due soon, less than 1.

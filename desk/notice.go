@@ -6,7 +6,8 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Notice says that something has become of a question for people. It never has an answer in it.
+// Notice says that something has become of a question for people. It tells of the question as it was then, and arrives
+// even when the task has been deleted since. It never has an answer in it.
 type Notice struct {
 	// ID is the same each time the notice is delivered, and differs from all others: notices are delivered at least
 	// once.
@@ -20,7 +21,7 @@ type Notice struct {
 	Key       string   `json:"key"`  // of the question: what [Desk.Answer] takes
 	Target    string   `json:"target"`
 	Principal string   `json:"principal"` // whose call it is; "" is the anonymous principal
-	Message   string   `json:"message"`
+	Message   string   `json:"message"`   // at most 4 KiB; a longer one is cut and ends with "…"
 	For       []string `json:"for"`
 	Votes     int      `json:"votes"` // how many must accept
 

@@ -72,7 +72,7 @@ func codeLabel(code int64) string {
 // outcomes are the outcomes of questions, of calls of the store and of notices. The outcome of a question was read from
 // the store.
 var outcomes = []string{
-	"accept", "decline", "cancel", "unanswered", "completed", "failed", "cancelled", "given_up", "shutdown",
+	"accept", "decline", "cancel", "unanswered", "completed", "failed", "cancelled", "given_up", "refused", "shutdown",
 }
 
 // outcomeLabel returns the outcome of such an operation as a metric has it.

@@ -13,7 +13,8 @@ func (s *MemoryStore) Principals() int {
 func (s *MemoryStore) Asking() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.waiting) + len(s.named) + len(s.outbox) + len(s.reminders)
+	return len(s.waiting) + len(s.named) + len(s.outbox.tasks) + len(s.outbox.counts) + len(s.outbox.refused) +
+		len(s.reminders)
 }
 
 // Save copies what the store holds, except notices, and returns a function that puts it back, for tests.
@@ -27,7 +28,6 @@ func (s *MemoryStore) Save() (restore func()) {
 			copied.Question = *q.clone()
 			c.questions[key] = &copied
 		}
-		c.notices = nil
 		return &c
 	}
 	s.mu.Lock()
@@ -43,7 +43,8 @@ func (s *MemoryStore) Save() (restore func()) {
 		clear(s.used)
 		clear(s.waiting)
 		clear(s.named)
-		s.list, s.due, s.expiry, s.purge, s.outbox, s.reminders, s.changes = nil, nil, nil, nil, nil, nil, nil
+		s.list, s.due, s.expiry, s.purge, s.reminders, s.changes = nil, nil, nil, nil, nil, nil
+		s.outbox = memoryOutbox{}
 		for _, m := range saved {
 			m = copyOf(m)
 			s.tasks[m.ID] = m

@@ -33,9 +33,7 @@ type MemoryStore struct {
 	changes questionIndex                // the questions for people in the order of their last changes
 	named   map[string]*memoryTask       // the tasks that have questions, by name
 
-	listening int64 // until when somebody listens for notices, in milliseconds since 1970
-	noticeSeq int64 // the seq of the newest notice
-	outbox    []*memoryNotice
+	outbox    memoryOutbox
 	reminders questionIndex // open questions that have still to have a NoticeDueSoon
 
 	watches map[*memoryWatch]struct{}
@@ -54,7 +52,6 @@ type memoryTask struct {
 	bytes   int64 // the size of call and entries
 
 	questions map[string]*memoryQuestion // by Key; nil if it has not asked
-	notices   []*memoryNotice            // in the order in which they were written; the first one is in the outbox
 }
 
 // usage is the task's share of what its principal has.
@@ -462,7 +459,8 @@ func (s *MemoryStore) eachIndex(m *memoryTask, do func(*memoryIndex, *memoryTask
 		do(&s.due, m, longestDue)
 	}
 	used, u := s.used[m.Principal], m.usage()
-	used = Quota{used.Unfinished + n*u.Unfinished, used.Kept + n*u.Kept, used.Bytes + int64(n)*u.Bytes}
+	used.Unfinished, used.Kept = used.Unfinished+n*u.Unfinished, used.Kept+n*u.Kept
+	used.Bytes += int64(n) * u.Bytes
 	if s.used[m.Principal] = used; used.Kept == 0 {
 		delete(s.used, m.Principal)
 	}

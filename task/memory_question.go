@@ -13,15 +13,17 @@ import (
 // memoryQuestion is a question as the store has it. The store shares none of its bytes.
 type memoryQuestion struct {
 	Question
-	remindAt int64        // when the deadline is near, in milliseconds since 1970; 0 if nobody is to be told
-	told     []NoticeKind // the notices that it has had
+	remindAt int64 // when the deadline is near, in milliseconds since 1970; 0 if nobody is to be told
+	over     bool  // it was withdrawn once, or its task has ended
+	notice   []byte
 }
 
 // clone returns a question that shares nothing with q.
 func (q *Question) clone() *Question {
 	c := *q
 	c.For, c.Voters = slices.Clone(q.For), slices.Clone(q.Voters)
-	c.Content, c.Votes, c.Decision = bytes.Clone(q.Content), bytes.Clone(q.Votes), bytes.Clone(q.Decision)
+	c.Content, c.Notice = bytes.Clone(q.Content), bytes.Clone(q.Notice)
+	c.Votes, c.Decision = bytes.Clone(q.Votes), bytes.Clone(q.Decision)
 	return &c
 }
 
@@ -236,7 +238,7 @@ func (s *MemoryStore) ChangeQuestion(ctx context.Context, q *Question, expired b
 		if expired {
 			kind = NoticeUnanswered
 		}
-		s.notify(m, stored, kind, now)
+		s.notify(stored, kind, now)
 		if m.Status == InputRequired {
 			s.change(m, func() {
 				m.Status, m.Attempts = Working, 0
@@ -272,7 +274,7 @@ func (m *memoryTask) checkQuestions(u Update, asks bool, now int64) error {
 func (s *MemoryStore) updateQuestions(m *memoryTask, u Update, asks, ends bool, now int64) {
 	for _, key := range u.Answered {
 		if q := m.questions[key]; q != nil {
-			s.withdraw(m, q, now)
+			s.withdraw(q, now)
 		}
 	}
 	switch {
@@ -284,13 +286,13 @@ func (s *MemoryStore) updateQuestions(m *memoryTask, u Update, asks, ends bool, 
 		}
 		for _, q := range m.inTurn() {
 			if !asked[q.Key] {
-				s.withdraw(m, q, now)
+				s.withdraw(q, now)
 			}
 		}
 	case ends:
 		for _, q := range m.inTurn() {
-			s.withdraw(m, q, now)
-			s.notify(m, q, NoticeEnded, now)
+			s.withdraw(q, now)
+			s.notify(q, NoticeEnded, now)
 		}
 	}
 }
@@ -307,6 +309,7 @@ func (s *MemoryStore) ask(m *memoryTask, ask *Question, now int64) {
 		return
 	}
 	q = &memoryQuestion{Question: *ask.clone()}
+	q.notice, q.Notice = q.Notice, nil
 	q.Task, q.Principal, q.Target = m.ID, m.Principal, m.Target
 	q.Status, q.Votes, q.Voters, q.Decision, q.Version = QuestionOpen, nil, nil, nil, 0
 	q.Asked, q.Changed, q.Deadline = timeAt(now), timeAt(now), time.Time{}
@@ -323,14 +326,14 @@ func (s *MemoryStore) ask(m *memoryTask, ask *Question, now int64) {
 	}
 	m.questions[q.Key] = q
 	s.eachQuestionIndex(q, insert)
-	s.notify(m, q, NoticeAsked, now)
+	s.notify(q, NoticeAsked, now)
 }
 
 // withdraw withdraws a question of a task if it is open.
-func (s *MemoryStore) withdraw(m *memoryTask, q *memoryQuestion, now int64) {
+func (s *MemoryStore) withdraw(q *memoryQuestion, now int64) {
 	if q.Status == QuestionOpen {
 		s.moveQuestion(q, now, func() { q.Status = QuestionWithdrawn })
-		s.notify(m, q, NoticeEnded, now)
+		s.notify(q, NoticeEnded, now)
 	}
 }
 
@@ -349,9 +352,6 @@ func (s *MemoryStore) deleteQuestions(m *memoryTask) {
 		s.eachQuestionIndex(q, remove)
 	}
 	delete(s.named, Name(m.ID))
-	if len(m.notices) > 0 {
-		remove(&s.outbox, m.notices[0], longestUntaken)
-	}
 }
 
 // waitingIndex holds questions: all in the order in which they were asked, and those with a deadline in the order of

@@ -59,10 +59,11 @@ func TestMemoryStoreForgetsPrincipals(t *testing.T) {
 	}
 }
 
-// Questions of tasks that were deleted take no memory, however they were told apart.
+// Questions of tasks that were deleted take no memory, however they were told apart. Neither do notices that were
+// settled or refused.
 func TestMemoryStoreForgetsQuestions(t *testing.T) {
 	s := new(task.MemoryStore)
-	if err := s.Listen(t.Context(), time.Hour); err != nil {
+	if err := s.Listen(t.Context(), time.Hour, 1, 1); err != nil {
 		t.Fatal(err)
 	}
 	var tasks []*task.Task
@@ -88,6 +89,16 @@ func TestMemoryStoreForgetsQuestions(t *testing.T) {
 	}
 	if n, err := s.Purge(t.Context(), 0, 10); n != 3 || err != nil {
 		t.Fatal(n, err)
+	}
+	notices, err := s.Notices(t.Context(), task.NoticeClaim{Free: 10, Lease: time.Hour})
+	if err != nil || len(notices) != 1 {
+		t.Fatal(notices, err)
+	}
+	if err := s.Settle(t.Context(), notices[0], 0); err != nil {
+		t.Fatal(err)
+	}
+	if refused, err := s.Refused(t.Context(), 10); err != nil || len(refused) != 5 {
+		t.Fatal(refused, err)
 	}
 	if after := s.Asking(); before == 0 || after != 0 {
 		t.Errorf("the store kept %d entries for questions, and later %d; want some, and none", before, after)

@@ -20,6 +20,7 @@ type Question struct {
 	// deadline only: it is not listed and not announced.
 	For     []string
 	Content []byte // what is asked; it never changes
+	Notice  []byte // what its notices tell besides the fields of its row; it never changes, and only they have it
 
 	Asked    time.Time
 	Deadline time.Time // zero means no deadline
@@ -140,31 +141,59 @@ type Asker interface {
 }
 
 // Outbox is an [Asker] that tells of questions. While somebody listens, each write leaves its notices in the same
-// transaction, at most one of each kind for a question, also when it was settled. Questions for nobody have none. When
-// a task is deleted, so are its notices.
+// transaction, at most one of each kind for a question, also when it was settled. Questions for nobody have none. A
+// notice has what it tells, so it outlives its question and its task: it stays until it is settled.
 type Outbox interface {
 	Asker
 
 	// Listen says that somebody listens for this time from now. It never shortens the time that was said before. Writes of
-	// all instances leave notices until it ends.
-	Listen(ctx context.Context, d time.Duration) error
+	// all instances leave notices until it ends. A write leaves no more of a principal than named allows, and no more of
+	// the anonymous principal than anonymous allows: what is beyond is refused. Zero allows any number. The bounds of the
+	// last call hold; writes at the same time may pass them by one each.
+	Listen(ctx context.Context, d time.Duration, named, anonymous int) error
 
-	// Notices takes up to limit notices that are due, with their questions as they are now: of each task only the one that
-	// was written first, and the one that has been due longest at first. It makes them due again at the end of the lease,
-	// and raises their Attempts by one. Before that it writes, while somebody listens, the notices of deadlines of open
-	// questions that have come near.
-	Notices(ctx context.Context, lease time.Duration, limit int) ([]*Notice, error)
+	// Notices takes notices that are due. It makes them due again at the end of the lease, and raises their Attempts by
+	// one. Of each task only the one that was written first can be taken. Before that it writes, while somebody listens,
+	// the notices of deadlines of open questions that have come near. Principals take turns as in [Store.Claim]:
+	//
+	//   - The next notice belongs to the principal with the fewest deliveries; of several, to the first principal after
+	//     the given one, in any fixed order of principals that starts again after the last.
+	//   - A principal gets another delivery only while it has fewer than are free.
+	//   - Of a principal's notices, the next one is the one that has been due longest.
+	//
+	// The notices are in the order in which they were taken. Notices may take fewer than these rules allow, but at least
+	// one. It reads an index, so that the notices of others cost nothing.
+	Notices(ctx context.Context, c NoticeClaim) ([]*Notice, error)
 
 	// Settle deletes a notice or, if retry is more than zero, makes it due after that time, unless it was taken again
 	// since: then it does nothing. A notice that does not exist any more is no error.
 	Settle(ctx context.Context, n *Notice, retry time.Duration) error
+
+	// Refused deletes up to limit notices that a bound of Listen has refused, and returns them: those that were written
+	// first at first. They have no Notice of their question. Of a principal the first 1,000 are kept for it.
+	Refused(ctx context.Context, limit int) ([]*Notice, error)
 }
+
+// NoticeClaim says which notices [Outbox.Notices] takes.
+type NoticeClaim struct {
+	After      string         // the principal that was served last
+	Delivering map[string]int // the deliveries of this process that are under way, by principal; each more than zero
+	Free       int            // how many more there may be
+	Lease      time.Duration
+	// Age leaves out notices that were written less long ago. Then the search may read each notice that is due.
+	Age time.Duration
+}
+
+// RefusedKept is how many refused notices of a principal a store keeps: see [Outbox].
+const RefusedKept = 1000
 
 // Notice says that something has become of a question.
 type Notice struct {
 	Kind     NoticeKind
 	Written  time.Time
 	Attempts int // how often it was taken
+	// Question is the question as it was when the notice was written. It has Task, Key, Principal, Target, For, Notice,
+	// Asked and Deadline. The question, and its task, may have been deleted since.
 	Question *Question
 }
 

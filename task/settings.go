@@ -21,14 +21,15 @@ type Settings struct {
 	// less. A longer one for callers who wait days for a person leaves their tasks in the store for as long.
 	MaxAnonymousTTL time.Duration
 
-	// PerPrincipal bounds what one principal has in the store; default 1000 unfinished tasks, 5000 kept ones and
-	// 256 MiB. Beyond, a new task is refused, or an answer if it is for the bytes. Before that, ended tasks of the
+	// PerPrincipal bounds what one principal has in the store; default 1000 unfinished tasks, 5000 kept ones, 256 MiB and
+	// 10,000 notices. Beyond, a new task is refused, or an answer if it is for the bytes. Before that, ended tasks of the
 	// principal make room, the oldest first, if they ended longer ago than ten minutes, or the RoundTTL of the server's
-	// limits if that is more.
+	// limits if that is more. A notice beyond is not kept: its question goes to the desk, and an error in the log says
+	// that nobody was told.
 	PerPrincipal Quota
 
 	// Anonymous is PerPrincipal for the anonymous principal, which is all anonymous callers together; default 100
-	// unfinished tasks, 1000 kept ones and 64 MiB.
+	// unfinished tasks, 1000 kept ones, 64 MiB and 10,000 notices.
 	Anonymous Quota
 
 	// TaskBytes bounds the call, the journal, the questions and the outcome of one task together; default 16 MiB. A

@@ -74,6 +74,9 @@ func (s *Stored) put(
 		Remind: time.Duration(float64(q.Within) * s.desk.Remind),
 	}
 	if len(to) > 0 {
+		if row.Notice, err = stored.Encode(about.Announce()); err != nil {
+			return fmt.Errorf("question %q: %w", p.Key, err)
+		}
 		row.Equal = equalCalls(s.work.Task.Principal, s.work.Task.Target, s.request.Params.Arguments)
 	}
 	v.Ask = append(v.Ask, row)

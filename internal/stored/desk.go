@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/askback-mcp/askback/input"
@@ -14,6 +15,7 @@ import (
 // What a store keeps of a question for people, in a task.Question:
 //
 //	Content    [Asking]
+//	Notice     [Announcement]
 //	Votes      [Ballot]
 //	Decision   [Decision]
 
@@ -85,8 +87,40 @@ type Decision struct {
 	When    time.Time          `json:"when"`
 }
 
-// Encode encodes what [DecodeAsking], [DecodeBallot] and [DecodeDecision] read.
-func Encode[T Asking | Ballot | Decision](v *T) ([]byte, error) { return json.Marshal(v) }
+// Announcement is what notices tell of a question besides what its row has. They outlive the question, so it has
+// neither the form nor the preview.
+type Announcement struct {
+	Message string `json:"message,omitempty"`
+	Votes   int    `json:"votes,omitempty"`
+	Call    string `json:"call,omitempty"`
+}
+
+// longestAnnounced bounds the bytes of a message that notices have, since thousands may wait for a receiver.
+const longestAnnounced = 4 << 10
+
+// Announce returns what notices tell of a question. A message that cannot be read is empty.
+func (a *Asking) Announce() *Announcement {
+	q := input.Question{Key: a.Key, Method: a.Method, Params: a.Params}
+	_ = q.Parse()
+	if len(q.Message) > longestAnnounced {
+		q.Message = strings.ToValidUTF8(q.Message[:longestAnnounced-len("…")], "") + "…"
+	}
+	return &Announcement{q.Message, a.Votes, a.Call}
+}
+
+// DecodeAnnouncement reads what notices tell of a question.
+func DecodeAnnouncement(data []byte) (*Announcement, error) {
+	a, err := decode[Announcement]("notice", data)
+	if err == nil && a.Votes < 0 {
+		return nil, fmt.Errorf("the stored notice wants %d votes", a.Votes)
+	}
+	return a, err
+}
+
+// Encode encodes what [DecodeAsking], [DecodeAnnouncement], [DecodeBallot] and [DecodeDecision] read.
+func Encode[T Asking | Announcement | Ballot | Decision](v *T) ([]byte, error) {
+	return json.Marshal(v)
+}
 
 // DecodeAsking reads the content of a question.
 func DecodeAsking(data []byte) (*Asking, error) {

@@ -126,6 +126,17 @@ func FuzzQuestion(f *testing.F) {
 				t.Fatalf("%s is read as %+v", content, a)
 			}
 			sameAgain(t, a, DecodeAsking)
+			told := a.Announce()
+			if len(told.Message) > longestAnnounced || told.Votes != a.Votes || told.Call != a.Call {
+				t.Fatalf("of %s is told %+v", content, told)
+			}
+			sameAgain(t, told, DecodeAnnouncement)
+		}
+		if a, err := DecodeAnnouncement(content); err == nil {
+			if a.Votes < 0 {
+				t.Fatalf("%s is read as %+v", content, a)
+			}
+			sameAgain(t, a, DecodeAnnouncement)
 		}
 		if b, err := DecodeBallot(votes); err == nil {
 			if b.From < 0 || b.From > len(b.Votes) {
@@ -158,7 +169,7 @@ func checkAnswer(t *testing.T, action string, content json.RawMessage) {
 	strictjson.AppendCanonical(nil, content) // which takes checked JSON only
 }
 
-func sameAgain[T Asking | Ballot | Decision](t *testing.T, v *T, read func([]byte) (*T, error)) {
+func sameAgain[T Asking | Announcement | Ballot | Decision](t *testing.T, v *T, read func([]byte) (*T, error)) {
 	t.Helper()
 	encoded, err := Encode(v)
 	if err != nil {

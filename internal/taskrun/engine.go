@@ -328,8 +328,15 @@ func (e *Engine) Run(ctx context.Context) error {
 			e.repeat(ctx, "deciding questions whose deadline has passed", e.opts.Look/2, e.expireQuestions)
 		})
 	}
-	if outbox, has := e.store.store.(task.Outbox); has && e.opts.Notify != nil {
-		w.all.Go(func() { e.notify(ctx, outbox) })
+	if outbox, has := e.store.store.(task.Outbox); has {
+		if e.opts.Notify != nil {
+			w.all.Go(func() { e.notify(ctx, outbox) })
+		}
+		w.all.Go(func() {
+			e.repeat(ctx, "giving up notices", time.Hour, func(ctx context.Context) (int, error) {
+				return 0, e.forsake(ctx, outbox)
+			})
+		})
 	}
 	w.all.Go(func() { checkPace(ctx, e.store, &e.opts.Settings) })
 	e.workers.Store(w)

@@ -3,6 +3,8 @@ package taskrun
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -10,8 +12,8 @@ import (
 )
 
 const (
-	// notifyAtOnce bounds the notices that one process delivers at the same time.
-	notifyAtOnce = 16
+	// notifyAtOnce bounds the notices that one process delivers at the same time. One principal has half of them.
+	notifyAtOnce = 32
 	// deliveryTimeout is how long one delivery may take. A notice is leased for longer.
 	deliveryTimeout = 30 * time.Second
 	noticeLease     = 2 * deliveryTimeout
@@ -21,45 +23,150 @@ const (
 	longestRetry = time.Hour
 	// listenFor is how long the store leaves notices after the last process that delivers them was heard of.
 	listenFor = 24 * time.Hour
+	// keepNotices is how long the store keeps a notice at most: those that deliver have had the time to give it up.
+	keepNotices = deliverWithin + listenFor
+	// lookForRefused is how often a process looks for notices that the store has refused.
+	lookForRefused = 10 * time.Second
 )
 
 // errNotTaken says that a consumer did not return although the time for a delivery had passed.
 var errNotTaken = errors.New("the consumer did not return in time")
 
-// notify delivers the notices of the store until ctx is done. Each delivery has a place of its own, so that one which
-// takes long leaves the other places to other notices.
+// deliveries are those of one process that are under way. Each has a place of its own. As with workers, a principal
+// gets another place only while it has fewer than are free, so that the notices of one that take long leave places to
+// the others.
+type deliveries struct {
+	all   sync.WaitGroup
+	freed chan struct{} // receives after a place has become free
+
+	mu  sync.Mutex
+	of  map[string]int // by principal
+	sum int
+}
+
+// free returns how many places are free, and what the others deliver.
+func (d *deliveries) free() (n int, delivering map[string]int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return notifyAtOnce - d.sum, maps.Clone(d.of)
+}
+
+func (d *deliveries) add(principal string, n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sum += n
+	if d.of[principal] += n; d.of[principal] == 0 {
+		delete(d.of, principal)
+	}
+}
+
+// notify delivers the notices of the store until ctx is done.
 func (e *Engine) notify(ctx context.Context, outbox task.Outbox) {
-	var listened time.Time
-	var deliveries sync.WaitGroup
-	defer deliveries.Wait()
-	places := make(chan struct{}, notifyAtOnce)
-	e.repeat(ctx, "delivering notices", e.opts.Look, func(ctx context.Context) (int, error) {
-		if time.Since(listened) > listenFor/100 {
-			if err := e.store.listen(ctx, outbox, listenFor); err != nil {
-				return 0, err
-			}
-			listened = time.Now()
+	d := &deliveries{freed: make(chan struct{}, 1), of: make(map[string]int)}
+	defer d.all.Wait()
+	var listened, looked time.Time
+	var last string // the principal that was served last
+	for ctx.Err() == nil {
+		err := e.listen(ctx, outbox, &listened, &looked)
+		free, delivering := d.free()
+		var notices []*task.Notice
+		if err == nil && free > 0 {
+			notices, err = e.store.notices(ctx, outbox,
+				task.NoticeClaim{After: last, Delivering: delivering, Free: free, Lease: noticeLease})
 		}
-		for {
-			select {
-			case places <- struct{}{}: // there is one
-				<-places
-			case <-ctx.Done():
-				return 0, nil
+		for _, n := range notices {
+			last = n.Question.Principal
+			d.add(n.Question.Principal, 1)
+			d.all.Go(func() {
+				e.deliver(ctx, outbox, n)
+				d.add(n.Question.Principal, -1)
+				signal(d.freed)
+			})
+		}
+		freed := d.freed
+		if err != nil {
+			if ctx.Err() == nil {
+				e.log.ErrorContext(ctx, "task: delivering notices failed; trying again", "error", err)
 			}
-			notices, err := e.store.notices(ctx, outbox, noticeLease, cap(places)-len(places))
-			if err != nil || len(notices) == 0 {
-				return 0, err
+			freed = nil
+		}
+		if len(notices) > 0 {
+			continue
+		}
+		select {
+		case <-freed: // somebody may have had its share
+		case <-time.After(e.opts.Look):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// listen tells the store now and then that somebody listens, and the operator what the store has refused.
+func (e *Engine) listen(ctx context.Context, outbox task.Outbox, listened, looked *time.Time) error {
+	if time.Since(*listened) > listenFor/100 {
+		err := e.store.listen(ctx, outbox, listenFor, e.opts.PerPrincipal.Notices, e.opts.Anonymous.Notices)
+		if err != nil {
+			return err
+		}
+		*listened = time.Now()
+	}
+	if time.Since(*looked) < lookForRefused {
+		return nil
+	}
+	*looked = time.Now()
+	for {
+		refused, err := e.store.refused(ctx, outbox, sweepLimit)
+		if err != nil || len(refused) == 0 {
+			return err
+		}
+		first, count := make(map[string]*task.Notice), make(map[string]int)
+		for _, n := range refused {
+			if count[n.Question.Principal]++; count[n.Question.Principal] == 1 {
+				first[n.Question.Principal] = n
 			}
-			for _, n := range notices {
-				places <- struct{}{} // nobody else takes places
-				deliveries.Go(func() {
-					defer func() { <-places }()
-					e.deliver(ctx, outbox, n)
-				})
+			e.delivered(ctx, n, time.Now(), noticeRefused)
+		}
+		for principal, n := range first {
+			e.opts.Logger.ErrorContext(ctx, "task: notices were not kept: as many of this caller as may be wait already; "+
+				"nobody is told, but the questions are at the desk", "principal", principal, "notices", count[principal],
+				"task", task.Name(n.Question.Task), "target", n.Question.Target)
+		}
+	}
+}
+
+// forsake gives up the notices that nobody has delivered, or given up, in time: as when no process does so any more.
+func (e *Engine) forsake(ctx context.Context, outbox task.Outbox) error {
+	for {
+		notices, err := e.store.notices(ctx, outbox,
+			task.NoticeClaim{Free: sweepLimit, Lease: noticeLease, Age: keepNotices})
+		if err != nil || len(notices) == 0 {
+			return err
+		}
+		for _, n := range notices {
+			e.abandon(ctx, n, "error", "nobody delivers notices, or not for days")
+			e.delivered(ctx, n, time.Now(), noticeGivenUp)
+			if err := e.store.settleNotice(ctx, outbox, n, 0); err != nil {
+				return err
 			}
 		}
-	})
+	}
+}
+
+// abandon says that a notice is given up. No line of the log stands for several.
+func (e *Engine) abandon(ctx context.Context, n *task.Notice, args ...any) {
+	e.opts.Logger.With(noticeArgs(n)...).ErrorContext(ctx,
+		"task: giving up on a notice that nobody has taken for days", args...)
+}
+
+func noticeArgs(n *task.Notice) []any {
+	return []any{slog.String("task", task.Name(n.Question.Task)), slog.String("target", n.Question.Target),
+		slog.String("notice", string(n.Kind)), slog.Int("attempt", n.Attempts)}
+}
+
+func (e *Engine) delivered(ctx context.Context, n *task.Notice, began time.Time, outcome string) {
+	if e.opts.Delivered != nil {
+		e.opts.Delivered(ctx, n, began, outcome)
+	}
 }
 
 // take calls the consumer, and leaves it alone if it does not return although its time has passed.
@@ -88,22 +195,19 @@ func (e *Engine) deliver(ctx context.Context, outbox task.Outbox, n *task.Notice
 	var retry time.Duration
 	if err != nil {
 		retry = min(time.Second<<min(n.Attempts-1, 20), longestRetry)
-		log := e.log.With("task", task.Name(n.Question.Task), "target", n.Question.Target, "notice", string(n.Kind),
-			"attempt", n.Attempts, "error", err)
 		switch {
 		case ctx.Err() != nil:
 			retry, outcome = time.Millisecond, noticeLeft
 		case time.Since(n.Written) > deliverWithin:
 			retry, outcome = 0, noticeGivenUp
-			log.ErrorContext(ctx, "task: giving up on a notice that nobody has taken for days")
+			e.abandon(ctx, n, "error", err)
 		default:
 			outcome = noticeFailed
-			log.WarnContext(ctx, "task: a notice was not delivered; trying again", "in", retry)
+			e.log.With(noticeArgs(n)...).WarnContext(ctx, "task: a notice was not delivered; trying again",
+				"error", err, "in", retry)
 		}
 	}
-	if e.opts.Delivered != nil {
-		e.opts.Delivered(ctx, n, began, outcome)
-	}
+	e.delivered(ctx, n, began, outcome)
 	if err := e.store.settleNotice(context.WithoutCancel(ctx), outbox, n, retry); err != nil {
 		e.log.WarnContext(ctx, "task: a notice may be delivered again: the store did not take note", "error", err)
 	}

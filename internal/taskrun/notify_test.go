@@ -98,7 +98,7 @@ func TestNotices(t *testing.T) {
 			delivered["now completed"] != 3 || len(delivered) != 5 {
 			t.Errorf("after %d attempts these are delivered: %v", attempts, delivered)
 		}
-		left, err := store.Notices(t.Context(), time.Minute, 10)
+		left, err := store.Notices(t.Context(), task.NoticeClaim{Free: 10, Lease: time.Minute})
 		if err != nil || len(left) > 0 {
 			t.Errorf("%d notices are left, %v", len(left), err)
 		}
@@ -132,7 +132,7 @@ func TestAConsumerThatHangsForOneCaller(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- e.Run(ctx) }()
-	if err := store.Listen(t.Context(), time.Hour); err != nil {
+	if err := store.Listen(t.Context(), time.Hour, 0, 0); err != nil {
 		t.Fatal(err)
 	}
 	for range 10 {

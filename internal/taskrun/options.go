@@ -32,7 +32,8 @@ type Options struct {
 	// also if it refused what it was asked for, and context.Canceled if the caller went away.
 	Called func(ctx context.Context, method string, began time.Time, err error)
 
-	// Delivered, if set, is called after each attempt to deliver a notice, with one of the outcomes of a delivery.
+	// Delivered, if set, is called after each attempt to deliver a notice, and for one that is not delivered, with one of
+	// the outcomes of a delivery.
 	Delivered func(ctx context.Context, n *task.Notice, began time.Time, outcome string)
 
 	// Grace is how long a task is kept beyond its time to live, and at least after its end; default 10 minutes.
@@ -52,6 +53,7 @@ const (
 	noticeDelivered = "completed"
 	noticeFailed    = "failed"   // it is tried again
 	noticeGivenUp   = "given_up" // nobody has taken it for days
+	noticeRefused   = "refused"  // its principal had as many as it may
 	noticeLeft      = "shutdown" // this process stops, and another delivers it
 )
 
@@ -65,8 +67,8 @@ func (o *Options) setDefaults() error {
 	setDefault(&o.PollInterval, time.Second)
 	setDefault(&o.MaxAnonymousTTL, time.Hour)
 	o.MaxAnonymousTTL = min(o.MaxAnonymousTTL, o.MaxTTL)
-	setQuotaDefaults(&o.PerPrincipal, task.Quota{Unfinished: 1000, Kept: 5000, Bytes: 256 << 20})
-	setQuotaDefaults(&o.Anonymous, task.Quota{Unfinished: 100, Kept: 1000, Bytes: 64 << 20})
+	setQuotaDefaults(&o.PerPrincipal, task.Quota{Unfinished: 1000, Kept: 5000, Bytes: 256 << 20, Notices: 10_000})
+	setQuotaDefaults(&o.Anonymous, task.Quota{Unfinished: 100, Kept: 1000, Bytes: 64 << 20, Notices: 10_000})
 	setDefault(&o.TaskBytes, 16<<20)
 	setDefault(&o.Workers, 32)
 	setDefault(&o.Lease, 10*time.Second)
@@ -101,7 +103,10 @@ func setQuotaDefaults(q *task.Quota, d task.Quota) {
 	setDefault(&q.Unfinished, d.Unfinished)
 	setDefault(&q.Kept, d.Kept)
 	setDefault(&q.Bytes, d.Bytes)
+	setDefault(&q.Notices, d.Notices)
 }
 
 // least returns the least of the bounds of a quota.
-func least(q task.Quota) int64 { return min(int64(q.Unfinished), int64(q.Kept), q.Bytes) }
+func least(q task.Quota) int64 {
+	return min(int64(q.Unfinished), int64(q.Kept), q.Bytes, int64(q.Notices))
+}

@@ -266,18 +266,22 @@ func (s safeStore) watch(
 	return true, w.Watch(ctx, ready, changed)
 }
 
-func (s safeStore) listen(ctx context.Context, o task.Outbox, d time.Duration) (err error) {
+func (s safeStore) listen(ctx context.Context, o task.Outbox, d time.Duration, named, anonymous int) (err error) {
 	ctx, done := s.bound(ctx, "Listen", &err)
 	defer done()
-	return o.Listen(ctx, d)
+	return o.Listen(ctx, d, named, anonymous)
 }
 
-func (s safeStore) notices(
-	ctx context.Context, o task.Outbox, lease time.Duration, limit int,
-) (notices []*task.Notice, err error) {
+func (s safeStore) notices(ctx context.Context, o task.Outbox, c task.NoticeClaim) (notices []*task.Notice, err error) {
 	ctx, done := s.bound(ctx, "Notices", &err)
 	defer done()
-	return o.Notices(ctx, lease, limit)
+	return o.Notices(ctx, c)
+}
+
+func (s safeStore) refused(ctx context.Context, o task.Outbox, limit int) (notices []*task.Notice, err error) {
+	ctx, done := s.bound(ctx, "Refused", &err)
+	defer done()
+	return o.Refused(ctx, limit)
 }
 
 func (s safeStore) settleNotice(ctx context.Context, o task.Outbox, n *task.Notice, retry time.Duration) (err error) {

@@ -31,8 +31,8 @@ func Observe(opts *taskrun.Options, o *report.Observer) {
 			Kind: report.OperationNotice, Began: began, Method: "tools/call", Target: n.Question.Target,
 			Task: task.Name(n.Question.Task), Step: string(n.Kind), Outcome: outcome,
 		}
-		if asking, err := stored.DecodeAsking(n.Question.Content); err == nil {
-			op.Call = asking.Call
+		if told, err := stored.DecodeAnnouncement(n.Question.Notice); err == nil {
+			op.Call = told.Call
 		}
 		o.Tell(ctx, &op)
 	}

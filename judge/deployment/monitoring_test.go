@@ -58,8 +58,8 @@ func (s *troubledStore) Append(ctx context.Context, id string, claim task.Claim,
 	return s.MemoryStore.Append(ctx, id, claim, there, entry)
 }
 
-func (s *troubledStore) Notices(ctx context.Context, lease time.Duration, limit int) ([]*task.Notice, error) {
-	notices, err := s.MemoryStore.Notices(ctx, lease, limit)
+func (s *troubledStore) Notices(ctx context.Context, c task.NoticeClaim) ([]*task.Notice, error) {
+	notices, err := s.MemoryStore.Notices(ctx, c)
 	for _, n := range notices {
 		if n.Attempts > 1 {
 			n.Written = n.Written.Add(-7 * 24 * time.Hour)

@@ -15,7 +15,7 @@ import (
 const (
 	updateArguments = "'',0,0,'','',null,null,0,'infinity',false,0,false,'1h','{}',0,null,0,'',''"
 	listArguments   = "'{a,b}',null,'','',null,'{a}','{a}',10,'{f,t}','user 1','{b}'"
-	askArguments    = ",'{a}','{a}','{[]}','{c}','{1h}','{1m}','NAME','{b}'"
+	askArguments    = ",'{a}','{a}','{[]}','{c}','{1h}','{1m}','NAME','{b}','{d}'"
 )
 
 // A plan is kept with its statement, so it must be good for a large table even if it was
@@ -77,10 +77,12 @@ func TestPlansUseIndexes(t *testing.T) {
 			{"vote", s.sql.vote, "'','',0,false,'{a}',null,null,null,'{b}'", "question_pkey"},
 			{"decide", s.sql.decide, "'','',0,false,'{a}',null,null,'d','{b}'", "question_pkey"},
 			{"remind", s.sql.remind, "10", "question_remind"},
-			{"notices", s.sql.notices, "'1m',10", "notice_due"},
-			{"notices of a task", s.sql.notices, "'1m',10", "notice_first"},
-			{"lock a notice", s.sql.lockNotice, "'','',''", "notice_task_key_kind_key"},
-			{"settle", s.sql.settle, "'','','',1,null", "notice_task_key_kind_key"},
+			{"notices", s.sql.notices, "'user 1','{user 2}','{2}','1m',5,'0s'", "notice_due"},
+			{"notices of a task", s.sql.notices, "'user 1','{user 2}','{2}','1m',5,'0s'", "notice_first"},
+			{"lock a notice", s.sql.lockNotice, "''", "notice_first"},
+			{"settle", s.sql.settle, "'','','',1", "notice_first"},
+			{"try a notice again", s.sql.retry, "'','','',1,'1m'", "notice_first"},
+			{"refused notices", s.sql.refused, "10", "notice_refused"},
 			{"overdue", s.sql.overdue, "10", "question_overdue"},
 			{"count", s.sql.count, "", "task_expired"},
 			{"expired", s.sql.expired, "10", "task_expired"},
@@ -209,8 +211,9 @@ func insertTasks(series string) string {
 		SELECT md5(i::text), 'key', md5(i::text), 'user 1', 'deploy', '', ARRAY['user:' || i % 100, 'group:a'], '', now(),
 			now() + interval '1 hour' * (i % 3 - 1), CASE WHEN i % 10 = 0 THEN 'withdrawn' ELSE 'open' END, false, 0
 		FROM generate_series(` + series + `) i;
-		INSERT INTO {schema}.notice (task, key, kind, written, due)
-		SELECT md5((i / 2)::text), 'key ' || i, 'decided', now(), CASE WHEN i % 4 > 0 THEN now() END
+		INSERT INTO {schema}.notice (task, key, kind, principal, target, who, asked, written, due)
+		SELECT md5((i / 2)::text), 'key ' || i, 'decided', 'user ' || i % 100, 'deploy', '{}', now(), now(),
+			CASE WHEN i % 4 > 0 THEN now() END
 		FROM generate_series(` + series + `) i;
 		INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, round, created, updated,
 			expires, due,

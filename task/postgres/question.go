@@ -26,10 +26,10 @@ const stopAsking = `, asks = least(asks, 1)`
 // lock of the task is held, so the status of its questions stays what it sees. Arguments are in the order of
 // askingArguments.
 const (
-	askingArgs = 8
+	askingArgs = 9
 	askingWith = `ask AS MATERIALIZED (
-			SELECT * FROM unnest($20::text[], $21::text[], $22::text[], $23::bytea[], $24::interval[], $25::interval[])
-				AS a (key, equal, who, content, within, remind)
+			SELECT * FROM unnest($20::text[], $21::text[], $22::text[], $23::bytea[], $24::interval[], $25::interval[],
+				$28::bytea[]) AS a (key, equal, who, content, within, remind, notice)
 		), refused AS MATERIALIZED (
 			SELECT CASE
 				WHEN EXISTS (SELECT FROM unnest($27::text[]) AS a (key), LATERAL (
@@ -43,17 +43,17 @@ const (
 	askingSet   = `, asks = CASE WHEN cardinality($20) > 0 THEN 2 ELSE asks END`
 	askingWhere = ` AND (SELECT why FROM refused) = ''`
 	askingMore  = `, closed AS (
-			UPDATE {schema}.question SET status = 'withdrawn', version = version + 1
+			UPDATE {schema}.question SET status = 'withdrawn', over = true, version = version + 1
 			WHERE task = (SELECT id FROM t) AND ` + openQuestion + `
 				AND key <> ALL ($20) AND (cardinality($20) > 0 OR key = ANY ($27))
 		), opened AS (
 			UPDATE {schema}.question SET status = 'open', version = version + 1
 			WHERE task = (SELECT id FROM t) AND key = ANY ($20) AND status = 'withdrawn'
 		), added AS (
-			INSERT INTO {schema}.question (task, key, name, principal, target, equal, who, content, asked, deadline, remind,
-				status, expired, version)
+			INSERT INTO {schema}.question (task, key, name, principal, target, equal, who, content, notice, asked, deadline,
+				remind, status, expired, version)
 			SELECT t.id, ask.key, $26::text, t.principal, t.target, ask.equal,
-				ARRAY (SELECT json_array_elements_text(ask.who::json)), coalesce(ask.content, ''), t.updated,
+				ARRAY (SELECT json_array_elements_text(ask.who::json)), coalesce(ask.content, ''), ask.notice, t.updated,
 				date_trunc('milliseconds', t.updated + ask.within), date_trunc('milliseconds', t.updated + ask.remind),
 				'open', false, 0
 			FROM t, ask
@@ -66,6 +66,7 @@ func askingArguments(t *task.Task, ask []*task.Question, answered []string) ([]a
 	n := len(ask)
 	keys, equals, whos := make([]string, n), make([]string, n), make([]string, n)
 	contents, withins, reminds := make([][]byte, n), make([]*time.Duration, n), make([]*time.Duration, n)
+	notices := make([][]byte, n)
 	for i, q := range ask {
 		if err := errors.Join(check("Key", q.Key), check("Equal", q.Equal), checkFor(q)); err != nil {
 			return nil, err
@@ -75,6 +76,7 @@ func askingArguments(t *task.Task, ask []*task.Question, answered []string) ([]a
 			return nil, err
 		}
 		keys[i], equals[i], whos[i], contents[i] = q.Key, q.Equal, string(who), q.Content
+		notices[i] = q.Notice
 		if q.Within > 0 {
 			withins[i] = &q.Within
 		}
@@ -83,7 +85,7 @@ func askingArguments(t *task.Task, ask []*task.Question, answered []string) ([]a
 		}
 	}
 	return []any{
-		keys, equals, whos, contents, withins, reminds, task.Name(t.ID), list(storable(answered)),
+		keys, equals, whos, contents, withins, reminds, task.Name(t.ID), list(storable(answered)), notices,
 	}, nil
 }
 
@@ -321,14 +323,11 @@ func (s *Store) ChangeQuestion(ctx context.Context, q *task.Question, expired bo
 const questionColumns = `q.task, q.key, q.principal, q.target, q.equal, q.who, q.content, q.asked, q.deadline, q.status,
 	q.votes, q.voters, q.decision, q.version, q.changed`
 
-func scanQuestionRow(row pgx.CollectableRow) (*task.Question, error) { return scanQuestion(row) }
-
-// scanQuestion reads questionColumns, and what is after them into more.
-func scanQuestion(row pgx.Row, more ...any) (*task.Question, error) {
+func scanQuestionRow(row pgx.CollectableRow) (*task.Question, error) {
 	var q task.Question
 	var deadline *time.Time
-	err := row.Scan(append([]any{&q.Task, &q.Key, &q.Principal, &q.Target, &q.Equal, &q.For, &q.Content, &q.Asked,
-		&deadline, (*string)(&q.Status), &q.Votes, &q.Voters, &q.Decision, &q.Version, &q.Changed}, more...)...)
+	err := row.Scan(&q.Task, &q.Key, &q.Principal, &q.Target, &q.Equal, &q.For, &q.Content, &q.Asked,
+		&deadline, (*string)(&q.Status), &q.Votes, &q.Voters, &q.Decision, &q.Version, &q.Changed)
 	if err != nil {
 		return nil, fmt.Errorf("read a question: %w", err)
 	}

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/askback-mcp/askback/task"
 )
 
 // oldest is the oldest version of PostgreSQL that the store supports.
@@ -23,12 +26,12 @@ const version = 1
 //
 // For each statement there is one index that can serve it and no other, by conditions
 // that they share: while a table is small any would do, and the choice is kept.
-const tables = `
+var tables = `
 	CREATE TABLE {schema}.version (
 		one     boolean PRIMARY KEY CHECK (one),
 		version int NOT NULL
 	);
-	` + taskTables + stateTables + questionTables + noticeTables
+	` + taskTables + stateTables + questionTables
 
 const taskTables = `
 	CREATE TABLE {schema}.task (
@@ -102,7 +105,7 @@ const stateTables = `
 // Triggers keep what follows from a status: the lists in which questions are looked up, and what becomes of questions
 // when a task ends or is deleted. Tasks that never had a question are told apart by a column of their own row, and cost
 // nothing. A function keeps its plans, like a session.
-const questionTables = `
+var questionTables = `
 	CREATE TABLE {schema}.question (
 		task      text COLLATE "C" NOT NULL,
 		key       text COLLATE "C" NOT NULL,
@@ -112,11 +115,13 @@ const questionTables = `
 		equal     text COLLATE "C" NOT NULL,
 		who       text[] NOT NULL,
 		content   bytea NOT NULL,
+		notice    bytea, -- what its notices tell
 		asked     timestamptz NOT NULL,
 		deadline  timestamptz,
 		remind    timestamptz,
 		status    text COLLATE "C" NOT NULL,
 		expired   boolean NOT NULL, -- it was decided by its deadline
+		over      boolean NOT NULL DEFAULT false, -- it was withdrawn once, so it has had that notice
 		votes     bytea,
 		voters    text[] NOT NULL DEFAULT '{}',
 		decision  bytea,
@@ -125,6 +130,7 @@ const questionTables = `
 		PRIMARY KEY (task, key)
 	) WITH (fillfactor = 80);
 
+	` + noticeTables + `
 	CREATE INDEX question_name ON {schema}.question (name, asked, key) WHERE ` + askedQuestion + `;
 	CREATE INDEX question_open ON {schema}.question (task) WHERE ` + openQuestion + `;
 	CREATE INDEX question_overdue ON {schema}.question (deadline) WHERE ` + overdueQuestion + `;
@@ -174,15 +180,14 @@ const questionTables = `
 				UNION SELECT 'of ' || encode(sha256(convert_to(NEW.principal, 'UTF8')), 'hex'), NULL
 				UNION SELECT 'by ' || voter, NULL FROM unnest(NEW.voters) AS voter
 			) AS l (list, deadline) WHERE NEW.who <> '{}';
-			` + leaveNotices + `(VALUES (NEW.task, NEW.key, CASE
+			PERFORM {schema}.leave_notice(NEW, kind) FROM (SELECT CASE
 				WHEN TG_OP = 'INSERT' THEN 'asked'
 				WHEN OLD.status = NEW.status THEN NULL
-				WHEN NEW.status = 'withdrawn' THEN 'ended'
+				WHEN NEW.status = 'withdrawn' AND NOT OLD.over THEN 'ended'
 				WHEN NEW.status <> 'decided' THEN NULL
 				WHEN NEW.expired THEN 'unanswered'
-				ELSE 'decided' END)) AS n (task, key, kind)
-			WHERE n.kind IS NOT NULL AND NEW.who <> '{}' AND ` + listens + `
-			ON CONFLICT (task, key, kind) DO NOTHING;
+				ELSE 'decided' END AS kind) AS n
+			WHERE kind IS NOT NULL AND NEW.who <> '{}';
 		END IF;
 		RETURN NULL;
 	END $askback$;
@@ -198,13 +203,12 @@ const questionTables = `
 	CREATE FUNCTION {schema}.task_stops_asking() RETURNS trigger LANGUAGE plpgsql
 		SET enable_seqscan = off SET enable_bitmapscan = off AS $askback$
 	BEGIN
+		UPDATE {schema}.question SET status = 'withdrawn', over = true, version = version + 1
+			WHERE task = NEW.id AND ` + openQuestion + `;
 		IF NEW.status <> 'input_required' THEN
-			` + leaveNotices + `(
-				SELECT task, key, 'ended' AS kind FROM {schema}.question
-				WHERE task = NEW.id AND who <> '{}' AND ` + listens + ` ORDER BY asked, key) AS n
-			ON CONFLICT (task, key, kind) DO NOTHING;
+			PERFORM {schema}.leave_notice(q, 'ended') FROM {schema}.question AS q
+				WHERE task = NEW.id AND who <> '{}' AND NOT over ORDER BY asked, key;
 		END IF;
-		UPDATE {schema}.question SET status = 'withdrawn', version = version + 1 WHERE task = NEW.id AND ` + openQuestion + `;
 		RETURN NULL;
 	END $askback$;
 	CREATE TRIGGER task_stops_asking AFTER UPDATE OF status ON {schema}.task FOR EACH ROW
@@ -216,8 +220,6 @@ const questionTables = `
 		SET enable_seqscan = off SET enable_bitmapscan = off AS $askback$
 	BEGIN
 		DELETE FROM {schema}.question WHERE task = OLD.id;
-		PERFORM FROM {schema}.notice WHERE task = OLD.id ORDER BY id FOR UPDATE; -- the first at first
-		DELETE FROM {schema}.notice WHERE task = OLD.id;
 		RETURN NULL;
 	END $askback$;
 	CREATE TRIGGER task_deleted AFTER DELETE ON {schema}.task FOR EACH ROW
@@ -225,32 +227,70 @@ const questionTables = `
 	`
 
 // The triggers of questions and of their tasks leave notices, under the lock of the task. So the notices of a task are
-// numbered in the order in which they are committed. A notice that was settled stays until its task is deleted, without
-// a time at which it is due, so that the question has no other of its kind.
+// numbered in the order in which they are committed. A notice has what it tells, and outlives its question and its
+// task: it is deleted when it is settled.
 //
 // Only the first notice of a task can be taken. As long as it is not due the others are not either, so nobody looks
 // at them. A transaction that changes when they are due has the lock of the first.
-const noticeTables = `
-	-- Until when somebody listens.
+var noticeTables = `
+	-- Until when somebody listens, and how many notices a principal may have.
 	CREATE TABLE {schema}.listening (
-		one   boolean PRIMARY KEY CHECK (one),
-		until timestamptz NOT NULL
+		one       boolean PRIMARY KEY CHECK (one),
+		until     timestamptz NOT NULL,
+		named     bigint NOT NULL,
+		anonymous bigint NOT NULL
 	);
 
 	CREATE TABLE {schema}.notice (
-		id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-		task     text COLLATE "C" NOT NULL,
-		key      text COLLATE "C" NOT NULL,
-		kind     text COLLATE "C" NOT NULL,
-		written  timestamptz NOT NULL,
-		attempts bigint NOT NULL DEFAULT 0,
-		due      timestamptz,
-		UNIQUE (task, key, kind)
+		id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+		task      text COLLATE "C" NOT NULL,
+		key       text COLLATE "C" NOT NULL,
+		kind      text COLLATE "C" NOT NULL,
+		principal text COLLATE "C" NOT NULL,
+		target    text COLLATE "C" NOT NULL,
+		who       text[] NOT NULL,
+		asked     timestamptz NOT NULL,
+		deadline  timestamptz,
+		written   timestamptz NOT NULL,
+		attempts  bigint NOT NULL DEFAULT 0,
+		due       timestamptz, -- null: it is refused, because its principal has as many as it may
+		notice    bytea
 	);
 
-	CREATE INDEX notice_due ON {schema}.notice (due, id) WHERE ` + dueNotice + `;
+	CREATE INDEX notice_due ON {schema}.notice (principal, due, id) WHERE ` + dueNotice + `;
 	CREATE INDEX notice_first ON {schema}.notice (task, id) WHERE ` + openNotice + `;
+	CREATE INDEX notice_kept ON {schema}.notice (principal) WHERE ` + keptNotice + `;
+	CREATE INDEX notice_refused ON {schema}.notice (written, id) WHERE ` + refusedNotice + `;
+	CREATE INDEX notice_refusals ON {schema}.notice (principal) WHERE ` + ownRefused + `;
+
+	CREATE FUNCTION {schema}.leave_notice(q {schema}.question, kind text) RETURNS void LANGUAGE plpgsql
+		SET enable_seqscan = off SET enable_bitmapscan = off AS $askback$
+	DECLARE
+		most bigint;
+		at   timestamptz := date_trunc('milliseconds', statement_timestamp());
+	BEGIN
+		SELECT CASE WHEN q.principal = '' THEN anonymous ELSE named END INTO most FROM {schema}.listening
+			WHERE one AND until > statement_timestamp();
+		IF NOT FOUND THEN
+			RETURN;
+		END IF;
+		IF most > 0 AND most <= (SELECT count(*) FROM (
+			SELECT FROM {schema}.notice WHERE principal = q.principal AND ` + keptNotice + ` LIMIT most) AS n) THEN
+			INSERT INTO {schema}.notice (task, key, kind, principal, target, who, asked, deadline, written)
+			SELECT q.task, q.key, leave_notice.kind, q.principal, q.target, q.who, q.asked, q.deadline, at
+			WHERE ` + mostRefused + ` > (SELECT count(*) FROM (
+				SELECT FROM {schema}.notice WHERE principal = q.principal AND ` + ownRefused + `
+				LIMIT ` + mostRefused + `) AS n);
+			RETURN;
+		END IF;
+		INSERT INTO {schema}.notice (task, key, kind, principal, target, who, asked, deadline, written, due, notice)
+		VALUES (q.task, q.key, leave_notice.kind, q.principal, q.target, q.who, q.asked, q.deadline, at, greatest(at, (
+			SELECT due FROM {schema}.notice AS first WHERE task = q.task AND ` + openNotice + ` ORDER BY id LIMIT 1 FOR SHARE)),
+			q.notice);
+	END $askback$;
 	`
+
+var mostRefused = strconv.Itoa(task.RefusedKept)
 
 // prepare makes the tables in a schema that has none of ours. Several instances may do that at once.
 func prepare(ctx context.Context, pool *pgxpool.Pool, schema string) error {

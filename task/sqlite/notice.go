@@ -1,8 +1,12 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/askback-mcp/askback/task"
@@ -10,75 +14,82 @@ import (
 
 // Notices. Most are written by triggers: see [schema].
 const (
-	listenSQL = `INSERT INTO listening (id, until) VALUES (1, ?) ON CONFLICT (id)
-		DO UPDATE SET until = max(until, excluded.until)`
+	listenSQL = `INSERT INTO listening (id, until, named, anonymous) VALUES (1, ?, ?, ?) ON CONFLICT (id)
+		DO UPDATE SET until = max(until, excluded.until), named = excluded.named, anonymous = excluded.anonymous`
 
-	anyNoticeSQL = `SELECT EXISTS (SELECT 1 FROM notice WHERE first = 1 AND due <= ?1)
+	anyNoticeSQL = `SELECT EXISTS (SELECT 1 FROM notice WHERE due IS NOT NULL)
+		OR EXISTS (SELECT 1 FROM notice WHERE wake <= ?1)
 		OR EXISTS (SELECT 1 FROM question WHERE status = 'open' AND remind <= ?1)
 			AND EXISTS (SELECT 1 FROM listening WHERE until > ?1)`
-	remindSQL = `INSERT INTO notice (task, question, kind, written, due)
-		SELECT task, question.seq, 'due_soon', ?1, ?1 FROM listening, question
-		WHERE until > ?1 AND people IS NOT NULL AND question.seq IN (` + nearSQL + `) ON CONFLICT DO NOTHING`
+	remindSQL = leaveNotice + `
+		SELECT task.id, key, 'due_soon', principal, target, asked, deadline, ?1, people, notice
+		FROM listening, question JOIN task ON task.seq = question.task
+		WHERE until > ?1 AND people IS NOT NULL AND question.seq IN (` + nearSQL + `)`
 	remindedSQL = `UPDATE question SET remind = NULL WHERE seq IN (` + nearSQL + `)
 		AND EXISTS (SELECT 1 FROM listening WHERE until > ?1)`
-	nearSQL = `SELECT seq FROM question WHERE status = 'open' AND remind <= ?1 ORDER BY remind, seq LIMIT ?2`
+	nearSQL = `SELECT seq FROM question WHERE status = 'open' AND remind <= ?1 ORDER BY remind, seq LIMIT 1000`
 
-	noticesSQL = `SELECT ` + questionColumns + `, notice.seq, kind, written, notice.attempts
-		FROM notice JOIN question ON question.seq = notice.question JOIN task ON task.seq = question.task
-		WHERE first = 1 AND notice.due <= ? ORDER BY notice.due, notice.seq LIMIT ?`
-	takeNoticeSQL = `UPDATE notice SET due = ?, attempts = attempts + 1 WHERE seq = ?`
+	wakeNoticesSQL   = `UPDATE notice SET due = wake, wake = NULL WHERE wake <= ?`
+	firstNotifiedSQL = `SELECT principal FROM notice WHERE due IS NOT NULL AND written <= ? ORDER BY principal LIMIT 1`
+	nextNotifiedSQL  = `SELECT principal FROM notice WHERE due IS NOT NULL AND principal > ? AND written <= ?
+		ORDER BY principal LIMIT 1`
+	takeNoticeSQL = `UPDATE notice SET due = NULL, wake = ?, attempts = attempts + 1 WHERE seq = (
+			SELECT seq FROM notice WHERE due IS NOT NULL AND principal = ? AND written <= ? ORDER BY due, seq LIMIT 1)
+		RETURNING ` + noticeColumns
 
-	settleSQL = `UPDATE notice SET due = NULL, first = 0` + takenSQL
-	retrySQL  = `UPDATE notice SET due = ?5` + takenSQL
-	takenSQL  = ` WHERE question = (SELECT seq FROM question WHERE task = (SELECT seq FROM task WHERE id = ?1) AND key = ?2)
-		AND kind = ?3 AND attempts = ?4 AND first = 1`
+	settleSQL = `DELETE FROM notice` + takenSQL
+	retrySQL  = `UPDATE notice SET due = NULL, wake = ?5` + takenSQL
+	takenSQL  = ` WHERE seq = (SELECT min(seq) FROM notice WHERE task = ?1 AND refused = 0)
+		AND key = ?2 AND kind = ?3 AND attempts = ?4`
+
+	anyRefusedSQL = `SELECT EXISTS (SELECT 1 FROM notice WHERE refused = 1)`
+	refusedSQL    = `DELETE FROM notice WHERE seq IN (
+			SELECT seq FROM notice INDEXED BY notice_refused WHERE refused = 1 ORDER BY seq LIMIT ?)
+		RETURNING ` + noticeColumns
+
+	noticeColumns = `seq, task, key, kind, principal, target, asked, deadline, written, attempts, people, notice`
 )
 
 // Listen says that somebody listens for notices. See [task.Outbox].
-func (s *Store) Listen(ctx context.Context, d time.Duration) (err error) {
+func (s *Store) Listen(ctx context.Context, d time.Duration, named, anonymous int) (err error) {
 	defer s.wrap(ctx, "listen for notices", &err)
 	return s.write(ctx, func(ctx context.Context, now int64) error {
-		_, err := s.w[listenSQL].ExecContext(ctx, now+ceil(d))
+		_, err := s.w[listenSQL].ExecContext(ctx, now+ceil(d), named, anonymous)
 		return err
 	})
 }
 
 // Notices takes notices. See [task.Outbox].
-func (s *Store) Notices(ctx context.Context, lease time.Duration, limit int) (notices []*task.Notice, err error) {
+func (s *Store) Notices(ctx context.Context, c task.NoticeClaim) (notices []*task.Notice, err error) {
 	defer s.wrap(ctx, "take notices", &err)
-	limit = max(limit, 0)
 	var due bool
 	err = s.r[anyNoticeSQL].QueryRowContext(ctx, time.Now().UnixMilli()).Scan(&due)
 	if err != nil || !due {
 		return nil, err
 	}
 	err = s.write(ctx, func(ctx context.Context, now int64) error {
-		for _, query := range []string{remindSQL, remindedSQL} {
-			if _, err := s.w[query].ExecContext(ctx, now, limit); err != nil {
+		for _, query := range []string{remindSQL, remindedSQL, wakeNoticesSQL} {
+			if _, err := s.w[query].ExecContext(ctx, now); err != nil {
 				return err
 			}
 		}
-		type row struct {
-			*task.Notice
-			seq int64
-		}
-		rows, err := collect(ctx, s.w[noticesSQL], func(rows *sql.Rows, r *row) error {
-			var q questionRow
-			var written int64
-			r.Notice = new(task.Notice)
-			err := scanQuestionAnd(rows, &q, &r.seq, &r.Kind, &written, &r.Attempts)
-			r.Written, r.Question = timeAt(written), q.Question
-			return err
-		}, now, limit)
-		if err != nil {
-			return err
-		}
-		for _, r := range rows {
-			if _, err := s.w[takeNoticeSQL].ExecContext(ctx, now+ceil(lease), r.seq); err != nil {
+		until, after, delivering := now-ceil(c.Age), c.After, make(map[string]int)
+		maps.Copy(delivering, c.Delivering)
+		for free := c.Free; free > 0; free-- {
+			principal, err := nextPrincipal(ctx, s.w[firstNotifiedSQL], s.w[nextNotifiedSQL], after, delivering, free, until)
+			if errors.Is(err, sql.ErrNoRows) {
+				return nil
+			}
+			if err != nil {
 				return err
 			}
-			r.Attempts++
-			notices = append(notices, r.Notice)
+			taken, err := collect(ctx, s.w[takeNoticeSQL], scanNotice, now+ceil(c.Lease), principal, until)
+			if err != nil {
+				return err
+			}
+			notices = append(notices, taken[0].Notice)
+			delivering[principal]++
+			after = principal
 		}
 		return nil
 	})
@@ -86,6 +97,29 @@ func (s *Store) Notices(ctx context.Context, lease time.Duration, limit int) (no
 		return nil, err
 	}
 	return notices, nil
+}
+
+type noticeRow struct {
+	*task.Notice
+	seq int64
+}
+
+// scanNotice reads noticeColumns.
+func scanNotice(rows *sql.Rows, to *noticeRow) error {
+	q := new(task.Question)
+	to.Notice = &task.Notice{Question: q}
+	var asked, written int64
+	var deadline sql.NullInt64
+	var people []byte
+	if err := rows.Scan(&to.seq, &q.Task, &q.Key, &to.Kind, &q.Principal, &q.Target, &asked, &deadline, &written,
+		&to.Attempts, &people, &q.Notice); err != nil {
+		return err
+	}
+	to.Written, q.Asked = timeAt(written), timeAt(asked)
+	if deadline.Valid {
+		q.Deadline = timeAt(deadline.Int64)
+	}
+	return readNames(people, &q.For)
 }
 
 // Settle deletes a notice, or lets it be taken again. See [task.Outbox].
@@ -100,4 +134,26 @@ func (s *Store) Settle(ctx context.Context, n *task.Notice, retry time.Duration)
 		_, err := s.w[settleSQL].ExecContext(ctx, args...)
 		return err
 	})
+}
+
+// Refused returns what was refused. See [task.Outbox].
+func (s *Store) Refused(ctx context.Context, limit int) (notices []*task.Notice, err error) {
+	defer s.wrap(ctx, "read what was refused", &err)
+	var some bool
+	if err := s.r[anyRefusedSQL].QueryRowContext(ctx).Scan(&some); err != nil || !some {
+		return nil, err
+	}
+	var rows []noticeRow
+	err = s.write(ctx, func(ctx context.Context, _ int64) (err error) {
+		rows, err = collect(ctx, s.w[refusedSQL], scanNotice, max(limit, 0))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(rows, func(a, b noticeRow) int { return cmp.Compare(a.seq, b.seq) })
+	for _, row := range rows {
+		notices = append(notices, row.Notice)
+	}
+	return notices, nil
 }

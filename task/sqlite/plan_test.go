@@ -21,9 +21,8 @@ func TestNoStatementReadsAWholeTable(t *testing.T) {
 	listFilters := []string{"LIST SUBQUERY", "SCAN json_each VIRTUAL TABLE", "CREATE BLOOM FILTER",
 		"CORRELATED SCALAR SUBQUERY", "SEARCH m USING PRIMARY KEY (question=? AND list=?)", "LIST SUBQUERY",
 		"SCAN json_each VIRTUAL TABLE"}
-	notices := []string{"SEARCH notice USING INDEX sqlite_autoindex_notice_1 (question=? AND kind=?)", "SCALAR SUBQUERY",
-		"SEARCH question USING COVERING INDEX sqlite_autoindex_question_1 (task=? AND key=?)", "SCALAR SUBQUERY",
-		"SEARCH task USING COVERING INDEX sqlite_autoindex_task_1 (id=?)"}
+	notices := []string{"SEARCH notice USING INTEGER PRIMARY KEY (rowid=?)", "SCALAR SUBQUERY",
+		"SEARCH notice USING COVERING INDEX notice_task (task=?)"}
 	for _, c := range []struct {
 		name, sql string
 		want      []string
@@ -81,18 +80,25 @@ func TestNoStatementReadsAWholeTable(t *testing.T) {
 		{"change a question", changeQuestionSQL, []string{"SEARCH question USING INTEGER PRIMARY KEY (rowid=?)"}},
 		{"wake the task of a question", dueAtOnceSQL, []string{"SEARCH task USING INTEGER PRIMARY KEY (rowid=?)"}},
 		{"any notice", anyNoticeSQL, []string{"SCAN CONSTANT ROW", "SCALAR SUBQUERY",
-			"SEARCH notice USING COVERING INDEX notice_due (due<?)", "SCALAR SUBQUERY",
+			"SCAN notice USING COVERING INDEX notice_due", "SCALAR SUBQUERY",
+			"SEARCH notice USING COVERING INDEX notice_wake (wake<?)", "SCALAR SUBQUERY",
 			"SEARCH question USING COVERING INDEX question_remind (remind<?)", "SCALAR SUBQUERY", "SCAN listening"}},
 		{"write what is due soon", remindSQL, []string{"SEARCH question USING INTEGER PRIMARY KEY (rowid=?)",
-			"LIST SUBQUERY", "SEARCH question USING COVERING INDEX question_remind (remind<?)", "SCAN listening"}},
+			"LIST SUBQUERY", "SEARCH question USING COVERING INDEX question_remind (remind<?)", ofTask, "SCAN listening"}},
 		{"what is due soon is written", remindedSQL, []string{"SEARCH question USING INTEGER PRIMARY KEY (rowid=?)",
 			"LIST SUBQUERY", "SEARCH question USING COVERING INDEX question_remind (remind<?)", "SCALAR SUBQUERY",
 			"SCAN listening"}},
-		{"notices", noticesSQL, []string{"SEARCH notice USING INDEX notice_due (due<?)",
-			"SEARCH question USING INTEGER PRIMARY KEY (rowid=?)", ofTask}},
-		{"take a notice", takeNoticeSQL, []string{"SEARCH notice USING INTEGER PRIMARY KEY (rowid=?)"}},
+		{"wake notices", wakeNoticesSQL, []string{"SEARCH notice USING INDEX notice_wake (wake<?)"}},
+		{"first principal with notices", firstNotifiedSQL, []string{"SCAN notice USING INDEX notice_due"}},
+		{"next principal with notices", nextNotifiedSQL, []string{"SEARCH notice USING INDEX notice_due (principal>?)"}},
+		{"take a notice", takeNoticeSQL, []string{"SEARCH notice USING INTEGER PRIMARY KEY (rowid=?)", "SCALAR SUBQUERY",
+			"SEARCH notice USING INDEX notice_due (principal=? AND due>?)"}},
 		{"settle a notice", settleSQL, notices},
 		{"take a notice again", retrySQL, notices},
+		{"anything refused", anyRefusedSQL, []string{"SCAN CONSTANT ROW", "SCALAR SUBQUERY",
+			"SCAN notice USING COVERING INDEX notice_refused"}},
+		{"refused", refusedSQL, []string{"SEARCH notice USING INTEGER PRIMARY KEY (rowid=?)", "LIST SUBQUERY",
+			"SCAN notice USING COVERING INDEX notice_refused", "USE TEMP B-TREE"}},
 		{"state", stateSQL, []string{"SEARCH task USING INDEX sqlite_autoindex_task_1 (id=?)"}},
 		{"purge", purgeSQL, []string{"SEARCH task USING INTEGER PRIMARY KEY (rowid=?)", "LIST SUBQUERY",
 			"SEARCH task USING INDEX task_purge (expires<?)"}},

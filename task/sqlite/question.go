@@ -46,9 +46,9 @@ const (
 	namedSQL       = `SELECT seq, status FROM question WHERE task = ? AND key = ?`
 	openSQL        = `SELECT seq, key FROM question WHERE task = ? AND status = 'open'`
 	addQuestionSQL = `INSERT INTO question (task, key, name, status, version, asked, changed, deadline, remind, expired,
-		equal, people, content) VALUES (?1, ?2, ?3, 'open', 0, ?4, ?4, ?5, ?6, 0, ?7, ?8, ?9)`
+		equal, people, content, notice) VALUES (?1, ?2, ?3, 'open', 0, ?4, ?4, ?5, ?6, 0, ?7, ?8, ?9, ?10)`
 	reopenSQL   = `UPDATE question SET status = 'open', version = version + 1, changed = ? WHERE seq = ?`
-	withdrawSQL = `UPDATE question SET status = 'withdrawn', version = version + 1, changed = ?
+	withdrawSQL = `UPDATE question SET status = 'withdrawn', over = 1, version = version + 1, changed = ?
 		WHERE seq = ? AND status = 'open'`
 	changeQuestionSQL = `UPDATE question SET people = ?, deadline = ?2, remind = remind + ?2 - deadline, votes = ?,
 		voters = ?, decision = ?, status = ?, expired = ?, changed = ?, version = version + 1 WHERE seq = ?`
@@ -84,17 +84,14 @@ type questionRow struct {
 }
 
 // scanQuestion reads questionColumns.
-func scanQuestion(rows *sql.Rows, to *questionRow) error { return scanQuestionAnd(rows, to) }
-
-// scanQuestionAnd reads questionColumns, and those after them into more.
-func scanQuestionAnd(rows *sql.Rows, to *questionRow, more ...any) error {
+func scanQuestion(rows *sql.Rows, to *questionRow) error {
 	q := new(task.Question)
 	to.Question = q
 	var asked, changed int64
 	var deadline sql.NullInt64
 	var people, voters []byte
-	if err := rows.Scan(append([]any{&to.seq, &q.Task, &q.Key, &q.Principal, &q.Target, &q.Equal, &people, &q.Content,
-		&asked, &deadline, &q.Status, &q.Votes, &voters, &q.Decision, &q.Version, &changed}, more...)...); err != nil {
+	if err := rows.Scan(&to.seq, &q.Task, &q.Key, &q.Principal, &q.Target, &q.Equal, &people, &q.Content,
+		&asked, &deadline, &q.Status, &q.Votes, &voters, &q.Decision, &q.Version, &changed); err != nil {
 		return err
 	}
 	q.Asked, q.Changed = timeAt(asked), timeAt(changed)
@@ -391,7 +388,7 @@ func (s *Store) askOne(ctx context.Context, of int64, name string, q *task.Quest
 		remind = now + ceil(q.Remind)
 	}
 	_, err = s.w[addQuestionSQL].ExecContext(ctx, of, q.Key, name, now, deadline, remind, q.Equal, people,
-		bytesOrNull(q.Content))
+		bytesOrNull(q.Content), bytesOrNull(q.Notice))
 	return err
 }
 

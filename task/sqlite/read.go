@@ -43,7 +43,7 @@ var reads = []string{
 	getSQL, versionsSQL, listSQL, selectSQL, countSQL, journalSQL, expiredSQL, anyDueSQL, anyPurgeableSQL,
 	getStateSQL, findStatesSQL, questionsSQL, byAskedSQL, newestSQL, byDeadlineSQL, listedSQL,
 	overdueSQL, changesSQL,
-	anyNoticeSQL,
+	anyNoticeSQL, anyRefusedSQL,
 }
 
 // Get reads the row of a task. See [task.Store].

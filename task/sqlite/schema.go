@@ -5,9 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/askback-mcp/askback/task"
 )
 
 // applicationID is in the header of each file of ours: "Askb".
@@ -17,7 +20,7 @@ const applicationID = 0x41736b62
 const version = 1
 
 // schema is what a new file gets. Triggers keep counts, lists and notices, so that no write can forget to.
-const schema = `
+var schema = `
 -- A task is due since "due", or becomes so at "wake", where a lease or a delay ends, or
 -- neither: then it is parked. That these are two columns lets Claim find the next
 -- principal in task_due without wading through the tasks that others have leased.
@@ -127,10 +130,12 @@ CREATE TABLE question (
 	deadline INTEGER,
 	remind   INTEGER,          -- NULL: there is no reminder, or it was written
 	expired  INTEGER NOT NULL, -- whether the deadline has decided it
+	over     INTEGER NOT NULL DEFAULT 0, -- whether it was withdrawn once, so that it has had that notice
 	equal    TEXT    NOT NULL,
 	people   TEXT,             -- who may answer, as JSON; NULL: nobody
 	voters   TEXT,             -- who has voted, as JSON; NULL: nobody
 	content  BLOB,
+	notice   BLOB,             -- what its notices tell
 	votes    BLOB,
 	decision BLOB,
 	UNIQUE (task, key)
@@ -170,58 +175,79 @@ CREATE TRIGGER question_deleted AFTER DELETE ON question BEGIN
 	DELETE FROM question_list WHERE question = OLD.seq;
 END;
 
--- What a task that has ended asked is withdrawn.
-CREATE TRIGGER task_ended AFTER UPDATE OF ended ON task WHEN NEW.ended AND NOT OLD.ended BEGIN
-	UPDATE question SET status = 'withdrawn', version = version + 1, changed = NEW.updated
-	WHERE task = NEW.seq AND status = 'open';
-END;
-CREATE TRIGGER task_questions_deleted AFTER DELETE ON task BEGIN
-	DELETE FROM question WHERE task = OLD.seq;
-END;
-
--- What somebody who listens is to be told. A notice that was settled stays, so that there is only one of its kind.
+-- What somebody who listens is to be told. A row has what it tells, and outlives its question and its task.
+--
+-- The first one of a task is due since "due", or becomes so at "wake", like a task. The others are neither.
 CREATE TABLE notice (
-	seq      INTEGER PRIMARY KEY,
-	task     INTEGER NOT NULL,           -- task.seq
-	question INTEGER NOT NULL,           -- question.seq
-	kind     TEXT    NOT NULL,
-	written  INTEGER NOT NULL,           -- times are milliseconds since 1970
-	due      INTEGER,                    -- NULL: it is settled
-	attempts INTEGER NOT NULL DEFAULT 0,
-	first    INTEGER NOT NULL DEFAULT 0, -- whether those of its task before it are settled, and it is not
-	UNIQUE (question, kind)
+	seq       INTEGER PRIMARY KEY,
+	task      TEXT    NOT NULL, -- its id
+	key       TEXT    NOT NULL,
+	kind      TEXT    NOT NULL,
+	principal TEXT    NOT NULL,
+	target    TEXT    NOT NULL,
+	asked     INTEGER NOT NULL, -- times are milliseconds since 1970
+	deadline  INTEGER,
+	written   INTEGER NOT NULL,
+	due       INTEGER,
+	wake      INTEGER,
+	attempts  INTEGER NOT NULL DEFAULT 0,
+	refused   INTEGER NOT NULL DEFAULT 0, -- whether its principal had as many as it may
+	people    TEXT    NOT NULL, -- who may answer, as JSON
+	notice    BLOB
 ) STRICT;
 
-CREATE INDEX notice_due  ON notice (due)  WHERE first = 1;
-CREATE INDEX notice_turn ON notice (task) WHERE due IS NOT NULL;
+CREATE INDEX notice_due     ON notice (principal, due) WHERE due IS NOT NULL;
+CREATE INDEX notice_wake    ON notice (wake)           WHERE wake IS NOT NULL;
+CREATE INDEX notice_task    ON notice (task)           WHERE refused = 0;
+CREATE INDEX notice_kept    ON notice (principal)      WHERE refused = 0;
+CREATE INDEX notice_refused ON notice (principal)      WHERE refused = 1;
 
--- Until when somebody listens: at most one row.
+-- Until when somebody listens, and how many notices a principal may have: at most one row.
 CREATE TABLE listening (
-	id    INTEGER PRIMARY KEY CHECK (id = 1),
-	until INTEGER NOT NULL
+	id        INTEGER PRIMARY KEY CHECK (id = 1),
+	until     INTEGER NOT NULL,
+	named     INTEGER NOT NULL,
+	anonymous INTEGER NOT NULL
 ) STRICT;
 
-CREATE TRIGGER notice_added AFTER INSERT ON notice BEGIN` + nextNotice + `END;
-CREATE TRIGGER notice_settled AFTER UPDATE OF due ON notice WHEN NEW.due IS NULL BEGIN` + nextNotice + `END;
-CREATE TRIGGER question_notices_deleted AFTER DELETE ON question BEGIN
-	DELETE FROM notice WHERE question = OLD.seq;
+CREATE TRIGGER notice_added AFTER INSERT ON notice BEGIN
+	UPDATE notice SET refused = 1, notice = NULL WHERE seq = NEW.seq AND ` + mostNotices + ` < (
+		SELECT count(*) FROM (SELECT 1 FROM notice WHERE principal = NEW.principal AND refused = 0
+			LIMIT 1 + ` + mostNotices + `));
+	DELETE FROM notice WHERE seq = NEW.seq AND refused = 1 AND ` + mostRefused + ` < (
+		SELECT count(*) FROM (SELECT 1 FROM notice WHERE principal = NEW.principal AND refused = 1
+			LIMIT 1 + ` + mostRefused + `));
+	UPDATE notice SET due = written WHERE seq = NEW.seq AND refused = 0
+		AND seq = (SELECT min(seq) FROM notice WHERE task = NEW.task AND refused = 0);
+END;
+CREATE TRIGGER notice_settled AFTER DELETE ON notice WHEN NOT OLD.refused BEGIN
+	UPDATE notice SET due = written WHERE due IS NULL AND wake IS NULL
+		AND seq = (SELECT min(seq) FROM notice WHERE task = OLD.task AND refused = 0);
 END;
 
 CREATE TRIGGER question_asked AFTER INSERT ON question WHEN NEW.people IS NOT NULL BEGIN
-	INSERT INTO notice (task, question, kind, written, due)
-		SELECT NEW.task, NEW.seq, 'asked', NEW.changed, NEW.changed FROM listening WHERE until > NEW.changed;
+	` + leaveNotice + ` SELECT task.id, NEW.key, 'asked', principal, target, NEW.asked, NEW.deadline, NEW.changed, NEW.people,
+			NEW.notice
+		FROM listening, task WHERE until > NEW.changed AND seq = NEW.task;
 END;
 CREATE TRIGGER question_told AFTER UPDATE OF status ON question
-WHEN NEW.status <> OLD.status AND NEW.people IS NOT NULL BEGIN
-	INSERT INTO notice (task, question, kind, written, due)
-		SELECT NEW.task, NEW.seq, CASE NEW.status WHEN 'open' THEN 'asked' WHEN 'withdrawn' THEN 'ended'
-			ELSE iif(NEW.expired, 'unanswered', 'decided') END, NEW.changed, NEW.changed
-		FROM listening WHERE until > NEW.changed ON CONFLICT DO NOTHING;
+WHEN NEW.status <> OLD.status AND (NEW.status = 'decided' OR NEW.over AND NOT OLD.over) AND NEW.people IS NOT NULL BEGIN
+	` + leaveNotice + ` SELECT task.id, NEW.key, CASE NEW.status WHEN 'withdrawn' THEN 'ended'
+			ELSE iif(NEW.expired, 'unanswered', 'decided') END, principal, target, NEW.asked, NEW.deadline, NEW.changed,
+			NEW.people, NEW.notice
+		FROM listening, task WHERE until > NEW.changed AND seq = NEW.task;
 END;
-CREATE TRIGGER task_ended_notices AFTER UPDATE OF ended ON task WHEN NEW.ended AND NOT OLD.ended BEGIN
-	INSERT INTO notice (task, question, kind, written, due)
-		SELECT task, question.seq, 'ended', NEW.updated, NEW.updated FROM listening, question
-		WHERE until > NEW.updated AND task = NEW.seq AND people IS NOT NULL ORDER BY asked, key ON CONFLICT DO NOTHING;
+
+-- What a task that has ended asked is withdrawn.
+CREATE TRIGGER task_ended AFTER UPDATE OF ended ON task WHEN NEW.ended AND NOT OLD.ended BEGIN
+	UPDATE question SET status = 'withdrawn', over = 1, version = version + 1, changed = NEW.updated
+	WHERE task = NEW.seq AND status = 'open';
+	` + leaveNotice + ` SELECT NEW.id, key, 'ended', NEW.principal, NEW.target, asked, deadline, NEW.updated, people, notice
+		FROM listening, question WHERE until > NEW.updated AND task = NEW.seq AND people IS NOT NULL AND NOT over
+		ORDER BY asked, key;
+END;
+CREATE TRIGGER task_questions_deleted AFTER DELETE ON task BEGIN
+	DELETE FROM question WHERE task = OLD.seq;
 END;
 `
 
@@ -238,10 +264,14 @@ const listQuestion = `
 		WHERE seq = NEW.task AND (NEW.status = 'open' OR NOT open) AND NEW.people IS NOT NULL;
 `
 
-// nextNotice is the part of a trigger that finds the first notice of a task.
-const nextNotice = `
-	UPDATE notice SET first = 1 WHERE seq = (SELECT min(seq) FROM notice WHERE task = NEW.task AND due IS NOT NULL);
-`
+// Parts of triggers that leave notices.
+const (
+	leaveNotice = `INSERT INTO notice (task, key, kind, principal, target, asked, deadline, written, people, notice)`
+	// mostNotices is how many notices the principal of NEW may have.
+	mostNotices = `(SELECT coalesce(nullif(iif(NEW.principal = '', anonymous, named), 0), 1 << 40) FROM listening)`
+)
+
+var mostRefused = strconv.Itoa(task.RefusedKept)
 
 // prepareSchema makes the file a store, in WAL mode. Several processes may do that at once.
 func prepareSchema(ctx context.Context, conn *sql.Conn) error {

@@ -82,7 +82,8 @@ var writes = []string{
 	leasedSQL, recordedSQL, renewSQL, updateKeepSQL, updateDueSQL, stateSQL, ownerSQL, purgeSQL, evictSQL, purgeJournalSQL,
 	putStateSQL, addStateSQL, swapStateSQL, deleteStateSQL, purgeStatesSQL, useStateSQL, purgeUsedSQL,
 	questionSQL, namedSQL, openSQL, addQuestionSQL, reopenSQL, withdrawSQL, changeQuestionSQL, dueAtOnceSQL,
-	listenSQL, remindSQL, remindedSQL, noticesSQL, takeNoticeSQL, settleSQL, retrySQL,
+	listenSQL, remindSQL, remindedSQL, wakeNoticesSQL, firstNotifiedSQL, nextNotifiedSQL, takeNoticeSQL, settleSQL,
+	retrySQL, refusedSQL,
 }
 
 // A write is what one caller does in a transaction, which it shares with others who write at the same time: so that one
@@ -306,7 +307,7 @@ func (s *Store) Claim(
 			targets[[2]string{l.Principal, l.Target}] += l.Tasks
 		}
 		for free := limit; free > 0; free-- {
-			principal, err := s.nextPrincipal(ctx, after, principals, free)
+			principal, err := nextPrincipal(ctx, s.w[firstPrincipalSQL], s.w[nextPrincipalSQL], after, principals, free)
 			if errors.Is(err, sql.ErrNoRows) { // another process was quicker, or each has its share
 				return nil
 			}
@@ -338,19 +339,23 @@ func (s *Store) Claim(
 	return claimed, nil
 }
 
-// nextPrincipal finds the principal with due tasks that has the fewest running tasks, if these are fewer than the free
-// workers. It probes the index once for each principal with running tasks, and once for the first without.
-func (s *Store) nextPrincipal(
-	ctx context.Context, after string, running map[string]int, free int,
+// nextPrincipal finds the principal with something due that has the fewest running, if these are fewer than the free
+// places. It probes an index once for each principal with something running, and once for the first without. The
+// statements read the first principal, with the arguments args, and the first after another.
+func nextPrincipal(
+	ctx context.Context, first, next *sql.Stmt, after string, running map[string]int, free int, args ...any,
 ) (best string, err error) {
 	fewest := free
-	row, begunAnew := s.w[nextPrincipalSQL].QueryRowContext(ctx, after), false
+	following := func(principal string) *sql.Row {
+		return next.QueryRowContext(ctx, append([]any{principal}, args...)...)
+	}
+	row, begunAnew := following(after), false
 	for {
 		var principal string
 		err := row.Scan(&principal)
 		switch {
 		case errors.Is(err, sql.ErrNoRows) && !begunAnew:
-			row, begunAnew = s.w[firstPrincipalSQL].QueryRowContext(ctx), true
+			row, begunAnew = first.QueryRowContext(ctx, args...), true
 			continue
 		case errors.Is(err, sql.ErrNoRows) && fewest < free || err == nil && begunAnew && principal > after && fewest < free:
 			return best, nil
@@ -365,7 +370,7 @@ func (s *Store) nextPrincipal(
 		if fewest == 0 {
 			return best, nil
 		}
-		row = s.w[nextPrincipalSQL].QueryRowContext(ctx, principal)
+		row = following(principal)
 	}
 }
 

@@ -210,8 +210,9 @@ var contextTests = []test{
 		}
 		if s, ok := s.(task.Outbox); ok {
 			n := &task.Notice{Question: &task.Question{Task: t.ID, Key: "key"}}
-			calls["Listen"] = func() error { return s.Listen(ctx, long) }
-			calls["Notices"] = func() error { _, err := s.Notices(ctx, long, 10); return err }
+			calls["Listen"] = func() error { return s.Listen(ctx, long, 0, 0) }
+			calls["Notices"] = func() error { _, err := s.Notices(ctx, task.NoticeClaim{Free: 10, Lease: long}); return err }
+			calls["Refused"] = func() error { _, err := s.Refused(ctx, 10); return err }
 			calls["Settle"] = func() error { return s.Settle(ctx, n, 0) }
 		}
 		for name, call := range calls {

@@ -148,31 +148,40 @@ var noticeTests = []test{
 			f.Error("a shorter time has ended a longer one")
 		}
 	}},
-	{"a notice has the question as it is when it is taken, the time of its write, and how often it was taken",
+	{"a notice has what it tells as it was when it was written, the time of that, and how often it was taken",
 		func(f *fixture, s task.Store) {
 			f.listen(s, long)
 			t := f.addRunning(s, "alice")
 			q := question("key", "user:bob", "group:a")
-			q.Equal, q.Within = "equal", long
+			q.Equal, q.Within, q.Notice = "equal", long, everyByte
 			f.park(s, t, q)
 			asked := t.Updated
 			f.tick(s, asked)
+			told := func(q *task.Question) *task.Question {
+				return &task.Question{Task: t.ID, Key: "key", Principal: "alice", Target: t.Target, For: slices.Clone(q.For),
+					Notice: everyByte, Asked: q.Asked, Deadline: q.Deadline}
+			}
 			q = f.question(s, t.ID, "key")
+			if q.Notice != nil {
+				f.Errorf("a question that was read has what its notices tell: %q", q.Notice)
+			}
+			before := told(q)
 			q.For, q.Votes, q.Decision = []string{"user:carol"}, everyByte, []byte("decision")
+			q.Deadline = q.Deadline.Add(time.Hour)
 			f.change(s, q)
 			for i, want := range []*task.Notice{
-				{Kind: task.NoticeAsked, Written: asked, Attempts: 1, Question: q},
-				{Kind: task.NoticeDecided, Written: f.get(s, t.ID).Updated, Attempts: 1, Question: q},
+				{Kind: task.NoticeAsked, Written: asked, Attempts: 1, Question: before},
+				{Kind: task.NoticeDecided, Written: f.get(s, t.ID).Updated, Attempts: 1, Question: told(q)},
 			} {
 				n := f.notice(s, long)
 				if diff := cmp.Diff(want, n, sameQuestion); diff != "" {
 					f.Errorf("not the notice that it should be (-want +got):\n%s", diff)
 				}
-				n.Question.For[0], n.Question.Votes[0] = "user:mallory", 'X'
+				n.Question.For[0], n.Question.Notice[0] = "user:mallory", 'X'
 				f.wantQuestion(s, q)
 				f.settle(s, n, time.Millisecond)
 				n = f.nextNotice(s, long)
-				if n.Kind != want.Kind || n.Attempts != 2 {
+				if n.Kind != want.Kind || n.Attempts != 2 || n.Question.Notice[0] == 'X' || n.Question.For[0] == "user:mallory" {
 					f.Errorf("notice %d is %s, taken %d times, want %s and 2", i, n.Kind, n.Attempts, want.Kind)
 				}
 				f.settle(s, n, 0)
@@ -204,7 +213,7 @@ var noticeTests = []test{
 				return taken
 			}
 			take(0, long)
-			first := take(2, long, "asked0", "asked1")
+			first := take(4, long, "asked0", "asked1")
 			f.settle(s, first[0], 0)
 			f.settle(s, first[1], long)
 			rest := take(10, long, "asked2", "decided0")
@@ -243,7 +252,7 @@ var noticeTests = []test{
 			t := f.addRunning(s, "alice")
 			f.park(s, t, question("a", "user:bob"))
 			f.decide(s, t.ID, "a")
-			stale := f.notice(s, 0)
+			stale := f.notice(s, time.Millisecond)
 			again := f.nextNotice(other, long)
 			f.settle(s, stale, 0)
 			f.settle(s, stale, time.Millisecond)
@@ -348,22 +357,204 @@ var noticeTests = []test{
 		f.tick(s, t.Updated.Add(time.Millisecond))
 		f.wantNotices(s, "asked extended", "asked shortened", "asked without", "due_soon shortened")
 	}},
-	{"notices are deleted with their task", func(f *fixture, s task.Store) {
+	{"notices outlive their task, whether it is purged or evicted, and can be settled", func(f *fixture, s task.Store) {
+		evicter, evicts := s.(task.Evicter)
+		f.listen(s, long)
+		for _, principal := range []string{"alice", ""} {
+			t := f.addRunning(s, principal)
+			q := question("key", "user:bob")
+			q.Notice = []byte("told")
+			f.park(s, t, q)
+			asked := f.notice(s, time.Millisecond)
+			switch {
+			case principal == "" && evicts:
+				f.updateStatus(s, t, task.Failed, task.Update{Due: -1})
+				f.tick(s, t.Updated.Add(time.Millisecond))
+				if n, err := evicter.Evict(f.ctx, principal, 0, 10); n != 1 || err != nil {
+					f.Fatalf("%d tasks were evicted, %v", n, err)
+				}
+			default:
+				f.ended(s, t, task.Cancelled, task.Update{Due: -1})
+				f.purge(s, 0, 10, 1)
+			}
+			f.wantGone(s, t.ID)
+			f.settle(s, asked, time.Millisecond)
+			var kinds []task.NoticeKind
+			for attempts := range 2 {
+				n := f.nextNotice(s, long)
+				kinds = append(kinds, n.Kind)
+				if n.Question.Task != t.ID || n.Question.Principal != principal || string(n.Question.Notice) != "told" ||
+					n.Question.Target != t.Target || n.Attempts != 2-attempts {
+					f.Errorf("after its task is gone the notice is %+v", n)
+				}
+				f.settle(s, n, 0)
+			}
+			if !slices.Equal(kinds, []task.NoticeKind{task.NoticeAsked, task.NoticeEnded}) {
+				f.Errorf("the notices are %q", kinds)
+			}
+			f.settle(s, asked, 0)
+			f.settle(s, asked, time.Millisecond)
+			f.wantNotices(s)
+		}
+	}},
+	{"another task with the ID of one that is gone has notices of its own, after those", func(f *fixture, s task.Store) {
 		f.listen(s, long)
 		t := f.addRunning(s, "alice")
 		f.park(s, t, question("key", "user:bob"))
-		n := f.notice(s, 0)
 		f.ended(s, t, task.Cancelled, task.Update{Due: -1})
 		f.purge(s, 0, 10, 1)
-		f.wantNotices(s)
-		f.settle(s, n, 0)
-		f.settle(s, n, time.Millisecond)
 		again := newTask("bob")
 		again.ID = t.ID
 		f.ok("Create", s.Create(f.ctx, again, long, long, []byte("call"), nil, task.Quota{}))
 		f.park(s, again, question("key", "user:bob"))
-		f.wantNotices(s, "asked key")
+		for _, want := range []string{"alice asked", "alice ended", "bob asked"} {
+			n := f.nextNotice(s, long)
+			if got := n.Question.Principal + " " + string(n.Kind); got != want {
+				f.Fatalf("the notice is %q, want %q", got, want)
+			}
+			f.settle(s, n, 0)
+		}
+		f.wantNotices(s)
 	}},
+	{"principals take turns, and each gets another only while it has fewer than are free", func(f *fixture, s task.Store) {
+		f.listen(s, long)
+		ask := func(principal string, n int) {
+			for range n {
+				t := f.addRunning(s, principal)
+				f.park(s, t, question("key", "user:bob"))
+			}
+		}
+		for principal, n := range map[string]int{"alice": 40, "bob": 6, "": 1} {
+			ask(principal, n)
+		}
+		want := func(c task.NoticeClaim, want string) {
+			f.Helper()
+			c.Lease = long
+			var got []string
+			taken := f.takeNotices(s, c)
+			for _, n := range taken {
+				got = append(got, n.Question.Principal)
+			}
+			if strings.Join(got, " ") != want {
+				f.Fatalf("with %+v the notices of %q were taken, want %q", c, got, want)
+			}
+			for _, n := range taken { // nobody has taken it
+				f.settle(s, n, time.Millisecond)
+				f.tick(s, n.Written)
+			}
+			f.tick(s, f.addParked(s, "clock").Updated.Add(2*time.Millisecond))
+		}
+		want(task.NoticeClaim{Free: 1, After: "alice"}, "bob")
+		want(task.NoticeClaim{Free: 1, After: "bob"}, "")
+		want(task.NoticeClaim{Free: 2, After: "zoe", Delivering: map[string]int{"": 1}}, "alice bob")
+		want(task.NoticeClaim{Free: 1, Delivering: map[string]int{"": 1, "alice": 1, "bob": 1}}, "")
+		want(task.NoticeClaim{Free: 4, After: "", Delivering: map[string]int{"": 4, "bob": 3}}, "alice alice")
+		want(task.NoticeClaim{Free: 8, After: "alice"}, "bob  alice bob alice bob")
+		ask("zoe", 1)
+		want(task.NoticeClaim{Free: 1, Delivering: map[string]int{"alice": 16, "bob": 8, "": 1}}, "zoe")
+		want(task.NoticeClaim{Free: 0}, "")
+	}},
+	{"a backlog does not hold up the newest notice of another principal", func(f *fixture, s task.Store) {
+		f.listen(s, long)
+		for range 300 {
+			t := f.addRunning(s, "alice")
+			f.park(s, t, question("key", "user:bob"))
+		}
+		t := f.addRunning(s, "zoe")
+		f.park(s, t, question("key", "user:bob"))
+		taken := f.takeNotices(s, task.NoticeClaim{After: "alice", Free: 2, Lease: long})
+		if len(taken) == 0 || taken[0].Question.Principal != "zoe" {
+			f.Errorf("%d were taken, and zoe's is not the first", len(taken))
+		}
+	}},
+	{"Age leaves out what was written less long ago", func(f *fixture, s task.Store) {
+		f.listen(s, long)
+		t := f.addRunning(s, "alice")
+		f.park(s, t, question("key", "user:bob"))
+		if got := f.takeNotices(s, task.NoticeClaim{Free: 10, Lease: long, Age: long}); len(got) > 0 {
+			f.Errorf("a notice was taken that was written at %v", got[0].Written)
+		}
+		f.tick(s, t.Updated.Add(2*time.Millisecond))
+		if got := f.takeNotices(s, task.NoticeClaim{Free: 10, Lease: long, Age: time.Millisecond}); len(got) != 1 {
+			f.Errorf("%d were taken of one that is older", len(got))
+		}
+	}},
+	{"of a principal no more are left than the bounds allow, of all others they are, and Refused tells what was not",
+		func(f *fixture, s task.Store) {
+			outbox := s.(task.Outbox)
+			f.ok("Listen", outbox.Listen(f.ctx, long, 5, 1))
+			f.ok("Listen", f.instances(s, 2)[1].(task.Outbox).Listen(f.ctx, time.Millisecond, 3, 2))
+			rows := make(map[string]*task.Task)
+			for _, principal := range []string{"alice", "bob", ""} {
+				t := f.addRunning(s, principal)
+				rows[principal] = t
+				var asks []*task.Question
+				for i := range map[string]int{"alice": 4, "bob": 3, "": 3}[principal] {
+					asks = append(asks, question(fmt.Sprint("key ", i), "user:bob"))
+					asks[i].Notice = []byte("told")
+				}
+				f.park(s, t, asks...)
+			}
+			wantRefused := func(limit int, want ...string) {
+				f.Helper()
+				refused, err := outbox.Refused(f.ctx, limit)
+				f.ok("Refused", err)
+				var got []string
+				for _, n := range refused {
+					got = append(got, n.Question.Principal+" "+string(n.Kind))
+					if q := n.Question; q.Task != rows[q.Principal].ID || !strings.HasPrefix(q.Key, "key") || q.Notice != nil ||
+						q.Target != "deploy" || n.Written.Before(rows[q.Principal].Created) {
+						f.Errorf("a refused notice is %+v", n)
+					}
+				}
+				if !slices.Equal(got, want) {
+					f.Fatalf("%q were refused, want %q", got, want)
+				}
+			}
+			wantRefused(0)
+			wantRefused(1, "alice asked")
+			wantRefused(10, " asked")
+			wantRefused(10)
+			if got := f.settleAll(s); len(got) != 3+3+2 {
+				f.Fatalf("the notices are %q", got)
+			}
+			f.wake(s, rows["alice"]) // there is room again
+			f.park(s, rows["alice"], question("key 4", "user:bob"))
+			f.updateStatus(s, rows[""], task.Cancelled, task.Update{Due: -1})
+			got := f.settleAll(s)
+			if len(got) != 3+2 {
+				f.Errorf("the notices are %q", got)
+			}
+			refused, err := outbox.Refused(f.ctx, 100)
+			if f.ok("Refused", err); len(refused) != 5-3+3-2 {
+				f.Errorf("%d were refused", len(refused))
+			}
+		}},
+	{"of what a principal was refused the first 1,000 are kept, and refused ones of another are, too",
+		func(f *fixture, s task.Store) {
+			outbox := s.(task.Outbox)
+			f.ok("Listen", outbox.Listen(f.ctx, long, 1, 1))
+			for _, ask := range []struct {
+				principal string
+				questions int
+			}{{"alice", 1 + task.RefusedKept + 50}, {"bob", 3}} {
+				t := f.addRunning(s, ask.principal)
+				var asks []*task.Question
+				for i := range ask.questions {
+					asks = append(asks, question(fmt.Sprint("key ", i), "user:bob"))
+				}
+				f.park(s, t, asks...)
+			}
+			refused, err := outbox.Refused(f.ctx, 10_000)
+			f.ok("Refused", err)
+			of := make(map[string]int)
+			for _, n := range refused {
+				of[n.Question.Principal]++
+			}
+			if of["alice"] != task.RefusedKept || of["bob"] != 2 || len(of) != 2 {
+				f.Errorf("%v were refused", of)
+			}
+		}},
 	{"they are there when the handle has been closed and the database is opened again", func(f *fixture, s task.Store) {
 		f.listen(s, long)
 		t := f.addRunning(s, "alice")
@@ -393,7 +584,7 @@ var noticeTests = []test{
 			together(&f.suite, 6, func(i int, _ func(any)) error {
 				s := handles[i%3].(task.Outbox)
 				for deadline := time.Now().Add(patience); left.Load() > 0 && time.Now().Before(deadline); {
-					taken, err := s.Notices(f.ctx, long, 1+i)
+					taken, err := s.Notices(f.ctx, task.NoticeClaim{Free: 1 + i, Lease: long})
 					if err != nil {
 						return err
 					}
@@ -456,15 +647,20 @@ var noticeTests = []test{
 
 func (f *fixture) listen(s task.Store, d time.Duration) {
 	f.Helper()
-	f.ok("Listen", s.(task.Outbox).Listen(f.ctx, d))
+	f.ok("Listen", s.(task.Outbox).Listen(f.ctx, d, 0, 0))
 }
 
 func (f *fixture) notices(s task.Store, lease time.Duration, limit int) []*task.Notice {
 	f.Helper()
-	notices, err := s.(task.Outbox).Notices(f.ctx, lease, limit)
+	return f.takeNotices(s, task.NoticeClaim{Free: limit, Lease: lease})
+}
+
+func (f *fixture) takeNotices(s task.Store, c task.NoticeClaim) []*task.Notice {
+	f.Helper()
+	notices, err := s.(task.Outbox).Notices(f.ctx, c)
 	f.ok("Notices", err)
-	if len(notices) > limit {
-		f.Fatalf("Notices took %d, more than the limit, which is %d", len(notices), limit)
+	if len(notices) > c.Free {
+		f.Fatalf("Notices took %d, and %d were free", len(notices), c.Free)
 	}
 	return notices
 }
