@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -49,13 +50,19 @@ import (
 //
 // (client/elicitation, "Form Mode Elicitation Requests", "Requested Schema")
 func Elicit[T any](call *Call, key, message string) (T, error) {
-	q, err := question.FormOf(message, reflect.TypeFor[T]())
-	content, err := call.elicit(key, q, err)
+	return elicitForm[T](call, key, Question{Message: message})
+}
+
+// elicitForm asks a question whose form is T.
+func elicitForm[T any](call *Call, key string, q Question) (T, error) {
+	form, err := question.FormOf(q.Message, reflect.TypeFor[T]())
+	content, err := call.elicit(key, q.Message, q.put(form), err)
 	return decode[T](content, err, exactjson.Unmarshal)
 }
 
-// MustForm panics if T is not a form, or has a tag that a form does not know, with what to write instead. [Elicit]
-// finds that when a call comes to it; call MustForm where the tool is added, to find it when the program starts.
+// MustForm panics if T is not a form, has a tag that a form does not know, or asks for a secret such as a password,
+// with what to write instead. [Elicit] and [ElicitWith] find that when a call comes to them; call MustForm where the
+// tool is added, to find it when the program starts.
 func MustForm[T any]() {
 	if _, err := question.FormOf("", reflect.TypeFor[T]()); err != nil {
 		panic(fmt.Sprintf("askback.MustForm: %v", err))
@@ -66,7 +73,7 @@ func MustForm[T any]() {
 type Question struct {
 	Message string
 	// Schema is anything that marshals to the restricted JSON Schema of form elicitation,
-	// such as a *jsonschema.Schema, a map or a json.RawMessage. [ElicitWith] requires it, and [Approve] has none.
+	// such as a *jsonschema.Schema, a map or a json.RawMessage. Nil is the form of ElicitWith's type. [Approve] has none.
 	// The form shows its fields in the order of the properties. A json.RawMessage has its own, a *jsonschema.Schema
 	// has PropertyOrder, and the properties of a map come in the order of the alphabet.
 	Schema any
@@ -102,7 +109,7 @@ func Approve(call *Call, key string, q Question) error {
 		return err
 	}
 	form, err := question.FormOf(q.Message, reflect.TypeFor[struct{}]())
-	_, err = call.elicit(key, q.put(form), err)
+	_, err = call.elicit(key, q.Message, q.put(form), err)
 	return err
 }
 
@@ -117,12 +124,16 @@ func (q *Question) put(form *question.Question) *question.Question {
 	return form
 }
 
-// ElicitWith is [Elicit] for a form whose schema is built while the call runs, such as one
-// with choices from a database. T is what the answer's content unmarshals into, such as a
-// struct or a map[string]any. (client/elicitation, "Requested Schema")
+// ElicitWith is [Elicit] with all that a [Question] has: other people who answer, votes, a deadline, or a schema that
+// is built while the call runs, such as one with choices from a database. Without a Schema it asks the form of T, as
+// [Elicit] does. With one, T is what the answer's content unmarshals into, such as a struct or a map[string]any.
+// (client/elicitation, "Requested Schema")
 func ElicitWith[T any](call *Call, key string, q Question) (T, error) {
+	if q.Schema == nil {
+		return elicitForm[T](call, key, q)
+	}
 	form, err := question.FormFor(q.Message, q.Schema, reflect.TypeFor[T]())
-	content, err := call.elicit(key, q.put(form), err)
+	content, err := call.elicit(key, q.Message, q.put(form), err)
 	return decode[T](content, err, json.Unmarshal)
 }
 
@@ -143,7 +154,7 @@ func decode[T any](content []byte, err error, unmarshal func([]byte, any) error)
 // [Elicit] returns. (client/elicitation, "URL Mode Elicitation Requests")
 func ElicitURL(call *Call, key, message, url string) error {
 	q, err := question.URL(message, url)
-	_, err = call.elicit(key, q, err)
+	_, err = call.elicit(key, message, q, err)
 	return err
 }
 
@@ -180,7 +191,8 @@ func Roots(call *Call, key string) ([]*mcp.Root, error) {
 // ask returns the recorded answer to a question. The error says why the question could not be made.
 func (c *Call) ask(key string, q *question.Question, err error) ([]byte, error) {
 	if err != nil {
-		return nil, &fault.AskError{Err: fmt.Errorf("question %q: %w", key, err)}
+		err = &fault.Mistake{Kind: "question", Err: fmt.Errorf("question %q: %w", key, err)}
+		return nil, &fault.AskError{Err: c.c.Mistaken(err)}
 	}
 	value, err := c.c.Ask(key, q)
 	if err != nil && !errors.Is(err, ErrInputRequired) {
@@ -194,7 +206,10 @@ func (c *Call) ask(key string, q *question.Question, err error) ([]byte, error) 
 
 // elicit returns the content of the recorded answer to an elicitation. The error says why the question could not be
 // made.
-func (c *Call) elicit(key string, q *question.Question, err error) ([]byte, error) {
+func (c *Call) elicit(key, message string, q *question.Question, err error) ([]byte, error) {
+	if err == nil && strings.TrimSpace(message) == "" {
+		err = errors.New("its message is empty: say what is asked")
+	}
 	value, err := c.ask(key, q, err)
 	if err != nil {
 		return nil, err

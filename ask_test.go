@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/jsonschema-go/jsonschema"
@@ -145,6 +146,48 @@ func TestElicitWith(t *testing.T) {
 		if got := r.Send(t, h).Text(t); got != want {
 			t.Errorf("%s: got %q, want %q", tool, got, want)
 		}
+	}
+}
+
+// Without a schema the form is that of the type, the same that Elicit sends. A type that is no form needs a schema.
+func TestElicitWithTheFormOfAType(t *testing.T) {
+	ask := func(elicit func(call *askback.Call) (harness.Login, error)) askback.ToolHandler[struct{}, string] {
+		return func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+			who, err := elicit(call)
+			return who.Name, err
+		}
+	}
+	h := harness.NewServer(t, nil, func(srv *askback.Server) {
+		askback.AddTool(srv, &mcp.Tool{Name: "elicit"}, ask(func(call *askback.Call) (harness.Login, error) {
+			return askback.Elicit[harness.Login](call, "q", "Who?")
+		}))
+		askback.AddTool(srv, &mcp.Tool{Name: "with"}, ask(func(call *askback.Call) (harness.Login, error) {
+			return askback.ElicitWith[harness.Login](call, "q", askback.Question{Message: "Who?", Within: time.Hour})
+		}))
+		askback.AddTool(srv, &mcp.Tool{Name: "pointer"}, ask(func(call *askback.Call) (harness.Login, error) {
+			who, err := askback.ElicitWith[*harness.Login](call, "q", askback.Question{Message: "Who?"})
+			if err != nil {
+				return harness.Login{}, err
+			}
+			return *who, nil
+		}))
+		askback.AddTool(srv, &mcp.Tool{Name: "map"}, ask(func(call *askback.Call) (harness.Login, error) {
+			_, err := askback.ElicitWith[map[string]any](call, "q", askback.Question{Message: "Who?"})
+			return harness.Login{}, err
+		}))
+	}).HTTPHandler(nil)
+	asked := make(map[string]string)
+	for _, tool := range []string{"elicit", "with", "pointer"} {
+		r := harness.Request{Target: tool}
+		first := r.Send(t, h)
+		r.State, asked[tool] = first.Asked(t, "q"), string(first.Result.Requests["q"])
+		r.Responses = `{"q":{"action":"accept","content":{"name":"ada"}}}`
+		if got := r.Send(t, h).Text(t); got != "ada" || asked[tool] != asked["elicit"] {
+			t.Errorf("%s: got %q for %s, want the question of Elicit, %s", tool, got, asked[tool], asked["elicit"])
+		}
+	}
+	if got := (harness.Request{Target: "map"}).Send(t, h).Text(t); !strings.Contains(got, "set Question.Schema") {
+		t.Errorf("a map without a schema: %q", got)
 	}
 }
 

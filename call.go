@@ -119,7 +119,11 @@ func Do[T any](ctx context.Context, call *Call, name string, step func(context.C
 		}
 		data, err := json.Marshal(v)
 		if err != nil {
-			return nil, fmt.Errorf("step %q ran, but its result cannot be recorded: %w", name, err)
+			err = fmt.Errorf("step %q ran, but its result cannot be recorded: %w", name, err)
+			if _, never := errors.AsType[*json.UnsupportedTypeError](err); never {
+				err = &fault.Mistake{Kind: "step result", Err: err}
+			}
+			return nil, err
 		}
 		if call.c.Probe != nil {
 			call.c.Probe.Encoded(name, v, data)

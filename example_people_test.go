@@ -47,6 +47,29 @@ func ExampleApprove() {
 	// 4.2 is deployed.
 }
 
+// Slot is an hour for a deployment.
+type Slot struct {
+	Hour int `json:"hour" title:"Hour" minimum:"0" maximum:"23"`
+}
+
+// Other people fill in a form, with a deadline. Without a Schema it is the form of the struct, as Elicit asks it.
+func ExampleElicitWith_people() {
+	askback.MustForm[Slot]() // where the tool is added
+	deploy := func(_ context.Context, call *askback.Call, in Release) (string, error) {
+		slot, err := askback.ElicitWith[Slot](call, "slot", askback.Question{
+			Message: "When shall " + in.Version + " be deployed?",
+			For:     []string{askback.Group("release")},
+			Within:  4 * time.Hour,
+		})
+		return fmt.Sprintf("%s will be deployed at %d:00.", in.Version, slot.Hour), err
+	}
+	ada := desk.Person{Name: "ada", Groups: []string{"release"}}
+	callWithPeople(deploy, desk.Answer{By: ada, Action: "accept", Content: []byte(`{"hour":22}`)})
+	// Output:
+	// ada was asked: When shall 4.2 be deployed? {"version":"4.2"}
+	// 4.2 will be deployed at 22:00.
+}
+
 // A page for people may render what the author says is Markdown. What somebody else wrote is escaped, or left out.
 func ExampleQuestion_markdown() {
 	deploy := func(_ context.Context, call *askback.Call, in Release) (string, error) {

@@ -3,6 +3,8 @@ package askback_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -82,6 +84,53 @@ func TestMistakesInQuestions(t *testing.T) {
 		if !strings.Contains(text, c.want) || !strings.Contains(text, `question "k`) {
 			t.Errorf("%s: %s", c.says, text)
 		}
+	}
+}
+
+// A mistake is a line of the log for each handler, and not for each request. A client that can make ever new ones of a
+// kind hides no mistake of another kind, nor of another handler.
+func TestMistakesAreLoggedOnce(t *testing.T) {
+	out := new(harness.Log)
+	type args struct {
+		Who   string `json:"who,omitempty"`
+		Empty bool   `json:"empty,omitempty"`
+	}
+	ask := func(_ context.Context, call *askback.Call, in args) (string, error) {
+		if in.Empty {
+			_, err := askback.Elicit[harness.Login](call, "", "Who?")
+			return "", fmt.Errorf("in vain: %v", err)
+		}
+		return "", askback.Approve(call, "approve", askback.Question{Message: "Sure?", For: []string{in.Who}})
+	}
+	h := harness.NewServer(t, &askback.Options{Logger: slog.New(slog.NewTextHandler(out, nil))}, func(s *askback.Server) {
+		askback.AddTool(s, &mcp.Tool{Name: "one"}, ask)
+		askback.AddTool(s, &mcp.Tool{Name: "other"}, ask)
+	}).HTTPHandler(nil)
+	call := func(target, arguments string) {
+		if text := (harness.Request{Target: target, Arguments: arguments}).Send(t, h).Text(t); text == "" {
+			t.Errorf("%s: the client is told nothing", target)
+		}
+	}
+	logged := func(what string) int { return strings.Count(out.String(), what) }
+	for range 3 {
+		call("one", `{"who":"ada"}`)
+	}
+	if n := logged(`mistake="question \"approve\": \"ada\" in For is nobody`); n != 1 {
+		t.Fatalf("one mistake in three calls is logged %d times:\n%s", n, out)
+	}
+	for i := range 100 {
+		call("one", fmt.Sprintf(`{"who":"%d"}`, i))
+	}
+	if n := logged("in For is nobody"); n != 8 || logged("further mistakes of this kind are not logged") != 1 {
+		t.Errorf("a hundred mistakes of one kind are logged %d times:\n%s", n, out)
+	}
+	call("one", `{"empty":true}`)
+	call("other", `{"who":"ada"}`)
+	if logged("a question needs a key") != 1 || logged("target=other") != 1 {
+		t.Errorf("a mistake of another kind, or of another handler, is not logged:\n%s", out)
+	}
+	if n := logged("\n"); n != 10 {
+		t.Errorf("the log has %d lines:\n%s", n, out)
 	}
 }
 

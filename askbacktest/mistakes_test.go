@@ -2,7 +2,7 @@ package askbacktest_test
 
 import (
 	"context"
-
+	"errors"
 	"fmt"
 
 	"math/rand/v2"
@@ -138,6 +138,54 @@ func TestMistakesAreTold(t *testing.T) {
 		{"a field beside an embedded time", returning(stamped{started, 7}),
 			`askbacktest: step "price": its result is recorded as JSON, which loses askbacktest_test.stamped.ID: 7 → 0: ` +
 				`give its type `},
+		{"a question asked twice, whose error is wrapped", func(_ context.Context, call *askback.Call) (string, error) {
+			for range 3 {
+				_, err := askback.Elicit[name](call, "q", "Delete the next?")
+				if errors.Is(err, askback.ErrInputRequired) {
+					return "", err
+				}
+				if err != nil {
+					return "", fmt.Errorf("deleting: %v", err)
+				}
+			}
+			return "done", nil
+		}, `askbacktest: the question "q" is asked twice in one run: give each question its own key`},
+		{"a form that is none", func(_ context.Context, call *askback.Call) (string, error) {
+			_, err := askback.Elicit[misspelt](call, "q", "?")
+			if err != nil {
+				return "", fmt.Errorf("asking: %v", err)
+			}
+			return "done", nil
+		}, `askbacktest: question "q": form: field askbacktest_test.misspelt.Name: no tag is called maxLenght; did you ` +
+			`mean maxLength?`},
+		{"For without a prefix", func(_ context.Context, call *askback.Call) (string, error) {
+			err := askback.Approve(call, "q", askback.Question{Message: "?", For: []string{"ada"}})
+			if err != nil {
+				return "", errors.New("no approval")
+			}
+			return "done", nil
+		}, `askbacktest: question "q": "ada" in For is nobody: write askback.User(name) or askback.Group(name)`},
+		{"an empty key", func(_ context.Context, call *askback.Call) (string, error) {
+			_, _ = askback.Elicit[name](call, "", "?")
+			return "done", nil
+		}, `askbacktest: a question needs a key`},
+		{"an empty message", func(_ context.Context, call *askback.Call) (string, error) {
+			_, err := askback.Elicit[name](call, "q", " ")
+			return "done", err
+		}, `askbacktest: question "q": its message is empty: say what is asked`},
+		{"a step twice", func(ctx context.Context, call *askback.Call) (string, error) {
+			for range 2 {
+				_ = call.Do(ctx, "send", func(context.Context) error { return nil })
+			}
+			return "done", nil
+		}, `askbacktest: the step name "send" is used twice in one run`},
+		{"a result that no JSON holds", func(ctx context.Context, call *askback.Call) (string, error) {
+			_, err := askback.Do(ctx, call, "open", func(context.Context) (chan int, error) { return nil, nil })
+			return "done", err
+		}, `askbacktest: step "open" ran, but its result cannot be recorded: json: unsupported type: chan int`},
+		{"an outside that fails before the question", func(_ context.Context, call *askback.Call) (string, error) {
+			return "", errors.New("the tracker is down")
+		}, `askbacktest: the question "q" was never asked, because the call ended with an error: the tracker is down`},
 		{"a large schema", func(_ context.Context, call *askback.Call) (string, error) {
 			counter++
 			properties := make(map[string]any)

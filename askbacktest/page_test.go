@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -123,6 +124,16 @@ func TestThePageOfMistakes(t *testing.T) {
 			return text + log
 		}
 	}
+	says := func(h handler, answers ...string) func(*testing.T) string { // the log says the same
+		return func(t *testing.T) string {
+			text, log := rounds(t, askback.Options{}, h, answers...)
+			if !strings.Contains(log, "a handler made a mistake") || !strings.Contains(log, "mistake="+
+				strconv.Quote(strings.TrimSpace(text))) {
+				t.Errorf("the client gets %q, and the log has %q", text, log)
+			}
+			return text
+		}
+	}
 	tried := 0
 	rules := map[string]string{"red": "Stop", "green": "Go"}
 	mistakes := map[string]func(t *testing.T) string{
@@ -210,12 +221,12 @@ func TestThePageOfMistakes(t *testing.T) {
 			_, err := askback.Elicit[name](call, fmt.Sprint("try-", tried), "Who?")
 			return "done", err
 		}, `{"try-1":{"action":"accept","content":{"name":"x"}}}`),
-		"Two questions under one key": serve(func(_ context.Context, call *askback.Call) (string, error) {
+		"Two questions under one key": says(func(_ context.Context, call *askback.Call) (string, error) {
 			_, err1 := askback.Elicit[name](call, "who", "Who are you?")
 			_, err2 := askback.Elicit[name](call, "who", "Who is your friend?")
 			return "done", errors.Join(err1, err2)
 		}),
-		"One question asked twice": serve(func(_ context.Context, call *askback.Call) (string, error) {
+		"One question asked twice": says(func(_ context.Context, call *askback.Call) (string, error) {
 			for range 3 {
 				if err := askback.Approve(call, "q", askback.Question{Message: "Delete the next?"}); err != nil {
 					return "", err
@@ -223,14 +234,6 @@ func TestThePageOfMistakes(t *testing.T) {
 			}
 			return "done", nil
 		}, `{"q":{"action":"accept"}}`),
-		"Two steps under one name": serve(func(ctx context.Context, call *askback.Call) (string, error) {
-			for range 2 {
-				if err := call.Do(ctx, "send", func(context.Context) error { return nil }); err != nil {
-					return "", err
-				}
-			}
-			return "done", nil
-		}),
 		"BareFirstRound with a ReplayGuard": func(*testing.T) string {
 			_, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "shop"}, nil), &askback.Options{
 				BareFirstRound: true,

@@ -34,6 +34,7 @@ type probe struct {
 type record struct {
 	callID string
 	steps  map[string]outcome // The outcomes, by the names of their steps.
+	failed map[string]error   // why questions could not be asked, by their keys
 }
 
 // outcome is the outcome of a step.
@@ -112,6 +113,14 @@ func (p *probe) Encoded(name string, result any, data []byte) {
 
 func (p *probe) Asked(key string, err error) {
 	if !errors.Is(err, journal.ErrInStep) {
+		if err != nil && !errors.Is(err, journal.ErrInputRequired) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if p.failed == nil {
+				p.failed = make(map[string]error)
+			}
+			p.failed[key] = err
+		}
 		return
 	}
 	p.mu.Lock()
@@ -120,6 +129,8 @@ func (p *probe) Asked(key string, err error) {
 	p.note("question %q is asked inside the step %q, which does not run again once it is recorded: "+
 		"ask before the step, and use the answer in it", key, steps)
 }
+
+func (p *probe) Mistaken(err error) { p.note("%v", err) }
 
 func (p *probe) Panicked(v any, stack []byte) {
 	p.note("the handler panicked: %v\n%s", v, innermost(stack))

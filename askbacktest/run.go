@@ -127,7 +127,7 @@ func (d *driver) run() *Result {
 				}
 				return first.String() + " → " + again.String()
 			})
-			d.finish(res, first)
+			d.finish(res, first, drawn.failed)
 			return res
 		}
 		res.Asked = append(res.Asked, first.asked())
@@ -256,7 +256,7 @@ func (d *driver) send(r request) (*reply, record) {
 	}
 	w.mu.Lock() // a goroutine that the handler left behind may still be in a step
 	defer w.mu.Unlock()
-	return response, record{w.callID, maps.Clone(w.steps)}
+	return response, record{w.callID, maps.Clone(w.steps), maps.Clone(w.failed)}
 }
 
 func (d *driver) newServer(options askback.Options) http.Handler {
@@ -354,18 +354,25 @@ func (r *reply) inputRequired() bool { return r.Error == nil && r.outcome.Type =
 // asks reports whether the reply has questions; without them the client only has to come back.
 func (r *reply) asks() bool { return r.inputRequired() && len(r.outcome.Requests) > 0 }
 
-func (d *driver) finish(res *Result, r *reply) {
+// finish sets the result, and reports the answers that were not used. Failed says why questions could not be asked.
+func (d *driver) finish(res *Result, r *reply, failed map[string]error) {
 	d.t.Helper()
-	for _, key := range slices.Sorted(maps.Keys(d.call.Answers)) {
-		if d.turns[key] == 0 {
-			d.t.Errorf("askbacktest: the question %q was never asked: remove it from Call.Answers", key)
+	if res.Err = r.Error; r.Error == nil {
+		into := map[string]any{"tools/call": &res.Tool, "prompts/get": &res.Prompt, "resources/read": &res.Resource}
+		if err := json.Unmarshal(r.Result, into[d.method]); err != nil {
+			d.t.Fatalf("askbacktest: the result cannot be decoded: %v", err)
 		}
 	}
-	if res.Err = r.Error; r.Error != nil {
-		return
-	}
-	into := map[string]any{"tools/call": &res.Tool, "prompts/get": &res.Prompt, "resources/read": &res.Resource}
-	if err := json.Unmarshal(r.Result, into[d.method]); err != nil {
-		d.t.Fatalf("askbacktest: the result cannot be decoded: %v", err)
+	for _, key := range slices.Sorted(maps.Keys(d.call.Answers)) {
+		switch err := failed[key]; {
+		case d.turns[key] > 0:
+		case err != nil:
+			d.t.Errorf("askbacktest: the question %q was not asked: %v", key, err)
+		case res.Err != nil || res.Tool != nil && res.Tool.IsError:
+			d.t.Errorf("askbacktest: the question %q was never asked, because the call ended with an error: %s", key,
+				res.Text())
+		default:
+			d.t.Errorf("askbacktest: the question %q was never asked: remove it from Call.Answers", key)
+		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/askback-mcp/askback/cmd/askback/internal/edits"
+	"github.com/askback-mcp/askback/internal/edits"
 )
 
 // didYouMean suggests the nearest name. It is empty if none is similar.

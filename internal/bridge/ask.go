@@ -57,11 +57,15 @@ func (a *asker) next(key string) string {
 
 // askOne asks one question, and returns the answer as the server gets it.
 func (a *asker) askOne(key string, q *client.Question) (json.RawMessage, error) {
+	message := q.Message
+	if strings.TrimSpace(message) == "" {
+		message = "The server asks this without a message."
+	}
 	switch {
 	case q.Method == input.MethodElicit && q.URL != "":
-		return elicited(nil, askback.ElicitURL(a.call, key, q.Message, q.URL))
+		return elicited(nil, askback.ElicitURL(a.call, key, message, q.URL))
 	case q.Method == input.MethodElicit:
-		form := askback.Question{Message: q.Message, Schema: q.Schema}
+		form := askback.Question{Message: message, Schema: q.Schema}
 		return elicited(askback.ElicitWith[json.RawMessage](a.call, key, form))
 	case q.Method == input.MethodCreateMessage:
 		params := new(mcp.CreateMessageWithToolsParams)

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -47,6 +48,8 @@ type Call struct {
 	desk              *Desk
 	within            time.Duration // the longest Within of a question
 
+	log      *slog.Logger
+	mistaken atomic.Bool // the handler has made a mistake in this round
 	audit    *report.Audit
 	observer *report.Observer
 
@@ -87,14 +90,14 @@ func (c *Call) View() mcp.Request {
 func (c *Call) SetView(view mcp.Request) { c.view = view }
 
 // errInline is for a handler that asks through its session.
-var errInline = errors.New("a handler added with AddInlineTool asks through its session: " +
+var errInline error = fault.Mistakef("a handler added with AddInlineTool asks through its session: " +
 	"to ask through its Call, add it with AddTool")
 
 // Ask returns the recorded answer to a question, as its Accept returned it. The error is
 // [journal.ErrInputRequired] until there is one.
 func (c *Call) Ask(key string, q *question.Question) ([]byte, error) {
 	if c.Inline {
-		return nil, errInline
+		return nil, c.Mistaken(errInline)
 	}
 	return c.AskInline(c.ctx, key, q)
 }
@@ -105,7 +108,7 @@ func (c *Call) AskInline(ctx context.Context, key string, q *question.Question) 
 	if c.Probe != nil {
 		c.Probe.Asked(key, err)
 	}
-	return answer, err
+	return answer, c.Mistaken(err)
 }
 
 func (c *Call) askRun(ctx context.Context, key string, q *question.Question) ([]byte, error) {
@@ -143,6 +146,11 @@ func (c *Call) askRun(ctx context.Context, key string, q *question.Question) ([]
 
 // Step returns the recorded result of a step, or runs it and records what it returns.
 func (c *Call) Step(ctx context.Context, name string, step func(context.Context) ([]byte, error)) ([]byte, error) {
+	value, err := c.step(ctx, name, step)
+	return value, c.Mistaken(err)
+}
+
+func (c *Call) step(ctx context.Context, name string, step func(context.Context) ([]byte, error)) ([]byte, error) {
 	if c.Probe != nil {
 		watched := step
 		step = func(ctx context.Context) ([]byte, error) { return c.Probe.Step(ctx, name, watched) }
@@ -175,16 +183,16 @@ func (c *Call) Step(ctx context.Context, name string, step func(context.Context)
 // Checkpoint suspends the call when it is reached for the first time.
 func (c *Call) Checkpoint(ctx context.Context, key string) error {
 	if c.Inline {
-		return errInline
+		return c.Mistaken(errInline)
 	}
-	return c.run.Checkpoint(ctx, key)
+	return c.Mistaken(c.run.Checkpoint(ctx, key))
 }
 
 // Detach suspends the call to go on as a task, if it is not one and its client can take one.
 func (c *Call) Detach() error {
 	switch {
 	case c.Handler.Tasks == nil:
-		return errors.New("Detach: the tool must be added with AddTaskTool")
+		return c.Mistaken(fault.Mistakef("Detach: the tool must be added with AddTaskTool"))
 	case c.run.Suspended():
 		return journal.ErrInputRequired
 	case !c.detaches:

@@ -244,6 +244,7 @@ func (p *probe) Encoded(string, any, []byte) {}
 func (p *probe) Asked(key string, err error) {
 	p.saw = append(p.saw, fmt.Sprintf("asked %s %v", key, err != nil))
 }
+func (p *probe) Mistaken(err error)           { p.saw = append(p.saw, err.Error()) }
 func (p *probe) Panicked(v any, stack []byte) { p.saw = append(p.saw, fmt.Sprint("panicked ", v)) }
 
 // A probe of a request sees what its handler does.

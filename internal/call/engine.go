@@ -2,7 +2,6 @@ package call
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -214,14 +213,17 @@ func (s *serving) round(ctx context.Context) (*Outcome, error) {
 		err = refused[len(refused)-1].LimitReached(err)
 	}
 	if err != nil {
+		if !c.mistaken.Load() {
+			_ = c.Mistaken(err)
+		}
 		warnOfDropped(ctx, e.Log, c, j, asks, err)
 		return s.failed(err)
 	}
 	requests, state, isManual := ManualOutcome(result)
 	switch {
 	case suspended && isManual:
-		return nil, errors.New("the handler asked through its Call and returned input requests of its own: " +
-			"it can do one or the other")
+		return nil, c.Mistaken(fault.Mistakef("the handler asked through its Call and returned input requests of its own: " +
+			"it can do one or the other"))
 	case suspended:
 		if !c.Handler.Fetches {
 			warnOfStrayed(ctx, e.Log, c, asks, run.Strayed())
@@ -230,7 +232,7 @@ func (s *serving) round(ctx context.Context) (*Outcome, error) {
 	case isManual:
 		return s.suspendedManual(ctx, c, requests, state, result.GetMeta())
 	case result == nil:
-		return nil, fault.Wire(errors.New("the handler returned no result"))
+		return nil, fault.Wire(c.Mistaken(fault.Mistakef("the handler returned no result")))
 	}
 	return &Outcome{Result: result}, nil
 }
@@ -321,7 +323,7 @@ func (s *serving) newCall(ctx context.Context, manual Manual) *Call {
 	probe, _ := ctx.Value(probeKey{}).(Probe)
 	c := &Call{
 		Request: s.r, Round: j.Round + 1, Probe: probe, ctx: ctx, manual: manual, id: j.ID,
-		audit: s.Audit, observer: s.Observer, trace: j.Trace, plain: j.PlainForms,
+		log: s.Log, audit: s.Audit, observer: s.Observer, trace: j.Trace, plain: j.PlainForms,
 		detaches: s.Detach != nil, audited: s.Audited, desk: s.Engine.Desk, within: s.Limits.Within,
 		waits: s.Opened.Wait != nil || s.Sleeps, sleeps: s.Sleeps,
 	}

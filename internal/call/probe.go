@@ -17,6 +17,8 @@ type Probe interface {
 	Encoded(name string, result any, data []byte)
 	// Asked is told of a question, and of the error that its handler gets, or nil with an answer.
 	Asked(key string, err error)
+	// Mistaken is told of an error that the handler's author has made, after Asked.
+	Mistaken(err error)
 	// Panicked is told what the handler panicked with, and the stack of that.
 	Panicked(v any, stack []byte)
 }

@@ -37,6 +37,8 @@ type Handler struct {
 	Invoke func(ctx context.Context, c *Call, params *wire.Params) (mcp.Result, error)
 	// Fail turns the handler's error into a result, for tools.
 	Fail func(error) mcp.Result
+
+	mistakes mistakes
 }
 
 // ProgressFunc tells the client how far a call is.

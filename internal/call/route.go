@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/input"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -32,19 +33,19 @@ func (c *Call) check(key string, q *question.Question) error {
 	timed := c.Task != "" && q.Within > 0
 	switch {
 	case q.Within < 0:
-		return fmt.Errorf("its Within of %v is negative: zero means as long as the call lives", q.Within)
+		return fault.Mistakef("its Within of %v is negative: zero means as long as the call lives", q.Within)
 	case c.within > 0 && q.Within > c.within:
-		return fmt.Errorf("its Within of %v is more than Limits.Within, %v: ask for less, or raise the limit",
+		return fault.Mistakef("its Within of %v is more than Limits.Within, %v: ask for less, or raise the limit",
 			q.Within, c.within)
 	case q.Votes < 0:
-		return fmt.Errorf("%d Votes are negative: zero means one", q.Votes)
+		return fault.Mistakef("%d Votes are negative: zero means one", q.Votes)
 	case q.Votes > 1 && len(q.For) == 0:
-		return fmt.Errorf("%d Votes, but nobody to give them: say who may answer in For", q.Votes)
+		return fault.Mistakef("%d Votes, but nobody to give them: say who may answer in For", q.Votes)
 	case (timed || len(q.For) > 0) && !question.IsKey(key):
-		return fmt.Errorf("its key of %d bytes is stored with its deadline, or for somebody else: it needs 1 to %d bytes of "+
-			"UTF-8, without control characters", len(key), question.MaxName)
+		return fault.Mistakef("its key of %d bytes is stored with its deadline, or for somebody else: it needs 1 to %d "+
+			"bytes of UTF-8, without control characters", len(key), question.MaxName)
 	case timed && !c.sleeps:
-		return errors.New("in a task a deadline needs a store that keeps questions (a task.Asker)")
+		return fault.Mistakef("in a task a deadline needs a store that keeps questions (a task.Asker)")
 	case len(q.For) > 0:
 		return c.checkAddress(q)
 	}
@@ -60,7 +61,7 @@ const mostFor = 64
 // checkAddress checks who may answer a question, and whether it can wait for them.
 func (c *Call) checkAddress(q *question.Question) error {
 	if len(q.For) > mostFor {
-		return fmt.Errorf("%d users and groups in For, and at most %d are taken: name a group that has them all",
+		return fault.Mistakef("%d users and groups in For, and at most %d are taken: name a group that has them all",
 			len(q.For), mostFor)
 	}
 	groups := false
@@ -69,32 +70,32 @@ func (c *Call) checkAddress(q *question.Question) error {
 		if !isUser {
 			isGroup := false
 			if name, isGroup = strings.CutPrefix(who, question.GroupPrefix); !isGroup {
-				return fmt.Errorf("%.80q in For is nobody: write askback.User(name) or askback.Group(name)", who)
+				return fault.Mistakef("%.80q in For is nobody: write askback.User(name) or askback.Group(name)", who)
 			}
 			groups = true
 		}
 		if !question.IsName(name) {
-			return fmt.Errorf("%.80q in For: a name has 1 to %d bytes of UTF-8, without control characters, and no space "+
+			return fault.Mistakef("%.80q in For: a name has 1 to %d bytes of UTF-8, without control characters, and no space "+
 				"around it", who, question.MaxName)
 		}
 	}
 	size := len(q.Params()) + len(q.Preview)
 	switch {
 	case size > mostApart:
-		return fmt.Errorf("its message, form and preview have %d bytes: a question for somebody else has at most %d; "+
+		return fault.Mistakef("its message, form and preview have %d bytes: a question for somebody else has at most %d; "+
 			"put what is long behind a link", size, mostApart)
 	case !groups && q.Votes > len(q.For):
-		return fmt.Errorf("%d Votes of %d users: nobody votes twice; lower Votes, or name more users in For", q.Votes,
+		return fault.Mistakef("%d Votes of %d users: nobody votes twice; lower Votes, or name more users in For", q.Votes,
 			len(q.For))
 	case groups && c.Principal == "":
-		return errors.New("the caller is anonymous, and an anonymous caller's question cannot go to a group: " +
+		return fault.Mistakef("the caller is anonymous, and an anonymous caller's question cannot go to a group: " +
 			"name callers in Options.Principal")
 	case c.desk == nil:
-		return errors.New("it is for somebody else than the caller, which needs Options.Desk")
+		return fault.Mistakef("it is for somebody else than the caller, which needs Options.Desk")
 	case c.Handler.Method != wire.CallTool:
-		return errors.New("it is for somebody else than the caller, and only tools can wait for that")
+		return fault.Mistakef("it is for somebody else than the caller, and only tools can wait for that")
 	case !c.waits:
-		return errors.New("it is for somebody else than the caller, which needs Options.Tasks with a store that keeps " +
+		return fault.Mistakef("it is for somebody else than the caller, which needs Options.Tasks with a store that keeps " +
 			"questions (a task.Asker)")
 	}
 	return nil
@@ -129,29 +130,35 @@ func (c *Call) accept(q *question.Question) question.Accept {
 }
 
 // Sleep suspends the call until a time has passed since the sleep was reached for the first time.
-func (c *Call) Sleep(name string, d time.Duration) error {
+func (c *Call) Sleep(name string, d time.Duration) error { return c.Mistaken(c.sleep(name, d)) }
+
+func (c *Call) sleep(name string, d time.Duration) error {
 	switch {
 	case name == "":
-		return errors.New("a sleep needs a name: the empty string is not one")
+		return fault.Mistakef("a sleep needs a name: the empty string is not one")
 	case d <= 0:
-		return fmt.Errorf("sleep %q: a time of %v passes before it begins: it must be more than zero", name, d)
+		return fault.Mistakef("sleep %q: a time of %v passes before it begins: it must be more than zero", name, d)
 	case c.within > 0 && d > c.within:
-		return fmt.Errorf("sleep %q: %v is more than Limits.Within, %v: sleep for less, or raise the limit", name, d,
+		return fault.Mistakef("sleep %q: %v is more than Limits.Within, %v: sleep for less, or raise the limit", name, d,
 			c.within)
 	case !question.IsKey(sleepKey + name):
-		return fmt.Errorf("the name of a sleep has 1 to %d bytes of UTF-8, without control characters",
+		return fault.Mistakef("the name of a sleep has 1 to %d bytes of UTF-8, without control characters",
 			question.MaxName-len(sleepKey))
 	case c.Task == "":
-		return fmt.Errorf("sleep %q: only a task can sleep: call Detach before it, and add the tool with AddTaskTool", name)
+		return fault.Mistakef("sleep %q: only a task can sleep: call Detach before it, and add the tool with AddTaskTool",
+			name)
 	case !c.sleeps:
-		return fmt.Errorf("sleep %q: it needs a store that keeps questions (a task.Asker)", name)
+		return fault.Mistakef("sleep %q: it needs a store that keeps questions (a task.Asker)", name)
 	}
-	_, err := c.AskInline(c.ctx, sleepKey+name, question.Timer(d))
+	_, err := c.askRun(c.ctx, sleepKey+name, question.Timer(d))
+	if c.Probe != nil {
+		c.Probe.Asked(sleepKey+name, err)
+	}
 	if _, passed := errors.AsType[*journal.UnansweredError](err); passed {
 		return nil
 	}
 	if errors.Is(err, journal.ErrAskedTwice) {
-		return fmt.Errorf("the sleep %q is reached twice in one run: give each its own name", name)
+		return fault.Mistakef("the sleep %q is reached twice in one run: give each its own name", name)
 	}
 	return err
 }

@@ -44,7 +44,7 @@ const (
 	Unavailable
 	// Crowded is the class of a [CrowdedError].
 	Crowded
-	// Question is the class of an [AskError].
+	// Question is the class of an [AskError] and of a [Mistake].
 	Question
 	// Cancelled is the class of any other error of a request that the client gave up. Only [During] returns it.
 	Cancelled
@@ -67,7 +67,7 @@ func Of(err error) Class {
 		return Limit
 	case is[*jsonrpc.Error](err):
 		return Protocol
-	case is[*AskError](err):
+	case is[*AskError](err), is[*Mistake](err):
 		return Question
 	}
 	return Handler
@@ -119,6 +119,9 @@ func Ending(err error) error {
 	if e, ok := errors.AsType[*AskError](err); ok {
 		return e
 	}
+	if e, ok := errors.AsType[*Mistake](err); ok {
+		return e
+	}
 	return nil
 }
 
@@ -153,6 +156,20 @@ type AskError struct{ Err error }
 
 func (e *AskError) Error() string { return e.Err.Error() }
 func (e *AskError) Unwrap() error { return e.Err }
+
+// Mistake is an error that only the author of the handler can mend.
+type Mistake struct {
+	Kind string // is the same for all errors that differ in a key, a name or a number
+	Err  error
+}
+
+// Mistakef returns a [Mistake], whose kind is the format.
+func Mistakef(format string, args ...any) *Mistake {
+	return &Mistake{format, fmt.Errorf(format, args...)}
+}
+
+func (e *Mistake) Error() string { return e.Err.Error() }
+func (e *Mistake) Unwrap() error { return e.Err }
 
 // RefusedError says that the gate did not let a request through because of who sent it.
 type RefusedError struct {

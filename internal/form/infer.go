@@ -65,7 +65,8 @@ func For(t reflect.Type) (*Schema, error) {
 		t = t.Elem()
 	}
 	if t == nil || t.Kind() != reflect.Struct {
-		return nil, fmt.Errorf("form: %v is not a struct; use a struct with a field for each property", t)
+		return nil, fmt.Errorf("form: %v is not a struct; use a struct with a field for each property, or set "+
+			"Question.Schema", t)
 	}
 	if known, ok := inferred.Load(t); ok {
 		return known.(inference).schema, known.(inference).err
@@ -105,6 +106,10 @@ func infer(t reflect.Type) (*Schema, error) {
 		index[p.name] = len(properties)
 		properties, fields = append(properties, p), append(fields, f.Name)
 	}
+	if len(properties) == 0 && t.NumField() > 0 {
+		return nil, fmt.Errorf("form: %v has no field that a form can show: export one, or use struct{} for a question "+
+			"that is accepted or declined", t)
+	}
 	return newSchema(nil, properties, index), nil
 }
 
@@ -122,6 +127,9 @@ func inferField(f reflect.StructField) (p property, skip bool, err error) {
 			`json:"-"`)
 	}
 	if !f.IsExported() {
+		if key := firstOf(f.Tag, Tags); key != "" {
+			return p, false, fmt.Errorf("has the tag %s, but nothing fills an unexported field: export it", key)
+		}
 		return p, true, nil
 	}
 	if err := tags.Check(f.Tag, Tags, notTags); err != nil {
@@ -152,9 +160,23 @@ func inferField(f reflect.StructField) (p property, skip bool, err error) {
 	if err != nil {
 		return p, false, err
 	}
-	p, err = compile(name, w, low, high)
+	if p, err = compile(name, w, low, high); err == nil && p.kind <= kindNumber &&
+		AsksForSecret(name, f.Tag.Get("title"), f.Tag.Get("format")) {
+		err = errors.New("a form must not ask for a secret, which its client and model may see: ask for it on a page, " +
+			"with askback.ElicitURL, or give another field another name")
+	}
 	p.required = required
 	return p, false, err
+}
+
+// firstOf returns the first of these keys that a tag has, or "".
+func firstOf(tag reflect.StructTag, keys []string) string {
+	for _, key := range keys {
+		if _, has := tag.Lookup(key); has {
+			return key
+		}
+	}
+	return ""
 }
 
 // validName mirrors encoding/json, which ignores any other name in a tag and uses the field's name.
@@ -268,12 +290,16 @@ func enumValues(tag string) (values []string, titled []Option, err error) {
 		}
 		values = append(values, value)
 	}
+	list := func(r rune) bool { return r == ',' || r == ';' }
+	if len(values) == 1 && titled == nil && len(strings.FieldsFunc(tag, list)) > 1 {
+		return nil, nil, fmt.Errorf("%q is a single value; write a|b|c, or give it a title, as in a=An A", tag)
+	}
 	return values, titled, nil
 }
 
 // notDescription matches jsonschema tags that are no description, but in another package's syntax.
 // github.com/google/jsonschema-go refuses them as well.
-var notDescription = regexp.MustCompile(`^\S*=`)
+var notDescription = regexp.MustCompile(`^(\S*=|required$|omitempty$)`)
 
 // tagWords adds the keywords of the remaining tags to the keywords of a field.
 func tagWords(w words, tag reflect.StructTag) error {

@@ -358,7 +358,34 @@ func TestForRefuses(t *testing.T) {
 			F uint `minimum:"-1"`
 		}{}, []string{".F: minimum: -1 is outside 0…"}},
 
+		// Forms that would be empty, or ask for what nobody is to see.
+		{struct{ name string }{}, []string{"struct { name string } has no field that a form can show: export one"}},
+		{struct {
+			F string `json:"-"`
+		}{}, []string{"has no field that a form can show"}},
+		{struct {
+			F string
+			g string `title:"G"`
+		}{}, []string{".g: has the tag title, but nothing fills an unexported field: export it"}},
+		{struct{ Password string }{}, []string{".Password: a form must not ask for a secret"}},
+		{struct {
+			F string `title:"Your API key"`
+		}{}, []string{".F: a form must not ask for a secret", "askback.ElicitURL"}},
+		{struct {
+			F string `json:"access_token,omitempty"`
+		}{}, []string{".F: a form must not ask for a secret"}},
+		{struct{ CVV int }{}, []string{".CVV: a form must not ask for a secret"}},
+
 		// Enums.
+		{struct {
+			F string `enum:"a,b,c"`
+		}{}, []string{`.F: enum: "a,b,c" is a single value; write a|b|c`}},
+		{struct {
+			F []string `enum:"a;b"`
+		}{}, []string{`.F: enum: "a;b" is a single value`}},
+		{struct {
+			F string `jsonschema:"required"`
+		}{}, []string{".F: jsonschema: is the description"}},
 		{struct {
 			F string `enum:""`
 		}{}, []string{".F: enum:"}},

@@ -108,7 +108,8 @@ var allFields = append(plainFields[:len(plainFields):len(plainFields)],
 
 func drawEnum(t *rapid.T) (values []string, tag string) {
 	values = rapid.SliceOfNDistinct(rapid.StringMatching(`[^|="\\\pC\pZ]{1,4}`), 1, 5, rapid.ID).Draw(t, "enum")
-	if !rapid.Bool().Draw(t, "titled") {
+	isList := len(values) == 1 && strings.ContainsAny(values[0], ",;") // a single value that looks like several
+	if !rapid.Bool().Draw(t, "titled") && !isList {
 		return values, strings.Join(values, "|")
 	}
 	titled := make([]string, len(values))

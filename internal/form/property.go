@@ -31,7 +31,7 @@ const (
 	kindString kind = iota
 	kindInteger
 	kindNumber
-	kindBoolean
+	kindBoolean // this one and those behind it are not typed
 	kindChoice  // single-select enum
 	kindChoices // multi-select enum
 )

@@ -105,11 +105,11 @@ func (r *Run) BeginBare(j *Journal, responses map[string][]byte, limits *bound.L
 
 // errOver is the error for goroutines that a handler left running when it returned. By then
 // the journal may already be on its way to the client.
-var errOver = errors.New("the handler has returned: let it wait for what it starts")
+var errOver error = fault.Mistakef("the handler has returned: let it wait for what it starts")
 
 // ErrInStep is the error for a question inside a step. The step does not run again once it
 // is recorded: the question would be asked in some runs and not in others.
-var ErrInStep = errors.New("a step cannot ask: ask before it, outside of the function that Do gets")
+var ErrInStep error = fault.Mistakef("a step cannot ask: ask before it, outside of the function that Do gets")
 
 var stepFrame = FrameOf((*Run).Step)
 
@@ -118,7 +118,7 @@ var stepFrame = FrameOf((*Run).Step)
 // that Accept refuses is forgotten, and the question asked again. A step cannot ask, and a run asks a question once.
 func (r *Run) Ask(a Ask) ([]byte, error) {
 	if a.Key == "" {
-		return nil, errors.New("a question needs a key: the empty string is not one")
+		return nil, fault.Mistakef("a question needs a key: the empty string is not one")
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,7 +158,8 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 	}
 	if i := slices.IndexFunc(r.asked, func(b Ask) bool { return b.Key == a.Key }); i >= 0 {
 		if r.asked[i].Digest != a.Digest {
-			return nil, fmt.Errorf("two different questions with the key %q are open at once: give each its own key", a.Key)
+			return nil, fault.Mistakef("two different questions with the key %q are open at once: give each its own key",
+				a.Key)
 		}
 		return nil, askedTwice(a.Key)
 	}
@@ -176,7 +177,7 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 var ErrAskedTwice = errors.New("is asked twice in one run")
 
 func askedTwice(key string) error {
-	return fmt.Errorf("the question %q %w: give each question its own key, such as fmt.Sprintf(%q, i), "+
+	return fault.Mistakef("the question %q %w: give each question its own key, such as fmt.Sprintf(%q, i), "+
 		"and keep an answer that is used again in a variable", key, ErrAskedTwice, key+" %d")
 }
 
@@ -368,7 +369,7 @@ func (r *Run) Step(ctx context.Context, key string, step func(context.Context) (
 
 func (r *Run) startStep(ctx context.Context, key string) (value []byte, recorded bool, err error) {
 	if key == "" {
-		return nil, false, errors.New("a step needs a name: the empty string is not one")
+		return nil, false, fault.Mistakef("a step needs a name: the empty string is not one")
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -377,7 +378,7 @@ func (r *Run) startStep(ctx context.Context, key string) (value []byte, recorded
 	}
 	// A second step under a name would silently get the first one's result.
 	if r.steps[key] {
-		return nil, false, fmt.Errorf("the step name %q is used twice in one run: give each step its own", key)
+		return nil, false, fault.Mistakef("the step name %q is used twice in one run: give each step its own", key)
 	}
 	if r.steps == nil {
 		r.steps = make(map[string]bool)
@@ -457,7 +458,7 @@ func (r *Run) Checkpoint(ctx context.Context, key string) error {
 	}
 	if i := r.journal.index(Checkpoint, key); i >= 0 {
 		if !r.markRead(i) {
-			return fmt.Errorf("the checkpoint %q is reached twice in one run: give each its own key", key)
+			return fault.Mistakef("the checkpoint %q is reached twice in one run: give each its own key", key)
 		}
 		if r.parked {
 			return ErrInputRequired
@@ -556,7 +557,7 @@ func (r *Run) Finish(handlerErr error) (asks []Ask, suspended bool, err error) {
 	}
 	if !r.suspended() {
 		if handlerErr != nil {
-			return nil, false, errors.New("the handler returned ErrInputRequired without having asked anything")
+			return nil, false, fault.Mistakef("the handler returned ErrInputRequired without having asked anything")
 		}
 		return nil, false, nil
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/askback-mcp/askback/internal/edits"
 )
 
 // Check returns an error for a tag that cannot be read whole, for a key that looks like one of known but is not, and
@@ -21,8 +23,8 @@ func Check(tag reflect.StructTag, known, foreign []string) error {
 		if slices.Contains(known, key) {
 			continue
 		}
-		if i := slices.IndexFunc(known, func(k string) bool { return resembles(key, k) }); i >= 0 {
-			return fmt.Errorf("no tag is called %s; did you mean %s?", key, known[i])
+		if near := nearest(key, known); near != nil {
+			return fmt.Errorf("no tag is called %s; did you mean %s?", key, strings.Join(near, " or "))
 		}
 		if slices.Contains(foreign, key) {
 			return fmt.Errorf("no tag is called %s; there are %s", key, strings.Join(known, ", "))
@@ -51,34 +53,29 @@ func keysOf(tag reflect.StructTag) (keys []string, err error) {
 	return keys, nil
 }
 
-// resembles reports whether a key is probably a misspelt name: names differ in case, or by a letter, or if they are
-// long by two.
-func resembles(key, name string) bool {
+// nearest returns the known names that a key is probably meant to be: they differ in case, or by a letter, or if they
+// are long by two. All of them differ as little: a single name might be that of the opposite rule.
+func nearest(key string, known []string) (near []string) {
 	const long = 7
-	most := 1
-	if len(name) >= long {
-		most = 2
-	}
-	return strings.EqualFold(key, name) || len(name) > 4 && distance(strings.ToLower(key), strings.ToLower(name)) <= most
-}
-
-// distance is how many letters must be added, removed or replaced to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+	word, best := []rune(strings.ToLower(key)), 2
+	for _, name := range known {
+		most := 0
+		switch {
+		case len(name) >= long:
+			most = 2
+		case len(name) > 4:
+			most = 1
+		}
+		if away := len(key) - len(name); away > most || -away > most {
+			continue
+		}
+		switch n := edits.Count(word, []rune(strings.ToLower(name))); {
+		case n > most || n > best:
+		case n < best:
+			near, best = []string{name}, n
+		default:
+			near = append(near, name)
 		}
 	}
-	return row[len(b)]
+	return near
 }

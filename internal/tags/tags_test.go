@@ -7,7 +7,7 @@ import (
 )
 
 func TestCheck(t *testing.T) {
-	known := []string{"json", "enum", "format", "maxLength", "minimum", "maximum"}
+	known := []string{"json", "enum", "format", "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems"}
 	for tag, want := range map[string]string{
 		`json:"a" maxLength:"3" db:"x" yaml:"y,omitempty" form:"a" env:"A" bson:"a"`: "",
 		``:                             "",
@@ -17,6 +17,15 @@ func TestCheck(t *testing.T) {
 		`Enum:"a|b"`:                   "did you mean enum?",
 		`formt:"email"`:                "did you mean format?",
 		`maximun:"3"`:                  "did you mean maximum?",
+		`maxlen_gth:"3"`:               "did you mean maxLength?",
+		`Maximum:"3"`:                  "did you mean maximum?",
+		`mximum:"3"`:                   "did you mean maximum?",
+		`minimun:"3"`:                  "did you mean minimum?",
+		`maxitems:"3"`:                 "did you mean maxItems?",
+		`maxItem:"3"`:                  "did you mean maxItems?",
+		`MINLENGTH:"3"`:                "did you mean minLength?",
+		`miLength:"3"`:                 "did you mean minLength?",
+		`mLength:"3"`:                  "did you mean minLength or maxLength?",
 		`pattern:"^a"`:                 "no tag is called pattern; there are json, enum",
 		`json:"a"maxLength:"3"`:        "needs a space after json",
 		`json:"a", maxLength:"3"`:      "needs a space after json",

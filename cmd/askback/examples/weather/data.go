@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
-	"github.com/askback-mcp/askback/cmd/askback/internal/edits"
+	"github.com/askback-mcp/askback/internal/edits"
 )
 
 // observation is the weather at one place.

@@ -10,6 +10,7 @@ import (
 	"github.com/askback-mcp/askback/cmd/askback/corpus"
 	"github.com/askback-mcp/askback/cmd/askback/internal/alter"
 	"github.com/askback-mcp/askback/cmd/askback/internal/findings"
+	"github.com/askback-mcp/askback/internal/form"
 )
 
 // seen is what a reading found: a proof, which is "observation" or the weaker "suspicion", and what it was.
@@ -77,10 +78,8 @@ var readers = map[string]func(*run, *target, *reply) []seen{
 			return nil
 		}
 		for name, property := range parseObject(q.schema).Properties {
-			for _, text := range []string{name, property.Title, property.Format} {
-				if secretName.MatchString(splitCamel(text)) {
-					return []seen{{"observation", fmt.Sprintf("the form has the field %q", cutText(name))}}
-				}
+			if isTyped(property) && form.AsksForSecret(name, property.Title, property.Format) {
+				return []seen{{"observation", fmt.Sprintf("the form has the field %q", cutText(name))}}
 			}
 		}
 		if secretWish.MatchString(q.message) {
@@ -115,7 +114,7 @@ var readers = map[string]func(*run, *target, *reply) []seen{
 				}
 			}
 			for name, values := range at.Query() {
-				if secretName.MatchString(splitCamel(name)) || strings.HasPrefix(values[0], "eyJ") {
+				if form.NamesSecret(name) || strings.HasPrefix(values[0], "eyJ") {
 					list = append(list, seen{"suspicion", fmt.Sprintf("the query of the URL has %q", cutText(name))})
 				}
 			}
@@ -135,16 +134,14 @@ func perQuestion(look func(question) []seen) func(*run, *target, *reply) []seen 
 	}
 }
 
-// Names of fields that hold secrets, as whole words.
-var (
-	secretName = regexp.MustCompile(`(?i)\b(pass ?word|passwd|passphrase|secret|client secret|api ?key|access ?key|` +
-		`private ?key|access token|auth token|bearer|card number|credit card|cvv|cvc|ssn)\b`)
-	secretWish = regexp.MustCompile(`(?i)\b(your|the|a|enter|provide) (pass ?word|passphrase|api ?key|secret key|` +
-		`access token|credit card)\b`)
-	camel = regexp.MustCompile(`([a-z])([A-Z])|[_\-.]`)
-)
+// isTyped reports whether a field takes a text or a number, and no choice.
+func isTyped(p property) bool {
+	return p.Type != "boolean" && p.Type != "array" && p.Enum == nil && p.OneOf == nil && p.Const == nil
+}
 
-func splitCamel(name string) string { return camel.ReplaceAllString(name, "$1 $2") }
+// secretWish is a message that asks for a secret.
+var secretWish = regexp.MustCompile(`(?i)\b(your|the|a|enter|provide) (pass ?word|passphrase|api ?key|secret key|` +
+	`access token|credit card)\b`)
 
 // bearers are the texts of the identities' headers.
 func (r *run) bearers() (list []string) {
@@ -207,7 +204,7 @@ func readCredentials(r *run, _ *target, p *reply) (list []seen) {
 				return []seen{{"observation", "the token of the request is in the state, at " + cutText(leaf.Path)}}
 			}
 		}
-		if credential.MatchString(text) || secretName.MatchString(splitCamel(leaf.Path)) && len(text) > 5 {
+		if credential.MatchString(text) || form.NamesSecret(leaf.Path) && len(text) > 5 {
 			list = append(list, seen{"observation", "the state has a credential at " + cutText(leaf.Path)})
 		}
 	}

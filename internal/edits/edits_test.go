@@ -3,7 +3,7 @@ package edits_test
 import (
 	"testing"
 
-	"github.com/askback-mcp/askback/cmd/askback/internal/edits"
+	"github.com/askback-mcp/askback/internal/edits"
 )
 
 func TestCount(t *testing.T) {
