@@ -108,6 +108,10 @@ func served(t *testing.T, s *client.Session) {
 
 // Lists of tools that a hostile server makes: what cannot pass is left out, and all else is served.
 func TestHostileLists(t *testing.T) {
+	more := ""
+	for i := range 100 {
+		more += fmt.Sprintf(`,"a%d":{}`, i)
+	}
 	tool := func(name, more string) string {
 		data, _ := json.Marshal(name)
 		return fmt.Sprintf(`{"name":%s,"inputSchema":{"type":"object"}%s}`, data, more)
@@ -125,6 +129,8 @@ func TestHostileLists(t *testing.T) {
 		"a name that gets too long":   {tool(strings.Repeat("n", 128), ""), "evil_" + strings.Repeat("n", 114) + "-"},
 		"a reference to elsewhere": {`{"name":"ref","inputSchema":{"type":"object","properties":{"a":{"$ref":` +
 			`"http://169.254.169.254/latest"}}}}`, "evil_ref"},
+		"names whose paths are endless": {`{"name":"long","inputSchema":{"type":"object","properties":{"` +
+			strings.Repeat("n", 100_000) + `":{"properties":{"a":{}` + more + `}}}}}`, ""},
 		"_meta of the bridge": {tool("m", `,"_meta":{"io.github.askback-mcp/exact":true}`), "evil_m"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -68,7 +68,7 @@ func TestSchemasThatCannotBeApplied(t *testing.T) {
 		{"doubling", "because they cannot be checked: checking the value against the schema takes more than"},
 		{"patterns", "cannot be edited: the patterns of the schema are too large together"},
 		{"remote", "cannot be edited: the schema refers to"},
-		{"long names", "cannot be edited: the names in the schema are too long"},
+		{"dynamic", "cannot be edited: the schema has a $dynamicRef"},
 	} {
 		t.Run(tt.kind, func(t *testing.T) {
 			h := newHostile(t)

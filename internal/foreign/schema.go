@@ -18,7 +18,7 @@ import (
 const (
 	mostBytes     = 512 << 10 // of a value, too
 	mostDepth     = 64        // of its JSON
-	mostSchemas   = 20_000    // counted are all objects, arrays, booleans and nulls in it
+	mostSchemas   = 10_000    // counted are all objects, arrays, booleans and nulls in it
 	mostPathBytes = 4 << 20
 )
 
@@ -132,6 +132,27 @@ func keywordOf(f reflect.StructField) string {
 	}
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	return name
+}
+
+// CheckNames returns a [*BoundError] if the paths of all properties in a schema, as it is decoded into an any, are too
+// long together: who looks for annotations of properties may write each of them.
+func CheckNames(schema any) error {
+	if left := mostPathBytes; !namesWithin(schema, 0, &left) {
+		return beyond("the names in the schema are too long for their number")
+	}
+	return nil
+}
+
+func namesWithin(schema any, path int, left *int) bool {
+	s, _ := schema.(map[string]any)
+	properties, _ := s["properties"].(map[string]any)
+	for name, property := range properties {
+		below := path + len(name) + 1
+		if *left -= below; *left < 0 || !namesWithin(property, below, left) {
+			return false
+		}
+	}
+	return true
 }
 
 // place names a part of a schema in an error.

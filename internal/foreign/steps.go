@@ -8,7 +8,7 @@ import (
 
 // The bounds of a check.
 const (
-	mostSteps  = 16 << 20
+	mostSteps  = 8 << 20
 	mostNested = 256 // schemas that look at each other's values at once
 )
 

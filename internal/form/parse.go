@@ -40,7 +40,7 @@ func parse(schema []byte) (*Schema, error) {
 		return nil, err
 	}
 	if word, found := top.outside("$schema", "type", "properties", "required"); found {
-		return nil, fmt.Errorf("%q is not allowed: a form has only $schema, type, properties and required; "+
+		return nil, fmt.Errorf("%.100q is not allowed: a form has only $schema, type, properties and required; "+
 			"leave it out", word)
 	}
 	dialect := top["$schema"]
@@ -58,7 +58,7 @@ func parse(schema []byte) (*Schema, error) {
 	index := make(map[string]int)
 	for name := range strictjson.Members(top["properties"]) {
 		if _, twice := index[string(name)]; twice {
-			return nil, fmt.Errorf("properties: has %q twice; keep one", name)
+			return nil, fmt.Errorf("properties: has %.100q twice; keep one", name)
 		}
 		index[string(name)] = len(index)
 	}
@@ -66,7 +66,7 @@ func parse(schema []byte) (*Schema, error) {
 	for name, value := range strictjson.Members(top["properties"]) {
 		p, err := parseProperty(string(name), value)
 		if err != nil {
-			return nil, fmt.Errorf("property %q: %w", name, err)
+			return nil, fmt.Errorf("property %.100q: %w", name, err)
 		}
 		properties = append(properties, p)
 	}
@@ -79,10 +79,10 @@ func parse(schema []byte) (*Schema, error) {
 	for _, name := range required {
 		i, ok := index[name]
 		if !ok {
-			return nil, fmt.Errorf("required: there is no property %q", name)
+			return nil, fmt.Errorf("required: there is no property %.100q", name)
 		}
 		if properties[i].required {
-			return nil, fmt.Errorf("required: %q is there twice; keep one", name)
+			return nil, fmt.Errorf("required: %.100q is there twice; keep one", name)
 		}
 		properties[i].required = true
 	}
@@ -116,7 +116,7 @@ func keywords(object []byte) (words, error) {
 	w := words{}
 	for name, value := range strictjson.Members(object) {
 		if w[string(name)] != nil {
-			return nil, fmt.Errorf("has %q twice; keep one", name)
+			return nil, fmt.Errorf("has %.100q twice; keep one", name)
 		}
 		w[string(name)] = value
 	}
@@ -235,7 +235,7 @@ func (p *property) apply(word string, value []byte) error {
 		var name string
 		if name, err = stringIn(value); err == nil {
 			if p.format = formats[name]; p.format == nil {
-				err = fmt.Errorf("%q is not one of %s", name, strings.Join(slices.Sorted(maps.Keys(formats)), ", "))
+				err = fmt.Errorf("%.100q is not one of %s", name, strings.Join(slices.Sorted(maps.Keys(formats)), ", "))
 			}
 		}
 	case "minLength", "minItems":
@@ -302,7 +302,7 @@ func (p *property) applyEnum(array []byte, read func([]byte) (string, error)) er
 	p.values = make(map[string]bool, len(values))
 	for _, v := range values {
 		if p.values[v] {
-			return fmt.Errorf("has the value %q twice; keep one", v)
+			return fmt.Errorf("has the value %.100q twice; keep one", v)
 		}
 		p.values[v] = true
 	}
