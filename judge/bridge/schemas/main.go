@@ -4,8 +4,8 @@
 //	go run ./judge/bridge/schemas -number 44    # two of each kind
 //
 // The schemas are drawn: references, circles, parts that double, patterns, deep, wide and large ones. Each is the input
-// schema of a tool, and the form of another one, of a server behind `askback bridge --approve --approve-edit`. An honest
-// server is behind it, too. For each of them:
+// schema of a tool, and the form of another one, of a server behind `askback bridge --approve --approve-edit`. An
+// honest server is behind it, too. For each of them:
 //
 //   - `askback call` calls the tool, with arguments to be checked;
 //   - a host calls the tool through the bridge; a person opens the card at `askback inbox serve`, and edits the
