@@ -470,7 +470,9 @@ func TestOIDCCrowd(t *testing.T) {
 	}
 	for range 15 {
 		alice := newBrowser(t, b.web)
-		b.signIn(alice)
+		if res, page := b.signIn(alice); res.StatusCode != http.StatusOK {
+			t.Fatalf("somebody else gets %s: %s", res.Status, page)
+		}
 		alice.is("alice")
 	}
 	if n := len(h.waiting); n > 0 {

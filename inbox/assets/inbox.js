@@ -244,7 +244,8 @@ document.addEventListener("submit", (event) => {
 const unknown = "Your answer may be recorded or not. Send it again: the same answer counts once.";
 
 async function send(form, button) {
-  const body = new URLSearchParams(new FormData(form, button));
+  const body = new URLSearchParams(new FormData(form));
+  if (button) body.set(button.name, button.value);
   sending = true;
   setButtons();
   let response = null;
@@ -256,20 +257,19 @@ async function send(form, button) {
   } catch {
     response = null;
   }
-  sending = false;
-  setButtons();
-  switch (response?.status) {
-    case 204:
-      leaving = true;
+  if ([204, 409, 422].includes(response?.status)) {
+    leaving = true;
+    setTimeout(() => { leaving = sending = false; setButtons(); }, 10_000); // the browser may have been told to stop
+    if (response.status === 204) {
       location.assign(`${location.pathname}?done=${body.get("do")}`);
       return;
-    case 409:
-    case 422: // the page of the refusal has everything that was written
-      leaving = true;
-      form.append(Object.assign(document.createElement("input"), { type: "hidden", name: "do", value: body.get("do") }));
-      form.submit();
-      return;
+    }
+    form.append(Object.assign(document.createElement("input"), { type: "hidden", name: "do", value: body.get("do") }));
+    form.submit(); // the page of the refusal has everything that was written
+    return;
   }
+  sending = false;
+  setButtons();
   const is = await look();
   if (!isOpen() || is === "out" || is === "other") return;
   if (!response || response.status >= 500) notice([...(notices[is] ?? []), unknown].join(" "));
