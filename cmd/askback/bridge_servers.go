@@ -85,7 +85,7 @@ func (o *bridgeOptions) behind(args []string, stderr io.Writer) (*behind, error)
 			if to.address != nil {
 				return bridge.AtURL(to.text, header), nil
 			}
-			return startProgram(to.program, nil, "", stderr), nil
+			return startProgram(to.program, nil, "", linesOf("", stderr)), nil
 		},
 	}}}, nil
 }
@@ -108,7 +108,7 @@ func serversOf(file string, stderr io.Writer) (*behind, error) {
 				if s.URL != "" {
 					return bridge.AtURL(s.URL, s.Header), nil
 				}
-				named := &lineWriter{each: func(line string) { fmt.Fprintf(stderr, "%s: %s\n", s.Name, line) }}
+				named := linesOf(s.Name+": ", stderr)
 				return startProgram(s.Program, append(hostfile.Environment(os.LookupEnv), s.Env...), s.Dir, named), nil
 			},
 		})
@@ -135,6 +135,11 @@ func shellJoin(args []string) string {
 		quoted[i] = shellQuote(arg)
 	}
 	return strings.Join(quoted, " ")
+}
+
+// linesOf writes the lines of a program to w, each behind a prefix, with its control characters spelt out.
+func linesOf(prefix string, w io.Writer) io.Writer {
+	return &lineWriter{each: func(line string) { fmt.Fprintf(w, "%s%s\n", prefix, harmless(line)) }}
 }
 
 // startProgram returns a transport that starts a program. Without an environment it gets the environment of this

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -113,4 +114,23 @@ func TestReportOfAHostThatGivesUp(t *testing.T) {
 	if !strings.Contains(out.String(), "wait: the host gave up after ") {
 		t.Errorf("the report is %q", out.String())
 	}
+}
+
+// Whatever a host sends, the report has one line for it at most, which a terminal shows as it is.
+func FuzzReport(f *testing.F) {
+	f.Add([]byte(`{"method":"initialize","params":{"protocolVersion":"2025-11-25","clientInfo":{"name":"\u001b[2Jx",` +
+		`"version":"\u202e1"},"capabilities":{"a":"\n"}}}`))
+	f.Add([]byte(`{"method":"tools/call","params":{"_meta":{"` + mcp.MetaKeyProtocolVersion + `":"2026-07-28","` +
+		mcp.MetaKeyClientInfo + `":{"name":"a\nb"},"` + mcp.MetaKeyClientCapabilities + `":[[]]}}}`))
+	f.Add([]byte("{\n}\n\n[1"))
+	f.Fuzz(func(t *testing.T, message []byte) {
+		var out bytes.Buffer
+		newReport(&out).read(message)
+		said := strings.TrimSuffix(out.String(), "\n")
+		for _, r := range said {
+			if !unicode.IsPrint(r) && !unicode.Is(unicode.Zs, r) && r != '\u200c' && r != '\u200d' {
+				t.Fatalf("the report has the character %U: %q", r, said)
+			}
+		}
+	})
 }

@@ -10,10 +10,15 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/foreign"
 )
 
 // mostOfMessage is how much of one message is read for the report, in bytes.
 const mostOfMessage = 1 << 20
+
+// mostOfLine is how long a line of the report is, in characters.
+const mostOfLine = 10_000
 
 // report writes a line for each thing that a host says or does.
 type report struct {
@@ -29,7 +34,7 @@ func newReport(to io.Writer) *report { return &report{to: to, calls: make(map[st
 func (r *report) say(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	fmt.Fprintf(r.to, format+"\n", args...)
+	fmt.Fprintln(r.to, foreign.Line(fmt.Sprintf(format, args...), mostOfLine)) // a host may send escape sequences
 }
 
 // begun returns a function that says how long ago the call began, in whichever round that was.

@@ -3,6 +3,7 @@ package check
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/base32"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -43,9 +45,15 @@ func newSecrets() *secrets {
 	return &secrets{seed: maphash.MakeSeed(), known: map[uint64]bool{}, windows: map[uint64]int32{}}
 }
 
-// add notes a secret, and that so many characters of it are one as well.
+// add notes a secret, and that so many characters of it are one as well. It is looked for as it is, and without its
+// separators.
 func (s *secrets) add(text string, part int) {
 	text = lowerCase(text[:min(len(text), maxKept)])
+	s.addText(text, part)
+	s.addText(bare(text), part)
+}
+
+func (s *secrets) addText(text string, part int) {
 	hash := maphash.String(s.seed, text)
 	if len(text) < leastSecret || s.known[hash] {
 		return
@@ -126,7 +134,10 @@ func (s *secrets) has(text string) bool {
 	return end > 0
 }
 
-// clean removes the secrets from a text: as they are, and in what may be an encoding of them.
+// clean removes the secrets from a text: as they are, and in what may be an encoding of them. It finds them in any
+// case, cut to ten characters, with anything but letters and digits between them, and backwards; escaped as in URLs,
+// HTML, JSON, Go and C; in hexadecimal, base32, base64, gzip and lists of character codes, also in groups; and in up to
+// three of these at once. Ciphers and translations are not found.
 func (s *secrets) clean(text string) string {
 	lower := lowerCase(text)
 	var b strings.Builder
@@ -147,7 +158,14 @@ func (s *secrets) clean(text string) string {
 		}
 		return run
 	})
-	for _, plain := range []string{unescape(text), html.UnescapeString(text), strings.Join(strings.Fields(text), "")} {
+	left = maxDecoded
+	text = groups.ReplaceAllStringFunc(text, func(run string) string {
+		if joined := separator.ReplaceAllString(run, ""); s.has(joined) || s.hides(joined, 0, &left) || s.has(codes(run)) {
+			return redacted
+		}
+		return run
+	})
+	for _, plain := range []string{unescape(text), html.UnescapeString(text), bare(text), reversed(bare(text))} {
 		if s.has(plain) {
 			return redacted
 		}
@@ -155,9 +173,43 @@ func (s *secrets) clean(text string) string {
 	return text
 }
 
+// bare is a text without all that is no letter or digit of ASCII.
+func bare(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return -1
+	}, text)
+}
+
+func reversed(text string) string {
+	b := []byte(text)
+	slices.Reverse(b)
+	return string(b)
+}
+
+// codes are the characters whose decimal codes a text lists.
+func codes(list string) string {
+	var b []byte
+	for _, digits := range decimal.FindAllString(list, -1) {
+		if n, err := strconv.Atoi(digits); err == nil && n < 128 {
+			b = append(b, byte(n))
+		}
+	}
+	return string(b)
+}
+
+// groups are short groups of letters and digits with something between them, as in de:ad:be:ef.
+var (
+	groups    = regexp.MustCompile(`(?:(?:0x)?[A-Za-z0-9+/=_]{1,4}[\s:,.|;-]+){5,}(?:0x)?[A-Za-z0-9+/=_]{1,4}`)
+	separator = regexp.MustCompile(`[\s:,.|;-]+(?:0x)?|^0x`)
+	decimal   = regexp.MustCompile(`[0-9]+`)
+)
+
 var (
 	encoded = regexp.MustCompile(`[A-Za-z0-9+/_=%&;#\\.-]{8,}`)
-	escape  = regexp.MustCompile(`\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)`)
+	escape  = regexp.MustCompile(`\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[0-7]{3}|.)`)
 )
 
 // hides reports whether a run of letters has a secret when it is decoded, up to three times. What would take too long
@@ -196,6 +248,14 @@ func decode(run string) (all []string) {
 			all = append(all, string(b))
 		}
 	}
+	for _, digits := range base32Digits.FindAllString(run, -1) {
+		digits = strings.ToUpper(digits)
+		for offset := range 8 {
+			b := make([]byte, base32Bare.DecodedLen(len(digits)))
+			n, _ := base32Bare.Decode(b, []byte(digits[offset:]))
+			all = append(all, string(b[:n]))
+		}
+	}
 	for _, digits := range base64Digits.FindAllString(run, -1) {
 		digits = standard.Replace(digits)
 		for offset := range 4 {
@@ -212,6 +272,8 @@ func decode(run string) (all []string) {
 
 var (
 	hexDigits    = regexp.MustCompile(`[0-9a-fA-F]{12,}`)
+	base32Digits = regexp.MustCompile(`[A-Za-z2-7]{16,}`)
+	base32Bare   = base32.StdEncoding.WithPadding(base32.NoPadding)
 	base64Digits = regexp.MustCompile(`[A-Za-z0-9+/_-]{8,}`)
 	standard     = strings.NewReplacer("-", "+", "_", "/")
 )
@@ -231,6 +293,9 @@ func unescape(text string) string {
 		var plain string
 		if strings.HasPrefix(e, `\x`) {
 			e = `\u00` + e[2:]
+		}
+		if n, err := strconv.ParseUint(e[1:], 8, 8); err == nil && len(e) == 4 {
+			return string(rune(n))
 		}
 		if json.Unmarshal([]byte(`"`+e+`"`), &plain) != nil {
 			return e[1:]

@@ -3,6 +3,7 @@ package check
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/base32"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -41,6 +42,36 @@ var encodings = map[string]func(string) string{
 	"entities": func(s string) (all string) {
 		for _, c := range s {
 			all += fmt.Sprintf("&#%d;", c)
+		}
+		return all
+	},
+	"dashes":      func(s string) string { return strings.Join(strings.Split(s, ""), "-") },
+	"dots in two": func(s string) string { return s[:6] + "..." + s[6:] },
+	"lines of four": func(s string) (all string) {
+		for i := 0; i < len(s); i += 4 {
+			all += s[i:min(i+4, len(s))] + "\n> "
+		}
+		return all
+	},
+	"invisible":     func(s string) string { return strings.Join(strings.Split(s, ""), "\u200b") },
+	"reversed":      reversed,
+	"base32":        func(s string) string { return base32.StdEncoding.EncodeToString([]byte("?" + s)) },
+	"lower base32":  func(s string) string { return strings.ToLower(base32.StdEncoding.EncodeToString([]byte(s))) },
+	"hex in pairs":  func(s string) string { return fmt.Sprintf("% x", s) },
+	"hex of Go":     func(s string) string { return fmt.Sprintf("%#v", []byte(s)) },
+	"decimal codes": func(s string) string { return fmt.Sprint([]byte(s)) },
+	"octal": func(s string) (all string) {
+		for _, c := range []byte(s) {
+			all += fmt.Sprintf(`\%03o`, c)
+		}
+		return all
+	},
+	"base64 in groups": func(s string) (all string) {
+		for i, c := range base64.StdEncoding.EncodeToString([]byte(s)) {
+			if i > 0 && i%4 == 0 {
+				all += " "
+			}
+			all += string(c)
 		}
 		return all
 	},

@@ -10,6 +10,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/findings"
+	"github.com/askback-mcp/askback/internal/foreign"
 )
 
 // sarifSchema is the schema of the format. Its dialect is older than the one that the validator reads, and differs in
@@ -204,13 +205,20 @@ func TestMessagesAreText(t *testing.T) {
 	}
 }
 
-func FuzzSARIF(f *testing.F) {
+// What a message escapes is read as the text that it was.
+func FuzzMessage(f *testing.F) {
 	for _, text := range strange {
 		f.Add(text)
 	}
+	plain := strings.NewReplacer(`\\`, `\`, `\[`, `[`, `\]`, `]`, `{{`, `{`, `}}`, `}`)
+	links := strings.NewReplacer(`\\`, ``, `\[`, ``, `\]`, ``, `{{`, ``, `}}`, ``)
 	f.Fuzz(func(t *testing.T, text string) {
-		if len(read(t, sarifText(t, hostile(text))).Results) != len(sample().Verdicts) {
-			t.Error("verdicts are missing")
+		got := message(text).Text
+		if want := foreign.Line(text, maxWords); want != "" && plain.Replace(got) != want {
+			t.Errorf("%q is read as %q", want, plain.Replace(got))
+		}
+		if strings.ContainsAny(links.Replace(got), "[]{}") {
+			t.Errorf("%q has a link or an argument", got)
 		}
 	})
 }

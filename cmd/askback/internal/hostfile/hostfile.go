@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -54,23 +55,11 @@ const (
 // Read reads a host's file. Variables are looked up by lookup, which is os.LookupEnv outside of tests. A file that
 // others can write is refused: it says which programs are started.
 func Read(path string, lookup func(string) (string, bool)) (*File, error) {
-	f, err := os.Open(path)
+	data, info, err := readFile(path)
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a file", path)
 	}
 	if err := checkOwner(path, info); err != nil {
-		return nil, err
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
 		return nil, err
 	}
 	file, secrets, err := parse(data, lookup)
@@ -82,6 +71,27 @@ func Read(path string, lookup func(string) (string, bool)) (*File, error) {
 			"chmod 600 %s, or name a variable in their place, as in ${TOKEN}", path, strings.Join(secrets, ", "), path))
 	}
 	return file, nil
+}
+
+// readFile reads a file, up to a byte more than is allowed. Nothing else is opened: a pipe would wait for its writer.
+func readFile(path string) ([]byte, fs.FileInfo, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a file", path)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	if info, err = f.Stat(); err != nil {
+		return nil, nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	return data, info, err
 }
 
 // Parse reads what a host's file contains.

@@ -157,6 +157,27 @@ func TestHeadersFile(t *testing.T) {
 	}
 }
 
+// Whatever a file of headers has, each header can be sent, and an error repeats nothing of a value.
+func FuzzHeadersFile(f *testing.F) {
+	f.Add("Authorization: Bearer x\nX-Team: a\n")
+	f.Add("A:\r\nHost: h")
+	f.Add(" : \x00")
+	f.Fuzz(func(t *testing.T, text string) {
+		headers := make(http.Header)
+		err := member{path: "at"}.headerLines(headers, text)
+		if err != nil && !printableText(err.Error()) {
+			t.Errorf("the error has characters of control: %q", err)
+		}
+		for name, values := range headers {
+			for _, value := range values {
+				if !headerName.MatchString(name) || strings.ContainsAny(value, "\r\n\x00") || name == "Host" {
+					t.Errorf("the header %q: %q", name, value)
+				}
+			}
+		}
+	})
+}
+
 // Whatever a file has, reading it ends without a panic, and what it returns is whole.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"mcpServers":{"a":{"command":"c","args":["${TOKEN:-x}"],"env":{"A":"b"}},"b":{"url":"http://h/"}}}`))

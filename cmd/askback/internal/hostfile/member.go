@@ -3,7 +3,6 @@ package hostfile
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -105,17 +104,28 @@ func (m member) headers(to http.Header) error {
 	})
 }
 
-// headersFile adds the headers of another file, a line each.
+// headersFile adds the headers of another file, a line each. A file that every user of the machine can read or write is
+// refused, as one of keys is.
 func (m member) headersFile(to http.Header) error {
 	path, err := m.text()
 	if err != nil {
 		return err
 	}
-	data, err := os.ReadFile(path)
-	if err != nil || len(data) > maxFile {
-		return fmt.Errorf("%s: the file cannot be read, or is larger than %d bytes: %w", m.path, maxFile, err)
+	data, info, err := readFile(path)
+	if err != nil {
+		return fmt.Errorf("%s: the file cannot be read: %w", m.path, err)
 	}
-	for line := range strings.Lines(strings.TrimSpace(string(data))) {
+	if len(data) > maxFile {
+		return fmt.Errorf("%s: the file is larger than %d bytes", m.path, maxFile)
+	}
+	if err := checkSecret(path, info); err != nil {
+		return fmt.Errorf("%s: %w", m.path, err)
+	}
+	return m.headerLines(to, string(data))
+}
+
+func (m member) headerLines(to http.Header, text string) error {
+	for line := range strings.Lines(strings.TrimSpace(text)) {
 		name, value, _ := strings.Cut(line, ":")
 		if err := m.header(to, name, strings.TrimSpace(value)); err != nil {
 			return err

@@ -6,8 +6,46 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
+
+// A file of headers has secrets, so nobody else may read or write it. What is no file is not opened: a pipe would wait
+// for a writer.
+func TestHeadersFileLooksWhoElseCan(t *testing.T) {
+	dir := t.TempDir()
+	path, pipe := filepath.Join(dir, "headers"), filepath.Join(dir, "pipe")
+	if err := os.WriteFile(path, []byte("Authorization: Bearer s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		path string
+		mode os.FileMode
+		want string // empty: it is read
+	}{
+		{path, 0o600, ""}, {path, 0o440, ""},
+		{path, 0o604, "every user of this machine can read"},
+		{path, 0o644, "every user of this machine can read"},
+		{path, 0o602, "others can write"}, {path, 0o620, "others can write"},
+		{pipe, 0o600, "is not a file"}, {dir, 0o700, "is not a file"}, {os.DevNull, 0, "is not a file"},
+	} {
+		if c.mode != 0 {
+			if err := os.Chmod(c.path, c.mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := Parse([]byte(`{"mcpServers":{"a":{"url":"http://h/","headersFile":"`+c.path+`"}}}`), variables)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s with the mode %v: %v, want %q", c.path, c.mode, err, c.want)
+		}
+	}
+	if _, err := Read(pipe, variables); err == nil || !strings.Contains(err.Error(), "is not a file") {
+		t.Errorf("a pipe in place of the host's file: %v", err)
+	}
+}
 
 // A file says which programs are started, so others must not write it. Secrets that others can read are told.
 func TestReadLooksWhoElseCan(t *testing.T) {
