@@ -60,7 +60,9 @@ func (s *MemoryStore) Notices(ctx context.Context, c NoticeClaim) (notices []*No
 			}
 			n.Attempts++
 			s.outbox.postpone(n, now+roundUp(c.Lease))
-			notices = append(notices, n.Notice.clone())
+			taken := n.Notice.clone()
+			taken.Age = time.Duration(now-n.Written.UnixMilli()) * time.Millisecond
+			notices = append(notices, taken)
 			after = n.Question.Principal
 			delivering[after]++
 		}

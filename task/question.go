@@ -192,6 +192,8 @@ type Notice struct {
 	Kind     NoticeKind
 	Written  time.Time
 	Attempts int // how often it was taken
+	// Age is how long before it was taken it was written, by the clock of the store. A refused notice has none.
+	Age time.Duration
 	// Question is the question as it was when the notice was written. It has Task, Key, Principal, Target, For, Notice,
 	// Asked and Deadline. The question, and its task, may have been deleted since.
 	Question *Question

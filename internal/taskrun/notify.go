@@ -198,7 +198,7 @@ func (e *Engine) deliver(ctx context.Context, outbox task.Outbox, n *task.Notice
 		switch {
 		case ctx.Err() != nil:
 			retry, outcome = time.Millisecond, noticeLeft
-		case time.Since(n.Written) > deliverWithin:
+		case n.Age > deliverWithin:
 			retry, outcome = 0, noticeGivenUp
 			e.abandon(ctx, n, "error", err)
 		default:

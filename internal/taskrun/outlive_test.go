@@ -16,10 +16,15 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
+type outboxStore interface {
+	task.Store
+	task.Outbox
+}
+
 // receiver takes notices, and remembers them.
 type receiver struct {
 	t       *testing.T
-	store   *task.MemoryStore
+	store   outboxStore
 	consume func(ctx context.Context, n *task.Notice) error // nil takes what comes
 	within  time.Duration                                   // of the questions
 	look    time.Duration                                   // of engines; zero means their default
@@ -308,6 +313,38 @@ func TestNoticesThatNobodyDelivers(t *testing.T) {
 		lines := r.lines("level=ERROR msg=\"task: giving up on a notice")
 		if lines != 300 || r.outcome("given_up of alice") != 300 {
 			t.Errorf("%d lines, and %v", lines, r.outcomes)
+		}
+	})
+}
+
+// slowClock has a clock that is days behind the clock of this process.
+type slowClock struct{ *task.MemoryStore }
+
+func (s slowClock) Notices(ctx context.Context, c task.NoticeClaim) ([]*task.Notice, error) {
+	notices, err := s.MemoryStore.Notices(ctx, c)
+	for _, n := range notices {
+		n.Written = n.Written.Add(-5 * 24 * time.Hour)
+	}
+	return notices, err
+}
+
+// The clock of the store says when a notice is given up.
+func TestTheStoreTellsHowOldANoticeIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, attempts := newReceiver(t), 0
+		r.store = slowClock{new(task.MemoryStore)}
+		r.consume = func(context.Context, *task.Notice) error {
+			if attempts++; attempts < 3 {
+				return errors.New("not at home")
+			}
+			return nil
+		}
+		e, stop := r.start(true, task.Settings{})
+		defer stop()
+		id := r.create(e, "alice", 0)
+		<-time.After(time.Minute)
+		if len(r.takenOf(id)) != 1 || r.lines("giving up on a notice") > 0 {
+			t.Error("it was given up within a minute")
 		}
 	})
 }

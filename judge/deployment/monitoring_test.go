@@ -62,7 +62,7 @@ func (s *troubledStore) Notices(ctx context.Context, c task.NoticeClaim) ([]*tas
 	notices, err := s.MemoryStore.Notices(ctx, c)
 	for _, n := range notices {
 		if n.Attempts > 1 {
-			n.Written = n.Written.Add(-7 * 24 * time.Hour)
+			n.Age += 7 * 24 * time.Hour
 		}
 	}
 	return notices, err

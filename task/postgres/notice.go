@@ -28,7 +28,7 @@ const (
 						WHERE earlier.task = n.task AND earlier.id < n.id AND earlier.` + openNotice + ` LIMIT 1)`
 
 	noticeColumns = `n.task, n.key, n.kind, n.principal, n.target, n.who, n.asked, n.deadline, n.written, n.attempts,
-		n.notice`
+		n.notice, CASE WHEN n.due IS NULL THEN '0s' ELSE statement_timestamp() - n.written END`
 )
 
 type noticeStatements struct{ listen, remind, notices, lockNotice, settle, retry, refused string }
@@ -175,7 +175,7 @@ func scanNotice(row pgx.CollectableRow) (*task.Notice, error) {
 	n := &task.Notice{Question: q}
 	var deadline *time.Time
 	err := row.Scan(&q.Task, &q.Key, (*string)(&n.Kind), &q.Principal, &q.Target, &q.For, &q.Asked, &deadline, &n.Written,
-		&n.Attempts, &q.Notice)
+		&n.Attempts, &q.Notice, &n.Age)
 	n.Written, q.Asked = n.Written.UTC(), q.Asked.UTC()
 	if deadline != nil {
 		q.Deadline = deadline.UTC()

@@ -87,7 +87,9 @@ func (s *Store) Notices(ctx context.Context, c task.NoticeClaim) (notices []*tas
 			if err != nil {
 				return err
 			}
-			notices = append(notices, taken[0].Notice)
+			n := taken[0].Notice
+			n.Age = time.Duration(now-n.Written.UnixMilli()) * time.Millisecond
+			notices = append(notices, n)
 			delivering[principal]++
 			after = principal
 		}
