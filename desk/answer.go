@@ -159,8 +159,11 @@ func (r *row) closed() error {
 func (d *Desk) Answer(ctx context.Context, name, key string, a Answer) (*Question, error) {
 	err := a.check()
 	var q *Question
+	var when time.Time
 	if err == nil {
-		when := now()
+		when, err = d.engine.Now(ctx)
+	}
+	if err == nil {
 		q, err = d.change(ctx, name, key, &a.By, func(r *row) (bool, error) {
 			v, err := a.vote(r, when)
 			switch {
@@ -220,7 +223,10 @@ func (d *Desk) claim(
 	if length > longestClaim {
 		return nil, invalid("a claim lasts at most %v", longestClaim)
 	}
-	at := now()
+	at, err := d.engine.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
 	wanted := &stored.DeskClaim{By: to, Until: at.Add(length).Truncate(time.Millisecond)}
 	return d.change(ctx, name, key, &by, func(r *row) (bool, error) {
 		if r.Status != task.QuestionOpen {
@@ -259,12 +265,8 @@ func (r *row) mayBeAsked(name string) bool {
 		slices.ContainsFunc(r.For, func(e string) bool { return strings.HasPrefix(e, question.GroupPrefix) })
 }
 
-const (
-	// longestExtension bounds how long a question, and its task, can be kept open.
-	longestExtension = 366 * 24 * time.Hour
-	// afterDeadline is how much longer than its question's deadline a task lives, so that it can go on.
-	afterDeadline = 10 * time.Minute
-)
+// longestExtension bounds how long a question, and its task, can be kept open.
+const longestExtension = 366 * 24 * time.Hour
 
 // Extend moves the deadline of a question: to a later time, at most a year from now. Its task lives at least 10 minutes
 // longer. The reason is for people, at most 4096 bytes; it may be empty. It returns the errors that [Desk.Answer]
@@ -286,7 +288,10 @@ func (d *Desk) Extend(
 func (d *Desk) extend(
 	ctx context.Context, name, key string, by Person, deadline time.Time, reason string,
 ) (*Question, error) {
-	at := now()
+	at, err := d.engine.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if !deadline.After(at) || deadline.After(at.Add(longestExtension)) {
 		return nil, invalid("the deadline must be later than now, and within %d days", longestExtension/(24*time.Hour))
 	}
@@ -302,9 +307,6 @@ func (d *Desk) extend(
 			return false, invalid("the deadline is %s, and can only be moved to a later time",
 				r.Deadline.UTC().Format(time.RFC3339))
 		}
-		if err := d.prolong(ctx, r.Principal, r.Task, deadline.Add(afterDeadline)); err != nil {
-			return false, err
-		}
 		text := "until " + deadline.Format(time.RFC3339)
 		if reason != "" {
 			text += ": " + reason
@@ -315,23 +317,6 @@ func (d *Desk) extend(
 		return false, nil
 	})
 }
-
-// prolong makes a task live until a time, if it does not live as long.
-func (d *Desk) prolong(ctx context.Context, principal, id string, until time.Time) error {
-	_, err := d.engine.Change(ctx, principal, id, func(t *task.Task) (*task.Update, error) {
-		if t.Status.Terminal() {
-			return nil, new(ClosedError)
-		}
-		if !t.Expires.Before(until) {
-			return nil, nil
-		}
-		t.Expires = until
-		return &task.Update{Keep: true}, nil
-	})
-	return err
-}
-
-func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
 // change reads a question, calls edit with it, and writes what edit has changed: its ballot, its deadline, its
 // decision. Edit reports whether all is done already, and then nothing is written. When somebody else has changed the

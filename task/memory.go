@@ -46,6 +46,8 @@ type memoryTask struct {
 
 	scheduled bool  // it is due now or later
 	dueAt     int64 // the time at which it is due, in milliseconds since 1970
+	leased    int64 // the length of its lease in milliseconds; 0 if it was given back
+	ttl       int64 // how long it lives from when it goes on, in milliseconds
 
 	call    []byte
 	entries [][]byte
@@ -121,8 +123,8 @@ func (s *MemoryStore) Create(ctx context.Context, t *Task, ttl, lease time.Durat
 			t.claim()
 		}
 		s.seq++
-		m := &memoryTask{Task: *t.clone(), seq: s.seq, scheduled: true, dueAt: now + roundUp(lease), call: bytes.Clone(call),
-			bytes: int64(len(call))}
+		m := &memoryTask{Task: *t.clone(), seq: s.seq, scheduled: true, dueAt: now + roundUp(lease), leased: roundUp(lease),
+			ttl: ttl.Milliseconds(), call: bytes.Clone(call), bytes: int64(len(call))}
 		m.PollInterval = m.PollInterval.Truncate(time.Millisecond)
 		m.add(entries...)
 		s.tasks[m.ID] = m
@@ -250,9 +252,12 @@ func (s *MemoryStore) Journal(ctx context.Context, id string) (call []byte, entr
 
 // Append adds an entry to the journal under a lease. See [Store].
 func (s *MemoryStore) Append(ctx context.Context, id string, claim Claim, there int, entry []byte) error {
-	return s.doTask(ctx, id, &claim, func(m *memoryTask, _ int64) error {
+	return s.doTask(ctx, id, &claim, func(m *memoryTask, now int64) error {
 		if len(m.entries) != there {
 			return ErrConflict
+		}
+		if m.lacksLease(now) {
+			s.change(m, func() { m.dueAt = now + m.leased })
 		}
 		m.Attempts = 0
 		m.add(entry)
@@ -276,7 +281,7 @@ func (s *MemoryStore) Renew(ctx context.Context, leases []Leased, lease time.Dur
 				renewed = append(renewed, Renewed{Err: ErrLeaseLost})
 				continue
 			case m.scheduled:
-				s.change(m, func() { m.dueAt = now + roundUp(lease) })
+				s.change(m, func() { m.leased, m.dueAt = roundUp(lease), now+roundUp(lease) })
 			}
 			renewed = append(renewed, Renewed{Version: m.Version})
 		}
@@ -297,6 +302,8 @@ func (s *MemoryStore) Update(ctx context.Context, t *Task, u Update) error {
 			return ErrConflict
 		case m.Status.Terminal() && m.Status != t.Status:
 			return ErrEnded
+		case u.Expired && m.Expires.UnixMilli() > now:
+			return ErrEarly
 		}
 		if err := u.Quota.Check(s.used[m.Principal], Quota{Bytes: sizeOf(u.Entries)}); err != nil {
 			return err
@@ -310,22 +317,32 @@ func (s *MemoryStore) Update(ctx context.Context, t *Task, u Update) error {
 		t.Updated = timeAt(now)
 		t.Version++
 		s.change(m, func() {
+			if u.TTL > 0 {
+				m.ttl = max(m.ttl, u.TTL.Milliseconds())
+				m.live(now + u.TTL.Milliseconds())
+			}
+			if m.Status == InputRequired && t.Status == Working {
+				m.live(now + m.ttl)
+			}
 			m.Status, m.Message, m.Round = t.Status, t.Message, t.Round
 			m.Pending, m.Outcome = bytes.Clone(t.Pending), bytes.Clone(t.Outcome)
-			m.Expires, m.Stopped, m.Attempts = timeAt(t.Expires.UnixMilli()), t.Stopped, t.Attempts
+			m.Stopped, m.Attempts = t.Stopped, t.Attempts
 			m.Updated, m.Version = t.Updated, t.Version
 			switch {
 			case u.Lease > 0:
 				m.lease(now, u.Lease)
 				t.Claim, t.Attempts = m.Claim, m.Attempts
 			case !u.Keep:
-				m.scheduled, m.dueAt = u.Due >= 0, now+roundUp(u.Due)
+				m.scheduled, m.dueAt, m.leased = u.Due >= 0, now+roundUp(u.Due), 0
+			case u.Leased && m.lacksLease(now):
+				m.dueAt = now + m.leased
 			}
 			m.add(u.Entries...)
 		})
 		if m.questions != nil || asks && len(u.Ask) > 0 {
 			s.updateQuestions(m, u, asks, ends, now)
 		}
+		t.Expires = m.Expires
 		s.changed(m.ID, m.scheduled && m.dueAt <= now)
 		return nil
 	})
@@ -559,8 +576,20 @@ func (t *Task) clone() *Task {
 
 // lease claims the task, and makes it due again at the end of the lease.
 func (m *memoryTask) lease(now int64, lease time.Duration) {
-	m.scheduled, m.dueAt = true, now+roundUp(lease)
+	m.scheduled, m.dueAt, m.leased = true, now+roundUp(lease), roundUp(lease)
 	m.claim()
+}
+
+// lacksLease reports whether less is left of a lease than a write under it leaves.
+func (m *memoryTask) lacksLease(now int64) bool {
+	return m.scheduled && m.leased > 0 && m.dueAt < now+m.leased*2/3
+}
+
+// live makes the task live until a time at least.
+func (m *memoryTask) live(until int64) {
+	if at := timeAt(until); at.After(m.Expires) {
+		m.Expires = at
+	}
 }
 
 // claim writes another claim into the row.

@@ -231,6 +231,12 @@ func (s *MemoryStore) ChangeQuestion(ctx context.Context, q *Question, expired b
 			}
 		})
 		q.Version, q.Status = stored.Version, stored.Status
+		s.change(m, func() {
+			m.outlive(stored)
+			if stored.Status == QuestionDecided {
+				m.live(now + m.ttl)
+			}
+		})
 		if stored.Status != QuestionDecided {
 			return nil
 		}
@@ -326,7 +332,15 @@ func (s *MemoryStore) ask(m *memoryTask, ask *Question, now int64) {
 	}
 	m.questions[q.Key] = q
 	s.eachQuestionIndex(q, insert)
+	s.change(m, func() { m.outlive(q) })
 	s.notify(q, NoticeAsked, now)
+}
+
+// outlive makes the task outlive the deadline of a question.
+func (m *memoryTask) outlive(q *memoryQuestion) {
+	if !q.Deadline.IsZero() {
+		m.live(q.Deadline.Add(AfterDeadline).UnixMilli())
+	}
 }
 
 // withdraw withdraws a question of a task if it is open.

@@ -87,7 +87,7 @@ func TestMemoryStoreForgetsQuestions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n, err := s.Purge(t.Context(), 0, 10); n != 3 || err != nil {
+	if n, err := s.Evict(t.Context(), "", -time.Second, 10); n != 3 || err != nil {
 		t.Fatal(n, err)
 	}
 	notices, err := s.Notices(t.Context(), task.NoticeClaim{Free: 10, Lease: time.Hour})

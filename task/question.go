@@ -49,14 +49,18 @@ const (
 	QuestionWithdrawn QuestionStatus = "withdrawn" // its task has ended, no longer asks, or was answered by its client
 )
 
-// Errors of an [Asker].
+// AfterDeadline is how much longer than the deadlines of its questions a task lives at least, so that it can go on.
+const AfterDeadline = 10 * time.Minute
+
+// Errors of an [Asker], and of an Update with Expired.
 var (
 	// ErrDecided says that a question was decided, so that its task must not be parked: it has to run.
 	ErrDecided = errors.New("the question was decided meanwhile")
 	// ErrLate says that the deadline of a question has passed.
 	ErrLate = errors.New("the deadline of the question has passed")
-	// ErrEarly says that the deadline of a question has not passed, or that the question has no deadline.
-	ErrEarly = errors.New("the deadline of the question has not passed")
+	// ErrEarly says that the deadline of a question, or the time to live of a task, has not passed, or that the question
+	// has no deadline.
+	ErrEarly = errors.New("the time has not passed")
 	// ErrClosed says that a question is no longer open.
 	ErrClosed = errors.New("the question is no longer open")
 )
@@ -96,6 +100,8 @@ type QuestionHistory struct {
 //   - An Update withdraws the open questions named by [Update.Answered]. The error is [ErrLate] if one of them is not
 //     open, or its deadline has passed; a name that the task does not have is ignored.
 //   - These errors come after ErrLeaseLost, ErrConflict and ErrEnded of Update, and as with those nothing is written.
+//   - A task lives at least [AfterDeadline] longer than the deadline of a question that is added or moved, and at least
+//     as long from a decision as [Store.Update] says for one that becomes Working.
 //   - When a task ends, however that comes, its open questions are Withdrawn. When it is deleted, so are its questions.
 //   - What questions hold does not count in a [Quota].
 type Asker interface {

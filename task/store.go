@@ -52,10 +52,11 @@ type Store interface {
 	// Journal reads the call and the entries, in the order they were added.
 	Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error)
 
-	// Append adds one entry to the journal under the lease of this claim, and sets Attempts to 0. Version and Updated stay
-	// as they are. The error is ErrLeaseLost if the claim is not the stored one, with any status. Otherwise it is
-	// ErrConflict if the journal does not have exactly there entries, so that an Append that is repeated or arrives late
-	// never adds an entry twice.
+	// Append adds one entry to the journal under the lease of this claim, and sets Attempts to 0. It also prolongs the
+	// lease, as an Update with Leased and Keep does: afterwards at least two thirds of the length are left that the last
+	// Claim or Renew gave it. Version and Updated stay as they are. The error is ErrLeaseLost if the claim is not the
+	// stored one, with any status. Otherwise it is ErrConflict if the journal does not have exactly there entries, so that
+	// an Append that is repeated or arrives late never adds an entry twice.
 	Append(ctx context.Context, id string, claim Claim, there int, entry []byte) error
 
 	// Renew makes leases end after the given time, and returns the result for each, in the same order. It is one write,
@@ -64,19 +65,24 @@ type Store interface {
 	// Renew itself returns an error, the results are unknown.
 	Renew(ctx context.Context, leases []Leased, lease time.Duration) ([]Renewed, error)
 
-	// Update writes Status, Message, Pending, Outcome, Round, Expires, Stopped and Attempts of t if its Version is
-	// the stored one, and sets t.Updated to now and t.Version to its successor. The error is ErrLeaseLost if u.Leased
-	// is set and the Claim is not the stored one, with any Version; else it is ErrConflict if the Version is not the
-	// stored one; else it is ErrEnded if the stored status is terminal and t has another, and else the error of
-	// [Quota.Check] if the principal would have more bytes than u.Quota allows. With an error nothing is written and t is
-	// unchanged.
+	// Update writes Status, Message, Pending, Outcome, Round, Stopped and Attempts of t if its Version is the stored one.
+	// It sets t.Updated to now, t.Version to its successor, and t.Expires to what is stored then. A task that becomes
+	// [Working] after it was [InputRequired] lives at least as long from now as it was given: by its Create, or by the
+	// longest Update.TTL since.
+	//
+	// The error is ErrLeaseLost if u.Leased is set and the Claim is not the stored one, with any Version; else it is
+	// ErrConflict if the Version is not the stored one; else it is ErrEnded if the stored status is terminal and t has
+	// another; else ErrEarly if u.Expired is set and the time to live has not ended; and else the error of [Quota.Check]
+	// if the principal would have more bytes than u.Quota allows. With an error nothing is written and t is unchanged.
 	Update(ctx context.Context, t *Task, u Update) error
 
-	// Expired returns the IDs of up to limit tasks that are not terminal and whose time to live has ended.
+	// Expired returns the IDs of up to limit tasks that are not terminal and whose time to live has ended. Tasks that
+	// somebody else has locked may be left out.
 	Expired(ctx context.Context, limit int) (ids []string, err error)
 
 	// Purge deletes up to limit tasks whose time to live ended longer than grace ago,
-	// that are terminal and not due now or later, with their journals.
+	// that are terminal and not due now or later, with their journals. A task that cannot be deleted leaves the others
+	// alone: n counts those that were deleted, also with an error.
 	Purge(ctx context.Context, grace time.Duration, limit int) (n int, err error)
 
 	// Close releases what the store holds. Nothing else may be called afterwards.

@@ -57,7 +57,7 @@ type Task struct {
 	Round        int    // how many rounds ended with questions
 	Created      time.Time
 	Updated      time.Time
-	Expires      time.Time // when its time to live ends
+	Expires      time.Time // when its time to live ends; it never moves to an earlier time
 	PollInterval time.Duration
 
 	// Stopped says that a cancellation or the end of its time to live ended the task. Its
@@ -101,12 +101,16 @@ var (
 type Update struct {
 	// Leased requires that the Claim of the given task is the stored one. A worker sets it in all its updates.
 	Leased bool
-	// Keep leaves the time at which the task is due as it is: a running task stays leased,
-	// and a parked one stays parked.
+	// Keep leaves the time at which the task is due as it is: a running task stays leased, and a parked one stays parked.
+	// With Leased it prolongs the lease: see [Store.Append].
 	Keep bool
 	// Lease claims the task for the writer, as [Store.Claim] does, if it is more than zero: in the store and in the given
 	// task, Fence and Attempts rise by one, and the Nonce is new. Keep and Due are ignored then.
 	Lease time.Duration
+	// TTL makes the task live at least so long from now. Zero leaves Expires as it is.
+	TTL time.Duration
+	// Expired requires that the time to live of the task has ended, by the clock of the store.
+	Expired bool
 	// Due is the time from now after which the task may be claimed. Negative means that the
 	// task is parked: it cannot be claimed. With Keep, Due is ignored.
 	Due time.Duration

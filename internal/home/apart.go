@@ -55,7 +55,7 @@ func (s *Stored) putApart(j *journal.Journal, out *call.Outcome, v *taskrun.Verd
 		v.Message = question.Waits + strings.Join(slices.Compact(awaited), " and for ") + "."
 	}
 	if len(awaited) > 0 && s.work.Task.Principal != "" {
-		v.Until = latestOf(v.Until, time.Now().Add(s.desk.Keeps))
+		v.TTL = s.desk.Keeps
 	}
 	return nil
 }
@@ -83,18 +83,8 @@ func (s *Stored) put(
 	if !p.Known {
 		mark := p.Put()
 		v.Entries = append(v.Entries, mark.Append(nil))
-		if q.Within > 0 {
-			v.Until = latestOf(v.Until, time.Now().Add(q.Within+s.desk.Margin))
-		}
 	}
 	return nil
-}
-
-func latestOf(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // waitsFor says who is awaited, how many of them, and until when.
@@ -103,7 +93,11 @@ func (s *Stored) waitsFor(q *question.Question, p *journal.Question) string {
 	if row := s.rows[p.Row]; row != nil { // it may have been extended
 		deadline = row.Deadline
 	} else if q.Within > 0 {
-		deadline = time.Now().Add(q.Within)
+		now, err := s.desk.Now(s.ctx)
+		if err != nil { // these are words, and the deadline is the store's
+			now = time.Now()
+		}
+		deadline = now.Add(q.Within)
 	}
 	who := question.Awaited(q.For, q.Votes, deadline)
 	if q.Fallback {

@@ -38,10 +38,10 @@ type Stored struct {
 type StoredDesk struct {
 	// Questions reads the questions of a task by its name: see [task.Asker].
 	Questions func(ctx context.Context, name string) ([]*task.Question, error)
+	// Now reads the clock of the store.
+	Now func(ctx context.Context) (time.Time, error)
 	// Keeps is the least time that a call lives on from when it begins to wait for people.
 	Keeps time.Duration
-	// Margin is the least time that a call lives on after a deadline.
-	Margin time.Duration
 	// Measures says that questions to the client are stored with the time at which they were asked.
 	Measures bool
 	// Remind is the share of the time until a deadline after which people are reminded. Zero means never.

@@ -46,6 +46,9 @@ type Engine struct {
 	workers atomic.Pointer[workers] // while Run runs, or nil
 
 	unknown sync.Map // targets left to other processes, each logged once
+
+	stuckTasks     stuck[string]      // that could not be expired
+	stuckQuestions stuck[questionKey] // that could not be decided by their deadline
 }
 
 // NewEngine returns an engine on a store.
@@ -159,10 +162,11 @@ func (e *Engine) admit(ctx context.Context, principal string, size int64, write 
 			return err
 		}
 		evicted, evictErr := e.store.Evict(ctx, principal, e.opts.Grace, evictLimit)
-		if evictErr != nil {
+		switch {
+		case evicted > 0: // others may not have been deleted
+		case evictErr != nil:
 			return fmt.Errorf("making room: %w", evictErr)
-		}
-		if evicted == 0 {
+		default:
 			return err
 		}
 	}
@@ -226,6 +230,12 @@ func (e *Engine) Changes(
 	ctx context.Context, after *task.Question, limit int,
 ) (changed []*task.Question, now time.Time, err error) {
 	return e.store.Changes(ctx, after, limit)
+}
+
+// Now reads the clock of the store, so that no other clock decides what is late.
+func (e *Engine) Now(ctx context.Context) (time.Time, error) {
+	_, now, err := e.store.Changes(ctx, nil, 0)
+	return now, err
 }
 
 // ChangeQuestion writes what has become of a question: see [task.Asker]. A decision wakes the workers.
@@ -457,26 +467,21 @@ func (e *Engine) repeat(
 
 // sweep fails tasks whose time to live has ended, and deletes those that ended it long ago.
 func (e *Engine) sweep(ctx context.Context) (n int, err error) {
-	ids, err := e.store.Expired(ctx, sweepLimit)
-	if err != nil {
-		return 0, err
-	}
-	for _, id := range ids {
-		if err := e.expire(ctx, id); err != nil && !errors.Is(err, task.ErrNotFound) {
-			return 0, err
-		}
-	}
-	purged, err := e.store.Purge(ctx, e.opts.Grace, sweepLimit)
-	if err != nil {
-		return 0, err
-	}
-	return max(len(ids), purged), nil
+	ids, err := e.store.Expired(ctx, sweepLimit+e.stuckTasks.len())
+	expired, failed := forEach(&e.stuckTasks, ids, func(id string) string { return id },
+		func(id string) error { return e.expire(ctx, id) })
+	purged, notPurged := e.store.Purge(ctx, e.opts.Grace, sweepLimit)
+	return max(expired, purged), errors.Join(err, failed, notPurged)
 }
 
+// expire fails a task whose time to live has ended. A decision may just have prolonged it: then the store refuses.
 func (e *Engine) expire(ctx context.Context, id string) error {
 	for {
 		t, err := e.store.Get(ctx, id)
-		if err != nil || t.Status.Terminal() {
+		if errors.Is(err, task.ErrNotFound) || err == nil && t.Status.Terminal() {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 		ttl := t.Expires.Sub(t.Created)
@@ -485,9 +490,16 @@ func (e *Engine) expire(ctx context.Context, id string) error {
 			message = fmt.Sprintf("The input did not come in time: the task's time to live of %v ended.", ttl)
 		}
 		u := Stop(t, task.Failed, message, e.opts.Failure(message))
-		if err := e.store.Update(ctx, t, *u); !errors.Is(err, task.ErrConflict) {
+		u.Expired = true
+		switch err := e.store.Update(ctx, t, *u); {
+		case err == nil:
 			e.changed(task.Name(id), !u.Keep)
-			return err
+			return nil
+		case errors.Is(err, task.ErrConflict):
+		case errors.Is(err, task.ErrEarly), errors.Is(err, task.ErrNotFound):
+			return nil
+		default:
+			return fmt.Errorf("task %s: %w", task.Name(id), err)
 		}
 	}
 }

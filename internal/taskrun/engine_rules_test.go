@@ -448,17 +448,109 @@ func TestSweepLeavesAloneWhatIsGoneOrHasEnded(t *testing.T) {
 	}})
 	ended := f.create(e, &taskrun.New{})
 	f.until(e, ended, task.Completed)
-	asking := f.create(e, &taskrun.New{Call: []byte("ask")})
-	f.until(e, asking, task.InputRequired)
+	early, asking := f.create(e, &taskrun.New{Call: []byte("ask")}), f.create(e, &taskrun.New{Call: []byte("ask"), TTL: 1})
+	f.until(e, early, task.InputRequired)
 	f.store = &meddled{Store: f.store, expired: func([]string, error) ([]string, error) {
-		return []string{"gone", ended.ID, asking.ID}, nil // as they were a moment before
+		return []string{"gone", ended.ID, early.ID, asking.ID}, nil // as they were a moment before
 	}}
 	f.engine(&taskrun.Options{
 		Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return taskrun.Verdict{}, nil }})
 	f.until(e, asking, task.Failed)
-	if now, err := e.Get(t.Context(), "", ended.ID); err != nil || now.Status != task.Completed || now.Stopped {
-		t.Errorf("%+v, %v", now, err)
+	for id, want := range map[string]task.Status{ended.ID: task.Completed, early.ID: task.InputRequired} {
+		if now, err := e.Get(t.Context(), "", id); err != nil || now.Status != want || now.Stopped {
+			t.Errorf("%+v, %v", now, err)
+		}
 	}
+}
+
+// Rows that cannot be written to, however many, keep nobody else from being expired, decided or deleted.
+func TestASweepGoesOnPastWhatItCannotHave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(task.MemoryStore)
+		const bad = 250 // more than two sweeps take
+		var locked atomic.Bool
+		var made atomic.Int32
+		add := func(principal string, ttl time.Duration, ask *task.Question) *task.Task {
+			n := &task.Task{ID: fmt.Sprint(principal, " ", made.Add(1)), Principal: principal, Status: task.Working}
+			if err := store.Create(t.Context(), n, ttl, time.Hour, nil, nil, task.Quota{}); err != nil {
+				t.Fatal(err)
+			}
+			n.Status = task.InputRequired
+			u := task.Update{Leased: true, Due: -1}
+			if ask != nil {
+				u.Ask = []*task.Question{ask}
+			}
+			if err := store.Update(t.Context(), n, u); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		timer := &task.Question{Key: "timer", Within: time.Second}
+		for i := range bad {
+			add("bad", time.Millisecond*time.Duration(1+i), nil)
+			add("bad", time.Hour, timer)
+		}
+		expires := add("good", time.Second, nil)
+		asks := add("good", time.Hour, &task.Question{Key: "timer", Within: 2 * time.Second})
+		poison := errors.New("poisoned")
+		cannot := func(ctx context.Context, id string) error {
+			if n, err := store.Get(ctx, id); err != nil || n.Principal != "bad" {
+				return err
+			}
+			if locked.Load() {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return poison
+		}
+		e, err := taskrun.NewEngine(&refusing{store, cannot}, &taskrun.Options{
+			Settings: task.Settings{StoreTimeout: time.Second}, Logger: slog.New(slog.DiscardHandler),
+			Expire:  func(q *task.Question) error { q.Decision = []byte("late"); return nil },
+			Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, says := range []string{"poisoned", "locked"} {
+			locked.Store(says == "locked")
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- e.Run(ctx) }()
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			for n, want := range map[*task.Task]task.Status{expires: task.Failed, asks: task.Completed} {
+				if now, err := store.Get(t.Context(), n.ID); err != nil || now.Status != want {
+					t.Errorf("%s: a task of somebody else is %q, %v; want %q", says, now.Status, err, want)
+				}
+			}
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			expires = add("good", time.Second, nil)
+			asks = add("good", time.Hour, &task.Question{Key: "timer", Within: 2 * time.Second})
+		}
+	})
+}
+
+// refusing is a store that cannot write to some tasks.
+type refusing struct {
+	*task.MemoryStore
+	cannot func(ctx context.Context, id string) error
+}
+
+func (r *refusing) Update(ctx context.Context, t *task.Task, u task.Update) error {
+	if err := r.cannot(ctx, t.ID); err != nil {
+		return err
+	}
+	return r.MemoryStore.Update(ctx, t, u)
+}
+
+func (r *refusing) ChangeQuestion(ctx context.Context, q *task.Question, expired bool) error {
+	if err := r.cannot(ctx, q.Task); err != nil {
+		return err
+	}
+	return r.MemoryStore.ChangeQuestion(ctx, q, expired)
 }
 
 func TestOneSweepTakesOnAllThatExpired(t *testing.T) {

@@ -43,8 +43,8 @@ type Verdict struct {
 	// Ask are the questions that stay open while the task is parked, and Entries what the run adds to the journal then.
 	Ask     []*task.Question
 	Entries [][]byte
-	// Until is the time until which the task must live at least. Zero leaves its time to live as it is.
-	Until time.Time
+	// TTL is how long the task must live from now at least: see [task.Update].
+	TTL time.Duration
 	// Wait is how long a task that is Working pauses before it continues.
 	Wait time.Duration
 }
@@ -61,7 +61,7 @@ type Work struct {
 	Stopped bool
 
 	store    safeStore
-	lease    time.Duration
+	lease    *lease
 	limit    int64 // the bytes that the task may hold
 	progress chan struct{}
 
@@ -112,7 +112,7 @@ func (w *Work) Record(ctx context.Context, entry []byte) error {
 		return err
 	}
 	// What was done must be recorded, even if the task is interrupted at this moment.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.lease)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.lease.length)
 	defer cancel()
 	w.recording.Lock()
 	defer w.recording.Unlock()
@@ -125,9 +125,11 @@ func (w *Work) Record(ctx context.Context, entry []byte) error {
 				}
 			}
 			again = true
+			sent := time.Now()
 			err := w.store.Append(ctx, w.Task.ID, w.Task.Claim, w.there, entry)
 			if err == nil {
 				w.there++
+				w.lease.written(sent)
 			}
 			if !errors.Is(err, task.ErrConflict) { // else there is an answer, or this entry, whose response was lost
 				return err
@@ -172,7 +174,7 @@ func (w *Work) Report(message string) {
 // adopt sets now to the stored row if only the message whose answer was lost differs.
 func (w *Work) adopt(now, stored *task.Task) {
 	if w.inDoubt && stored.Version == now.Version+1 && stored.Message == w.unanswered && stored.Claim == now.Claim &&
-		stored.Status == now.Status && !stored.Stopped && stored.Expires.Equal(now.Expires) {
+		stored.Status == now.Status && !stored.Stopped {
 		*now = *stored
 	}
 	w.inDoubt = false

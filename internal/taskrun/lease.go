@@ -37,13 +37,20 @@ func (l *lease) left() time.Duration {
 // renewed notes a renewal that was sent to the store at the given time.
 func (l *lease) renewed(sent time.Time) {
 	l.mu.Lock()
-	l.taken = sent
+	later := sent.After(l.taken)
+	if later {
+		l.taken = sent
+	}
 	timer := l.timer
 	l.mu.Unlock()
-	if timer != nil {
+	if later && timer != nil {
 		timer.Reset(l.left())
 	}
 }
+
+// written notes a write under the lease that was sent to the store at the given time. It leaves two thirds of the
+// lease.
+func (l *lease) written(sent time.Time) { l.renewed(sent.Add(-l.length / 3)) }
 
 // bound returns a context that ends with the lease, by interrupt.
 func (l *lease) bound(ctx context.Context, interrupt context.CancelCauseFunc) (_ context.Context, done func()) {

@@ -55,7 +55,7 @@ func TestWhatComesBetweenALostParkingAndItsRepetition(t *testing.T) {
 			decide(t, s, parked, "unanswered", true)
 		}, task.Completed},
 		{"an extension", func(t *testing.T, s *task.MemoryStore, parked *task.Task) {
-			change(t, s, parked, func(now *task.Task) { now.Expires = now.Expires.Add(time.Hour) }, task.Update{Keep: true})
+			change(t, s, parked, func(*task.Task) {}, task.Update{Keep: true, TTL: 100 * time.Hour})
 		}, task.InputRequired},
 		{"a cancellation", func(t *testing.T, s *task.MemoryStore, parked *task.Task) {
 			change(t, s, parked, func(now *task.Task) { now.Status, now.Stopped = task.Cancelled, true }, task.Update{})

@@ -33,7 +33,7 @@ func (e *Engine) work(ctx context.Context, c *task.Claimed, l *lease, all *lease
 	}
 	for {
 		w := &Work{Task: t, Call: c.Call, Entries: c.Entries, Stopped: t.Stopped,
-			store: e.store, lease: e.opts.Lease, limit: e.opts.TaskBytes, progress: make(chan struct{}, 1)}
+			store: e.store, lease: l, limit: e.opts.TaskBytes, progress: make(chan struct{}, 1)}
 		c = new(task.Claimed) // a further attempt reads what this one records
 		now := *t             // the row, which keepAlive may change
 		verdict, err := e.attempt(ctx, w, &now, l, all)
@@ -88,10 +88,7 @@ func (e *Engine) conclude(
 		if t.Status == task.Working {
 			u.Due = verdict.Wait
 		}
-		u.Ask, u.Entries = verdict.Ask, verdict.Entries
-		if verdict.Until.After(t.Expires) {
-			t.Expires = verdict.Until
-		}
+		u.Ask, u.Entries, u.TTL = verdict.Ask, verdict.Entries, verdict.TTL
 	case errors.Is(err, ErrShutdown):
 		u.Due = 0
 		if t.Attempts--; t.Attempts <= 0 { // the task has not failed
@@ -176,7 +173,7 @@ func (e *Engine) reconcile(ctx context.Context, t *task.Task) error {
 		return task.ErrLeaseLost
 	case now.Version == t.Version+1 && now.Status == t.Status && now.Stopped == t.Stopped && now.Round == t.Round &&
 		now.Message == t.Message && now.Attempts == t.Attempts && bytes.Equal(now.Pending, t.Pending) &&
-		bytes.Equal(now.Outcome, t.Outcome) && now.Expires.Equal(t.Expires.Truncate(time.Millisecond)):
+		bytes.Equal(now.Outcome, t.Outcome):
 		return nil
 	}
 	return task.ErrConflict
@@ -372,6 +369,7 @@ func (e *Engine) keepAlive(
 func (e *Engine) report(ctx context.Context, w *Work, now *task.Task, l *lease) error {
 	ctx, cancel := context.WithTimeout(ctx, l.left())
 	defer cancel()
+	sent := time.Now()
 	w.mu.Lock()
 	message, recorded := w.message, w.recorded
 	w.mu.Unlock()
@@ -387,6 +385,7 @@ func (e *Engine) report(ctx context.Context, w *Work, now *task.Task, l *lease) 
 	switch {
 	case err == nil:
 		*now = next
+		l.written(sent)
 	case !refused(err):
 		w.unanswered, w.inDoubt = message, true
 	}

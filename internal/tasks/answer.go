@@ -102,27 +102,26 @@ func (a *answering) findMissed(ctx context.Context, id string, responses map[str
 	return err
 }
 
-// lateAmong returns the rows that are closed, or whose deadline has passed. If this clock is behind the store's, which
-// has found one, it is the row with the first deadline.
+// lateAmong returns the rows that are closed, or whose deadline has passed by the clock of the store.
 func (s *Service) lateAmong(ctx context.Context, id string, keys []string) (late []string, err error) {
 	rows, err := s.Engine.Questions(ctx, task.Name(id))
 	if err != nil {
 		return nil, err
 	}
+	now, err := s.Engine.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
 	rows = slices.DeleteFunc(rows, func(q *task.Question) bool { return !slices.Contains(keys, q.Key) })
 	for _, q := range rows {
-		if q.Status != task.QuestionOpen || !q.Deadline.IsZero() && !time.Now().Before(q.Deadline) {
+		if q.Status != task.QuestionOpen || !q.Deadline.IsZero() && !now.Before(q.Deadline) {
 			late = append(late, q.Key)
 		}
 	}
-	switch {
-	case len(late) > 0:
-		return late, nil
-	case len(rows) == 0: // the task was deleted meanwhile, which the next attempt finds out
+	if len(rows) == 0 { // the task was deleted meanwhile, which the next attempt finds out
 		return keys, nil
 	}
-	first := slices.MinFunc(rows, func(a, b *task.Question) int { return a.Deadline.Compare(b.Deadline) })
-	return []string{first.Key}, nil
+	return late, nil
 }
 
 // answering is one attempt to give a parked task its answers.

@@ -151,15 +151,12 @@ func (s *Service) Handle(ctx context.Context, w *taskrun.Work) (taskrun.Verdict,
 	return verdict, void
 }
 
-// outlives is how long a call outlives the deadlines of its questions at least.
-const outlives = 10 * time.Minute
-
 // apart is what the home of a task needs for questions that wait for people or for a time.
 func (s *Service) apart(ctx context.Context, t *task.Task, callID string) (d home.StoredDesk) {
 	if _, keeps := s.Store.(task.Asker); !keeps {
 		return d
 	}
-	d.Questions, d.Keeps, d.Margin = s.Engine.Questions, s.Engine.Settings().TTL, outlives
+	d.Questions, d.Now, d.Keeps = s.Engine.Questions, s.Engine.Now, s.Engine.Settings().TTL
 	if s.Desk != nil {
 		d.Remind, d.Measures = s.Desk.Remind, true
 	}

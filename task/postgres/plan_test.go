@@ -13,7 +13,7 @@ import (
 
 // The arguments of an update, and those that questions add.
 const (
-	updateArguments = "'',0,0,'','',null,null,0,'infinity',false,0,false,'1h','{}',0,null,0,'',''"
+	updateArguments = "'',0,0,'','',null,null,0,'1h',false,0,false,'1h','{}',0,null,0,'','',false"
 	listArguments   = "'{a,b}',null,'','',null,'{a}','{a}',10,'{f,t}','user 1','{b}'"
 	askArguments    = ",'{a}','{a}','{[]}','{c}','{1h}','{1m}','NAME','{b}','{d}'"
 )
@@ -51,7 +51,7 @@ func TestPlansUseIndexes(t *testing.T) {
 				"task_kept"},
 			{"versions", s.sql.versions, "'{a,b}'", "task_pkey"},
 			{"lock quotas", s.sql.lockQuotas, "'{a}','{b}'", "task_pkey"},
-			{"evictable", s.sql.evictable, "'user 1','1h',10", "task_evictable"},
+			{"evictable", s.sql.evictable, "'user 1','1h',10,0", "task_evictable"},
 			{"use a state", s.sql.useState, "'','infinity'", "Insert on used_state"},
 			{"purge used states", s.sql.purgeUsed, "32", "used_state_expires"},
 			{"list", s.sql.list, "'','','infinity','',10", "task_list"},
@@ -75,6 +75,7 @@ func TestPlansUseIndexes(t *testing.T) {
 			{"waiting by deadline", s.sql.byDeadline, listArguments, "Index Scan using question_list_deadline"},
 			{"changes", s.sql.changes, "null,'','',10", "question_changes"},
 			{"vote", s.sql.vote, "'','',0,false,'{a}',null,null,null,'{b}'", "question_pkey"},
+			{"move", s.sql.move, "'','',0,false,'{a}',now(),null,null,'{b}'", "question_pkey"},
 			{"decide", s.sql.decide, "'','',0,false,'{a}',null,null,'d','{b}'", "question_pkey"},
 			{"remind", s.sql.remind, "10", "question_remind"},
 			{"notices", s.sql.notices, "'user 1','{user 2}','{2}','1m',5,'0s'", "notice_due"},
@@ -86,7 +87,7 @@ func TestPlansUseIndexes(t *testing.T) {
 			{"overdue", s.sql.overdue, "10", "question_overdue"},
 			{"count", s.sql.count, "", "task_expired"},
 			{"expired", s.sql.expired, "10", "task_expired"},
-			{"purgeable", s.sql.purgeable, "'1h',10", "task_purgeable"},
+			{"purgeable", s.sql.purgeable, "'1h',10,0", "task_purgeable"},
 			{"purge", s.sql.purge, "'{}'", "journal_pkey"},
 			{"put a state", s.sql.putState, "'','','infinity',''", "state_pkey"},
 			{"add a state", s.sql.addState, "'','','infinity',''", "state_pkey"},
@@ -184,8 +185,8 @@ func TestWakingAndClaimingBesideParkedTasks(t *testing.T) {
 	}
 	measure := func(id int) (wake, claim, none int) {
 		wake = pages(fmt.Sprintf(
-			"wake('parked %d',1,null,'working','',null,null,1,'infinity',false,0,false,'0s','{answer}',6,null,0,'','',"+
-				"1000000)",
+			"wake('parked %d',1,null,'working','',null,null,1,null,false,0,false,'0s','{answer}',6,null,0,'','',"+
+				"false,1000000)",
 			id))
 		claim = pages("claim('user 5','{user 7}','{deploy}','{2}','1h',15,'nonce')")
 		return wake, claim, pages("claim('user 5','{user 7}','{deploy}','{2}','1h',15,'nonce')")

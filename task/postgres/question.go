@@ -28,31 +28,34 @@ const stopAsking = `, asks = least(asks, 1)`
 const (
 	askingArgs = 9
 	askingWith = `ask AS MATERIALIZED (
-			SELECT * FROM unnest($20::text[], $21::text[], $22::text[], $23::bytea[], $24::interval[], $25::interval[],
-				$28::bytea[]) AS a (key, equal, who, content, within, remind, notice)
+			SELECT * FROM unnest($21::text[], $22::text[], $23::text[], $24::bytea[], $25::interval[], $26::interval[],
+				$29::bytea[]) AS a (key, equal, who, content, within, remind, notice)
 		), refused AS MATERIALIZED (
 			SELECT CASE
-				WHEN EXISTS (SELECT FROM unnest($27::text[]) AS a (key), LATERAL (
+				WHEN EXISTS (SELECT FROM unnest($28::text[]) AS a (key), LATERAL (
 						SELECT status, deadline FROM {schema}.question WHERE task = $1 AND question.key = a.key LIMIT 1) AS q
 					WHERE status <> 'open' OR deadline <= clock_timestamp()) THEN 'late'
-				WHEN EXISTS (SELECT FROM unnest($20) AS a (key), LATERAL (
+				WHEN EXISTS (SELECT FROM unnest($21) AS a (key), LATERAL (
 						SELECT status FROM {schema}.question WHERE task = $1 AND question.key = a.key LIMIT 1) AS q
 					WHERE status = 'decided') THEN 'decided'
 				ELSE '' END AS why
 		), `
-	askingSet   = `, asks = CASE WHEN cardinality($20) > 0 THEN 2 ELSE asks END`
+	askingSet   = `, asks = CASE WHEN cardinality($21) > 0 THEN 2 ELSE asks END`
+	askingLives = `, (
+			SELECT date_trunc('milliseconds', {now} + max(within)) + {after} FROM ask
+			WHERE NOT EXISTS (SELECT FROM {schema}.question AS q WHERE q.task = $1 AND q.key = ask.key LIMIT 1))`
 	askingWhere = ` AND (SELECT why FROM refused) = ''`
 	askingMore  = `, closed AS (
 			UPDATE {schema}.question SET status = 'withdrawn', over = true, version = version + 1
 			WHERE task = (SELECT id FROM t) AND ` + openQuestion + `
-				AND key <> ALL ($20) AND (cardinality($20) > 0 OR key = ANY ($27))
+				AND key <> ALL ($21) AND (cardinality($21) > 0 OR key = ANY ($28))
 		), opened AS (
 			UPDATE {schema}.question SET status = 'open', version = version + 1
-			WHERE task = (SELECT id FROM t) AND key = ANY ($20) AND status = 'withdrawn'
+			WHERE task = (SELECT id FROM t) AND key = ANY ($21) AND status = 'withdrawn'
 		), added AS (
 			INSERT INTO {schema}.question (task, key, name, principal, target, equal, who, content, notice, asked, deadline,
 				remind, status, expired, version)
-			SELECT t.id, ask.key, $26::text, t.principal, t.target, ask.equal,
+			SELECT t.id, ask.key, $27::text, t.principal, t.target, ask.equal,
 				ARRAY (SELECT json_array_elements_text(ask.who::json)), coalesce(ask.content, ''), ask.notice, t.updated,
 				date_trunc('milliseconds', t.updated + ask.within), date_trunc('milliseconds', t.updated + ask.remind),
 				'open', false, 0
@@ -108,7 +111,7 @@ var questionErrors = map[string]error{
 }
 
 type questionStatements struct {
-	questions, asked, newest, byDeadline, clock, changes, vote, decide, overdue string
+	questions, asked, newest, byDeadline, clock, changes, vote, move, decide, overdue string
 }
 
 func newQuestionStatements(in func(string) string) questionStatements {
@@ -127,15 +130,22 @@ func newQuestionStatements(in func(string) string) questionStatements {
 			WHERE (changed, name, key) > (coalesce($1::timestamptz, '-infinity'), $2::text, $3::text) AND ` + changedQuestion + `
 			ORDER BY changed, name, key LIMIT $4`),
 
-		vote: in(change("", "false")),
+		vote: in(change("WHEN deadline IS DISTINCT FROM $6 THEN 'moved'", "", "false")),
 
 		// The lock of the task is held.
-		decide: in(change(`, t AS (
+		move: in(change("", `, t AS (
+				UPDATE {schema}.task SET expires = greatest(expires, $6 + {after})
+				WHERE id = $1 AND (SELECT why FROM refused) = ''
+			)`, "false")),
+		decide: in(change("", `, t AS (
 				UPDATE {schema}.task
-				SET status = 'working', updated = date_trunc('milliseconds', statement_timestamp()), version = version + 1,
-					attempts = 0, due = statement_timestamp()
+				SET status = 'working', updated = {now}, version = version + 1, attempts = 0, due = statement_timestamp(),
+					expires = greatest(expires, {now} + ttl, $6 + {after})
 				WHERE id = $1 AND status = 'input_required' AND (SELECT why FROM refused) = ''
 				RETURNING id
+			), running AS (
+				UPDATE {schema}.task SET expires = greatest(expires, {now} + ttl, $6 + {after})
+				WHERE id = $1 AND status = 'working' AND (SELECT why FROM refused) = ''
 			)`, "EXISTS (SELECT FROM t)")),
 
 		overdue: in(`
@@ -146,7 +156,7 @@ func newQuestionStatements(in func(string) string) questionStatements {
 }
 
 // change is the statement of a change of a question. It is refused, or not, when the lock of the question is held.
-func change(more, woken string) string {
+func change(unless, more, woken string) string {
 	return `
 			WITH q AS MATERIALIZED (
 				SELECT version, status, deadline FROM {schema}.question WHERE task = $1 AND key = $2 FOR NO KEY UPDATE
@@ -155,7 +165,7 @@ func change(more, woken string) string {
 					WHEN status <> 'open' THEN 'closed'
 					WHEN NOT $4::boolean AND deadline <= clock_timestamp() THEN 'late'
 					WHEN $4 AND coalesce(deadline, 'infinity') > clock_timestamp() THEN 'early'
-					ELSE '' END AS why
+					` + unless + ` ELSE '' END AS why
 				FROM q
 			), changed AS (
 				UPDATE {schema}.question
@@ -293,15 +303,21 @@ func (s *Store) ChangeQuestion(ctx context.Context, q *task.Question, expired bo
 	var why string
 	var woken bool
 	decided := len(q.Decision) > 0
-	if decided {
-		err = s.write(ctx, &write{
-			id: q.Task, first: true, sql: s.sql.decide, args: args,
+	locked := func(sql string) error {
+		return s.write(ctx, &write{
+			id: q.Task, first: true, sql: sql, args: args,
 			result: func(row pgx.Row) error { return row.Scan(&why, &woken) },
 		})
+	}
+	if decided {
+		err = locked(s.sql.decide)
 	} else {
 		// In a transaction with other writes it would keep its lock while they wait for theirs. However many vote, workers
 		// have their connections.
 		err = s.queryRow(ctx, clients, []any{&why, &woken}, s.sql.vote, args...)
+		if err == nil && why == "moved" { // the task has to live longer
+			err = locked(s.sql.move)
+		}
 	}
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):

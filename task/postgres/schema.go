@@ -48,6 +48,8 @@ const taskTables = `
 		created       timestamptz NOT NULL,
 		updated       timestamptz NOT NULL,
 		expires       timestamptz NOT NULL,
+		ttl           interval NOT NULL DEFAULT '0', -- how long it lives on when it continues
+		lease         interval NOT NULL DEFAULT '0', -- zero if it was given back
 		due           timestamptz,              -- when it may be claimed; null is not at all
 		poll_interval bigint NOT NULL,          -- nanoseconds
 		stopped       boolean NOT NULL,

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/askback-mcp/askback/internal/pgtest"
+	"github.com/askback-mcp/askback/task"
 )
 
 func connect(t *testing.T, url string) *pgx.Conn {
@@ -70,5 +71,39 @@ func TestASchemaThatIsRefused(t *testing.T) {
 				t.Errorf("it has %q now, want %q", after, before)
 			}
 		})
+	}
+}
+
+// A task that cannot be deleted, or that somebody has locked, keeps no other in the store.
+func TestATaskThatCannotBeDeleted(t *testing.T) {
+	t.Parallel()
+	s := openPrivate(t)
+	conn := connect(t, s.pool.Config().ConnString())
+	for i := range 6 {
+		n := &task.Task{ID: fmt.Sprint(i), Principal: "alice", Status: task.Working}
+		if err := s.Create(t.Context(), n, -time.Hour, 0, []byte("call"), nil, task.Quota{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustExec(t, conn, `BEGIN; SELECT FROM askback.task WHERE id = '1' FOR UPDATE`)
+	if ids, err := s.Expired(t.Context(), 9); len(ids) != 5 || err != nil {
+		t.Errorf("Expired beside a locked row: %q, %v", ids, err)
+	}
+	mustExec(t, conn, `COMMIT; UPDATE askback.task SET status = 'completed', due = NULL;
+		CREATE FUNCTION askback.poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'poisoned'; END $$;
+		CREATE TRIGGER poison BEFORE DELETE ON askback.task FOR EACH ROW WHEN (OLD.id IN ('0', '2'))
+			EXECUTE FUNCTION askback.poison()`)
+	if n, err := s.Purge(t.Context(), 0, 2); n != 2 || err == nil || !strings.Contains(err.Error(), "poisoned") {
+		t.Errorf("Purge: %d, %v", n, err)
+	}
+	if n, err := s.Evict(t.Context(), "alice", -time.Hour, 9); n != 2 || err == nil {
+		t.Errorf("Evict: %d, %v", n, err)
+	}
+	if n := query[int](t, conn, `SELECT count(*) FROM askback.journal`); n != 2 {
+		t.Errorf("%d tasks are left, want 2", n)
+	}
+	mustExec(t, conn, `DROP TRIGGER poison ON askback.task`)
+	if n, err := s.Purge(t.Context(), 0, 9); n != 2 || err != nil {
+		t.Errorf("Purge afterwards: %d, %v", n, err)
 	}
 }

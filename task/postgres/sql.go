@@ -57,9 +57,10 @@ func newStatements(schema string) statements {
 		create: in(`
 			WITH used AS MATERIALIZED (` + usage("$2", "nullif($17::bigint, 0)") + `), t AS (
 				INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, pending, outcome, round,
-					poll_interval, stopped, attempts, created, updated, expires, due, version, fence, nonce, entries, bytes)
+					poll_interval, stopped, attempts, created, updated, expires, ttl, due, lease, version, fence, nonce, entries,
+					bytes)
 				SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::bytea, $9::bytea, $10::bigint,
-					$11::bigint, $12::boolean, $13::bigint, now, now, now + $14::interval, statement_timestamp() + $21::interval, 0,
+					$11::bigint, $12::boolean, $13::bigint, now, now, now + $14::interval, $14, statement_timestamp() + $21::interval, $21, 0,
 					$22::bigint, $23::text,
 					cardinality($16::bytea[]), $20::bigint
 				FROM date_trunc('milliseconds', statement_timestamp()) AS now, used
@@ -177,7 +178,7 @@ func newStatements(schema string) statements {
 			), t AS (
 				UPDATE {schema}.task
 				SET fence = fence + 1, nonce = $7::text || (SELECT turn FROM next WHERE next.id = task.id),
-					attempts = attempts + 1, due = statement_timestamp() + $5::interval
+					attempts = attempts + 1, due = statement_timestamp() + $5::interval, lease = $5
 				WHERE id = ANY (ARRAY (SELECT id FROM next))
 				RETURNING *
 			)
@@ -189,7 +190,8 @@ func newStatements(schema string) statements {
 
 		append: in(`
 			WITH t AS (
-				UPDATE {schema}.task SET attempts = 0, entries = entries + 1, bytes = bytes + coalesce(octet_length($3::bytea), 0)
+				UPDATE {schema}.task SET attempts = 0, entries = entries + 1, bytes = bytes + coalesce(octet_length($3::bytea), 0),
+					due = ` + prolongedLease + `
 				WHERE id = $1 AND fence = $2 AND nonce = $5 AND entries = $4
 				RETURNING id, entries
 			)
@@ -206,7 +208,7 @@ func newStatements(schema string) statements {
 				SELECT id FROM {schema}.task WHERE id = ANY ($1) FOR NO KEY UPDATE SKIP LOCKED
 			), t AS (
 				UPDATE {schema}.task AS t
-				SET due = CASE WHEN due IS NOT NULL THEN statement_timestamp() + $4::interval END
+				SET due = CASE WHEN due IS NOT NULL THEN statement_timestamp() + $4::interval END, lease = $4
 				WHERE id = ANY (ARRAY (SELECT id FROM free))
 					AND EXISTS (SELECT FROM held AS h WHERE (h.id, h.fence, h.nonce) = (t.id, t.fence, t.nonce))
 				RETURNING id, fence, nonce, version
@@ -226,19 +228,19 @@ func newStatements(schema string) statements {
 			SELECT id FROM {schema}.task
 			WHERE expires <= statement_timestamp() AND ` + expirable + `
 			ORDER BY expires
-			LIMIT $1`),
+			LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED`),
 
 		purgeable: in(`
 			SELECT id FROM {schema}.task
 			WHERE expires < statement_timestamp() - $1::interval AND ` + purgeable + `
 			ORDER BY expires
-			LIMIT $2 FOR UPDATE SKIP LOCKED`),
+			LIMIT $2 OFFSET $3 FOR UPDATE SKIP LOCKED`),
 
 		evictable: in(`
 			SELECT id FROM {schema}.task
 			WHERE principal = $1 AND updated < statement_timestamp() - $2::interval AND ` + evictable + `
 			ORDER BY created
-			LIMIT $3 FOR UPDATE SKIP LOCKED`),
+			LIMIT $3 OFFSET $4 FOR UPDATE SKIP LOCKED`),
 
 		purge: in(`
 			WITH t AS (DELETE FROM {schema}.task WHERE id = ANY ($1))
@@ -304,14 +306,19 @@ const (
 		`created < 'infinity'`
 )
 
+// prolongedLease is when the task of a writer under a lease is due again. It moves an index only when the lease needs
+// it.
+const prolongedLease = `CASE WHEN lease > '0' AND due < statement_timestamp() + lease * 2 / 3
+	THEN statement_timestamp() + lease ELSE due END`
+
 // update is the statement of an update. Its arguments are the arguments of every update, the arguments of questions,
 // and the bound.
 func update(kind updateKind) string {
-	with, set, from, where, more := "", "", "", "", ""
-	result, bound := "SELECT updated, version, fence FROM t", 20
+	with, set, from, where, more, lives := "", "", "", "", "", ""
+	result, bound := "SELECT updated, version, fence, expires FROM t", 21
 	if kind.asking {
-		with, set, where, more = askingWith, askingSet, askingWhere, askingMore
-		result, bound = "SELECT why, updated, version, fence FROM refused LEFT JOIN t ON true", 20+askingArgs
+		with, set, where, more, lives = askingWith, askingSet, askingWhere, askingMore, askingLives
+		result, bound = "SELECT why, updated, version, fence, expires FROM refused LEFT JOIN t ON true", 21+askingArgs
 	}
 	if kind.stopAsking {
 		set = stopAsking
@@ -325,17 +332,22 @@ func update(kind updateKind) string {
 	return `
 		WITH ` + with + `t AS (
 			UPDATE {schema}.task AS t
-			SET status = $4, message = $5, pending = $6, outcome = $7, round = $8, expires = $9, stopped = $10,
+			SET status = $4, message = $5, pending = $6, outcome = $7, round = $8, stopped = $10,
+				ttl = greatest(ttl, $9::interval), expires = greatest(expires, {now} + $9,
+					CASE WHEN status = 'input_required' AND $4 = 'working' THEN {now} + ttl END` + lives + `),
 				attempts = $11 + $17::bigint,
 				updated = date_trunc('milliseconds', statement_timestamp()), version = version + 1, fence = fence + $17::bigint,
 				nonce = coalesce(nullif($18::text, ''), nonce),
 				due = CASE WHEN $16::interval IS NOT NULL THEN statement_timestamp() + $16::interval
-					WHEN $12::boolean THEN due ELSE statement_timestamp() + $13::interval END,
+					WHEN NOT $12::boolean THEN statement_timestamp() + $13::interval
+					WHEN $3 IS NULL THEN due ELSE ` + prolongedLease + ` END,
+				lease = CASE WHEN $12 AND $16::interval IS NULL THEN lease ELSE coalesce($16::interval, '0') END,
 				entries = entries + cardinality($14::bytea[]), bytes = t.bytes + $15::bigint` + set + `
 			` + from + `
 			WHERE id = $1 AND version = $2 AND ($3::bigint IS NULL OR fence = $3 AND nonce = $19)
-				AND CASE WHEN ` + unfinished + ` THEN true ELSE status = $4 END` + where + `
-			RETURNING id, principal, target, updated, version, fence, entries
+				AND CASE WHEN ` + unfinished + ` THEN true ELSE status = $4 END
+				AND (NOT $20::boolean OR expires <= statement_timestamp())` + where + `
+			RETURNING id, principal, target, updated, version, fence, entries, expires
 		), j AS (
 			INSERT INTO {schema}.journal (id, seq, body)
 			SELECT id, entries - cardinality($14::bytea[]) + e.seq, coalesce(e.body, '')
@@ -353,9 +365,11 @@ func usage(principal, limit string) string {
 }
 
 // inSchema puts the schema into SQL: {schema} is its identifier, and {name} its name as a text, which is also the name
-// of the channel of notifications.
+// of the channel of notifications. {now} is the time of the statement, and {after} is [task.AfterDeadline].
 func inSchema(sql, schema string) string {
 	return strings.NewReplacer(
+		"{now}", "date_trunc('milliseconds', statement_timestamp())",
+		"{after}", "interval '"+strconv.Itoa(int(task.AfterDeadline.Seconds()))+" s'",
 		"{schema}", pgx.Identifier{schema}.Sanitize(),
 		"{name}", "'"+strings.ReplaceAll(schema, "'", "''")+"'",
 	).Replace(sql)

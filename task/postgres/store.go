@@ -393,11 +393,16 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 	if u.Due >= 0 {
 		due = &u.Due
 	}
+	var ttl *time.Duration
+	if u.TTL > 0 {
+		ms := u.TTL.Truncate(time.Millisecond)
+		ttl = &ms
+	}
 	args := []any{
 		lookup(t.ID), t.Version, leased,
 		string(t.Status), fit(t.Message), optional(t.Pending), optional(t.Outcome), t.Round,
-		t.Expires.Truncate(time.Millisecond), t.Stopped, t.Attempts,
-		u.Keep, due, list(u.Entries), size(u.Entries), nil, 0, "", t.Nonce,
+		ttl, t.Stopped, t.Attempts,
+		u.Keep, due, list(u.Entries), size(u.Entries), nil, 0, "", t.Nonce, u.Expired,
 	}
 	var nonce string
 	if u.Lease > 0 {
@@ -405,9 +410,9 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 		args[15], args[16], args[17] = u.Lease, 1, nonce
 	}
 	var why string
-	var updated *time.Time
+	var updated, expires *time.Time
 	var version, fence *int64
-	w := &write{id: t.ID, result: func(row pgx.Row) error { return row.Scan(&updated, &version, &fence) }}
+	w := &write{id: t.ID, result: func(row pgx.Row) error { return row.Scan(&updated, &version, &fence, &expires) }}
 	kind := updateKind{stopAsking: u.Leased && t.Status == task.InputRequired}
 	if asks := kind.stopAsking && len(u.Ask) > 0; asks || len(u.Answered) > 0 {
 		var ask []*task.Question
@@ -419,7 +424,7 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 			return err
 		}
 		kind.asking, w.first, args = true, true, append(args, asked...)
-		w.result = func(row pgx.Row) error { return row.Scan(&why, &updated, &version, &fence) }
+		w.result = func(row pgx.Row) error { return row.Scan(&why, &updated, &version, &fence, &expires) }
 	}
 	if u.Quota.Bytes > 0 && size(u.Entries) > 0 {
 		// The principal is the stored one: the given task's may be any.
@@ -433,7 +438,7 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 	if err != nil {
 		return err
 	}
-	t.Updated, t.Version = updated.UTC(), *version
+	t.Updated, t.Version, t.Expires = updated.UTC(), *version, expires.UTC()
 	if u.Lease > 0 {
 		t.Claim = task.Claim{Fence: *fence, Nonce: nonce}
 		t.Attempts++
@@ -451,33 +456,65 @@ func (s *Store) Expired(ctx context.Context, limit int) (ids []string, err error
 // Purge implements [task.Store]. It leaves tasks that will be due later, such as those under a lease.
 func (s *Store) Purge(ctx context.Context, grace time.Duration, limit int) (n int, err error) {
 	defer s.wrap(ctx, "purge tasks", &err)
-	return s.delete(ctx, s.sql.purgeable, grace, max(limit, 0))
+	return s.delete(ctx, limit, s.sql.purgeable, grace)
 }
 
 // Evict implements [task.Store].
 func (s *Store) Evict(ctx context.Context, principal string, age time.Duration, limit int) (n int, err error) {
 	defer s.wrap(ctx, "delete ended tasks", &err)
-	return s.delete(ctx, s.sql.evictable, lookup(principal), age, max(limit, 0))
+	return s.delete(ctx, limit, s.sql.evictable, lookup(principal), age)
 }
 
-// delete deletes the tasks that a query finds and locks.
-func (s *Store) delete(ctx context.Context, query string, args ...any) (n int, err error) {
-	var ids []string
-	// A statement does not see what came after it began. So one locks the tasks, and
-	// another deletes all that had been added to their journals when they were locked.
+// mostFailed bounds the tasks that one call tries to delete in vain.
+const mostFailed = 100
+
+// delete deletes up to limit tasks that a query finds and locks. It goes on past those that cannot be deleted, which
+// the query skips then, and its error says why not.
+func (s *Store) delete(ctx context.Context, limit int, query string, args ...any) (n int, err error) {
+	var failed []error
 	err = s.on(ctx, clients, func(conn *pgxpool.Conn) error {
-		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
-			rows, _ := tx.Query(ctx, query, args...)
-			if ids, err = pgx.CollectRows(rows, pgx.RowTo[string]); err == nil && len(ids) > 0 {
-				_, err = tx.Exec(ctx, s.sql.purge, ids)
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			n, failed = 0, nil
+			for more := true; more && n < limit && len(failed) < mostFailed; {
+				rows, _ := tx.Query(ctx, query, append(args, limit-n, len(failed))...)
+				ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+				if err != nil || len(ids) == 0 {
+					return err
+				}
+				deleted, errs := s.deleteLocked(ctx, tx, ids)
+				n, failed, more = n+deleted, append(failed, errs...), len(errs) > 0
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
 			}
-			return err
+			return nil
 		})
 	})
 	if err != nil {
 		return 0, err
 	}
-	return len(ids), nil
+	return n, errors.Join(failed...)
+}
+
+// deleteLocked deletes tasks that are locked: together or, if that fails, one by one. A statement does not see what
+// came after it began; so it is another one than the one that locked the tasks, and deletes all that was added to their
+// journals until then.
+func (s *Store) deleteLocked(ctx context.Context, tx pgx.Tx, ids []string) (n int, failed []error) {
+	err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, s.sql.purge, ids)
+		return err
+	})
+	switch {
+	case err == nil:
+		return len(ids), nil
+	case len(ids) == 1 || ctx.Err() != nil:
+		return 0, []error{fmt.Errorf("task %s: %w", task.Name(ids[0]), err)}
+	}
+	for i := range ids {
+		one, errs := s.deleteLocked(ctx, tx, ids[i:i+1])
+		n, failed = n+one, append(failed, errs...)
+	}
+	return n, failed
 }
 
 // refused returns the reason why a write under conditions found no task. The claim matters if the write is leased, and
@@ -500,6 +537,8 @@ func (s *Store) refused(ctx context.Context, t *task.Task, leased bool, u *task.
 		return task.ErrConflict
 	case status.Terminal() && status != t.Status:
 		return task.ErrEnded
+	case u.Expired:
+		return task.ErrEarly
 	case why != "":
 		return questionErrors[why]
 	}

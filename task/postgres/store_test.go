@@ -83,7 +83,7 @@ func TestEveryWayToSendAStatement(t *testing.T) {
 			ctx := t.Context()
 			n := newTask()
 			n.Pending = []byte{0, 255, '\''}
-			if err := s.Create(ctx, n, time.Hour, 0, nil, [][]byte{{0}, nil, []byte("'")},
+			if err := s.Create(ctx, n, -time.Hour, 0, nil, [][]byte{{0}, nil, []byte("'")},
 				task.Quota{Unfinished: 1}); err != nil {
 				t.Fatal(err)
 			}
@@ -101,7 +101,7 @@ func TestEveryWayToSendAStatement(t *testing.T) {
 			if err := s.Append(ctx, c.ID, c.Claim, 3, []byte("a")); err != nil {
 				t.Error(err)
 			}
-			c.Status, c.Attempts, c.Expires = task.Working, 0, c.Created
+			c.Status, c.Attempts = task.Working, 0
 			if err := s.Update(ctx, c, task.Update{Leased: true, Keep: true, Entries: [][]byte{[]byte("u")}}); err != nil {
 				t.Error(err)
 			}

@@ -351,3 +351,35 @@ func TestAWriterWaitsForItsTurn(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A task that cannot be deleted keeps no other in the store, however few are deleted at once.
+func TestATaskThatCannotBeDeleted(t *testing.T) {
+	t.Parallel()
+	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
+	defer s.Close()
+	for i := range 6 {
+		tk := &task.Task{ID: fmt.Sprint(i), Principal: "alice", Status: task.Working}
+		if err := s.Create(t.Context(), tk, -time.Hour, 0, []byte("call"), nil, task.Quota{}); err != nil {
+			t.Fatal(err)
+		}
+		tk.Status = task.Completed
+		if err := s.Update(t.Context(), tk, task.Update{Due: -1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustExec(t, s.conn, `CREATE TRIGGER poison BEFORE DELETE ON task WHEN OLD.id IN ('0', '2')
+		BEGIN SELECT RAISE(ABORT, 'poisoned'); END`)
+	if n, err := s.Purge(t.Context(), 0, 2); n != 2 || err == nil || !strings.Contains(err.Error(), "poisoned") {
+		t.Errorf("Purge: %d, %v", n, err)
+	}
+	if n, err := s.Evict(t.Context(), "alice", -time.Hour, 9); n != 2 || err == nil {
+		t.Errorf("Evict: %d, %v", n, err)
+	}
+	if n := query[int](t, s.conn, "SELECT count(*) FROM journal"); n != 2 {
+		t.Errorf("%d tasks are left, want 2", n)
+	}
+	mustExec(t, s.conn, `DROP TRIGGER poison`)
+	if n, err := s.Purge(t.Context(), 0, 9); n != 2 || err != nil {
+		t.Errorf("Purge afterwards: %d, %v", n, err)
+	}
+}

@@ -52,6 +52,7 @@ const (
 		WHERE seq = ? AND status = 'open'`
 	changeQuestionSQL = `UPDATE question SET people = ?, deadline = ?2, remind = remind + ?2 - deadline, votes = ?,
 		voters = ?, decision = ?, status = ?, expired = ?, changed = ?, version = version + 1 WHERE seq = ?`
+	liveOnSQL    = `UPDATE task SET expires = max(expires, ? + ttl) WHERE seq = ?`
 	dueAtOnceSQL = `UPDATE task SET status = 'working', due = ?1, wake = NULL, attempts = 0, version = version + 1,
 		updated = ?1 WHERE seq = ?2 AND status = 'input_required'`
 )
@@ -286,7 +287,13 @@ func (s *Store) ChangeQuestion(ctx context.Context, q *task.Question, expired bo
 		}
 		_, err = s.w[changeQuestionSQL].ExecContext(ctx, people, timeOrNull(q.Deadline), bytesOrNull(q.Votes),
 			voters, bytesOrNull(q.Decision), string(status), expired, now, seq)
+		if err == nil && !q.Deadline.IsZero() && q.Deadline.UnixMilli() != deadline.Int64 {
+			_, err = s.live(ctx, of, q.Deadline.Add(task.AfterDeadline).UnixMilli())
+		}
 		if err != nil || status == task.QuestionOpen {
+			return err
+		}
+		if _, err := s.w[liveOnSQL].ExecContext(ctx, now, of); err != nil {
 			return err
 		}
 		_, err = s.w[dueAtOnceSQL].ExecContext(ctx, now, of)
@@ -332,8 +339,11 @@ func (s *Store) withdrawAll(ctx context.Context, questions []int64, now int64) e
 	return nil
 }
 
-// ask sets which questions of a task are open. The error is [task.ErrDecided] if one of them was decided.
-func (s *Store) ask(ctx context.Context, of int64, id string, questions []*task.Question, now int64) error {
+// ask sets which questions of a task are open, and returns until when the task has to live for those that are new. The
+// error is [task.ErrDecided] if one of them was decided.
+func (s *Store) ask(
+	ctx context.Context, of int64, id string, questions []*task.Question, now int64,
+) (until int64, err error) {
 	asked := make(map[string]bool, len(questions))
 	for _, q := range questions {
 		asked[q.Key] = true
@@ -344,7 +354,7 @@ func (s *Store) ask(ctx context.Context, of int64, id string, questions []*task.
 	}
 	open, err := collect(ctx, s.w[openSQL], func(rows *sql.Rows, r *row) error { return rows.Scan(&r.seq, &r.key) }, of)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var superfluous []int64
 	for _, r := range open {
@@ -353,43 +363,49 @@ func (s *Store) ask(ctx context.Context, of int64, id string, questions []*task.
 		}
 	}
 	if err := s.withdrawAll(ctx, superfluous, now); err != nil {
-		return err
+		return 0, err
 	}
 	name := task.Name(id)
 	for _, q := range questions {
-		if err := s.askOne(ctx, of, name, q, now); err != nil {
-			return err
+		lives, err := s.askOne(ctx, of, name, q, now)
+		if err != nil {
+			return 0, err
 		}
+		until = max(until, lives)
 	}
-	return nil
+	return until, nil
 }
 
-// askOne opens a question of the task with this name, unless it is open.
-func (s *Store) askOne(ctx context.Context, of int64, name string, q *task.Question, now int64) error {
+// askOne opens a question of the task with this name, unless it is open. It returns until when the task has to live, if
+// the question is new and has a deadline.
+func (s *Store) askOne(
+	ctx context.Context, of int64, name string, q *task.Question, now int64,
+) (until int64, err error) {
 	var seq int64
 	var status task.QuestionStatus
-	err := s.w[namedSQL].QueryRowContext(ctx, of, q.Key).Scan(&seq, &status)
+	err = s.w[namedSQL].QueryRowContext(ctx, of, q.Key).Scan(&seq, &status)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 	case err != nil || status == task.QuestionOpen:
-		return err
+		return 0, err
 	case status == task.QuestionDecided:
-		return task.ErrDecided
+		return 0, task.ErrDecided
 	default:
 		_, err = s.w[reopenSQL].ExecContext(ctx, now, seq)
-		return err
+		return 0, err
 	}
 	people := peopleOrNull(q.For)
 	var deadline, remind any
 	if q.Within > 0 {
 		deadline = now + ceil(q.Within)
+		until = now + ceil(q.Within) + task.AfterDeadline.Milliseconds()
 	}
 	if q.Remind > 0 && deadline != nil && people != nil {
 		remind = now + ceil(q.Remind)
 	}
 	_, err = s.w[addQuestionSQL].ExecContext(ctx, of, q.Key, name, now, deadline, remind, q.Equal, people,
 		bytesOrNull(q.Content), bytesOrNull(q.Notice))
-	return err
+	return until, err
 }
 
 // peopleOrNull makes a column of names.

@@ -37,6 +37,8 @@ CREATE TABLE task (
 	created   INTEGER NOT NULL, -- times are milliseconds since 1970
 	updated   INTEGER NOT NULL,
 	expires   INTEGER NOT NULL,
+	ttl       INTEGER NOT NULL DEFAULT 0, -- milliseconds that it lives on when it continues
+	lease     INTEGER NOT NULL DEFAULT 0, -- milliseconds; 0 if it was given back
 	poll      INTEGER NOT NULL, -- milliseconds
 	round     INTEGER NOT NULL,
 	stopped   INTEGER NOT NULL,

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -24,8 +25,8 @@ const (
 	releaseSQL    = `RELEASE one`
 
 	usageSQL  = `SELECT unfinished, kept, bytes FROM usage WHERE principal = ?`
-	createSQL = `INSERT INTO task (` + whole + `, due, wake, ended)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?)`
+	createSQL = `INSERT INTO task (` + whole + `, due, wake, ended, ttl, lease)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	callSQL  = `INSERT INTO journal (task, n, entry) VALUES (?, 0, ?)`
 	entrySQL = `INSERT INTO journal (task, n, entry) SELECT ?1, max(n) + 1, ?2 FROM journal WHERE task = ?1`
 	// Number 0 is the call.
@@ -40,37 +41,45 @@ const (
 		ORDER BY target, due LIMIT 1`
 	nextTargetSQL = `SELECT seq, target, due FROM task WHERE due IS NOT NULL AND principal = ? AND target > ?
 		ORDER BY target, due LIMIT 1`
-	claimSQL = `UPDATE task SET due = NULL, wake = ?, fence = fence + 1, nonce = ?, attempts = attempts + 1
+	claimSQL = `UPDATE task SET due = NULL, wake = ?, lease = ?, fence = fence + 1, nonce = ?, attempts = attempts + 1
 		WHERE seq = ?
 		RETURNING ` + whole
 	claimedJournalSQL = `SELECT entry FROM journal WHERE task = ? ORDER BY n`
 
-	leasedSQL   = `SELECT seq, attempts FROM task WHERE id = ? AND fence = ? AND nonce = ?`
-	recordedSQL = `UPDATE task SET attempts = 0 WHERE seq = ?`
+	// A task is written to only if its attempts or its lease change.
+	leasedSQL = `SELECT seq, attempts <> 0 OR lease > 0 AND coalesce(wake, due) < ? + lease * 2 / 3
+		FROM task WHERE id = ? AND fence = ? AND nonce = ?`
+	recordedSQL  = `UPDATE task SET attempts = 0` + prolongLease + ` WHERE seq = ?1`
+	prolongLease = `,
+		wake = iif(lease > 0 AND coalesce(wake, due) < ?2 + lease * 2 / 3, ?2 + lease, wake),
+		due = iif(lease > 0 AND coalesce(wake, due) < ?2 + lease * 2 / 3, NULL, due)`
 	// A parked task has no lease that could end.
-	renewSQL = `UPDATE task SET wake = ?, due = NULL
-		WHERE id = ? AND fence = ? AND nonce = ? AND (due IS NOT NULL OR wake IS NOT NULL)`
+	renewSQL = `UPDATE task SET wake = ?1 + ?2, lease = ?2, due = NULL
+		WHERE id = ?3 AND fence = ?4 AND nonce = ?5 AND (due IS NOT NULL OR wake IS NOT NULL)`
 
-	updateSQL = `UPDATE task SET status = ?, ended = ?, message = ?, pending = ?, outcome = ?, round = ?, expires = ?,
-		stopped = ?, attempts = ?, updated = ?, version = version + 1`
-	// The parameters after the version say whether the claim matters, and which it is. The last one is the status again.
+	// ?1 is the status, ?2 the time, ?3 a time to live, ?4 whether the claim matters.
+	updateSQL = `UPDATE task SET status = ?1, updated = ?2, ttl = iif(?3 > ttl AND ?3 > 0, ?3, ttl), ended = ?5, message = ?6, pending = ?7,
+		outcome = ?8, round = ?9, stopped = ?10, attempts = ?11, version = version + 1,
+		expires = max(expires, iif(?3 > 0, ?2 + ?3, expires), iif(status = 'input_required' AND ?1 = 'working', ?2 + ttl, expires))`
 	// The returned seq is negative if the task has open questions: another column would be another allocation.
-	updateWhereSQL = ` WHERE id = ? AND version = ? AND (NOT ? OR fence = ? AND nonce = ?)
-		AND (ended = 0 OR status = ?)
+	updateWhereSQL = ` WHERE id = ?12 AND version = ?13 AND (NOT ?4 OR fence = ?14 AND nonce = ?15)
+		AND (ended = 0 OR status = ?1) AND (NOT ?16 OR expires <= ?2)
 		RETURNING iif(EXISTS (SELECT 1 FROM question WHERE question.task = task.seq AND question.status = 'open'),
-			-seq, seq) AS seq, fence`
-	updateKeepSQL = updateSQL + updateWhereSQL
-	updateDueSQL  = updateSQL + `, due = ?, wake = ?, fence = fence + ?,
-		nonce = coalesce(nullif(?, ''), nonce)` + updateWhereSQL
+			-seq, seq) AS seq, fence, expires`
+	updateKeepSQL  = updateSQL + updateWhereSQL
+	updateRenewSQL = updateSQL + prolongLease + updateWhereSQL
+	updateDueSQL   = updateSQL + `, due = ?17, wake = ?18, lease = ?19, fence = fence + ?20,
+		nonce = coalesce(nullif(?21, ''), nonce)` + updateWhereSQL
 
-	stateSQL = `SELECT version, fence, nonce FROM task WHERE id = ?`
+	stateSQL = `SELECT version, fence, nonce, ended FROM task WHERE id = ?`
+	liveSQL  = `UPDATE task SET expires = max(expires, ?) WHERE seq = ? RETURNING expires`
 	ownerSQL = `SELECT unfinished, kept, usage.bytes FROM task JOIN usage USING (principal) WHERE seq = ?`
 
-	purgeSQL = `DELETE FROM task WHERE seq IN (SELECT seq FROM task
-		WHERE ended = 1 AND due IS NULL AND wake IS NULL AND expires <= ? ORDER BY expires LIMIT ?) RETURNING seq`
-	evictSQL = `DELETE FROM task WHERE seq IN (SELECT seq FROM task
-		WHERE ended = 1 AND due IS NULL AND wake IS NULL AND principal = ? AND updated < ?
-		ORDER BY seq LIMIT ?) RETURNING seq`
+	purgeableSQL = `SELECT seq FROM task WHERE ended = 1 AND due IS NULL AND wake IS NULL AND expires <= ?
+		ORDER BY expires, seq LIMIT ? OFFSET ?`
+	evictableSQL = `SELECT seq FROM task
+		WHERE ended = 1 AND due IS NULL AND wake IS NULL AND principal = ? AND updated < ? ORDER BY seq LIMIT ? OFFSET ?`
+	deleteSQL       = `DELETE FROM task WHERE seq = ?`
 	purgeJournalSQL = `DELETE FROM journal WHERE task = ?`
 )
 
@@ -79,9 +88,11 @@ var writes = []string{
 	beginSQL, commitSQL, rollbackSQL, savepointSQL, rollbackToSQL, releaseSQL, usageSQL, createSQL, callSQL, entrySQL,
 	appendSQL, wakeSQL,
 	firstPrincipalSQL, nextPrincipalSQL, firstTargetSQL, nextTargetSQL, claimSQL, claimedJournalSQL,
-	leasedSQL, recordedSQL, renewSQL, updateKeepSQL, updateDueSQL, stateSQL, ownerSQL, purgeSQL, evictSQL, purgeJournalSQL,
+	leasedSQL, recordedSQL, renewSQL, updateKeepSQL, updateRenewSQL, updateDueSQL, stateSQL, liveSQL, ownerSQL,
+	purgeableSQL, evictableSQL, deleteSQL, purgeJournalSQL,
 	putStateSQL, addStateSQL, swapStateSQL, deleteStateSQL, purgeStatesSQL, useStateSQL, purgeUsedSQL,
-	questionSQL, namedSQL, openSQL, addQuestionSQL, reopenSQL, withdrawSQL, changeQuestionSQL, dueAtOnceSQL,
+	questionSQL, namedSQL, openSQL, addQuestionSQL, reopenSQL, withdrawSQL, changeQuestionSQL, liveOnSQL,
+	dueAtOnceSQL,
 	listenSQL, remindSQL, remindedSQL, wakeNoticesSQL, firstNotifiedSQL, nextNotifiedSQL, takeNoticeSQL, settleSQL,
 	retrySQL, refusedSQL,
 }
@@ -221,7 +232,8 @@ func (s *Store) Create(
 		result, err := s.w[createSQL].ExecContext(ctx, t.ID, t.Principal, t.Method, t.Target, t.Dialect,
 			string(t.Status), t.Message, t.Round, now, now, now+ttl.Milliseconds(), t.PollInterval.Milliseconds(), t.Stopped,
 			t.Attempts+claims,
-			claims, bytesOrNull(t.Pending), bytesOrNull(t.Outcome), claim.Nonce, due, wake, t.Status.Terminal())
+			claims, bytesOrNull(t.Pending), bytesOrNull(t.Outcome), claim.Nonce, due, wake, t.Status.Terminal(),
+			ttl.Milliseconds(), ceil(max(lease, 0)))
 		if isCode(err, sqlite3.SQLITE_CONSTRAINT_UNIQUE) {
 			return task.ErrExists
 		}
@@ -318,7 +330,7 @@ func (s *Store) Claim(
 			if err != nil {
 				return err
 			}
-			t, err := scanWhole(s.w[claimSQL].QueryRowContext(ctx, now+ceil(lease), rand.Text(), seq))
+			t, err := scanWhole(s.w[claimSQL].QueryRowContext(ctx, now+ceil(lease), ceil(lease), rand.Text(), seq))
 			if err != nil {
 				return err
 			}
@@ -403,18 +415,18 @@ func ceil(d time.Duration) int64 {
 // Append adds an entry to the journal under a lease. See [task.Store].
 func (s *Store) Append(ctx context.Context, id string, claim task.Claim, there int, entry []byte) (err error) {
 	defer s.wrap(ctx, "append to the journal of a task", &err)
-	return s.write(ctx, func(ctx context.Context, _ int64) error {
+	return s.write(ctx, func(ctx context.Context, now int64) error {
 		var seq int64
-		var attempts int
-		err := s.w[leasedSQL].QueryRowContext(ctx, id, claim.Fence, claim.Nonce).Scan(&seq, &attempts)
+		var changes bool
+		err := s.w[leasedSQL].QueryRowContext(ctx, now, id, claim.Fence, claim.Nonce).Scan(&seq, &changes)
 		if errors.Is(err, sql.ErrNoRows) {
-			_, err = s.state(ctx, id, &claim)
+			_, _, err = s.state(ctx, id, &claim)
 		}
 		if err != nil {
 			return err
 		}
-		if attempts != 0 {
-			if _, err := s.w[recordedSQL].ExecContext(ctx, seq); err != nil {
+		if changes {
+			if _, err := s.w[recordedSQL].ExecContext(ctx, seq, now); err != nil {
 				return err
 			}
 		}
@@ -429,18 +441,18 @@ func (s *Store) Append(ctx context.Context, id string, claim task.Claim, there i
 	})
 }
 
-// state reads the version of a task. The error is [task.ErrNotFound] if it does not exist, and
-// [task.ErrLeaseLost] if claim is not nil and not the stored one.
-func (s *Store) state(ctx context.Context, id string, claim *task.Claim) (version int64, err error) {
+// state reads the version of a task, and whether it has ended. The error is [task.ErrNotFound] if it does not exist,
+// and [task.ErrLeaseLost] if claim is not nil and not the stored one.
+func (s *Store) state(ctx context.Context, id string, claim *task.Claim) (version int64, ended bool, err error) {
 	var stored task.Claim
-	err = s.w[stateSQL].QueryRowContext(ctx, id).Scan(&version, &stored.Fence, &stored.Nonce)
+	err = s.w[stateSQL].QueryRowContext(ctx, id).Scan(&version, &stored.Fence, &stored.Nonce, &ended)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		err = task.ErrNotFound
 	case err == nil && claim != nil && *claim != stored:
 		err = task.ErrLeaseLost
 	}
-	return version, err
+	return version, ended, err
 }
 
 // Renew makes leases end later. See [task.Store].
@@ -451,11 +463,11 @@ func (s *Store) Renew(
 	err = s.write(ctx, func(ctx context.Context, now int64) error {
 		renewed = make([]task.Renewed, len(leases))
 		for i, l := range leases {
-			if _, err := s.w[renewSQL].ExecContext(ctx, now+ceil(lease), l.ID, l.Fence, l.Nonce); err != nil {
+			if _, err := s.w[renewSQL].ExecContext(ctx, now, ceil(lease), l.ID, l.Fence, l.Nonce); err != nil {
 				return err
 			}
 			r := &renewed[i]
-			r.Version, r.Err = s.state(ctx, l.ID, &l.Claim)
+			r.Version, _, r.Err = s.state(ctx, l.ID, &l.Claim)
 			if r.Err != nil && !errors.Is(r.Err, task.ErrLeaseLost) && !errors.Is(r.Err, task.ErrNotFound) {
 				return r.Err
 			}
@@ -468,7 +480,7 @@ func (s *Store) Renew(
 // Update writes what may change in the row of a task, and entries. See [task.Store].
 func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err error) {
 	defer s.wrap(ctx, "update a task", &err)
-	var updated, fence int64
+	var updated, fence, expires int64
 	claims, nonce := 0, ""
 	asks := u.Leased && t.Status == task.InputRequired
 	if u.Lease > 0 {
@@ -477,20 +489,23 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 	err = s.write(ctx, func(ctx context.Context, now int64) error {
 		updated = now
 		stmt := s.w[updateKeepSQL]
-		args := append(make([]any, 0, 19), string(t.Status), t.Status.Terminal(), t.Message,
-			bytesOrNull(t.Pending), bytesOrNull(t.Outcome), t.Round, t.Expires.UnixMilli(), t.Stopped, t.Attempts+claims, now)
-		if u.Lease > 0 || !u.Keep {
+		args := append(make([]any, 0, 21), string(t.Status), now, u.TTL.Milliseconds(), u.Leased, t.Status.Terminal(),
+			t.Message, bytesOrNull(t.Pending), bytesOrNull(t.Outcome), t.Round, t.Stopped, t.Attempts+claims, t.ID, t.Version,
+			t.Fence, t.Nonce, u.Expired)
+		switch {
+		case u.Lease > 0 || !u.Keep:
 			stmt = s.w[updateDueSQL]
 			due, wake := schedule(now, cmp.Or(u.Lease, u.Due))
-			args = append(args, due, wake, claims, nonce)
+			args = append(args, due, wake, ceil(u.Lease), claims, nonce)
+		case u.Leased:
+			stmt = s.w[updateRenewSQL]
 		}
 		answered, late, err := s.answered(ctx, t.ID, u.Answered, now)
 		if err != nil {
 			return err
 		}
 		var seq int64
-		err = stmt.QueryRowContext(ctx, append(args, t.ID, t.Version, u.Leased, t.Fence, t.Nonce,
-			string(t.Status))...).Scan(&seq, &fence)
+		err = stmt.QueryRowContext(ctx, args...).Scan(&seq, &fence, &expires)
 		if errors.Is(err, sql.ErrNoRows) {
 			err = s.refusal(ctx, t, u.Leased)
 		}
@@ -509,7 +524,11 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 			return err
 		}
 		if asks && (open || len(u.Ask) > 0) {
-			if err := s.ask(ctx, seq, t.ID, u.Ask, now); err != nil {
+			until, err := s.ask(ctx, seq, t.ID, u.Ask, now)
+			if err == nil && until > expires {
+				expires, err = s.live(ctx, seq, until)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -518,7 +537,7 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 	if err != nil {
 		return err
 	}
-	t.Updated = timeAt(updated)
+	t.Updated, t.Expires = timeAt(updated), timeAt(expires)
 	t.Version++
 	if claims > 0 {
 		t.Claim = task.Claim{Fence: fence, Nonce: nonce}
@@ -533,13 +552,21 @@ func (s *Store) refusal(ctx context.Context, t *task.Task, leased bool) error {
 	if leased {
 		claim = &t.Claim
 	}
-	switch version, err := s.state(ctx, t.ID, claim); {
+	switch version, ended, err := s.state(ctx, t.ID, claim); {
 	case err != nil:
 		return err
 	case version != t.Version:
 		return task.ErrConflict
+	case ended:
+		return task.ErrEnded
 	}
-	return task.ErrEnded // nothing else forbids the write
+	return task.ErrEarly // nothing else forbids the write
+}
+
+// live makes a task live until a time at least, and returns when its time to live ends.
+func (s *Store) live(ctx context.Context, seq, until int64) (expires int64, err error) {
+	err = s.w[liveSQL].QueryRowContext(ctx, until, seq).Scan(&expires)
+	return expires, err
 }
 
 // checkQuota returns the error that the quota of an update has for its entries.
@@ -574,36 +601,70 @@ func (s *Store) Purge(ctx context.Context, grace time.Duration, limit int) (n in
 	if err := s.r[anyPurgeableSQL].QueryRowContext(ctx, before()).Scan(&any); err != nil || !any {
 		return 0, err
 	}
-	return s.deleteTasks(ctx, func(on context.Context) ([]int64, error) {
-		return collect(on, s.w[purgeSQL], column[int64], before(), max(limit, 0))
+	return s.deleteTasks(ctx, limit, func(on context.Context, limit, skip int) ([]int64, error) {
+		return collect(on, s.w[purgeableSQL], column[int64], before(), limit, skip)
 	})
 }
 
 // Evict deletes tasks of a principal that ended long ago. See [task.Store].
 func (s *Store) Evict(ctx context.Context, principal string, age time.Duration, limit int) (n int, err error) {
 	defer s.wrap(ctx, "delete ended tasks", &err)
-	return s.deleteTasks(ctx, func(on context.Context) ([]int64, error) {
-		return collect(on, s.w[evictSQL], column[int64], principal, time.Now().Add(-age).UnixMilli(), max(limit, 0))
+	return s.deleteTasks(ctx, limit, func(on context.Context, limit, skip int) ([]int64, error) {
+		return collect(on, s.w[evictableSQL], column[int64], principal, time.Now().Add(-age).UnixMilli(), limit, skip)
 	})
 }
 
-// deleteTasks calls do, which deletes tasks and returns their seq, and deletes their journals.
-func (s *Store) deleteTasks(ctx context.Context, do func(context.Context) ([]int64, error)) (n int, err error) {
+// mostFailed bounds the tasks that one call tries to delete in vain.
+const mostFailed = 100
+
+// deleteTasks deletes up to limit of the tasks that find finds, with their journals, and returns how many. It goes on
+// past those that cannot be deleted, which find skips then, and its error says why not.
+func (s *Store) deleteTasks(
+	ctx context.Context, limit int, find func(on context.Context, limit, skip int) ([]int64, error),
+) (n int, err error) {
+	var failed []error
 	err = s.write(ctx, func(on context.Context, _ int64) error {
-		deleted, err := do(on)
-		for _, seq := range deleted {
-			if err := ctx.Err(); err != nil { // journals may be large
+		n, failed = 0, nil
+		for n < limit && len(failed) < mostFailed {
+			found, err := find(on, limit-n, len(failed))
+			if err != nil || len(found) == 0 {
 				return err
 			}
-			if _, err := s.w[purgeJournalSQL].ExecContext(on, seq); err != nil {
-				return err
+			for _, seq := range found {
+				if err := ctx.Err(); err != nil { // journals may be large
+					return err
+				}
+				switch err, broken := s.deleteTask(on, seq); {
+				case broken != nil:
+					return broken
+				case err != nil:
+					failed = append(failed, fmt.Errorf("task %d: %w", seq, err))
+				default:
+					n++
+				}
 			}
 		}
-		n = len(deleted)
-		return err
+		return nil
 	})
 	if err != nil {
 		return 0, err
 	}
-	return n, nil
+	return n, errors.Join(failed...)
+}
+
+// deleteTask deletes a task and its journal, or nothing. Broken is an error of the transaction.
+func (s *Store) deleteTask(ctx context.Context, seq int64) (err, broken error) {
+	if _, err := s.w[savepointSQL].ExecContext(ctx); err != nil {
+		return err, err
+	}
+	if _, err = s.w[deleteSQL].ExecContext(ctx, seq); err == nil {
+		_, err = s.w[purgeJournalSQL].ExecContext(ctx, seq)
+	}
+	if err != nil {
+		_, broken = s.w[rollbackToSQL].ExecContext(ctx)
+	}
+	if broken == nil {
+		_, broken = s.w[releaseSQL].ExecContext(ctx)
+	}
+	return err, broken
 }

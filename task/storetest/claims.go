@@ -100,9 +100,7 @@ var claimTests = []test{
 		}
 	}},
 	{"a task whose time to live has ended is claimed as well", func(f *fixture, s task.Store) {
-		t := f.addParked(s, "alice")
-		t.Expires = t.Created.Add(-long)
-		f.update(s, t, task.Update{Due: 0})
+		t := f.past(func() *task.Task { return f.add(s, "alice") })
 		f.claimThis(s, t.ID, long)
 	}},
 	{"of a principal's tasks it takes the one that has been due longest", func(f *fixture, s task.Store) {

@@ -10,19 +10,26 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// ended lets the time to live of a task have ended an hour ago, by the store's clock.
-func (f *fixture) ended(s task.Store, t *task.Task, status task.Status, u task.Update) {
+// past adds a task whose time to live ended an hour ago, by the store's clock.
+func (f *fixture) past(add func() *task.Task) *task.Task {
 	f.Helper()
-	t.Expires = t.Created.Add(-time.Hour)
+	f.ttl = -time.Hour
+	defer func() { f.ttl = 0 }()
+	return add()
+}
+
+// addPast creates a task whose time to live ended an hour ago, and updates it.
+func (f *fixture) addPast(s task.Store, status task.Status, u task.Update) *task.Task {
+	f.Helper()
+	t := f.past(func() *task.Task { return f.add(s, "alice") })
 	f.updateStatus(s, t, status, u)
+	return t
 }
 
 // addEnded creates a parked task whose time to live ended an hour ago.
 func (f *fixture) addEnded(s task.Store, status task.Status) *task.Task {
 	f.Helper()
-	t := f.add(s, "alice")
-	f.ended(s, t, status, task.Update{Due: -1})
-	return t
+	return f.addPast(s, status, task.Update{Due: -1})
 }
 
 func (f *fixture) expired(s task.Store, limit int) []string {
@@ -45,14 +52,12 @@ func (f *fixture) purge(s task.Store, grace time.Duration, limit, want int) {
 var expiredTests = []test{
 	{"it finds tasks that are not terminal and past their time to live, however they stand",
 		func(f *fixture, s task.Store) {
-			leased := f.addLeased(s)
-			f.ended(s, leased, task.Working, task.Update{Keep: true})
+			leased := f.past(func() *task.Task { return f.addLeased(s) })
 			want := []string{leased.ID}
 			for _, status := range statuses {
 				for _, due := range []time.Duration{-1, 0, long} {
 					f.add(s, "alice") // has an hour left
-					t := f.add(s, "alice")
-					f.ended(s, t, status, task.Update{Due: due})
+					t := f.addPast(s, status, task.Update{Due: due})
 					if !status.Terminal() {
 						want = append(want, t.ID)
 					}
@@ -92,8 +97,8 @@ var purgeTests = []test{
 	{"it deletes tasks that are terminal, not due, and past their time to live by the grace, and no others",
 		func(f *fixture, s task.Store) {
 			// A worker that cleans up after a cancelled task still needs its journal.
-			leased := f.addLeased(s)
-			f.ended(s, leased, task.Cancelled, task.Update{Keep: true})
+			leased := f.past(func() *task.Task { return f.addLeased(s) })
+			f.updateStatus(s, leased, task.Cancelled, task.Update{Keep: true})
 			stay := []*task.Task{leased, f.addEnded(s, task.Working), f.addEnded(s, task.InputRequired)}
 			var gone []*task.Task
 			for _, status := range terminal {
@@ -102,9 +107,7 @@ var purgeTests = []test{
 				f.updateStatus(s, t, status, task.Update{Due: -1})
 				stay = append(stay, t)
 				for _, due := range []time.Duration{0, long} {
-					t := f.add(s, "alice")
-					f.ended(s, t, status, task.Update{Due: due})
-					stay = append(stay, t)
+					stay = append(stay, f.addPast(s, status, task.Update{Due: due}))
 				}
 			}
 			f.purge(s, 61*time.Minute, 100, 0)
@@ -129,9 +132,12 @@ var purgeTests = []test{
 		f.purge(s, 0, 3, 0)
 	}},
 	{"the journal goes too: a new task with the same id has its own", func(f *fixture, s task.Store) {
-		t := newTask("alice")
-		f.create(s, t, "old", "older")
-		f.ended(s, t, task.Completed, task.Update{Due: -1, Entries: list("oldest")})
+		t := f.past(func() *task.Task {
+			t := newTask("alice")
+			f.create(s, t, "old", "older")
+			return t
+		})
+		f.updateStatus(s, t, task.Completed, task.Update{Due: -1, Entries: list("oldest")})
 		f.purge(s, 0, 10, 1)
 		again := newTask("bob")
 		again.ID = t.ID
@@ -141,8 +147,8 @@ var purgeTests = []test{
 		f.wantJournal(s, again.ID, "new", "newer")
 	}},
 	{"a worker that finds its task purged is told ErrNotFound", func(f *fixture, s task.Store) {
-		c := f.addLeased(s)
-		f.ended(s, c, task.Cancelled, task.Update{Due: -1})
+		c := f.past(func() *task.Task { return f.addLeased(s) })
+		f.updateStatus(s, c, task.Cancelled, task.Update{Due: -1})
 		f.purge(s, 0, 10, 1)
 		f.wantError("Append", s.Append(f.ctx, c.ID, c.Claim, 0, []byte("x")), task.ErrNotFound)
 		_, err := renewOne(s, f.ctx, c.ID, c.Claim, long)

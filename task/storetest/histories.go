@@ -171,12 +171,12 @@ var historyTests = []test{
 		}
 	}},
 	{"a history loses the questions of tasks that are deleted", func(f *fixture, s task.Store) {
-		t := f.addRunning(s, "alice")
+		t := f.past(func() *task.Task { return f.addRunning(s, "alice") })
 		f.park(s, t, question("key", "user:bob"))
 		q := f.question(s, t.ID, "key")
 		q.Voters = []string{"bob"}
 		f.change(s, q)
-		f.ended(s, t, task.Completed, task.Update{Due: -1})
+		f.updateStatus(s, t, task.Completed, task.Update{Due: -1})
 		f.wantHistory(s, task.QuestionHistory{Voter: "bob"}, "key")
 		n, err := s.Purge(f.ctx, 0, 10)
 		f.ok("Purge", err)

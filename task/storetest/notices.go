@@ -365,7 +365,7 @@ var noticeTests = []test{
 		evicter, evicts := s.(task.Evicter)
 		f.listen(s, long)
 		for _, principal := range []string{"alice", ""} {
-			t := f.addRunning(s, principal)
+			t := f.past(func() *task.Task { return f.addRunning(s, principal) })
 			q := question("key", "user:bob")
 			q.Notice = []byte("told")
 			f.park(s, t, q)
@@ -378,7 +378,7 @@ var noticeTests = []test{
 					f.Fatalf("%d tasks were evicted, %v", n, err)
 				}
 			default:
-				f.ended(s, t, task.Cancelled, task.Update{Due: -1})
+				f.updateStatus(s, t, task.Cancelled, task.Update{Due: -1})
 				f.purge(s, 0, 10, 1)
 			}
 			f.wantGone(s, t.ID)
@@ -403,9 +403,9 @@ var noticeTests = []test{
 	}},
 	{"another task with the ID of one that is gone has notices of its own, after those", func(f *fixture, s task.Store) {
 		f.listen(s, long)
-		t := f.addRunning(s, "alice")
+		t := f.past(func() *task.Task { return f.addRunning(s, "alice") })
 		f.park(s, t, question("key", "user:bob"))
-		f.ended(s, t, task.Cancelled, task.Update{Due: -1})
+		f.updateStatus(s, t, task.Cancelled, task.Update{Due: -1})
 		f.purge(s, 0, 10, 1)
 		again := newTask("bob")
 		again.ID = t.ID

@@ -223,7 +223,7 @@ var askTests = []test{
 				f.wantSame(given, asGiven)
 			}
 		}
-		f.wantRow(s, t)
+		f.wantLived(s, t)
 		f.wantEntries(s, t.ID, journal...)
 		f.wantQuestions(s, t.ID, want...)
 		f.renew(s, t, long) // it still runs
@@ -317,12 +317,12 @@ var askTests = []test{
 				}
 			}
 			for says, remove := range remove {
-				t := f.addRunning(s, "alice")
+				t := f.past(func() *task.Task { return f.addRunning(s, "alice") })
 				f.park(s, t, question("decided", "user:bob"), question("withdrawn", "user:bob"))
 				f.decide(s, t.ID, "decided")
 				t = f.get(s, t.ID)
 				q := f.question(s, t.ID, "withdrawn")
-				f.ended(s, t, task.Completed, task.Update{Due: -1})
+				f.updateStatus(s, t, task.Completed, task.Update{Due: -1})
 				n, err := remove(t)
 				f.ok(says, err)
 				if n != 1 {
@@ -408,7 +408,7 @@ var askTests = []test{
 					f.Fatalf("the task is %s, and its questions are decided", got.Status)
 				}
 				if !parked.Load() { // its worker has it still, which runs it again
-					f.wantRow(s, t)
+					f.wantLived(s, t)
 					f.release(s, t)
 				}
 				f.claimThis(s, t.ID, long)
@@ -580,6 +580,9 @@ var changeTests = []test{
 					f.Errorf("the Version is %d, and was %d before", given.Version, want.Version)
 				}
 				want.Version = given.Version
+				if until := want.Deadline.Add(task.AfterDeadline); until.After(t.Expires) {
+					t.Expires = until
+				}
 				if len(want.Decision) > 0 {
 					want.Status = task.QuestionDecided
 				} else {
@@ -674,6 +677,7 @@ var changeTests = []test{
 						f.Errorf("Updated is %v, and was %v before", got.Updated, t.Updated)
 					}
 					t.Status, t.Attempts, t.Version, t.Updated = task.Working, 0, t.Version+1, got.Updated
+					t.Expires = got.Updated.Add(long)
 					f.wantSame(got, t)
 					f.wantStatus(s, t.ID, "second", task.QuestionOpen)
 					f.wantJournal(s, t.ID, "entry")
@@ -693,17 +697,17 @@ var changeTests = []test{
 		f.park(s, t, question("a", "user:bob"), question("b", "user:bob"), question("c", "user:bob"))
 		f.wake(s, t)
 		f.decide(s, t.ID, "a")
-		f.wantRow(s, t)
+		f.wantLived(s, t)
 		f.noneDue(s)
 		f.append(s, t.ID, t.Claim, "under the lease")
 		f.renew(s, t, long)
 		f.updateStatus(s, t, task.Working, task.Update{Leased: true, Due: long}) // an attempt that failed
 		f.decide(s, t.ID, "b")
-		f.wantRow(s, t)
+		f.wantLived(s, t)
 		f.noneDue(s)
 		f.updateStatus(s, t, task.Working, task.Update{Due: -1})
 		f.decide(s, t.ID, "c")
-		f.wantRow(s, t)
+		f.wantLived(s, t)
 		f.noneDue(s)
 	}},
 	{"a change without a decision leaves its task as it is", func(f *fixture, s task.Store) {
@@ -1105,8 +1109,18 @@ func question(key string, names ...string) *task.Question {
 func (f *fixture) addRunning(s task.Store, principal string) *task.Task {
 	f.Helper()
 	t := newTask(principal)
-	f.ok("Create", s.Create(f.ctx, t, long, long, []byte("call"), nil, task.Quota{}))
+	f.createWith(s, t, long)
 	return t
+}
+
+// wantLived requires that the row is want, except that a decision has made it live longer.
+func (f *fixture) wantLived(s task.Store, want *task.Task) {
+	f.Helper()
+	got := f.get(s, want.ID)
+	if !got.Expires.Before(want.Expires) {
+		want.Expires = got.Expires
+	}
+	f.wantSame(got, want)
 }
 
 // park parks a task, which the caller has claimed, until one of these questions is decided.

@@ -47,8 +47,8 @@ var quotaTests = []test{
 		quota := task.Quota{Kept: 3}
 		for _, end := range terminal {
 			t := newTask("alice")
-			f.ok("Create", s.Create(f.ctx, t, long, 0, nil, nil, quota))
-			f.ended(s, t, end, task.Update{Due: -1})
+			f.ok("Create", s.Create(f.ctx, t, -long, 0, nil, nil, quota))
+			f.updateStatus(s, t, end, task.Update{Due: -1})
 		}
 		f.wantFull("Create", s.Create(f.ctx, newTask("alice"), long, 0, nil, nil, quota), quota)
 		f.ok("Create for bob", s.Create(f.ctx, newTask("bob"), long, 0, nil, nil, quota))
@@ -65,8 +65,8 @@ var quotaTests = []test{
 				f.wantFull("Create after "+what,
 					s.Create(f.ctx, newTask("alice"), long, 0, make([]byte, 4), list("123", "123"), bound), bound)
 				probe := newTask("alice")
-				f.ok("Create after "+what, s.Create(f.ctx, probe, long, 0, make([]byte, 4), list("12", "123"), bound))
-				f.ended(s, probe, task.Completed, task.Update{Due: -1})
+				f.ok("Create after "+what, s.Create(f.ctx, probe, -long, 0, make([]byte, 4), list("12", "123"), bound))
+				f.updateStatus(s, probe, task.Completed, task.Update{Due: -1})
 				f.purge(s, 0, 10, 1)
 			}
 			other := newTask("bob")
@@ -78,7 +78,7 @@ var quotaTests = []test{
 				bound := task.Quota{Bytes: 111}
 				f.wantFull("Create with "+what, s.Create(f.ctx, t, long, 0, make([]byte, 100), list("1234567", ""), bound), bound)
 			}
-			f.ok("Create", s.Create(f.ctx, t, long, 0, make([]byte, 100), list("1234567", ""), task.Quota{Bytes: 112}))
+			f.ok("Create", s.Create(f.ctx, t, -long, 0, make([]byte, 100), list("1234567", ""), task.Quota{Bytes: 112}))
 			has("Create", 112)
 			f.append(s, t.ID, t.Claim, "1234567890")
 			has("Append", 122)
@@ -86,9 +86,9 @@ var quotaTests = []test{
 			f.update(s, t, task.Update{Due: -1, Entries: list("123", "4")})
 			has("Update", 122+2+256+4)
 			t.Pending = nil
-			f.updateStatus(s, t, task.Completed, task.Update{Due: -1})
+			f.updateStatus(s, t, task.Completed, task.Update{Due: long})
 			has("the end", 122-5+256+4)
-			f.ended(s, t, task.Completed, task.Update{Due: -1})
+			f.update(s, t, task.Update{Due: -1})
 			f.purge(s, 0, 10, 1)
 			has("Purge", 0)
 		}},

@@ -61,6 +61,8 @@ func Run(t *testing.T, database func(t *testing.T) (open func(t *testing.T) task
 		{"Update", updateTests, nil},
 		{"Expired", expiredTests, nil},
 		{"Purge", purgeTests, nil},
+		{"Time to live", liveTests, nil},
+		{"Writes under a lease", prolongTests, nil},
 		{"Lost answers", lostTests, nil},
 		{"Contexts", contextTests, nil},
 		{"Quotas", quotaTests, declares[task.Evicter]},
@@ -69,6 +71,7 @@ func Run(t *testing.T, database func(t *testing.T) (open func(t *testing.T) task
 		{"Count", countTests, declares[task.Counter]},
 		{"Versions", versionTests, declares[task.Versioner]},
 		{"Watch", watchTests, declares[task.Watcher]},
+		{"Time to live of those that ask", askingLiveTests, declares[task.Asker]},
 		{"Questions", questionTests, declares[task.Asker]},
 		{"Outbox", noticeTests, declares[task.Outbox]},
 	} {
@@ -130,7 +133,8 @@ func parallel(t *testing.T, says string, run func(suite)) {
 type fixture struct {
 	suite
 	database   func(*testing.T) task.Store
-	closeFirst func() error // closes the first handle, which otherwise is closed at the end
+	closeFirst func() error  // closes the first handle, which otherwise is closed at the end
+	ttl        time.Duration // of the tasks that are created; zero means long
 }
 
 // patience is how long to wait for what should be so in a moment.
@@ -212,7 +216,17 @@ func (f *fixture) add(s task.Store, principal string) *task.Task {
 
 func (f *fixture) create(s task.Store, t *task.Task, entries ...string) {
 	f.Helper()
-	f.ok("Create", s.Create(f.ctx, t, long, 0, []byte("call"), list(entries...), task.Quota{}))
+	f.createWith(s, t, 0, entries...)
+}
+
+// createWith creates a task under a lease, if that is not zero.
+func (f *fixture) createWith(s task.Store, t *task.Task, lease time.Duration, entries ...string) {
+	f.Helper()
+	ttl := f.ttl
+	if ttl == 0 {
+		ttl = long
+	}
+	f.ok("Create", s.Create(f.ctx, t, ttl, lease, []byte("call"), list(entries...), task.Quota{}))
 }
 
 // addInTurn creates n tasks of this principal, each later than the one before.

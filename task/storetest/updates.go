@@ -80,8 +80,8 @@ var updateTests = []test{
 		given.Status, given.Message = task.InputRequired, "Überraschung"
 		given.Pending, given.Outcome = everyByte, []byte("outcome")
 		given.Round, given.Stopped, given.Attempts = 1<<20, true, 9
-		given.Expires = want.Created.Add(12345 * time.Millisecond)
 		want = clone(given)
+		given.Expires = want.Created.Add(12345 * time.Millisecond) // the store's is set
 		given.Principal, given.Method, given.Target, given.Dialect = "mallory", "x", "y", "z"
 		given.Created, given.Updated = time.Unix(1, 0), time.Unix(2, 0)
 		given.PollInterval, given.Fence = time.Hour, 77
@@ -94,7 +94,7 @@ var updateTests = []test{
 		if given.Version != asGiven.Version+1 {
 			f.Errorf("Version is %d, want %d", given.Version, asGiven.Version+1)
 		}
-		asGiven.Updated, asGiven.Version = given.Updated, given.Version
+		asGiven.Updated, asGiven.Version, asGiven.Expires = given.Updated, given.Version, want.Expires
 		f.wantSame(given, asGiven) // nothing else is set
 		want.Updated, want.Version = given.Updated, given.Version
 		for _, s := range handles {
@@ -210,7 +210,7 @@ var updateTests = []test{
 		f.update(s, f.addParked(s, "alice"), task.Update{Keep: true})
 		f.noneDue(s)
 	}},
-	{"Keep leaves a lease as it is", func(f *fixture, s task.Store) {
+	{"Keep leaves the lease of others as it is", func(f *fixture, s task.Store) {
 		c := f.addLeased(s)
 		f.update(s, c, task.Update{Leased: true, Keep: true})
 		f.update(s, c, task.Update{Keep: true, Entries: list("one")})

@@ -1,0 +1,242 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/askback-mcp/askback/task"
+)
+
+// wantLives requires that a task lives so long from now, by the store's clock, which wrote at this time.
+func (f *fixture) wantLives(what string, s task.Store, id string, from time.Time, d time.Duration) {
+	f.Helper()
+	if left := f.get(s, id).Expires.Sub(from); left < d-patience || left > d+patience {
+		f.Errorf("%s: the task lives %v longer, want %v", what, left, d)
+	}
+}
+
+// How long a task lives.
+var liveTests = []test{
+	{"Expires is what the store says, and never gets earlier", func(f *fixture, s task.Store) {
+		t := f.add(s, "alice")
+		born := t.Expires
+		t.Expires = t.Created.Add(-100 * long)
+		f.update(s, t, task.Update{Keep: true})
+		if !t.Expires.Equal(born) || !f.get(s, t.ID).Expires.Equal(born) {
+			t.Expires = f.get(s, t.ID).Expires
+			f.Errorf("Expires is %v, and was %v", t.Expires, born)
+		}
+		f.update(s, t, task.Update{Keep: true, TTL: time.Minute})
+		if !t.Expires.Equal(born) {
+			f.Errorf("a shorter TTL made Expires %v, and it was %v", t.Expires, born)
+		}
+	}},
+	{"a TTL counts from the update", func(f *fixture, s task.Store) {
+		t := f.add(s, "alice")
+		f.update(s, t, task.Update{Keep: true, TTL: 3 * long})
+		f.wantLives("with a TTL", s, t.ID, t.Updated, 3*long)
+		f.wantRow(s, t)
+	}},
+	{"a task that goes on after it was parked has its whole time to live, or the longest that an update gave it",
+		func(f *fixture, s task.Store) {
+			for _, given := range []time.Duration{0, 3 * long} {
+				t := f.past(func() *task.Task { return f.addRunning(s, "alice") })
+				f.updateStatus(s, t, task.InputRequired, task.Update{Leased: true, Due: -1, TTL: given})
+				f.updateStatus(s, t, task.InputRequired, task.Update{Due: -1})
+				at := t.Expires
+				f.updateStatus(s, t, task.Working, task.Update{Due: -1})
+				if given > 0 {
+					f.wantLives("woken", s, t.ID, t.Updated, given)
+				} else if t.Expires.Sub(at) > patience {
+					f.Errorf("it lives %v longer", t.Expires.Sub(at))
+				}
+				at = t.Expires
+				f.update(s, t, task.Update{Due: -1})
+				f.updateStatus(s, t, task.Completed, task.Update{Due: -1})
+				if !t.Expires.Equal(at) {
+					f.Errorf("a task that has not been parked lives until %v, want %v", t.Expires, at)
+				}
+			}
+		}},
+	{"an update that is for the end of a time to live is ErrEarly before it, and then nothing is written",
+		func(f *fixture, s task.Store) {
+			for _, leased := range []bool{false, true} {
+				t := f.addRunning(s, "alice")
+				want, version := clone(t), t.Version
+				t.Status = task.Failed
+				u := task.Update{Expired: true, Leased: leased, Keep: true, Entries: list("x")}
+				f.wantError("Update", s.Update(f.ctx, t, u), task.ErrEarly)
+				if t.Version != version {
+					f.Errorf("the Version is %d, and was %d", t.Version, version)
+				}
+				f.wantRow(s, want)
+				f.wantJournal(s, t.ID)
+				past := f.past(func() *task.Task { return f.addRunning(s, "alice") })
+				past.Status = task.Failed
+				f.update(s, past, u)
+				f.wantRow(s, past)
+				// A task that has ended stays so.
+				past.Status = task.Cancelled
+				f.wantError("Update", s.Update(f.ctx, past, u), task.ErrEnded)
+			}
+		}},
+}
+
+// How long a task lives that asks.
+var askingLiveTests = []test{
+	{"a question that is new or moved lets its task outlive its deadline, and one that is there does not",
+		func(f *fixture, s task.Store) {
+			t := f.addRunning(s, "alice")
+			q := question("key", "user:bob")
+			q.Within = 5 * long
+			f.park(s, t, q)
+			f.wantLives("asked", s, t.ID, t.Updated, 5*long+task.AfterDeadline)
+			f.wantRow(s, t)
+			at := t.Expires
+			f.wake(s, t)
+			f.tick(s, t.Updated)
+			f.park(s, t, q)
+			if !t.Expires.Equal(at) {
+				f.Errorf("asked again, it lives until %v, and did until %v", t.Expires, at)
+			}
+			open := f.question(s, t.ID, "key")
+			open.Votes = []byte("vote")
+			f.change(s, open)
+			f.wantRow(s, t)
+			open.Deadline = open.Deadline.Add(long)
+			f.change(s, open)
+			t.Expires = open.Deadline.Add(task.AfterDeadline)
+			f.wantRow(s, t)
+			f.wantQuestion(s, open)
+			open.Deadline = open.Deadline.Add(-2 * long)
+			f.change(s, open)
+			f.wantRow(s, t)
+		}},
+	{"a decision leaves the task its whole time to live, whether it is parked or runs, and so does a deadline",
+		func(f *fixture, s task.Store) {
+			for _, runs := range []bool{false, true} {
+				for _, late := range []bool{false, true} {
+					// It was given three hours, of which all but a moment are over.
+					t := f.past(func() *task.Task { return f.addRunning(s, "alice") })
+					other := f.past(func() *task.Task { return f.addRunning(s, "alice") })
+					u := task.Update{Leased: true, Due: -1, TTL: 3 * long}
+					q := question("key", "user:bob")
+					if late {
+						q.Within = time.Millisecond
+					}
+					u.Ask = []*task.Question{q}
+					f.updateStatus(s, t, task.InputRequired, u)
+					f.park(s, other, question("key", "user:bob"))
+					if runs {
+						f.wake(s, t)
+					}
+					f.tick(s, t.Updated.Add(5*time.Millisecond))
+					before := f.get(s, t.ID)
+					q = f.question(s, t.ID, "key")
+					q.Decision = []byte("decision")
+					f.wantChange(s, q, late, nil)
+					decided := f.question(s, t.ID, "key").Changed
+					f.wantLives(fmt.Sprintf("decided, runs: %v, late: %v", runs, late), s, t.ID, decided, 3*long)
+					if after := f.get(s, t.ID); !after.Expires.After(before.Expires) {
+						f.Errorf("it lives until %v, as before the decision", after.Expires)
+					}
+					f.wantRow(s, other)
+				}
+			}
+		}},
+	{"a decision of a task whose time to live has ended keeps it from being expired", func(f *fixture, s task.Store) {
+		t := f.past(func() *task.Task { return f.addRunning(s, "alice") })
+		f.updateStatus(s, t, task.InputRequired,
+			task.Update{Leased: true, Due: -1, TTL: time.Millisecond, Ask: []*task.Question{question("key", "user:bob")}})
+		f.eventually("it has expired", func() bool { return len(f.expired(s, 10)) == 1 })
+		stale := f.get(s, t.ID)
+		f.decide(s, t.ID, "key")
+		f.update(s, f.get(s, t.ID), task.Update{Keep: true, TTL: long})
+		stale.Version = f.get(s, t.ID).Version
+		stale.Status = task.Failed
+		f.wantError("Update", s.Update(f.ctx, stale, task.Update{Expired: true}), task.ErrEarly)
+		if got := f.expired(s, 10); len(got) > 0 {
+			f.Errorf("it is still among those that have expired")
+		}
+	}},
+}
+
+// What a write under a lease does to it.
+var prolongTests = []test{
+	{"a task that records or reports does not lose its lease, though nobody renews it", func(f *fixture, s task.Store) {
+		for _, report := range []bool{false, true} {
+			lease := 200 * time.Millisecond
+			for !f.writesOn(s, lease, report) { // the machine was too busy to tell
+				lease *= 2
+			}
+		}
+	}},
+	{"a write under a lease that was given back does not take it again", func(f *fixture, s task.Store) {
+		for what, giveBack := range map[string]func(c *task.Task){
+			"an update": func(c *task.Task) { f.update(s, c, task.Update{Leased: true, Due: 0}) },
+			"a renewal": func(c *task.Task) { f.release(s, c) },
+			"parked":    func(c *task.Task) { f.update(s, c, task.Update{Leased: true, Due: -1}) },
+		} {
+			c := f.addLeased(s)
+			giveBack(c)
+			f.append(s, c.ID, c.Claim, "late")
+			f.update(s, c, task.Update{Leased: true, Keep: true})
+			if what == "parked" {
+				f.noneDue(s)
+				continue
+			}
+			if again := f.tryClaim(s, "", long); again == nil || again.ID != c.ID {
+				f.Errorf("after %s and a late write the task is not due", what)
+			}
+		}
+	}},
+	{"a write that is refused leaves the lease as it is", func(f *fixture, s task.Store) {
+		const lease = 60 * time.Millisecond
+		f.add(s, "alice")
+		start := time.Now()
+		c := f.claim(s, "", lease)
+		stale := clone(c)
+		stale.Version++
+		for f.tryClaim(s, "", long) == nil {
+			f.wantError("Update", s.Update(f.ctx, stale, task.Update{Leased: true, Keep: true}), task.ErrConflict)
+			f.wantError("Append", s.Append(f.ctx, c.ID, c.Claim, 7, []byte("x")), task.ErrConflict)
+			if time.Since(start) > patience {
+				f.Fatalf("the lease of %v has not ended after %v", lease, patience)
+			}
+		}
+	}},
+}
+
+// writesOn writes under a lease until it would have ended twice, and requires that it does not. It reports whether the
+// writes came in time.
+func (f *fixture) writesOn(s task.Store, lease time.Duration, report bool) bool {
+	f.Helper()
+	f.add(s, "alice")
+	written := time.Now()
+	c := f.claim(s, "", lease)
+	// Due when the lease has ended twice.
+	after := f.addParked(s, "bob")
+	f.update(s, after, task.Update{Due: 2 * lease})
+	var got *task.Task
+	for inTime := true; ; {
+		got = f.tryClaim(s, "", long)
+		inTime = inTime && time.Since(written) < lease/2
+		switch {
+		case got != nil && got.ID == after.ID:
+			f.update(s, c, task.Update{Leased: true, Due: -1})
+			return inTime
+		case got != nil && inTime:
+			f.Fatalf("the lease was lost although its holder writes")
+		case got != nil:
+			f.update(s, after, task.Update{Due: -1})
+			f.update(s, got, task.Update{Leased: true, Due: -1})
+			return false
+		}
+		written = time.Now()
+		if report {
+			f.update(s, c, task.Update{Leased: true, Keep: true})
+		} else {
+			f.append(s, c.ID, c.Claim, written.String())
+		}
+	}
+}
