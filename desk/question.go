@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/input"
+	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/task"
@@ -60,6 +61,8 @@ type Question struct {
 	// Preview is what the author shows of the call. If it is empty, Arguments has the arguments of the call.
 	Preview   string          `json:"preview,omitempty"`
 	Arguments json.RawMessage `json:"arguments,omitempty"`
+	// Progress is what the task says of itself while it runs, after the question is decided. Empty means nothing.
+	Progress string `json:"progress,omitempty"`
 	// Equal are the names of other tasks, up to 20, that ask the same for an equal call at this time.
 	Equal []string `json:"equal,omitempty"`
 }
@@ -250,6 +253,15 @@ func (d *Desk) show(ctx context.Context, r *row, as *Person) (*Question, error) 
 			return q, err
 		}
 		q.Arguments = strictjson.Get(began.Params, "arguments")
+	}
+	if r.decision != nil {
+		t, err := d.engine.Row(ctx, r.Task)
+		if err != nil {
+			return q, fmt.Errorf("the task of the question: %w", err)
+		}
+		if t.Status == task.Working && !strings.HasPrefix(t.Message, question.Waits) {
+			q.Progress = t.Message
+		}
 	}
 	if r.Equal == "" {
 		return q, nil

@@ -214,6 +214,9 @@ func (in *Inbox) newCard(r *http.Request, p desk.Person, q *desk.Question) *card
 	if q.Fallback {
 		c.Notes = append(c.Notes, "You see this question here because the host that made the call cannot show it.")
 	}
+	if q.Progress != "" {
+		c.Notes = append(c.Notes, plain(q.Progress))
+	}
 	for _, v := range q.Count {
 		if v.Action == "accept" {
 			c.Accepted = append(c.Accepted, v.Who)

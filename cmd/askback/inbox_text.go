@@ -106,6 +106,9 @@ func inboxFacts(q *desk.Question, now time.Time) string {
 	for _, e := range q.Events {
 		add("history", "%s ago %s %s %s", span(now.Sub(e.When)), harmlessLine(e.Who, 60), e.Kind, harmlessLine(e.Text, 500))
 	}
+	if q.Progress != "" {
+		add("call", "%s", harmlessLine(q.Progress, 500))
+	}
 	for _, name := range q.Equal {
 		add("equal", "%s asks the same for an equal call", name)
 	}

@@ -155,9 +155,10 @@ func (p *passage) edit(ctx context.Context, q askback.Question, arguments []byte
 		case found.Unable != "":
 			arguments = original
 			q.Message = fmt.Sprintf("%s\n\nThe edited arguments cannot be used, because they cannot be checked: %s. "+
-				"The form has the arguments of the call again, which can be accepted as they are.", message, found.Unable)
+				"The form has the arguments of the call again, which can be accepted as they are.", message,
+				oneLine(found.Unable, 300))
 		case found.Misfit != "":
-			q.Message = fmt.Sprintf("%s\n\nThe arguments cannot be used: %s", message, found.Misfit)
+			q.Message = fmt.Sprintf("%s\n\nThe arguments cannot be used: %s", message, oneLine(found.Misfit, 300))
 		default:
 			return arguments, nil
 		}

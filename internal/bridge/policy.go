@@ -142,7 +142,7 @@ func (p *passage) newGate(ctx context.Context, edits bool) (*gate, error) {
 		return nil, err
 	}
 	if g.Form = found.Unable == ""; !g.Form {
-		g.Message += fmt.Sprintf("\n\nThe arguments cannot be edited: %s.", found.Unable)
+		g.Message += fmt.Sprintf("\n\nThe arguments cannot be edited: %s.", oneLine(found.Unable, 300))
 	}
 	return g, nil
 }

@@ -1,9 +1,12 @@
 package bridge_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -27,6 +30,7 @@ type scene struct {
 	t     *testing.T
 	store *task.MemoryStore
 	keys  *seal.Ring
+	log   io.Writer // of bridges, or nil
 
 	mu      sync.Mutex
 	effects map[int][]bool // of the tools, by call: whether the arguments were edited
@@ -62,7 +66,7 @@ func (s *scene) took(behind *bridge.Approval, in load) {
 	case s.refused[in.N]:
 		s.t.Errorf("call %d takes effect, although an approval of it was not accepted", in.N)
 	case behind == nil && s.asked[in.N]:
-		s.t.Errorf("call %d takes effect behind a bridge without a gate, although another one has asked for an approval", in.N)
+		s.t.Errorf("call %d takes effect behind a bridge without a gate, although another one asks for an approval", in.N)
 	case behind != nil && !s.approved[approval(in.N, whom(behind), behind.Votes)]:
 		s.t.Errorf("call %d takes effect behind a bridge that asks %q, and nobody has approved it", in.N, whom(behind))
 	}
@@ -150,12 +154,15 @@ func (s *scene) behind(identity, prefix string, srv connected) bridge.Server {
 
 // open starts a bridge of the scene. Its caller is ada.
 func (s *scene) open(approval *bridge.Approval, servers ...bridge.Server) *front {
-	f := &front{store: s.store, keys: s.keys}
+	f, log := &front{store: s.store, keys: s.keys}, quiet
+	if s.log != nil {
+		log = slog.New(slog.NewTextHandler(s.log, nil))
+	}
 	var err error
 	f.Bridge, err = bridge.Open(s.t.Context(), &bridge.Options{
 		Implementation: &mcp.Implementation{Name: "bridge", Version: "1"}, Servers: servers, Approve: approval,
 		Server: askback.Options{
-			Keys: s.keys, Logger: quiet, Tasks: &askback.Tasks{Store: s.store},
+			Keys: s.keys, Logger: log, Tasks: &askback.Tasks{Store: s.store},
 			Desk:      &askback.DeskOptions{Fallback: true, Wait: time.Second},
 			Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "ada", nil },
 		},
@@ -284,7 +291,8 @@ func TestNoArrangementPassesADecline(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("of %d calls %d passed and %d were refused, of %d that had to be approved", arrangements*calls, passed, refused, asked)
+	t.Logf("of %d calls %d passed and %d were refused, of %d that had to be approved", arrangements*calls, passed, refused,
+		asked)
 	if passed < 100 || refused < 50 {
 		t.Errorf("the arrangements are too much alike: %d calls passed, and %d were refused", passed, refused)
 	}
@@ -409,4 +417,131 @@ func TestAStricterBridgeAsksBeforeItGoesOn(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A bridge that does not ask what the call asks leaves it, with a pause and without an attempt, says once what it waits
+// for, and tells the host and the card. The call goes on at a bridge that asks the same.
+func TestACallIsLeftToABridgeThatAsksTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		log := new(logged)
+		open := func(a *bridge.Approval) *front {
+			return s.open(a, s.behind("modern", "m", s.modern(a, "plain")), s.behind("older", "o", s.older(a, "plain")))
+		}
+		gate := &bridge.Approval{Tools: []string{"plain"}, For: []string{askback.User("bob")}}
+		before := open(gate)
+		h := s.host(before, "", client.Options{Tasks: client.TasksOff})
+		call(t, h, "m_plain", load{N: 1})
+		h.Close()
+		before.stop()
+
+		s.log = log
+		other := open(nil)
+		h = s.host(other, "", client.Options{Tasks: client.TasksOff})
+		p := &people{s: s, desk: other.desk, draw: func() string { return "accept" }}
+		p.answer()
+		time.Sleep(10 * time.Minute)
+		rows, err := s.store.Select(t.Context(), task.Filter{}, "", 10)
+		if err != nil || len(rows) != 1 {
+			t.Fatal(rows, err)
+		}
+		const want = "It waits for a bridge that asks user:bob to approve it; the bridge that has looked at it asks nobody " +
+			"to approve it."
+		if row := rows[0]; row.Message != want || row.Attempts > 1 || row.Round > 2 || row.Claim.Fence > 130 {
+			t.Errorf("after ten minutes the task is %+v", row)
+		}
+		name := task.Name(rows[0].ID)
+		if text, _ := call(t, h, "askback_result", map[string]any{"name": name}); !strings.Contains(text, want) {
+			t.Errorf("the host is told %q", text)
+		}
+		card, err := other.desk.Question(t.Context(), name, "bridge_approve", &desk.Person{Name: "bob"})
+		if err != nil || card.Progress != want {
+			t.Errorf("the card says %q, %v", card.Progress, err)
+		}
+		if n := strings.Count(log.String(), "leaving a call to another bridge"); n != 1 || !strings.Contains(log.String(), "user:bob") {
+			t.Errorf("the log says it %d times: %s", n, log)
+		}
+		h.Close()
+		other.stop()
+
+		last := open(gate)
+		defer last.stop()
+		time.Sleep(10 * time.Second)
+		if n := len(s.effects[1]); n != 1 {
+			t.Errorf("%d effects at a bridge that asks the same", n)
+		}
+	})
+}
+
+// A call that has begun without the record of its gate is not passed on.
+func TestACallWithoutItsGateIsNotPassedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		front := s.open(nil, s.behind("modern", "m", s.modern(nil, "asks")))
+		h := s.host(front, "", client.Options{Tasks: client.TasksOff})
+		call(t, h, "m_asks", load{N: 1})
+		rows, err := s.store.Select(t.Context(), task.Filter{}, "", 10)
+		if err != nil || len(rows) != 1 {
+			t.Fatal(rows, err)
+		}
+		began, entries, err := s.store.Journal(t.Context(), rows[0].ID)
+		if err != nil || !bytes.Contains(entries[0], []byte("gate 1")) {
+			t.Fatalf("the first record is %q, %v", entries[0], err)
+		}
+		other := &task.Task{ID: "AAAABBBBCCCCDDDDEEEEFFFFGG", Principal: "ada", Method: rows[0].Method, Target: rows[0].Target,
+			Status: task.Working, Round: rows[0].Round}
+		if err := s.store.Create(t.Context(), other, time.Hour, 0, began, entries[1:], task.Quota{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		text, failed := call(t, h, "askback_result", map[string]any{"name": task.Name(other.ID)})
+		if !failed || !strings.Contains(text, "its journal does not say whether it has to be approved") {
+			t.Errorf("the call without its gate returns %q", text)
+		}
+		h.Close()
+		front.stop()
+	})
+}
+
+// A round of a call that nobody has stored, and that began without a gate, is approved at a bridge with one.
+func TestACarriedRoundMeetsAGate(t *testing.T) {
+	for _, action := range []string{"accept", "decline"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScene(t)
+			gate := &bridge.Approval{Tools: []string{"*"}}
+			without := s.open(nil, s.behind("modern", "", s.modern(nil, "asks.again")))
+			with := s.open(gate, s.behind("modern", "", s.modern(gate, "asks.again")))
+			defer without.stop()
+			defer with.stop()
+			opts := able()
+			opts.Tasks = client.TasksOff
+			first, second := s.host(without, "", opts), s.host(with, "", opts)
+			defer first.Close()
+			defer second.Close()
+			_, next, err := first.Send(t.Context(), &client.Pending{Method: "tools/call",
+				Params: json.RawMessage(`{"name":"asks.again","arguments":{"n":1}}`), Meta: elicits()})
+			if err != nil || next == nil || next.State == "" {
+				t.Fatalf("the first round: %+v, %v", next, err)
+			}
+			next.Answers = map[string]json.RawMessage{next.Questions[0].Key: json.RawMessage(`{"action":"accept","content":{}}`)}
+			next.Meta = elicits()
+			result, _, err := second.Send(t.Context(), next)
+			if err != nil || !strings.Contains(string(result), "user:ada") {
+				t.Errorf("the second round: %s, %v", result, err)
+			}
+			p := &people{s: s, desk: with.desk, draw: func() string { return action }}
+			for range 6 {
+				p.answer()
+				time.Sleep(5 * time.Second)
+			}
+			if n := len(s.effects[1]); n != map[string]int{"accept": 1, "decline": 0}[action] || !s.asked[1] {
+				t.Errorf("after %s: %d effects, asked %v", action, n, s.asked[1])
+			}
+		})
+	}
+}
+
+// elicits is the _meta of a host that can show forms.
+func elicits() mcp.Meta {
+	return mcp.Meta{mcp.MetaKeyClientCapabilities: map[string]any{"elicitation": map[string]any{"form": map[string]any{}}}}
 }

@@ -56,7 +56,7 @@ func (u *upstream) introduce(ctx context.Context) error {
 		return err
 	}
 	if info := session.Server(); info != nil && info.Name != "" && u.Name == "" {
-		u.title = cmp.Or(oneLine(info.Name), u.title)
+		u.title = cmp.Or(oneLine(info.Name, 64), u.title)
 		u.own = outsideOfNames.ReplaceAllString(info.Name, "_")
 	}
 	return nil
@@ -97,12 +97,11 @@ func (u *upstream) hidden(exposed string) (string, bool) {
 	return exposed, true
 }
 
-// oneLine is a name that a stranger has given itself, as a person can read it in a sentence.
-func oneLine(name string) string {
-	line := []rune(strings.Join(strings.FieldsFunc(name, func(c rune) bool {
+// oneLine is what a stranger has written, as a person can read it in a sentence.
+func oneLine(text string, most int) string {
+	line := []rune(strings.Join(strings.FieldsFunc(text, func(c rune) bool {
 		return c == unicode.ReplacementChar || !unicode.IsPrint(c) || unicode.IsSpace(c)
 	}), " "))
-	const most = 64
 	if len(line) > most {
 		return string(line[:most-1]) + "…"
 	}
