@@ -11,6 +11,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/input"
+	"github.com/askback-mcp/askback/internal/journal"
 )
 
 // asker asks the questions of a server's rounds, each under a key of its own: a server may ask the same question again
@@ -18,6 +19,8 @@ import (
 type asker struct {
 	call *askback.Call
 	used map[string]bool
+	// answers are those that this run has read, by key and question. A call that is made again in one run asks again.
+	answers map[string]json.RawMessage
 }
 
 // ask asks all questions of a round together, and returns the answers by the server's keys.
@@ -57,6 +60,21 @@ func (a *asker) next(key string) string {
 
 // askOne asks one question, and returns the answer as the server gets it.
 func (a *asker) askOne(key string, q *client.Question) (json.RawMessage, error) {
+	question := fmt.Sprintf("%q %q %q %q %s", key, q.Method, q.Message, q.URL, q.Schema)
+	answer, err := a.put(key, q)
+	if had, read := a.answers[question]; read && errors.Is(err, journal.ErrAskedTwice) {
+		return had, nil
+	}
+	if err == nil {
+		if a.answers == nil {
+			a.answers = make(map[string]json.RawMessage)
+		}
+		a.answers[question] = answer
+	}
+	return answer, err
+}
+
+func (a *asker) put(key string, q *client.Question) (json.RawMessage, error) {
 	message := q.Message
 	if strings.TrimSpace(message) == "" {
 		message = "The server asks this without a message."

@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -268,6 +269,30 @@ func TestAServerThatIsNotThere(t *testing.T) {
 		if s.effects != 1 {
 			t.Errorf("%s: %d effects", version, s.effects)
 		}
+	}
+}
+
+// A tool that can be called again, and whose connection breaks after an answer, is called again with this answer.
+func TestACallThatIsRepeatedAsksNobodyAgain(t *testing.T) {
+	s := new(older)
+	m := s.server("2025-11-25")
+	var web *httptest.Server
+	mcp.AddTool(m, &mcp.Tool{Name: "fragile", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
+		func(ctx context.Context, req *mcp.CallToolRequest, _ subject) (*mcp.CallToolResult, any, error) {
+			color, err := elicit(ctx, req, "Which color?")
+			if err == nil && s.done("fragile") == 1 {
+				web.CloseClientConnections()
+			}
+			return text("%s", color), nil, err
+		})
+	web = httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, nil))
+	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
+	f := newFront(t, web.URL)
+	h := host(t, f.url, "", client.Options{Tasks: client.TasksOff})
+	waits(t, h, "fragile", nil)
+	name := f.answer(t, "ada", says("red")).Name
+	if text := fetch(t, h, name); text != "red" || s.count("fragile") != 2 {
+		t.Errorf("%q after %d runs", text, s.count("fragile"))
 	}
 }
 

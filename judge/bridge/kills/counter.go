@@ -44,16 +44,25 @@ func startCounter() (*counter, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{idempotent, once, twice} {
-		tool := &mcp.Tool{Name: name, Annotations: &mcp.ToolAnnotations{IdempotentHint: name == idempotent}}
-		askback.AddTool(srv, tool, c.handle(name))
+	for _, tool := range tools() {
+		askback.AddTool(srv, tool, counting(tool.Name, c.count))
 	}
 	c.Server = httptest.NewServer(srv.HTTPHandler(nil))
 	return c, nil
 }
 
-// handle is a handler whose effects are no recorded steps: every time that it is sent its last round, they happen.
-func (c *counter) handle(name string) askback.ToolHandler[arguments, string] {
+func tools() (all []*mcp.Tool) {
+	for _, name := range []string{idempotent, once, twice} {
+		all = append(all,
+			&mcp.Tool{Name: name, Annotations: &mcp.ToolAnnotations{IdempotentHint: name == idempotent}})
+	}
+	return all
+}
+
+// counting is a handler whose effects are no recorded steps: every time that it is sent its last round, they happen.
+func counting(
+	name string, effect func(ctx context.Context, id, what string) error,
+) askback.ToolHandler[arguments, string] {
 	return func(ctx context.Context, call *askback.Call, in arguments) (string, error) {
 		if in.Asks || name == twice {
 			if err := askback.Approve(call, "first", askback.Question{Message: in.ID + ": go on?"}); err != nil {
@@ -62,24 +71,26 @@ func (c *counter) handle(name string) askback.ToolHandler[arguments, string] {
 		}
 		if name == twice {
 			if call.Round() == 2 {
-				c.count(ctx, in.ID, "middle")
+				if err := effect(ctx, in.ID, "middle"); err != nil {
+					return "", err
+				}
 			}
 			if err := askback.Approve(call, "second", askback.Question{Message: in.ID + ": and on?"}); err != nil {
 				return "", err
 			}
 		}
-		c.count(ctx, in.ID, "end")
-		return "done " + in.ID, nil
+		return "done " + in.ID, effect(ctx, in.ID, "end")
 	}
 }
 
 // count does what cannot be undone, which takes some time around it.
-func (c *counter) count(ctx context.Context, id, what string) {
+func (c *counter) count(ctx context.Context, id, what string) error {
 	pause(ctx, time.Duration(rand.Int64N(int64(200*time.Millisecond))))
 	c.mu.Lock()
 	c.effects[id+" "+what]++
 	c.mu.Unlock()
 	pause(ctx, time.Duration(rand.Int64N(int64(200*time.Millisecond))))
+	return nil
 }
 
 // counted returns how often the call has done something.

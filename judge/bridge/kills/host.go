@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 // call is a call as its host wants it.
 type call struct {
 	number   int
+	kind     string // of the server, or empty for the only one
 	tool     string
 	asks     bool // once, where the tool may
 	attempts []*attempt
@@ -31,7 +33,7 @@ type attempt struct {
 const (
 	done    = "done"    // with its result
 	unknown = "unknown" // as the words say
-	unsent  = "unsent"  // as the words say
+	unsent  = "unsent"  // as the words say: its last round did not run
 	lost    = "lost"    // with its connection, before it had a name
 	other   = "other"   // which must not be
 )
@@ -66,17 +68,31 @@ func (f *fleet) makeAll(ctx context.Context, calls []*call, o options) {
 	working.Wait()
 }
 
-// make makes a call. One that is idempotent is repeated if its connection breaks before it has a name.
+// make makes a call. One that is idempotent is repeated if its connection breaks before it has a name, and if its
+// server was killed.
 func (h *host) make(ctx context.Context, c *call) {
 	for ctx.Err() == nil {
 		a := &attempt{id: fmt.Sprintf("%d.%d", c.number, len(c.attempts)+1)}
 		c.attempts = append(c.attempts, a)
 		h.attempt(ctx, c, a)
-		if a.end != lost || c.tool != idempotent {
+		again := a.end == lost || c.kind != "" && (a.end == unknown || a.end == unsent)
+		if !again || c.tool != idempotent {
 			return
 		}
+		pause(ctx, 100*time.Millisecond)
 	}
 }
+
+// lastRound is the number of a round that did not run.
+func (a *attempt) lastRound() int {
+	if m := roundNumber.FindStringSubmatch(strings.ToLower(a.text)); m != nil {
+		n, _ := strconv.Atoi(m[1])
+		return n
+	}
+	return 1
+}
+
+var roundNumber = regexp.MustCompile(`round (\d+) of th`)
 
 var taskName = regexp.MustCompile(`askback_result with the name "([A-Z2-7]{26})"`)
 
@@ -85,7 +101,11 @@ func (h *host) attempt(ctx context.Context, c *call, a *attempt) {
 		a.end = other
 		return
 	}
-	text, err := h.call(ctx, c.tool, map[string]any{"id": a.id, "asks": c.asks})
+	tool := c.tool
+	if c.kind != "" {
+		tool = c.kind + "_" + tool
+	}
+	text, err := h.call(ctx, tool, map[string]any{"id": a.id, "asks": c.asks})
 	switch name := taskName.FindStringSubmatch(text); {
 	case err != nil:
 		a.end = lost
@@ -116,9 +136,11 @@ func (a *attempt) finish(text string) {
 	switch {
 	case text == "done "+a.id:
 		a.end = done
-	case strings.Contains(text, "outcome of this call is unknown"):
+	case strings.Contains(text, "outcome of this call is unknown"), strings.Contains(text, "may have run"),
+		strings.HasPrefix(text, "The connection to the server of"):
 		a.end = unknown
-	case strings.Contains(text, "was not sent"):
+	case strings.Contains(text, "was not sent"), strings.Contains(text, "did not run"),
+		strings.Contains(text, "was not called: "):
 		a.end = unsent
 	default:
 		a.end = other

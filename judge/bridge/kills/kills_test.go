@@ -3,12 +3,22 @@ package main
 import (
 	"context"
 	"math/rand/v2"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/askback-mcp/askback/internal/pgtest"
 	"github.com/askback-mcp/askback/judge/process"
 )
+
+// TestMain makes the test binary a server behind the bridge, in the processes that are to be one.
+func TestMain(m *testing.M) {
+	if kind := os.Getenv(kindVariable); kind != "" {
+		_ = serve(context.Background(), kind)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
 
 // A small run of each kind.
 func TestNothingIsRepeated(t *testing.T) {
@@ -19,7 +29,9 @@ func TestNothingIsRepeated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, o := range map[string]options{"sqlite": {bridges: 1}, "postgres": {bridges: 2}} {
+	for name, o := range map[string]options{
+		"sqlite": {bridges: 1}, "postgres": {bridges: 2}, "servers": {bridges: 1, servers: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o.program, o.calls, o.kills, o.hosts, o.every, o.seed = program, 36, 8, 12, time.Second, rand.Uint64()

@@ -3,6 +3,7 @@
 //
 //	go run ./judge/bridge/kills                              # 300 calls through one bridge on SQLite
 //	go run ./judge/bridge/kills -store postgres -bridges 2   # through two on a PostgreSQL of its own
+//	go run ./judge/bridge/kills -servers                     # through one that lives, while its servers are killed
 //
 // A third of the calls is idempotent, a third is not, and a third asks twice. Of the first two, each second call asks
 // once before it takes effect. A person answers at the desk, and declines to repeat a round whose outcome is unknown.
@@ -14,6 +15,11 @@
 //     no store knows, is one whose host knows by the broken connection;
 //   - every idempotent call ends with its result. Its host repeats it if the connection broke before it had a name;
 //   - a call that ended with its result has taken effect.
+//
+// With -servers the bridge stands in front of seven servers, which are killed at random and, if they are no programs of
+// the bridge, started again: of 2026-07-28 and of 2025-11-25, over HTTP and as programs, with streams that can be resumed,
+// and behind a gateway that answers some calls with an error of its own after they have run. Then a round that did not
+// run has no effect, and hosts repeat calls that are idempotent until they are done.
 //
 // A seed repeats the choices of a run, not its moments. It exits with 1 if any of this does not hold.
 package main
@@ -36,6 +42,7 @@ type options struct {
 	program string // the askback command
 	store   string // the URL, or empty for a file
 	bridges int
+	servers bool // are killed, in place of bridges
 	calls   int
 	kills   int           // at least
 	hosts   int           // that call at once
@@ -44,13 +51,21 @@ type options struct {
 }
 
 func main() {
+	if kind := os.Getenv(kindVariable); kind != "" {
+		fmt.Fprintln(os.Stderr, serve(context.Background(), kind))
+		os.Exit(1)
+	}
 	o := options{hosts: 24, every: 2 * time.Second}
 	store := flag.String("store", "sqlite", "`STORE` of the calls: sqlite or postgres")
 	flag.IntVar(&o.bridges, "bridges", 1, "`NUMBER` of bridges")
+	flag.BoolVar(&o.servers, "servers", false, "kill the servers behind the bridge, and not the bridge")
 	flag.IntVar(&o.calls, "calls", 300, "`NUMBER` of calls")
 	flag.IntVar(&o.kills, "kills", 100, "`NUMBER` of kills, at least")
 	flag.Uint64Var(&o.seed, "seed", rand.Uint64(), "`SEED` of all choices")
 	flag.Parse()
+	if o.servers { // most of them are idle when they are killed
+		o.every /= 4
+	}
 	if *store != "sqlite" && *store != "postgres" || o.bridges < 1 || o.calls < 1 || o.kills < 1 {
 		os.Exit(2)
 	}

@@ -25,7 +25,7 @@ type Bridge struct {
 	Program string   // the askback command
 	Dir     string   // of the keys and logs
 	Store   string   // sqlite:PATH or postgres://…
-	Server  []string // the URL of the server behind, or its command
+	Server  []string // the URL of the server behind, or its command, or a file of servers, *.json
 	Flags   []string // beside the settings of every bridge
 }
 
@@ -42,7 +42,7 @@ func NewBridge(program, dir, storeURL string, server ...string) (*Bridge, error)
 func (b *Bridge) Command(flags ...string) *exec.Cmd {
 	args := []string{"bridge", "--as", Caller, "--keys", filepath.Join(b.Dir, "keys"), "--store", b.Store}
 	args = slices.Concat(args, b.Flags, flags)
-	if len(b.Server) > 1 || !strings.HasPrefix(b.Server[0], "http") {
+	if len(b.Server) > 1 || !strings.HasPrefix(b.Server[0], "http") && !strings.HasSuffix(b.Server[0], ".json") {
 		args = append(args, "--")
 	}
 	return exec.Command(b.Program, append(args, b.Server...)...)
