@@ -458,8 +458,9 @@ func TestACallIsLeftToABridgeThatAsksTheSame(t *testing.T) {
 		if err != nil || card.Progress != want {
 			t.Errorf("the card says %q, %v", card.Progress, err)
 		}
-		if n := strings.Count(log.String(), "leaving a call to another bridge"); n != 1 || !strings.Contains(log.String(), "user:bob") {
-			t.Errorf("the log says it %d times: %s", n, log)
+		said := log.String()
+		if n := strings.Count(said, "leaving a call to another bridge"); n != 1 || !strings.Contains(said, "user:bob") {
+			t.Errorf("the log says it %d times: %s", n, said)
 		}
 		h.Close()
 		other.stop()
@@ -488,7 +489,7 @@ func TestACallWithoutItsGateIsNotPassedOn(t *testing.T) {
 		if err != nil || !bytes.Contains(entries[0], []byte("gate 1")) {
 			t.Fatalf("the first record is %q, %v", entries[0], err)
 		}
-		other := &task.Task{ID: "AAAABBBBCCCCDDDDEEEEFFFFGG", Principal: "ada", Method: rows[0].Method, Target: rows[0].Target,
+		other := &task.Task{ID: "AAAABBBBCCCCDDDDEEEEFFFF", Principal: "ada", Method: rows[0].Method, Target: rows[0].Target,
 			Status: task.Working, Round: rows[0].Round}
 		if err := s.store.Create(t.Context(), other, time.Hour, 0, began, entries[1:], task.Quota{}); err != nil {
 			t.Fatal(err)
@@ -523,7 +524,8 @@ func TestACarriedRoundMeetsAGate(t *testing.T) {
 			if err != nil || next == nil || next.State == "" {
 				t.Fatalf("the first round: %+v, %v", next, err)
 			}
-			next.Answers = map[string]json.RawMessage{next.Questions[0].Key: json.RawMessage(`{"action":"accept","content":{}}`)}
+			accept := json.RawMessage(`{"action":"accept","content":{}}`)
+			next.Answers = map[string]json.RawMessage{next.Questions[0].Key: accept}
 			next.Meta = elicits()
 			result, _, err := second.Send(t.Context(), next)
 			if err != nil || !strings.Contains(string(result), "user:ada") {
