@@ -17,9 +17,9 @@
 //   - a call that ended with its result has taken effect.
 //
 // With -servers the bridge stands in front of seven servers, which are killed at random and, if they are no programs of
-// the bridge, started again: of 2026-07-28 and of 2025-11-25, over HTTP and as programs, with streams that can be resumed,
-// and behind a gateway that answers some calls with an error of its own after they have run. Then a round that did not
-// run has no effect, and hosts repeat calls that are idempotent until they are done.
+// the bridge, started again: of 2026-07-28 and of 2025-11-25, over HTTP and as programs, with streams that can be
+// resumed, and behind a gateway that answers some calls with an error of its own after they have run. Then a round that
+// did not run has no effect, and hosts repeat calls that are idempotent until they are done.
 //
 // A seed repeats the choices of a run, not its moments. It exits with 1 if any of this does not hold.
 package main

@@ -26,8 +26,8 @@ import (
 	"github.com/askback-mcp/askback/judge/process"
 )
 
-// The kinds of servers that are killed. Those behind a gateway are reached through a proxy that keeps the answer to some
-// calls for itself.
+// The kinds of servers that are killed. Those behind a gateway are reached through a proxy that keeps the answer to
+// some calls for itself.
 const (
 	modern        = "modern"    // 2026-07-28 over HTTP
 	modernProgram = "mprogram"  // the same over standard input and output
@@ -176,7 +176,8 @@ func (s *servers) counted(id, what string) int {
 	return s.effects[id+" "+what]
 }
 
-// kill kills a server at a time, until ctx is done. One that the bridge has not started is started again after a moment.
+// kill kills a server at a time, until ctx is done. One that the bridge has not started is started again after a
+// moment.
 func (s *servers) kill(ctx context.Context, random *rand.Rand, kills *atomic.Int64) error {
 	for pause(ctx, time.Duration(random.Int64N(int64(s.every)))) {
 		kind := kinds[random.IntN(len(kinds))]
