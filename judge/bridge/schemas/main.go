@@ -1,6 +1,6 @@
 // Command schemas measures what the schemas of a hostile server cost those who use it, and those who use another one:
 //
-//	go run ./judge/bridge/schemas               # 500 schemas, about 15 minutes on two processors
+//	go run ./judge/bridge/schemas               # 500 schemas, about 20 minutes on two processors
 //	go run ./judge/bridge/schemas -number 44    # two of each kind
 //
 // The schemas are drawn: references, circles, parts that double, patterns, deep, wide and large ones. Each is the input
@@ -37,12 +37,13 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	found, err := judge(ctx, *number, *seed)
 	stop()
+	if found != nil {
+		fmt.Println(found)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "schemas:", err)
-		os.Exit(1)
 	}
-	fmt.Println(found)
-	if len(found.violations) > 0 {
+	if err != nil || len(found.violations) > 0 {
 		os.Exit(1)
 	}
 }
@@ -62,8 +63,11 @@ func judge(ctx context.Context, number int, seed uint64) (*findings, error) {
 	draws, kinds := rand.New(rand.NewPCG(seed, 0)), len(hostile.Kinds)
 	for i, kind := range hostile.Kinds {
 		n := number*(i+1)/kinds - number*i/kinds
+		if n == 0 {
+			continue
+		}
 		if err := found.batch(ctx, program, dir, draw(draws, kind, n)); err != nil {
-			return nil, fmt.Errorf("%s: %w", kind, err)
+			return found, fmt.Errorf("%s: %w", kind, err)
 		}
 	}
 	return found, context.Cause(ctx)
