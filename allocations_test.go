@@ -26,8 +26,8 @@ func TestAllocations(t *testing.T) {
 		maximum  int
 	}
 	limits := []limit{
-		{"interaction", interaction, 40, 42},
-		{"inline interaction", inlineInteraction, 602, 604},
+		{"interaction", interaction, 36, 38},
+		{"inline interaction", inlineInteraction, 599, 601},
 	}
 	// A fleet that waits sends these more often than anything else: one costs no more than an interaction does.
 	measured := map[string]int{

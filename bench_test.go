@@ -16,6 +16,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/task"
 )
 
 // exchange is what a benchmark sends to a handler again and again, without a network.
@@ -68,8 +69,14 @@ func (e *exchange) benchmark(b *testing.B) {
 // with that of a plain net/http handler and of other libraries.
 func BenchmarkInteraction(b *testing.B) { interaction(b).benchmark(b) }
 
+// interaction is served as by askback serve: its caller has a name, calls may become tasks, and there is a desk.
 func interaction(tb testing.TB) *exchange {
-	return greeting(tb, harness.NewServer(tb, nil, harness.AddGreet), newYork)
+	srv := harness.NewServer(tb, &askback.Options{
+		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "ada", nil },
+		Tasks:     &askback.Tasks{Store: new(task.MemoryStore)},
+		Desk:      &askback.DeskOptions{},
+	}, harness.AddGreet)
+	return greeting(tb, srv, newYork)
 }
 
 const newYork = `{"place":"New York"}`

@@ -116,8 +116,11 @@ func (c *Call) askRun(ctx context.Context, key string, q *question.Question) ([]
 	if err != nil {
 		return nil, err
 	}
-	ask := journal.Ask{Key: key, Digest: q.Digest, Accept: c.accept(q), Correctable: question.Correctable(q.Method),
+	ask := journal.Ask{Key: key, Digest: q.Digest, Accept: q.Accept, Correctable: question.Correctable(q.Method),
 		Within: q.Within, Apart: len(q.For) > 0 && !q.Fallback || q.Method == "", Fallback: q.Fallback, Request: q}
+	if c.plain {
+		ask.Accept = q.Plain().Accept
+	}
 	if err := ctx.Err(); err != nil {
 		ask.Unable = err // what was answered before is found all the same: see OnCancel
 	} else if c.Can&q.Need != q.Need {
@@ -138,7 +141,7 @@ func (c *Call) askRun(ctx context.Context, key string, q *question.Question) ([]
 		return answer, err
 	}
 	answer, err := c.run.Ask(ask)
-	if taken { // now, because the hook must not run while the journal is locked
+	if taken && err == nil { // now, because the hook must not run while the journal is locked
 		c.tell(ctx, Answered(key, q.Digest, answer))
 	}
 	return answer, err

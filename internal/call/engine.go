@@ -71,9 +71,9 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 		round, began := s.Journal.Round+1, time.Now()
 		out, err := s.round(ctx)
 		if err == nil && out.detached {
-			out, err = s.Detach(ctx, s.Journal)
+			out, err = s.Detach.Move(ctx, s.Journal)
 		} else if err == nil && len(out.Apart) > 0 && len(out.Questions) == 0 && s.Wait != nil {
-			out, err = s.Wait(ctx, s.Journal)
+			out, err = s.Wait.Move(ctx, s.Journal)
 		}
 		r.ended(ctx, e.Log, s.Journal.ID, round, began, s.outcome(ctx, out, err), out)
 		if err != nil || !out.InputRequired() {
@@ -105,14 +105,16 @@ type serving struct {
 
 // begin tells the operator that the request goes on with its call.
 func (s *serving) begin(ctx context.Context) context.Context {
-	s.Journal.By = Provenance(s.r.Principal)
+	if len(s.Answers.Responses) > 0 {
+		s.Journal.By = Provenance(s.r.Principal)
+	}
 	return s.r.watch(ctx, s.Journal)
 }
 
 // detachAtOnce detaches a call before its handler runs, with what the client answered before.
 func (s *serving) detachAtOnce(ctx context.Context) (*Outcome, error) {
 	s.Journal.Receive(s.Answers.Responses)
-	out, err := s.Detach(ctx, s.Journal)
+	out, err := s.Detach.Move(ctx, s.Journal)
 	s.r.Watch.SetOutcome(s.outcome(ctx, out, err))
 	return s.end(ctx, s.Journal.Round+1, out, err)
 }
@@ -240,7 +242,10 @@ func (s *serving) round(ctx context.Context) (*Outcome, error) {
 // suspended returns the outcome of a round that asks, or that only has to come back.
 func (s *serving) suspended(ctx context.Context, c *Call, asks []journal.Ask, refused []journal.Refusal) *Outcome {
 	open := len(s.Journal.Pending)
-	out := &Outcome{Questions: make([]*question.Question, open), Named: c.named.Load(), detached: c.run.Detached()}
+	out := &Outcome{Named: c.named.Load(), detached: c.run.Detached()}
+	if out.Questions = out.one[:min(open, len(out.one))]; open > len(out.one) {
+		out.Questions = make([]*question.Question, open)
+	}
 	for i, a := range asks {
 		q := a.Request.(*question.Question)
 		if i >= open {
@@ -327,6 +332,7 @@ func (s *serving) newCall(ctx context.Context, manual Manual) *Call {
 		detaches: s.Detach != nil, audited: s.Audited, desk: s.Engine.Desk, within: s.Limits.Within,
 		waits: s.Opened.Wait != nil || s.Sleeps, sleeps: s.Sleeps,
 	}
+	c.run.Screen = c
 	if probe != nil {
 		c.id = probe.CallID(j.ID)
 	}

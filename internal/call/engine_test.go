@@ -251,9 +251,7 @@ func TestDetach(t *testing.T) {
 		{"another home", func(*memory, *call.Request) {}, "task 7",
 			[]string{"1 asked name", "2 answered nameaccept", "2 ended task"}},
 		{"another home that fails", func(m *memory, _ *call.Request) {
-			m.Detach = func(context.Context, *journal.Journal) (*call.Outcome, error) {
-				return nil, wire.Errorf(-32603, "no store")
-			}
+			m.Detach = moves(func(*journal.Journal) (*call.Outcome, error) { return nil, wire.Errorf(-32603, "no store") })
 		}, "-32603 no store", []string{"1 asked name", "2 answered nameaccept", "2 ended failed"}},
 		{"a tool that cannot", func(_ *memory, r *call.Request) { r.Handler.Tasks = nil },
 			"failed: Detach: the tool must be added with AddTaskTool", []string{"1 ended failed"}},
@@ -265,7 +263,7 @@ func TestDetach(t *testing.T) {
 	} {
 		s, m, r := newServer(), newMemory(), tool(detaches)
 		m.answer = accept
-		m.Detach = func(context.Context, *journal.Journal) (*call.Outcome, error) { return asTask, nil }
+		m.Detach = moves(func(*journal.Journal) (*call.Outcome, error) { return asTask, nil })
 		test.set(m, r)
 		out, err := s.Serve(t.Context(), r, m)
 		if got := ended(out, err); got != test.want {
@@ -281,12 +279,12 @@ func TestAnswersAreTakenAlong(t *testing.T) {
 	m.Journal.Pending = []journal.Question{{Key: "name", Wire: "w", Digest: journal.Digest{1}}}
 	m.Answers = call.Answers{Responses: map[string][]byte{"w": []byte(accept("x")), "other": []byte(`{}`)}}
 	m.AtOnce = true
-	m.Detach = func(_ context.Context, j *journal.Journal) (*call.Outcome, error) {
+	m.Detach = moves(func(j *journal.Journal) (*call.Outcome, error) {
 		if len(j.Entries) != 1 || j.Entries[0].Kind != journal.Unread || j.Entries[0].Key != "name" || len(j.Pending) != 0 {
 			t.Errorf("the journal is %+v", j)
 		}
 		return &call.Outcome{Encoded: []byte("detached")}, nil
-	}
+	})
 	if out, err := s.Serve(t.Context(), tool(nil), m); ended(out, err) != "detached" {
 		t.Error(ended(out, err))
 	}

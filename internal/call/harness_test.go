@@ -40,6 +40,11 @@ func newMemory() *memory {
 
 func (m *memory) Open(context.Context) (call.Opened, error) { return m.Opened, m.fail }
 
+// moves is a [call.Mover].
+type moves func(*journal.Journal) (*call.Outcome, error)
+
+func (m moves) Move(_ context.Context, j *journal.Journal) (*call.Outcome, error) { return m(j) }
+
 func (m *memory) Begin(run *journal.Run, j *journal.Journal, answers call.Answers, limits *bound.Limits) {
 	begin := run.Begin
 	if answers.Bare {

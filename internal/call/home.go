@@ -21,6 +21,11 @@ type Home interface {
 	End(ctx context.Context, j *journal.Journal, out *Outcome, err error)
 }
 
+// Mover moves a call with its journal to another home.
+type Mover interface {
+	Move(ctx context.Context, j *journal.Journal) (*Outcome, error)
+}
+
 // Opened is a call as its home has it.
 type Opened struct {
 	// Outcome is the outcome of a request whose call has ended, or has become a task, before. Everything else is zero
@@ -34,10 +39,10 @@ type Opened struct {
 	Answers Answers // those that came with the request
 
 	// Detach moves the call to a home in which it goes on without this request. Nil means that the call stays.
-	Detach func(ctx context.Context, j *journal.Journal) (*Outcome, error)
+	Detach Mover
 	// Wait moves the call to a home in which it waits for people, or for a time, apart from its client, once its client
 	// has no open question. Nil means that it stays.
-	Wait func(ctx context.Context, j *journal.Journal) (*Outcome, error)
+	Wait Mover
 	// Sleeps says that the home itself waits for people and for a time.
 	Sleeps bool
 	// AtOnce says that the call is detached before its handler runs.

@@ -26,7 +26,8 @@ type Outcome struct {
 	Follow *Handler
 	Named  bool // the handler knows the call's ID, which the next round must have, too
 
-	detached bool // the handler wants the call to go on as a task
+	detached bool                  // the handler wants the call to go on as a task
+	one      [1]*question.Question // room for Questions: most rounds ask one
 }
 
 // Task is the task that a call became, as its creation is told.

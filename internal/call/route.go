@@ -101,32 +101,23 @@ func (c *Call) checkAddress(q *question.Question) error {
 	return nil
 }
 
-// accept returns the check of answers to a question. It marks an answer that came so fast that the client can have
-// shown the question to nobody: see [Desk.NotShown].
-func (c *Call) accept(q *question.Question) question.Accept {
-	accept := q.Accept
-	if c.plain {
-		accept = q.Plain().Accept
-	}
+// Screen implements [journal.Screen]. It marks an answer that came so fast that the client can have shown the question
+// to nobody: see [Desk.NotShown].
+func (c *Call) Screen(request any, raw, record []byte) ([]byte, error) {
+	q := request.(*question.Question)
 	if c.desk == nil || c.Inline || q.Method != input.MethodElicit {
-		return accept
+		return record, nil
 	}
-	return func(raw []byte) ([]byte, error) {
-		record, err := accept(raw)
-		if err != nil {
-			return record, err
-		}
-		after, _, measured := question.After(raw)
-		switch action, _ := question.Action(record); {
-		case action == "accept" || !measured:
-			return record, nil
-		case after >= c.desk.NotShown:
-			return question.WithAfter(record, after), nil
-		case q.Fallback:
-			return nil, journal.ErrNotShown
-		}
-		return question.NotShown(record, after), nil
+	after, _, measured := question.After(raw)
+	switch action, _ := question.Action(record); {
+	case action == "accept" || !measured:
+		return record, nil
+	case after >= c.desk.NotShown:
+		return question.WithAfter(record, after), nil
+	case q.Fallback:
+		return nil, journal.ErrNotShown
 	}
+	return question.NotShown(record, after), nil
 }
 
 // Sleep suspends the call until a time has passed since the sleep was reached for the first time.

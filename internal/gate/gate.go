@@ -165,12 +165,10 @@ func (g *Gate) pass(ctx context.Context, a Access, w *report.Watch, session *mcp
 			}
 			mayLeave(ctx, &whole.hold)
 		} else if hold, full := g.Shares.Calls.Take(a.Principal, 1); full == nil {
-			if waitsOf(ctx) == nil {
+			if waits := waitsOf(ctx); waits == nil {
 				defer hold.Release()
 			} else {
-				kept := &callHold{hold} // of its own, because only a request that can wait is to cost it
-				defer kept.Release()
-				mayLeave(ctx, kept)
+				defer waits.addCall(hold).Release()
 			}
 		} else {
 			late := new(callHold) // of its own, because a Hold in a closure is allocated

@@ -18,10 +18,13 @@ type Holder interface {
 	Resume() error
 }
 
-// Waits are the holders of a request that can wait. The zero value has none; Release must be called at the end of the
-// request.
+// Waits are the holders of a request that can wait, and its context: see With. The zero value has none; Release must be
+// called at the end of the request.
 type Waits struct {
+	context.Context
 	shares *Shares
+	call   callHold
+	first  [2]Holder    // room for holders: most requests have two
 	answer bound.Waiter // gives way while the response to a wait is written, or nil
 
 	mu      sync.Mutex
@@ -38,8 +41,16 @@ type waitsKey struct{}
 func (w *Waits) With(ctx context.Context, shares *Shares, h Holder, answer bound.Waiter) context.Context {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.shares, w.answer, w.holders = shares, answer, []Holder{h}
-	return context.WithValue(ctx, waitsKey{}, w)
+	w.Context, w.shares, w.answer, w.holders = ctx, shares, answer, append(w.first[:0], h)
+	return w
+}
+
+// Value implements [context.Context].
+func (w *Waits) Value(key any) any {
+	if key == (waitsKey{}) {
+		return w
+	}
+	return w.Context.Value(key)
 }
 
 // withHolder adds a holder to the holders of a request, or makes it the only one.
@@ -56,6 +67,19 @@ func (w *Waits) add(h Holder) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.holders = append(w.holders, h)
+}
+
+// addCall adds the share of a call.
+func (w *Waits) addCall(hold bound.Hold) *callHold {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := &w.call
+	if len(w.holders) > 1 { // middleware has brought the request to the gate before
+		c = new(callHold)
+	}
+	c.Hold = hold
+	w.holders = append(w.holders, c)
+	return c
 }
 
 func waitsOf(ctx context.Context) *Waits {

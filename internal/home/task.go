@@ -72,24 +72,36 @@ func (c *Carried) opened(ctx context.Context, j *journal.Journal, answers call.A
 	o := call.Opened{Journal: j, Answers: answers}
 	h := c.request.Handler
 	if c.Desk && c.Tasks != nil && h.Method == wire.CallTool && !h.Fetches {
-		o.Wait = c.wait
+		o.Wait = (*waiting)(c)
 	}
 	switch support := h.Tasks; {
 	case c.task.Dialect != "":
 		// In a session the answer must be a task (2025-11-25, "Result Retrieval").
 		o.AtOnce = c.request.InSession || !support.AtDetach
-		o.Detach = c.detach
+		o.Detach = (*detaching)(c)
 		c.request.Can |= wire.Tasks
 	case support != nil && support.Always && o.Wait != nil:
 		o.AtOnce = !support.AtDetach
-		o.Detach = c.wait
+		o.Detach = (*waiting)(c)
 	}
 	return o
 }
 
-// wait moves the call to where people answer it. The client gets a task, or the outcome if that comes soon.
-func (c *Carried) wait(ctx context.Context, j *journal.Journal) (*call.Outcome, error) {
+// waiting moves the call to where people answer it. The client gets a task, or the outcome if that comes soon.
+type waiting Carried
+
+// Move implements [call.Mover].
+func (w *waiting) Move(ctx context.Context, j *journal.Journal) (*call.Outcome, error) {
+	c := (*Carried)(w)
 	return c.Tasks.Create(ctx, c.request, c.waitsAs(), j)
+}
+
+// detaching moves the call to the task that its client asked for.
+type detaching Carried
+
+// Move implements [call.Mover].
+func (d *detaching) Move(ctx context.Context, j *journal.Journal) (*call.Outcome, error) {
+	return d.Tasks.Create(ctx, d.request, d.task, j)
 }
 
 // waitsAs is how the client takes the task of a call that waits for people, which may be one of a tool without tasks.
@@ -99,10 +111,6 @@ func (c *Carried) waitsAs() TaskRequest {
 		as.Dialect = DialectExtension
 	}
 	return as
-}
-
-func (c *Carried) detach(ctx context.Context, j *journal.Journal) (*call.Outcome, error) {
-	return c.Tasks.Create(ctx, c.request, c.task, j)
 }
 
 // notePlainForms notes in j whether the client of a request shows plain forms only, unless an earlier round, perhaps on

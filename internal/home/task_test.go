@@ -114,7 +114,7 @@ func TestWhichCallsBecomeTasks(t *testing.T) {
 		if opened.Detach == nil {
 			continue
 		}
-		out, err := opened.Detach(t.Context(), opened.Journal)
+		out, err := opened.Detach.Move(t.Context(), opened.Journal)
 		if err != nil || string(out.Encoded) != "a task" || tasks.as != test.as {
 			t.Errorf("%s: %+v as %+v, want %+v; %v", test.says, out, tasks.as, test.as, err)
 		}

@@ -274,8 +274,9 @@ func (h *handler) serveCall(w http.ResponseWriter, v *visit, r *http.Request, re
 		fail(w, req.ID, fault)
 		return
 	}
+	ctx := r.Context()
 	if req.Method == wire.CallTool && h.SDK.Calls.Desk != nil {
-		r = v.mayWait(r)
+		ctx = v.waits.With(ctx, v.gate.Shares, v, v)
 	}
 	v.stream.w, v.stream.token = w, v.params.Meta.ProgressToken
 	var progress call.ProgressFunc
@@ -287,13 +288,13 @@ func (h *handler) serveCall(w http.ResponseWriter, v *visit, r *http.Request, re
 	switch {
 	case !h.SDK.Direct():
 		v.stream.events = acceptsEvents(r)
-		out, err = throughSDK(v.named(r.Context()), h.SDK, &v.stream, req, &v.extra)
+		out, err = throughSDK(v.named(ctx), h.SDK, &v.stream, req, &v.extra)
 	case h.SDK.Chained():
-		out, err = h.SDK.Receive(v.named(r.Context()), req.ID, req.Method, req.Params, &v.extra, progress)
+		out, err = h.SDK.Receive(v.named(ctx), req.ID, req.Method, req.Params, &v.extra, progress)
 	default:
-		out, err = h.pass(r.Context(), v, handler, req, progress)
+		out, err = h.pass(ctx, v, handler, req, progress)
 	}
-	h.respond(r.Context(), &v.stream, req, out, err)
+	h.respond(ctx, &v.stream, req, out, err)
 }
 
 // pass brings a request through the gate to a handler of ours or, if it is nil, to the tasks.

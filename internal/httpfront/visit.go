@@ -35,7 +35,7 @@ type visit struct {
 	reader    *bytes.Reader    // of the body, for the edge of the drafts
 	open      atomic.Bool      // it stays open
 	cancel    context.CancelCauseFunc
-	waits     *gate.Waits // nil unless its call can wait for others than its client
+	waits     gate.Waits // of a call that can wait for others than its client
 
 	stream  eventStream
 	outline strictjson.Outline // of the body
@@ -68,15 +68,7 @@ func (v *visit) release() {
 	v.end()
 	v.request.Release()
 	v.body.Release()
-	if v.waits != nil {
-		v.waits.Release()
-	}
-}
-
-// mayWait returns the request with a context in which its call can wait for others than its client.
-func (v *visit) mayWait(r *http.Request) *http.Request {
-	v.waits = new(gate.Waits)
-	return r.WithContext(v.waits.With(r.Context(), v.gate.Shares, v, v))
+	v.waits.Release()
 }
 
 // Wait implements [gate.Holder].

@@ -167,6 +167,16 @@ func (j *Journal) answer(key string, d Digest) int {
 	return slices.IndexFunc(j.Entries, func(e Entry) bool { return e.isAnswer() && e.Key == key && e.Digest == d })
 }
 
+// lastAnswer returns the last answer under a key that a run has read, or nil.
+func (j *Journal) lastAnswer(key string) *Entry {
+	for i := len(j.Entries) - 1; i >= 0; i-- {
+		if e := &j.Entries[i]; e.Kind == Answer && e.Key == key {
+			return e
+		}
+	}
+	return nil
+}
+
 // Settled reports whether a question is answered, or its deadline has passed.
 func (j *Journal) Settled(q *Question) bool { return j.answer(q.Key, q.Digest) >= 0 }
 

@@ -36,6 +36,11 @@ type Ask struct {
 	Request any
 }
 
+// Screen looks at answers that fit their questions, whose [Ask.Request] it gets. It is pure, as [Ask.Accept] is.
+type Screen interface {
+	Screen(request any, raw, accepted []byte) ([]byte, error)
+}
+
 // Run is one execution of a handler against a journal. Its methods may be called
 // from several goroutines of that handler.
 type Run struct {
@@ -55,6 +60,8 @@ type Run struct {
 	// apart from the client's, under the key row, or nil. It is committed like any other. After an error the run is
 	// void.
 	Decided func(key, row string, d Digest) (*Entry, error)
+	// Screen, if set before the run is used, sees each answer once Accept has taken it, and returns what to record.
+	Screen Screen
 
 	limits *bound.Limits
 
@@ -73,7 +80,7 @@ type Run struct {
 	over    bool    // the handler has returned
 	detach  bool    // the call becomes a task at its checkpoint
 	steps   map[string]bool
-	by      map[string][]input.Provenance // who gave the answers that the run has read, by key, if that was recorded
+	by      map[string][]input.Provenance // who gave the answers that the run has read, by key, unless it is the last
 	active  int                           // steps that run now
 
 	running sync.WaitGroup // of the steps
@@ -199,6 +206,9 @@ func (r *Run) accept(a *Ask, i int) bool {
 		return true
 	}
 	value, err := a.Accept(e.Value)
+	if err == nil && r.Screen != nil {
+		value, err = r.Screen.Screen(a.Request, e.Value, value)
+	}
 	if err == nil {
 		e.Kind, e.Value = Answer, value
 		return true
@@ -233,10 +243,11 @@ func (j *Journal) notShown(key string, d Digest) bool {
 
 // settle returns what an entry says of its question.
 func (r *Run) settle(e *Entry) ([]byte, error) {
-	if len(e.By) > 0 || r.by != nil {
-		if r.by == nil {
-			r.by = make(map[string][]input.Provenance)
-		}
+	if e == r.journal.lastAnswer(e.Key) {
+		delete(r.by, e.Key)
+	} else if r.by == nil {
+		r.by = map[string][]input.Provenance{e.Key: e.By}
+	} else {
 		r.by[e.Key] = e.By
 	}
 	if e.Kind == Unanswered {
@@ -524,10 +535,8 @@ func (r *Run) By(key string) []input.Provenance {
 	if by, read := r.by[key]; read {
 		return slices.Clone(by)
 	}
-	for _, e := range slices.Backward(r.journal.Entries) {
-		if e.Kind == Answer && e.Key == key {
-			return slices.Clone(e.By)
-		}
+	if e := r.journal.lastAnswer(key); e != nil {
+		return slices.Clone(e.By)
 	}
 	return nil
 }

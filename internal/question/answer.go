@@ -109,7 +109,11 @@ func recordAction(action string) []byte { return []byte(`{"action":"` + action +
 
 // After reads what [WithAfter] wrote. Shown is false for what [NotShown] wrote.
 func After(result []byte) (after time.Duration, shown, ok bool) {
-	ms, err := strconv.ParseInt(string(strictjson.Get(result, "after")), 10, 64)
+	member := strictjson.Get(result, "after")
+	if member == nil { // the answer is an accept, as nearly all are
+		return 0, true, false
+	}
+	ms, err := strconv.ParseInt(string(member), 10, 64)
 	return time.Duration(ms) * time.Millisecond, string(strictjson.Get(result, "shown")) != "false", err == nil && ms >= 0
 }
 
