@@ -156,8 +156,13 @@ func floor() (http.Handler, error) {
 	}), nil
 }
 
+// askbackServer serves as askback serve does: callers have names, calls may become tasks, and there is a desk.
 func askbackServer() (http.Handler, error) {
-	srv, err := newAskback(askback.Options{})
+	srv, err := newAskback(askback.Options{
+		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "ada", nil },
+		Tasks:     &askback.Tasks{Store: new(task.MemoryStore)},
+		Desk:      &askback.DeskOptions{},
+	})
 	if err != nil {
 		return nil, err
 	}
