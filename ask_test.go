@@ -400,7 +400,7 @@ func TestErrorsThatAreJoinedWithAnOpenQuestion(t *testing.T) {
 		{
 			name: "a URL that cannot be",
 			err:  func(call *askback.Call) error { return askback.ElicitURL(call, "bad", "?", "/relative") },
-			text: `question \"bad\": the URL must be absolute`,
+			text: `question \"bad\": the URL must be well-formed and absolute`,
 		},
 		{
 			name: "sampling without parameters",

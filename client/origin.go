@@ -2,6 +2,7 @@ package client
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -47,8 +48,8 @@ func atOrigin(t mcp.Transport) (_ mcp.Transport, err error) {
 // boundTo returns a copy of a client, which may be nil, that speaks only to the origin of an endpoint.
 func boundTo(endpoint string, c *http.Client) (*http.Client, error) {
 	u, err := url.Parse(endpoint)
-	if err != nil {
-		return nil, err
+	if err != nil { // which repeats the URL and its password
+		return nil, errors.New("the endpoint is not a well-formed URL")
 	}
 	own := *cmp.Or(c, new(http.Client))
 	bound := &sameOrigin{base: own.Transport, endpoint: u}

@@ -14,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
+
+	"github.com/askback-mcp/askback/internal/foreign"
 )
 
 // visible calls write with the parts of a foreign text, in their order: those that can be shown as they are, and the
@@ -190,12 +192,10 @@ func newCode(raw json.RawMessage) *code {
 	if len(raw) == 0 {
 		return nil
 	}
-	var b bytes.Buffer
-	if json.Indent(&b, raw, "", "  ") != nil {
-		b.Reset()
-		b.Write(raw)
+	text := string(raw)
+	if b := new(bytes.Buffer); json.Indent(b, raw, "", "  ") == nil {
+		text = foreign.Plain(b.Bytes())
 	}
-	text := b.String()
 	lines := strings.Count(text, "\n") + 1
 	return &code{isolated(text), lines, size(len(text)), lines > mostLines || len(text) > mostBytes}
 }

@@ -55,6 +55,7 @@ type inboxFlags struct {
 	search     string
 	answered   bool
 	began      bool
+	where      string   // how a command line names the store; empty if it does not
 	stores     []string // the one that is listed, and those after it
 	single     bool     // there is only one
 	shown      int      // the stores from which something was listed
@@ -102,7 +103,13 @@ func (f *inboxFlags) at(cmd *cobra.Command, args []string, do inboxAction) error
 		if stores, args = args[:1], args[1:]; f.data != "" {
 			return usagef("a store and --data exclude each other")
 		}
+		if f.where = "STORE"; !strings.Contains(stores[0], "@") { // it may have a password
+			f.where = harmless(foreignQuote(stores[0]))
+		}
 	} else {
+		if f.data != "" {
+			f.where = "--data " + harmless(foreignQuote(f.data))
+		}
 		var err error
 		if stores, err = f.defaultStores(); err != nil {
 			return err
@@ -354,7 +361,7 @@ Exit codes: 0 it is shown; 1 there is no such task, or it has asked nobody;
 			return err
 		}
 		for i, q := range questions {
-			text := inboxCard(q, time.Now())
+			text := inboxCard(q, f.where, time.Now())
 			if format == "json" {
 				text = inertLine(q)
 			} else if i > 0 {

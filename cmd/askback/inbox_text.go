@@ -131,8 +131,8 @@ func voteText(v *desk.Vote, now time.Time) string {
 	return text
 }
 
-// inboxCard shows a question, and how to answer it while it is open.
-func inboxCard(q *desk.Question, now time.Time) string {
+// inboxCard shows a question, and how to answer it while it is open. Where is how a command line names its store.
+func inboxCard(q *desk.Question, where string, now time.Time) string {
 	b := new(strings.Builder)
 	b.WriteString(inboxFacts(q, now) + "\n" + wrap(harmless(q.Message), ""))
 	example := "{}"
@@ -145,7 +145,8 @@ func inboxCard(q *desk.Question, now time.Time) string {
 		}
 	}
 	if q.Status == task.QuestionOpen {
-		fmt.Fprintf(b, "\n    askback inbox answer %s %s --accept %s\n", q.Name, harmless(foreignQuote(q.Key)),
+		command := strings.TrimSpace("askback inbox answer " + where)
+		fmt.Fprintf(b, "\n    %s %s %s --accept %s\n", command, q.Name, harmless(foreignQuote(q.Key)),
 			harmless(shellQuote(example)))
 	}
 	return b.String()

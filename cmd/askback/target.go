@@ -37,6 +37,9 @@ func parseTarget(text string) (target, error) {
 			_, err = strconv.ParseUint(address.Port(), 10, 16)
 		}
 		if err != nil || address.Host == "" {
+			if strings.Contains(text, "@") { // it may have a password
+				text = scheme + "://…"
+			}
 			return t, usagef("the target %q is not a URL, such as http://127.0.0.1:8080/mcp", text)
 		}
 		t.address = address

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -37,6 +38,15 @@ func TestACommandLineIsSplitAsAShellDoes(t *testing.T) {
 		}
 		if diff := cmp.Diff(tt.want, append([]string{}, got...)); err == nil && diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.line, diff)
+		}
+	}
+}
+
+func TestErrorsOfTargetsHaveNoPassword(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"http://ada:hunter2@127.0.0.1:99999/mcp", "https://ada:hun%zz@host/mcp", "http://a:hunter2@"} {
+		if _, err := parseTarget(text); err == nil || strings.Contains(err.Error(), "hun") {
+			t.Errorf("parseTarget(%q): %v", text, err)
 		}
 	}
 }

@@ -8,9 +8,16 @@ import (
 	"unicode/utf8"
 )
 
-// JSON escapes the characters in JSON that act on a terminal. They occur in strings only, where the escape has the
-// same meaning.
+var unescaped = strings.NewReplacer(`\\`, `\\`,
+	`\u003c`, "<", `\u003C`, "<", `\u003e`, ">", `\u003E`, ">", `\u0026`, "&")
+
+// Plain returns JSON for people to read: with <, > and & as themselves, which many encoders escape.
+func Plain(text []byte) string { return unescaped.Replace(string(text)) }
+
+// JSON is Plain with escapes for the characters that act on a terminal. They occur in strings only, where the escape has
+// the same meaning.
 func JSON(text []byte) string {
+	text = []byte(Plain(text))
 	var b strings.Builder
 	for len(text) > 0 {
 		r, n := utf8.DecodeRune(text)

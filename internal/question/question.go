@@ -257,11 +257,8 @@ func Reason(message string) (asked, reason string) {
 // URL asks the user to open a page.
 func URL(message, page string) (*Question, error) {
 	u, err := url.Parse(page)
-	if err != nil {
-		return nil, err
-	}
-	if u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-		return nil, errors.New("the URL must be absolute, https or http")
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" { // err repeats the URL and its secrets
+		return nil, errors.New("the URL must be well-formed and absolute, https or http")
 	}
 	typed := &mcp.ElicitParams{Mode: "url", Message: message, URL: page}
 	params, err := json.Marshal(typed)
