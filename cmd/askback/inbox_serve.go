@@ -90,7 +90,7 @@ see 'askback inbox --help'. It logs and stops as 'askback serve' does.`,
 	flags.StringVar(&s.keys, "keys", "", "key `FILE` for sessions, - for standard input")
 	flags.StringVar(&s.header, "trust-header", "", "`NAME` of the header with the person's name")
 	flags.StringVar(&s.groupsHeader, "groups-header", "", "`NAME` of the header with the groups")
-	flags.StringSliceVar(&s.trusted, "trusted", nil, "`PREFIX` or address of a proxy in front; may repeat")
+	flags.StringSliceVar(&s.trusted, "trusted", nil, "`PREFIX` or address of a proxy; may repeat")
 	s.serving.registerStopping(flags)
 	for _, name := range []string{"drain-delay", "grace", "log-format", "log-level"} {
 		_ = flags.MarkHidden(name) // the flag exists

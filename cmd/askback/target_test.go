@@ -44,7 +44,9 @@ func TestACommandLineIsSplitAsAShellDoes(t *testing.T) {
 
 func TestErrorsOfTargetsHaveNoPassword(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"http://ada:hunter2@127.0.0.1:99999/mcp", "https://ada:hun%zz@host/mcp", "http://a:hunter2@"} {
+	for _, text := range []string{
+		"http://ada:hunter2@127.0.0.1:99999/mcp", "https://ada:hun%zz@host/mcp", "http://a:hunter2@",
+	} {
 		if _, err := parseTarget(text); err == nil || strings.Contains(err.Error(), "hun") {
 			t.Errorf("parseTarget(%q): %v", text, err)
 		}

@@ -14,8 +14,8 @@ var unescaped = strings.NewReplacer(`\\`, `\\`,
 // Plain returns JSON for people to read: with <, > and & as themselves, which many encoders escape.
 func Plain(text []byte) string { return unescaped.Replace(string(text)) }
 
-// JSON is Plain with escapes for the characters that act on a terminal. They occur in strings only, where the escape has
-// the same meaning.
+// JSON is Plain with escapes for the characters that act on a terminal. They occur in strings only, where the escape
+// has the same meaning.
 func JSON(text []byte) string {
 	text = []byte(Plain(text))
 	var b strings.Builder
