@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/task"
@@ -42,7 +43,8 @@ func base(r *http.Request) string {
 // linkTo is the way from the first page to the page of a question.
 func linkTo(name, key string) string { return "q/" + url.PathEscape(name) + "/" + url.PathEscape(key) }
 
-var templates = func() map[string]*template.Template {
+// templates are parsed when the first page is shown: a program that has an inbox need not serve it.
+var templates = sync.OnceValue(func() map[string]*template.Template {
 	functions := template.FuncMap{"asset": assetPath, "text": isolated, "linked": linked, "line": oneLine}
 	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(files, "templates/layout.html",
 		"templates/resend.html"))
@@ -51,12 +53,12 @@ var templates = func() map[string]*template.Template {
 		all[name] = template.Must(template.Must(layout.Clone()).ParseFS(files, "templates/"+name+".html"))
 	}
 	return all
-}()
+})
 
 // show writes a page.
 func (in *Inbox) show(w http.ResponseWriter, r *http.Request, status int, name string, data any) {
 	var page bytes.Buffer
-	if err := templates[name].Execute(&page, data); err != nil {
+	if err := templates()[name].Execute(&page, data); err != nil {
 		in.log.ErrorContext(r.Context(), "inbox: a page cannot be made", "page", name, "error", err)
 		http.Error(w, "This page cannot be shown. The operator finds the reason in the log.",
 			http.StatusInternalServerError)

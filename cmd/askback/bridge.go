@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -119,9 +118,7 @@ func (o *bridgeOptions) run(cmd *cobra.Command, args []string) (err error) {
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	if os.Getenv("GOGC") == "" { // a bridge holds little, and all that passes through it is garbage a moment later
-		debug.SetGCPercent(400)
-	}
+	collectLess()
 	var listener net.Listener
 	if o.addr != "" {
 		if listener, err = listen(ctx, o.addr); err != nil {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -159,6 +160,7 @@ func (o *serveOptions) check() error {
 }
 
 func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (err error) {
+	collectLess()
 	log, err := o.logger(stderr)
 	if err != nil {
 		return err
@@ -352,4 +354,12 @@ func endpoint(srv *askback.Server, opts *askback.HTTPOptions) (h http.Handler, e
 		}
 	}()
 	return srv.HTTPHandler(opts), nil
+}
+
+// collectLess lets the heap of a server grow to 16 MB before it is collected. A server holds little, and all that passes
+// through it is garbage a moment later: with Go's 4 MB it spends a fifth of its time on collections.
+func collectLess() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
 }

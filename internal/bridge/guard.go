@@ -109,12 +109,14 @@ func some(names []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// plainName is a name of a tool as the specification has it (server/tools, "Tool Names").
-var plainName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
+// plainName matches the characters of a tool's name as the specification has it (server/tools, "Tool Names").
+var plainName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
+
+func isPlain(name string) bool { return len(name) <= 128 && plainName.MatchString(name) }
 
 // checkPlain returns an error for a name that could pass by a pattern unseen.
 func (u *upstream) checkPlain(name string) error {
-	if u.opts.Approve == nil || plainName.MatchString(name) && plainName.MatchString(u.whole(name)) {
+	if u.opts.Approve == nil || isPlain(name) && isPlain(u.whole(name)) {
 		return nil
 	}
 	return fmt.Errorf("the name %.200q is not 1 to 128 of A-Z, a-z, 0-9, _, - and ., so nobody can tell whether its "+
