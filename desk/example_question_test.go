@@ -172,6 +172,9 @@ func ExampleDesk_Question() {
 	if q.Proposal != nil {
 		fmt.Printf("%d of %d have accepted with %s.\n", len(q.Count), q.Votes, q.Proposal)
 	}
+	if q.Progress != "" {
+		fmt.Println("It is decided, and the task says:", q.Progress)
+	}
 	for _, name := range q.Equal {
 		fmt.Println("An equal call waits, too:", name)
 	}
