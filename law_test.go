@@ -223,7 +223,7 @@ func TestLawInTheStore(t *testing.T) {
 			return true
 		})
 		steps := map[string]int{}
-		_, entries, err := stores[0].Journal(t.Context(), id)
+		_, entries, err := stores[0].Journal(t.Context(), id, -1)
 		if err != nil {
 			rt.Fatal(err)
 		}

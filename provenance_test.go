@@ -99,7 +99,7 @@ func TestTasksHaveWhoAnswered(t *testing.T) {
 	s.Result(harness.WithExtension, "tasks/update", id,
 		harness.Answered(id, `"echo_input":{"action":"accept","content":{"input":"hello"}}`))
 	s.Get(harness.WithExtension, id, "completed")
-	_, entries, err := store.Journal(t.Context(), id)
+	_, entries, err := store.Journal(t.Context(), id, -1)
 	if err != nil || len(entries) == 0 {
 		t.Fatal(len(entries), err)
 	}

@@ -324,15 +324,12 @@ func (d *Desk) extend(
 func (d *Desk) change(
 	ctx context.Context, name, key string, by *Person, edit func(r *row) (done bool, err error),
 ) (*Question, error) {
-	name, err := d.fullName(ctx, name, by)
-	if err != nil {
-		return nil, err
-	}
 	for pause := time.Millisecond; ; pause = min(2*pause, 64*time.Millisecond) {
 		r, done, deadline, err := d.edited(ctx, name, key, by, edit)
 		if err != nil {
 			return nil, err
 		}
+		name = task.Name(r.Task) // by its beginning it may no longer be found
 		if !done {
 			err = d.write(ctx, r)
 		}

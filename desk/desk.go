@@ -176,7 +176,7 @@ func (d *Desk) Show(ctx context.Context, name string) (*Task, error) {
 	if err != nil {
 		return shown, err
 	}
-	call, _, err := d.engine.Journal(ctx, t.ID)
+	call, _, err := d.engine.Journal(ctx, t.ID, 0)
 	if err != nil {
 		return nil, fmt.Errorf("desk: show the task %s: %w", shown.Name, err)
 	}

@@ -152,10 +152,26 @@ func TestABeginningOfSeveralNames(t *testing.T) {
 		ids[task.Name(id)[:6]] = id
 	}
 	s := new(task.MemoryStore)
-	for _, id := range same {
-		add(t, s, task.Task{ID: id})
+	for i, id := range same {
+		q := asking("q", 1, "user:dave", []string{"user:alice", "user:bob"}[i])
+		if _, err := asks(t.Context(), s, task.Task{ID: id, Principal: "carol"}, q, asking("timer", 0)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	d, name := open(t, s), task.Name(same[0])
+	alice, bob, dave := person("alice"), person("bob"), person("dave")
+	for _, as := range []*desk.Person{&dave, nil} {
+		_, err := d.Questions(t.Context(), name[:6], as)
+		if _, ok := errors.AsType[*desk.InvalidError](err); !ok || !strings.Contains(err.Error(), "give more of it") {
+			t.Errorf("%v", err)
+		}
+	}
+	for id, as := range map[string]*desk.Person{same[0]: &alice, same[1]: &bob} {
+		q, err := d.Question(t.Context(), name[:6], "q", as)
+		if all, _ := d.Questions(t.Context(), name[:6], as); err != nil || q.Name != task.Name(id) || len(all) != 1 {
+			t.Errorf("%s: %+v, %d, %v", as.Name, q, len(all), err)
+		}
+	}
 	if _, err := d.Show(t.Context(), name[:6]); err == nil || !strings.Contains(err.Error(), "give more of it") {
 		t.Errorf("%v", err)
 	}

@@ -170,16 +170,19 @@ func (d *Desk) question(ctx context.Context, name, key string, as *Person) (*row
 	return rows[i], nil
 }
 
-// questions reads the questions of a task, whether they concern the person or not.
+// questions reads the questions of a task, whether they concern the person or not. The beginning of a name finds only
+// what waits for the person, so that neither the result nor the error tells of other people's questions.
 func (d *Desk) questions(ctx context.Context, name string, as *Person) ([]*row, error) {
 	if as != nil {
 		if err := as.check(); err != nil {
 			return nil, err
 		}
 	}
-	name, err := d.fullName(ctx, name, as)
-	if err != nil {
-		return nil, err
+	switch {
+	case len(name) > nameLength:
+		return nil, errUnknown
+	case len(name) < enough:
+		return nil, fmt.Errorf("%w: at least %d characters of its name are needed", task.ErrNotFound, enough)
 	}
 	questions, err := d.engine.Questions(ctx, name)
 	if err != nil {
@@ -189,48 +192,30 @@ func (d *Desk) questions(ctx context.Context, name string, as *Person) ([]*row, 
 	for _, q := range questions {
 		rows = append(rows, newRow(q))
 	}
-	return rows, nil
+	if len(name) == nameLength {
+		return rows, nil
+	}
+	found := ""
+	for _, r := range rows {
+		switch {
+		case r.may(as) != nil || as != nil && r.Status != task.QuestionOpen || r.Task == found:
+		case found != "":
+			return nil, invalid("several tasks have names that begin with %q: give more of it", name)
+		default:
+			found = r.Task
+		}
+	}
+	switch {
+	case found == "" && as != nil:
+		return nil, fmt.Errorf("%w; for what is no longer open the whole name is needed", errUnknown)
+	case found == "":
+		return nil, errUnknown
+	}
+	return slices.DeleteFunc(rows, func(r *row) bool { return r.Task != found }), nil
 }
 
 // nameLength is the length of a [task.Name].
 var nameLength = len(task.Name(""))
-
-// fullName returns the name of the task whose name begins like this. What a person can find that way is what an index
-// has for them, so that the time and the error do not tell of other people's questions.
-func (d *Desk) fullName(ctx context.Context, name string, as *Person) (string, error) {
-	switch {
-	case len(name) == nameLength:
-		return name, nil
-	case len(name) > nameLength:
-		return "", errUnknown
-	case len(name) < enough:
-		return "", fmt.Errorf("%w: at least %d characters of its name are needed", task.ErrNotFound, enough)
-	case as == nil:
-		t, err := d.find(ctx, name, nil)
-		if err != nil {
-			return "", err
-		}
-		return task.Name(t.ID), nil
-	}
-	var found string
-	for r, err := range d.waiting(ctx, Waiting{As: as}) {
-		if err != nil {
-			return "", err
-		}
-		is := task.Name(r.Task)
-		if !strings.HasPrefix(is, name) {
-			continue
-		}
-		if found != "" && found != is {
-			return "", &InvalidError{fmt.Sprintf("several tasks have names that begin with %q: give more of it", name)}
-		}
-		found = is
-	}
-	if found == "" {
-		return "", fmt.Errorf("%w; for what is no longer open the whole name is needed", errUnknown)
-	}
-	return found, nil
-}
 
 // mostEqual is how many other tasks are named that ask the same.
 const mostEqual = 20
@@ -244,7 +229,7 @@ func (d *Desk) show(ctx context.Context, r *row, as *Person) (*Question, error) 
 	}
 	q.Call, q.Preview = r.asking.Call, r.asking.Preview
 	if q.Preview == "" {
-		call, _, err := d.engine.Journal(ctx, r.Task)
+		call, _, err := d.engine.Journal(ctx, r.Task, 0)
 		if err != nil {
 			return q, fmt.Errorf("the arguments of the call: %w", err)
 		}

@@ -261,24 +261,98 @@ func TestWhoMay(t *testing.T) {
 // counting is a store that counts what is read of it.
 type counting struct {
 	*task.MemoryStore
-	reads []string
+	reads              []string
+	questions, entries int
+	read               func() // called before each list is read, if it is not nil
 }
 
 func (c *counting) Questions(ctx context.Context, name string) ([]*task.Question, error) {
 	c.reads = append(c.reads, "questions")
-	return c.MemoryStore.Questions(ctx, name)
+	questions, err := c.MemoryStore.Questions(ctx, name)
+	c.questions += len(questions)
+	return questions, err
 }
 
 func (c *counting) Waiting(
 	ctx context.Context, f task.QuestionFilter, after *task.Question, limit int,
 ) ([]*task.Question, error) {
 	c.reads = append(c.reads, "waiting")
-	return c.MemoryStore.Waiting(ctx, f, after, limit)
+	if c.read != nil {
+		c.read()
+	}
+	questions, err := c.MemoryStore.Waiting(ctx, f, after, limit)
+	c.questions += len(questions)
+	return questions, err
 }
 
-func (c *counting) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
+func (c *counting) Journal(ctx context.Context, id string, most int) (call []byte, entries [][]byte, err error) {
 	c.reads = append(c.reads, "journal")
-	return c.MemoryStore.Journal(ctx, id)
+	call, entries, err = c.MemoryStore.Journal(ctx, id, most)
+	c.entries += len(entries)
+	return call, entries, err
+}
+
+// crowded returns a store with 300 tasks that ask alice, each with a journal of ten entries, and the name of one.
+func crowded(t *testing.T) (s *counting, name string) {
+	t.Helper()
+	s = &counting{MemoryStore: new(task.MemoryStore)}
+	for i := range 300 {
+		row, err := task.Task{ID: fmt.Sprint(i), Principal: "carol"}, error(nil)
+		if name, err = asks(t.Context(), s, row, asking("q", 1, "user:alice")); err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.Get(t.Context(), row.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Update(t.Context(), got, task.Update{Keep: true, Entries: make([][]byte, 10)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s, name
+}
+
+// What a card reads does not grow with the questions of others or with the journal of its call.
+func TestACardReadsWhatItShows(t *testing.T) {
+	s, name := crowded(t)
+	d, alice := open(t, s), person("alice")
+	for _, name := range []string{name, name[:8]} {
+		for _, as := range []*desk.Person{&alice, nil} {
+			s.questions, s.entries = 0, 0
+			q, err := d.Question(t.Context(), name, "q", as)
+			if err != nil || len(q.Arguments) == 0 || s.questions != 1 || s.entries != 0 {
+				t.Errorf("%s: %v, after %d questions and %d entries", name, err, s.questions, s.entries)
+			}
+		}
+	}
+	s.questions = 0
+	_, err := d.Answer(t.Context(), name[:8], "q", desk.Answer{By: alice, Action: "decline"})
+	if err != nil || s.questions != 1 {
+		t.Errorf("an answer: %v, after %d questions", err, s.questions)
+	}
+	if shown, err := d.Show(t.Context(), name); err != nil || shown.Call == "" || s.entries != 0 {
+		t.Errorf("a task: %+v, %v, after %d entries", shown, err, s.entries)
+	}
+}
+
+// A search that nobody waits for any more reads no further page. Others go on.
+func TestASearchEndsWithItsContext(t *testing.T) {
+	s, _ := crowded(t)
+	d, alice := open(t, s), person("alice")
+	ctx, cancel := context.WithCancel(t.Context())
+	s.read = func() {
+		if s.questions > 0 {
+			cancel()
+		}
+	}
+	if got := keys(ctx, d, desk.Waiting{As: &alice, Search: "nowhere"}); len(s.reads) != 2 || s.questions != 100 ||
+		len(got) != 1 || !strings.Contains(got[0], context.Canceled.Error()) {
+		t.Errorf("%q, after %q and %d questions", got, s.reads, s.questions)
+	}
+	s.read, s.questions = nil, 0
+	if got := keys(t.Context(), d, desk.Waiting{As: &alice, Search: "nowhere"}); got != nil || s.questions != 300 {
+		t.Errorf("%q, after %d questions", got, s.questions)
+	}
 }
 
 // What a question that exists costs those whom it does not concern is what one costs that does not exist.

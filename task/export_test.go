@@ -42,8 +42,7 @@ func (s *MemoryStore) Save() (restore func()) {
 		clear(s.tasks)
 		clear(s.used)
 		clear(s.waiting)
-		clear(s.named)
-		s.list, s.due, s.expiry, s.purge, s.reminders, s.changes = nil, nil, nil, nil, nil, nil
+		s.list, s.due, s.expiry, s.purge, s.reminders, s.changes, s.named = nil, nil, nil, nil, nil, nil, nil
 		s.outbox = memoryOutbox{}
 		for _, m := range saved {
 			m = copyOf(m)
@@ -52,7 +51,9 @@ func (s *MemoryStore) Save() (restore func()) {
 			s.index(m)
 			for _, q := range m.questions {
 				s.eachQuestionIndex(q, insert)
-				s.named[Name(m.ID)] = m
+			}
+			if m.questions != nil {
+				insert(&s.named, m, firstNamed)
 			}
 		}
 	}

@@ -31,7 +31,7 @@ type MemoryStore struct {
 
 	waiting map[waitingKey]*waitingIndex // without those that are empty
 	changes questionIndex                // the questions for people in the order of their last changes
-	named   map[string]*memoryTask       // the tasks that have questions, by name
+	named   memoryIndex                  // the tasks that have questions, by name
 
 	outbox    memoryOutbox
 	reminders questionIndex // open questions that have still to have a NoticeDueSoon
@@ -54,6 +54,7 @@ type memoryTask struct {
 	bytes   int64 // the size of call and entries
 
 	questions map[string]*memoryQuestion // by Key; nil if it has not asked
+	name      string                     // its Name; empty if it has not asked
 }
 
 // usage is the task's share of what its principal has.
@@ -84,8 +85,7 @@ func (s *MemoryStore) do(ctx context.Context, do func(now int64) error) error {
 	defer s.mu.Unlock()
 	if s.tasks == nil {
 		s.tasks, s.used = make(map[string]*memoryTask), make(map[string]Quota)
-		s.waiting, s.named = make(map[waitingKey]*waitingIndex), make(map[string]*memoryTask)
-		s.watches = make(map[*memoryWatch]struct{})
+		s.waiting, s.watches = make(map[waitingKey]*waitingIndex), make(map[*memoryWatch]struct{})
 	}
 	return do(time.Now().UnixMilli())
 }
@@ -242,9 +242,13 @@ func (s *MemoryStore) Claim(
 }
 
 // Journal reads the call and the entries of a task. See [Store].
-func (s *MemoryStore) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
+func (s *MemoryStore) Journal(ctx context.Context, id string, most int) (call []byte, entries [][]byte, err error) {
 	err = s.doTask(ctx, id, nil, func(m *memoryTask, _ int64) error {
-		call, entries = bytes.Clone(m.call), cloneAll(m.entries)
+		n := len(m.entries)
+		if most >= 0 {
+			n = min(n, most)
+		}
+		call, entries = bytes.Clone(m.call), cloneAll(m.entries[:n])
 		return nil
 	})
 	return call, entries, err

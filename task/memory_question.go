@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 )
 
@@ -41,11 +42,12 @@ func (m *memoryTask) inTurn() (questions []*memoryQuestion) {
 	return questions
 }
 
-// Questions reads the questions of a task. See [Asker].
+// Questions reads the questions of tasks whose names begin alike. See [Asker].
 func (s *MemoryStore) Questions(ctx context.Context, name string) (questions []*Question, err error) {
 	err = s.do(ctx, func(int64) error {
-		if m := s.named[name]; m != nil {
-			for _, q := range m.inTurn() {
+		i, _ := slices.BinarySearchFunc(s.named, &memoryTask{name: name}, firstNamed)
+		for ; i < len(s.named) && strings.HasPrefix(s.named[i].name, name); i++ {
+			for _, q := range s.named[i].inTurn() {
 				questions = append(questions, q.clone())
 			}
 		}
@@ -327,8 +329,8 @@ func (s *MemoryStore) ask(m *memoryTask, ask *Question, now int64) {
 	}
 	q.Within, q.Remind = 0, 0
 	if m.questions == nil {
-		m.questions = make(map[string]*memoryQuestion)
-		s.named[Name(m.ID)] = m
+		m.questions, m.name = make(map[string]*memoryQuestion), Name(m.ID)
+		insert(&s.named, m, firstNamed)
 	}
 	m.questions[q.Key] = q
 	s.eachQuestionIndex(q, insert)
@@ -365,8 +367,11 @@ func (s *MemoryStore) deleteQuestions(m *memoryTask) {
 	for _, q := range m.questions {
 		s.eachQuestionIndex(q, remove)
 	}
-	delete(s.named, Name(m.ID))
+	remove(&s.named, m, firstNamed)
 }
+
+// firstNamed is the order of names.
+func firstNamed(a, b *memoryTask) int { return cmp.Compare(a.name, b.name) }
 
 // waitingIndex holds questions: all in the order in which they were asked, and those with a deadline in the order of
 // that.

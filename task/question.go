@@ -105,8 +105,9 @@ type QuestionHistory struct {
 //   - When a task ends, however that comes, its open questions are Withdrawn. When it is deleted, so are its questions.
 //   - What questions hold does not count in a [Quota].
 type Asker interface {
-	// Questions reads the questions of the task with this [Name], with any status, in the order in which they were asked
-	// and, within one time, by Key. The result is empty if the task does not exist.
+	// Questions reads the questions of the tasks whose [Name] is this or begins like this, with any status: in the order
+	// of the names, then in the order in which they were asked and, within one time, by Key. The result is empty if there
+	// is no such task. It reads an index, so that the questions of other tasks cost nothing.
 	Questions(ctx context.Context, name string) ([]*Question, error)
 
 	// Waiting reads up to limit open questions that the filter lets pass, each once, in the order that the filter says;

@@ -49,8 +49,9 @@ type Store interface {
 	// Claim may take fewer tasks than these rules allow, but at least one.
 	Claim(ctx context.Context, after string, load []Load, lease time.Duration, limit int) ([]*Claimed, error)
 
-	// Journal reads the call and the entries, in the order they were added.
-	Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error)
+	// Journal reads the call and up to most entries, in the order they were added. It reads no others. A negative most
+	// is no bound.
+	Journal(ctx context.Context, id string, most int) (call []byte, entries [][]byte, err error)
 
 	// Append adds one entry to the journal under the lease of this claim, and sets Attempts to 0. It also prolongs the
 	// lease, as an Update with Leased and Keep does: afterwards at least two thirds of the length are left that the last

@@ -485,7 +485,7 @@ func TestACallWithoutItsGateIsNotPassedOn(t *testing.T) {
 		if err != nil || len(rows) != 1 {
 			t.Fatal(rows, err)
 		}
-		began, entries, err := s.store.Journal(t.Context(), rows[0].ID)
+		began, entries, err := s.store.Journal(t.Context(), rows[0].ID, -1)
 		if err != nil || !bytes.Contains(entries[0], []byte("gate 1")) {
 			t.Fatalf("the first record is %q, %v", entries[0], err)
 		}

@@ -61,7 +61,7 @@ func (c *caller) find(ctx context.Context) (t *task.Task, entries []journal.Entr
 			c.violate("listing the tasks: %v", err)
 		}
 		for _, candidate := range page {
-			call, raw, err := c.Store.Journal(ctx, candidate.ID)
+			call, raw, err := c.Store.Journal(ctx, candidate.ID, -1)
 			if err != nil || !strings.Contains(string(call), fmt.Sprintf(`"call":%d}`, c.number)) {
 				continue
 			}

@@ -111,8 +111,8 @@ func (f *faulty) Claim(
 	return claimed, nil
 }
 
-func (f *faulty) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
-	err = f.do(ctx, func(ctx context.Context) error { call, entries, err = f.Store.Journal(ctx, id); return err })
+func (f *faulty) Journal(ctx context.Context, id string, most int) (call []byte, entries [][]byte, err error) {
+	err = f.do(ctx, func(ctx context.Context) error { call, entries, err = f.Store.Journal(ctx, id, most); return err })
 	if err != nil {
 		return nil, nil, err
 	}

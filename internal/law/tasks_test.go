@@ -205,7 +205,7 @@ func TestTasks(t *testing.T) {
 		// What was recorded, each step once.
 		recorded := make(map[string]int64)
 		if isTask {
-			_, entries, err := stores.Journal(t.Context(), id)
+			_, entries, err := stores.Journal(t.Context(), id, -1)
 			if err != nil {
 				fail("its journal: %v", err)
 			}

@@ -201,12 +201,12 @@ func (e *Engine) Select(ctx context.Context, f task.Filter, after string, limit 
 	return e.store.Select(ctx, f, after, limit)
 }
 
-// Journal reads what a task began with and has recorded, for any principal.
-func (e *Engine) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
-	return e.store.Journal(ctx, id)
+// Journal reads what a task began with and has recorded, for any principal: see [task.Store].
+func (e *Engine) Journal(ctx context.Context, id string, most int) (call []byte, entries [][]byte, err error) {
+	return e.store.Journal(ctx, id, most)
 }
 
-// Questions reads the questions of the task with this name: see [task.Asker].
+// Questions reads the questions of the tasks whose names begin like this: see [task.Asker].
 func (e *Engine) Questions(ctx context.Context, name string) ([]*task.Question, error) {
 	return e.store.Questions(ctx, name)
 }

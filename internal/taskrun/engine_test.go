@@ -112,7 +112,7 @@ func TestTaskRunsFromItsCallAndEntries(t *testing.T) {
 	if string(done.Outcome) != "call one" {
 		t.Errorf("outcome %q", done.Outcome)
 	}
-	_, entries, err := e.Journal(t.Context(), created.ID)
+	_, entries, err := e.Journal(t.Context(), created.ID, -1)
 	if err != nil || len(entries) != 2 || string(entries[1]) != "two" {
 		t.Errorf("entries %q, %v", entries, err)
 	}
@@ -230,7 +230,7 @@ func TestWorkerThatLostItsLeaseCommitsNothing(t *testing.T) {
 	if string(done.Outcome) != "second" {
 		t.Errorf("outcome %q", done.Outcome)
 	}
-	if _, entries, err := e.Journal(t.Context(), created.ID); err != nil || len(entries) > 0 {
+	if _, entries, err := e.Journal(t.Context(), created.ID, -1); err != nil || len(entries) > 0 {
 		t.Errorf("entries %q, %v", entries, err)
 	}
 	stop() // it waits for the first worker

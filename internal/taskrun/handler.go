@@ -147,7 +147,7 @@ func (w *Work) Record(ctx context.Context, entry []byte) error {
 // lookUp reads how long the journal is, and reports whether it has an entry. The error is [task.ErrLeaseLost] if
 // another worker recorded the same entry.
 func (w *Work) lookUp(ctx context.Context, entry []byte) (found bool, err error) {
-	_, entries, err := w.store.Journal(ctx, w.Task.ID)
+	_, entries, err := w.store.Journal(ctx, w.Task.ID, -1)
 	if err != nil {
 		return false, err
 	}

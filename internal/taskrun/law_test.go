@@ -66,10 +66,10 @@ func (u *unreliable) Claim(
 	})
 }
 
-func (u *unreliable) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
+func (u *unreliable) Journal(ctx context.Context, id string, most int) (call []byte, entries [][]byte, err error) {
 	entries, err = lossy(u, func() ([][]byte, error) {
 		var err error
-		call, entries, err = u.Store.Journal(ctx, id)
+		call, entries, err = u.Store.Journal(ctx, id, most)
 		return entries, err
 	})
 	return call, entries, err
@@ -218,7 +218,7 @@ func loseCalls(t *testing.T, share float64, seed uint64) {
 			t.Errorf("seed %d: task %d is %s in round %d, want %s in round 1: %s", seed, i, now.Status, now.Round, want,
 				now.Message)
 		}
-		if _, entries, err := plain.Journal(t.Context(), c.ID); err != nil ||
+		if _, entries, err := plain.Journal(t.Context(), c.ID, -1); err != nil ||
 			fmt.Sprintf("%q", entries) != `["reserve" "pay" "answer"]` {
 			t.Errorf("seed %d: task %d recorded %q, %v", seed, i, entries, err)
 		}

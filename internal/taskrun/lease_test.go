@@ -219,7 +219,7 @@ func TestAHandlerThatDoesNotReturnIsAbandoned(t *testing.T) {
 					next, _ := f.engine(opts)
 					f.until(next, created, task.Completed)
 				}
-				if _, entries, _ := e.Journal(t.Context(), created.ID); len(entries) != 0 {
+				if _, entries, _ := e.Journal(t.Context(), created.ID, -1); len(entries) != 0 {
 					t.Errorf("it recorded %q", entries)
 				}
 				synctest.Wait()

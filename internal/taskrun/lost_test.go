@@ -209,7 +209,7 @@ func TestAnEntryWhoseAnswerWasLostIsInTheJournalOnce(t *testing.T) {
 		}})
 	created := f.create(e, &taskrun.New{})
 	f.until(e, created, task.Completed)
-	_, entries, err := e.Journal(t.Context(), created.ID)
+	_, entries, err := e.Journal(t.Context(), created.ID, -1)
 	if err != nil || len(entries) != 2 || string(entries[0]) != "one" || string(entries[1]) != "two" {
 		t.Errorf("entries %q, %v", entries, err)
 	}
@@ -500,7 +500,7 @@ func TestRecordingBesideOthers(t *testing.T) {
 	if n := <-alone; n != 5 {
 		t.Errorf("%d writes for 5 entries", n)
 	}
-	_, entries, err := f.store.Journal(t.Context(), created.ID)
+	_, entries, err := f.store.Journal(t.Context(), created.ID, -1)
 	times := make(map[string]int)
 	for _, e := range entries {
 		times[string(e)]++

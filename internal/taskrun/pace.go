@@ -24,7 +24,7 @@ const (
 func checkPace(ctx context.Context, s safeStore, o *task.Settings) {
 	ask := func() (time.Duration, error) {
 		begun := time.Now()
-		_, _, err := s.Journal(ctx, "")
+		_, _, err := s.Journal(ctx, "", 0)
 		if errors.Is(err, task.ErrNotFound) {
 			err = nil
 		}

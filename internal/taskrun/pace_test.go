@@ -35,11 +35,11 @@ func (d *distant) wait(ctx context.Context) error {
 	}
 }
 
-func (d *distant) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
+func (d *distant) Journal(ctx context.Context, id string, most int) (call []byte, entries [][]byte, err error) {
 	if err := d.wait(ctx); err != nil {
 		return nil, nil, err
 	}
-	return d.Store.Journal(ctx, id)
+	return d.Store.Journal(ctx, id, most)
 }
 
 func (d *distant) Renew(ctx context.Context, leases []task.Leased, lease time.Duration) ([]task.Renewed, error) {

@@ -293,7 +293,7 @@ func (e *Engine) handle(ctx context.Context, w *Work) (v Verdict, err error) {
 	if w.Call == nil { // the claim did not bring the journal
 		reading, cancel := context.WithTimeout(ctx, e.opts.Lease)
 		defer cancel()
-		if w.Call, w.Entries, err = e.store.Journal(reading, w.Task.ID); err != nil {
+		if w.Call, w.Entries, err = e.store.Journal(reading, w.Task.ID, -1); err != nil {
 			return v, fmt.Errorf("reading the journal: %w", err)
 		}
 	}

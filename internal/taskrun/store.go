@@ -129,10 +129,10 @@ func (s safeStore) Claim(
 	return s.store.Claim(ctx, after, load, lease, limit)
 }
 
-func (s safeStore) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
+func (s safeStore) Journal(ctx context.Context, id string, most int) (call []byte, entries [][]byte, err error) {
 	ctx, done := s.bound(ctx, "Journal", &err)
 	defer done()
-	return s.store.Journal(ctx, id)
+	return s.store.Journal(ctx, id, most)
 }
 
 func (s safeStore) Append(ctx context.Context, id string, claim task.Claim, there int, entry []byte) (err error) {

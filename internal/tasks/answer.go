@@ -238,7 +238,7 @@ func (a *answering) record(e journal.Entry) {
 
 // callID returns the public ID of a task's call, or "" if it cannot be read, which the task's next run reports.
 func (s *Service) callID(ctx context.Context, t *task.Task) string {
-	data, _, err := s.Engine.Journal(ctx, t.ID)
+	data, _, err := s.Engine.Journal(ctx, t.ID, 0)
 	if err != nil {
 		return ""
 	}
@@ -271,7 +271,7 @@ func (s *Service) fail(t *task.Task, err error) *task.Update {
 
 // journalOf returns the journal of a task, with more entries.
 func (s *Service) journalOf(ctx context.Context, t *task.Task, more [][]byte) (*journal.Journal, error) {
-	_, entries, err := s.Engine.Journal(ctx, t.ID)
+	_, entries, err := s.Engine.Journal(ctx, t.ID, -1)
 	if err != nil {
 		return nil, err
 	}

@@ -468,9 +468,9 @@ type journalReads struct {
 	n atomic.Int64
 }
 
-func (s *journalReads) Journal(ctx context.Context, id string) ([]byte, [][]byte, error) {
+func (s *journalReads) Journal(ctx context.Context, id string, most int) ([]byte, [][]byte, error) {
 	s.n.Add(1)
-	return s.Store.Journal(ctx, id)
+	return s.Store.Journal(ctx, id, most)
 }
 
 // A status request costs the same for every task, because it does not read the journal.

@@ -72,8 +72,8 @@ type unreadable struct {
 	claims atomic.Int32
 }
 
-func (s *unreadable) Journal(ctx context.Context, id string) ([]byte, [][]byte, error) {
-	call, entries, err := s.Store.Journal(ctx, id)
+func (s *unreadable) Journal(ctx context.Context, id string, most int) ([]byte, [][]byte, error) {
+	call, entries, err := s.Store.Journal(ctx, id, most)
 	call, entries = s.spoil(call, entries)
 	return call, entries, err
 }

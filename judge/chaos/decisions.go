@@ -36,7 +36,7 @@ func (p *people) judge(ctx context.Context, over bool) error {
 	found := make(map[string]bool)
 	var all []*question
 	for _, t := range tasks {
-		call, entries, err := p.store.Journal(ctx, t.ID)
+		call, entries, err := p.store.Journal(ctx, t.ID, -1)
 		if err != nil {
 			return err
 		}

@@ -116,7 +116,7 @@ func TestFailoverThatLosesClaims(t *testing.T) {
 	shared, sharedNumbers := ofSeveral(byClaim), ofSeveral(byNumber)
 	twice := 0
 	for _, id := range ids {
-		_, entries, err := s.Journal(ctx, id)
+		_, entries, err := s.Journal(ctx, id, -1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -109,7 +109,7 @@ func TestWritesTogether(t *testing.T) {
 	if _, err := s.Get(ctx, gone.ID); !errors.Is(err, task.ErrNotFound) {
 		t.Errorf("the task whose caller left: %v", err)
 	}
-	if _, entries, err := s.Journal(ctx, first.ID); err != nil || len(entries) != 0 {
+	if _, entries, err := s.Journal(ctx, first.ID, -1); err != nil || len(entries) != 0 {
 		t.Errorf("the first task has the entries %q, %v", entries, err)
 	}
 	var tasks, transactions int

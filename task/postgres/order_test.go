@@ -36,7 +36,7 @@ func TestAJournalIsReadInItsOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	call, entries, err := s.Journal(t.Context(), n.ID)
+	call, entries, err := s.Journal(t.Context(), n.ID, -1)
 	if err != nil || string(call) != "call" || !cmp.Equal(entries, want) {
 		t.Errorf("the journal of %q is %q, %v", call, entries, err)
 	}

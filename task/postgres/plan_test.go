@@ -56,7 +56,7 @@ func TestPlansUseIndexes(t *testing.T) {
 			{"purge used states", s.sql.purgeUsed, "32", "used_state_expires"},
 			{"list", s.sql.list, "'','','infinity','',10", "task_list"},
 			{"claim", s.sql.claim, "'user 1','{user 2}','{deploy}','{2}','1m',5,'nonce'", "task_due"},
-			{"journal", s.sql.journal, "''", "journal_pkey"},
+			{"journal", s.sql.journal, "'',0", "journal_pkey"},
 			{"append", s.sql.append, "'',0,'',0,''", "task_pkey"},
 			{"renew", s.sql.renew, "'{a,b}','{1,2}','{x,y}','1m'", "task_pkey"},
 			{"update", s.sql.update[updateKind{}], updateArguments, "task_pkey"},

@@ -116,9 +116,10 @@ type questionStatements struct {
 
 func newQuestionStatements(in func(string) string) questionStatements {
 	return questionStatements{
+		// '~' is after all that names are made of.
 		questions: in(`
-			SELECT ` + questionColumns + ` FROM {schema}.question AS q WHERE name = $1 AND ` + askedQuestion + `
-			ORDER BY asked, key`),
+			SELECT ` + questionColumns + ` FROM {schema}.question AS q
+			WHERE name >= $1 AND name < $1 || '~' AND ` + askedQuestion + ` ORDER BY name, asked, key`),
 
 		asked:      in(listedQuestions("asked", ">", "'-infinity'", "", listedAsked)),
 		newest:     in(listedQuestions("asked", "<", "'infinity'", " DESC", listedAsked)),

@@ -186,7 +186,7 @@ func newStatements(schema string) statements {
 				ARRAY (SELECT body FROM {schema}.journal AS j WHERE j.id = t.id ORDER BY seq)
 			FROM t`),
 
-		journal: in(`SELECT body FROM {schema}.journal WHERE id = $1 ORDER BY seq`),
+		journal: in(`SELECT body FROM {schema}.journal WHERE id = $1 AND seq <= $2 ORDER BY seq`),
 
 		append: in(`
 			WITH t AS (

@@ -46,6 +46,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"slices"
 	"strings"
@@ -323,9 +324,12 @@ func (s *Store) Claim(
 }
 
 // Journal implements [task.Store].
-func (s *Store) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
+func (s *Store) Journal(ctx context.Context, id string, most int) (call []byte, entries [][]byte, err error) {
 	defer s.wrap(ctx, "read a journal", &err)
-	bodies, err := collect(ctx, s, workers, pgx.RowTo[[]byte], s.sql.journal, lookup(id))
+	if most < 0 {
+		most = math.MaxInt
+	}
+	bodies, err := collect(ctx, s, workers, pgx.RowTo[[]byte], s.sql.journal, lookup(id), most)
 	switch {
 	case err != nil:
 		return nil, nil, err

@@ -117,7 +117,7 @@ func TestEveryWayToSendAStatement(t *testing.T) {
 			if ids, err := s.Expired(ctx, 5); err != nil || len(ids) != 1 {
 				t.Errorf("Expired: %v, %v", ids, err)
 			}
-			_, entries, err := s.Journal(ctx, c.ID)
+			_, entries, err := s.Journal(ctx, c.ID, -1)
 			if got := fmt.Sprintf("%q", entries); err != nil || got != `["\x00" "" "'" "a" "u"]` {
 				t.Errorf("Journal: %s, %v", got, err)
 			}
@@ -185,7 +185,7 @@ func TestTextThatCannotBeStored(t *testing.T) {
 		if _, err := s.Get(ctx, bad.text); !errors.Is(err, task.ErrNotFound) {
 			t.Errorf("Get of %q: %v", bad.text, err)
 		}
-		if _, _, err := s.Journal(ctx, bad.text); !errors.Is(err, task.ErrNotFound) {
+		if _, _, err := s.Journal(ctx, bad.text, -1); !errors.Is(err, task.ErrNotFound) {
 			t.Errorf("Journal of %q: %v", bad.text, err)
 		}
 		if err := s.Append(ctx, bad.text, task.Claim{}, 0, nil); !errors.Is(err, task.ErrNotFound) {

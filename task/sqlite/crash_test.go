@@ -70,7 +70,7 @@ func writeUntilKilled(path string) error {
 			return fmt.Errorf("claimed %v: %w", t, err)
 		}
 		fmt.Println("claimed", t.ID, t.Fence)
-		_, entries, err := s.Journal(ctx, t.ID)
+		_, entries, err := s.Journal(ctx, t.ID, -1)
 		if err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func TestKilledProcesses(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s, but: %v", line, err)
 			}
-			_, entries, err := s.Journal(t.Context(), id)
+			_, entries, err := s.Journal(t.Context(), id, -1)
 			if err != nil || len(entries) == 0 || string(entries[0]) != "created" {
 				t.Fatalf("%s, but the journal has %d entries: %v", line, len(entries), err)
 			}

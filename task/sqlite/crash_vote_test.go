@@ -163,7 +163,7 @@ func checkVotes(t *testing.T, path string, acknowledged []string) {
 	}
 	for _, tk := range tasks {
 		// The journal is read first: the other process goes on.
-		_, entries, err := s.Journal(t.Context(), tk.ID)
+		_, entries, err := s.Journal(t.Context(), tk.ID, -1)
 		if err != nil {
 			t.Fatal(err)
 		}

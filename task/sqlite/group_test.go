@@ -96,14 +96,15 @@ func TestWritesTogether(t *testing.T) {
 	}
 
 	for i, c := range created {
-		if _, entries, err := s.Journal(ctx, c.ID); err != nil || len(entries) != 1 || string(entries[0]) != fmt.Sprint(i) {
+		_, entries, err := s.Journal(ctx, c.ID, -1)
+		if err != nil || len(entries) != 1 || string(entries[0]) != fmt.Sprint(i) {
 			t.Errorf("task %d has the entries %q, %v", i, entries, err)
 		}
 	}
 	if _, err := s.Get(ctx, gone.ID); !errors.Is(err, task.ErrNotFound) {
 		t.Errorf("the task whose caller left: %v", err)
 	}
-	if _, entries, err := s.Journal(ctx, first.ID); err != nil || len(entries) != 0 {
+	if _, entries, err := s.Journal(ctx, first.ID, -1); err != nil || len(entries) != 0 {
 		t.Errorf("the first task has the entries %q, %v", entries, err)
 	}
 	// The refused writes had changed rows before they were refused.

@@ -320,7 +320,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		if err := s.Append(t.Context(), tk.ID, tk.Claim, 0, big); err != nil {
 			t.Errorf("afterwards: %v", err)
 		}
-		if _, entries, err := s.Journal(t.Context(), tk.ID); err != nil || len(entries) != 1 {
+		if _, entries, err := s.Journal(t.Context(), tk.ID, -1); err != nil || len(entries) != 1 {
 			t.Errorf("the journal has %d entries, %v; want 1", len(entries), err)
 		}
 	})

@@ -29,7 +29,7 @@ func TestNoStatementReadsAWholeTable(t *testing.T) {
 	}{
 		{"get", getSQL, []string{"SEARCH task USING INDEX sqlite_autoindex_task_1 (id=?)"}},
 		{"list", listSQL, []string{"SEARCH task USING INDEX task_list (principal=? AND dialect=? AND (created,id)<(?,?))"}},
-		{"journal", journalSQL, []string{"SEARCH journal USING PRIMARY KEY (task=?)", "SCALAR SUBQUERY",
+		{"journal", journalSQL, []string{"SEARCH journal USING PRIMARY KEY (task=? AND n<?)", "SCALAR SUBQUERY",
 			"SEARCH task USING COVERING INDEX sqlite_autoindex_task_1 (id=?)"}},
 		{"expired", expiredSQL, []string{"SEARCH task USING INDEX task_expiry (expires<?)"}},
 		{"count", countSQL, []string{"SCAN task USING INDEX task_expiry"}},
@@ -55,7 +55,7 @@ func TestNoStatementReadsAWholeTable(t *testing.T) {
 		{"renew", renewSQL, []string{"SEARCH task USING INDEX sqlite_autoindex_task_1 (id=?)"}},
 		{"update, keep", updateKeepSQL, updates},
 		{"update, due", updateDueSQL, updates},
-		{"questions", questionsSQL, []string{"SEARCH question USING INDEX question_name (name=?)", ofTask}},
+		{"questions", questionsSQL, []string{"SEARCH question USING INDEX question_name (name>? AND name<?)", ofTask}},
 		{"overdue", overdueSQL, []string{"SEARCH question USING INDEX question_deadline (deadline<?)", ofTask}},
 		{"listed", listedSQL, []string{"SEARCH question USING INTEGER PRIMARY KEY (rowid=?)", "LIST SUBQUERY",
 			"SCAN json_each VIRTUAL TABLE", ofTask}},

@@ -20,7 +20,8 @@ const (
 		question.status, votes, voters, decision, question.version, changed`
 	questionSelect = `SELECT ` + questionColumns + ` FROM question JOIN task ON task.seq = question.task`
 
-	questionsSQL = questionSelect + ` WHERE name = ? ORDER BY asked, question.key`
+	// '~' is after all that names are made of.
+	questionsSQL = questionSelect + ` WHERE name >= ?1 AND name < ?1 || '~' ORDER BY name, asked, question.key`
 	overdueSQL   = questionSelect + ` WHERE question.status = 'open' AND deadline <= ? ORDER BY deadline LIMIT ?`
 	changesSQL   = questionSelect + ` WHERE people IS NOT NULL AND (changed, name, question.key) > (?, ?, ?)
 		ORDER BY changed, name, question.key LIMIT ?`
@@ -57,7 +58,7 @@ const (
 		updated = ?1 WHERE seq = ?2 AND status = 'input_required'`
 )
 
-// Questions reads the questions of a task. See [task.Asker].
+// Questions reads the questions of tasks whose names begin alike. See [task.Asker].
 func (s *Store) Questions(ctx context.Context, name string) (questions []*task.Question, err error) {
 	defer s.wrap(ctx, "read the questions of a task", &err)
 	return readQuestions(ctx, s.r[questionsSQL], name)

@@ -28,7 +28,7 @@ const (
 	countSQL = `SELECT count(*) FILTER (WHERE status = 'working'), count(*) FILTER (WHERE status = 'input_required')
 		FROM task INDEXED BY task_expiry WHERE ended = 0`
 	versionsSQL = `SELECT id, version FROM task WHERE id IN (SELECT value FROM json_each(?))`
-	journalSQL  = `SELECT entry FROM journal WHERE task = (SELECT seq FROM task WHERE id = ?) ORDER BY n`
+	journalSQL  = `SELECT entry FROM journal WHERE task = (SELECT seq FROM task WHERE id = ?) AND n <= ? ORDER BY n`
 	expiredSQL  = `SELECT id FROM task WHERE ended = 0 AND expires <= ? ORDER BY expires LIMIT ?`
 
 	// Claim and Purge look before they write, because there is seldom something to do.
@@ -140,9 +140,12 @@ func listOrNull[T ~string](list []T) any {
 }
 
 // Journal reads the call and the entries of a task. See [task.Store].
-func (s *Store) Journal(ctx context.Context, id string) (call []byte, entries [][]byte, err error) {
+func (s *Store) Journal(ctx context.Context, id string, most int) (call []byte, entries [][]byte, err error) {
 	defer s.wrap(ctx, "read the journal of a task", &err)
-	all, err := collect(ctx, s.r[journalSQL], column[[]byte], id)
+	if most < 0 {
+		most = math.MaxInt
+	}
+	all, err := collect(ctx, s.r[journalSQL], column[[]byte], id, most)
 	switch {
 	case err != nil:
 		return nil, nil, err

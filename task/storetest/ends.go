@@ -187,7 +187,7 @@ var contextTests = []test{
 			"Create":  func() error { return s.Create(ctx, newTask("alice"), long, 0, nil, nil, task.Quota{}) },
 			"Get":     func() error { _, err := s.Get(ctx, t.ID); return err },
 			"Claim":   func() error { _, err := claimOne(s, ctx, "", nil, long); return err },
-			"Journal": func() error { _, _, err := s.Journal(ctx, t.ID); return err },
+			"Journal": func() error { _, _, err := s.Journal(ctx, t.ID, -1); return err },
 			"Append":  func() error { return s.Append(ctx, t.ID, t.Claim, 0, []byte("x")) },
 			"Renew":   func() error { _, err := renewOne(s, ctx, t.ID, t.Claim, long); return err },
 			"Update":  func() error { return s.Update(ctx, clone(t), task.Update{Keep: true}) },

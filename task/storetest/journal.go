@@ -1,9 +1,11 @@
 package storetest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -36,8 +38,27 @@ var journalTests = []test{
 	}},
 	{"the journal of an id without a task is ErrNotFound", func(f *fixture, s task.Store) {
 		f.add(s, "alice")
-		_, _, err := s.Journal(f.ctx, newID())
+		_, _, err := s.Journal(f.ctx, newID(), -1)
 		f.wantError("Journal", err, task.ErrNotFound)
+	}},
+	{"a read of a journal has as many entries as it wants", func(f *fixture, s task.Store) {
+		t, want := newTask("alice"), []string{"one", "two", "three"}
+		f.create(s, t, want[:2]...)
+		f.append(s, t.ID, t.Claim, want[2])
+		whole, _ := f.journal(s, t.ID)
+		for most := -1; most <= 4; most++ {
+			n := most
+			if most < 0 || most > len(want) {
+				n = len(want)
+			}
+			call, entries, err := s.Journal(f.ctx, t.ID, most)
+			f.ok("Journal", err)
+			if !bytes.Equal(call, whole) || string(bytes.Join(entries, nil)) != strings.Join(want[:n], "") {
+				f.Errorf("with up to %d entries: %q and %q", most, call, entries)
+			}
+		}
+		_, _, err := s.Journal(f.ctx, newID(), 0)
+		f.wantError("Journal of a call", err, task.ErrNotFound)
 	}},
 	{"each read of a journal is the caller's own", func(f *fixture, s task.Store) {
 		t := newTask("alice")
@@ -173,7 +194,7 @@ func (f *fixture) raceForJournal(s task.Store, tasks, claims int) {
 			}
 			claimed++
 			c := claim{Task: t}
-			_, entries, err := s.Journal(f.ctx, t.ID)
+			_, entries, err := s.Journal(f.ctx, t.ID, -1)
 			for _, e := range entries {
 				c.read = append(c.read, string(e))
 			}

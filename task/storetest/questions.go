@@ -893,6 +893,51 @@ var waitingTests = []test{
 				}
 			}
 		}},
+	{"Questions reads the questions of all tasks whose names begin alike, task by task", func(f *fixture, s task.Store) {
+		const common = 3 // characters of the name; so many names have them that two are soon found
+		t, ids := newTask("alice"), make(map[string]string)
+		for ; ids[task.Name(t.ID)[:common]] == ""; t.ID = newID() {
+			ids[task.Name(t.ID)[:common]] = t.ID
+		}
+		beginning := task.Name(t.ID)[:common]
+		apart := newTask("alice")
+		for strings.HasPrefix(task.Name(apart.ID), beginning) {
+			apart.ID = newID()
+		}
+		other := newTask("bob")
+		other.ID = ids[beginning]
+		var want []string
+		for _, t := range []*task.Task{t, other, apart} {
+			f.createWith(s, t, long)
+			f.park(s, t, question("b", "user:bob"), question("a"))
+			if t != apart {
+				want = append(want, task.Name(t.ID)+" a", task.Name(t.ID)+" b")
+			}
+		}
+		slices.Sort(want)
+		f.decide(s, other.ID, "b")
+		read := func(s task.Store, name string) (got []string) {
+			qs, err := s.(task.Asker).Questions(f.ctx, name)
+			f.ok("Questions", err)
+			for _, q := range qs {
+				got = append(got, task.Name(q.Task)+" "+q.Key)
+			}
+			return got
+		}
+		for _, s := range f.instances(s, 2) {
+			if diff := cmp.Diff(want, read(s, beginning)); diff != "" {
+				f.Errorf("the questions of names that begin with %s (-want +got):\n%s", beginning, diff)
+			}
+			if got := read(s, task.Name(t.ID)); len(got) != 2 || !strings.HasPrefix(got[0], task.Name(t.ID)) {
+				f.Errorf("the questions of a whole name: %q", got)
+			}
+			for _, none := range []string{strings.ToLower(beginning), "___", "%", beginning + "~", task.Name(t.ID) + "A"} {
+				if got := read(s, none); got != nil {
+					f.Errorf("the questions of %q: %q", none, got)
+				}
+			}
+		}
+	}},
 	{"Waiting has what every field of the filter lets pass, and never what is closed or for nobody",
 		func(f *fixture, s task.Store) {
 			var mid time.Time

@@ -360,7 +360,7 @@ func (f *fixture) updateStatus(s task.Store, t *task.Task, status task.Status, u
 
 func (f *fixture) journal(s task.Store, id string) (call []byte, entries [][]byte) {
 	f.Helper()
-	call, entries, err := s.Journal(f.ctx, id)
+	call, entries, err := s.Journal(f.ctx, id, -1)
 	f.ok("Journal", err)
 	return call, entries
 }
@@ -395,7 +395,7 @@ func (f *fixture) wantGone(s task.Store, id string) {
 	f.Helper()
 	_, err := s.Get(f.ctx, id)
 	f.wantError("Get of a task that is gone", err, task.ErrNotFound)
-	_, _, err = s.Journal(f.ctx, id)
+	_, _, err = s.Journal(f.ctx, id, -1)
 	f.wantError("Journal of a task that is gone", err, task.ErrNotFound)
 }
 

@@ -308,7 +308,7 @@ var updateTests = []test{
 			for n := range each {
 				entry := fmt.Sprintf("%d %02d", i, n)
 				write := func() error {
-					_, entries, err := s.Journal(f.ctx, t.ID)
+					_, entries, err := s.Journal(f.ctx, t.ID, -1)
 					if err != nil {
 						return err
 					}
