@@ -171,6 +171,9 @@ func (e *StatusError) Error() string {
 	if e.Reason != nil {
 		return e.Reason.Error()
 	}
+	if e.Unwrap() != nil {
+		return e.Fault.Error() + e.Detail
+	}
 	text := strings.TrimSpace(fmt.Sprintf("the server answered with HTTP status %d %s", e.Code, http.StatusText(e.Code)))
 	switch {
 	case e.Fault != nil:
