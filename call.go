@@ -62,7 +62,8 @@ func (c *Call) Checkpoint(ctx context.Context, key string) error { return c.c.Ch
 
 // Sleep waits until d has passed since the sleep of this name was reached for the first time. Only a task can sleep: it
 // holds nothing meanwhile, and another instance may continue it. Until then the error is [ErrInputRequired], which the
-// handler returns, and nil from then on. At most Limits.Within; a d that differs in a later run is ignored.
+// handler returns, and nil from then on. At most Limits.Within; a d that differs in a later run is ignored. A watch may
+// sleep as often as it likes: Limits.Rounds does not count a round in which nothing but sleeps is open.
 func (c *Call) Sleep(name string, d time.Duration) error {
 	err := c.c.Sleep(name, d)
 	if err != nil && !errors.Is(err, ErrInputRequired) {

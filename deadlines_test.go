@@ -253,8 +253,8 @@ func (s *sleeper) call() string {
 	return id
 }
 
-// is checks the status of a task, and the keys of its open questions or the text of its result.
-func (s *sleeper) is(id, want string) {
+// status returns the status of a task, and the keys of its open questions, the text of its result, or its error.
+func (s *sleeper) status(id string) string {
 	s.t.Helper()
 	now := s.send("tasks/get", id, `"taskId":"`+id+`"`)
 	got := fmt.Sprint(now["status"])
@@ -264,7 +264,16 @@ func (s *sleeper) is(id, want string) {
 	if result, ok := now["result"].(map[string]any); ok {
 		got += fmt.Sprint(" ", harness.Content(result))
 	}
-	if got != want {
+	if failed, ok := now["error"].(map[string]any); ok {
+		got += fmt.Sprint(" ", failed["message"])
+	}
+	return got
+}
+
+// is checks the status of a task.
+func (s *sleeper) is(id, want string) {
+	s.t.Helper()
+	if got := s.status(id); got != want {
 		s.t.Errorf("the task is %s, want %s", got, want)
 	}
 }
@@ -389,4 +398,113 @@ func TestDeadlinesInTasks(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { run(t, new(task.MemoryStore)) })
 		})
 	}
+}
+
+// A task may sleep as often as it likes, because nobody is asked meanwhile. Its questions have the limit of rounds all
+// the same, wherever a sleep stands: before them, beside them, or before answers that do not fit. A task that reaches
+// the limit leaves the other tasks as they are.
+func TestSleepsCountAsNoRounds(t *testing.T) {
+	const most, pause = 32, 5 * time.Second // the limit, by default
+	key := func(i int) string { return fmt.Sprint("who ", i) }
+	asks := func(n int, beside bool) func(context.Context, *askback.Call) (string, error) {
+		return func(_ context.Context, call *askback.Call) (string, error) {
+			for i := range n {
+				err := call.Sleep(fmt.Sprint("pause ", i), pause)
+				if err == nil || beside {
+					_, asked := whoWithin(call, key(i), 0)
+					err = errors.Join(err, asked)
+				}
+				if err != nil {
+					return "", err
+				}
+			}
+			return fmt.Sprint(n, " answers"), nil
+		}
+	}
+	const limit = "failed the limit of 32 rounds per call is reached"
+	for says, c := range map[string]struct {
+		asks   int
+		beside bool
+		first  bool // the answer comes first, and then the sleep ends
+		want   string
+	}{
+		"a sleep before each question":                {asks: most, want: "completed 32 answers"},
+		"one question more":                           {asks: most + 1, want: limit},
+		"a sleep beside each question":                {asks: most, beside: true, first: true, want: "completed 32 answers"},
+		"one question more, beside a sleep":           {asks: most + 1, beside: true, first: true, want: limit},
+		"a sleep that ends beside an open question":   {asks: most / 2, beside: true, want: "completed 16 answers"},
+		"one question more that stays open meanwhile": {asks: most/2 + 1, beside: true, want: limit},
+	} {
+		t.Run(says, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSleeper(t, new(task.MemoryStore), asks(c.asks, c.beside))
+				defer s.stop()
+				id, other := s.call(), s.call()
+				for i := range c.asks {
+					if !c.first {
+						time.Sleep(pause + 2*time.Second)
+					}
+					s.update(id, `"`+key(i)+`":{"action":"accept","content":{"name":"Ada"}}`)
+					for c.first && s.status(id) == "working" {
+						time.Sleep(time.Second)
+					}
+				}
+				s.is(id, c.want)
+				s.is(other, "input_required [who 0]")
+			})
+		})
+	}
+	t.Run("answers that do not fit", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSleeper(t, new(task.MemoryStore), func(_ context.Context, call *askback.Call) (string, error) {
+				for i := range 2 * most {
+					if err := call.Sleep(fmt.Sprint("pause ", i), pause); err != nil {
+						return "", err
+					}
+				}
+				return whoWithin(call, "who", 0)
+			})
+			defer s.stop()
+			id, other := s.call(), s.call()
+			time.Sleep(2 * most * (pause + 2*time.Second))
+			for i, wire := 1, "who"; i <= most; i++ {
+				s.is(id, "input_required ["+wire+"]")
+				s.update(id, fmt.Sprintf(`%q:{"action":"accept","content":{"name":%d}}`, wire, i))
+				wire = fmt.Sprint("who#", i+1)
+			}
+			s.is(id, limit+`; the last answer to the question "who" does not fit: name: must be a string`)
+			s.update(other, `"who":{"action":"accept","content":{"name":"Grace"}}`)
+			s.is(other, "completed Grace")
+		})
+	})
+}
+
+// A watch that looks every so often goes on for as long as it has to, at any instance, and each look happens once.
+func TestAWatchSleepsOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const often, pause = 100, 10 * time.Second
+		looked := 0
+		store := new(task.MemoryStore)
+		tool := func(ctx context.Context, call *askback.Call) (string, error) {
+			for i := range often {
+				err := call.Do(ctx, fmt.Sprint("look ", i), func(context.Context) error { looked++; return nil })
+				if err == nil {
+					err = call.Sleep(fmt.Sprint("pause ", i), pause)
+				}
+				if err != nil {
+					return "", err
+				}
+			}
+			return fmt.Sprint("looked ", looked, " times, the last time in run ", call.Round()), nil
+		}
+		s := newSleeper(t, store, tool)
+		id := s.call()
+		time.Sleep(often / 2 * pause)
+		s.is(id, "working")
+		s.stop()
+		s = newSleeper(t, store, tool)
+		defer s.stop()
+		time.Sleep(often * pause)
+		s.is(id, "completed looked 100 times, the last time in run 101")
+	})
 }

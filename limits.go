@@ -13,7 +13,7 @@ import (
 
 // Limits bound calls and requests. A field that is zero has its default.
 type Limits struct {
-	Rounds       int           // rounds per call that end with input required; default 32
+	Rounds       int           // rounds per call that end with input required, sleeps aside; default 32
 	Questions    int           // questions per round; default 16
 	StateBytes   int           // bytes of a requestState as sent; default 64 KiB
 	StoredBytes  int           // bytes of a state that overflows into States.Store; default 16 MiB

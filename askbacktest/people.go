@@ -75,6 +75,9 @@ func (h *rehearsal) Suspend(
 	for i, q := range out.Apart {
 		h.put(j, q, &j.Apart[i])
 	}
+	if j.Asleep {
+		j.Entries = append(j.Entries, journal.Entry{Kind: journal.Slept})
+	}
 	carried, ok := h.Home.(interface {
 		Seal(ctx context.Context, j *journal.Journal) (string, time.Time, error)
 	})

@@ -311,6 +311,25 @@ func ExampleRun_sleep() {
 	// Output: Rolled out.
 }
 
+// A task sleeps in a test as often as in a server, and asks after it.
+func TestATaskSleepsOften(t *testing.T) {
+	res := askbacktest.Run(t, func(srv *askback.Server) {
+		askback.AddTaskTool(srv, &mcp.Tool{Name: "tool"}, nil,
+			func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+				for i := range 33 {
+					if err := call.Sleep(fmt.Sprint("pause ", i), time.Hour); err != nil {
+						return "", err
+					}
+				}
+				who, err := askback.Elicit[name](call, "q", "Who?")
+				return who.Name, err
+			})
+	}, askbacktest.Call{Tool: "tool", Answers: map[string]askbacktest.Answer{"q": askbacktest.Accept(name{"Ada"})}})
+	if res.Text() != "Ada" {
+		t.Errorf("got %q", res.Text())
+	}
+}
+
 // A client of a test answers at once, and its user has read the question all the same.
 func TestADeclineWasShown(t *testing.T) {
 	res := askbacktest.Run(t, register(func(_ context.Context, call *askback.Call) (string, error) {

@@ -54,7 +54,7 @@ type Task struct {
 	Message      string // for people: the progress, or the reason of a failure
 	Pending      []byte // the open questions; empty unless the status is InputRequired
 	Outcome      []byte // the result or the error; empty unless it completed or failed
-	Round        int    // how many rounds ended with questions
+	Round        int    // how many rounds ended without an outcome
 	Created      time.Time
 	Updated      time.Time
 	Expires      time.Time // when its time to live ends; it never moves to an earlier time

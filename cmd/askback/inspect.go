@@ -149,6 +149,7 @@ var kinds = map[journal.Kind]string{
 	journal.NotShown:   "not shown",
 	journal.Put:        "put to people",
 	journal.Timed:      "put with a deadline",
+	journal.Slept:      "slept",
 }
 
 // newReport makes a report. The state is nil without the keys to open it.

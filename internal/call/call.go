@@ -117,7 +117,8 @@ func (c *Call) askRun(ctx context.Context, key string, q *question.Question) ([]
 		return nil, err
 	}
 	ask := journal.Ask{Key: key, Digest: q.Digest, Accept: q.Accept, Correctable: question.Correctable(q.Method),
-		Within: q.Within, Apart: len(q.For) > 0 && !q.Fallback || q.Method == "", Fallback: q.Fallback, Request: q}
+		Within: q.Within, Apart: len(q.For) > 0 && !q.Fallback || q.Method == "", Fallback: q.Fallback, Sleep: q.Method == "",
+		Request: q}
 	if c.plain {
 		ask.Accept = q.Plain().Accept
 	}

@@ -49,6 +49,10 @@ func (s *Stored) putApart(j *journal.Journal, out *call.Outcome, v *taskrun.Verd
 	if v.Ask == nil {
 		return nil
 	}
+	if j.Asleep {
+		slept := journal.Entry{Kind: journal.Slept}
+		v.Entries = append(v.Entries, slept.Append(nil))
+	}
 	v.Status = task.InputRequired
 	if v.Message = ""; len(out.Questions) == 0 && len(awaited) > 0 {
 		slices.Sort(awaited)

@@ -69,6 +69,8 @@ type Journal struct {
 	By []input.Provenance
 	// Apart are the questions of the last run that its client is not asked. They are no part of what is kept either.
 	Apart []Question
+	// Asleep says that the last run was suspended by sleeps alone. A home that parks the call keeps that as [Slept].
+	Asleep bool
 }
 
 // Follow returns the journal of a client that follows the task which its call has become.
@@ -132,6 +134,8 @@ const (
 	Put Kind = 'p'
 	// Timed is Put for a question to the client with a deadline.
 	Timed Kind = 't'
+	// Slept says that a round was ended by sleeps alone. It has no key.
+	Slept Kind = 'z'
 )
 
 // has says what the entries of a kind have beside their key.
@@ -147,7 +151,7 @@ func (k Kind) fields() (h has, known bool) {
 		return has{digest: true}, true
 	case Step:
 		return has{value: true}, true
-	case Checkpoint, HandedBack, Delivered:
+	case Checkpoint, HandedBack, Delivered, Slept:
 		return has{}, true
 	}
 	return has{}, false
@@ -213,6 +217,18 @@ func (j *Journal) checkpoints() (n int) {
 	for i := range j.Entries {
 		if kind := j.Entries[i].Kind; kind == Checkpoint || kind == HandedBack {
 			n++
+		}
+	}
+	return n
+}
+
+// Counted returns how many rounds count against the limit: all but those that sleeps alone ended. Nobody is asked in
+// these, and a watch may sleep as often as it likes.
+func (j *Journal) Counted() int {
+	n := j.Round
+	for i := range j.Entries {
+		if j.Entries[i].Kind == Slept {
+			n--
 		}
 	}
 	return n

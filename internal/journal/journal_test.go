@@ -354,6 +354,30 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// A round of sleeps alone does not count against the limit of rounds. One with a question or a checkpoint does.
+func TestSleepsHaveNoLimitOfRounds(t *testing.T) {
+	limits := &bound.Limits{Rounds: 1}
+	sleep := question("(sleep)", "")
+	sleep.Apart, sleep.Sleep, sleep.Within = true, true, time.Hour
+	for says, beside := range map[string]func(run *Run){
+		"a question":   func(run *Run) { _, _ = run.Ask(question("a", "?")) },
+		"a checkpoint": func(run *Run) { _ = run.Checkpoint(t.Context(), "half") },
+	} {
+		j := &Journal{Round: 2, Entries: []Entry{{Kind: Slept}}}
+		run := Begin(j, nil, limits)
+		_, err := run.Ask(sleep)
+		if _, suspended, err := run.Finish(err); !suspended || err != nil || !j.Asleep || j.Round != 3 {
+			t.Errorf("at the limit it sleeps: %v, %v, in round %d", suspended, err, j.Round)
+		}
+		run = Begin(j, nil, limits)
+		beside(run)
+		_, err = run.Ask(sleep)
+		if _, suspended, err := run.Finish(err); suspended || fault.Of(err) != fault.Limit || j.Asleep {
+			t.Errorf("%s beside a sleep: %v, %v", says, suspended, err)
+		}
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	for _, j := range examples {
 		f.Add(j.Append(nil))

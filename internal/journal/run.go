@@ -28,6 +28,8 @@ type Ask struct {
 	Within time.Duration
 	// Apart says that the client is not asked: the question waits for others, or for its deadline only.
 	Apart bool
+	// Sleep says that nobody is asked: the question waits for its deadline only.
+	Sleep bool
 	// Fallback makes the question Apart once its client has not shown it: see [ErrNotShown].
 	Fallback bool
 	// Unable, if set, is the reason why the question cannot be sent. [Run.Ask] returns it instead of asking.
@@ -570,7 +572,8 @@ func (r *Run) Finish(handlerErr error) (asks []Ask, suspended bool, err error) {
 		}
 		return nil, false, nil
 	}
-	if r.limits.Rounds > 0 && r.journal.Round >= r.limits.Rounds {
+	r.journal.Asleep = !r.parked && !slices.ContainsFunc(r.asked, func(a Ask) bool { return !a.Sleep })
+	if r.limits.Rounds > 0 && !r.journal.Asleep && r.journal.Counted() >= r.limits.Rounds {
 		return nil, false, &fault.LimitError{Limit: "rounds per call", Max: int64(r.limits.Rounds)}
 	}
 	r.journal.Round++

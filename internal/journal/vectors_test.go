@@ -53,6 +53,13 @@ var examples = map[string]*Journal{
 			{Kind: Timed, Key: "late", Digest: vectorDigest, Value: []byte("late")},
 		},
 	},
+	"a watch": {
+		ID: "id", Started: time.UnixMilli(1), Round: 2,
+		Entries: []Entry{
+			{Kind: Put, Key: "(sleep) 0", Digest: vectorDigest, Value: []byte("(sleep) 0")}, {Kind: Slept},
+			(&Question{Key: "(sleep) 0", Digest: vectorDigest, Asked: noon, Deadline: noon.Add(time.Hour)}).Unanswered(),
+		},
+	},
 	"a trace": {
 		ID: "id", Started: time.UnixMilli(1), Round: 2, Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		Entries: []Entry{{Kind: Step, Key: "s", Value: []byte("null")}},
@@ -149,6 +156,7 @@ func TestNamesAreOnlyNames(t *testing.T) {
 	d := question("k", "?").Digest
 	j := &Journal{ID: "id", Entries: []Entry{
 		{Kind: HandedBack},
+		{Kind: Slept},
 		{Kind: Refused, Key: "k", Digest: d, Value: []byte("12345678")},
 		{Kind: NotShown, Key: "k", Digest: d},
 		{Kind: Put, Key: "k", Digest: d, Value: []byte("row")},

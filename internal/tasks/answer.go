@@ -169,13 +169,16 @@ func (a *answering) take(ctx context.Context, responses map[string][]byte, measu
 	}
 	if len(a.refused) > 0 {
 		// Each costs a round, so that nobody can make a journal grow without end.
-		if a.task.Round++; a.task.Round > a.Calls.Limits.Rounds {
+		a.task.Round++
+		j, err := a.journalOf(ctx, a.task, a.update.Entries)
+		if err != nil {
+			return nil, err
+		}
+		if j.Counted() > a.Calls.Limits.Rounds {
 			limit := &fault.LimitError{Limit: "rounds per call", Max: int64(a.Calls.Limits.Rounds)}
 			return a.fail(a.task, a.reasons[len(a.reasons)-1].LimitReached(limit)), nil
 		}
-		if a.refused, err = a.askAgain(ctx, a.task, a.left, a.refused, a.update.Entries); err != nil {
-			return nil, err
-		}
+		askAgain(j, a.left, a.refused)
 	}
 	if left := append(a.left, a.refused...); len(left) > 0 {
 		a.task.Pending, err = stored.EncodeQuestions(left)
@@ -282,14 +285,8 @@ func (s *Service) journalOf(ctx context.Context, t *task.Task, more [][]byte) (*
 	return j, nil
 }
 
-// askAgain gives refused questions keys that were never used in their task.
-func (s *Service) askAgain(
-	ctx context.Context, t *task.Task, left, refused []stored.Question, more [][]byte,
-) ([]stored.Question, error) {
-	j, err := s.journalOf(ctx, t, more)
-	if err != nil {
-		return nil, err
-	}
+// askAgain gives refused questions keys that were never used in their task, whose journal is j.
+func askAgain(j *journal.Journal, left, refused []stored.Question) {
 	for _, q := range left {
 		j.Pending = append(j.Pending, journal.Question{Wire: q.Wire})
 	}
@@ -297,5 +294,4 @@ func (s *Service) askAgain(
 		refused[i].Wire = j.WireKey(refused[i].Key)
 		j.Pending = append(j.Pending, journal.Question{Wire: refused[i].Wire})
 	}
-	return refused, nil
 }
