@@ -356,8 +356,8 @@ func endpoint(srv *askback.Server, opts *askback.HTTPOptions) (h http.Handler, e
 	return srv.HTTPHandler(opts), nil
 }
 
-// collectLess lets the heap of a server grow to 16 MB before it is collected. A server holds little, and all that passes
-// through it is garbage a moment later: with Go's 4 MB it spends a fifth of its time on collections.
+// collectLess lets the heap of a server grow to 16 MB before it is collected. A server holds little, and all that
+// passes through it is garbage a moment later: with Go's 4 MB it spends a fifth of its time on collections.
 func collectLess() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
