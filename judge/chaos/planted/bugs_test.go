@@ -34,12 +34,8 @@ var bugs = []bug{
 		name:     "append-without-fence",
 		violates: []string{"fence", "repeated"},
 		patches: []patch{{sqlFile, 1,
-			"UPDATE {schema}.task SET attempts = 0, entries = entries + 1, " +
-				"bytes = bytes + coalesce(octet_length($3::bytea), 0)\n" +
-				"\t\t\t\tWHERE id = $1 AND fence = $2 AND nonce = $5 AND entries = $4\n",
-			"UPDATE {schema}.task SET attempts = 0, entries = entries + 1, " +
-				"bytes = bytes + coalesce(octet_length($3::bytea), 0)\n" +
-				"\t\t\t\tWHERE id = $1 AND $2::bigint IS NOT NULL AND $5::text IS NOT NULL AND $4::bigint IS NOT NULL\n"}},
+			"WHERE id = $1 AND fence = $2 AND nonce = $5 AND entries = $4\n",
+			"WHERE id = $1 AND $2::bigint IS NOT NULL AND $5::text IS NOT NULL AND $4::bigint IS NOT NULL\n"}},
 	},
 	{
 		// Whoever had the lease once can change the task, and add to its journal, if nobody has changed it since.
