@@ -8,6 +8,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -24,7 +25,7 @@ func (s *Server) AddPrompt(p *mcp.Prompt, h PromptHandler) {
 		Invoke: func(ctx context.Context, c *call.Call, params *wire.Params) (mcp.Result, error) {
 			arguments, err := promptArguments(p, params.Arguments)
 			if err != nil {
-				return nil, err
+				return nil, &fault.NotRunError{Err: err}
 			}
 			res, err := h(ctx, &Call{c}, arguments)
 			if err != nil || res == nil {

@@ -71,11 +71,11 @@ func (p *passage) didNotRun(n int, e *client.NotRunError) *record {
 		return &record{Words: fmt.Sprintf("The server of the %s refused %s, which did not run: %v.%s", p.thing(), round, e,
 			hint)}
 	case fault.Code == mcp.CodeMissingRequiredClientCapabilities: // which a server may find out while it runs
-		return &record{Error: fault}
+		return &record{Error: fault, NotRun: n == 1}
 	}
 	told := *fault
 	told.Message += fmt.Sprintf(" (HTTP status %d %s: %s did not run)", e.Status, http.StatusText(e.Status), round)
-	return &record{Error: &told}
+	return &record{Error: &told, NotRun: n == 1}
 }
 
 // unknown says that nobody knows whether a round ran.

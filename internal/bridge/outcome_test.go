@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/internal/bridge"
 )
@@ -316,5 +317,31 @@ func TestASessionThatIsForgotten(t *testing.T) {
 	}
 	if s.calls != 2 {
 		t.Errorf("it was called %d times", s.calls)
+	}
+}
+
+// A server of this library answers with status 200 once its handler has run, so that nobody is told that nothing did.
+func TestAnErrorAfterAnEffect(t *testing.T) {
+	behind := newBehind(t)
+	for name, code := range map[string]int64{"bad": -32602, "mismatch": -32020} {
+		askback.AddTool(behind.Server, &mcp.Tool{Name: name}, func(context.Context, *askback.Call, struct{}) (string, error) {
+			behind.done(name)
+			return "", &jsonrpc.Error{Code: code, Message: "no such size, after all"}
+		})
+	}
+	front := newFront(t, behind.url)
+	for _, version := range revisions {
+		s := host(t, front.url, version, able())
+		for name, code := range map[string]int64{"bad": -32602, "mismatch": -32020} {
+			before := behind.count(name)
+			_, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: name})
+			fault, ok := errors.AsType[*jsonrpc.Error](err)
+			if !ok || fault.Code != code || fault.Message != "no such size, after all" {
+				t.Errorf("%s: %s: the host is told %v, want the server's error", version, name, err)
+			}
+			if n := behind.count(name) - before; n != 1 {
+				t.Errorf("%s: %s ran %d times", version, name, n)
+			}
+		}
 	}
 }

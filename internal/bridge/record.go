@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/seal"
@@ -22,6 +23,7 @@ type record struct {
 	Words  string          `json:"words,omitempty"`  // that end the call, because it cannot go on
 	Sealed string          `json:"sealed,omitempty"` // what the call waits for, with the server's state
 	Once   bool            `json:"once,omitempty"`   // the next round must not be sent twice
+	NotRun bool            `json:"notRun,omitempty"` // the call ends with Error before anything of it ran
 }
 
 // words end a call with a text for the host's model and for people.
@@ -56,6 +58,8 @@ func (r *record) UnmarshalJSON(data []byte) error {
 // outcome is how a call ends with the record, which is not sealed.
 func (r *record) outcome() (json.RawMessage, error) {
 	switch {
+	case r.Error != nil && r.NotRun:
+		return nil, &fault.NotRunError{Err: r.Error}
 	case r.Error != nil:
 		return nil, r.Error
 	case r.Words != "":

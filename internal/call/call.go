@@ -218,6 +218,19 @@ func (c *Call) OnCancel(cleanup func(context.Context) error) {
 	c.undo = append(c.undo, cleanup)
 }
 
+// noteRan tells the front that the author's function has run and returned err.
+//
+// An error for a capability that the client lacks must have status 400 (basic, "_meta"), with which servers refuse
+// requests before anything runs. So it has that status as long as it is true: once the handler has begun a step, there
+// may be an effect, and a client that is told otherwise repeats it.
+func (c *Call) noteRan(err error) {
+	lacks := err != nil && fault.Wire(err).Code == mcp.CodeMissingRequiredClientCapabilities
+	_, refused := errors.AsType[*fault.NotRunError](err)
+	if c.Ran != nil && !refused && (!lacks || c.run.Stepped()) {
+		c.Ran.Store(true)
+	}
+}
+
 // cleanUp runs what the handler registered to undo what it began, once it has returned err.
 // The error says that the handler has to run once more for it.
 func (c *Call) cleanUp(ctx context.Context, err error) error {

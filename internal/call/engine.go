@@ -191,9 +191,10 @@ func (s *serving) shed(ctx context.Context) (*Outcome, error) {
 }
 
 // round runs the handler once against the journal and extends it.
-func (s *serving) round(ctx context.Context) (*Outcome, error) {
+func (s *serving) round(ctx context.Context) (out *Outcome, err error) {
 	e, j := s.Engine, s.Journal
 	c := s.newCall(ctx, takeManual(j, s.Answers))
+	defer func() { c.noteRan(err) }()
 	run := &c.run
 	s.home.Begin(run, j, s.Answers, &e.Limits)
 	result, err := e.invoke(ctx, c)

@@ -66,6 +66,9 @@ type Request struct {
 	Extra *mcp.RequestExtra // nil in a task
 	// As makes the SDK's view of the request for a handler that is registered on the SDK's server; else it is nil.
 	As func(Manual) mcp.Request
+	// Ran, if set, becomes true once the author's function has run for the request. From then on no HTTP status may say
+	// that nothing ran.
+	Ran *atomic.Bool
 
 	mu   sync.Mutex
 	last float64 // the last progress that was sent

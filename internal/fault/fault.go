@@ -171,6 +171,13 @@ func Mistakef(format string, args ...any) *Mistake {
 func (e *Mistake) Error() string { return e.Err.Error() }
 func (e *Mistake) Unwrap() error { return e.Err }
 
+// NotRunError says that nothing ran for a request, although the engine began to serve it: its arguments are refused, or
+// its handler passed it on to a server that refused it.
+type NotRunError struct{ Err error }
+
+func (e *NotRunError) Error() string { return e.Err.Error() }
+func (e *NotRunError) Unwrap() error { return e.Err }
+
 // RefusedError says that the gate did not let a request through because of who sent it.
 type RefusedError struct {
 	Fault  *jsonrpc.Error

@@ -197,10 +197,10 @@ func (h *handler) serveModern(w http.ResponseWriter, v *visit, r *http.Request, 
 		v.stream.w, v.stream.events, v.stream.endless = w, true, true
 		var out *call.Outcome
 		var err error
-		if ctx := v.named(r.Context()); tasks.OnlyTasks(req.Params) && !h.SDK.Watched() {
+		if ctx := v.beside(r.Context(), h.SDK); tasks.OnlyTasks(req.Params) && !h.SDK.Watched() {
 			out, err = h.follow(ctx, &v.stream, req, &v.extra)
 		} else {
-			out, err = throughSDK(ctx, h.SDK, &v.stream, req, &v.extra)
+			out, err = throughSDK(ctx, h.SDK, v, req)
 		}
 		h.respond(r.Context(), &v.stream, req, out, err)
 	case asks:
@@ -224,7 +224,7 @@ func (h *handler) digests(r *http.Request, body []byte) bool {
 
 // serveStateless has the SDK serve a request of the 2026-07-28 revision.
 func (h *handler) serveStateless(w http.ResponseWriter, v *visit, r *http.Request, body []byte) {
-	h.stateless.ServeHTTP(w, withBody(r.WithContext(sdkfront.Admitted(v.named(r.Context()))), body))
+	h.stateless.ServeHTTP(w, withBody(r.WithContext(sdkfront.Admitted(v.beside(r.Context(), h.SDK))), body))
 }
 
 // readMeta reads and verifies what every modern request must say of itself, in headers and in _meta, which is raw,
@@ -288,9 +288,9 @@ func (h *handler) serveCall(w http.ResponseWriter, v *visit, r *http.Request, re
 	switch {
 	case !h.SDK.Direct():
 		v.stream.events = acceptsEvents(r)
-		out, err = throughSDK(v.named(ctx), h.SDK, &v.stream, req, &v.extra)
+		out, err = throughSDK(v.beside(ctx, h.SDK), h.SDK, v, req)
 	case h.SDK.Chained():
-		out, err = h.SDK.Receive(v.named(ctx), req.ID, req.Method, req.Params, &v.extra, progress)
+		out, err = h.SDK.Receive(v.beside(ctx, h.SDK), req.ID, req.Method, req.Params, &v.extra, progress)
 	default:
 		out, err = h.pass(ctx, v, handler, req, progress)
 	}
@@ -318,6 +318,7 @@ func (h *handler) pass(ctx context.Context, v *visit, handler *call.Handler, req
 			Watch:     p.Watch,
 			Progress:  progress,
 			Extra:     &v.extra,
+			Ran:       &v.ran,
 		}
 		v.home = *h.SDK.Carrier.Home(&v.call)
 		out, err = h.SDK.Calls.Serve(ctx, &v.call, &v.home)
@@ -385,9 +386,9 @@ func (h *handler) serveTask(w http.ResponseWriter, v *visit, r *http.Request, re
 	v.stream.w = w
 	switch {
 	case !h.SDK.Direct():
-		out, err = throughSDK(v.named(r.Context()), h.SDK, &v.stream, req, &v.extra)
+		out, err = throughSDK(v.beside(r.Context(), h.SDK), h.SDK, v, req)
 	case h.SDK.Chained():
-		out, err = h.SDK.Receive(v.named(r.Context()), req.ID, req.Method, req.Params, &v.extra, nil)
+		out, err = h.SDK.Receive(v.beside(r.Context(), h.SDK), req.ID, req.Method, req.Params, &v.extra, nil)
 	default:
 		out, err = h.pass(r.Context(), v, nil, req, nil)
 	}

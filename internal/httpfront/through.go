@@ -20,7 +20,7 @@ import (
 // throughSDK serves a request by the SDK's server: one for our handlers or tasks that its middleware has to see, or a
 // subscription. The session of the request is its own, and ends with it.
 func throughSDK(
-	ctx context.Context, sdk *sdkfront.Front, stream *eventStream, req wire.Request, extra *mcp.RequestExtra,
+	ctx context.Context, sdk *sdkfront.Front, v *visit, req wire.Request,
 ) (*call.Outcome, error) {
 	var rawID any
 	_ = json.Unmarshal(req.ID, &rawID) // checked JSON
@@ -34,9 +34,9 @@ func throughSDK(
 		response: make(chan *jsonrpc.Response, 1),
 		closed:   make(chan struct{}),
 		gone:     ctx.Done(),
-		stream:   stream,
+		stream:   &v.stream,
 	}
-	c.request <- &jsonrpc.Request{ID: id, Method: req.Method, Params: req.Params, Extra: extra}
+	c.request <- &jsonrpc.Request{ID: id, Method: req.Method, Params: req.Params, Extra: &v.extra}
 	ctx, refusal := sdkfront.WithOrigin(ctx)
 	session, err := sdk.Server.Connect(ctx, sdk.Transport(c, nil, nil), nil)
 	if err != nil {
@@ -52,7 +52,8 @@ func throughSDK(
 			return nil, res.Error
 		}
 		return &call.Outcome{Encoded: withIsError(req.Method, res.Result)}, nil
-	case <-ctx.Done(): // of which the handler is told
+	case <-ctx.Done(): // of which the handler is told, if it runs: nobody knows here
+		v.ran.Store(true)
 		return nil, context.Cause(ctx)
 	}
 }

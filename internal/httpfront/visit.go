@@ -16,6 +16,7 @@ import (
 	"github.com/askback-mcp/askback/internal/gate"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/report"
+	"github.com/askback-mcp/askback/internal/sdkfront"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/tasks"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -35,7 +36,8 @@ type visit struct {
 	reader    *bytes.Reader    // of the body, for the edge of the drafts
 	open      atomic.Bool      // it stays open
 	cancel    context.CancelCauseFunc
-	waits     gate.Waits // of a call that can wait for others than its client
+	waits     gate.Waits  // of a call that can wait for others than its client
+	ran       atomic.Bool // the author's function has, for the request
 
 	stream  eventStream
 	outline strictjson.Outline // of the body
@@ -57,6 +59,11 @@ func (v *visit) admit(r *http.Request) (err error) {
 
 // named returns the context for where the gate would ask once more who the caller is.
 func (v *visit) named(ctx context.Context) context.Context { return v.gate.Named(ctx, v.principal) }
+
+// beside returns the context for a request that the SDK's server or middleware has to see.
+func (v *visit) beside(ctx context.Context, sdk *sdkfront.Front) context.Context {
+	return sdk.WithRan(v.named(ctx), &v.ran)
+}
 
 // turnAway answers a request that was not admitted, or to no share of the limits.
 func (v *visit) turnAway(r *http.Request, err error) {
@@ -114,6 +121,21 @@ func (v *visit) GiveWay(because *bound.FullError) {
 		v.cancel(v.gate.Shares.GaveWay(context.Background(), because))
 	}
 	v.cutOff()
+}
+
+// WriteHeader implements [http.ResponseWriter], for the SDK's statuses as for ours. With a status of 4xx a server
+// refuses a request before anything runs, and clients tell people so. Once the author's function has run, an error
+// therefore has the status 200, which is also that of a tool's error, or 503 where the request may be sent again.
+func (v *visit) WriteHeader(status int) {
+	if v.ran.Load() {
+		switch {
+		case status == http.StatusTooManyRequests:
+			status = http.StatusServiceUnavailable
+		case status >= 400 && status < 500:
+			status = http.StatusOK
+		}
+	}
+	v.pacedWriter.WriteHeader(status)
 }
 
 // Write implements [http.ResponseWriter]. Output beyond the buffer of net/http waits for the client to read.

@@ -84,6 +84,7 @@ type Run struct {
 	steps   map[string]bool
 	by      map[string][]input.Provenance // who gave the answers that the run has read, by key, unless it is the last
 	active  int                           // steps that run now
+	stepped bool                          // a step has begun
 
 	running sync.WaitGroup // of the steps
 }
@@ -407,6 +408,7 @@ func (r *Run) startStep(ctx context.Context, key string) (value []byte, recorded
 		return nil, false, err
 	}
 	r.active++
+	r.stepped = true
 	r.running.Add(1)
 	return nil, false, nil
 }
@@ -521,6 +523,13 @@ func (r *Run) Suspended() bool {
 
 // suspended is Suspended with the lock held. Once it is true it stays so.
 func (r *Run) suspended() bool { return len(r.asked) > 0 || r.parked }
+
+// Stepped reports whether a step has begun in this run. Steps of earlier runs do not count.
+func (r *Run) Stepped() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stepped
+}
 
 // Answered reports whether the journal holds a client's answer, so that the call's outcome depends on who answered.
 func (r *Run) Answered() bool {

@@ -2,6 +2,8 @@ package sdkfront
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -106,8 +108,27 @@ func (m *manualRequest) typed(back call.Manual) mcp.InputResponseMap {
 	return responses
 }
 
+// isUnknown reports whether an error is the SDK's own for a request whose target is not registered. Only its text tells
+// it from an error of a handler.
+func isUnknown(err error, method, target string) bool {
+	e, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok || e == nil || e.Code != jsonrpc.CodeInvalidParams {
+		return false
+	}
+	switch method {
+	case wire.CallTool:
+		return e.Message == fmt.Sprintf("unknown tool %q", target)
+	case wire.GetPrompt:
+		return e.Message == fmt.Sprintf("unknown prompt %q", target)
+	}
+	return e.Message == "Resource not found"
+}
+
 // foreignError is the error of a handler of the SDK's, which is the SDK's to send, or ours.
 func foreignError(err error) error {
+	if refused, ok := errors.AsType[*fault.NotRunError](err); ok {
+		return refused.Err
+	}
 	switch fault.Of(err) {
 	case fault.Capability, fault.Limit:
 		return fault.Wire(err)

@@ -2,6 +2,7 @@ package sdkfront
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/askback-mcp/askback/internal/fault"
 )
@@ -20,6 +21,20 @@ type admittedKey struct{}
 // session of its own.
 func Admitted(ctx context.Context) context.Context {
 	return context.WithValue(ctx, admittedKey{}, true)
+}
+
+// ranKey is the key of a request's [call.Request.Ran] in its context.
+type ranKey struct{ *Front }
+
+// WithRan returns the context of a request that is not served past the SDK and all middleware. Ran becomes what
+// [call.Request] has under this name.
+func (f *Front) WithRan(ctx context.Context, ran *atomic.Bool) context.Context {
+	return context.WithValue(ctx, ranKey{f}, ran)
+}
+
+func (f *Front) ran(ctx context.Context) *atomic.Bool {
+	ran, _ := ctx.Value(ranKey{f}).(*atomic.Bool)
+	return ran
 }
 
 // WithOrigin returns the context of an HTTP request that goes through the SDK. If the gate refuses the request, or the

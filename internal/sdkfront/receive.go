@@ -235,9 +235,14 @@ func (f *Front) serveForeign(ctx context.Context, p gate.Passage, method string,
 		return nil, err
 	}
 	r.Handler = &call.Handler{Method: method, Invoke: func(ctx context.Context, c *call.Call,
-		_ *wire.Params) (mcp.Result, error) {
-		return f.next(ctx, method, c.View())
+		params *wire.Params) (mcp.Result, error) {
+		result, err := f.next(ctx, method, c.View())
+		if isUnknown(err, method, params.Target) {
+			err = &fault.NotRunError{Err: err}
+		}
+		return result, err
 	}}
+	r.Ran = f.ran(ctx)
 	r.As = func(back call.Manual) mcp.Request { return m.with(back.State, m.typed(back)) }
 	var at call.Home = f.Carrier.Home(r)
 	if r.InSession {
@@ -300,6 +305,7 @@ func (f *Front) serveOwn(ctx context.Context, p gate.Passage, h *call.Handler, r
 		Progress:  progressTo(ctx, session, req),
 		Session:   session,
 		Extra:     req.GetExtra(),
+		Ran:       f.ran(ctx),
 	}
 	if !p.InSession {
 		return f.Calls.Serve(ctx, r, f.Carrier.Home(r))
