@@ -52,7 +52,7 @@ func TestPromptsAndResourcesAsk(t *testing.T) {
 		}
 	}
 	res := harness.Request{Method: "resources/read", Target: "doc://missing"}.Send(t, h)
-	if res.Refused(t, 400, -32602); !strings.Contains(res.Raw, "doc://missing") {
+	if res.Refused(t, 200, -32602); !strings.Contains(res.Raw, "doc://missing") {
 		t.Errorf("missing resource: %s", res.Raw)
 	}
 }
