@@ -347,7 +347,7 @@ func (c *call) nextPause(p *Pending) time.Duration {
 // listed, or a tool that refuses to be called as a task.
 func (c *call) sendRound(ctx context.Context, x *tap.Exchange) (result json.RawMessage, res mcp.Result, err error) {
 	result, res, err = c.send(ctx, x)
-	if notRun(err) && hasCode(err, mcp.CodeHeaderMismatch) && !c.relisted && c.relist(ctx) {
+	if refused(err) && hasCode(err, mcp.CodeHeaderMismatch) && !c.relisted && c.relist(ctx) {
 		result, res, err = c.send(ctx, x)
 	}
 	// In the drafts no list says which tools cannot be tasks: the call asks once.
@@ -388,7 +388,7 @@ func delivered(ctx context.Context, x *tap.Exchange, err error) error {
 	}
 	status, isStatus := errors.AsType[*tap.StatusError](err)
 	switch {
-	case isStatus && status.Refuses():
+	case isStatus && status.Refuses() && !status.Answers():
 		return &NotRunError{Status: status.Code, Err: err}
 	case !isStatus && !x.Delivery.Begun():
 		return &NotRunError{Err: err}

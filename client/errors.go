@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/askback-mcp/askback/client/internal/tap"
 )
 
 // ErrPark is what a handler returns, wrapped or not, when it has no answer at hand. The call
@@ -43,7 +45,8 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 
 // NotRunError says that a request of a call did not run. Either the server has refused it with an HTTP status that
 // servers send before anything runs (400, 401, 403, 404, 405, 406, 413, 415, 421 or 429), or it was not sent: there was
-// no connection, or no byte was written to a program. The rounds before it did run.
+// no connection, or no byte was written to a program. The rounds before it did run. A status of 400 or 404 says so only
+// without an error of JSON-RPC that names the request: some servers give these statuses to the errors of handlers, too.
 //
 // After any other error of a call nobody knows whether the request ran, except that a *jsonrpc.Error without a
 // NotRunError around it is the server's own answer.
@@ -56,10 +59,10 @@ func (e *NotRunError) Error() string { return e.Err.Error() }
 
 func (e *NotRunError) Unwrap() error { return e.Err }
 
-// notRun reports whether an error says that a request did not run.
-func notRun(err error) bool {
-	_, ok := errors.AsType[*NotRunError](err)
-	return ok
+// refused reports whether a server has answered a request with one of the statuses of a NotRunError.
+func refused(err error) bool {
+	status, ok := errors.AsType[*tap.StatusError](err)
+	return ok && status.Refuses()
 }
 
 // ProtocolError says that a server's message broke the protocol.

@@ -38,7 +38,8 @@ func (p *passage) classify(ctx context.Context, n int, err error) (*record, erro
 	_, followed := errors.AsType[*client.PendingError](err) // an error about the task is not an outcome of the call
 	followed = followed || errors.Is(err, client.ErrTaskUnknown)
 	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && !followed {
-		return &record{Error: fault}, nil
+		_, refused := errors.AsType[statusError](err)
+		return &record{Error: fault, NotRun: n == 1 && refused}, nil
 	}
 	if undeclared, ok := errors.AsType[*client.UndeclaredError](err); ok {
 		return &record{Words: fmt.Sprintf("The %s was called, but what its server answered cannot be passed on: %v",
@@ -78,13 +79,16 @@ func (p *passage) didNotRun(n int, e *client.NotRunError) *record {
 	return &record{Error: &told, NotRun: n == 1}
 }
 
+// statusError is an error of package client that has an HTTP status.
+type statusError interface {
+	error
+	HTTPStatus() int
+}
+
 // unknown says that nobody knows whether a round ran.
 func (p *passage) unknown(n int, cause error) string {
 	what := "nothing came back before the bridge or the connection stopped"
-	status, isStatus := errors.AsType[interface {
-		error
-		HTTPStatus() int
-	}](cause)
+	status, isStatus := errors.AsType[statusError](cause)
 	switch {
 	case unreadable(cause):
 		what = fmt.Sprintf("what came back cannot be passed on: %v", cause)

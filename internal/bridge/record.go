@@ -23,7 +23,7 @@ type record struct {
 	Words  string          `json:"words,omitempty"`  // that end the call, because it cannot go on
 	Sealed string          `json:"sealed,omitempty"` // what the call waits for, with the server's state
 	Once   bool            `json:"once,omitempty"`   // the next round must not be sent twice
-	NotRun bool            `json:"notRun,omitempty"` // the call ends with Error before anything of it ran
+	NotRun bool            `json:"notRun,omitempty"` // by its status, the server refused round 1 with Error
 }
 
 // words end a call with a text for the host's model and for people.

@@ -119,17 +119,20 @@ func (d *Delivery) RoundTrip(base http.RoundTripper, req *http.Request) (*http.R
 		error
 		HTTPStatus() int
 	}](err)
+	var answered *StatusError
+	code := 0
+	switch {
+	case isStatus:
+		answered = &StatusError{Code: status.HTTPStatus(), Reason: status}
+	case err == nil:
+		if code = res.StatusCode; code >= 300 {
+			answered = ReadStatus(res) // which may read the request again, under the lock
+		}
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.begun = d.begun || !d.asked || err == nil
-	switch {
-	case isStatus:
-		d.status = &StatusError{Code: status.HTTPStatus(), Reason: status}
-	case err == nil:
-		if d.code = res.StatusCode; d.code >= 300 {
-			d.status = ReadStatus(res)
-		}
-	}
+	d.status, d.code = answered, code
 	return res, err
 }
 
@@ -164,7 +167,7 @@ type StatusError struct {
 	Detail string         // what else the response says of the reason, or empty
 	Reason error          // in place of all that, from a transport that has read the response
 
-	named bool // the fault names a request
+	named bool // the fault names the request
 }
 
 func (e *StatusError) Error() string {
@@ -208,6 +211,12 @@ func (e *StatusError) Refuses() bool {
 	return false
 }
 
+// Answers reports whether the response is the server's own answer with a status that some servers, such as those of the
+// Go SDK, give to the errors of handlers, too. So the handler may have run.
+func (e *StatusError) Answers() bool {
+	return e.Fault != nil && e.named && (e.Code == http.StatusBadRequest || e.Code == http.StatusNotFound)
+}
+
 // ReadStatus returns the error of a response whose status is an error, or that has no message. The response's body can
 // still be read: it has the first 64 KiB.
 func ReadStatus(res *http.Response) *StatusError {
@@ -219,12 +228,28 @@ func ReadStatus(res *http.Response) *StatusError {
 	if strictjson.Check(body, strictjson.MaxDepth) == nil && strictjson.TypeOf(body) == strictjson.TypeObject {
 		failed, fault := strictjson.Get(body, "error"), new(jsonrpc.Error)
 		if strictjson.TypeOf(failed) == strictjson.TypeObject && json.Unmarshal(failed, fault) == nil && e.Code >= 300 {
-			id := strictjson.Get(body, "id")
-			e.Fault, e.named = fault, id != nil && strictjson.TypeOf(id) != strictjson.TypeNull
+			e.Fault, e.named = fault, names(strictjson.Get(body, "id"), res.Request)
 		}
 	}
 	e.Detail = detail(res.Header)
 	return e
+}
+
+// names reports whether the ID of a response is that of its request. If the request cannot be read, any ID is.
+func names(id []byte, req *http.Request) bool {
+	if id == nil || strictjson.TypeOf(id) == strictjson.TypeNull {
+		return false
+	}
+	if req == nil || req.GetBody == nil {
+		return true
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return true
+	}
+	defer body.Close()
+	sent, err := io.ReadAll(body)
+	return err != nil || bytes.Equal(strictjson.Get(sent, "id"), id)
 }
 
 // detail returns what the headers of a response say about its status.

@@ -132,7 +132,8 @@ func (t *roundTripper) standIn(x *Exchange, req *http.Request, res *http.Respons
 		return nil
 	}
 	status := ReadStatus(res)
-	if x.Method == "" && res.StatusCode == http.StatusNotFound && req.Header.Get(sessionHeader) != "" {
+	missing := res.StatusCode == http.StatusNotFound && req.Header.Get(sessionHeader) != "" && !status.Answers()
+	if x.Method == "" && missing {
 		res.Body, res.ContentLength = http.NoBody, 0
 		return nil
 	}
