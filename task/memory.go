@@ -320,29 +320,7 @@ func (s *MemoryStore) Update(ctx context.Context, t *Task, u Update) error {
 		}
 		t.Updated = timeAt(now)
 		t.Version++
-		s.change(m, func() {
-			if u.TTL > 0 {
-				m.ttl = max(m.ttl, u.TTL.Milliseconds())
-				m.live(now + u.TTL.Milliseconds())
-			}
-			if m.Status == InputRequired && t.Status == Working {
-				m.live(now + m.ttl)
-			}
-			m.Status, m.Message, m.Round = t.Status, t.Message, t.Round
-			m.Pending, m.Outcome = bytes.Clone(t.Pending), bytes.Clone(t.Outcome)
-			m.Stopped, m.Attempts = t.Stopped, t.Attempts
-			m.Updated, m.Version = t.Updated, t.Version
-			switch {
-			case u.Lease > 0:
-				m.lease(now, u.Lease)
-				t.Claim, t.Attempts = m.Claim, m.Attempts
-			case !u.Keep:
-				m.scheduled, m.dueAt, m.leased = u.Due >= 0, now+roundUp(u.Due), 0
-			case u.Leased && m.lacksLease(now):
-				m.dueAt = now + m.leased
-			}
-			m.add(u.Entries...)
-		})
+		s.change(m, func() { m.update(t, &u, now) })
 		if m.questions != nil || asks && len(u.Ask) > 0 {
 			s.updateQuestions(m, u, asks, ends, now)
 		}
@@ -350,6 +328,31 @@ func (s *MemoryStore) Update(ctx context.Context, t *Task, u Update) error {
 		s.changed(m.ID, m.scheduled && m.dueAt <= now)
 		return nil
 	})
+}
+
+// update makes an update that was checked.
+func (m *memoryTask) update(t *Task, u *Update, now int64) {
+	if u.TTL > 0 {
+		m.ttl = max(m.ttl, u.TTL.Milliseconds())
+		m.live(now + u.TTL.Milliseconds())
+	}
+	if m.Status == InputRequired && t.Status == Working {
+		m.live(now + m.ttl)
+	}
+	m.Status, m.Message, m.Round = t.Status, t.Message, t.Round
+	m.Pending, m.Outcome = bytes.Clone(t.Pending), bytes.Clone(t.Outcome)
+	m.Stopped, m.Attempts = t.Stopped, t.Attempts
+	m.Updated, m.Version = t.Updated, t.Version
+	switch {
+	case u.Lease > 0:
+		m.lease(now, u.Lease)
+		t.Claim, t.Attempts = m.Claim, m.Attempts
+	case !u.Keep:
+		m.scheduled, m.dueAt, m.leased = u.Due >= 0, now+roundUp(u.Due), 0
+	case u.Leased && m.lacksLease(now):
+		m.dueAt = now + m.leased
+	}
+	m.add(u.Entries...)
 }
 
 // Expired finds tasks whose time to live has ended. See [Store].

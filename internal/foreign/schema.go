@@ -91,29 +91,42 @@ func children(s *jsonschema.Schema) iter.Seq2[string, *jsonschema.Schema] {
 	return func(yield func(string, *jsonschema.Schema) bool) {
 		keywords := reflect.ValueOf(s).Elem()
 		for i := range keywords.NumField() {
-			keyword := keywordOf(keywords.Type().Field(i))
-			switch of := keywords.Field(i).Interface().(type) {
-			case *jsonschema.Schema:
-				if of != nil && !yield("/"+keyword, of) {
+			pointer := "/" + keywordOf(keywords.Type().Field(i))
+			if of, ok := keywords.Field(i).Interface().(*jsonschema.Schema); ok {
+				if of != nil && !yield(pointer, of) {
 					return
 				}
-			case []*jsonschema.Schema:
-				for i := range of {
-					if of[i] == nil {
-						of[i] = new(jsonschema.Schema)
-					}
-					if !yield("/"+keyword+"/"+strconv.Itoa(i), of[i]) {
-						return
-					}
+				continue
+			}
+			for below, child := range elements(keywords.Field(i).Interface()) {
+				if !yield(pointer+"/"+below, child) {
+					return
 				}
-			case map[string]*jsonschema.Schema:
-				for name := range of {
-					if of[name] == nil {
-						of[name] = new(jsonschema.Schema)
-					}
-					if !yield("/"+keyword+"/"+escapePointer.Replace(name), of[name]) {
-						return
-					}
+			}
+		}
+	}
+}
+
+// elements are the schemas in a list or a map, by the last parts of their pointers.
+func elements(of any) iter.Seq2[string, *jsonschema.Schema] {
+	return func(yield func(string, *jsonschema.Schema) bool) {
+		switch of := of.(type) {
+		case []*jsonschema.Schema:
+			for i := range of {
+				if of[i] == nil {
+					of[i] = new(jsonschema.Schema)
+				}
+				if !yield(strconv.Itoa(i), of[i]) {
+					return
+				}
+			}
+		case map[string]*jsonschema.Schema:
+			for name := range of {
+				if of[name] == nil {
+					of[name] = new(jsonschema.Schema)
+				}
+				if !yield(escapePointer.Replace(name), of[name]) {
+					return
 				}
 			}
 		}

@@ -33,68 +33,79 @@ func (r *rehearsal) look(s *jsonschema.Schema, value any, nested int) error {
 	if err := r.spend(perLook + nested*(r.sizes[s]+size) + r.programs[s.Pattern]*size); err != nil {
 		return err
 	}
-	within := func(value any, schemas ...*jsonschema.Schema) error {
-		for _, s := range schemas {
-			if s == nil {
-				continue
-			}
-			if err := r.look(s, value, nested+1); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if err := within(value, r.refs[s], s.Not, s.If, s.Then, s.Else); err != nil {
+	nested++
+	if err := r.lookAll(nested, value, r.refs[s], s.Not, s.If, s.Then, s.Else); err != nil {
 		return err
 	}
 	for _, all := range [][]*jsonschema.Schema{s.AllOf, s.AnyOf, s.OneOf} {
-		if err := within(value, all...); err != nil {
+		if err := r.lookAll(nested, value, all...); err != nil {
 			return err
 		}
 	}
 	for _, all := range []map[string]*jsonschema.Schema{s.DependentSchemas, s.DependencySchemas} {
 		for _, one := range all {
-			if err := within(value, one); err != nil {
+			if err := r.lookAll(nested, value, one); err != nil {
 				return err
 			}
 		}
 	}
 	switch value := value.(type) {
 	case []any:
-		for i, item := range value {
-			for _, first := range [][]*jsonschema.Schema{s.PrefixItems, s.ItemsArray} {
-				if i < len(first) {
-					if err := within(item, first[i]); err != nil {
-						return err
-					}
+		return r.lookAtItems(nested, s, value)
+	case map[string]any:
+		return r.lookAtMembers(nested, s, value)
+	}
+	return nil
+}
+
+// lookAll counts the looks of several schemas at a value. A nil one looks at nothing.
+func (r *rehearsal) lookAll(nested int, value any, schemas ...*jsonschema.Schema) error {
+	for _, s := range schemas {
+		if s == nil {
+			continue
+		}
+		if err := r.look(s, value, nested); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *rehearsal) lookAtItems(nested int, s *jsonschema.Schema, items []any) error {
+	for i, item := range items {
+		for _, first := range [][]*jsonschema.Schema{s.PrefixItems, s.ItemsArray} {
+			if i < len(first) {
+				if err := r.lookAll(nested, item, first[i]); err != nil {
+					return err
 				}
 			}
-			if err := within(item, s.Items, s.AdditionalItems, s.Contains, s.UnevaluatedItems); err != nil {
+		}
+		if err := r.lookAll(nested, item, s.Items, s.AdditionalItems, s.Contains, s.UnevaluatedItems); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *rehearsal) lookAtMembers(nested int, s *jsonschema.Schema, members map[string]any) error {
+	for name, member := range members {
+		named := s.Properties[name]
+		if named == nil {
+			named = s.AdditionalProperties
+		}
+		if err := r.lookAll(nested, member, named, s.UnevaluatedProperties); err != nil {
+			return err
+		}
+		for pattern, matching := range s.PatternProperties {
+			if err := r.spend(r.programs[pattern] * (len(name) + 1)); err != nil {
+				return err
+			}
+			if err := r.lookAll(nested, member, matching); err != nil {
 				return err
 			}
 		}
-	case map[string]any:
-		for name, member := range value {
-			named := s.Properties[name]
-			if err := within(member, named, s.UnevaluatedProperties); err != nil {
-				return err
-			}
-			if named == nil {
-				if err := within(member, s.AdditionalProperties); err != nil {
-					return err
-				}
-			}
-			for pattern, matching := range s.PatternProperties {
-				if err := r.spend(r.programs[pattern] * (len(name) + 1)); err != nil {
-					return err
-				}
-				if err := within(member, matching); err != nil {
-					return err
-				}
-			}
-			if err := within(name, s.PropertyNames); err != nil {
-				return err
-			}
+		if err := r.lookAll(nested, name, s.PropertyNames); err != nil {
+			return err
 		}
 	}
 	return nil

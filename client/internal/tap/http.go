@@ -60,10 +60,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 			if body, err = x.rewrite(method, body); err != nil {
 				return nil, err
 			}
-			if own = !x.Quiet; own {
-				x.Delivery.Once = x.Method == ""
-				req = req.WithContext(x.Delivery.Context(ctx))
-			}
+			req, own = x.mark(req), !x.Quiet
 		default:
 			defer x.markCancelled()
 			x = nil
@@ -76,9 +73,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	} else if x != nil { // the rest of its stream
 		id = x.requestID()
 	}
-	if x != nil && x.Timer != nil {
-		x.Timer.Reset(ResponseTime)
-	}
+	x.startTimer()
 	res, err := t.base.RoundTrip(req)
 	if own && err != nil {
 		x.Delivery.Broke(err)
@@ -103,6 +98,22 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		res.Body = &closeBody{res.Body, release}
 	}
 	return res, nil
+}
+
+// mark returns the exchange's own request with what notes its way to the server.
+func (x *Exchange) mark(req *http.Request) *http.Request {
+	if x.Quiet {
+		return req
+	}
+	x.Delivery.Once = x.Method == ""
+	return req.WithContext(x.Delivery.Context(req.Context()))
+}
+
+// startTimer starts the time for a response, if the exchange has one.
+func (x *Exchange) startTimer() {
+	if x != nil && x.Timer != nil {
+		x.Timer.Reset(ResponseTime)
+	}
 }
 
 // authorizing reports whether the SDK answers a response by asking the user to authorize it.
