@@ -118,7 +118,7 @@ func (o *bridgeOptions) run(cmd *cobra.Command, args []string) (err error) {
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	collectLess()
+	defer collectLess()()
 	var listener net.Listener
 	if o.addr != "" {
 		if listener, err = listen(ctx, o.addr); err != nil {

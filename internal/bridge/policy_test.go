@@ -72,6 +72,13 @@ func (s *scene) took(behind *bridge.Approval, in load) {
 	}
 }
 
+// tookEffect counts the effects of a call.
+func (s *scene) tookEffect(n int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.effects[n])
+}
+
 func approval(n int, whom []string, votes int) string {
 	return fmt.Sprint(n, slices.Sorted(slices.Values(whom)), max(votes, 1))
 }
@@ -410,7 +417,7 @@ func TestAStricterBridgeAsksBeforeItGoesOn(t *testing.T) {
 					if action == "decline" {
 						want = 0
 					}
-					if n := len(s.effects[1]); n != want || !s.asked[1] {
+					if n := s.tookEffect(1); n != want || !s.asked[1] {
 						t.Errorf("%d effects, asked %v", n, s.asked[1])
 					}
 				})
@@ -468,7 +475,7 @@ func TestACallIsLeftToABridgeThatAsksTheSame(t *testing.T) {
 		last := open(gate)
 		defer last.stop()
 		time.Sleep(10 * time.Second)
-		if n := len(s.effects[1]); n != 1 {
+		if n := s.tookEffect(1); n != 1 {
 			t.Errorf("%d effects at a bridge that asks the same", n)
 		}
 	})
@@ -536,7 +543,7 @@ func TestACarriedRoundMeetsAGate(t *testing.T) {
 				p.answer()
 				time.Sleep(5 * time.Second)
 			}
-			if n := len(s.effects[1]); n != map[string]int{"accept": 1, "decline": 0}[action] || !s.asked[1] {
+			if n := s.tookEffect(1); n != map[string]int{"accept": 1, "decline": 0}[action] || !s.asked[1] {
 				t.Errorf("after %s: %d effects, asked %v", action, n, s.asked[1])
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -251,9 +252,9 @@ func TestQuotaOfNotices(t *testing.T) {
 		t.Run(flood, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newReceiver(t)
-				away := true
+				var home atomic.Bool
 				r.consume = func(_ context.Context, n *task.Notice) error {
-					if n.Question.Principal == flood && away {
+					if n.Question.Principal == flood && !home.Load() {
 						return errors.New("not at home")
 					}
 					return nil
@@ -276,7 +277,7 @@ func TestQuotaOfNotices(t *testing.T) {
 					r.outcome("refused of "+flood) != 15 || r.outcome("refused of alice") != 0 {
 					t.Errorf("%d lines, and %v", lines, r.outcomes)
 				}
-				away = false
+				home.Store(true)
 				<-time.After(10 * time.Minute)
 				if got := r.outcome("completed of " + flood); got != 5 {
 					t.Errorf("%d notices were delivered that were kept", got)
