@@ -356,7 +356,7 @@ func endpoint(srv *askback.Server, opts *askback.HTTPOptions) (h http.Handler, e
 	return srv.HTTPHandler(opts), nil
 }
 
-// collectLess lets the heap of a server grow to some 28 MB before it is collected, until the returned function is called.
+// collectLess lets the heap of a server grow to some 28 MB before it is collected, until the returned function runs.
 // A server holds little, and all that passes through it is garbage a moment later: with 4 MB it would spend a fifth of
 // its time on collections. A higher GOGC would do the same, and also multiply what one large message takes.
 func collectLess() (end func()) {
