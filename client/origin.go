@@ -48,7 +48,7 @@ func atOrigin(t mcp.Transport) (_ mcp.Transport, err error) {
 // boundTo returns a copy of a client, which may be nil, that speaks only to the origin of an endpoint.
 func boundTo(endpoint string, c *http.Client) (*http.Client, error) {
 	u, err := url.Parse(endpoint)
-	if err != nil { // which repeats the URL and its password
+	if err != nil { // the error repeats the URL and its password
 		return nil, errors.New("the endpoint is not a well-formed URL")
 	}
 	own := *cmp.Or(c, new(http.Client))

@@ -126,7 +126,7 @@ func (d *Delivery) RoundTrip(base http.RoundTripper, req *http.Request) (*http.R
 		answered = &StatusError{Code: status.HTTPStatus(), Reason: status}
 	case err == nil:
 		if code = res.StatusCode; code >= 300 {
-			answered = ReadStatus(res) // which may read the request again, under the lock
+			answered = ReadStatus(res) // not under the lock: it may read the request again, which takes it
 		}
 	}
 	d.mu.Lock()
@@ -211,8 +211,8 @@ func (e *StatusError) Refuses() bool {
 	return false
 }
 
-// Answers reports whether the response is the server's own answer with a status that some servers, such as those of the
-// Go SDK, give to the errors of handlers, too. So the handler may have run.
+// Answers reports whether the response is the server's own answer, with status 400 or 404. Some servers, such as the Go
+// SDK's, also give these statuses to the errors of handlers, so the handler may have run.
 func (e *StatusError) Answers() bool {
 	return e.Fault != nil && e.named && (e.Code == http.StatusBadRequest || e.Code == http.StatusNotFound)
 }
@@ -235,7 +235,7 @@ func ReadStatus(res *http.Response) *StatusError {
 	return e
 }
 
-// names reports whether the ID of a response is that of its request. If the request cannot be read, any ID is.
+// names reports whether a response has the ID of its request. If the request cannot be read, any ID counts.
 func names(id []byte, req *http.Request) bool {
 	if id == nil || strictjson.TypeOf(id) == strictjson.TypeNull {
 		return false
