@@ -539,9 +539,15 @@ func TestACarriedRoundMeetsAGate(t *testing.T) {
 				t.Errorf("the second round: %s, %v", result, err)
 			}
 			p := &people{s: s, desk: with.desk, draw: func() string { return action }}
-			for range 6 {
+			// Chance decides which bridge looks at the call next, and each time it is the wrong one the next look is later.
+			for ended := false; !ended; {
 				p.answer()
 				time.Sleep(5 * time.Second)
+				rows, err := s.store.Select(t.Context(), task.Filter{}, "", 10)
+				if err != nil || len(rows) != 1 || time.Since(rows[0].Created) > 12*time.Hour {
+					t.Fatalf("the call has not ended: %+v, %v", rows, err)
+				}
+				ended = rows[0].Status.Terminal()
 			}
 			if n := s.tookEffect(1); n != map[string]int{"accept": 1, "decline": 0}[action] || !s.asked[1] {
 				t.Errorf("after %s: %d effects, asked %v", action, n, s.asked[1])
