@@ -16,6 +16,7 @@ import (
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/bridge"
+	"github.com/askback-mcp/askback/task"
 )
 
 // A tool that is gone ends its calls in words, whether it went while the bridge ran or while none did.
@@ -61,9 +62,16 @@ func TestACallStaysWithItsServer(t *testing.T) {
 	front.stop()
 	wrong := newFront(t, other.url, named("other"), after(front))
 	q := wrong.answer(t, "ada", desk.Answer{Action: "accept", Content: json.RawMessage(`{"color":"red"}`)})
+	eventually(t, "the other bridge leaves the call", func() bool {
+		rows, err := front.store.Select(t.Context(), task.Filter{}, "", 10)
+		if err != nil || len(rows) != 1 {
+			t.Fatal(rows, err)
+		}
+		return strings.Contains(rows[0].Message, "a bridge in front of the server that it is for")
+	})
+	wrong.stop() // chance decides which of two bridges looks at a call
 	right := newFront(t, shop.url, named("shop"), after(front))
 	right.answer(t, "ada", desk.Answer{Action: "accept"})
-	wrong.stop()
 	plain := host(t, right.url, "", client.Options{Tasks: client.TasksOff})
 	if text := fetch(t, plain, q.Name); text != "red hat ordered" {
 		t.Errorf("the result is %q", text)
