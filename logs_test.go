@@ -418,10 +418,8 @@ func TestATaskThatIsHandedOverIsNotRecovered(t *testing.T) {
 
 	runs := 0
 	harness.Eventually(t, "four runs", func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
 		runs = 0
-		for _, op := range w.ended {
+		for _, op := range w.all() {
 			if op.Kind == askback.OperationRun {
 				if runs++; op.Recovered {
 					t.Errorf("run %d recovered the task", runs)
@@ -486,7 +484,7 @@ func TestATaskThatIsEndedFromOutsideIsNotRecovered(t *testing.T) {
 			if l := lines("askback: a task goes on after a run that did not end"); l != nil {
 				t.Errorf("logged %v", l)
 			}
-			for _, op := range w.ended {
+			for _, op := range w.all() {
 				if op.Recovered {
 					t.Errorf("the %s of round %d recovered the task", op.Kind, op.Round)
 				}

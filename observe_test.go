@@ -45,12 +45,17 @@ func (w *follower) observe(ctx context.Context, op *askback.Operation) (context.
 	}
 }
 
+// all are the operations that have ended so far.
+func (w *follower) all() []askback.Operation {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.ended)
+}
+
 // seen are the operations so far, sorted: a task runs beside requests. How often it looks into its store depends on the
 // time.
 func (w *follower) seen() (all []string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, op := range w.ended {
+	for _, op := range w.all() {
 		if op.Method == "tasks/get" || op.Kind == askback.OperationStore {
 			continue
 		}
@@ -85,8 +90,9 @@ func TestObserve(t *testing.T) {
 			if diff := cmp.Diff(rounds, w.seen()); diff != "" {
 				t.Errorf("operations (-want +got):\n%s", diff)
 			}
-			for _, op := range w.ended {
-				if op.Call == "" || op.Call != w.ended[0].Call || op.Trace != "trace 1" {
+			ended := w.all()
+			for _, op := range ended {
+				if op.Call == "" || op.Call != ended[0].Call || op.Trace != "trace 1" {
 					t.Errorf("round %d of call %q has the trace %q", op.Round, op.Call, op.Trace)
 				}
 				if op.Kind == askback.OperationRequest && op.Meta("io.modelcontextprotocol/protocolVersion") != "2026-07-28" {
@@ -115,7 +121,7 @@ func TestObserve(t *testing.T) {
 		if diff := cmp.Diff(want, w.seen()); diff != "" {
 			t.Errorf("operations (-want +got):\n%s", diff)
 		}
-		for _, op := range w.ended {
+		for _, op := range w.all() {
 			if op.Call != "" && op.Trace != "trace 1" {
 				t.Errorf("%s has the trace %q", op.Kind, op.Trace)
 			}

@@ -284,9 +284,8 @@ func TestWhatPeopleDecideIsObserved(t *testing.T) {
 	seen := func(want int, what string, is func(askback.Operation) bool) {
 		t.Helper()
 		harness.Eventually(t, what, func() bool {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return len(w.ended)-len(slices.DeleteFunc(slices.Clone(w.ended), is)) == want
+			ended := w.all()
+			return len(ended)-len(slices.DeleteFunc(slices.Clone(ended), is)) == want
 		})
 	}
 	seen(1, "a store that knows who listens", func(op askback.Operation) bool { return op.Step == "Listen" })
@@ -305,11 +304,9 @@ func TestWhatPeopleDecideIsObserved(t *testing.T) {
 	seen(6, "notices", func(op askback.Operation) bool { return op.Kind == askback.OperationNotice })
 	s.Stop()
 
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	var told, delivered, names []string
 	methods := make(map[string]bool)
-	for _, op := range w.ended {
+	for _, op := range w.all() {
 		if op.Task != "" && !slices.Contains(names, op.Task) {
 			names = append(names, op.Task)
 		}
