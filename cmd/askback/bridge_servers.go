@@ -149,5 +149,5 @@ func startProgram(program, env []string, dir string, stderr io.Writer) mcp.Trans
 	cmd := exec.Command(program[0], program[1:]...)
 	cmd.Env, cmd.Dir, cmd.Stderr = env, dir, stderr
 	cmd.WaitDelay = time.Second // for children of the program that keep its standard error open
-	return &programTransport{cmd, stderr}
+	return &programTransport{cmd: cmd, aside: stderr}
 }

@@ -16,15 +16,16 @@ import (
 type programTransport struct {
 	cmd   *exec.Cmd
 	aside io.Writer
+	most  int // bytes of a message; 0 is the default
 }
 
 func (t *programTransport) Connect(ctx context.Context) (mcp.Connection, error) {
-	lines, stdin, err := rawclient.Pipes(t.cmd, t.aside)
+	lines, stdin, err := rawclient.Pipes(t.cmd, t.most, t.aside)
 	if err != nil {
 		return nil, err
 	}
 	counted := &countedInput{WriteCloser: stdin}
-	conn, err := (&mcp.IOTransport{Reader: io.NopCloser(lines), Writer: counted}).Connect(ctx)
+	conn, err := (&mcp.IOTransport{Reader: io.NopCloser(lines), Writer: counted, MaxLineLength: -1}).Connect(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -127,7 +127,7 @@ func newTransport(to target, header http.Header, t *trace) (mcp.Transport, *outg
 		}
 	}
 	p.cmd.WaitDelay = time.Second // for children of the program that keep its standard error open
-	return &wiredTransport{&programTransport{p.cmd, &p.stderr}, out}, out, p
+	return &wiredTransport{&programTransport{cmd: p.cmd, aside: &p.stderr}, out}, out, p
 }
 
 // outgoing observes the messages that are sent, at the lowest layer.

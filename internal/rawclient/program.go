@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/wire"
 )
 
 // A Program is a server that this process has started, and that reads messages from its standard input and writes them
@@ -33,7 +35,7 @@ func Start(cmd *exec.Cmd, aside io.Writer) (*Program, error) {
 	if cmd.WaitDelay == 0 {
 		cmd.WaitDelay = time.Second // for children of the program that keep its standard error open
 	}
-	lines, stdin, err := Pipes(cmd, aside)
+	lines, stdin, err := Pipes(cmd, 0, aside)
 	if err != nil {
 		return nil, err
 	}
@@ -55,9 +57,6 @@ func (p *Program) Close() error {
 	<-p.read
 	return err
 }
-
-// maxLine bounds a message of a program, in bytes.
-const maxLine = 16 << 20
 
 var errProgramEnded = errors.New("the program has ended its output")
 
@@ -90,22 +89,11 @@ func (p *Program) send(ctx context.Context, message []byte, most int) (*Stream, 
 // readAll reads the messages of the program until its output ends.
 func (p *Program) readAll(lines *bufio.Reader) {
 	defer close(p.read)
-	var line []byte
-	for long := false; ; {
-		part, err := lines.ReadSlice('\n')
-		if long = long || len(line)+len(part) > maxLine; long {
-			line = nil
-		}
-		if !long {
-			line = append(line, part...)
-		}
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
-		}
-		if p.deliver(line, long); err != nil {
+	for {
+		line, err := lines.ReadBytes('\n')
+		if p.deliver(line); err != nil {
 			break
 		}
-		line, long = nil, false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,18 +104,18 @@ func (p *Program) readAll(lines *bufio.Reader) {
 }
 
 // deliver gives a message to the requests that it may be for: a response to its own, and anything else to all.
-func (p *Program) deliver(line []byte, long bool) {
-	if len(bytes.TrimSpace(line)) == 0 && !long {
+func (p *Program) deliver(line []byte) {
+	if len(bytes.TrimSpace(line)) == 0 {
 		return
 	}
-	id, response := identify(line)
+	id, code, response := identify(line)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for r := range p.open {
 		switch {
-		case long:
-			r.end(&TooLargeError{"a message", maxLine})
 		case response && id != r.id && id != "null":
+		case code == wire.CodeTooLong:
+			r.end(&TooLargeError{"a message", MostLine})
 		default:
 			if r.push(line); response {
 				r.end(io.EOF)
@@ -136,19 +124,23 @@ func (p *Program) deliver(line []byte, long bool) {
 	}
 }
 
-// identify returns the ID of a message, and whether it is a response. The ID of what cannot be read is null.
-func identify(message []byte) (id string, response bool) {
+// identify returns the ID of a message, the code of its error, and whether it is a response. The ID of what cannot be
+// read is null.
+func identify(message []byte) (id string, code int, response bool) {
 	var head struct {
 		ID     json.RawMessage
 		Method *string
+		Error  json.RawMessage
 	}
 	if json.Unmarshal(message, &head) != nil {
-		return "null", false
+		return "null", 0, false
 	}
 	if head.ID == nil {
 		head.ID = json.RawMessage("null")
 	}
-	return string(head.ID), head.Method == nil
+	var fault struct{ Code int }
+	_ = json.Unmarshal(head.Error, &fault) // the code of anything else is 0
+	return string(head.ID), fault.Code, head.Method == nil
 }
 
 // replies are the messages that come for one request.
@@ -168,7 +160,7 @@ type replies struct {
 // begin waits for the replies to a message. Nothing replies to a notification or a response.
 func (r *replies) begin(message []byte) error {
 	var isResponse bool
-	r.id, isResponse = identify(message)
+	r.id, _, isResponse = identify(message)
 	r.program.mu.Lock()
 	defer r.program.mu.Unlock()
 	if r.program.over != nil {

@@ -43,19 +43,19 @@ var programs = map[string]func(){
 	},
 	"crossed": func() { // The responses come in the opposite order, among other lines.
 		first, second := readID(), readID()
-		fmt.Println("ready\n{\"method\":\"note\"}")
-		fmt.Printf("{\"id\":%s,\"result\":{\"requestState\":\"second\"}}\n", second)
-		fmt.Printf("{\"id\":99,\"result\":{}}\n  \n{\"id\":%s,\"result\":{\"requestState\":\"first\"}}\n", first)
+		fmt.Println("ready\n{\"jsonrpc\":\"2.0\",\"method\":\"note\"}")
+		fmt.Printf("{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"requestState\":\"second\"}}\n", second)
+		fmt.Printf("{\"jsonrpc\":\"2.0\",\"id\":99,\"result\":{}}\n  \n{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"requestState\":\"first\"}}\n", first)
 		readID()
 	},
 	"refusing": func() {
 		readID()
-		fmt.Println(`{"id":null,"error":{"code":-32700,"message":"no"}}`)
+		fmt.Println(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}`)
 		readID()
 	},
 	"flooding": func() {
 		readID()
-		for message := []byte("{\"method\":\"" + strings.Repeat("x", 1000) + "\"}\n"); ; {
+		for message := []byte("{\"jsonrpc\":\"2.0\",\"method\":\"" + strings.Repeat("x", 1000) + "\"}\n"); ; {
 			if _, err := os.Stdout.Write(message); err != nil {
 				return
 			}
@@ -63,7 +63,7 @@ var programs = map[string]func(){
 	},
 	"long": func() {
 		readID()
-		fmt.Printf("{%s}\n", strings.Repeat("x", 17<<20))
+		fmt.Printf("{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"message\":\"%s\"}}\n", strings.Repeat("x", 17<<20))
 		readID()
 	},
 	"deaf": func() {

@@ -65,6 +65,15 @@ func Cut(s string, most int) string {
 	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(s[:most], ""), len(s))
 }
 
+// CodeTooLong is the code of the response that stands for one that a transport of ours did not read, because it is too
+// long. It is reserved in JSON-RPC, so that no server has it.
+const CodeTooLong = -32768
+
+// TooLong returns the error for a response of more than most bytes.
+func TooLong(most int) *jsonrpc.Error {
+	return Errorf(CodeTooLong, "the response has more than %d bytes, and was not read", most)
+}
+
 // Errorf makes a JSON-RPC error.
 func Errorf(code int64, format string, args ...any) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: code, Message: fmt.Sprintf(format, args...)}

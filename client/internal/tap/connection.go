@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
 )
 
 // transport taps a transport of whole messages.
@@ -154,7 +155,11 @@ func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
 		return msg, nil
 	}
 	if res.Error != nil {
-		if fault, ok := errors.AsType[*jsonrpc.Error](res.Error); ok {
+		fault, ok := errors.AsType[*jsonrpc.Error](res.Error)
+		switch {
+		case ok && fault.Code == wire.CodeTooLong:
+			_ = x.fail(c.config.bound())
+		case ok:
 			x.answer(fault)
 		}
 		return msg, nil
