@@ -368,16 +368,28 @@ func (c *call) send(ctx context.Context, x *tap.Exchange) (json.RawMessage, mcp.
 	ctx, end := c.operate(ctx, x, Operation{Method: c.method, Target: c.target, Round: c.round}, &c.trace)
 	if c.direct != nil {
 		result, err := c.direct.call(ctx, x, c.method, c.target, c.sent, c.arguments)
-		err = delivered(ctx, x, err)
+		err = c.named(delivered(ctx, x, err))
 		end(result, err)
 		return result, nil, err
 	}
 	res, err := c.throughSDK(x.Context(ctx))
-	err = x.Failure(err)
-	result, _ := x.Result()
-	err = delivered(ctx, x, err)
+	result, unread := x.Result()
+	if err = x.Failure(err); err != nil && result != nil && unread == nil && !x.Answered() {
+		res, err = nil, nil // the SDK does not know what is in it
+	}
+	err = c.named(delivered(ctx, x, err))
 	end(result, err)
 	return result, res, err
+}
+
+// named returns an error about the size of a message as one about the result of the call.
+func (c *call) named(err error) error {
+	limit, ok := errors.AsType[*LimitError](err)
+	if !ok || limit.Limit != tap.BytesOfMessage {
+		return err
+	}
+	thing := map[string]string{wire.CallTool: "tool", wire.GetPrompt: "prompt", wire.ReadResource: "resource"}[c.method]
+	return &LimitError{fmt.Sprintf("bytes of the result of the %s %.200q", thing, c.target), limit.Max}
 }
 
 // delivered returns the error of a request of a call, which is a [*NotRunError] if the request has not reached the

@@ -301,14 +301,14 @@ func TestAStreamThatGoesTooFarIsNotResumed(t *testing.T) {
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprintf(w, "id: %d\nretry: 1\ndata: \n\ndata: ", resumed.Load())
-		for range 5 << 10 {
+		for range 20 << 10 {
 			fmt.Fprint(w, kilobyte)
 		}
 	}), "")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "t"}); !isLimit("bytes of a message")(err) ||
-		resumed.Load() > 0 {
+	_, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "t"})
+	if !isLimit(`bytes of the result of the tool "t"`)(err) || resumed.Load() > 0 {
 		t.Errorf("got %v, and the stream was resumed %d times", err, resumed.Load())
 	}
 }

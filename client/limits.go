@@ -11,7 +11,7 @@ import (
 type Limits struct {
 	Rounds       int           // rounds of one call, and pages of a list of tools; default 32
 	Questions    int           // questions in one round; default 64
-	MessageBytes int64         // bytes of one message of the server, or of a list of tools; default 4 MiB
+	MessageBytes int64         // bytes of one message of the server, or of a list of tools; default 16 MiB
 	Depth        int           // nesting of a result's JSON; default 64
 	CallTTL      time.Duration // time of one call, including the user's; default 24 hours
 	FirstPause   time.Duration // before retrying a round without questions; doubles each time; default 100 ms
@@ -26,7 +26,7 @@ var unanswered int64 = 16 << 20
 func (l *Limits) setDefaults() {
 	setDefault(&l.Rounds, 32)
 	setDefault(&l.Questions, 64)
-	setDefault(&l.MessageBytes, 4<<20)
+	setDefault(&l.MessageBytes, 16<<20)
 	setDefault(&l.Depth, 64)
 	setDefault(&l.CallTTL, 24*time.Hour)
 	setDefault(&l.FirstPause, 100*time.Millisecond)

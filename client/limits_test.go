@@ -50,7 +50,7 @@ var hostileCases = []hostileCase{
 			fmt.Fprint(w, kilobyte)
 		}
 		fmt.Fprint(w, `"}`)
-	}, isLimit("bytes of a message")},
+	}, isLimit(`bytes of the result of the tool "t"`)},
 	{"10,000 requests in a round", func(w io.Writer, n int) {
 		fmt.Fprint(w, `{"resultType":"input_required","inputRequests":{"q":`+formQuestion)
 		for i := range 9_999 {
@@ -84,13 +84,13 @@ var hostileCases = []hostileCase{
 	{"an unknown type of result", result(`{"resultType":"surprise"}`), isProtocol},
 	{"a type that is no string", result(`{"resultType":7}`), isProtocol},
 	{"a result that is no object", result(`[]`), isProtocol},
-	{"a task's id of 10 MB", func(w io.Writer, n int) {
+	{"a task's id of 20 MB", func(w io.Writer, n int) {
 		fmt.Fprint(w, `{"resultType":"task","status":"working","taskId":"`)
-		for range 10 << 10 {
+		for range 20 << 10 {
 			fmt.Fprint(w, kilobyte)
 		}
 		fmt.Fprint(w, `"}`)
-	}, isLimit("bytes of a message")},
+	}, isLimit(`bytes of the result of the tool "t"`)},
 	{"a task that asks without end", func(w io.Writer, n int) {
 		fmt.Fprintf(w, `{"resultType":"task","taskId":"t","status":"input_required","pollIntervalMs":0,`+
 			`"inputRequests":{"q%d":%s}}`, n, formQuestion)
@@ -204,12 +204,9 @@ func TestHostileServersCostLittleMemory(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector's own memory would be measured: run without -race")
 	}
-	const most = 64 << 10 // kB
+	const most = 96 << 10 // kB: a message may have 16 MiB
 	for _, c := range hostileCases {
 		for _, over := range []string{"json", "events", "stdio"} {
-			if strings.Contains(c.name, "10 MB") && over == "stdio" {
-				continue // within the bound that the SDK has here; the memory is what the SDK needs
-			}
 			t.Run(c.name+"/"+over, func(t *testing.T) {
 				t.Parallel()
 				cmd := child(t, "client-"+over, c.name)

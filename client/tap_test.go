@@ -104,3 +104,21 @@ func TestNameThatNoHeaderCanCarry(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A result with content that the SDK does not know is passed on as it came, and is an error only for who wants it in
+// its type.
+func TestAResultThatTheSDKDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	const result = `{"content":[{"type":"hologram","depth":3}],"structuredContent":{"n":12345678901234567890}}`
+	session := connect(t, client.Options{}, wireServer(t, func(w http.ResponseWriter, _ *http.Request, m message) {
+		respond(w, m, result)
+	}), "2025-11-25")
+	got, next, err := session.Send(t.Context(), &client.Pending{Method: "tools/call", Params: []byte(`{"name":"t"}`)})
+	if err != nil || next != nil || string(got) != result {
+		t.Errorf("got %s, %v, %v", got, next, err)
+	}
+	_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+	if _, ok := errors.AsType[*client.ProtocolError](err); !ok {
+		t.Errorf("typed: %v", err)
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,7 @@ type bridgeOptions struct {
 	wait      time.Duration
 	headers   []string
 	version   string // of the protocol
+	most      int    // bytes of a message of a server
 	hosts     []string
 	approve   []string
 	approveBy []string
@@ -58,9 +60,8 @@ bridge serves over standard input and output, or over HTTP with --addr.
 
 The host gets the server's questions. If it cannot ask its user, a question
 waits for --as, and 'askback inbox' shows it. A call that has asked is kept in
---store, which is a SQLite file for each SERVER in $XDG_STATE_HOME/askback, with
-a key file beside it. After a crash the bridge goes on with the call, and asks
-before it calls a tool twice that is not idempotent. * in a PATTERN is any text.`,
+--store. After a crash the bridge goes on with it, and asks before it repeats a
+tool that is not idempotent. * in a PATTERN is any text.`,
 		Example: `  askback bridge https://mcp.example.com/mcp --header @token.txt
   askback bridge --approve 'delete_*' -- npx -y some-server
   askback bridge --approve 'github_*' ~/.config/servers.json`,
@@ -79,6 +80,7 @@ before it calls a tool twice that is not idempotent. * in a PATTERN is any text.
 	flags.StringVar(&o.user, "as", "", "`NAME` of the caller (default: the system's user)")
 	flags.DurationVar(&o.wait, "wait", 0, "`TIME` a host without tasks waits (default 45s)")
 	flags.StringVar(&o.version, "revision", "", "`DATE` of the protocol's revision to speak")
+	mostFlag(flags, &o.most)
 	flags.StringArrayVar(&o.headers, "header", nil, "`LINE` for the server: 'Name: value' or @FILE")
 	flags.BoolVar(&o.page.local, "local", false, "serve the page for --as too, on this machine")
 	flags.StringVar(&o.page.addr, "inbox", "", "`HOST:PORT` of that page (default 127.0.0.1:0)")
@@ -137,6 +139,7 @@ func (o *bridgeOptions) run(cmd *cobra.Command, args []string) (err error) {
 		Implementation: &mcp.Implementation{Name: "askback-bridge", Title: "Askback bridge", Version: version()},
 		Servers:        behind.servers,
 		Approve:        approval,
+		MessageBytes:   int64(o.most),
 		Server: askback.Options{
 			Keys: ring, Tasks: tasks, Logger: log,
 			Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return o.user, nil },
@@ -223,7 +226,7 @@ func (o *bridgeOptions) check() error {
 			return err
 		}
 	}
-	return checkVersion("--revision", o.version)
+	return cmp.Or(checkVersion("--revision", o.version), checkMost(o.most))
 }
 
 // approval is what the flags say of approvals, or nil.

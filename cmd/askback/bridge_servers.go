@@ -58,7 +58,7 @@ func (o *bridgeOptions) behind(args []string, stderr io.Writer) (*behind, error)
 	case file != "" && len(o.headers) > 0:
 		return nil, usagef("--header is for the server of a URL: in %s each server has its own \"headers\"", file)
 	case file != "":
-		return serversOf(file, stderr)
+		return o.serversOf(file, stderr)
 	case len(args) == 0:
 		return nil, usagef("the server is missing: want a URL, a program, or a file of servers")
 	}
@@ -85,13 +85,13 @@ func (o *bridgeOptions) behind(args []string, stderr io.Writer) (*behind, error)
 			if to.address != nil {
 				return bridge.AtURL(to.text, header), nil
 			}
-			return startProgram(to.program, nil, "", linesOf("", stderr)), nil
+			return startProgram(to.program, nil, "", o.most, linesOf("", stderr)), nil
 		},
 	}}}, nil
 }
 
 // serversOf are the servers of a host's file.
-func serversOf(file string, stderr io.Writer) (*behind, error) {
+func (o *bridgeOptions) serversOf(file string, stderr io.Writer) (*behind, error) {
 	read, err := hostfile.Read(file, os.LookupEnv)
 	if err != nil {
 		return nil, usagef("the file of the servers: %w", err)
@@ -109,7 +109,7 @@ func serversOf(file string, stderr io.Writer) (*behind, error) {
 					return bridge.AtURL(s.URL, s.Header), nil
 				}
 				named := linesOf(s.Name+": ", stderr)
-				return startProgram(s.Program, append(hostfile.Environment(os.LookupEnv), s.Env...), s.Dir, named), nil
+				return startProgram(s.Program, append(hostfile.Environment(os.LookupEnv), s.Env...), s.Dir, o.most, named), nil
 			},
 		})
 	}
@@ -145,9 +145,9 @@ func linesOf(prefix string, w io.Writer) io.Writer {
 // startProgram returns a transport that starts a program. Without an environment it gets the environment of this
 // command, without the keys. Its standard error goes to stderr, and so do the lines of its standard output that are not
 // messages.
-func startProgram(program, env []string, dir string, stderr io.Writer) mcp.Transport {
+func startProgram(program, env []string, dir string, most int, stderr io.Writer) mcp.Transport {
 	cmd := exec.Command(program[0], program[1:]...)
 	cmd.Env, cmd.Dir, cmd.Stderr = env, dir, stderr
 	cmd.WaitDelay = time.Second // for children of the program that keep its standard error open
-	return &programTransport{cmd: cmd, aside: stderr}
+	return &programTransport{cmd: cmd, aside: stderr, most: most}
 }

@@ -26,13 +26,12 @@ func callCommand() *cobra.Command {
 a string if the tool's schema wants one, otherwise JSON; KEY:=JSON is JSON.
 
 Answers come from --answer and --answers: the content of the form as JSON, or
-accept, decline or cancel; for sampling a text or a result. A key given twice
-answers twice. The terminal asks everything else, and Later parks the call. If
-the call becomes a task, this command waits for it, and 'askback task' later.
+accept, decline or cancel; for sampling a text or a result. The terminal asks
+the rest, and Later parks the call. 'askback task' waits for a task later.
 
-Exit codes: 0 the result is there; 1 it failed; 2 wrong usage, arguments or
-answers; 3 the tool answered with an error; 4 answers are missing or parked; 5
---detach: the server answered at once, its result is printed; 130 interrupted.`,
+Exit codes: 0 the result is there; 1 it failed; 2 wrong usage or answers; 3 the
+tool answered with an error; 4 answers are missing or parked; 5 --detach: the
+server answered at once; 130 interrupted.`,
 		Example: `  askback call http://127.0.0.1:8080/mcp get_weather location='New York'
   askback call 'askback serve --stdio' get_weather location=Oslo \
     --answer github_login='{"name":"octocat"}'`,

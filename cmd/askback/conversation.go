@@ -146,6 +146,7 @@ func (c *conversation) client(sent *telemetry) (*client.Client, error) {
 		}
 		opts = a.options(roots)
 	}
+	opts.Limits.MessageBytes = int64(c.connect.most)
 	opts.Observe = sent.observeClient
 	opts.Implementation = &mcp.Implementation{Name: "askback", Version: version()}
 	opts.SDK.ProgressNotificationHandler = func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
@@ -160,7 +161,7 @@ func (c *conversation) client(sent *telemetry) (*client.Client, error) {
 func (c *conversation) converse(ctx context.Context, cl *client.Client, header http.Header,
 	do exchange) (print func() error, err error) {
 	a := c.asker
-	transport, out, program := newTransport(a.target, header, a.trace)
+	transport, out, program := newTransport(a.target, header, c.connect.most, a.trace)
 	late := time.AfterFunc(10*time.Second, func() {
 		a.console.line("askback: still connecting to %s; --timeout gives up, --protocol-version speaks an earlier revision",
 			a.target.where())

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +32,7 @@ type connectFlags struct {
 	headers []string
 	version string
 	timeout time.Duration
+	most    int // bytes of a message
 	otlp    string
 
 	remember bool
@@ -45,8 +47,22 @@ func (f *connectFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.output, "output", "text", "`FORMAT`: text or json")
 	flags.StringVar(&f.version, "protocol-version", "", "`DATE` of the protocol's revision to speak")
 	flags.DurationVar(&f.timeout, "timeout", 0, "`TIME` for everything, such as 30s")
+	mostFlag(flags, &f.most)
 	flags.StringVar(&f.otlp, "otlp", "", "`URL` of a collector to send a trace to")
 	flags.BoolVar(&f.trace, "trace", false, "tell on standard error who sends what")
+}
+
+// mostFlag adds the flag for the bytes of a message.
+func mostFlag(flags *pflag.FlagSet, most *int) {
+	flags.IntVar(most, "max-bytes", 0, "`N` bytes of one message, at most (default 16 MiB)")
+}
+
+// checkMost finds a bound that nothing fits in.
+func checkMost(most int) error {
+	if most != 0 && most < 1024 {
+		return usagef("--max-bytes %d: want at least 1024", most)
+	}
+	return nil
 }
 
 // checkVersion finds a revision that the SDK does not speak. Empty is none.
@@ -65,7 +81,7 @@ func (f *connectFlags) check(t target) (http.Header, error) {
 	if f.timeout < 0 {
 		return nil, usagef("--timeout %v: want a time above zero", f.timeout)
 	}
-	if err := checkVersion("--protocol-version", f.version); err != nil {
+	if err := cmp.Or(checkVersion("--protocol-version", f.version), checkMost(f.most)); err != nil {
 		return nil, err
 	}
 	if t.address == nil && len(f.headers) > 0 {

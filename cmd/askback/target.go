@@ -109,7 +109,7 @@ var (
 )
 
 // newTransport makes the transport to a target. The program is nil if the target is an address.
-func newTransport(to target, header http.Header, t *trace) (mcp.Transport, *outgoing, *program) {
+func newTransport(to target, header http.Header, most int, t *trace) (mcp.Transport, *outgoing, *program) {
 	out := &outgoing{trace: t, cancelled: make(chan struct{})}
 	if to.address != nil {
 		return &mcp.StreamableClientTransport{
@@ -127,7 +127,7 @@ func newTransport(to target, header http.Header, t *trace) (mcp.Transport, *outg
 		}
 	}
 	p.cmd.WaitDelay = time.Second // for children of the program that keep its standard error open
-	return &wiredTransport{&programTransport{cmd: p.cmd, aside: &p.stderr}, out}, out, p
+	return &wiredTransport{&programTransport{cmd: p.cmd, aside: &p.stderr, most: most}, out}, out, p
 }
 
 // outgoing observes the messages that are sent, at the lowest layer.

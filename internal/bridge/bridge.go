@@ -48,6 +48,9 @@ type Options struct {
 	// call at a time, besides the one for everything else. Zero means 32. Every caller has a share of them.
 	Sessions int
 
+	// MessageBytes bounds one message of a server behind, in bytes. Zero means 16 MiB.
+	MessageBytes int64
+
 	// SDKLogger receives what the SDK's server logs. Nil means nothing.
 	SDKLogger *slog.Logger
 

@@ -18,9 +18,9 @@ import (
 )
 
 // Pipes starts a program. It returns the lines of the program's output that are messages, of at most so many bytes, and
-// its input; a bound of 0 is [MostLine]. Other lines, such as a greeting, go to aside. Closing the input ends the program
-// in the steps of basic/transports/stdio, "Shutdown": after two seconds each the program is asked to terminate, and
-// killed.
+// its input; a bound of 0 is [MostLine]. Other lines, such as a greeting, go to aside. Closing the input ends the
+// program in the steps of basic/transports/stdio, "Shutdown": after two seconds each the program is asked to terminate,
+// and killed.
 func Pipes(cmd *exec.Cmd, most int, aside io.Writer) (io.Reader, io.WriteCloser, error) {
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -136,8 +136,8 @@ func (l *messageLines) line() (line, tail []byte, err error) {
 	}
 }
 
-// isMessage reports whether a line is a message of JSON-RPC: an object with the member jsonrpc, or an array of such. What
-// begins with that member is a message, too, that can perhaps not be read.
+// isMessage reports whether a line is a message of JSON-RPC: an object with the member jsonrpc, or an array of such.
+// What begins with that member is a message, too, that can perhaps not be read.
 func isMessage(line []byte) bool {
 	line = bytes.TrimSpace(line)
 	switch {
@@ -179,8 +179,8 @@ func (l *messageLines) tooLong(line, tail []byte) []byte {
 }
 
 // endsMessage is the end of a response that ends with its ID.
-var endsMessage = regexp.MustCompile(
-	`(?:^|,)\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*("(?:[^"\\]|\\.){1,256}"|-?[0-9]{1,20})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
+var endsMessage = regexp.MustCompile(`,\s*"id"\s*:\s*("(?:[^"\\]|\\.){1,256}"|-?[0-9]{1,20})\s*` +
+	`(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
 
 // head reads the ID of a message from its beginning, and whether it has a method.
 func head(line []byte) (id json.RawMessage, method bool) {

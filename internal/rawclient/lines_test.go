@@ -16,7 +16,7 @@ import (
 func TestLinesThatAreNoMessages(t *testing.T) {
 	one, two := `{"jsonrpc":"2.0","method":"a"}`, `{"result":{},"jsonrpc":"2.0","id":1}`
 	long := `{"id":1,"result":"` + strings.Repeat("x", 10_000) + `","jsonrpc":"2.0"}`
-	other := strings.Repeat("y", 10_000) + "{}"
+	other, log := strings.Repeat("y", 10_000)+"{}", `{"level":"info","msg":"sent {\"jsonrpc\":1}"}`+"\n"
 	for name, c := range map[string]struct{ out, messages, aside string }{
 		"a greeting":       {"Server is running\n" + one + "\n", one + "\n", "Server is running\n"},
 		"between":          {one + "\nready\n" + two + "\n", one + "\n" + two + "\n", "ready\n"},
@@ -26,7 +26,7 @@ func TestLinesThatAreNoMessages(t *testing.T) {
 		"an end too soon":  {one + "\n" + one[:20], one + "\n" + one[:20], ""},
 		"a bracket":        {"[09/15/25 00:30:17] INFO ready\n" + one + "\n", one + "\n", "[09/15/25 00:30:17] INFO ready\n"},
 		"a quoted message": {"[debug] got " + one + "\n" + one, one, "[debug] got " + one + "\n"},
-		"a log in JSON":    {`{"level":"info","msg":"sent {\"jsonrpc\":1}"}` + "\n" + one, one, `{"level":"info","msg":"sent {\"jsonrpc\":1}"}` + "\n"},
+		"a log in JSON":    {log + one, one, log},
 		"a brace":          {"{ port: 3000 }\n{}\n[]\n" + one, one, "{ port: 3000 }\n{}\n[]\n"},
 		"half a batch":     {"[" + one + ",{}]\n" + one, one, "[" + one + ",{}]\n"},
 	} {
@@ -95,7 +95,7 @@ func newLines(in io.Reader, most int, aside io.Writer) *messageLines {
 // What comes through is a message, or stands for one.
 func FuzzMessageLines(f *testing.F) {
 	f.Add([]byte("Server is running\n{\"jsonrpc\":1}\n"))
-	f.Add([]byte("[{\"jsonrpc\":1},{}]\n{\"result\":\"" + strings.Repeat("x", 200) + "\",\"jsonrpc\":\"2.0\",\"id\":1}\n"))
+	f.Add([]byte(`{"result":"` + strings.Repeat("x", 200) + `","jsonrpc":"2.0","id":1}` + "\n"))
 	f.Fuzz(func(t *testing.T, out []byte) {
 		var aside bytes.Buffer
 		got, err := io.ReadAll(newLines(bytes.NewReader(out), 100, &aside))
@@ -119,7 +119,7 @@ func (discard) Close() error { return nil }
 
 // No output of a program makes the client panic, or gives a request the response to another.
 func FuzzProgram(f *testing.F) {
-	f.Add([]byte("ready\n{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n{\"jsonrpc\":\"2.0\",\"id\":2,\"error\":{\"code\":1}}\n"))
+	f.Add([]byte("ready\n" + `{"jsonrpc":"2.0","id":1,"result":{}}` + "\n" + `{"jsonrpc":"2.0","id":2,"error":{"code":1}}` + "\n"))
 	f.Add([]byte("{\"jsonrpc\":1,\"method\":\"a\"}\n[{\"jsonrpc\":1}]\n{\"jsonrpc\":1,\"id\":null}\n{\"jsonrpc\":"))
 	f.Fuzz(func(t *testing.T, out []byte) {
 		p := newProgram(discard{io.Discard})

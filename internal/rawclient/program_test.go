@@ -43,9 +43,10 @@ var programs = map[string]func(){
 	},
 	"crossed": func() { // The responses come in the opposite order, among other lines.
 		first, second := readID(), readID()
-		fmt.Println("ready\n{\"jsonrpc\":\"2.0\",\"method\":\"note\"}")
-		fmt.Printf("{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"requestState\":\"second\"}}\n", second)
-		fmt.Printf("{\"jsonrpc\":\"2.0\",\"id\":99,\"result\":{}}\n  \n{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"requestState\":\"first\"}}\n", first)
+		fmt.Println("ready\n" + `{"jsonrpc":"2.0","method":"note"}`)
+		fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"requestState":"second"}}`+"\n", second)
+		fmt.Println(`{"jsonrpc":"2.0","id":99,"result":{}}` + "\n  ")
+		fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"requestState":"first"}}`+"\n", first)
 		readID()
 	},
 	"refusing": func() {

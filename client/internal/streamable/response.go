@@ -60,7 +60,7 @@ func (e *Endpoint) readBody(res *http.Response) ([]byte, error) {
 }
 
 func (e *Endpoint) tooLarge() error {
-	return e.Config.Limit("bytes of a message", e.Config.MessageBytes)
+	return e.Config.Limit(tap.BytesOfMessage, e.Config.MessageBytes)
 }
 
 func (e *Endpoint) broken(format string, args ...any) error {

@@ -95,6 +95,13 @@ func (x *Exchange) fail(err error) error {
 	return err
 }
 
+// Answered reports whether the server has answered with an error.
+func (x *Exchange) Answered() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.fault != nil
+}
+
 // answer notes that the server has answered with an error.
 func (x *Exchange) answer(fault *jsonrpc.Error) {
 	x.mu.Lock()

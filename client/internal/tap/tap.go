@@ -54,11 +54,14 @@ type Config struct {
 	Echo bool
 }
 
+// BytesOfMessage names the limit of [Config.MessageBytes].
+const BytesOfMessage = "bytes of a message"
+
 // bound returns the error for a response of more bytes than a message may have.
 func (c *Config) bound() error { return c.tooLarge(c.MessageBytes) }
 
 // tooLarge returns the error for a message of more than most bytes.
-func (c *Config) tooLarge(most int64) error { return c.Limit("bytes of a message", most) }
+func (c *Config) tooLarge(most int64) error { return c.Limit(BytesOfMessage, most) }
 
 // Transport returns a transport for one connection, which taps another transport. An HTTP
 // transport of the SDK must have an HTTPClient; it is copied.
