@@ -89,6 +89,9 @@ Exit codes: 0 fine; 1 it failed; 2 wrong usage; 6 see --fail-on; 7 not judged.`,
 			defer stop()
 			report, err := check.Run(ctx, o)
 			endProgress(cmd, o)
+			if _, wrong := errors.AsType[check.OptionError](err); wrong {
+				return usagef("%w", err)
+			}
 			if err != nil {
 				return err
 			}

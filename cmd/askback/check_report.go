@@ -20,9 +20,9 @@ import (
 
 // reportFlags are the flags for what a check writes.
 type reportFlags struct {
-	asJSON                                                   bool
-	html, sarif, alerts, junit, badge, transcripts, baseline string
-	failOn                                                   string
+	asJSON                                           bool
+	html, sarif, junit, badge, transcripts, baseline string
+	failOn                                           string
 
 	accepted *checkreport.Baseline
 }
@@ -32,8 +32,7 @@ func (f *reportFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.baseline, "baseline", "", "`FILE` of findings that are accepted")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
 	flags.StringVar(&f.html, "html", "", "`FILE` to write as a page for a browser")
-	flags.StringVar(&f.sarif, "sarif", "", "`FILE` to write as SARIF 2.1.0")
-	flags.StringVar(&f.alerts, "alerts", "", "`FILE` to write as SARIF with findings only")
+	flags.StringVar(&f.sarif, "sarif", "", "`FILE` to write the findings as SARIF 2.1.0")
 	flags.StringVar(&f.junit, "junit", "", "`FILE` to write as XML of JUnit")
 	flags.StringVar(&f.badge, "badge", "", "`FILE` to write as a badge: JSON, or Markdown (.md)")
 	flags.StringVar(&f.transcripts, "transcripts", "", "`FOLDER` for a transcript of each finding")
@@ -68,7 +67,6 @@ func (f *reportFlags) write(cmd *cobra.Command, r *findings.Report) error {
 	}{
 		{f.html, 0o600, func() (string, error) { return checkreport.HTML(r) }}, // it has the transcripts
 		{f.sarif, 0o644, func() (string, error) { return checkreport.SARIF(r) }},
-		{f.alerts, 0o644, func() (string, error) { return checkreport.Alerts(r) }},
 		{f.junit, 0o644, func() (string, error) { return checkreport.JUnit(r, findings.Level(f.failOn)) }},
 		{f.badge, 0o644, func() (string, error) {
 			if strings.HasSuffix(f.badge, ".md") {

@@ -69,7 +69,7 @@ func TestTheExampleForGitHub(t *testing.T) {
 				}
 			}
 		case "github/codeql-action/upload-sarif":
-			if s.With["sarif_file"] != files+"/alerts.sarif" {
+			if s.With["sarif_file"] != files+"/check.sarif" {
 				t.Errorf("it uploads %s", s.With["sarif_file"])
 			}
 		case "actions/upload-artifact":

@@ -48,7 +48,7 @@ type Probe struct {
 	// Verdicts are the levels by proof: canary, difference, selection, observation. Other proofs do not count.
 	Verdicts map[string]findings.Level `json:"verdicts"`
 
-	Suffers string `json:"suffers"`
+	Harm string `json:"harm"`
 	Mend    string `json:"mend"`
 }
 

@@ -55,7 +55,13 @@ type Endpoint struct {
 	Header  http.Header // of the first identity
 }
 
-// Run judges a server. The error says why nothing could be sent; whatever the server does is in the report.
+// An OptionError is a mistake in the options of a check.
+type OptionError string
+
+func (e OptionError) Error() string { return string(e) }
+
+// Run judges a server. The error says why nothing could be sent, and is an [OptionError] if the options are wrong.
+// Whatever the server does is in the report.
 func Run(ctx context.Context, o Options) (*findings.Report, error) {
 	r, err := newRun(o)
 	if err != nil {
@@ -71,7 +77,9 @@ func Run(ctx context.Context, o Options) (*findings.Report, error) {
 
 // judgeAll finds the targets, and runs each probe on each of them.
 func (r *run) judgeAll(ctx context.Context) {
-	r.discover(ctx)
+	if r.discover(ctx); r.report.Revision == "" {
+		return // nothing that it does is what the probes expect
+	}
 	r.beginExpiry(ctx)
 	for turn := range turns {
 		for _, t := range append(slices.Clone(r.targets), nil) {
@@ -165,7 +173,7 @@ func (r *run) prepare() error {
 	} else {
 		at, err := url.Parse(r.Server.URL)
 		if err != nil || at.Host == "" {
-			return errors.New("the address is not a URL, such as http://127.0.0.1:8080/mcp")
+			return OptionError("the address is not a URL, such as http://127.0.0.1:8080/mcp")
 		}
 		r.local = isLocal(at.Hostname())
 		r.report.Subject = (&url.URL{Scheme: at.Scheme, Host: at.Host, Path: at.Path}).String()
@@ -177,13 +185,13 @@ func (r *run) prepare() error {
 		}
 	}
 	if r.Load && !r.local && !r.Own {
-		return errors.New("--load sends what may stop a server: away from this machine it needs --i-own-this-server")
+		return OptionError("--load sends what may stop a server: away from this machine it needs --i-own-this-server")
 	}
 	for _, name := range r.Only {
 		if !slices.ContainsFunc(corpus.Probes(), func(p corpus.Probe) bool {
 			return p.Family != "client" && (p.ID == name || p.Family == name)
 		}) {
-			return fmt.Errorf("there is no probe of servers %q", name)
+			return OptionError(fmt.Sprintf("there is no probe of servers %q", name))
 		}
 	}
 	r.MaxRequests = cmp.Or(r.MaxRequests, 500)

@@ -103,7 +103,7 @@ func (n *notJudged) Error() string { return n.why }
 // verdict runs a probe on a target.
 func (r *run) verdict(ctx context.Context, p corpus.Probe, t *target) findings.Verdict {
 	v := findings.Verdict{Probe: p.ID, Target: t.String(), Dimension: p.Dimension, Title: p.Title, Clause: p.Clause,
-		Keyword: p.Keyword, Suffers: p.Suffers, Mend: p.Mend, Level: findings.NotJudged}
+		Keyword: p.Keyword, Harm: p.Harm, Mend: p.Mend, Level: findings.NotJudged}
 	err := r.judge(ctx, p, t, &v)
 	if err == nil {
 		return v

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/findings"
+	"github.com/askback-mcp/askback/internal/rawclient"
 )
 
 const (
@@ -122,14 +123,19 @@ func (r *run) discover(ctx context.Context) {
 		_ = json.Unmarshal(about.Meta["io.modelcontextprotocol/serverInfo"], &about.ServerInfo)
 	}
 	r.report.Name = strings.TrimSpace(about.ServerInfo.Name + " " + about.ServerInfo.Version)
-	r.report.Revision = "2026-07-28"
 	r.declares, r.oldTasks = about.Capabilities.Extensions[tasksExtension] != nil, about.Capabilities.Tasks != nil
-	if res.fault != nil {
-		r.nothing = fmt.Sprintf("server/discover is refused with %q (status %d): the check speaks revision 2026-07-28, "+
+	unlike := "the server does not say that it speaks revision 2026-07-28, as the check does"
+	switch versions := about.SupportedVersions; {
+	case res.fault != nil:
+		unlike = fmt.Sprintf("server/discover is refused with %q (status %d): the check speaks revision 2026-07-28, "+
 			"and wants a header with a token if the server does", cutText(res.fault.Message), res.status)
-		if res.status == 401 || res.status == 403 {
-			return
-		}
+	case slices.Contains(versions, rawclient.Modern):
+		r.report.Revision = rawclient.Modern
+	case len(versions) > 0:
+		unlike = fmt.Sprintf("the server speaks %s, and the check speaks 2026-07-28", cutText(strings.Join(versions, ", ")))
+	}
+	if r.nothing = unlike; res.status == 401 || res.status == 403 {
+		return
 	}
 	r.noteAsked("server/discover", res.result)
 	called := 0
@@ -153,6 +159,10 @@ func (r *run) discover(ctx context.Context) {
 				r.targets = append(r.targets, t)
 			}
 		}
+	}
+	if r.report.Revision == "" {
+		r.nothing = unlike
+		return
 	}
 	if len(r.targets) == 0 && r.nothing == "" && !r.listed {
 		r.nothing = cmp.Or(r.refusal, r.line.stopped)

@@ -37,7 +37,7 @@ func TestAMissingHeaderIsAWarning(t *testing.T) {
 func TestTheBodiesOfAProgramAreJudged(t *testing.T) {
 	t.Parallel()
 	for fault, want := range map[string]findings.Level{"": findings.Pass, "http-duplicate": findings.Note} {
-		report, err := Run(t.Context(), Options{Server: Endpoint{Program: []string{os.Args[0], "planted", fault}},
+		report, err := runPatiently(t.Context(), Options{Server: Endpoint{Program: []string{os.Args[0], "planted", fault}},
 			Only: []string{"endpoint"}})
 		if err != nil {
 			t.Fatal(err)
@@ -59,7 +59,7 @@ func TestAnEarlierRevisionIsNotJudged(t *testing.T) {
 		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":`+string(m.ID)+`,"result":{"tools":[]}}`)
 	}))
 	t.Cleanup(web.Close)
-	report, err := Run(t.Context(), Options{Server: Endpoint{URL: web.URL}, Only: []string{"endpoint"}})
+	report, err := runPatiently(t.Context(), Options{Server: Endpoint{URL: web.URL}, Only: []string{"endpoint"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestABodyThatEndsTheServer(t *testing.T) {
 		server.ServeHTTP(w, req)
 	}))
 	t.Cleanup(web.Close)
-	report, err := Run(t.Context(), Options{
+	report, err := runPatiently(t.Context(), Options{
 		Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)}, Only: []string{"endpoint"},
 	})
 	if err != nil {

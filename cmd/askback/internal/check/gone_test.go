@@ -26,7 +26,7 @@ func TestAServerThatEnds(t *testing.T) {
 		server.ServeHTTP(w, req)
 	}))
 	t.Cleanup(web.Close)
-	report, err := Run(t.Context(), Options{
+	report, err := runPatiently(t.Context(), Options{
 		Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)}, Allow: []string{"*"}, MaxRequests: 5000,
 	})
 	if err != nil {

@@ -114,7 +114,7 @@ func TestTheBoundsOfARun(t *testing.T) {
 	web := httptest.NewServer(server)
 	defer web.Close()
 	const rate, most = 200, 40
-	report, err := Run(t.Context(), Options{Server: Endpoint{URL: web.URL}, Allow: []string{"*"}, MaxRequests: most,
+	report, err := runPatiently(t.Context(), Options{Server: Endpoint{URL: web.URL}, Allow: []string{"*"}, MaxRequests: most,
 		PerSecond: rate})
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestQuiet(t *testing.T) {
 				return true
 			}}
 			web := httptest.NewServer(server)
-			report, err := Run(t.Context(), Options{Server: Endpoint{URL: web.URL}, Allow: []string{"*"}})
+			report, err := runPatiently(t.Context(), Options{Server: Endpoint{URL: web.URL}, Allow: []string{"*"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -174,7 +174,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 			Plan: Plan{Replica: away.URL, Elsewhere: away.URL}},
 	} {
 		o.Allow, o.MaxRequests = []string{"*"}, 300
-		if _, err := Run(t.Context(), o); err != nil {
+		if _, err := runPatiently(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -221,7 +221,7 @@ func TestFormsThatCannotBeFilled(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(small(honestServers()["a pattern"]()))
 	defer web.Close()
-	report, err := Run(t.Context(), Options{Server: Endpoint{URL: web.URL}, Allow: []string{"*"}, MaxRequests: 5000,
+	report, err := runPatiently(t.Context(), Options{Server: Endpoint{URL: web.URL}, Allow: []string{"*"}, MaxRequests: 5000,
 		Only: []string{"answers"}})
 	if err != nil {
 		t.Fatal(err)

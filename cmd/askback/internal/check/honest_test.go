@@ -364,7 +364,7 @@ func TestHonestServersHaveNoFindings(t *testing.T) {
 			web, other := httptest.NewServer(small(start())), httptest.NewServer(small(start()))
 			t.Cleanup(web.Close)
 			t.Cleanup(other.Close)
-			report, err := Run(t.Context(), Options{
+			report, err := runPatiently(t.Context(), Options{
 				Server: Endpoint{URL: web.URL, Header: bearer("a-token-of-one")}, Second: bearer("a-token-of-another"),
 				Allow: []string{"*"}, MaxRequests: 5000,
 				Only: []string{"questions", "state", "answers"}, // these servers look at no header

@@ -179,6 +179,10 @@ func (r *run) send(ctx context.Context, q request) (*response, error) {
 		return nil, fmt.Errorf("%w: %v", errLost, plain(err))
 	}
 	l.silent, l.answered = 0, true
+	var kind struct{ ResultType string } // which only this revision has
+	if json.Unmarshal(res.result, &kind) == nil && kind.ResultType != "" {
+		r.report.Revision = rawclient.Modern
+	}
 	return res, l.heed(res.status)
 }
 

@@ -54,7 +54,7 @@ func serveProgram(h http.Handler) {
 func TestAProgramIsJudged(t *testing.T) {
 	t.Parallel()
 	for fault, fails := range map[string]bool{"": false, "any-state": true} {
-		report, err := Run(t.Context(), Options{Server: Endpoint{Program: []string{os.Args[0], "planted", fault}},
+		report, err := runPatiently(t.Context(), Options{Server: Endpoint{Program: []string{os.Args[0], "planted", fault}},
 			Allow: []string{"*"}, MaxRequests: 5000, Only: []string{"state-made-up"}})
 		if err != nil {
 			t.Fatal(err)
@@ -92,8 +92,8 @@ func TestSlowToolsDoNotEndTheRun(t *testing.T) {
 		}
 	}))
 	t.Cleanup(web.Close)
-	report, err := Run(t.Context(), Options{Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)},
-		Allow: []string{"*"}, MaxRequests: 5000, Only: []string{"state-made-up"}, patience: 300 * time.Millisecond})
+	report, err := runPatiently(t.Context(), Options{Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)},
+		Allow: []string{"*"}, MaxRequests: 5000, Only: []string{"state-made-up"}, patience: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func loaded(t *testing.T, h http.Handler, probe string) (findings.Verdict, *find
 	web := httptest.NewServer(h)
 	t.Cleanup(web.Close)
 	t.Cleanup(web.CloseClientConnections)
-	report, err := Run(t.Context(), Options{
+	report, err := runPatiently(t.Context(), Options{
 		Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)}, Second: bearer(planted.Bob),
 		Allow: []string{"*"}, Only: []string{probe}, Load: true, quiet: time.Second,
 	})

@@ -34,13 +34,13 @@ func TestProgramsThatDoNotEnd(t *testing.T) {
 				_, err := os.ReadFile(pipe)
 				ended <- err
 			}()
-			report, err := Run(t.Context(), Options{patience: 300 * time.Millisecond, Timeout: 20 * time.Second,
+			report, err := runPatiently(t.Context(), Options{patience: 300 * time.Millisecond,
 				Server: Endpoint{Program: []string{"sh", "-c", `exec 9>"$0"; ` + script, pipe}}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if report.Judged() || report.Stopped == "" || report.Took > 20*time.Second {
-				t.Errorf("%v: %q, %d verdicts", report.Took, report.Stopped, len(report.Verdicts))
+			if report.Judged() || report.Stopped == "" {
+				t.Errorf("%q, %d verdicts", report.Stopped, len(report.Verdicts))
 			}
 			if err := <-ended; err != nil {
 				t.Error(err)

@@ -313,7 +313,7 @@ func TestNoSecretIsInAnyOutput(t *testing.T) {
 			if name == "base64 1" { // the user of the URL is sent instead
 				o.Server.Header = nil
 			}
-			report, err := Run(t.Context(), o)
+			report, err := runPatiently(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -36,7 +36,7 @@ func TestFindingsAreReplayed(t *testing.T) {
 			defer same.CloseClientConnections()
 			correct := httptest.NewServer(planted.New(planted.Options{}))
 			defer correct.Close()
-			report, err := Run(t.Context(), Options{Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)},
+			report, err := runPatiently(t.Context(), Options{Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)},
 				Second: bearer(planted.Bob), Allow: []string{"*"}, MaxRequests: 5000, Only: []string{probe}, Load: true})
 			if err != nil {
 				t.Fatal(err)

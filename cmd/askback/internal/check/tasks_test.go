@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/findings"
 	"github.com/askback-mcp/askback/internal/planted"
@@ -140,11 +139,11 @@ func TestNoTaskIsLeft(t *testing.T) {
 			defer web.Close()
 			defer web.CloseClientConnections()
 			o := Options{Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)}, Second: bearer(planted.Bob),
-				MaxRequests: test.most, Only: []string{"tasks"}, Timeout: time.Minute}
+				MaxRequests: test.most, Only: []string{"tasks"}}
 			if test.ends {
 				o.Allow = []string{"*"}
 			}
-			report, err := Run(ctx, o)
+			report, err := runPatiently(ctx, o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -184,7 +183,7 @@ func TestTasksThatAreLeftAreTold(t *testing.T) {
 		server.ServeHTTP(w, r)
 	}))
 	t.Cleanup(web.Close)
-	report, err := Run(t.Context(), Options{Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)},
+	report, err := runPatiently(t.Context(), Options{Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)},
 		Only: []string{"task-undeclared-get"}})
 	if err != nil {
 		t.Fatal(err)

@@ -142,7 +142,7 @@ func TestControlsOfTasks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			report, err := Run(t.Context(), Options{
+			report, err := runPatiently(t.Context(), Options{
 				Server: Endpoint{URL: changed(t, test.fault, test.change), Header: bearer(planted.Alice)},
 				Second: bearer(planted.Bob), Allow: []string{"*"}, MaxRequests: 5000, Only: []string{test.probe},
 			})
@@ -166,7 +166,7 @@ func TestIDsOfTasksAreRedacted(t *testing.T) {
 			s.message["error"] = map[string]any{"code": -32602, "message": "there is no task " + s.id}
 		}
 	})
-	report, err := Run(t.Context(), Options{Server: Endpoint{URL: url, Header: bearer(planted.Alice)},
+	report, err := runPatiently(t.Context(), Options{Server: Endpoint{URL: url, Header: bearer(planted.Alice)},
 		Second: bearer(planted.Bob), Allow: []string{"*"}, MaxRequests: 5000, Only: []string{"task-get", "task-missing"}})
 	if err != nil {
 		t.Fatal(err)

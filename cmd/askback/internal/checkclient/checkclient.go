@@ -145,7 +145,7 @@ func (c *check) add(p corpus.Probe, o outcome) {
 	case o.unjudged:
 		v.Level = findings.NotJudged
 	case o.proof != "":
-		v.Level, v.Suffers, v.Mend = p.Verdicts[o.proof], p.Suffers, p.Mend
+		v.Level, v.Harm, v.Mend = p.Verdicts[o.proof], p.Harm, p.Mend
 	}
 	c.report.Verdicts = append(c.report.Verdicts, v)
 }

@@ -104,7 +104,7 @@ func testCase(v findings.Verdict, failOn findings.Level) junitCase {
 // story tells a finding in a few lines.
 func story(v findings.Verdict) string {
 	facts := compact(v.Reason, rule(v))
-	for _, fact := range []struct{ word, text string }{{"Suffers: ", v.Suffers}, {"Mend: ", v.Mend}} {
+	for _, fact := range []struct{ word, text string }{{"Harm: ", v.Harm}, {"Mend: ", v.Mend}} {
 		if fact.text != "" {
 			facts = append(facts, fact.word+fact.text)
 		}

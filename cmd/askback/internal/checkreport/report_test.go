@@ -18,27 +18,27 @@ import (
 var (
 	forged = corpus.Probe{ID: "state-forged", Title: "A value in the state is replaced, and the server goes on with it",
 		Dimension: "integrity", Clause: "MR-9", Keyword: "MUST",
-		Suffers: "A client decides what the server believes that it has checked or asked before.",
+		Harm: "A client decides what the server believes that it has checked or asked before.",
 		Mend:    "Seal the state with an AEAD, and refuse a state that does not verify."}
 	changed = corpus.Probe{ID: "state-changed", Title: "Some changes of the state are taken", Dimension: "integrity",
-		Clause: "MR-10", Keyword: "MUST", Suffers: "A client can change a part of the state.", Mend: "Seal the state."}
+		Clause: "MR-10", Keyword: "MUST", Harm: "A client can change a part of the state.", Mend: "Seal the state."}
 	principal = corpus.Probe{ID: "state-principal", Title: "The state of one principal is taken from another",
-		Dimension: "principal", Clause: "MR-11a", Keyword: "SHOULD", Suffers: "Somebody goes on with another's call.",
+		Dimension: "principal", Clause: "MR-11a", Keyword: "SHOULD", Harm: "Somebody goes on with another's call.",
 		Mend: "Put the principal into the protected state."}
 	expired = corpus.Probe{ID: "state-expired", Title: "The state is taken after its time", Dimension: "time",
-		Clause: "MR-11b", Keyword: "SHOULD", Suffers: "A state that leaked long ago still works.", Mend: "Give it a time."}
+		Clause: "MR-11b", Keyword: "SHOULD", Harm: "A state that leaked long ago still works.", Mend: "Give it a time."}
 	credentials = corpus.Probe{ID: "state-credentials", Title: "The state carries a credential in clear",
-		Dimension: "secrecy", Keyword: "hardening", Suffers: "Hosts keep the state in files, and the credential with it.",
+		Dimension: "secrecy", Keyword: "hardening", Harm: "Hosts keep the state in files, and the credential with it.",
 		Mend: "Keep credentials on the server."}
 	undeclared = corpus.Probe{ID: "ask-undeclared", Title: "A client that declares no capability is asked",
-		Dimension: "capability", Clause: "MR-13", Keyword: "MUST", Suffers: "The call hangs.", Mend: "Ask what is declared."}
+		Dimension: "capability", Clause: "MR-13", Keyword: "MUST", Harm: "The call hangs.", Mend: "Ask what is declared."}
 	password = corpus.Probe{ID: "ask-password", Title: "A form asks for a password, a key or a card",
-		Dimension: "secrecy", Clause: "EL-1", Keyword: "MUST NOT", Suffers: "The secret is in the model's context.",
+		Dimension: "secrecy", Clause: "EL-1", Keyword: "MUST NOT", Harm: "The secret is in the model's context.",
 		Mend: "Ask for secrets in URL mode."}
 	plainURL = corpus.Probe{ID: "ask-url-plain", Title: "The URL of a question is not HTTPS", Dimension: "secrecy",
-		Clause: "EL-17", Keyword: "SHOULD", Suffers: "Others on the network can change the page.", Mend: "Use https://."}
+		Clause: "EL-17", Keyword: "SHOULD", Harm: "Others on the network can change the page.", Mend: "Use https://."}
 	link = corpus.Probe{ID: "ask-link", Title: "The text of a form has a link", Dimension: "phishing", Clause: "EL-31",
-		Keyword: "SHOULD NOT", Suffers: "Hosts do not show where the link leads, and a person may follow it.",
+		Keyword: "SHOULD NOT", Harm: "Hosts do not show where the link leads, and a person may follow it.",
 		Mend: "Ask in URL mode, which shows the whole address before the person opens it."}
 )
 
@@ -55,7 +55,7 @@ func sample() *findings.Report {
 	}
 	verdict := func(p corpus.Probe, target string, level findings.Level, proof, reason string) *findings.Verdict {
 		v := findings.Verdict{Probe: p.ID, Target: target, Dimension: p.Dimension, Level: level, Proof: proof, Reason: reason,
-			Title: p.Title, Clause: p.Clause, Keyword: p.Keyword, Suffers: p.Suffers, Mend: p.Mend}
+			Title: p.Title, Clause: p.Clause, Keyword: p.Keyword, Harm: p.Harm, Mend: p.Mend}
 		if level.AtLeast(findings.Note) {
 			v.Transcript = "# " + p.Title + "\n> POST /mcp\n{\"method\":\"tools/call\"}\n< 200\n"
 		}
@@ -94,7 +94,7 @@ func hostile(text string) *findings.Report {
 	for i := range r.Verdicts {
 		v := &r.Verdicts[i]
 		v.Target, v.Reason, v.Remedy, v.Transcript, v.Accepted = text, text, text, text, text
-		v.Probe, v.Title, v.Dimension, v.Proof, v.Clause, v.Keyword, v.Suffers, v.Mend, v.Expires =
+		v.Probe, v.Title, v.Dimension, v.Proof, v.Clause, v.Keyword, v.Harm, v.Mend, v.Expires =
 			text, text, text, text, text, text, text, text, text
 		if i%2 == 0 {
 			v.Accepted = ""

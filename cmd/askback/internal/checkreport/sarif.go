@@ -92,7 +92,6 @@ type (
 		Message      sarifMessage       `json:"message"`
 		Locations    []sarifLocation    `json:"locations"`
 		Fingerprints map[string]string  `json:"partialFingerprints"`
-		Suppressions []sarifSuppression `json:"suppressions"`
 		Properties   map[string]string  `json:"properties,omitempty"`
 	}
 	sarifLocation struct {
@@ -113,12 +112,6 @@ type (
 		Name string `json:"fullyQualifiedName"`
 		Kind string `json:"kind"`
 	}
-	sarifSuppression struct {
-		Kind          string            `json:"kind"`
-		Status        string            `json:"status"`
-		Justification string            `json:"justification"`
-		Properties    map[string]string `json:"properties"`
-	}
 )
 
 // The names of the taxonomies, and where they are.
@@ -129,7 +122,8 @@ const (
 	aisvs       = "OWASP AISVS"
 )
 
-// SARIF writes a report in the Static Analysis Results Interchange Format 2.1.0.
+// SARIF writes the findings that count in the Static Analysis Results Interchange Format 2.1.0. Code scanning makes an
+// alert of each result, even of one that has passed, is not judged or is suppressed.
 func SARIF(r *findings.Report) (string, error) {
 	rules := newSARIFRules(r)
 	run := sarifRun{
@@ -147,20 +141,12 @@ func SARIF(r *findings.Report) (string, error) {
 		Properties: map[string]string{"subject": r.Subject, "revision": r.Revision},
 	}
 	for _, v := range r.Verdicts {
-		run.Results = append(run.Results, rules.result(v))
+		if isFinding(v) && v.Accepted == "" {
+			run.Results = append(run.Results, rules.result(v))
+		}
 	}
 	return indented(sarifLog{Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0",
 		Runs: []sarifRun{run}})
-}
-
-// Alerts writes as SARIF the findings that count, and nothing else. Code scanning makes an alert of each result, even
-// of one that has passed, is not judged or is suppressed.
-func Alerts(r *findings.Report) (string, error) {
-	counting := *r
-	counting.Verdicts = slices.DeleteFunc(slices.Clone(r.Verdicts), func(v findings.Verdict) bool {
-		return !isFinding(v) || v.Accepted != ""
-	})
-	return SARIF(&counting)
 }
 
 // message escapes what SARIF reads in the text of a message: links, and braces, which mark arguments.
@@ -194,7 +180,7 @@ func newSARIFRules(r *findings.Report) *sarifRules {
 		rules.add(p)
 	}
 	for _, v := range r.Verdicts {
-		rules.add(corpus.Probe{ID: v.Probe, Title: v.Title, Clause: v.Clause, Keyword: v.Keyword, Suffers: v.Suffers,
+		rules.add(corpus.Probe{ID: v.Probe, Title: v.Title, Clause: v.Clause, Keyword: v.Keyword, Harm: v.Harm,
 			Mend: v.Mend})
 	}
 	return rules
@@ -206,7 +192,7 @@ func (s *sarifRules) add(p corpus.Probe) {
 	}
 	s.index[p.ID] = len(s.list)
 	rule := &sarifRule{
-		ID: p.ID, ShortDescription: message(p.Title), FullDescription: message(p.Suffers), Help: message(p.Mend),
+		ID: p.ID, ShortDescription: message(p.Title), FullDescription: message(p.Harm), Help: message(p.Mend),
 		HelpURI: clausesPage, DefaultConfiguration: sarifConfiguration{"warning"},
 		Properties: sarifTags{Tags: compact("security", p.Family, p.Keyword)},
 	}
@@ -244,15 +230,13 @@ func (s *sarifRules) taxa(taxonomy string) []sarifTaxon {
 }
 
 func (s *sarifRules) result(v findings.Verdict) sarifResult {
-	kind, level := kindAndLevel(v.Level)
 	mark := fingerprint(v)
 	result := sarifResult{
-		RuleID: v.Probe, RuleIndex: s.index[v.Probe], Kind: kind, Level: level,
+		RuleID: v.Probe, RuleIndex: s.index[v.Probe], Kind: "fail", Level: sarifLevels[v.Level],
 		Message:   message(v.Title + ": " + strings.Join(compact(v.Reason, v.Remedy), "; ")),
 		Locations: []sarifLocation{location(v)},
 		// Code scanning knows a finding again by the first.
 		Fingerprints: map[string]string{"primaryLocationLineHash": mark, "askbackCheck/v1": mark},
-		Suppressions: []sarifSuppression{},
 		Properties:   make(map[string]string),
 	}
 	for name, value := range map[string]string{"dimension": v.Dimension, "proof": v.Proof} {
@@ -260,27 +244,12 @@ func (s *sarifRules) result(v findings.Verdict) sarifResult {
 			result.Properties[name] = value
 		}
 	}
-	if v.Accepted != "" {
-		result.Suppressions = append(result.Suppressions, sarifSuppression{Kind: "external", Status: "accepted",
-			Justification: v.Accepted, Properties: map[string]string{"expires": v.Expires}})
-	}
 	return result
 }
 
-// kindAndLevel are the words of SARIF for a level. What is not of the kind "fail" has no level there.
-func kindAndLevel(level findings.Level) (string, string) {
-	switch level {
-	case findings.Fail:
-		return "fail", "error"
-	case findings.Warn:
-		return "fail", "warning"
-	case findings.Note:
-		return "fail", "note"
-	case findings.Pass:
-		return "pass", "none"
-	default:
-		return "open", "none"
-	}
+// sarifLevels are the words of SARIF for the levels of findings.
+var sarifLevels = map[findings.Level]string{
+	findings.Fail: "error", findings.Warn: "warning", findings.Note: "note",
 }
 
 // fingerprint names a finding. It stays the same on another host, and when the texts change.

@@ -104,7 +104,7 @@ func (t *text) findings(r *findings.Report) {
 		t.hang(bold, "      ", p.Title)
 		t.wrap(dim, "      ", strings.Join(compact(p.Probe, rule(p.Verdict), p.proofs()), " · "))
 		t.sights(r, p.Sights)
-		t.fact("Suffers", p.Suffers)
+		t.fact("Harm", p.Harm)
 		t.fact("Mend", p.Mend)
 		t.again(r, p)
 	}
