@@ -122,6 +122,7 @@ of 'askback check': with which arguments each name is called, and whether to its
 end (toTheEnd). Complete it with
 
   answers     the content of forms, by the keys of the questions
+  useUp       values of arguments that serve one call each
   once        true if a state of this name must not be taken twice
   never       true if it must not be called at all
   stateTTL    how long a state is valid, such as "30s"
@@ -129,7 +130,7 @@ end (toTheEnd). Complete it with
   elsewhere   the URL of a server with other keys
   oneIdentity true if both tokens are of one principal
 
-An argument "any text" stands for a text that the check makes up.
+In an argument, "any text" stands for another text in each call.
 
 Exit codes: 0 the file is printed; 1 the server has nothing; 2 wrong usage.`,
 		Example: `  askback check init http://127.0.0.1:8080/mcp > check.json

@@ -12,11 +12,13 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"hash/crc32"
 	"io"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 )
 
 // A codec turns the JSON of a state into the text that a client keeps, and back.
@@ -27,7 +29,7 @@ type codec struct {
 
 // Seals are the ways in which a correct server protects its states. In some of them several texts mean one state, as
 // in Base64 whose last bits are not looked at. That is no fault: nobody can change what a state says.
-var Seals = []string{"aead", "aead-lenient", "aead-hex", "aead-spaces", "hmac", "jwt", "gzip-hmac", "stored"}
+var Seals = []string{"aead", "aead-lenient", "aead-hex", "aead-spaces", "hmac", "jwt", "gzip-hmac", "stored", "counted"}
 
 func (s *server) codecOf() codec {
 	switch s.Fault {
@@ -93,7 +95,10 @@ func (s *server) codecOf() codec {
 	case "gzip-hmac":
 		return s.mac(deflate, inflate)
 	case "stored":
-		return codec{s.keep, s.kept}
+		return codec{func(b []byte) string { return s.keep(newID(), b) }, s.kept}
+	case "counted": // anybody can read and guess it, and what it is for is on the server
+		var count atomic.Int64
+		return codec{func(b []byte) string { return s.keep(fmt.Sprintf("round-%04d", count.Add(1)), b) }, s.kept}
 	}
 	panic("planted: there is no seal " + s.Seal)
 }
@@ -335,13 +340,12 @@ func fromQuery(t string) ([]byte, bool) {
 // maxStored bounds what abandoned rounds leave behind.
 const maxStored = 10_000
 
-func (s *server) keep(b []byte) string {
+func (s *server) keep(id string, b []byte) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.stored) >= maxStored {
 		clear(s.stored)
 	}
-	id := newID()
 	s.stored[id] = b
 	return id
 }

@@ -27,6 +27,12 @@ var Faults = []Fault{
 	{"any-state", "state-made-up", "fail", "a state is looked for, and never read where it does not verify"},
 	{"any-length", "state-made-up", "fail", "a state that does not verify is taken if it is long enough"},
 
+	{"id", "state-forged", "fail", "the state is the name of what the tool acts on, and believed"},
+	{"id-compared", "state-forged", "fail", "the state is the argument itself, and compared with it"},
+	{"bare-compared", "state-forged", "fail", "the state is JSON in Base64 without a MAC, and all of it is compared"},
+	{"bare-expiry", "state-forged", "fail", "the state is a time without a MAC, and compared with the clock"},
+	{"state-optional", "state-none", "fail", "a state is signed and compared, and may be left out"},
+
 	// The state is bound to too little.
 	{"principal-unbound", "state-principal", "fail", "the state does not hold the principal"},
 	{"principal-claimed", "state-principal", "fail", "the principal is what the request says, not the token"},
@@ -48,6 +54,7 @@ var Faults = []Fault{
 	// An answer is taken for what it is not.
 	{"declined", "answers-declined", "fail", "the content of a declined form is taken"},
 	{"cancelled", "answers-cancelled", "fail", "the content of a cancelled form is taken"},
+	{"declined-default", "answers-declined", "warn", "a declined form is taken with the defaults of its fields"},
 	{"action-ignored", "answers-declined", "fail", "the action is not read at all"},
 	{"action-unknown", "answers-action", "warn", "an unknown action is taken as accepted"},
 	{"schema-ignored", "answers-schema", "warn", "the content is not compared with the schema"},

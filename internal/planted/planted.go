@@ -30,6 +30,9 @@ type Options struct {
 	Key     []byte        // protects states, and is shared by replicas; nil is a new one
 	TTL     time.Duration // of states; zero is ten minutes
 	Stream  bool          // responses to calls are streams of events
+
+	ActsOnce bool     // another call for the same city is an error, as of something that is deleted
+	Known    []string // the cities that there are; nil is all
 }
 
 // Refusals are the ways in which a correct server answers a state that it refuses: by an error of the protocol, an

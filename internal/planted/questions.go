@@ -63,8 +63,8 @@ func (s *server) guest() question {
 
 func (s *server) confirm() question {
 	return form("confirm", "Is this right: %s?", map[string]any{
-		"confirm": map[string]any{"type": "boolean"},
-		"seats":   map[string]any{"type": "integer", "minimum": 1, "maximum": 8}},
+		"confirm": map[string]any{"type": "boolean", "default": true},
+		"seats":   map[string]any{"type": "integer", "minimum": 1, "maximum": 8, "default": 1}},
 		map[string]func(any) (string, bool){"confirm": func(v any) (string, bool) {
 			yes, ok := v.(bool)
 			return fmt.Sprint(yes), ok
@@ -179,6 +179,8 @@ func (s *server) readAnswer(q question, answers map[string]json.RawMessage) (str
 		return content.Text, map[bool]outcome{true: accepted, false: again}[json.Unmarshal(answer.Content, &content) == nil]
 	}
 	switch action := answer.Action; {
+	case s.has("declined-default") && action == "decline" && q.key == "confirm":
+		answer.Content = json.RawMessage(`{"confirm":true,"seats":1}`)
 	case s.has("action-ignored"), action == "accept":
 	case action == "decline" && !s.has("declined"), action == "cancel" && !s.has("cancelled"):
 		return "", refused

@@ -16,6 +16,9 @@ func (s *server) round(r *request, t target) (map[string]any, error) {
 	if s.has("load-abandoned") && s.full(r) {
 		return nil, &refusal{http.StatusServiceUnavailable, -32603, "there are too many rounds", nil}
 	}
+	if s.isBare() {
+		return s.bare(r, t)
+	}
 	if r.State == nil { // answers without a state are of no call
 		return s.ask(r, t, s.newState(r))
 	}
@@ -52,6 +55,9 @@ func (s *server) round(r *request, t target) (map[string]any, error) {
 		return s.refuse(r, t)
 	}
 	city, _ := r.arguments["city"].(string)
+	if !s.act(t, city) {
+		return nil, invalid(city + " is done already")
+	}
 	return done(r, strings.TrimSpace("Done: "+t.name+" "+city)+", "+said(st.Answers)+"."), nil
 }
 

@@ -117,6 +117,8 @@ func (s *server) call(r *request) (map[string]any, error) {
 	t := all[i]
 	if city, ok := r.arguments["city"].(string); r.Method != "resources/read" && (!ok || city == "") {
 		return nil, invalid("the argument city is missing")
+	} else if r.Method != "resources/read" && !s.mayAct(t, city) {
+		return nil, invalid(city + " is not there, or is done already")
 	}
 	if t.becomes {
 		return s.create(r, t)

@@ -49,7 +49,7 @@ type Probe struct {
 	Verdicts map[string]findings.Level `json:"verdicts"`
 
 	Harm string `json:"harm"`
-	Mend    string `json:"mend"`
+	Mend string `json:"mend"`
 }
 
 // A Step is one request of an attack. A zero value is what an honest client does.

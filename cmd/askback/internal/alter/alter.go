@@ -3,6 +3,8 @@
 package alter
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -19,6 +21,7 @@ const MaxState = 1 << 20
 //	cut N           the last N characters are missing
 //	random N        as many characters of the same alphabet, by the number N
 //	set PATH JSON   the value at the path of a [Leaf] is another one
+//	swap JSON JSON  a text is another one, in every value that can be read
 //
 // It never returns the state unchanged.
 func State(state, how string) (changed string, err error) {
@@ -41,13 +44,48 @@ func State(state, how string) (changed string, err error) {
 				break
 			}
 		}
+	case "swap":
+		changed = swap(state, rest)
 	default:
-		return "", fmt.Errorf("the change %.40q of a state: want flip, cut, random or set", how)
+		return "", fmt.Errorf("the change %.40q of a state: want flip, cut, random, set or swap", how)
 	}
 	if changed == state || changed == "" {
 		return "", errors.New("the change " + strconv.Quote(fmt.Sprintf("%.40s", how)) + " does not apply to this state")
 	}
 	return changed, nil
+}
+
+// swap replaces a text by another one, in every value that can be read or, if none has it, as it stands.
+func swap(state, texts string) (changed string) {
+	var before, after string
+	decoder := json.NewDecoder(strings.NewReader(texts))
+	if decoder.Decode(&before) != nil || decoder.Decode(&after) != nil || before == "" {
+		return ""
+	}
+	const least = 5 // characters that are a part of a value; shorter ones have to be the whole
+	changed = state
+	for _, leaf := range Leaves(state) {
+		text := fmt.Sprint(leaf.Value)
+		has := text == before || len(before) >= least && strings.Contains(text, before)
+		if !has || strings.Contains(leaf.Path, "unsigned:") {
+			continue
+		}
+		value := strings.ReplaceAll(text, before, after)
+		if _, quoted := leaf.Value.(string); quoted {
+			b, _ := json.Marshal(value) // a text has a JSON form
+			value = string(b)
+		}
+		for _, now := range Leaves(changed) {
+			if now.Path == leaf.Path {
+				changed = cmp.Or(now.With(value), changed)
+				break
+			}
+		}
+	}
+	if changed == state && (len(before) >= least || state == before) {
+		changed = strings.ReplaceAll(state, before, after)
+	}
+	return changed
 }
 
 const base64Alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -300,13 +301,10 @@ func (o *opener) openParts(text, path string, wrap func(string) string, protecte
 	}
 	for _, separator := range []string{".", ":", "|", "~"} {
 		parts := strings.Split(text, separator)
-		if len(parts) < 2 || len(parts) > 8 {
+		if len(parts) < 2 || len(parts) > 8 || separator == ":" && hasTime.MatchString(text) { // its colons separate nothing
 			continue
 		}
-		var signed, opened bool
-		for _, part := range parts {
-			signed = signed || looksRandom(part)
-		}
+		opened, signed := false, slices.ContainsFunc(parts, looksRandom)
 		for i, part := range parts {
 			if looksRandom(part) || len(part) < 4 {
 				continue
@@ -358,7 +356,11 @@ func (o *opener) openQuery(text, path string, wrap func(string) string, protecte
 		}
 		o.add(Leaf{Path: path + "?" + name, Value: plain, Protected: protected, set: func(value string) string {
 			changed := append([]string(nil), pairs...)
-			changed[i] = name + "=" + url.QueryEscape(unquote(value))
+			text := unquote(value)
+			if plain != pairs[i][len(name)+1:] || strings.ContainsAny(text, "&=%+ ") { // else as it was written
+				text = url.QueryEscape(text)
+			}
+			changed[i] = name + "=" + text
 			return wrap(strings.Join(changed, "&"))
 		}})
 	}
@@ -374,7 +376,12 @@ func unquote(value string) string {
 	return value
 }
 
-var words = regexp.MustCompile(`[^:|;,/&\s]+`)
+// words are what a text of words has: times and URLs, which have separators in them, and other words.
+var words = regexp.MustCompile(aTime + `|[a-z][a-z0-9+.-]*://[^|;,\s]+|[^:|;,/&\s]+`)
+
+const aTime = `[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}[0-9:.]*(?:Z|[+-][0-9]{2}:[0-9]{2})?`
+
+var hasTime = regexp.MustCompile(aTime)
 
 // openText splits a text of words. What looks random is no word: it is a handle, or protected.
 func (o *opener) openText(text, path string, wrap func(string) string, protected bool) bool {

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -14,6 +17,10 @@ import (
 )
 
 const (
+	// neverAsked sends answers without a state, in a call that was never begun.
+	neverAsked = "never asked"
+
+	leastOnly = 5 // characters of a text that occurs nowhere by chance
 	repeats   = 3
 	maxLosses = 6 // attempts at one thing whose responses are lost
 )
@@ -68,7 +75,7 @@ func (r *run) control(ctx context.Context, t *target, to, wrong step, round int)
 			return p, err
 		}
 		wrong.As, wrong.At = to.As, to.At
-		return r.attack(ctx, c, wrong, "random 7", c.canary)
+		return r.attack(ctx, c, wrong, fmt.Sprintf("random %d", rand.IntN(1e6)), c.canary)
 	})
 	if err != nil {
 		return nil, err
@@ -207,6 +214,9 @@ func (r *run) judgeAttack(ctx context.Context, p corpus.Probe, t *target, v *fin
 		}
 		a.round = 1
 	}
+	if found, err := r.judgeDefaults(ctx, a, v); found || err != nil {
+		return err
+	}
 	var err error
 	if a.control, err = r.controls(ctx, a); err != nil {
 		return err
@@ -240,6 +250,59 @@ func (r *run) judgeAttack(ctx context.Context, p corpus.Probe, t *target, v *fin
 			"a target that does the same each time"}
 	}
 	return r.conclude(a, v, attempts)
+}
+
+// judgeDefaults looks whether a form that nobody has accepted counts as accepted with its defaults.
+func (r *run) judgeDefaults(ctx context.Context, a *trial, v *findings.Verdict) (found bool, err error) {
+	action := a.aim.Answers
+	if action != "decline" && action != "cancel" {
+		return false, nil
+	}
+	with, others, some := map[string]any{}, map[string]any{}, false
+	unaccepted := map[string]any{}
+	for _, q := range a.target.rounds[a.round-1].questions {
+		answer, _ := r.honest(a.target, q, r.argument).(map[string]any)
+		fits, isForm := answer["content"].(map[string]any)
+		with[q.key], others[q.key], unaccepted[q.key] = answer, answer, answer
+		if w, o := defaults(q.schema, fits); isForm && w != nil {
+			with[q.key] = map[string]any{"action": "accept", "content": w}
+			others[q.key] = map[string]any{"action": "accept", "content": o}
+			unaccepted[q.key], some = map[string]any{"action": action}, true
+		}
+	}
+	if !some {
+		return false, nil
+	}
+	var last *call
+	send := func(answers map[string]any) (*reply, error) {
+		return retried(func() (*reply, error) {
+			if last, err = r.advance(ctx, a.target, step{}, a.round); err != nil {
+				return nil, err
+			}
+			if !last.last().asks() {
+				return last.last(), nil
+			}
+			return r.sendCall(ctx, last, step{}, answers, last.last().state)
+		})
+	}
+	for n := range repeats {
+		declined, err := send(unaccepted)
+		if err != nil || !declined.progresses() {
+			return false, err
+		}
+		shown := last.steps
+		for i, answers := range []map[string]any{with, others} {
+			accepted, err := send(answers)
+			if err != nil || accepted.like(declined) != (i == 0) {
+				return false, err
+			}
+		}
+		if n == repeats-1 {
+			return true, r.found(a.Probe, v, "observation", shown, "a form that was answered with %q ended like one that was "+
+				"accepted with its defaults, and unlike one with other values, %d times of %d", action, repeats, repeats)
+		}
+	}
+	return false, nil
 }
 
 // errSpent says that a call which several attempts have shared cannot be ended honestly any more.
@@ -311,8 +374,13 @@ func (r *run) controls(ctx context.Context, a *trial) (*controls, error) {
 		return nil, err
 	}
 	if !valid.progresses() {
-		return nil, &notJudged{"the honest answer is not taken either: " + string(valid.class) + " " + valid.why,
+		n := &notJudged{"the honest answer is not taken either: " + string(valid.class) + " " + valid.why,
 			"arguments and answers that fit, in the file of 'askback check init'"}
+		if ends := len(t.rounds); t.rounds[ends-1].class == done {
+			n = &notJudged{"the honest call came to its end before, and does not any more: " + valid.why + ". It may act once",
+				"useUp in the file of 'askback check init': values of an argument that serve one call each"}
+		}
+		return nil, n
 	}
 	c := &controls{valid: valid, second: valid}
 	to := honest(aim)
@@ -326,12 +394,14 @@ func (r *run) controls(ctx context.Context, a *trial) (*controls, error) {
 		}
 	}
 	negatives := []step{{State: "none"}, {State: "random"}}
-	if p.Family == "answers" {
+	if aim.State == "none" {
+		negatives = negatives[1:] // the attack is no control of itself
+	} else if p.Family == "answers" {
 		negatives = []step{{Answers: "none"}, {Answers: "honest-decline"}}
 		if aim.Answers == "none" {
 			negatives = negatives[1:] // the attack is no control of itself
 		}
-	} else if p.ID == "state-made-up" {
+	} else if aim.State == "random" {
 		negatives = negatives[:1]
 	}
 	for _, s := range negatives {
@@ -344,13 +414,16 @@ func (r *run) controls(ctx context.Context, a *trial) (*controls, error) {
 				return nil, &notJudged{"the result is the same without the answer, or when it is declined",
 					"a target whose result shows what was answered"}
 			}
-			return nil, &notJudged{"the result is the same without the state, or with a random one: it decides nothing",
-				"a target that keeps something in its state"}
+			continue // the other one may be refused
 		}
 		c.negatives = append(c.negatives, n)
 		if s.State == "random" {
 			c.random = n
 		}
+	}
+	if len(c.negatives) == 0 && p.Verdicts["refused"] == "" {
+		return nil, &notJudged{"the result is the same without the state, or with a random one: it decides nothing",
+			"a target that keeps something in its state"}
 	}
 	return c, nil
 }
@@ -379,54 +452,18 @@ func (r *run) variants(a *trial) []string {
 	case aim.State == "random":
 		return []string{"random 1"}
 	case aim.State == "forge":
-		return r.forgeries(state)
+		return r.forgeries(a.victim, state)
+	case aim.State == "none":
+		if a.victim.rounds[0].state == nil { // answers to its first question come without one
+			return []string{"left out"}
+		}
+		return []string{"left out", neverAsked}
 	case aim.Answers == "schema":
 		return r.misfits(a.victim, a.round)
 	case aim.Round != "":
 		return a.victim.statesBefore(a.round)
 	}
 	return []string{""}
-}
-
-// maxForgeries bounds the values of a state that are replaced.
-const maxForgeries = 16
-
-// forgeries returns changes of the values in a state that can be read. Values that the call has brought come first,
-// because a result is likely to show them, and then the other texts.
-func (r *run) forgeries(state string) (hows []string) {
-	leaves := alter.Leaves(state)
-	slices.SortStableFunc(leaves, func(a, b alter.Leaf) int { return r.worth(b) - r.worth(a) })
-	for _, leaf := range leaves[:min(len(leaves), maxForgeries)] {
-		switch value := leaf.Value.(type) {
-		case string:
-			hows = append(hows, fmt.Sprintf("set %s %q", leaf.Path, r.forged()))
-		case bool:
-			hows = append(hows, fmt.Sprintf("set %s %t", leaf.Path, !value))
-		default:
-			hows = append(hows, fmt.Sprintf("set %s 987654321", leaf.Path))
-		}
-	}
-	return hows
-}
-
-// worth says how likely a forged value shows.
-func (r *run) worth(l alter.Leaf) int {
-	text, ok := l.Value.(string)
-	switch {
-	case ok && slices.ContainsFunc(r.canaries, func(c string) bool { return strings.Contains(text, c) }):
-		return 2
-	case ok:
-		return 1
-	}
-	return 0
-}
-
-// forged is the text that stands in a state and nowhere else.
-func (r *run) forged() string {
-	if r.forgery == "" {
-		r.forgery = r.canary()
-	}
-	return r.forgery
 }
 
 func (r *run) misfits(t *target, round int) (variants []string) {
@@ -455,11 +492,14 @@ func (r *run) attempt(ctx context.Context, tr *trial, on call, variant string) (
 	text := r.canary()
 	only := r.broughtIn(c, aim, text)
 	if tr.target != tr.victim {
-		c = r.graft(c, tr.target)
+		c = graft(c, tr.target)
 	}
 	reply, err := r.attack(ctx, c, aim, variant, text)
 	if err != nil {
 		return a, err
+	}
+	if aim.State == "forge" {
+		only = c.brought
 	}
 	a.reply = reply
 	a.steps = c.steps
@@ -469,24 +509,12 @@ func (r *run) attempt(ctx context.Context, tr *trial, on call, variant string) (
 	if !r.mayShow(tr.Probe, aim, c, a.reply, tr.control.valid) {
 		only = ""
 	}
-	for _, n := range tr.control.negatives {
-		if only != "" && strings.Contains(n.raw, only) {
-			only = ""
-		}
-	}
 	unlike := !slices.ContainsFunc(tr.control.negatives, a.reply.like)
 	a.taken = a.reply.progresses() && unlike && (tr.Family != "answers" || a.reply.class == tr.control.valid.class)
-	number := aim.State == "forge" && strings.HasSuffix(variant, "987654321") && strings.Contains(a.reply.raw, "987654321")
-	switch {
-	case a.reply.class != refused && (only != "" && strings.Contains(a.reply.raw, only) || number):
-		a.proof = "canary"
-	case aim.Answers == "fit-again" && r.kept(tr.control.valid, a, text):
-	case a.taken && (a.reply.like(tr.control.valid) || a.reply.like(tr.control.second) || aim.State == "forge"):
-		a.proof = "difference"
-	case a.taken && r.mayShow(tr.Probe, aim, c, a.reply, tr.control.valid):
-		a.proof = "suspicion"
-	case !a.reply.progresses() && a.reply.class == refused:
-		a.proof = "refused"
+	if variant == wholly || variant == neverAsked {
+		a.proof = tr.proveUnbegun(a, text)
+	} else {
+		a.proof = r.prove(tr, c, a, text, only)
 	}
 	if tr.Verdicts[a.proof] == "" {
 		a.proof = ""
@@ -494,16 +522,64 @@ func (r *run) attempt(ctx context.Context, tr *trial, on call, variant string) (
 	return a, nil
 }
 
+// prove is the proof of an attempt. The text is the attack's own, and only what nothing else has brought in.
+func (r *run) prove(tr *trial, c *call, a attempt, text, only string) string {
+	aim, valid := tr.aim, tr.control.valid
+	alike := a.reply.like(valid)
+	switch {
+	case a.reply.class != refused && tr.shows(a.reply, only):
+		return "canary"
+	case aim.State == "forge" && a.taken && a.reply.echoed && alike:
+		return "canary" // the state itself is what the result tells
+	case aim.Answers == "fit-again" && r.kept(valid, a, text):
+		return ""
+	case a.taken && (alike || a.reply.like(tr.control.second) || aim.State == "forge"):
+		return "difference"
+	case a.taken && r.mayShow(tr.Probe, aim, c, a.reply, valid):
+		return "suspicion"
+	case !a.reply.progresses() && a.reply.class == refused:
+		return "refused"
+	}
+	return ""
+}
+
+// proveUnbegun is the proof of an attempt on a call that was never begun, which has an argument of its own. Only what
+// ends like the honest call counts.
+func (tr *trial) proveUnbegun(a attempt, text string) string {
+	switch {
+	case !a.taken || !a.reply.like(tr.control.valid):
+		return ""
+	case a.variant == wholly:
+		return "selection"
+	case strings.Contains(a.reply.raw, text) || a.reply.own != "":
+		return "canary"
+	}
+	return "difference"
+}
+
+// shows reports that a reply has a text that no control has. A short one has to stand alone, in a reply that is like
+// the honest one.
+func (tr *trial) shows(came *reply, only string) bool {
+	if only == "" || !strings.Contains(came.raw, only) || strings.Contains(tr.control.valid.raw, only) {
+		return false
+	}
+	for _, n := range tr.control.negatives {
+		if strings.Contains(n.raw, only) || tr.aim.Arguments == "other" && n.own != "" {
+			return false
+		}
+	}
+	return len(only) >= leastOnly ||
+		came.like(tr.control.valid) && regexp.MustCompile(`\b`+regexp.QuoteMeta(only)+`\b`).MatchString(came.raw)
+}
+
 // broughtIn returns the text by which the effect of an attack is known. What the attack sends itself has another text
 // than what the state may hold.
 func (r *run) broughtIn(c *call, aim step, text string) (only string) {
 	switch {
-	case aim.State == "forge":
-		return r.forged()
 	case aim.Answers != "":
 		return text
 	case aim.Arguments == "other":
-		return r.argument
+		return c.text
 	case aim.As == "second" || aim.At != "" || aim.Target != "":
 		only, c.canary = c.canary, text
 	}
@@ -527,15 +603,20 @@ func (r *run) mayShow(p corpus.Probe, aim step, c *call, came, valid *reply) boo
 func (r *run) kept(valid *reply, again attempt, text string) bool {
 	sent, _ := json.Marshal(again.steps[len(again.steps)-1].request.params) // it was sent
 	answers := slices.ContainsFunc(r.canaries, func(canary string) bool {
-		return canary != r.argument && strings.Contains(valid.raw, canary)
+		return canary != valid.own && strings.Contains(valid.raw, canary)
 	})
 	return answers && strings.Contains(string(sent), text) && !strings.Contains(again.reply.raw, text)
 }
 
 // graft makes a call of one target with the state and the answers of another one's.
-func (r *run) graft(c *call, t *target) *call {
+func graft(c *call, t *target) *call {
 	g := *c
-	g.target, g.arguments = t, t.arguments
+	if g.target, g.arguments = t, nil; t.make != nil {
+		g.arguments = t.make(c.text)
+	}
+	if c.row != nil {
+		maps.Copy(g.arguments, c.row.values)
+	}
 	last := *c.last()
 	last.questions = t.rounds[0].questions
 	g.replies = append(g.replies[:len(g.replies)-1:len(g.replies)-1], &last)
@@ -545,7 +626,10 @@ func (r *run) graft(c *call, t *target) *call {
 // conclude makes a verdict from the attempts. What is not seen each time is a suspicion.
 func (r *run) conclude(a *trial, v *findings.Verdict, attempts []attempt) error {
 	p, random := a.Probe, a.control.random
-	for _, proof := range []string{"canary", "difference", "suspicion", "refused"} {
+	if a.aim.State == "forge" {
+		markSelections(attempts)
+	}
+	for _, proof := range []string{"canary", "selection", "difference", "suspicion", "refused"} {
 		n, of, last := strongest(attempts, proof)
 		if n == 0 {
 			continue
@@ -583,7 +667,29 @@ func (r *run) conclude(a *trial, v *findings.Verdict, attempts []attempt) error 
 	case len(attempts) == 0:
 		return &notJudged{"the attack could not be made", ""}
 	}
+	aim := a.aim.State
+	if (aim == "forge" || aim == "flip" || aim == "cut") && unsigned(a.victim.rounds[a.round-1].state) {
+		a.victim.resists = a.victim.resists || aim == "forge"
+		return &notJudged{fmt.Sprintf("the state can be read, and nothing in it looks like a signature. %d changes of it "+
+			"were refused: the server may compare it with a record of its own", len(attempts)), ""}
+	}
 	return pass(v, "%s, %d times of %d", attempts[0].reply.outcome(), len(attempts), len(attempts))
+}
+
+// markSelections notes which values of a state have a replacement that was taken and another one that was not: the
+// server looks at the value, and believes it.
+func markSelections(attempts []attempt) {
+	path := func(a attempt) string {
+		path, _, _ := strings.Cut(a.variant, " ")
+		return path
+	}
+	for i, a := range attempts {
+		if a.proof == "difference" && slices.ContainsFunc(attempts, func(o attempt) bool {
+			return path(o) == path(a) && !o.reply.progresses()
+		}) {
+			attempts[i].proof = "selection"
+		}
+	}
 }
 
 // strongest returns how often the first variant with a proof has it, in how many attempts, and the last that has it.
@@ -614,12 +720,20 @@ func (p *reply) outcome() string {
 // describe says what was seen.
 func describe(p corpus.Probe, proof, variant string, came *reply) string {
 	with := ""
-	if word, _, _ := strings.Cut(variant, " "); word == "set" {
-		with = " (" + strings.Join(strings.Fields(variant)[:2], " ") + ")"
+	if p.Steps[len(p.Steps)-1].State == "forge" {
+		with = " (" + variant + ")"
 	}
 	switch proof {
+	case "selection":
+		if variant == wholly {
+			return "a state that was made for a call which was never begun was taken, and a random one was not"
+		}
+		return "a value was replaced in its own format and taken, and another replacement was not" + with
 	case "canary":
 		aim := p.Steps[len(p.Steps)-1]
+		if variant == neverAsked {
+			return "answers to questions that nobody was asked were taken without a state, and a wrong state was refused"
+		}
 		if aim.Answers == "fit-again" {
 			return "the call ended once more, with other answers"
 		}

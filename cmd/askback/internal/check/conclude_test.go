@@ -107,7 +107,7 @@ func TestTheTimeOfStatesPassesOnce(t *testing.T) {
 			}
 		}
 	}
-	if found < 5 || r.expires != before {
+	if found < 5 || !r.expires.Equal(before) {
 		t.Errorf("%d findings", found)
 	}
 }

@@ -45,6 +45,8 @@ type reply struct {
 	class     class
 	text      string // what it says, with the texts of the run and what changes each time left out
 	raw       string // the same as it came
+	echoed    bool   // the state of the request is in it
+	own       string // the text of the call's arguments, if it is in it
 	why       string // of a refusal
 	empty     bool   // it asks for input, with neither a question nor a state
 	questions []question
@@ -81,7 +83,10 @@ type call struct {
 	as, at    string
 	able      string
 	arguments map[string]any
+	text      string // of its arguments alone
+	row       *row   // that its arguments are from
 	canary    string // stands in the answers
+	brought   string // that only its newest attack has brought in
 	echo      string // the newest state that was sent
 	replies   []*reply
 	steps     []recorded
@@ -91,7 +96,10 @@ func (c *call) last() *reply { return c.replies[len(c.replies)-1] }
 
 // call sends the first request of a call.
 func (r *run) call(ctx context.Context, t *target, s step) (*call, error) {
-	c := &call{target: t, as: s.As, at: s.At, able: allCapabilities, arguments: t.arguments, canary: r.canary()}
+	c := &call{target: t, as: s.As, at: s.At, able: allCapabilities, canary: r.canary()}
+	if err := r.fill(c); err != nil {
+		return nil, err
+	}
 	switch s.Capabilities {
 	case "":
 	case "none":
@@ -147,7 +155,11 @@ func (r *run) honest(t *target, q question, text string) any {
 	case t.plan.Answers[q.key] != nil:
 		return map[string]any{"action": "accept", "content": t.plan.Answers[q.key]}
 	}
-	return map[string]any{"action": "accept", "content": content(q.schema, text)}
+	fits := content(q.schema, text)
+	for _, value := range fits {
+		r.noteTail(value, text)
+	}
+	return map[string]any{"action": "accept", "content": fits}
 }
 
 // sendCall sends a round of a call. An honest one becomes the call's newest round.
@@ -169,6 +181,7 @@ func (r *run) sendCall(ctx context.Context, c *call, s step, answers map[string]
 			owed := recorded{request: q, status: 200, reply: &reply{class: done}}
 			r.unanswered = unanswered{c.target, append(slices.Clone(c.steps), owed)}
 		}
+		c.spend() // it may have ended
 		return nil, err
 	}
 	c.echo = ""
@@ -176,6 +189,9 @@ func (r *run) sendCall(ctx context.Context, c *call, s step, answers map[string]
 		c.echo = *state
 	}
 	p := r.read(c, res)
+	if p.class == done {
+		c.spend()
+	}
 	if p.taskID != "" {
 		r.made(ctx, c.target, q, p.taskID)
 	}
@@ -219,6 +235,10 @@ func (r *run) read(c *call, res *response) *reply {
 	}
 	for _, part := range []json.RawMessage{result.Content, result.StructuredContent, result.Messages, result.Contents} {
 		p.raw += bounded(withoutEcho(string(part), c.echo))
+	}
+	p.echoed = strings.Contains(p.raw, echoMark)
+	if c.text != "" && strings.Contains(p.raw, c.text) {
+		p.own = c.text
 	}
 	if len(p.result) > maxText {
 		p.result = nil // it would be in each transcript
@@ -271,14 +291,16 @@ func bounded(text string) string {
 	return strings.Clone(text[:maxText])
 }
 
+// echoMark stands for the state of the request in what a server says.
+const echoMark = "‹state›"
+
 // withoutEcho leaves out the state of the request, which a server may quote when it refuses it. In its place stands a
 // mark that no other text has.
 func withoutEcho(text, state string) string {
 	if len(state) < 8 {
 		return text
 	}
-	const mark = "‹state›"
-	return strings.NewReplacer(state, mark, jsonText(state), mark).Replace(text)
+	return strings.NewReplacer(state, echoMark, jsonText(state), echoMark).Replace(text)
 }
 
 // refuse makes the reply of a response that is an error.
@@ -322,6 +344,9 @@ func (r *run) mask(text string) string {
 	for _, canary := range r.canaries {
 		text = strings.ReplaceAll(text, canary, "…")
 	}
+	for _, values := range r.usedUp {
+		text = values.ReplaceAllString(text, "…")
+	}
 	return changing.ReplaceAllString(text, "#")
 }
 
@@ -343,6 +368,14 @@ func (r *run) attack(ctx context.Context, c *call, s step, variant, text string)
 	if s.Round != "" {
 		return r.endAgain(ctx, c, variant, text)
 	}
+	a := *c
+	a.steps = slices.Clone(c.steps)
+	a.replies = slices.Clone(c.replies)
+	if s.Arguments == "other" || variant == wholly || variant == neverAsked {
+		if err := r.fill(&a); err != nil {
+			return nil, err
+		}
+	}
 	answers := map[string]any{}
 	last := c.last()
 	for _, q := range last.questions {
@@ -351,10 +384,23 @@ func (r *run) attack(ctx context.Context, c *call, s step, variant, text string)
 	if s.Answers != "" {
 		answers = r.alterAnswers(c, s.Answers, variant, text)
 	}
+	if variant == neverAsked {
+		for _, round := range c.target.rounds {
+			for _, q := range round.questions {
+				answers[q.key] = r.honest(c.target, q, text)
+			}
+		}
+	}
 	state := last.state
 	if s.State == "none" {
 		state = nil
 	} else if s.State != "" && state != nil {
+		var err error
+		if s.State == "forge" {
+			if variant, c.brought, err = r.forge(&a, c.text, *state, variant); err != nil {
+				return nil, err
+			}
+		}
 		changed, err := alter.State(*state, variant)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errInapplicable, err)
@@ -362,14 +408,10 @@ func (r *run) attack(ctx context.Context, c *call, s step, variant, text string)
 		r.hide(c.target, changed)
 		state = &changed
 	}
-	a := *c
-	a.steps = slices.Clone(c.steps)
-	a.replies = slices.Clone(c.replies)
-	if s.Arguments == "other" {
-		a.arguments = maps.Clone(c.arguments)
-		a.arguments[c.target.free] = r.otherArgument
-	}
 	p, err := r.sendCall(ctx, &a, s, answers, state)
+	if p != nil && p.class == done {
+		c.spend() // whichever arguments the server has taken
+	}
 	if err == nil {
 		last := &a.steps[len(a.steps)-1]
 		last.variant, last.from = variant, c.last().state

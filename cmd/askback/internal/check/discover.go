@@ -26,14 +26,17 @@ const (
 // A target is something that asks.
 type target struct {
 	method, name string
-	arguments    map[string]any
-	free         string // the argument that takes any text, if there is one
+	make         func(text string) map[string]any // the arguments of a call, with a text of its own
+	free         string                           // the argument that takes any text, if there is one
+	rows         []*row                           // values that calls use up, those that were used last at the end
 	plan         PlannedCall
 	ends         bool   // it may be called to its end
 	why          string // why it may not
 	rounds       []*reply
 	controls     map[controlKey]*reply
-	expiring     []*call       // whose states are to expire
+	expiring     []*call // whose states are to expire
+	resists      bool    // it has refused every change of a state that shows no signature
+	inputs       map[string]property
 	task         *task         // that a call becomes for a client with the extension, as far as it was followed
 	lag          int           // requests until an answer to the task was seen, or its end
 	heard        time.Duration // until the owner of a task heard of it
@@ -260,15 +263,31 @@ func (r *run) newTarget(method string, entry listed) (t *target, may bool) {
 		t.why = "it is not marked read-only: --allow " + t.name + " lets it be called to its end"
 	}
 	switch {
-	case plan.Arguments != nil:
-		t.arguments = maps.Clone(plan.Arguments)
-		for name, value := range t.arguments {
-			if value == freeText {
-				t.arguments[name], t.free = r.argument, name
+	case plan.Arguments != nil || len(plan.UseUp) > 0:
+		t.make = func(text string) map[string]any {
+			all := map[string]any{}
+			for name, value := range plan.Arguments {
+				all[name] = value
+				if s, ok := value.(string); ok {
+					all[name] = strings.ReplaceAll(s, freeText, text)
+				}
 			}
+			return all
 		}
 	case method != "resources/read":
-		t.arguments, t.free = r.leastArguments(entry)
+		t.make = func(text string) map[string]any { return leastArguments(entry, text) }
+	}
+	t.inputs = parseObject(entry.InputSchema).Properties
+	if t.rows = plan.rows(); len(t.rows) > 0 {
+		r.usedUp = append(r.usedUp, usedUp(t.rows))
+		t.free = slices.Sorted(maps.Keys(plan.UseUp))[0]
+	} else if t.make != nil {
+		arguments := t.make(r.argument)
+		for _, name := range slices.Sorted(maps.Keys(arguments)) {
+			if arguments[name] == r.argument {
+				t.free = name
+			}
+		}
 	}
 	return t, !plan.Never && (t.ends || r.local && !entry.Annotations.destroys())
 }
@@ -279,30 +298,24 @@ func (r *run) plan(t *target) {
 		return
 	}
 	p := t.plan
-	p.Arguments, p.ToTheEnd = maps.Clone(t.arguments), t.ends
-	for name, value := range p.Arguments {
-		if value == r.argument {
-			p.Arguments[name] = freeText
-		}
+	if p.ToTheEnd = t.ends; t.make != nil {
+		p.Arguments = t.make(freeText)
 	}
 	r.planned[t.String()] = p
 }
 
-// leastArguments returns the fewest arguments that fit, and the name of one that takes any text.
-func (r *run) leastArguments(entry listed) (arguments map[string]any, free string) {
-	arguments = map[string]any{}
+// leastArguments returns the fewest arguments that fit, with a text in each of them that takes any text.
+func leastArguments(entry listed, text string) map[string]any {
+	arguments := map[string]any{}
 	for _, a := range entry.Arguments {
 		if a.Required {
-			arguments[a.Name], free = r.argument, a.Name
+			arguments[a.Name] = text
 		}
 	}
 	for name, property := range required(entry.InputSchema) {
-		arguments[name] = least(property, r.argument)
-		if arguments[name] == r.argument {
-			free = name
-		}
+		arguments[name] = least(property, text)
 	}
-	return arguments, free
+	return arguments
 }
 
 // explore calls a target as far as it may be called, and keeps its rounds. A call that takes long is not repeated,

@@ -167,7 +167,10 @@ func (p *reply) members() []string {
 
 // first sends the first request of a target, with the headers or the body of a step.
 func (r *run) first(ctx context.Context, t *target, s step, load bool) (*call, error) {
-	c := &call{target: t, as: s.As, able: allCapabilities, arguments: t.arguments, canary: r.canary()}
+	c := &call{target: t, as: s.As, able: allCapabilities, canary: r.canary()}
+	if err := r.fill(c); err != nil {
+		return nil, err
+	}
 	q := request{as: s.As, method: t.method, params: t.params(c.arguments), able: c.able, load: load,
 		large: load && s.Body != ""}
 	if len(s.Headers) > 0 {

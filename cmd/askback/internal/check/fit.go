@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -76,13 +77,58 @@ func (p property) kind() string {
 	return "string"
 }
 
-// least returns a value that fits a property: the text, if any text does.
+// isDefault reports whether a value is what a server may take where nobody has answered.
+func (p property) isDefault(value any) bool {
+	var unless any
+	if json.Unmarshal(p.Default, &unless) != nil {
+		return false
+	}
+	return reflect.DeepEqual(value, unless)
+}
+
+// refusing are options by which a person may say no.
+var refusing = regexp.MustCompile(`(?i)^(no|none|never|cancel|reject|decline|deny|abort|keep|skip|stop|off|false)\b`)
+
+// chosen is an option that somebody takes who agrees, and not the default where there is another.
+func (p property) chosen(options []any) any {
+	for _, option := range options {
+		if !p.isDefault(option) && !refusing.MatchString(fmt.Sprint(option)) {
+			return option
+		}
+	}
+	return options[0]
+}
+
+// number is a number that fits and is no default, if there is one.
+func (p property) number() any {
+	least, most := 1.0, 1e6
+	if p.Minimum != nil {
+		least = math.Ceil(*p.Minimum)
+	}
+	if p.Maximum != nil {
+		most = *p.Maximum
+	}
+	for _, n := range []float64{least + 2, least + 1, least} {
+		if n <= most && !p.isDefault(n) {
+			return n
+		}
+	}
+	return min(least, most)
+}
+
+// least returns a value that fits a property and is nobody's default: the text, if any text does.
 func least(p property, text string) any {
 	switch {
 	case p.Const != nil:
 		return p.Const
 	case len(p.Enum) > 0:
-		return p.Enum[0]
+		return p.chosen(p.Enum)
+	case len(p.OneOf) > 0 && p.OneOf[0].Const != nil:
+		var options []any
+		for _, one := range p.OneOf {
+			options = append(options, one.Const)
+		}
+		return p.chosen(options)
 	case len(p.OneOf) > 0:
 		return least(p.OneOf[0], text)
 	case len(p.AnyOf) > 0:
@@ -92,14 +138,7 @@ func least(p property, text string) any {
 	case "boolean":
 		return true
 	case "integer", "number":
-		n := 1.0
-		if p.Minimum != nil {
-			n = math.Ceil(*p.Minimum)
-		}
-		if p.Maximum != nil && n > *p.Maximum {
-			n = *p.Maximum
-		}
-		return n
+		return p.number()
 	case "array":
 		if p.Items == nil {
 			return []any{}
@@ -125,6 +164,25 @@ func least(p property, text string) any {
 		text = text[len(text)-int(*p.MaxLength):]
 	}
 	return text
+}
+
+// defaults returns the content of a form with its defaults in place of the values that are none, and the same with
+// other values there. Both are nil for a form without defaults.
+func defaults(schema json.RawMessage, fits map[string]any) (with, others map[string]any) {
+	for name, p := range parseObject(schema).Properties {
+		var value any
+		if json.Unmarshal(p.Default, &value) != nil || value == nil {
+			continue
+		}
+		if with == nil {
+			with, others = maps.Clone(fits), maps.Clone(fits)
+		}
+		with[name] = value
+		if yes, ok := value.(bool); ok {
+			others[name] = !yes
+		}
+	}
+	return with, others
 }
 
 // misfits returns contents that do not fit a form, each with one wrong value, and what is wrong.

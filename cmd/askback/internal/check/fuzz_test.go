@@ -26,14 +26,17 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		r := &run{planned: map[string]PlannedCall{}, secrets: newSecrets(), tokens: newSecrets(), report: &findings.Report{}}
-		r.argument, r.otherArgument = r.canary(), r.canary()
+		r.argument = r.canary()
 		for _, method := range []string{"tools/call", "prompts/get", "resources/read"} {
 			tg, _ := r.newTarget(method, entry)
 			if tg == nil {
 				continue
 			}
 			r.plan(tg)
-			c := &call{target: tg, arguments: tg.arguments, canary: r.canary(), able: allCapabilities}
+			c := &call{target: tg, canary: r.canary(), able: allCapabilities}
+			if err := r.fill(c); err != nil {
+				t.Fatal(err)
+			}
 			p := r.read(c, &response{status: 200, result: json.RawMessage(result)})
 			c.replies, tg.rounds = append(c.replies, p), []*reply{p}
 			steps := []recorded{{request: request{method: method, params: tg.params(c.arguments), able: c.able}, reply: p,
@@ -53,7 +56,9 @@ func FuzzRead(f *testing.F) {
 				read(r, tg, p)
 			}
 			if p.state != nil {
-				r.forgeries(*p.state)
+				for _, how := range r.forgeries(tg, *p.state) {
+					_, _, _ = r.forge(c, c.text, *p.state, how) // some do not apply
+				}
 			}
 			text := r.transcript(corpus.Probe{ID: "a-probe", Title: "A probe"}, steps)
 			r.report.Verdicts = append(r.report.Verdicts, findings.Verdict{Target: tg.String(), Transcript: text})

@@ -114,8 +114,8 @@ func TestTheBoundsOfARun(t *testing.T) {
 	web := httptest.NewServer(server)
 	defer web.Close()
 	const rate, most = 200, 40
-	report, err := runPatiently(t.Context(), Options{Server: Endpoint{URL: web.URL}, Allow: []string{"*"}, MaxRequests: most,
-		PerSecond: rate})
+	report, err := runPatiently(t.Context(), Options{Server: Endpoint{URL: web.URL}, Allow: []string{"*"},
+		MaxRequests: most, PerSecond: rate})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,8 +221,8 @@ func TestFormsThatCannotBeFilled(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(small(honestServers()["a pattern"]()))
 	defer web.Close()
-	report, err := runPatiently(t.Context(), Options{Server: Endpoint{URL: web.URL}, Allow: []string{"*"}, MaxRequests: 5000,
-		Only: []string{"answers"}})
+	report, err := runPatiently(t.Context(), Options{Server: Endpoint{URL: web.URL}, Allow: []string{"*"},
+		MaxRequests: 5000, Only: []string{"answers"}})
 	if err != nil {
 		t.Fatal(err)
 	}

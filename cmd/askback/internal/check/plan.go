@@ -28,6 +28,7 @@ type Plan struct {
 // A PlannedCall is how a tool, a prompt or a resource is called.
 type PlannedCall struct {
 	Arguments map[string]any            `json:"arguments,omitempty"` // "any text" is a text of the check's own
+	UseUp     map[string][]any          `json:"useUp,omitempty"`     // arguments whose values serve one call each
 	Answers   map[string]map[string]any `json:"answers,omitempty"`   // the content of forms by the keys of questions
 	ToTheEnd  bool                      `json:"toTheEnd"`            // it may be called to its end
 	Never     bool                      `json:"never,omitempty"`     // it is not called at all

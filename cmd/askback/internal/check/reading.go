@@ -164,9 +164,16 @@ func readClear(r *run, t *target, p *reply) []seen {
 		return nil
 	}
 	var known []string
-	for _, value := range t.arguments {
-		if s, ok := value.(string); ok && len(s) > 3 {
-			known = append(known, s)
+	if t.make != nil {
+		for _, value := range t.make(r.argument) {
+			if s, ok := value.(string); ok && len(s) > 3 {
+				known = append(known, s)
+			}
+		}
+	}
+	for _, w := range t.rows {
+		for _, value := range w.values {
+			known = append(known, fmt.Sprint(value))
 		}
 	}
 	known = append(known, r.canaries...)
@@ -181,7 +188,7 @@ func readClear(r *run, t *target, p *reply) []seen {
 	switch {
 	case shows == "":
 		return nil
-	case protected:
+	case protected || t.resists:
 		return []seen{{"observation", "what was sent in the call can be read in the state, at " + cutText(shows)}}
 	}
 	return []seen{{"suspicion", "what was sent in the call can be read in the state, at " + cutText(shows) +

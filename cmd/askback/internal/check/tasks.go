@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -113,15 +112,15 @@ func (r *run) createTask(ctx context.Context, t *target, s step) (*task, error) 
 
 // tryToCreate is createTask as long as no response is lost. With an error it returns how far the call came.
 func (r *run) tryToCreate(ctx context.Context, t *target, s step) (*task, error) {
-	tk := &task{call: &call{target: t, as: s.As, at: s.At, able: taskCapabilities, arguments: t.arguments,
-		canary: r.canary()}}
+	tk := &task{call: &call{target: t, as: s.As, at: s.At, able: taskCapabilities, canary: r.canary()}}
+	if err := r.fill(tk.call); err != nil {
+		return tk, err
+	}
 	if s.Capabilities == "no-tasks" {
 		tk.call.able = allCapabilities
 	}
 	if t.free != "" {
-		tk.argument = r.canary()
-		tk.call.arguments = maps.Clone(t.arguments)
-		tk.call.arguments[t.free] = tk.argument
+		tk.argument = tk.call.text
 	}
 	honest := step{As: s.As, At: s.At}
 	p, err := r.sendCall(ctx, tk.call, honest, nil, nil)

@@ -19,7 +19,7 @@ var (
 	forged = corpus.Probe{ID: "state-forged", Title: "A value in the state is replaced, and the server goes on with it",
 		Dimension: "integrity", Clause: "MR-9", Keyword: "MUST",
 		Harm: "A client decides what the server believes that it has checked or asked before.",
-		Mend:    "Seal the state with an AEAD, and refuse a state that does not verify."}
+		Mend: "Seal the state with an AEAD, and refuse a state that does not verify."}
 	changed = corpus.Probe{ID: "state-changed", Title: "Some changes of the state are taken", Dimension: "integrity",
 		Clause: "MR-10", Keyword: "MUST", Harm: "A client can change a part of the state.", Mend: "Seal the state."}
 	principal = corpus.Probe{ID: "state-principal", Title: "The state of one principal is taken from another",

@@ -85,14 +85,14 @@ type (
 		Message sarifMessage `json:"message"`
 	}
 	sarifResult struct {
-		RuleID       string             `json:"ruleId"`
-		RuleIndex    int                `json:"ruleIndex"`
-		Kind         string             `json:"kind"`
-		Level        string             `json:"level"`
-		Message      sarifMessage       `json:"message"`
-		Locations    []sarifLocation    `json:"locations"`
-		Fingerprints map[string]string  `json:"partialFingerprints"`
-		Properties   map[string]string  `json:"properties,omitempty"`
+		RuleID       string            `json:"ruleId"`
+		RuleIndex    int               `json:"ruleIndex"`
+		Kind         string            `json:"kind"`
+		Level        string            `json:"level"`
+		Message      sarifMessage      `json:"message"`
+		Locations    []sarifLocation   `json:"locations"`
+		Fingerprints map[string]string `json:"partialFingerprints"`
+		Properties   map[string]string `json:"properties,omitempty"`
 	}
 	sarifLocation struct {
 		Physical sarifPhysical  `json:"physicalLocation"`

@@ -66,7 +66,7 @@ type Verdict struct {
 	Title   string `json:"title"`            // of the probe
 	Clause  string `json:"clause,omitempty"` // ID in docs/proof/ratified.md; empty means hardening
 	Keyword string `json:"keyword"`          // of the clause, such as MUST NOT, or hardening
-	Harm string `json:"harm,omitempty"`
+	Harm    string `json:"harm,omitempty"`
 	Mend    string `json:"mend,omitempty"`
 
 	// Transcript shows the finding again with 'askback replay'. It is empty for what is no finding.

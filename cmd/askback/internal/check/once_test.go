@@ -1,0 +1,109 @@
+package check
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/findings"
+	"github.com/askback-mcp/askback/internal/planted"
+)
+
+// checkOnce checks a server whose tools act once for each city.
+func checkOnce(t *testing.T, o planted.Options, p Plan, only ...string) *findings.Report {
+	t.Helper()
+	o.ActsOnce = true
+	web := httptest.NewServer(planted.New(o))
+	t.Cleanup(web.Close)
+	p.Replica = web.URL
+	report, err := runPatiently(t.Context(), Options{
+		Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)}, Second: bearer(planted.Bob),
+		Allow: []string{"*"}, MaxRequests: 20000, Only: only, Plan: p,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// Whatever is wrong with a server is found as well if its tools act once.
+func TestFaultsOfToolsThatActOnce(t *testing.T) {
+	t.Parallel()
+	for _, fault := range planted.Faults {
+		family, _, _ := strings.Cut(fault.Probe, "-")
+		switch {
+		case family != "state" && family != "answers":
+			continue
+		case slices.Contains([]string{"state-expired", "state-other-server", "state-replica"}, fault.Probe): // need more
+			continue
+		case fault.Probe == "state-twice" || fault.Probe == "state-after-end": // acting once mends them
+			continue
+		}
+		t.Run(fault.Name, func(t *testing.T) {
+			t.Parallel()
+			plan := Plan{Calls: map[string]PlannedCall{"redeem": {Once: true}}}
+			found := false
+			report := checkOnce(t, planted.Options{Fault: fault.Name}, plan, fault.Probe)
+			for _, v := range report.Verdicts {
+				found = found || string(v.Level) == fault.Level
+			}
+			if !found {
+				t.Errorf("%s is not found: %s", fault.Probe, report.Stopped)
+				for _, v := range report.Verdicts {
+					t.Logf("%-10s %-20s %-30s %s", v.Level, v.Probe, v.Target, v.Reason)
+				}
+			}
+		})
+	}
+}
+
+// A correct server whose tools act once has no finding, and is judged.
+func TestCorrectToolsThatActOnce(t *testing.T) {
+	t.Parallel()
+	for _, seal := range planted.Seals {
+		t.Run(seal, func(t *testing.T) {
+			t.Parallel()
+			report := checkOnce(t, planted.Options{Seal: seal}, Plan{Calls: map[string]PlannedCall{"redeem": {Once: true}}},
+				"state", "answers")
+			if n := report.Count(findings.Pass); n < 100 {
+				t.Errorf("%d probes passed", n)
+			}
+			for _, v := range report.Verdicts {
+				if v.Level.AtLeast(findings.Warn) || v.Level == findings.NotJudged && testing.Verbose() {
+					t.Errorf("%s %s: %s by %s: %s\n%s", v.Probe, v.Target, v.Level, v.Proof, v.Reason, v.Transcript)
+				}
+			}
+		})
+	}
+}
+
+// What has to be there, and serves one call, comes from the file.
+func TestArgumentsThatAreUsedUp(t *testing.T) {
+	t.Parallel()
+	var cities []string
+	var values []any
+	for i := range 120 {
+		cities = append(cities, fmt.Sprintf("Z-%d", i+1))
+		values = append(values, cities[i])
+	}
+	server := planted.Options{Fault: "id", Known: cities}
+	one := PlannedCall{Arguments: map[string]any{"city": cities[0]}}
+	report := checkOnce(t, server, Plan{Calls: map[string]PlannedCall{"tools/call greet": one}}, "state-forged")
+	for _, v := range report.Verdicts {
+		if v.Target == "tools/call greet" && (v.Level != findings.NotJudged || !strings.Contains(v.Remedy, "useUp")) {
+			t.Errorf("one argument: %s %s: %s; %s", v.Probe, v.Level, v.Reason, v.Remedy)
+		}
+	}
+	one.UseUp = map[string][]any{"city": values}
+	for n, want := range map[int]findings.Level{120: findings.Fail, 3: findings.NotJudged} {
+		one.UseUp["city"] = values[:n]
+		report := checkOnce(t, server, Plan{Calls: map[string]PlannedCall{"tools/call greet": one}}, "state-forged")
+		for _, v := range report.Verdicts {
+			if v.Target == "tools/call greet" && v.Level != want {
+				t.Errorf("%d arguments: %s %s: %s; %s", n, v.Probe, v.Level, v.Reason, v.Remedy)
+			}
+		}
+	}
+}
