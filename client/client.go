@@ -57,7 +57,7 @@ func New(opts *Options) *Client {
 	sdk.ElicitationHandler, sdk.CreateMessageHandler, sdk.CreateMessageWithToolsHandler = nil, nil, nil
 	c.sdk = mcp.NewClient(c.opts.implementation(), &sdk)
 	c.sdk.AddReceivingMiddleware(c.inline.answer)
-	c.sdk.AddSendingMiddleware(hideExtensions, c.inline.learnHeaders)
+	c.sdk.AddSendingMiddleware(probe, hideExtensions, c.inline.learnHeaders)
 	if err := mcp.AddSendingCustomMethod[*taskParams, *rawResult](c.sdk, tap.CustomMethod); err != nil {
 		panic(err) // the SDK has a method of this name
 	}
@@ -110,7 +110,7 @@ func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 		Life:         wired,
 		Echo:         c.opts.Drafts,
 	}
-	hello := &tap.Exchange{Quiet: true}
+	hello := &tap.Exchange{Quiet: true, Web: web != nil}
 	if s.sdk, err = c.sdk.Connect(hello.Context(ctx), tap.Transport(t, config), opts); err != nil {
 		connecting()
 		cut()

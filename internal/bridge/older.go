@@ -83,7 +83,10 @@ func (p *passage) attempt(ctx context.Context, attempt int) (*record, error) {
 	c := p.behind.calls.find(key)
 	if c == nil && begins {
 		var refused *record
-		if c, refused = p.openCall(ctx, key); refused != nil {
+		if c, refused, err = p.openCall(ctx, key); err != nil {
+			return nil, err
+		}
+		if refused != nil {
 			return p.record(ctx, suffix, refused)
 		}
 	}
@@ -104,9 +107,9 @@ func (p *passage) record(ctx context.Context, suffix string, r *record) (*record
 // firstInSession makes a call that nobody has stored. Nothing is stored of it unless the server asks: then it goes on
 // as a task.
 func (p *passage) firstInSession(ctx context.Context, key callKey, suffix string) (*record, error) {
-	c, refused := p.openCall(ctx, key)
-	if refused != nil {
-		return refused, nil
+	c, refused, err := p.openCall(ctx, key)
+	if refused != nil || err != nil {
+		return refused, err
 	}
 	leave := c.enter(p.call, nil)
 	_, result, err := c.next(ctx, 0)
@@ -117,6 +120,9 @@ func (p *passage) firstInSession(ctx context.Context, key callKey, suffix string
 	}
 	if result != nil {
 		c.forget(nil)
+		if c.modern {
+			return nil, errModern
+		}
 		return result, nil
 	}
 	_, err = askback.Do(ctx, p.call, "begin "+suffix, func(context.Context) (*begun, error) { return p.begun(), nil })
@@ -133,10 +139,11 @@ func (p *passage) firstInSession(ctx context.Context, key callKey, suffix string
 	return nil, err
 }
 
-// openCall calls the tool in a session that the call has for itself. Refused is the reason why it was not called.
-func (p *passage) openCall(ctx context.Context, key callKey) (c *openCall, refused *record) {
+// openCall calls the tool in a session that the call has for itself. Refused is the reason why it was not called. The
+// error is errModern if the server has no sessions any more.
+func (p *passage) openCall(ctx context.Context, key callKey) (c *openCall, refused *record, err error) {
 	if p.gone.Load() {
-		return nil, p.noLongerOffered(1)
+		return nil, p.noLongerOffered(1), nil
 	}
 	kind := sessionKind{p.call.Principal(), p.can()}
 	s, err := p.behind.pool.take(ctx, kind)
@@ -144,13 +151,16 @@ func (p *passage) openCall(ctx context.Context, key callKey) (c *openCall, refus
 		pending := &client.Pending{Method: p.method, Params: p.params, Meta: p.sessionMeta()}
 		c, err = p.behind.calls.open(key, p.behind.pool, s, p, pending)
 	}
+	if errors.Is(err, errModern) {
+		return nil, nil, errModern
+	}
 	if refused, ok := errors.AsType[*client.NotRunError](err); ok {
-		return nil, p.didNotRun(1, refused)
+		return nil, p.didNotRun(1, refused), nil
 	}
 	if err != nil {
-		return nil, &record{Words: fmt.Sprintf("The tool %q was not called: %v", p.name, err)}
+		return nil, &record{Words: fmt.Sprintf("The tool %q was not called: %v", p.name, err)}, nil
 	}
-	return c, nil
+	return c, nil, nil
 }
 
 // sessionMeta is the _meta of a call in a session. It outlives the request.

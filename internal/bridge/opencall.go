@@ -60,6 +60,7 @@ type openCall struct {
 	questions []*openQuestion // in the order in which they came
 	result    *record         // once the call has ended
 	lost      bool            // the result is that the connection failed
+	modern    bool            // the call was not made, because the server has no sessions any more
 	changes   int             // of questions and result
 	changed   chan struct{}   // is closed at the next change
 
@@ -134,6 +135,7 @@ func (c *openCall) send(ctx context.Context, p *pool, s *pooled, as *passage, pe
 	if forgot(s.Session, err) {
 		s.spoiled.Store(true)
 		if s, err = p.begin(ctx, s, s.kind); err != nil {
+			c.modern = errors.Is(err, errModern)
 			r, _ := as.classify(ctx, 1, err)
 			return as.ended(c, r, nil)
 		}

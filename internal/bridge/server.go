@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
@@ -19,7 +20,7 @@ import (
 // server is the server behind the bridge, and the connection to it.
 type server struct {
 	connect func() (mcp.Transport, error)
-	speaks  *mcp.ClientSessionOptions
+	version string // to speak, or empty
 	client  *client.Client
 
 	mu      sync.Mutex
@@ -39,7 +40,7 @@ type server struct {
 	progress sync.Map // from tokens to channels of reports
 
 	// Of an older server.
-	older  atomic.Bool // the last connection was with one
+	older  atomic.Bool // what the last connection, or attempt at one, says of the server
 	pool   *pool
 	calls  *openCalls
 	waited waits
@@ -52,8 +53,7 @@ type progress interface {
 }
 
 func newServer(b *upstream) *server {
-	speaks := &mcp.ClientSessionOptions{ProtocolVersion: b.Version}
-	s := &server{connect: b.Connect, speaks: speaks, lost: func() { signal(b.lists.ended) }, changed: b.lists.changed,
+	s := &server{connect: b.Connect, version: b.Version, lost: func() { signal(b.lists.ended) }, changed: b.lists.changed,
 		calls: newOpenCalls()}
 	if len(b.opts.Servers) > 1 {
 		s.slots = make(chan struct{}, roundsAtOnce)
@@ -76,14 +76,47 @@ func newServer(b *upstream) *server {
 	everything := new(pooled).options(base, abilities{true, true, true, true, true})
 	s.client = client.New(&everything)
 	s.pool = newPool(b.opts.Sessions, func(ctx context.Context, p *pooled) (*client.Session, error) {
-		transport, err := s.connect()
-		if err != nil {
-			return nil, err
-		}
 		opts := p.options(base, p.kind.can)
-		return client.New(&opts).Connect(ctx, transport, speaks)
+		session, err := s.begin(ctx, client.New(&opts))
+		if err == nil && !isOlder(session) {
+			s.leaveOlder()
+			return nil, errors.Join(errModern, session.Close())
+		}
+		return session, err
 	})
 	return s
+}
+
+// errModern says that a server that was older has become one of 2026-07-28.
+var errModern = errors.New("the server has changed to 2026-07-28")
+
+// sessionVersion is the newest revision with sessions.
+const sessionVersion = "2025-11-25"
+
+// begin makes a connection. An era is a property of the server: one that is known to be older is not asked for its era
+// again, unless it refuses to begin a session.
+func (s *server) begin(ctx context.Context, c *client.Client) (*client.Session, error) {
+	known := s.older.Load() && s.version == ""
+	speaks := &mcp.ClientSessionOptions{ProtocolVersion: s.version}
+	if known {
+		speaks.ProtocolVersion = sessionVersion
+	}
+	transport, err := s.connect()
+	if err != nil {
+		return nil, err
+	}
+	session, err := c.Connect(ctx, transport, speaks)
+	if err == nil || !known || ctx.Err() != nil {
+		return session, err
+	}
+	speaks.ProtocolVersion = ""
+	if transport, err = s.connect(); err != nil {
+		return nil, err
+	}
+	if session, err = c.Connect(ctx, transport, speaks); err == nil && !isOlder(session) {
+		s.older.Store(false)
+	}
+	return session, err
 }
 
 // dial is a connection that is made for everybody who waits for it.
@@ -130,11 +163,8 @@ func (s *server) dial(d *dial) {
 	defer close(d.done)
 	ctx, cancel := context.WithTimeout(s.life, dialTime)
 	defer cancel()
-	transport, err := s.connect()
-	if err == nil {
-		d.session, err = s.client.Connect(ctx, transport, s.speaks)
-	}
-	if err != nil {
+	var err error
+	if d.session, err = s.begin(ctx, s.client); err != nil {
 		err = &ConnectError{err}
 	}
 	d.err = err
@@ -223,6 +253,9 @@ func (s *server) send(
 		}
 		result, next, err = s.sendIn(ctx, session, p, report)
 	}
+	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == jsonrpc.CodeMethodNotFound && !isOlder(session) {
+		s.leave(session) // which may be of an era that the server no longer has
+	}
 	return result, next, err
 }
 
@@ -233,6 +266,16 @@ func (s *server) leave(session *client.Session) {
 	if s.open == session {
 		s.open = nil
 		s.ended.Go(func() { _ = session.Close() })
+	}
+}
+
+// leaveOlder ends the connection if it is a session, because its server has none any more.
+func (s *server) leaveOlder() {
+	s.mu.Lock()
+	session := s.open
+	s.mu.Unlock()
+	if session != nil && isOlder(session) {
+		s.leave(session)
 	}
 }
 

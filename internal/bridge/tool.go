@@ -93,10 +93,12 @@ func (p *passage) pass(ctx context.Context, params json.RawMessage) (json.RawMes
 	p.params = params
 	if p.method == wire.CallTool && p.behind.older.Load() {
 		r, err := p.passInSession(ctx)
-		if err != nil {
+		if err == nil {
+			return r.outcome()
+		}
+		if !errors.Is(err, errModern) {
 			return nil, err
 		}
-		return r.outcome()
 	}
 	next := &client.Pending{Method: p.method}
 	for n := 1; ; n++ {

@@ -49,6 +49,11 @@ type Exchange struct {
 	// 2026-07-28, and shows it to the SDK as it came.
 	Quiet bool
 
+	// Web says that a quiet exchange is with a server at a URL, and Modern why it sends no initialize. The tap does not
+	// use them.
+	Web    bool
+	Modern error
+
 	// Cancelled is closed when the server was told that the request is cancelled. It may be nil.
 	Cancelled chan struct{}
 	once      sync.Once
@@ -61,6 +66,10 @@ type Exchange struct {
 	result []byte
 	fault  *jsonrpc.Error // the server's response
 	err    error
+
+	// Of a quiet exchange's probe.
+	spent        bool  // it was sent as often as it may be
+	unauthorized error // it was refused, for lack of authorization
 }
 
 type exchangeKey struct{}
@@ -70,7 +79,8 @@ func (x *Exchange) Context(ctx context.Context) context.Context {
 	return context.WithValue(ctx, exchangeKey{}, x)
 }
 
-func exchangeOf(ctx context.Context) *Exchange {
+// ExchangeOf returns the exchange that a context carries, or nil.
+func ExchangeOf(ctx context.Context) *Exchange {
 	x, _ := ctx.Value(exchangeKey{}).(*Exchange)
 	return x
 }

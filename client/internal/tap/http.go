@@ -30,10 +30,12 @@ type roundTripper struct {
 // RoundTrip rewrites the request of an exchange. Two other requests come with its context and keep their bodies: the
 // GET that resumes the stream of the response, and the notification that cancels the request.
 func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
-	x := exchangeOf(req.Context())
+	x := ExchangeOf(req.Context())
 	var question string   // the key of the question that this message answers with a state
 	var id, answer []byte // The ID of this request, or of the request that this message answers.
 	own := false          // the request is the exchange's
+	method := ""
+	hello := x // begins a session, if it is quiet
 	release := func() {}
 	if req.Body != nil {
 		body, err := io.ReadAll(req.Body)
@@ -54,8 +56,12 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		req = req.Clone(ctx)
 		body, question = t.echoes.attach(body)
-		switch method, _ := strictjson.String(strictjson.Get(body, "method")); {
+		method, _ = strictjson.String(strictjson.Get(body, "method"))
+		switch {
 		case x == nil:
+		case x.Quiet && method == methodCancelled: // The probe took too long. It leaves no trace.
+			return &http.Response{StatusCode: http.StatusAccepted, Header: make(http.Header), Body: http.NoBody, Request: req},
+				nil
 		case x.sends(method):
 			if body, err = x.rewrite(method, body); err != nil {
 				return nil, err
@@ -74,7 +80,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		id = x.requestID()
 	}
 	x.startTimer()
-	res, err := t.base.RoundTrip(req)
+	res, err := t.dispatch(hello, req, method)
 	if own && err != nil {
 		x.Delivery.Broke(err)
 	}
@@ -98,6 +104,18 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		res.Body = &closeBody{res.Body, release}
 	}
 	return res, nil
+}
+
+// dispatch sends a request, and notes what the one that begins a session meets.
+func (t *roundTripper) dispatch(hello *Exchange, req *http.Request, method string) (*http.Response, error) {
+	if !changesNothing(method) {
+		return t.base.RoundTrip(req)
+	}
+	res, err := t.patient(hello, req, method)
+	if hello != nil && method == MethodDiscover {
+		hello.setUnauthorized(res, err)
+	}
+	return res, err
 }
 
 // mark returns the exchange's own request with what notes its way to the server.

@@ -1,0 +1,85 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/client/internal/tap"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// probeTime is how long a program may take to answer server/discover. One that takes longer does not know the method:
+// some are silent then. (basic/transports/stdio, "Backward Compatibility")
+const probeTime = 10 * time.Second
+
+// sessionVersions are the revisions that begin with initialize.
+var sessionVersions = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
+
+// codeHeaderMismatch is of the errors that only a server of 2026-07-28 has, and that the SDK has no name for.
+const codeHeaderMismatch = -32020
+
+// probe is middleware of the SDK's client, which begins a session after whatever becomes of server/discover. A server
+// that has answered as one of 2026-07-28 gets no initialize, and neither does one that wants authorization.
+func probe(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		hello := tap.ExchangeOf(ctx)
+		if hello == nil || !hello.Quiet {
+			return next(ctx, method, req)
+		}
+		switch method {
+		case "initialize":
+			if hello.Modern != nil {
+				return nil, hello.Modern
+			}
+		case tap.MethodDiscover:
+			bounded, cancel := ctx, func() {}
+			if !hello.Web {
+				bounded, cancel = context.WithTimeout(ctx, probeTime)
+			}
+			defer cancel()
+			res, err := next(bounded, method, req)
+			if err != nil {
+				hello.Modern = isModern(hello, err)
+			}
+			return res, err
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// isModern returns the error with which connecting ends because the server refused the probe as one of 2026-07-28 does,
+// or nil.
+func isModern(hello *tap.Exchange, err error) error {
+	if refused := hello.Unauthorized(); refused != nil {
+		return fmt.Errorf("%w: %w", err, refused)
+	}
+	fault, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok {
+		return nil
+	}
+	switch fault.Code {
+	case codeHeaderMismatch, mcp.CodeMissingRequiredClientCapabilities:
+		return err
+	case mcp.CodeUnsupportedProtocolVersion:
+		var data struct{ Supported []string }
+		_ = json.Unmarshal(fault.Data, &data)
+		for _, version := range sessionVersions {
+			if slices.Contains(data.Supported, version) && !slices.Contains(data.Supported, wire.Version) {
+				return nil // initialize begins a session of it
+			}
+		}
+		if len(data.Supported) == 0 {
+			return err
+		}
+		return fmt.Errorf("%w: it speaks %s", err, wire.Cut(strings.Join(data.Supported, ", "), 200))
+	}
+	return nil
+}

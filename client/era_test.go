@@ -1,0 +1,198 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/client"
+)
+
+// eraServer answers in the process, and counts the requests of each method.
+type eraServer struct {
+	discover func(n int) (status int, header, body string) // the body of a JSON-RPC message after its id
+
+	mu   sync.Mutex
+	sent map[string]int
+}
+
+func (s *eraServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	var m struct {
+		ID     json.RawMessage
+		Method string
+	}
+	if r.Body != nil {
+		body, _ := io.ReadAll(r.Body)
+		_ = json.Unmarshal(body, &m)
+	}
+	s.mu.Lock()
+	s.sent[m.Method]++
+	n := s.sent[m.Method]
+	s.mu.Unlock()
+	status, header, body := http.StatusOK, "", ""
+	switch {
+	case m.Method == "server/discover":
+		status, header, body = s.discover(n)
+	case m.Method == "initialize":
+		body = `"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"old","version":"1"}}`
+	case m.ID != nil:
+		body = `"error":{"code":-32601,"message":"unknown"}`
+	case r.Method == http.MethodGet:
+		status = http.StatusMethodNotAllowed
+	default:
+		status = http.StatusAccepted
+	}
+	res := &http.Response{StatusCode: status, Request: r, Header: http.Header{"Content-Type": {"application/json"}}}
+	if name, value, ok := strings.Cut(header, ": "); ok {
+		res.Header.Set(name, value)
+	}
+	if body != "" {
+		body = fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, m.ID, body)
+	}
+	res.Body = io.NopCloser(strings.NewReader(body))
+	return res, nil
+}
+
+func TestTheEraOfAServer(t *testing.T) {
+	found := `"result":` + discovered
+	always := func(status int, header, body string) func(int) (int, string, string) {
+		return func(int) (int, string, string) { return status, header, body }
+	}
+	failed := func(code int, data string) string {
+		return fmt.Sprintf(`"error":{"code":%d,"message":"no","data":%s}`, code, data)
+	}
+	busy := func(status int, header string) func(int) (int, string, string) {
+		return func(n int) (int, string, string) {
+			if n <= 3 {
+				return status, header, ""
+			}
+			return 200, "", found
+		}
+	}
+	for name, test := range map[string]struct {
+		discover      func(int) (int, string, string)
+		probes, begun int
+		least, most   time.Duration
+		older         bool
+		want, want2   string
+	}{
+		"modern":        {discover: always(200, "", found), probes: 1},
+		"busy":          {discover: busy(503, ""), probes: 4, least: time.Second, most: 3 * time.Second},
+		"broken":        {discover: busy(500, ""), probes: 4, least: time.Second, most: 3 * time.Second},
+		"too many":      {discover: busy(429, "Retry-After: 3"), probes: 4, least: 9 * time.Second, most: 10 * time.Second},
+		"much too long": {discover: busy(503, "Retry-After: 86400"), probes: 3, begun: 1, older: true, most: 21 * time.Second},
+		"never there":   {discover: always(502, "", ""), probes: 5, begun: 1, older: true, most: 5 * time.Second},
+		"older":         {discover: always(200, "", failed(-32601, `{}`)), probes: 1, begun: 1, older: true},
+		"older, 400":    {discover: always(400, "", ""), probes: 1, begun: 1, older: true},
+		"another version": {discover: always(400, "", failed(-32022, `{"supported":["2031-01-01","2030-01-01"]}`)),
+			probes: 1, want: "2031-01-01, 2030-01-01"},
+		"no version": {discover: always(400, "", failed(-32022, `{"supported":7}`)), probes: 1, want: "no"},
+		"a version with sessions": {discover: always(400, "", failed(-32022, `{"supported":["2025-06-18"]}`)),
+			probes: 1, begun: 1, older: true},
+		"capabilities": {discover: always(400, "", failed(-32021, `{}`)), probes: 1, want: "no"},
+		"headers":      {discover: always(400, "", failed(-32020, `{}`)), probes: 1, want: "no"},
+		"credentials": {discover: always(401, `WWW-Authenticate: Bearer scope="all"`, ""), probes: 1, want: "401",
+			want2: `scope "all"`},
+		"forbidden": {discover: always(403, "", ""), probes: 1, want: "403"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &eraServer{discover: test.discover, sent: make(map[string]int)}
+				began := time.Now()
+				session, err := client.New(nil).Connect(t.Context(), &mcp.StreamableClientTransport{
+					Endpoint: "http://server.example/mcp", HTTPClient: &http.Client{Transport: s},
+				}, nil)
+				took := time.Since(began)
+				if err == nil {
+					defer session.Close()
+				}
+				switch {
+				case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want) ||
+					!strings.Contains(err.Error(), test.want2)):
+					t.Errorf("connecting: %v, want an error with %q and %q", err, test.want, test.want2)
+				case test.want == "" && err != nil:
+					t.Error(err)
+				case test.want == "" && test.older != (session.SDK().InitializeResult().ProtocolVersion < "2026"):
+					t.Errorf("the session speaks %s", session.SDK().InitializeResult().ProtocolVersion)
+				}
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				if got := s.sent; got["server/discover"] != test.probes || got["initialize"] != test.begun {
+					t.Errorf("the server got %v, want %d probes and initialize %d times", maps.Clone(got), test.probes, test.begun)
+				}
+				if took < test.least || took > test.most {
+					t.Errorf("connecting took %v, want between %v and %v", took, test.least, test.most)
+				}
+			})
+		})
+	}
+}
+
+// silentProgram answers nothing but initialize. It keeps the methods of what it got.
+type silentProgram struct {
+	ctx     context.Context
+	answers chan jsonrpc.Message
+
+	mu  sync.Mutex
+	got []string
+}
+
+func (p *silentProgram) Connect(context.Context) (mcp.Connection, error) { return p, nil }
+func (p *silentProgram) SessionID() string                               { return "" }
+func (p *silentProgram) Close() error                                    { return nil }
+
+func (p *silentProgram) Read(ctx context.Context) (jsonrpc.Message, error) {
+	select {
+	case m := <-p.answers:
+		return m, nil
+	case <-p.ctx.Done():
+		return nil, io.EOF
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (p *silentProgram) Write(_ context.Context, m jsonrpc.Message) error {
+	req, ok := m.(*jsonrpc.Request)
+	if !ok {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.got = append(p.got, req.Method)
+	if req.Method == "initialize" {
+		p.answers <- &jsonrpc.Response{ID: req.ID, Result: json.RawMessage(
+			`{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"old","version":"1"}}`)}
+	}
+	return nil
+}
+
+func TestASilentProgramIsOlder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		p := &silentProgram{ctx: ctx, answers: make(chan jsonrpc.Message, 1)}
+		session, err := client.New(nil).Connect(t.Context(), p, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		end()
+		session.Close()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if got := strings.Join(p.got, " "); got != "server/discover initialize notifications/initialized" {
+			t.Errorf("the program got %s", got)
+		}
+	})
+}

@@ -1,0 +1,144 @@
+package tap
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// The bounds of sending a request again that changes nothing, while its server is not there yet.
+const (
+	mostTries  = 5
+	mostDials  = 3                      // of a server that refuses connections
+	firstPause = 200 * time.Millisecond // doubles
+	mostPause  = 10 * time.Second       // also of a Retry-After
+	againTime  = 20 * time.Second       // in all
+)
+
+// MethodDiscover asks a server what it is.
+const MethodDiscover = "server/discover"
+
+// changesNothing reports whether a request of this method may be sent again, whatever became of it.
+func changesNothing(method string) bool {
+	switch method {
+	case MethodDiscover, methodInitialize, "tools/list", "prompts/list", "resources/list", "resources/templates/list":
+		return true
+	}
+	return false
+}
+
+// patient sends a request, and sends it again while its server is not there and the bounds allow it. Once the probe of
+// a server has used them up, what follows it is sent once.
+func (t *roundTripper) patient(x *Exchange, req *http.Request, method string) (*http.Response, error) {
+	began, pause := time.Now(), firstPause
+	for try := 1; ; try++ {
+		res, err := t.base.RoundTrip(req)
+		wait, away := notThere(res, err)
+		if !away || x.isSpent() || req.GetBody == nil {
+			return res, err
+		}
+		if wait = min(max(wait, pause), mostPause); try == mostTries || err != nil && try >= mostDials ||
+			time.Since(began)+wait > againTime {
+			x.setSpent(method == MethodDiscover)
+			return res, err
+		}
+		if res != nil {
+			_, _ = io.CopyN(io.Discard, res.Body, 4<<10) // so that the connection is used again
+			res.Body.Close()
+		}
+		if err := sleep(req.Context(), wait); err != nil {
+			return nil, err
+		}
+		body, err := req.GetBody()
+		if err != nil {
+			return nil, err
+		}
+		req = req.Clone(req.Context())
+		req.Body = body
+		pause *= 2
+	}
+}
+
+// notThere reports whether a server, or the gateway before it, says that it cannot answer now, and for how long.
+func notThere(res *http.Response, err error) (wait time.Duration, away bool) {
+	if err != nil {
+		dial, ok := errors.AsType[*net.OpError](err)
+		_, unknown := errors.AsType[*net.DNSError](err)
+		return 0, ok && dial.Op == "dial" && !unknown
+	}
+	if res.StatusCode != http.StatusTooManyRequests && res.StatusCode < 500 {
+		return 0, false
+	}
+	after := res.Header.Get("Retry-After")
+	if seconds, err := strconv.Atoi(after); err == nil && seconds > 0 {
+		return time.Duration(min(seconds, int(mostPause/time.Second))) * time.Second, true
+	}
+	if date, err := http.ParseTime(after); err == nil {
+		return max(0, time.Until(date)), true
+	}
+	return 0, true
+}
+
+// sleep waits for a time, unless the context ends before.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (x *Exchange) isSpent() bool {
+	if x == nil {
+		return false
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.spent
+}
+
+func (x *Exchange) setSpent(spent bool) {
+	if x == nil {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.spent = x.spent || spent
+}
+
+// Unauthorized returns why the server refused the probe for lack of authorization, or nil. If the SDK authorizes
+// requests, its own error says more.
+func (x *Exchange) Unauthorized() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.unauthorized
+}
+
+// setUnauthorized notes whether the response to the probe is such a refusal.
+func (x *Exchange) setUnauthorized(res *http.Response, err error) {
+	var refused error
+	status, ok := errors.AsType[interface {
+		error
+		HTTPStatus() int
+	}](err)
+	switch {
+	case ok && unauthorized(status.HTTPStatus()):
+		refused = err
+	case err == nil && unauthorized(res.StatusCode):
+		refused = ReadStatus(res)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.unauthorized = refused
+}
+
+func unauthorized(status int) bool {
+	return status == http.StatusUnauthorized || status == http.StatusForbidden
+}
