@@ -47,8 +47,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		if answer = answerID(body); answer != nil {
 			defer t.asked.remove(idKey(answer))
 			if isNoResponse(body) {
-				return &http.Response{StatusCode: http.StatusAccepted, Header: make(http.Header), Body: http.NoBody, Request: req},
-					nil
+				return accepted(req), nil
 			}
 			ctx, release = t.config.answering(ctx)
 		} else {
@@ -60,8 +59,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		switch {
 		case x == nil:
 		case x.Quiet && method == methodCancelled: // The probe took too long. It leaves no trace.
-			return &http.Response{StatusCode: http.StatusAccepted, Header: make(http.Header), Body: http.NoBody, Request: req},
-				nil
+			return accepted(req), nil
 		case x.sends(method):
 			if body, err = x.rewrite(method, body); err != nil {
 				return nil, err
@@ -87,9 +85,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if question != "" && err == nil {
 		t.echoes.answered(question, res)
 	}
-	if x != nil && x.Timer != nil && err == nil && t.authorizing(res) {
-		x.Timer.Stop()
-	}
+	x.stopTimer(err == nil && t.authorizing(res))
 	if own || x != nil && x.Method != "" {
 		if shown := t.standIn(x, req, res, err); shown != nil {
 			return shown, nil
@@ -104,6 +100,11 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		res.Body = &closeBody{res.Body, release}
 	}
 	return res, nil
+}
+
+// accepted is what the SDK sees of a message that is not sent.
+func accepted(req *http.Request) *http.Response {
+	return &http.Response{StatusCode: http.StatusAccepted, Header: make(http.Header), Body: http.NoBody, Request: req}
 }
 
 // dispatch sends a request, and notes what the one that begins a session meets.
@@ -131,6 +132,13 @@ func (x *Exchange) mark(req *http.Request) *http.Request {
 func (x *Exchange) startTimer() {
 	if x != nil && x.Timer != nil {
 		x.Timer.Reset(ResponseTime)
+	}
+}
+
+// stopTimer stops that time while the user authorizes the request.
+func (x *Exchange) stopTimer(authorizing bool) {
+	if x != nil && x.Timer != nil && authorizing {
+		x.Timer.Stop()
 	}
 }
 
