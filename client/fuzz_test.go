@@ -124,8 +124,12 @@ func FuzzToolTasks(f *testing.F) {
 			return
 		}
 		all := make(map[string]string)
-		if err := readToolTasks(all, raw); err != nil {
+		items, err := itemsOf(raw, "tools")
+		if err != nil {
 			return
+		}
+		for _, item := range items {
+			addToolTask(all, item)
 		}
 		var page map[string]json.RawMessage
 		var tools []json.RawMessage

@@ -9,9 +9,9 @@ import (
 
 // Limits bound what a server can make a client do. A field that is zero has its default.
 type Limits struct {
-	Rounds       int           // rounds of one call, and pages of a list of tools; default 32
+	Rounds       int           // rounds of one call, and pages of a list; default 32
 	Questions    int           // questions in one round; default 64
-	MessageBytes int64         // bytes of one message of the server, or of a list of tools; default 16 MiB
+	MessageBytes int64         // bytes of one message of the server, or of a list; default 16 MiB
 	Depth        int           // nesting of a result's JSON; default 64
 	CallTTL      time.Duration // time of one call, including the user's; default 24 hours
 	FirstPause   time.Duration // before retrying a round without questions; doubles each time; default 100 ms

@@ -167,7 +167,7 @@ func observedOf(t mcp.Transport) (told observedSession, authorized bool) {
 func (s *Session) observeTask(
 	ctx context.Context, x *tap.Exchange, send func(ctx context.Context) (json.RawMessage, error),
 ) (json.RawMessage, error) {
-	if s.opts.Observe == nil || x.Method == "tools/list" {
+	if s.opts.Observe == nil || strings.HasSuffix(x.Method, "/list") && x.Method != "tasks/list" {
 		return send(ctx)
 	}
 	trace, _ := ctx.Value(traceKey{}).(*callTrace)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/askback-mcp/askback/internal/foreign"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -18,30 +17,13 @@ func (i *inlineSessions) learnHeaders(next mcp.MethodHandler) mcp.MethodHandler 
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		res, err := next(ctx, method, req)
 		if list, ok := res.(*mcp.ListToolsResult); ok && err == nil {
-			mirrored := &i.of(req.GetSession().(*mcp.ClientSession)).mirrored
-			list.Tools = slices.DeleteFunc(list.Tools, i.isBeyond)
-			for _, tool := range list.Tools {
-				if headers, err := wire.ParamHeaders(tool.InputSchema); err == nil && len(headers) > 0 {
-					mirrored.Store(tool.Name, headers)
-				} else {
-					mirrored.Delete(tool.Name)
-				}
-			}
+			state := i.of(req.GetSession().(*mcp.ClientSession))
+			list.Tools = slices.DeleteFunc(list.Tools, func(t *mcp.Tool) bool {
+				return t == nil || !state.learn(t, i.opts.SDK.Logger)
+			})
 		}
 		return res, err
 	}
-}
-
-// isBeyond reports whether a tool is left out of a list, and logs why.
-func (i *inlineSessions) isBeyond(tool *mcp.Tool) bool {
-	if tool == nil {
-		return true
-	}
-	err := foreign.CheckNames(tool.InputSchema)
-	if err != nil && i.opts.SDK.Logger != nil {
-		i.opts.SDK.Logger.Warn("client: a tool is left out of the list", "tool", wire.Cut(tool.Name, 100), "error", err)
-	}
-	return err != nil
 }
 
 // headers returns the headers that mirror arguments of a tool, or nil.

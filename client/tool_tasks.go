@@ -45,37 +45,19 @@ func (s *Session) taskSupport(ctx context.Context, tool string) (string, error) 
 
 // listToolTasks reads the whole list of tools.
 func (s *Session) listToolTasks(ctx context.Context) (map[string]string, error) {
-	limits := &s.opts.Limits
 	all := make(map[string]string)
-	cursor, size := "", int64(0)
-	for range limits.Rounds {
-		page, err := s.request(ctx, TasksProposal, "tools/list", "", &taskParams{Cursor: cursor})
+	for tool, err := range s.List(ctx, "tools/list") {
 		if err != nil {
 			return nil, err
 		}
-		if size += int64(len(page)); size > limits.MessageBytes {
-			return nil, &LimitError{"bytes of a list of tools", limits.MessageBytes}
-		}
-		if err := readToolTasks(all, page); err != nil {
-			return nil, err
-		}
-		if cursor, err = nextCursor(page); err != nil || cursor == "" {
-			return all, err
-		}
+		addToolTask(all, tool)
 	}
-	return nil, &LimitError{"pages of a list of tools", int64(limits.Rounds)}
+	return all, nil
 }
 
-// readToolTasks adds a page of the list of tools. Its JSON has been checked.
-func readToolTasks(all map[string]string, page []byte) error {
-	tools := strictjson.Get(page, "tools")
-	if strictjson.TypeOf(tools) != strictjson.TypeArray {
-		return &ProtocolError{"the list of tools is not an array"}
+// addToolTask adds a tool of the list. Its JSON has been checked.
+func addToolTask(all map[string]string, tool []byte) {
+	if name, ok := strictjson.String(strictjson.Get(tool, "name")); ok {
+		all[name], _ = strictjson.String(strictjson.Get(strictjson.Get(tool, "execution"), "taskSupport"))
 	}
-	for tool := range strictjson.Elements(tools) {
-		if name, ok := strictjson.String(strictjson.Get(tool, "name")); ok {
-			all[name], _ = strictjson.String(strictjson.Get(strictjson.Get(tool, "execution"), "taskSupport"))
-		}
-	}
-	return nil
 }

@@ -130,14 +130,17 @@ func TestToolsCannotBeListed(t *testing.T) {
 				`whether "job" runs as a task`)
 		}},
 		"pages without end": {func(string) string { n++; return fmt.Sprintf(`{"tools":[],"nextCursor":"%d"}`, n) },
-			isLimit("pages of a list of tools")},
+			isLimit("pages of the list of tools")},
 		"large pages": {func(string) string {
-			return `{"tools":[` + tool("x", `,"description":"`+strings.Repeat("x", 3000)+`"`) + `],"nextCursor":"x"}`
-		}, isLimit("bytes of a list of tools")},
-		"no list":                    {always(`{"tools":{}}`), isProtocol},
-		"nothing":                    {always(`{}`), isProtocol},
-		"a cursor that is no string": {always(`{"tools":[],"nextCursor":7}`), isProtocol},
-		"a list that is not sound":   {always(`{"tools":[],"tools":[]}`), isProtocol},
+			n++
+			return `{"tools":[` + tool("x", `,"description":"`+strings.Repeat("x", 3000)+`"`) +
+				fmt.Sprintf(`],"nextCursor":"%d"}`, n)
+		}, isLimit("bytes of the list of tools")},
+		"a page that leads to itself": {always(`{"tools":[],"nextCursor":"x"}`), isProtocol},
+		"no list":                     {always(`{"tools":{}}`), isProtocol},
+		"nothing":                     {always(`{}`), isProtocol},
+		"a cursor that is no string":  {always(`{"tools":[],"nextCursor":7}`), isProtocol},
+		"a list that is not sound":    {always(`{"tools":[],"tools":[]}`), isProtocol},
 		"tools that are none, at all": {always(`{"tools":[7,null,{"name":7},[]]}`), func(err error) bool {
 			return err == nil
 		}},

@@ -111,7 +111,7 @@ func readObject(cmd *cobra.Command, flag string) ([]byte, error) {
 // server can be tested with any arguments. The tool is nil if the server does not list it.
 func (c *conversation) newToolRequest(ctx context.Context, s *client.Session, name string, pairs []pair,
 	whole []byte) (*mcp.Tool, *mcp.CallToolParams, error) {
-	tools, err := listTools(ctx, s)
+	tools, err := listItems[mcp.Tool](ctx, c, s, "tools/list")
 	var tool *mcp.Tool
 	var names []string
 	for _, t := range tools {

@@ -29,15 +29,17 @@ exit codes.`,
 			}
 		}
 		return c.hold(args[0], args[1], func(ctx context.Context, s *client.Session) (func() error, error) {
-			res, err := getPrompt(ctx, s, args[1], pairs)
+			res, err := c.getPrompt(ctx, s, args[1], pairs)
 			return c.printer(res), err
 		})
 	})
 }
 
 // getPrompt finds the prompt in the server's list, checks the arguments, and gets it.
-func getPrompt(ctx context.Context, s *client.Session, name string, pairs []pair) (*mcp.GetPromptResult, error) {
-	prompts, err := listPrompts(ctx, s)
+func (c *conversation) getPrompt(
+	ctx context.Context, s *client.Session, name string, pairs []pair,
+) (*mcp.GetPromptResult, error) {
+	prompts, err := listItems[mcp.Prompt](ctx, c, s, "prompts/list")
 	var names []string
 	for _, p := range prompts {
 		if p.Name != name {

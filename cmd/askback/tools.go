@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -49,29 +50,17 @@ func (c *conversation) listOffer(ctx context.Context, s *client.Session) (*offer
 		has = cmp.Or(res.Capabilities, has)
 	}
 	var err error
-	if o.Tools, err = listTools(ctx, s); err != nil && !(isUnknownMethod(err) && has.Tools == nil) {
+	if o.Tools, err = listItems[mcp.Tool](ctx, c, s, "tools/list"); err != nil && !(isUnknownMethod(err) && has.Tools == nil) {
 		return nil, fmt.Errorf("listing the tools: %w", err)
 	}
 	if has.Prompts != nil {
-		o.Prompts, err = listPrompts(ctx, s)
+		o.Prompts, err = listItems[mcp.Prompt](ctx, c, s, "prompts/list")
 		c.warnOfList(ctx, "prompts", err)
 	}
 	if has.Resources != nil {
-		o.Resources, err = readPages(func(cursor string) ([]*mcp.Resource, string, error) {
-			page, err := s.SDK().ListResources(ctx, &mcp.ListResourcesParams{Cursor: cursor})
-			if err != nil {
-				return nil, "", err
-			}
-			return page.Resources, page.NextCursor, nil
-		})
+		o.Resources, err = listItems[mcp.Resource](ctx, c, s, "resources/list")
 		c.warnOfList(ctx, "resources", err)
-		o.Templates, err = readPages(func(cursor string) ([]*mcp.ResourceTemplate, string, error) {
-			page, err := s.SDK().ListResourceTemplates(ctx, &mcp.ListResourceTemplatesParams{Cursor: cursor})
-			if err != nil {
-				return nil, "", err
-			}
-			return page.ResourceTemplates, page.NextCursor, nil
-		})
+		o.Templates, err = listItems[mcp.ResourceTemplate](ctx, c, s, "resources/templates/list")
 		c.warnOfList(ctx, "resource templates", err)
 	}
 	return o, context.Cause(ctx)
@@ -89,26 +78,23 @@ func isUnknownMethod(err error) bool {
 	return ok && fault.Code == jsonrpc.CodeMethodNotFound
 }
 
-// listTools reads the server's list of tools.
-func listTools(ctx context.Context, s *client.Session) ([]*mcp.Tool, error) {
-	return readPages(func(cursor string) ([]*mcp.Tool, string, error) {
-		page, err := s.SDK().ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
+// listItems reads a list of the server. What cannot be read is named, and left out. With an error the list holds what came
+// before it.
+func listItems[T any](ctx context.Context, c *conversation, s *client.Session, method string) ([]*T, error) {
+	list := []*T{}
+	for item, err := range s.List(ctx, method) {
 		if err != nil {
-			return nil, "", err
+			return list, err
 		}
-		return page.Tools, page.NextCursor, nil
-	})
-}
-
-// listPrompts reads the server's list of prompts.
-func listPrompts(ctx context.Context, s *client.Session) ([]*mcp.Prompt, error) {
-	return readPages(func(cursor string) ([]*mcp.Prompt, string, error) {
-		page, err := s.SDK().ListPrompts(ctx, &mcp.ListPromptsParams{Cursor: cursor})
-		if err != nil {
-			return nil, "", err
+		read := new(T)
+		if err := json.Unmarshal(item, read); err != nil {
+			c.asker.console.line("askback: warning: %s: left out, because it cannot be read: %s: %v", method,
+				harmlessLine(string(item), 100), err)
+			continue
 		}
-		return page.Prompts, page.NextCursor, nil
-	})
+		list = append(list, read)
+	}
+	return list, nil
 }
 
 // text shows the lists to people. The tools have a heading if they are not alone.

@@ -54,7 +54,11 @@ func newHostile(t *testing.T) *evilServer {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, msg.ID, answer(msg.Params))
+		member, value := "result", answer(msg.Params)
+		if code, failed := strings.CutPrefix(value, "error "); failed {
+			member, value = "error", fmt.Sprintf(`{"code":%s,"message":"no"}`, code)
+		}
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,%q:%s}`, msg.ID, member, value)
 	}))
 	t.Cleanup(func() {
 		h.CloseClientConnections()

@@ -125,7 +125,7 @@ func (b *Bridge) start(ctx context.Context) (err error) {
 		return err
 	}
 	askback.AddResultTool(b.server)
-	if err := b.each(ctx, (*upstream).refresh); err != nil {
+	if err := b.each(ctx, (*upstream).begin); err != nil {
 		return err
 	}
 	b.review(ctx)
@@ -134,6 +134,10 @@ func (b *Bridge) start(ctx context.Context) (err error) {
 		if u.missing != nil {
 			b.log.ErrorContext(ctx, "bridge: a server is missing; its tools appear when it is there", "server", u.title,
 				"error", u.missing)
+		}
+		if u.unlisted != nil {
+			b.log.ErrorContext(ctx, "bridge: a list of a server cannot be read; it is tried again", "server", u.title,
+				"error", u.unlisted)
 		}
 		u.follow()
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -12,12 +13,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/foreign"
 	"github.com/askback-mcp/askback/internal/raw"
+	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -41,8 +45,8 @@ const (
 	mostTemplates = 100
 )
 
-// mostBytes bounds what is kept of each list of a server.
-const mostBytes = 16 << 20
+// mostPages bounds the pages of a list, and the rounds of a call, which the bridge's own server bounds before.
+const mostPages = 1000
 
 // refreshAfter is the time after which the lists are read again although nobody said that they changed.
 const refreshAfter = 5 * time.Minute
@@ -79,36 +83,53 @@ func (b *upstream) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sdk := session.SDK()
 	offers := new(mcp.ServerCapabilities)
-	if res := sdk.InitializeResult(); res != nil && res.Capabilities != nil {
+	if res := session.SDK().InitializeResult(); res != nil && res.Capabilities != nil {
 		offers = res.Capabilities
 	}
+	var failed [4]error // each list by itself: one that cannot be read costs no other
 	if offers.Tools != nil {
-		err = reconcile(b, kindTool, &l.tools, sdk.Tools(ctx, nil), func(t *mcp.Tool) string { return t.Name },
-			b.addTool, b.removeTool)
+		failed[0] = reconcile(b, kindTool, &l.tools, session.List(ctx, "tools/list"),
+			func(t *mcp.Tool) string { return t.Name }, b.addTool, b.removeTool)
 	}
-	if err == nil {
+	if failed[0] == nil {
 		b.list(ctx)
 	}
-	if offers.Prompts != nil && err == nil {
-		err = reconcile(b, kindPrompt, &l.prompts, sdk.Prompts(ctx, nil), func(p *mcp.Prompt) string { return p.Name },
-			b.addPrompt, func(name string) {
+	if offers.Prompts != nil {
+		failed[1] = reconcile(b, kindPrompt, &l.prompts, session.List(ctx, "prompts/list"),
+			func(p *mcp.Prompt) string { return p.Name }, b.addPrompt, func(name string) {
 				b.owners.release(kindPrompt, b.exposed(name), b, b.server.RemovePrompts)
 			})
 	}
-	if offers.Resources != nil && err == nil {
-		err = reconcile(b, kindResource, &l.resources, sdk.Resources(ctx, nil), func(r *mcp.Resource) string { return r.URI },
-			b.addResource, func(uri string) { b.owners.release(kindResource, uri, b, b.server.RemoveResources) })
+	if offers.Resources != nil {
+		failed[2] = reconcile(b, kindResource, &l.resources, session.List(ctx, "resources/list"),
+			func(r *mcp.Resource) string { return r.URI }, b.addResource,
+			func(uri string) { b.owners.release(kindResource, uri, b, b.server.RemoveResources) })
+		failed[3] = reconcile(b, kindTemplate, &l.template, session.List(ctx, "resources/templates/list"),
+			func(r *mcp.ResourceTemplate) string { return r.URITemplate }, b.addTemplate,
+			func(text string) { b.owners.release(kindTemplate, text, b, b.server.RemoveResourceTemplates) })
 	}
-	if offers.Resources != nil && err == nil {
-		err = reconcile(b, kindTemplate, &l.template, sdk.ResourceTemplates(ctx, nil),
-			func(r *mcp.ResourceTemplate) string { return r.URITemplate },
-			b.addTemplate, func(text string) { b.owners.release(kindTemplate, text, b, b.server.RemoveResourceTemplates) })
+	if failed[0] == nil && !l.adopted {
+		failed[0] = b.adopt(ctx)
+		l.adopted = failed[0] == nil
 	}
-	if err == nil && !l.adopted {
-		err = b.adopt(ctx)
-		l.adopted = err == nil
+	if err := errors.Join(failed[:]...); err != nil {
+		return &listError{err}
+	}
+	return nil
+}
+
+// listError says that the server is there, and that one of its lists cannot be read.
+type listError struct{ error }
+
+func (e *listError) Unwrap() error { return e.error }
+
+// begin reads what the server offers for the first time. A list that cannot be read is read again soon.
+func (b *upstream) begin(ctx context.Context) error {
+	err := b.refresh(ctx)
+	if partly, ok := errors.AsType[*listError](err); ok && ctx.Err() == nil {
+		b.unlisted = partly
+		return nil
 	}
 	return err
 }
@@ -127,36 +148,50 @@ func (b *upstream) list(ctx context.Context) {
 	}
 }
 
-// reconcile adds what is new in a list or has changed, and removes what is gone. What cannot be offered is logged.
+// reconcile adds what is new in a list or has changed, and removes what is gone. What cannot be offered is logged, and so
+// is a list that is too long, of which the rest is left out. After any other error what was known stays. A server that
+// does not know the method has no such list.
 func reconcile[T any](
-	b *upstream, kind string, known *map[string]string, list iter.Seq2[*T, error], key func(*T) string,
+	b *upstream, kind string, known *map[string]string, list iter.Seq2[json.RawMessage, error], key func(*T) string,
 	add func(*T) error, remove func(string),
 ) error {
-	offered, size, most := make(map[string]string), 0, most
+	offered, most, what := make(map[string]string), most, strings.TrimSpace(kind)
 	if kind == kindTemplate {
 		most = mostTemplates
 	}
-	for item, err := range list {
-		if err != nil {
-			return fmt.Errorf("listing each %s: %w", strings.TrimSpace(kind), err)
+	leaveOut := func(name string, err error) {
+		b.log.Warn("bridge: something of a server cannot be offered", "server", b.title, "kind", what, "name",
+			fmt.Sprintf("%.200q", name), "error", err)
+	}
+	for definition, err := range list {
+		if err != nil && !endsList(err) {
+			for name, text := range *known { // it may still be there
+				offered[name] = cmp.Or(offered[name], text)
+			}
+			*known = offered
+			return fmt.Errorf("listing each %s: %w", what, err)
 		}
-		definition, err := json.Marshal(item)
-		if err != nil {
-			return err
+		if _, tooLong := errors.AsType[*client.LimitError](err); tooLong || err == nil && len(offered) == most {
+			b.log.Warn("bridge: a list is too long; the rest of it cannot be offered", "server", b.title, "kind", what,
+				"most", most, "error", err)
 		}
-		if size += len(definition); len(offered) == most || size > mostBytes {
-			b.log.Warn("bridge: a list is too long; the rest of it cannot be offered", "server", b.title,
-				"kind", strings.TrimSpace(kind), "most", most, "bytes", mostBytes)
+		if err != nil || len(offered) == most {
 			break
 		}
-		name, text := key(item), string(definition)
+		item, text := new(T), string(definition)
+		if err := json.Unmarshal(definition, item); err != nil {
+			named, _ := strictjson.String(strictjson.Get(definition, "name"))
+			leaveOut(named, err)
+			continue
+		}
+		name := key(item)
+		had, still := offered[name], (*known)[name] == text && b.offers(kind, name)
 		offered[name] = text
-		if (*known)[name] == text && b.offers(kind, name) {
+		if had == text || still {
 			continue
 		}
 		if err := safely(func() error { return add(item) }); err != nil {
-			b.log.Warn("bridge: something of a server cannot be offered", "server", b.title,
-				"kind", strings.TrimSpace(kind), "name", fmt.Sprintf("%.200q", name), "error", err)
+			leaveOut(name, err)
 			offered[name] = "" // tried again with the next list
 		}
 	}
@@ -167,6 +202,13 @@ func reconcile[T any](
 	}
 	*known = offered
 	return nil
+}
+
+// endsList reports whether an error is the end of a list that holds so far.
+func endsList(err error) bool {
+	fault, ok := errors.AsType[*jsonrpc.Error](err)
+	_, tooLong := errors.AsType[*client.LimitError](err)
+	return tooLong || ok && fault.Code == jsonrpc.CodeMethodNotFound
 }
 
 // safely returns a panic as an error: that is how a definition is refused that its author could have tested.

@@ -61,7 +61,7 @@ func newServer(b *upstream) *server {
 	s.life, s.stop = context.WithCancel(context.Background())
 	base := client.Options{
 		Implementation: b.opts.Implementation,
-		Limits:         client.Limits{MessageBytes: b.opts.MessageBytes},
+		Limits:         client.Limits{MessageBytes: b.opts.MessageBytes, Rounds: mostPages},
 		SDK: mcp.ClientOptions{
 			Logger:                      b.log,
 			ProgressNotificationHandler: s.reported,

@@ -26,6 +26,7 @@ type upstream struct {
 	behind   *server
 	lists    lists
 	missing  error                    // why it is not there at the start of the bridge
+	unlisted error                    // why a list of it was not read at the start
 	offered  atomic.Pointer[[]string] // its names of its tools, once they were listed
 	guarded  atomic.Bool              // people have to approve, or had to, calls of one of its tools
 	updates  mailbox
@@ -217,7 +218,7 @@ func (u *upstream) follow() {
 			last, retry = time.Now(), time.After(pause)
 			pause = min(2*pause, maxPause)
 		}
-		missing := u.missing != nil
+		missing := u.missing != nil || u.unlisted != nil
 		if missing {
 			later()
 		}

@@ -119,7 +119,7 @@ func (discard) Close() error { return nil }
 
 // No output of a program makes the client panic, or gives a request the response to another.
 func FuzzProgram(f *testing.F) {
-	f.Add([]byte("ready\n" + `{"jsonrpc":"2.0","id":1,"result":{}}` + "\n" + `{"jsonrpc":"2.0","id":2,"error":{"code":1}}` + "\n"))
+	f.Add([]byte("ready\n" + `{"jsonrpc":"2.0","id":1,"result":{}}` + "\n" + `{"jsonrpc":"2.0","id":2,"error":{}}` + "\n"))
 	f.Add([]byte("{\"jsonrpc\":1,\"method\":\"a\"}\n[{\"jsonrpc\":1}]\n{\"jsonrpc\":1,\"id\":null}\n{\"jsonrpc\":"))
 	f.Fuzz(func(t *testing.T, out []byte) {
 		p := newProgram(discard{io.Discard})

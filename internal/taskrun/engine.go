@@ -46,6 +46,7 @@ type Engine struct {
 	workers atomic.Pointer[workers] // while Run runs, or nil
 
 	unknown sync.Map // targets left to other processes, each logged once
+	left    left
 
 	stuckTasks     stuck[string]      // that could not be expired
 	stuckQuestions stuck[questionKey] // that could not be decided by their deadline

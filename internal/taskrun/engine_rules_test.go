@@ -842,6 +842,9 @@ func TestLeavingATaskToOthersIsNoAttemptAndNoHurry(t *testing.T) {
 			}})
 		created := f.create(e, &taskrun.New{})
 		first := <-runs
+		for range 5 { // sooner at first: another process may not have come by
+			first = <-runs
+		}
 		for range 3 {
 			if now := <-runs; now.Sub(first) < 5*look-time.Millisecond { // stores round to milliseconds
 				t.Errorf("claimed again after %v", now.Sub(first))

@@ -95,7 +95,7 @@ func (e *Engine) conclude(
 			t.Attempts = handedOver
 		}
 	case errors.Is(err, ErrElsewhere) && !w.Stopped:
-		u.Due = 5 * e.opts.Look
+		u.Due = e.left.due(t.ID, e.opts.Look)
 		t.Attempts = max(handedOver, t.Attempts-1)
 		if held, ok := errors.AsType[*heldError](err); ok {
 			t.Message = held.message

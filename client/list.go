@@ -1,0 +1,106 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"log/slog"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/foreign"
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// List lists what the server offers by a method such as tools/list or resources/templates/list. Each item is an object
+// as the server sent it, with members that the SDK's types do not have. One that is not an object is left out, and so is
+// a tool whose schema names more properties than can be looked at. An error ends the list: what came before it holds. A
+// [*LimitError] says that the list has more bytes than [Limits] has for a message, or more pages than it has rounds.
+// (server/utilities/pagination)
+func (s *Session) List(ctx context.Context, method string) iter.Seq2[json.RawMessage, error] {
+	name, _ := strings.CutSuffix(method, "/list")
+	if name == "resources/templates" {
+		name = "resourceTemplates"
+	}
+	return func(yield func(json.RawMessage, error) bool) {
+		cursor, size := "", int64(0)
+		for range s.opts.Limits.Rounds {
+			page, err := s.request(ctx, TasksExtension, method, "", &taskParams{Cursor: cursor})
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if size += int64(len(page)); size > s.opts.Limits.MessageBytes {
+				yield(nil, &LimitError{"bytes of the list of " + name, s.opts.Limits.MessageBytes})
+				return
+			}
+			items, err := itemsOf(page, name)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, item := range items {
+				if s.listed(method, item) && !yield(item, nil) {
+					return
+				}
+			}
+			before := cursor
+			if cursor, err = nextCursor(page); err == nil && cursor == before && cursor != "" {
+				err = &ProtocolError{fmt.Sprintf("a page of the list of %s leads to itself", name)}
+			}
+			if err != nil {
+				yield(nil, err)
+			}
+			if cursor == "" || err != nil {
+				return
+			}
+		}
+		yield(nil, &LimitError{"pages of the list of " + name, int64(s.opts.Limits.Rounds)})
+	}
+}
+
+// itemsOf returns the objects on a page of a list. Its JSON has been checked.
+func itemsOf(page []byte, name string) (items []json.RawMessage, err error) {
+	all := strictjson.Get(page, name)
+	if strictjson.TypeOf(all) != strictjson.TypeArray {
+		return nil, &ProtocolError{fmt.Sprintf("the list of %s is not an array", name)}
+	}
+	for item := range strictjson.Elements(all) {
+		if strictjson.TypeOf(item) == strictjson.TypeObject {
+			items = append(items, item)
+		}
+	}
+	return items, nil
+}
+
+// listed reports whether an item belongs to the list. Of a tool it notes which arguments its calls mirror into headers.
+func (s *Session) listed(method string, item []byte) bool {
+	if method != "tools/list" {
+		return true
+	}
+	name, _ := strictjson.String(strictjson.Get(item, "name"))
+	var schema any
+	if raw := strictjson.Get(item, "inputSchema"); raw == nil || json.Unmarshal(raw, &schema) != nil {
+		return true
+	}
+	return s.inline.learn(&mcp.Tool{Name: name, InputSchema: schema}, s.opts.SDK.Logger)
+}
+
+// learn notes which arguments the calls of a tool mirror into headers. It reports false for a tool that is left out.
+func (s *inlineState) learn(tool *mcp.Tool, log *slog.Logger) bool {
+	if err := foreign.CheckNames(tool.InputSchema); err != nil {
+		if log != nil {
+			log.Warn("client: a tool is left out of the list", "tool", wire.Cut(tool.Name, 100), "error", err)
+		}
+		return false
+	}
+	if headers, err := wire.ParamHeaders(tool.InputSchema); err == nil && len(headers) > 0 {
+		s.mirrored.Store(tool.Name, headers)
+	} else {
+		s.mirrored.Delete(tool.Name)
+	}
+	return true
+}
