@@ -33,6 +33,7 @@ type Options struct {
 
 	ActsOnce bool     // another call for the same city is an error, as of something that is deleted
 	Known    []string // the cities that there are; nil is all
+	Format   string   // of the name of a city in the schema of a tool
 }
 
 // Refusals are the ways in which a correct server answers a state that it refuses: by an error of the protocol, an

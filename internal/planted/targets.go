@@ -86,9 +86,13 @@ func (s *server) list(r *request) (map[string]any, error) {
 		}
 		switch city := "The city that is meant."; member {
 		case "tools":
+			property := map[string]any{"type": "string", "description": city}
+			if s.Format != "" {
+				property["format"] = s.Format
+			}
 			all = append(all, map[string]any{"name": t.name, "description": t.text, "annotations": t.hints,
-				"inputSchema": map[string]any{"type": "object", "required": []string{"city"}, "properties": map[string]any{
-					"city": map[string]any{"type": "string", "description": city}}}})
+				"inputSchema": map[string]any{"type": "object", "required": []string{"city"},
+					"properties": map[string]any{"city": property}}})
 		case "prompts":
 			all = append(all, map[string]any{"name": t.name, "description": t.text,
 				"arguments": []any{map[string]any{"name": "city", "description": city, "required": true}}})

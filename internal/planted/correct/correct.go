@@ -61,7 +61,9 @@ func Servers() []Server {
 	for _, name := range planted.Refusals[1:] {
 		servers = append(servers, byHand("by-hand-"+name, planted.Options{Refusal: name}))
 	}
-	servers = append(servers, byHand("by-hand-stream", planted.Options{Stream: true}))
+	servers = append(servers, byHand("by-hand-stream", planted.Options{Stream: true}),
+		byHand("by-hand-once", planted.Options{ActsOnce: true}),
+		byHand("by-hand-once-counted", planted.Options{ActsOnce: true, Seal: "counted", Format: "uuid"}))
 	short := byHand("by-hand-short", planted.Options{TTL: shortTTL})
 	short.TTL = shortTTL
 	return append(servers, short)

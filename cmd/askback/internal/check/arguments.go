@@ -31,13 +31,16 @@ func (p *PlannedCall) rows() (all []*row) {
 // row. A server may act once for them.
 func (r *run) fill(c *call) error {
 	t := c.target
-	c.text, c.arguments, c.row = r.canary(), nil, nil
+	c.text, c.arguments, c.row, c.lent = r.canary(), nil, nil, nil
 	if t.make == nil {
 		return nil
 	}
 	c.arguments = t.make(c.text)
 	for _, value := range c.arguments {
 		r.noteTail(value, c.text)
+	}
+	if text, ok := c.arguments[t.free].(string); ok {
+		c.text = text
 	}
 	if len(t.rows) == 0 {
 		return nil
@@ -64,9 +67,13 @@ func (r *run) noteTail(value any, text string) {
 	}
 }
 
-// spend notes that a call has ended, so that its arguments may be used up.
+// spend notes that a call has ended, so that the values in its state, or else its arguments, are used up. If it is the
+// other way round, the next call with them is refused.
 func (c *call) spend() {
-	if c.row != nil {
+	switch {
+	case c.lent != nil:
+		c.lent.spent = true
+	case c.row != nil:
 		c.row.spent = true
 	}
 }

@@ -123,25 +123,26 @@ type run struct {
 	local  bool // the server is on this machine
 	line   *line
 
-	argument   string           // stands for the text of each call in the arguments of targets
-	canaries   []string         // all texts that were made up
-	usedUp     []*regexp.Regexp // the values that calls use up
-	secrets    *secrets         // all texts that no output may have
-	tokens     *secrets         // of these, what not even a raw transcript has
-	targets    []*target
-	otherAsked string // a request that must not ask, and did
-	planned    map[string]PlannedCall
-	listed     bool   // a request that must not ask has a result
-	lister     string // the method of the first list that has one
-	served     *call  // the newest honest request beside those of endpoint probes
-	refusal    string // of a list
-	unanswered unanswered
-	expires    time.Time // when the states of expiring calls are no longer valid
-	declares   bool      // the server has the extension for tasks
-	oldTasks   bool      // the server says that it has the tasks of an earlier revision
-	owed       []owed    // tasks that are still to be cancelled
-	taskIDs    []string  // of the first identity's tasks, in their order
-	nothing    string    // why there are no targets
+	argument    string           // stands for the text of each call in the arguments of targets
+	canaries    []string         // all texts that were made up
+	usedUp      []*regexp.Regexp // the values that calls use up
+	secrets     *secrets         // all texts that no output may have
+	tokens      *secrets         // of these, what not even a raw transcript has
+	targets     []*target
+	otherAsked  string // a request that must not ask, and did
+	planned     map[string]PlannedCall
+	listed      bool   // a request that must not ask has a result
+	lister      string // the method of the first list that has one
+	served      *call  // the newest honest request beside those of endpoint probes
+	refusal     string // of a list
+	refusedCall string // the first call that is refused, and why
+	unanswered  unanswered
+	expires     time.Time // when the states of expiring calls are no longer valid
+	declares    bool      // the server has the extension for tasks
+	oldTasks    bool      // the server says that it has the tasks of an earlier revision
+	owed        []owed    // tasks that are still to be cancelled
+	taskIDs     []string  // of the first identity's tasks, in their order
+	nothing     string    // why there are no targets
 }
 
 // Init finds what a server has, without an attack, and returns the plan that a user completes. The report has what

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
@@ -75,7 +74,7 @@ func (r *run) control(ctx context.Context, t *target, to, wrong step, round int)
 			return p, err
 		}
 		wrong.As, wrong.At = to.As, to.At
-		return r.attack(ctx, c, wrong, fmt.Sprintf("random %d", rand.IntN(1e6)), c.canary)
+		return r.attack(ctx, c, wrong, "", c.canary)
 	})
 	if err != nil {
 		return nil, err
@@ -450,7 +449,7 @@ func (r *run) variants(a *trial) []string {
 	case aim.State == "cut":
 		return alter.Cuts(state)
 	case aim.State == "random":
-		return []string{"random 1"}
+		return []string{"random"}
 	case aim.State == "forge":
 		return r.forgeries(a.victim, state)
 	case aim.State == "none":
@@ -518,6 +517,9 @@ func (r *run) attempt(ctx context.Context, tr *trial, on call, variant string) (
 	}
 	if tr.Verdicts[a.proof] == "" {
 		a.proof = ""
+	}
+	if aim.Answers == "unasked" && a.proof == "" && a.reply.like(tr.control.valid) {
+		a.taken = false // the honest answers beside it were
 	}
 	return a, nil
 }
@@ -668,7 +670,7 @@ func (r *run) conclude(a *trial, v *findings.Verdict, attempts []attempt) error 
 		return &notJudged{"the attack could not be made", ""}
 	}
 	aim := a.aim.State
-	if (aim == "forge" || aim == "flip" || aim == "cut") && unsigned(a.victim.rounds[a.round-1].state) {
+	if (aim == "forge" || aim == "flip" || aim == "cut") && a.victim.unsigned(a.victim.rounds[a.round-1].state) {
 		a.victim.resists = a.victim.resists || aim == "forge"
 		return &notJudged{fmt.Sprintf("the state can be read, and nothing in it looks like a signature. %d changes of it "+
 			"were refused: the server may compare it with a record of its own", len(attempts)), ""}

@@ -33,6 +33,7 @@ type target struct {
 	ends         bool   // it may be called to its end
 	why          string // why it may not
 	rounds       []*reply
+	text         string // of the arguments of the call with these rounds
 	controls     map[controlKey]*reply
 	expiring     []*call // whose states are to expire
 	resists      bool    // it has refused every change of a state that shows no signature
@@ -173,6 +174,9 @@ func (r *run) discover(ctx context.Context) {
 	if len(r.targets) == 0 && r.nothing == "" {
 		r.nothing = "nothing that may be called asks a question; --allow NAME permits more calls, " +
 			"and the file of 'askback check init' says with which arguments"
+		if r.refusedCall != "" {
+			r.nothing += ": " + r.refusedCall
+		}
 	}
 	// What can be judged by most probes comes first, in case the requests do not last.
 	slices.SortStableFunc(r.targets, func(a, b *target) int { return b.worth() - a.worth() })
@@ -282,9 +286,9 @@ func (r *run) newTarget(method string, entry listed) (t *target, may bool) {
 		r.usedUp = append(r.usedUp, usedUp(t.rows))
 		t.free = slices.Sorted(maps.Keys(plan.UseUp))[0]
 	} else if t.make != nil {
-		arguments := t.make(r.argument)
-		for _, name := range slices.Sorted(maps.Keys(arguments)) {
-			if arguments[name] == r.argument {
+		one, other := t.make(r.argument), t.make(freeText)
+		for _, name := range slices.Sorted(maps.Keys(one)) {
+			if text, ok := one[name].(string); ok && text != other[name] && (t.free == "" || text == r.argument) {
 				t.free = name
 			}
 		}
@@ -330,11 +334,14 @@ func (r *run) explore(ctx context.Context, t *target) {
 			_, err = r.answer(ctx, c, step{})
 		}
 		if c != nil && len(c.replies) > len(t.rounds) {
-			t.rounds = c.replies
+			t.rounds, t.text = c.replies, c.text
 		}
 		if !errors.Is(err, errLost) {
 			break
 		}
+	}
+	if len(t.rounds) > 0 && t.rounds[0].class == refused && r.refusedCall == "" {
+		r.refusedCall = fmt.Sprintf("%s is refused with %q", t, cutText(cmp.Or(t.rounds[0].raw, t.rounds[0].why)))
 	}
 	// A form that cannot be filled is asked again and again.
 	for n := len(t.rounds); n > 1 && t.rounds[n-1].repeats(t.rounds[n-2]); n-- {

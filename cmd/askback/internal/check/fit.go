@@ -1,6 +1,7 @@
 package check
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -152,6 +153,9 @@ func least(p property, text string) any {
 		return text + "@example.com"
 	case "uri":
 		return "https://example.com/" + text
+	case "uuid":
+		hex := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
+		return hex[:8] + "-" + hex[8:12] + "-4" + hex[13:16] + "-8" + hex[17:20] + "-" + hex[20:32]
 	case "date":
 		return "2030-01-01"
 	case "date-time":

@@ -3,7 +3,6 @@ package check
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strconv"
@@ -28,7 +27,7 @@ const (
 // values of its kind are. Those that the call has brought come first, because a result is likely to show them.
 func (r *run) forgeries(t *target, state string) (hows []string) {
 	leaves := alter.Leaves(state)
-	slices.SortStableFunc(leaves, func(a, b alter.Leaf) int { return r.worth(b) - r.worth(a) })
+	slices.SortStableFunc(leaves, func(a, b alter.Leaf) int { return r.worth(t, b) - r.worth(t, a) })
 	for _, leaf := range leaves[:min(len(leaves), maxForged)] {
 		kinds := r.kinds(t, leaf.Value)
 		if len(leaves) == 1 && fmt.Sprint(leaf.Value) == state && kinds[0] == "strange" {
@@ -39,18 +38,18 @@ func (r *run) forgeries(t *target, state string) (hows []string) {
 		}
 	}
 	hows = hows[:min(len(hows), maxForgeries)]
-	inside := func(l alter.Leaf) bool { return r.worth(l) == 2 }
-	if t.free != "" && (r.hasOwn(state) || slices.ContainsFunc(leaves, inside)) {
+	inside := func(l alter.Leaf) bool { return r.worth(t, l) == 2 }
+	if t.free != "" && (r.hasOwn(t, state) || slices.ContainsFunc(leaves, inside)) {
 		hows = append(hows, wholly)
 	}
 	return hows
 }
 
 // worth says how likely a forged value shows.
-func (r *run) worth(l alter.Leaf) int {
+func (r *run) worth(t *target, l alter.Leaf) int {
 	_, ok := l.Value.(string)
 	switch {
-	case r.hasOwn(fmt.Sprint(l.Value)):
+	case r.hasOwn(t, fmt.Sprint(l.Value)):
 		return 2
 	case ok:
 		return 1
@@ -59,8 +58,9 @@ func (r *run) worth(l alter.Leaf) int {
 }
 
 // hasOwn reports whether a text has one that the check has made up, or that the plan has.
-func (r *run) hasOwn(text string) bool {
-	return slices.ContainsFunc(r.canaries, func(c string) bool { return strings.Contains(text, c) }) ||
+func (r *run) hasOwn(t *target, text string) bool {
+	return t.text != "" && strings.Contains(text, t.text) ||
+		slices.ContainsFunc(r.canaries, func(c string) bool { return strings.Contains(text, c) }) ||
 		slices.ContainsFunc(r.usedUp, func(values *regexp.Regexp) bool { return values.MatchString(text) })
 }
 
@@ -84,7 +84,7 @@ func (r *run) kinds(t *target, value any) []string {
 		return []string{"later", "earlier"}
 	case isNumber || aNumber.MatchString(text):
 		return []string{"strange", "next", "before"}
-	case r.hasOwn(text):
+	case r.hasOwn(t, text):
 		return []string{"text"}
 	case len(t.options(text)) > 0:
 		return []string{"option", "text"}
@@ -211,6 +211,7 @@ func (r *run) otherText(c *call, text string) (other, only string) {
 		if r.fill(&next) != nil {
 			return "", ""
 		}
+		c.lent = next.row
 		return strings.ReplaceAll(text, c.text, next.text), next.text
 	}
 	for _, canary := range r.canaries {
@@ -220,8 +221,8 @@ func (r *run) otherText(c *call, text string) (other, only string) {
 	}
 	switch {
 	case aUUID.MatchString(text):
-		return fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", rand.Uint32(), rand.Uint32()>>16, rand.Uint32()>>20,
-			rand.Uint32()>>20, rand.Uint64()>>16), ""
+		id := least(property{Format: "uuid"}, only).(string)
+		return id, id
 	case anEmail.MatchString(text):
 		return only + text[strings.IndexByte(text, '@'):], only
 	case aPath.MatchString(text):
@@ -230,11 +231,18 @@ func (r *run) otherText(c *call, text string) (other, only string) {
 	return only, only
 }
 
-// unsigned reports whether a state can be read, and nothing in it looks like a signature.
-func unsigned(state *string) bool {
+// unsigned reports whether the state of a round can be read, and nothing in it looks like a signature. An argument of
+// the call may look like one.
+func (t *target) unsigned(state *string) bool {
 	if state == nil {
 		return false
 	}
-	leaves := alter.Leaves(*state)
+	without := *state
+	if text, err := json.Marshal(t.text); err == nil && t.text != "" {
+		if changed, err := alter.State(without, fmt.Sprintf(`swap %s "argument"`, text)); err == nil {
+			without = changed
+		}
+	}
+	leaves := alter.Leaves(without)
 	return len(leaves) > 0 && !slices.ContainsFunc(leaves, func(l alter.Leaf) bool { return l.Protected })
 }

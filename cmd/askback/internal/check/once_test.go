@@ -59,6 +59,34 @@ func TestFaultsOfToolsThatActOnce(t *testing.T) {
 	}
 }
 
+// A state that is an argument of the call is no signature, whatever the argument looks like.
+func TestStatesThatAreArguments(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []string{"id", "id-compared", "bare-compared"} {
+		for _, format := range []string{"uuid", "email"} {
+			t.Run(fault+" "+format, func(t *testing.T) {
+				t.Parallel()
+				report := checkOnce(t, planted.Options{Fault: fault, Format: format}, Plan{}, "state-forged", "state-changed")
+				forged := 0
+				for _, v := range report.Verdicts {
+					if !strings.HasPrefix(v.Target, "tools/call") {
+						continue
+					}
+					if v.Level == findings.Pass {
+						t.Errorf("%s %s: passes: %s", v.Probe, v.Target, v.Reason)
+					}
+					if v.Probe == "state-forged" && v.Level == findings.Fail {
+						forged++
+					}
+				}
+				if forged < 6 {
+					t.Errorf("%d states are forged: %+v", forged, report.Verdicts)
+				}
+			})
+		}
+	}
+}
+
 // A correct server whose tools act once has no finding, and is judged.
 func TestCorrectToolsThatActOnce(t *testing.T) {
 	t.Parallel()

@@ -177,9 +177,11 @@ func readClear(r *run, t *target, p *reply) []seen {
 		}
 	}
 	known = append(known, r.canaries...)
-	protected, shows := false, ""
+	if t.text != "" {
+		known = append(known, t.text)
+	}
+	shows := ""
 	for _, leaf := range alter.Leaves(*p.state) {
-		protected = protected || leaf.Protected
 		text := fmt.Sprint(leaf.Value)
 		if slices.ContainsFunc(known, func(k string) bool { return strings.Contains(text, k) }) && shows == "" {
 			shows = leaf.Path
@@ -188,7 +190,7 @@ func readClear(r *run, t *target, p *reply) []seen {
 	switch {
 	case shows == "":
 		return nil
-	case protected || t.resists:
+	case !t.unsigned(p.state) || t.resists:
 		return []seen{{"observation", "what was sent in the call can be read in the state, at " + cutText(shows)}}
 	}
 	return []seen{{"suspicion", "what was sent in the call can be read in the state, at " + cutText(shows) +

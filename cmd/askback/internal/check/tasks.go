@@ -291,7 +291,7 @@ func (r *run) exploreTask(ctx context.Context, t *target) bool {
 	tk, err := retried(func() (*task, error) {
 		tk, err := r.tryToCreate(ctx, t, step{})
 		if len(tk.call.replies) > len(t.rounds) {
-			t.rounds = tk.call.replies
+			t.rounds, t.text = tk.call.replies, tk.call.text
 		}
 		return tk, err
 	})

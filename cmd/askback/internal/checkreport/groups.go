@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/askback-mcp/askback/cmd/askback/corpus"
 	"github.com/askback-mcp/askback/cmd/askback/internal/findings"
 )
 
@@ -12,6 +13,7 @@ import (
 type problem struct {
 	findings.Verdict // on the first target
 	Sights           []*sight
+	Cause            string // the probe whose finding explains it
 }
 
 // A sight is what was seen alike on several targets.
@@ -25,7 +27,8 @@ type occurrence struct {
 	Target, Transcript, File string // File names the transcript, see TranscriptNames
 }
 
-// problems returns the findings that no baseline covers, the gravest first.
+// problems returns the findings that no baseline covers: the gravest first, of these what does most harm, which is
+// the order of the corpus, and behind each what it explains.
 func problems(r *findings.Report) []*problem {
 	var all []*problem
 	files := TranscriptNames(r)
@@ -39,9 +42,50 @@ func problems(r *findings.Report) []*problem {
 		s.Reason, s.Proof = v.Reason, v.Proof
 		s.Cases = append(s.Cases, occurrence{place(v), v.Transcript, files[i]})
 	}
+	order := make(map[string]int)
+	for i, p := range corpus.Probes() {
+		order[p.ID] = i
+	}
 	slices.SortStableFunc(all, func(a, b *problem) int {
-		return slices.Index(findings.Levels, a.Level) - slices.Index(findings.Levels, b.Level)
+		return cmp.Or(slices.Index(findings.Levels, a.Level)-slices.Index(findings.Levels, b.Level),
+			order[a.Probe]-order[b.Probe])
 	})
+	return behindCauses(all)
+}
+
+// explained are the dimensions of which nothing holds in a state that nothing protects.
+var explained = map[string]bool{"integrity": true, "secrecy": true, "principal": true, "arguments": true, "target": true,
+	"method": true, "time": true, "server": true}
+
+// apart are probes whose findings have causes of their own.
+var apart = map[string]bool{"state-credentials": true, "state-none": true}
+
+// behindCauses puts what is found in a state that nothing protects behind the finding that says so.
+func behindCauses(all []*problem) []*problem {
+	at := slices.IndexFunc(all, func(p *problem) bool {
+		return slices.Contains([]string{"state-forged", "state-made-up"}, p.Probe)
+	})
+	if at < 0 {
+		return all
+	}
+	cause := all[at]
+	var symptoms, others []*problem
+	for _, p := range all[at+1:] {
+		outside := slices.ContainsFunc(p.targets(), func(t string) bool { return !slices.Contains(cause.targets(), t) })
+		if explained[p.Dimension] && strings.HasPrefix(p.Probe, "state-") && !apart[p.Probe] && !outside {
+			p.Cause = cause.Probe
+			symptoms = append(symptoms, p)
+		} else {
+			others = append(others, p)
+		}
+	}
+	return slices.Concat(all[:at+1], symptoms, others)
+}
+
+func (p *problem) targets() (all []string) {
+	for _, s := range p.Sights {
+		all = append(all, s.targets()...)
+	}
 	return all
 }
 

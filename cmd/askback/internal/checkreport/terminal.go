@@ -104,6 +104,9 @@ func (t *text) findings(r *findings.Report) {
 		t.hang(bold, "      ", p.Title)
 		t.wrap(dim, "      ", strings.Join(compact(p.Probe, rule(p.Verdict), p.proofs()), " · "))
 		t.sights(r, p.Sights)
+		if p.Cause != "" {
+			t.fact("Cause", p.Cause+", above")
+		}
 		t.fact("Harm", p.Harm)
 		t.fact("Mend", p.Mend)
 		t.again(r, p)
