@@ -27,6 +27,37 @@ func (p *PlannedCall) rows() (all []*row) {
 	return slices.DeleteFunc(all, func(w *row) bool { return len(w.values) < len(p.UseUp) })
 }
 
+// prepareArguments says how the calls of a target get their arguments: as the plan says, or the fewest that fit.
+func (r *run) prepareArguments(t *target, entry listed) {
+	switch {
+	case t.plan.Arguments != nil || len(t.plan.UseUp) > 0:
+		t.make = func(text string) map[string]any {
+			all := map[string]any{}
+			for name, value := range t.plan.Arguments {
+				all[name] = value
+				if s, ok := value.(string); ok {
+					all[name] = strings.ReplaceAll(s, freeText, text)
+				}
+			}
+			return all
+		}
+	case t.method != "resources/read":
+		t.make = func(text string) map[string]any { return leastArguments(entry, text) }
+	}
+	t.inputs = parseObject(entry.InputSchema).Properties
+	if t.rows = t.plan.rows(); len(t.rows) > 0 {
+		r.usedUp = append(r.usedUp, usedUp(t.rows))
+		t.free = slices.Sorted(maps.Keys(t.plan.UseUp))[0]
+	} else if t.make != nil {
+		one, other := t.make(r.argument), t.make(freeText)
+		for _, name := range slices.Sorted(maps.Keys(one)) {
+			if text, ok := one[name].(string); ok && text != other[name] && (t.free == "" || text == r.argument) {
+				t.free = name
+			}
+		}
+	}
+}
+
 // fill gives a call arguments that no call has used up: a text of its own and, if the plan has such, the values of a
 // row. A server may act once for them.
 func (r *run) fill(c *call) error {

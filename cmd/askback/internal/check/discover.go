@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -266,33 +265,7 @@ func (r *run) newTarget(method string, entry listed) (t *target, may bool) {
 	if t.ends = allowed || readOnly; !t.ends {
 		t.why = "it is not marked read-only: --allow " + t.name + " lets it be called to its end"
 	}
-	switch {
-	case plan.Arguments != nil || len(plan.UseUp) > 0:
-		t.make = func(text string) map[string]any {
-			all := map[string]any{}
-			for name, value := range plan.Arguments {
-				all[name] = value
-				if s, ok := value.(string); ok {
-					all[name] = strings.ReplaceAll(s, freeText, text)
-				}
-			}
-			return all
-		}
-	case method != "resources/read":
-		t.make = func(text string) map[string]any { return leastArguments(entry, text) }
-	}
-	t.inputs = parseObject(entry.InputSchema).Properties
-	if t.rows = plan.rows(); len(t.rows) > 0 {
-		r.usedUp = append(r.usedUp, usedUp(t.rows))
-		t.free = slices.Sorted(maps.Keys(plan.UseUp))[0]
-	} else if t.make != nil {
-		one, other := t.make(r.argument), t.make(freeText)
-		for _, name := range slices.Sorted(maps.Keys(one)) {
-			if text, ok := one[name].(string); ok && text != other[name] && (t.free == "" || text == r.argument) {
-				t.free = name
-			}
-		}
-	}
+	r.prepareArguments(t, entry)
 	return t, !plan.Never && (t.ends || r.local && !entry.Annotations.destroys())
 }
 

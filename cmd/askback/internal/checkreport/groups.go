@@ -54,8 +54,8 @@ func problems(r *findings.Report) []*problem {
 }
 
 // explained are the dimensions of which nothing holds in a state that nothing protects.
-var explained = map[string]bool{"integrity": true, "secrecy": true, "principal": true, "arguments": true, "target": true,
-	"method": true, "time": true, "server": true}
+var explained = map[string]bool{"integrity": true, "secrecy": true, "principal": true, "arguments": true,
+	"target": true, "method": true, "time": true, "server": true}
 
 // apart are probes whose findings have causes of their own.
 var apart = map[string]bool{"state-credentials": true, "state-none": true}
