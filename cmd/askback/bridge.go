@@ -33,7 +33,8 @@ type bridgeOptions struct {
 	wait      time.Duration
 	headers   []string
 	version   string // of the protocol
-	most      int    // bytes of a message of a server
+	perCall   bool
+	most      int // bytes of a message of a server
 	hosts     []string
 	approve   []string
 	approveBy []string
@@ -80,6 +81,7 @@ tool that is not idempotent. * in a PATTERN is any text.`,
 	flags.StringVar(&o.user, "as", "", "`NAME` of the caller (default: the system's user)")
 	flags.DurationVar(&o.wait, "wait", 0, "`TIME` a host without tasks waits (default 45s)")
 	flags.StringVar(&o.version, "revision", "", "`DATE` of the protocol's revision to speak")
+	flags.BoolVar(&o.perCall, "session-per-call", false, "a session for each call at an older server")
 	mostFlag(flags, &o.most)
 	flags.StringArrayVar(&o.headers, "header", nil, "`LINE` for the server: 'Name: value' or @FILE")
 	flags.BoolVar(&o.page.local, "local", false, "serve the page for --as too, on this machine")

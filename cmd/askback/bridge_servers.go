@@ -80,7 +80,7 @@ func (o *bridgeOptions) behind(args []string, stderr io.Writer) (*behind, error)
 		label = filepath.Base(to.program[0])
 	}
 	return &behind{where: to.text, label: label, target: &to, servers: []bridge.Server{{
-		Identity: to.shown(), Version: o.version,
+		Identity: to.shown(), Version: o.version, SessionPerCall: o.perCall,
 		Connect: func() (mcp.Transport, error) {
 			if to.address != nil {
 				return bridge.AtURL(to.text, header), nil
@@ -104,6 +104,7 @@ func (o *bridgeOptions) serversOf(file string, stderr io.Writer) (*behind, error
 	for _, s := range read.Servers {
 		b.servers = append(b.servers, bridge.Server{
 			Name: s.Name, Prefix: hostfile.Prefix(s.Name), Identity: s.Identity,
+			SessionPerCall: s.SessionPerCall || o.perCall,
 			Connect: func() (mcp.Transport, error) {
 				if s.URL != "" {
 					return bridge.AtURL(s.URL, s.Header), nil

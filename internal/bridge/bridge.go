@@ -44,8 +44,8 @@ type Options struct {
 	// there by then is tried again, and its tools appear later.
 	Start time.Duration
 
-	// Sessions bounds, for each server before 2026-07-28, the sessions in which its tools are called, each of them one
-	// call at a time, besides the one for everything else. Zero means 32. Every caller has a share of them.
+	// Sessions bounds, for each server before 2026-07-28, the sessions of callers, besides the one for its lists. Zero
+	// means 32. Every caller has a share of them.
 	Sessions int
 
 	// MessageBytes bounds one message of a server behind, in bytes. Zero means 16 MiB.
@@ -78,6 +78,11 @@ type Server struct {
 	// Version is the revision of the protocol to speak with the server. Empty means the newest that both know. Some
 	// libraries speak 2026-07-28 with handlers that can ask only inside their open calls, as before it.
 	Version string
+
+	// SessionPerCall gives each call of a tool at a server before 2026-07-28 a session of its own, and a program one
+	// process for each, in place of one session for everything that its caller does. Then calls that ask do not wait for
+	// each other.
+	SessionPerCall bool
 }
 
 // Bridge is a server in front of others. It is safe for concurrent use.

@@ -79,7 +79,7 @@ func (b *upstream) refresh(ctx context.Context) error {
 	defer cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	session, err := b.behind.session(ctx)
+	session, err := b.behind.sessionOf(ctx, "", true)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -78,11 +79,50 @@ func (b *Bridge) complete(ctx context.Context, req *mcp.CompleteRequest) (*mcp.C
 	if to == nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "no server has what is to be completed"}
 	}
-	session, err := to.behind.session(ctx)
+	session, err := to.behind.sessionOf(ctx, b.caller(ctx, req.Extra), false)
 	if err != nil {
 		return nil, err
 	}
 	return session.SDK().Complete(ctx, &params)
+}
+
+// caller names who makes a request, or is empty.
+func (b *Bridge) caller(ctx context.Context, extra *mcp.RequestExtra) string {
+	if b.opts.Server.Principal == nil {
+		return ""
+	}
+	name, err := b.opts.Server.Principal(ctx, extra)
+	if err != nil {
+		return ""
+	}
+	return name
+}
+
+// subscriptions are the resources of which callers want to be told. Each further session of a caller has them, too. The
+// zero value is ready to use.
+type subscriptions struct {
+	mu  sync.Mutex
+	all map[string][]string // URIs by caller
+}
+
+// mostSubscriptions bounds those of one caller.
+const mostSubscriptions = 256
+
+func (s *subscriptions) add(caller, uri string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = make(map[string][]string)
+	}
+	if uris := s.all[caller]; len(uris) < mostSubscriptions && !slices.Contains(uris, uri) {
+		s.all[caller] = append(uris, uri)
+	}
+}
+
+func (s *subscriptions) of(caller string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.all[caller])
 }
 
 // subscribe subscribes to a resource at its server, for as long as the connection lasts: other hosts may want to be
@@ -92,7 +132,9 @@ func (b *Bridge) subscribe(ctx context.Context, req *mcp.SubscribeRequest) error
 	if to == nil {
 		return mcp.ResourceNotFoundError(req.Params.URI)
 	}
-	session, err := to.behind.session(ctx)
+	caller := b.caller(ctx, req.Extra)
+	to.behind.subscribed.add(caller, req.Params.URI)
+	session, err := to.behind.sessionOf(ctx, caller, false)
 	if err != nil {
 		return err
 	}

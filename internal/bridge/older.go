@@ -21,7 +21,7 @@ import (
 )
 
 // A server of a revision before 2026-07-28 asks inside its open call. The call lives in this process (opencall.go), in
-// a session of its own (pool.go), and its task runs here again and again:
+// its caller's session (pool.go, turns.go), and its task runs here again and again:
 //
 //  1. The journal says that the call begins, and which process has it.
 //  2. Each question of the server is recorded, and asked.
@@ -139,14 +139,20 @@ func (p *passage) firstInSession(ctx context.Context, key callKey, suffix string
 	return nil, err
 }
 
-// openCall calls the tool in a session that the call has for itself. Refused is the reason why it was not called. The
+// kind is that of the session of the call's caller.
+func (p *passage) kind() sessionKind {
+	can, desk := p.can(), p.call.Principal() != "" // a read goes to the session that a call of a tool has
+	can.form, can.url = can.form || desk, can.url || desk
+	return sessionKind{p.call.Principal(), can}
+}
+
+// openCall calls the tool in its caller's session. Refused is the reason why it was not called. The
 // error is errModern if the server has no sessions any more.
 func (p *passage) openCall(ctx context.Context, key callKey) (c *openCall, refused *record, err error) {
 	if p.gone.Load() {
 		return nil, p.noLongerOffered(1), nil
 	}
-	kind := sessionKind{p.call.Principal(), p.can()}
-	s, err := p.behind.pool.take(ctx, kind)
+	s, err := p.behind.pool.take(ctx, p.kind(), p.name)
 	if err == nil {
 		pending := &client.Pending{Method: p.method, Params: p.params, Meta: p.sessionMeta()}
 		c, err = p.behind.calls.open(key, p.behind.pool, s, p, pending)
@@ -173,6 +179,27 @@ func (p *passage) sessionMeta() mcp.Meta {
 		}
 	}
 	return meta
+}
+
+// sendRound sends a round. What is no call of a tool goes to its caller's session at an older server, which may remember
+// in it what it is about.
+func (p *passage) sendRound(
+	ctx context.Context, round *client.Pending, report progress,
+) (result json.RawMessage, next *client.Pending, err error) {
+	if pool := p.behind.pool; p.method != wire.CallTool && p.behind.older.Load() && !pool.apart {
+		s, err := pool.take(ctx, p.kind(), "")
+		if err == nil {
+			defer pool.give(s, false)
+			own := *round
+			own.Meta = p.sessionMeta()
+			result, next, err = p.behind.sendIn(ctx, s.Session, &own, report)
+			if !forgot(s.Session, err) {
+				return result, next, err
+			}
+			s.spoiled.Store(true)
+		}
+	}
+	return p.behind.send(ctx, round, report)
 }
 
 // sendInSession makes a call in a session, and follows it if it is a task there.

@@ -304,7 +304,7 @@ func (u userHeader) RoundTrip(req *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(req)
 }
 
-// Nothing in a session says which call a question belongs to. Calls at once have sessions of their own, so everybody is
+// Nothing in a session says which call a question belongs to. Calls that ask take turns in it, so everybody is
 // asked what their own call asks.
 func TestNobodyGetsTheQuestionsOfAnothersCall(t *testing.T) {
 	for name, change := range transports(t) {
@@ -349,7 +349,7 @@ func TestACallerKeepsASession(t *testing.T) {
 func TestACallerHasAShareOfTheSessions(t *testing.T) {
 	bridge.ShortTimes(t, 50*time.Millisecond, time.Minute, time.Second)
 	s, url := newOlder(t, "2025-11-25")
-	f := newFront(t, url, byHeader, func(o *bridge.Options) { o.Sessions = 2 })
+	f := newFront(t, url, byHeader, func(o *bridge.Options) { o.Sessions, o.Servers[0].SessionPerCall = 2, true })
 	ada, bob := as(t, f, "ada", client.Options{Tasks: client.TasksOff}), as(t, f, "bob", client.Options{})
 	call(t, ada, "order", subject{"hat"})
 	got, failed := call(t, ada, "echo", subject{"again"})

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -52,9 +54,13 @@ type callKey struct {
 // in it for the answers to its questions.
 type openCall struct {
 	key    callKey
+	seat   atomic.Pointer[seat]
+	params json.RawMessage
 	all    *openCalls
 	cancel context.CancelCauseFunc // ends the call at the server
 	once   sync.Once               // begins watch
+	over   chan struct{}           // is closed when the call has ended
+	owns   int                     // questions, under the lock of its session
 
 	mu        sync.Mutex
 	questions []*openQuestion // in the order in which they came
@@ -78,6 +84,7 @@ type openQuestion struct {
 	answer    chan answer // has room for one
 	given     bool        // there was an answer
 	withdrawn bool        // the server does not wait for the answer
+	sure      bool        // it is of this call
 }
 
 // answer is what the server gets: one of its fields.
@@ -108,10 +115,11 @@ func (o *openCalls) find(key callKey) *openCall {
 	return o.calls[key]
 }
 
-// open makes a call at the server, in a session that it has for itself.
-func (o *openCalls) open(key callKey, p *pool, s *pooled, as *passage, pending *client.Pending) (*openCall, error) {
+// open makes a call at the server, at its place in a session.
+func (o *openCalls) open(key callKey, p *pool, s *seat, as *passage, pending *client.Pending) (*openCall, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	c := &openCall{key: key, all: o, cancel: cancel, changed: make(chan struct{})}
+	c := &openCall{key: key, params: pending.Params, all: o, cancel: cancel, changed: make(chan struct{}),
+		over: make(chan struct{})}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.stops() {
@@ -129,26 +137,34 @@ func (o *openCalls) open(key callKey, p *pool, s *pooled, as *passage, pending *
 
 // send makes the call, and gives the session back. If the server has forgotten the session before the call came, it is
 // made in another one.
-func (c *openCall) send(ctx context.Context, p *pool, s *pooled, as *passage, pending *client.Pending) *record {
-	s.call.Store(c)
+func (c *openCall) send(ctx context.Context, p *pool, s *seat, as *passage, pending *client.Pending) *record {
+	c.seat.Store(s)
+	s.join(c)
 	result, err := as.sendInSession(ctx, c, s.Session, pending)
 	if forgot(s.Session, err) {
 		s.spoiled.Store(true)
-		if s, err = p.begin(ctx, s, s.kind); err != nil {
+		s.leave(c)
+		p.give(s, false)
+		if s, err = p.take(ctx, s.kind, s.tool); err != nil {
 			c.modern = errors.Is(err, errModern)
 			r, _ := as.classify(ctx, 1, err)
 			return as.ended(c, r, nil)
 		}
-		s.call.Store(c)
+		c.seat.Store(s)
+		s.join(c)
 		result, err = as.sendInSession(ctx, c, s.Session, pending)
 	}
 	r := &record{Result: result}
 	if err != nil {
-		_, refused := errors.AsType[*client.NotRunError](err) // perhaps because it does not know the session
-		if r, err = as.classify(ctx, 1, err); err != nil || r.Words != "" || refused {
+		refused, _ := errors.AsType[*client.NotRunError](err)
+		r, err = as.classify(ctx, 1, err)
+		if spoils(s.Session, refused, err) && ctx.Err() == nil || p.apart && (err != nil || r.Words != "" || refused != nil) {
 			s.spoiled.Store(true)
 		}
+	} else if s.loud {
+		p.habits.note(s.tool, false)
 	}
+	s.leave(c)
 	p.give(s, ctx.Err() != nil)
 	if ctx.Err() != nil {
 		return &record{Words: context.Cause(ctx).Error()}
@@ -158,6 +174,15 @@ func (c *openCall) send(ctx context.Context, p *pool, s *pooled, as *passage, pe
 			"error", errors.Unwrap(err))
 	}
 	return as.ended(c, r, err)
+}
+
+// spoils reports whether a session is not used again after an error: the connection to a program broke, or a server at a
+// URL perhaps does not know the session.
+func spoils(s *client.Session, refused *client.NotRunError, err error) bool {
+	if refused != nil {
+		return refused.Status == 0 || refused.Status == http.StatusBadRequest || refused.Status == http.StatusNotFound
+	}
+	return err != nil && s.SDK().ID() == ""
 }
 
 // forget removes a call, and ends it at the server.
@@ -193,28 +218,35 @@ func (c *openCall) end(r *record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.result = r
+	close(c.over)
 	c.change()
 }
 
-// ask waits for the answer to a question of the server.
-func (c *openCall) ask(ctx context.Context, q *client.Question) (answer, error) {
-	asked, err := c.add(q)
-	if err != nil {
-		return answer{}, err
-	}
+// errMoves says that a call has ended without the answer to a question that may be another call's.
+var errMoves = errors.New("the call has ended")
+
+// await waits for the answer to a question of the server.
+func (c *openCall) await(ctx context.Context, asked *openQuestion) (_ answer, err error) {
 	select {
 	case a := <-asked.answer:
 		return a, a.err
+	case <-c.over:
+		err = errMoves
+		if asked.sure {
+			err = errNoCall
+		}
 	case <-ctx.Done():
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		asked.withdrawn = true
-		c.change()
-		return answer{}, context.Cause(ctx)
+		err = context.Cause(ctx)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	asked.withdrawn = true
+	c.change()
+	return answer{}, err
 }
 
-func (c *openCall) add(q *client.Question) (*openQuestion, error) {
+// add adds a question, which is sure to be this call's or not.
+func (c *openCall) add(q *client.Question, sure bool) (*openQuestion, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	open := 0
@@ -226,7 +258,7 @@ func (c *openCall) add(q *client.Question) (*openQuestion, error) {
 	if open >= mostOpen || len(c.questions) >= mostAsked {
 		return nil, fmt.Errorf("a call has at most %d questions at once, and %d in all", mostOpen, mostAsked)
 	}
-	asked := &openQuestion{Question: q, asked: time.Now(), answer: make(chan answer, 1)}
+	asked := &openQuestion{Question: q, asked: time.Now(), answer: make(chan answer, 1), sure: sure}
 	c.questions = append(c.questions, asked)
 	c.change()
 	return asked, nil
@@ -367,8 +399,20 @@ const rowTime = 5 * time.Second
 func (c *openCall) unanswered() *openQuestion {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n := len(c.questions); n > 0 && !c.questions[n-1].given {
+	if n := len(c.questions); n > 0 && !c.questions[n-1].given && c.questions[n-1].sure {
 		return c.questions[n-1]
+	}
+	return nil
+}
+
+// awaited returns a question that has no answer and that the server waits for, or nil.
+func (c *openCall) awaited() *openQuestion {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, q := range c.questions {
+		if !q.given && !q.withdrawn {
+			return q
+		}
 	}
 	return nil
 }

@@ -123,9 +123,10 @@ func (t *target) thing() string {
 	return fmt.Sprintf("tool %q", t.name)
 }
 
-// forgot reports whether a server has refused a round because it does not know the session, in which the round came.
-// Another session may have it.
+// forgot reports whether a round did not run because its server does not know the session, or the connection had ended
+// before. Another session may have it.
 func forgot(s *client.Session, err error) bool {
 	refused, ok := errors.AsType[*client.NotRunError](err)
-	return ok && refused.Status == http.StatusNotFound && s.SDK().ID() != ""
+	return ok && (refused.Status == http.StatusNotFound && s.SDK().ID() != "" ||
+		refused.Status == 0 && errors.Is(err, mcp.ErrConnectionClosed))
 }

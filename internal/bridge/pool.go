@@ -2,8 +2,8 @@ package bridge
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,25 +15,32 @@ import (
 	"github.com/askback-mcp/askback/input"
 )
 
-// pool are the sessions in which tools of an older server are called. Nothing says which call a question inside a
-// session belongs to, so each session has one call at a time. Callers share no sessions, because a server may remember
-// who did what in one. A caller gets another session only while it has fewer than are free, so that some are left for
-// others.
+// pool are the sessions in which callers use an older server. A caller has one session for everything, because a
+// server may remember in it what the caller did, and callers share none. See turns.go for the calls at once. A caller
+// gets another session, for other abilities, only while it has fewer than are free, so that some are left for others.
 type pool struct {
 	connect func(context.Context, *pooled) (*client.Session, error)
 	most    int
+	apart   bool // each call has a session of its own
+	habits  habits
+	life    context.Context // ends with close
+	stop    context.CancelFunc
 
 	mu      sync.Mutex
 	closed  bool
-	idle    []*pooled      // the one that was used last is the last
-	busy    map[string]int // calls by caller
-	calls   int            // the sum of busy
-	changed chan struct{}  // is closed when a session is given back
+	idle    []*pooled               // the one that was used last is the last
+	shared  map[sessionKind]*pooled // those in use that take further calls
+	busy    map[string]int          // sessions in use by caller
+	inUse   int                     // the sum of busy
+	changed chan struct{}           // is closed when something changes that a call may wait for
 	ending  sync.WaitGroup
 }
 
 // sessions is how many sessions a pool has if nobody says it.
 const sessions = 32
+
+// mostTogether is how many calls one session has at once.
+const mostTogether = 64
 
 // poolTime bounds how long a call waits for a session. It is a variable for tests.
 var poolTime = 5 * time.Second
@@ -52,21 +59,41 @@ type sessionKind struct {
 
 // pooled is a session of a pool.
 type pooled struct {
-	*client.Session
-	kind sessionKind
-	over chan struct{} // is closed when the connection has ended
-	used time.Time
-	call atomic.Pointer[openCall] // that has the session, or nil
-	// spoiled says that the server asked something while there was no call.
-	spoiled   atomic.Bool
+	*client.Session // once ready is closed, without err
+	pool            *pool
+	kind            sessionKind
+	ready           chan struct{}
+	err             error         // why the session could not begin
+	over            chan struct{} // is closed when the connection has ended
+	spoiled         atomic.Bool   // it takes no further calls
+
+	// Under the pool's lock.
+	used      time.Time
+	users     int  // calls, and other requests
+	loud      int  // calls of them that may ask
 	cancelled bool // its last call was cancelled
+
+	mu      sync.Mutex
+	calls   []*openCall        // in the order in which they came
+	waiting []*client.Question // whose call is not yet clear, in the order in which they came
+	changed chan struct{}      // is closed when calls changes
 }
 
-func newPool(most int, connect func(context.Context, *pooled) (*client.Session, error)) *pool {
+// seat is the place of a call in a session.
+type seat struct {
+	*pooled
+	tool string // empty for a request that is no call of a tool
+	loud bool
+}
+
+func newPool(most int, apart bool, connect func(context.Context, *pooled) (*client.Session, error)) *pool {
 	if most <= 0 {
 		most = sessions
 	}
-	return &pool{connect: connect, most: most, busy: make(map[string]int), changed: make(chan struct{})}
+	p := &pool{connect: connect, most: most, apart: apart, busy: make(map[string]int),
+		shared: make(map[sessionKind]*pooled), changed: make(chan struct{})}
+	p.life, p.stop = context.WithCancel(context.Background())
+	return p
 }
 
 // fullError says that a caller has its share of the sessions.
@@ -77,78 +104,124 @@ func (e *fullError) Error() string {
 		"for an answer: answer or cancel one of them, or try again later", e.most, e.busy)
 }
 
-// take returns a session for one call. The error is a *fullError if none has become free for some time.
-func (p *pool) take(ctx context.Context, kind sessionKind) (*pooled, error) {
-	late := time.NewTimer(poolTime)
-	defer late.Stop()
-	for {
-		s, changed, err := p.reserve(kind)
-		if s != nil || err == nil {
-			return p.begin(ctx, s, kind)
+// wait is what a call waits for: a change, until a time.
+type wait struct {
+	changed <-chan struct{}
+	until   time.Time
+}
+
+// take returns the place of a call, or of another request if tool is empty, in a session. It waits for one for a
+// bounded time.
+func (p *pool) take(ctx context.Context, kind sessionKind, tool string) (*seat, error) {
+	for began := time.Now(); ; {
+		s, w, err := p.reserve(kind, tool, began)
+		if s != nil {
+			return p.begun(ctx, s)
 		}
-		if _, full := errors.AsType[*fullError](err); !full {
+		if err != nil {
 			return nil, err
 		}
+		late := time.NewTimer(time.Until(w.until))
 		select {
-		case <-changed:
+		case <-w.changed:
 		case <-late.C:
-			return nil, err
 		case <-ctx.Done():
+			late.Stop()
 			return nil, context.Cause(ctx)
 		}
+		late.Stop()
 	}
 }
 
-// reserve counts a call. It returns an idle session, or nil if a new one is to be made; with an error, it counts
-// nothing, and changed is closed when it is worth trying again.
-func (p *pool) reserve(kind sessionKind) (s *pooled, changed <-chan struct{}, err error) {
+// reserve finds a place for a call that has waited since began. It returns what the call waits for if there is none.
+func (p *pool) reserve(kind sessionKind, tool string, began time.Time) (*seat, *wait, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return nil, nil, errStops
 	}
-	if busy := p.busy[kind.caller]; busy >= p.most-p.calls {
-		return nil, p.changed, &fullError{busy, p.most}
+	loud := p.habits.loud(tool, kind.can)
+	if s := p.shared[kind]; s != nil && s.usable() {
+		if until, err := s.busyUntil(loud, began); until.After(time.Now()) {
+			return nil, &wait{p.changed, until}, nil
+		} else if err != nil {
+			return nil, nil, err
+		}
+		return s.sit(tool, loud), nil, nil
+	}
+	if busy := p.busy[kind.caller]; busy >= p.most-p.inUse {
+		if until := began.Add(poolTime); until.After(time.Now()) {
+			return nil, &wait{p.changed, until}, nil
+		}
+		return nil, nil, &fullError{busy, p.most}
 	}
 	p.busy[kind.caller]++
-	p.calls++
+	p.inUse++
+	s := p.unused(kind)
+	if s == nil {
+		s = &pooled{pool: p, kind: kind, ready: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{})}
+		p.ending.Go(s.begin)
+	}
+	if !p.apart {
+		p.shared[kind] = s
+	}
+	return s.sit(tool, loud), nil, nil
+}
+
+// sit adds a user of the session, with the pool's lock held.
+func (s *pooled) sit(tool string, loud bool) *seat {
+	s.users++
+	if loud {
+		s.loud++
+	}
+	return &seat{s, tool, loud}
+}
+
+// unused takes an idle session, with the lock held. If there is none, there is room for one afterwards.
+func (p *pool) unused(kind sessionKind) *pooled {
 	for i, candidate := range slices.Backward(p.idle) {
 		if candidate.kind == kind {
 			p.idle = slices.Delete(p.idle, i, i+1)
-			return candidate, nil, nil
+			if candidate.usable() {
+				return candidate
+			}
+			p.end(candidate)
 		}
 	}
-	if len(p.idle)+p.calls > p.most { // there is at least one that nobody uses
+	if len(p.idle)+p.inUse > p.most { // there is at least one that nobody uses
 		p.end(p.idle[0])
 		p.idle = slices.Delete(p.idle, 0, 1)
 	}
-	return nil, nil, nil
+	return nil
 }
 
-// begin returns a session that was reserved, or makes one.
-func (p *pool) begin(ctx context.Context, s *pooled, kind sessionKind) (*pooled, error) {
-	if s != nil && s.usable() {
-		return s, nil
-	}
-	if s != nil {
-		p.mu.Lock()
-		p.end(s)
-		p.mu.Unlock()
-	}
-	s = &pooled{kind: kind, over: make(chan struct{})}
-	ctx, cancel := context.WithTimeout(ctx, connectTime)
+// begin begins the session, for all who wait for it.
+func (s *pooled) begin() {
+	defer close(s.ready)
+	ctx, cancel := context.WithTimeout(s.pool.life, connectTime)
 	defer cancel()
-	var err error
-	if s.Session, err = p.connect(ctx, s); err != nil {
-		p.mu.Lock()
-		p.free(kind.caller)
-		p.mu.Unlock()
-		return nil, &client.NotRunError{Err: err}
+	if s.Session, s.err = s.pool.connect(ctx, s); s.err != nil {
+		s.spoiled.Store(true)
+		return
 	}
 	go func() {
 		_ = s.SDK().Wait() // the next call learns the reason
 		close(s.over)
 	}()
+}
+
+// begun waits until the session of a place has begun.
+func (p *pool) begun(ctx context.Context, s *seat) (*seat, error) {
+	select {
+	case <-s.ready:
+	case <-ctx.Done():
+		p.give(s, false)
+		return nil, context.Cause(ctx)
+	}
+	if s.err != nil {
+		p.give(s, false)
+		return nil, &client.NotRunError{Err: s.err}
+	}
 	return s, nil
 }
 
@@ -162,32 +235,69 @@ func (s *pooled) usable() bool {
 	}
 }
 
-// give takes a session back after its call. A call that was cancelled may go on, and ask: its session is not used
-// again.
-func (p *pool) give(s *pooled, cancelled bool) {
-	s.call.Store(nil)
+// give takes a place back. A call that was cancelled may go on, and ask: where each call has a session of its own, that
+// one is not used again.
+func (p *pool) give(s *seat, cancelled bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if s.users--; s.loud {
+		s.pooled.loud--
+	}
+	defer p.change()
+	if s.users > 0 {
+		return
+	}
 	p.free(s.kind.caller)
-	if s.cancelled = cancelled; cancelled || !s.usable() || p.closed {
-		p.end(s)
+	if p.shared[s.kind] == s.pooled {
+		delete(p.shared, s.kind)
+	}
+	if s.cancelled = cancelled && p.apart; s.cancelled || !s.usable() || p.closed {
+		p.end(s.pooled)
 		return
 	}
 	s.used = time.Now()
 	if slices.ContainsFunc(p.idle, func(other *pooled) bool { return other.kind == s.kind }) {
 		time.AfterFunc(surplusTime, p.trim)
 	}
-	p.idle = append(p.idle, s)
+	p.idle = append(p.idle, s.pooled)
 }
 
-// free ends the count of a call, with the lock held.
+// free ends the use of a session, with the lock held.
 func (p *pool) free(caller string) {
-	p.calls--
+	p.inUse--
 	if p.busy[caller]--; p.busy[caller] == 0 {
 		delete(p.busy, caller)
 	}
+}
+
+// change wakes those who wait for something, with the lock held.
+func (p *pool) change() {
 	close(p.changed)
 	p.changed = make(chan struct{})
+}
+
+// current returns the session that a caller used last, or nil. With only, it returns nil if there are other callers.
+func (p *pool) current(caller string, only bool) (last *client.Session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.apart {
+		return nil
+	}
+	all := slices.Concat(p.idle, slices.Collect(maps.Values(p.shared)))
+	for _, s := range all {
+		select {
+		case <-s.ready:
+		default:
+			continue
+		}
+		if only && s.kind.caller != all[0].kind.caller {
+			return nil
+		}
+		if s.usable() && (only || s.kind.caller == caller) {
+			last = s.Session
+		}
+	}
+	return last
 }
 
 // trim ends sessions that were not used for some time, except the last of each kind.
@@ -211,6 +321,9 @@ func (p *pool) trim() {
 // a call was cancelled, which takes a moment.
 func (p *pool) end(s *pooled) {
 	p.ending.Go(func() {
+		if <-s.ready; s.err != nil {
+			return
+		}
 		if s.cancelled {
 			select {
 			case <-s.over:
@@ -226,29 +339,16 @@ const cancelTime = time.Second
 
 // close ends all sessions that have no call, and waits for those that end.
 func (p *pool) close() {
+	p.stop()
 	p.mu.Lock()
 	p.closed = true
 	for _, s := range p.idle {
 		p.end(s)
 	}
 	p.idle = nil
-	close(p.changed)
-	p.changed = make(chan struct{})
+	p.change()
 	p.mu.Unlock()
 	p.ending.Wait()
-}
-
-// errNoCall refuses what a server asks outside of the calls of its tools.
-var errNoCall = errors.New("the bridge passes on a server's questions only while one of its tools is called")
-
-// ask passes a question of the server on to the call that has the session.
-func (s *pooled) ask(ctx context.Context, q *client.Question) (answer, error) {
-	c := s.call.Load()
-	if c == nil {
-		s.spoiled.Store(q.Method != input.MethodListRoots) // which servers ask for when a session begins
-		return answer{}, errNoCall
-	}
-	return c.ask(ctx, q)
 }
 
 // options are the client's options for a session in which the server is told of what its caller can be asked.

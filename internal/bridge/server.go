@@ -40,11 +40,12 @@ type server struct {
 	progress sync.Map // from tokens to channels of reports
 
 	// Of an older server.
-	older  atomic.Bool // what the last connection, or attempt at one, says of the server
-	pool   *pool
-	calls  *openCalls
-	waited waits
-	left   waits // for a bridge with another policy
+	subscribed subscriptions
+	older      atomic.Bool // what the last connection, or attempt at one, says of the server
+	pool       *pool
+	calls      *openCalls
+	waited     waits
+	left       waits // for a bridge with another policy
 }
 
 // progress is told how far a call is.
@@ -75,12 +76,17 @@ func newServer(b *upstream) *server {
 	// A server may list a tool that asks only to clients that can be asked.
 	everything := new(pooled).options(base, abilities{true, true, true, true, true})
 	s.client = client.New(&everything)
-	s.pool = newPool(b.opts.Sessions, func(ctx context.Context, p *pooled) (*client.Session, error) {
+	s.pool = newPool(b.opts.Sessions, b.SessionPerCall, func(ctx context.Context, p *pooled) (*client.Session, error) {
 		opts := p.options(base, p.kind.can)
 		session, err := s.begin(ctx, client.New(&opts))
 		if err == nil && !isOlder(session) {
 			s.leaveOlder()
 			return nil, errors.Join(errModern, session.Close())
+		}
+		if err == nil {
+			for _, uri := range s.subscribed.of(p.kind.caller) {
+				_ = session.SDK().Subscribe(ctx, &mcp.SubscribeParams{URI: uri}) // the server's resource may be gone
+			}
 		}
 		return session, err
 	})
@@ -257,6 +263,17 @@ func (s *server) send(
 		s.leave(session) // which may be of an era that the server no longer has
 	}
 	return result, next, err
+}
+
+// sessionOf is the session that a caller has at an older server, or else the connection for everybody. Without a caller
+// it is for lists, which may depend on what the only caller did.
+func (s *server) sessionOf(ctx context.Context, caller string, only bool) (*client.Session, error) {
+	if s.older.Load() {
+		if session := s.pool.current(caller, only); session != nil {
+			return session, nil
+		}
+	}
+	return s.session(ctx)
 }
 
 // leave ends a connection whose session the server does not know.

@@ -263,11 +263,11 @@ func (p *passage) send(ctx context.Context, n int, next *client.Pending) (*recor
 	if p.told || p.call.Nonce() != "" { // the progress of a task is its message
 		report = p.call
 	}
-	result, asked, err := p.behind.send(ctx, &round, report)
+	result, asked, err := p.sendRound(ctx, &round, report)
 	if needsTasks(err) && (n == 1 || p.repeatable) && !p.tasks && !p.call.Can(askback.CapabilityTasks) {
 		p.tasks = true
 		round.Meta = p.requestMeta()
-		result, asked, err = p.behind.send(ctx, &round, report)
+		result, asked, err = p.sendRound(ctx, &round, report)
 	}
 	switch {
 	case err != nil:

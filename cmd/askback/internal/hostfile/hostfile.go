@@ -39,6 +39,8 @@ type Server struct {
 	URL     string
 	Header  http.Header
 
+	SessionPerCall bool // each call of a tool has a session of its own
+
 	// Identity tells this server from any other: its name, and its URL or its command line as the file has it, in which
 	// ${…} is not expanded. It may hold a secret that somebody has written into a command line.
 	Identity string
@@ -211,17 +213,14 @@ func Prefix(name string) string {
 
 // off returns whether a server is switched off.
 func (m member) off() (bool, error) {
-	for name, off := range map[string]string{"disabled": "true", "enabled": "false"} {
+	for name, off := range map[string]bool{"disabled": true, "enabled": false} {
 		value := strictjson.Get(m.value, name)
-		switch strictjson.TypeOf(value) {
-		case strictjson.TypeInvalid, strictjson.TypeNull:
+		if value == nil || strictjson.TypeOf(value) == strictjson.TypeNull {
 			continue
-		case strictjson.TypeBool:
-		default:
-			return false, fmt.Errorf("%s.%s: want true or false", m.path, name)
 		}
-		if string(value) == off {
-			return true, nil
+		is, err := m.child([]byte(name), value).truth()
+		if is == off || err != nil {
+			return err == nil, err
 		}
 	}
 	return false, nil
@@ -264,6 +263,8 @@ func (m member) server(name string) (*Server, error) {
 			err = at.headers(s.Header)
 		case "headersFile":
 			err = at.headersFile(s.Header)
+		case "sessionPerCall":
+			s.SessionPerCall, err = at.truth()
 		case "type", "transport":
 			kind, err = at.text()
 		case "envFile":

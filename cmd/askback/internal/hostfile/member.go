@@ -38,6 +38,14 @@ func (m member) text() (string, error) {
 	return expanded, nil
 }
 
+// truth is true or false.
+func (m member) truth() (bool, error) {
+	if strictjson.TypeOf(m.value) != strictjson.TypeBool {
+		return false, fmt.Errorf("%s: want true or false", m.path)
+	}
+	return string(m.value) == "true", nil
+}
+
 // list is an array of strings.
 func (m member) list() ([]string, error) {
 	if strictjson.TypeOf(m.value) != strictjson.TypeArray {
