@@ -58,8 +58,8 @@ func probe(next mcp.MethodHandler) mcp.MethodHandler {
 // isModern returns the error with which connecting ends because the server refused the probe as one of 2026-07-28 does,
 // or nil.
 func isModern(hello *tap.Exchange, err error) error {
-	if refused := hello.Unauthorized(); refused != nil {
-		return fmt.Errorf("%w: %w", err, refused)
+	if refused := hello.Unauthorized(err); refused != nil {
+		return refused
 	}
 	fault, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok {

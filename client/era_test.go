@@ -87,14 +87,15 @@ func TestTheEraOfAServer(t *testing.T) {
 		older         bool
 		want, want2   string
 	}{
-		"modern":        {discover: always(200, "", found), probes: 1},
-		"busy":          {discover: busy(503, ""), probes: 4, least: time.Second, most: 3 * time.Second},
-		"broken":        {discover: busy(500, ""), probes: 4, least: time.Second, most: 3 * time.Second},
-		"too many":      {discover: busy(429, "Retry-After: 3"), probes: 4, least: 9 * time.Second, most: 10 * time.Second},
-		"much too long": {discover: busy(503, "Retry-After: 86400"), probes: 3, begun: 1, older: true, most: 21 * time.Second},
-		"never there":   {discover: always(502, "", ""), probes: 5, begun: 1, older: true, most: 5 * time.Second},
-		"older":         {discover: always(200, "", failed(-32601, `{}`)), probes: 1, begun: 1, older: true},
-		"older, 400":    {discover: always(400, "", ""), probes: 1, begun: 1, older: true},
+		"modern":   {discover: always(200, "", found), probes: 1},
+		"busy":     {discover: busy(503, ""), probes: 4, least: time.Second, most: 3 * time.Second},
+		"broken":   {discover: busy(500, ""), probes: 4, least: time.Second, most: 3 * time.Second},
+		"too many": {discover: busy(429, "Retry-After: 3"), probes: 4, least: 9 * time.Second, most: 10 * time.Second},
+		"much too long": {
+			discover: busy(503, "Retry-After: 86400"), probes: 3, begun: 1, older: true, most: 21 * time.Second},
+		"never there": {discover: always(502, "", ""), probes: 5, begun: 1, older: true, most: 5 * time.Second},
+		"older":       {discover: always(200, "", failed(-32601, `{}`)), probes: 1, begun: 1, older: true},
+		"older, 400":  {discover: always(400, "", ""), probes: 1, begun: 1, older: true},
 		"another version": {discover: always(400, "", failed(-32022, `{"supported":["2031-01-01","2030-01-01"]}`)),
 			probes: 1, want: "2031-01-01, 2030-01-01"},
 		"no version": {discover: always(400, "", failed(-32022, `{"supported":7}`)), probes: 1, want: "no"},

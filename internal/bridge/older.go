@@ -181,8 +181,8 @@ func (p *passage) sessionMeta() mcp.Meta {
 	return meta
 }
 
-// sendRound sends a round. What is no call of a tool goes to its caller's session at an older server, which may remember
-// in it what it is about.
+// sendRound sends a round. What is no call of a tool goes to its caller's session at an older server, which may
+// remember in it what it is about.
 func (p *passage) sendRound(
 	ctx context.Context, round *client.Pending, report progress,
 ) (result json.RawMessage, next *client.Pending, err error) {

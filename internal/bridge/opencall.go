@@ -176,8 +176,8 @@ func (c *openCall) send(ctx context.Context, p *pool, s *seat, as *passage, pend
 	return as.ended(c, r, err)
 }
 
-// spoils reports whether a session is not used again after an error: the connection to a program broke, or a server at a
-// URL perhaps does not know the session.
+// spoils reports whether a session is not used again after an error: the connection to a program broke, or a server at
+// a URL perhaps does not know the session.
 func spoils(s *client.Session, refused *client.NotRunError, err error) bool {
 	if refused != nil {
 		return refused.Status == 0 || refused.Status == http.StatusBadRequest || refused.Status == http.StatusNotFound

@@ -259,7 +259,8 @@ func (s *server) send(
 		}
 		result, next, err = s.sendIn(ctx, session, p, report)
 	}
-	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == jsonrpc.CodeMethodNotFound && !isOlder(session) {
+	fault, ok := errors.AsType[*jsonrpc.Error](err)
+	if ok && fault.Code == jsonrpc.CodeMethodNotFound && !isOlder(session) {
 		s.leave(session) // which may be of an era that the server no longer has
 	}
 	return result, next, err

@@ -15,14 +15,14 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// A session before 2026-07-28 does not say which of several open calls a question belongs to. So calls that may ask have
-// their turn in it, one after the other, and all others run beside them at once:
+// A session before 2026-07-28 does not say which of several open calls a question belongs to. So calls that may ask
+// take turns in it, and all others run beside them at once:
 //
 //   - A tool whose call has ended without a question does not ask, as far as is known. One that has asked does.
 //   - A call of a tool that is not known waits for its turn, too. As long as the server has never asked, it waits for a
 //     moment only.
-//   - If a question comes that several calls may have asked, it waits for a moment until one call is left, and then goes
-//     to the one whose arguments it names, or that came first. All of them are calls of one caller.
+//   - If a question comes that several calls may have asked, it waits for a moment until one call is left, and then
+//     goes to the one whose arguments it names, or that came first. All of them are calls of one caller.
 
 // The bounds of a wait for the turn.
 const (
@@ -189,8 +189,8 @@ func (s *pooled) owner(ctx context.Context, q *client.Question) (c *openCall, su
 	}
 }
 
-// pick returns the call that a question most likely belongs to, and whether that is sure, with the lock held. It returns
-// nil if there is no call.
+// pick returns the call that a question most likely belongs to, and whether that is sure, with the lock held. It
+// returns nil if there is no call.
 func (s *pooled) pick(q *client.Question) (c *openCall, sure bool) {
 	may := keep(s.calls, func(c *openCall) bool { return s.pool.habits.loud(c.seat.Load().tool, s.kind.can) })
 	if len(may) == 0 {

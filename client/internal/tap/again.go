@@ -113,16 +113,19 @@ func (x *Exchange) setSpent(spent bool) {
 	x.spent = x.spent || spent
 }
 
-// Unauthorized returns why the server refused the probe for lack of authorization, or nil. If the SDK authorizes
-// requests, its own error says more.
-func (x *Exchange) Unauthorized() error {
+// Unauthorized returns why the server refused the probe for lack of authorization, or nil. It is err, that of the SDK,
+// if the SDK authorizes requests.
+func (x *Exchange) Unauthorized(err error) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.unauthorized != nil && x.authorizes {
+		return err
+	}
 	return x.unauthorized
 }
 
-// setUnauthorized notes whether the response to the probe is such a refusal.
-func (x *Exchange) setUnauthorized(res *http.Response, err error) {
+// setUnauthorized notes whether the response to the probe is such a refusal, and whether the SDK had an answer to it.
+func (x *Exchange) setUnauthorized(res *http.Response, err error, authorizes bool) {
 	var refused error
 	status, ok := errors.AsType[interface {
 		error
@@ -136,7 +139,7 @@ func (x *Exchange) setUnauthorized(res *http.Response, err error) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.unauthorized = refused
+	x.unauthorized, x.authorizes = refused, authorizes
 }
 
 func unauthorized(status int) bool {

@@ -70,6 +70,7 @@ type Exchange struct {
 	// Of a quiet exchange's probe.
 	spent        bool  // it was sent as often as it may be
 	unauthorized error // it was refused, for lack of authorization
+	authorizes   bool  // the SDK asks the user then
 }
 
 type exchangeKey struct{}

@@ -114,7 +114,7 @@ func (t *roundTripper) dispatch(hello *Exchange, req *http.Request, method strin
 	}
 	res, err := t.patient(hello, req, method)
 	if hello != nil && method == MethodDiscover {
-		hello.setUnauthorized(res, err)
+		hello.setUnauthorized(res, err, t.authorizes)
 	}
 	return res, err
 }
