@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -80,6 +81,45 @@ func TestAJWTMayBeUnsigned(t *testing.T) {
 	}
 }
 
+// A text is replaced wherever it can be read, and a state that is the text itself is replaced whole.
+func TestATextIsSwapped(t *testing.T) {
+	t.Parallel()
+	enc := base64.StdEncoding.EncodeToString
+	for _, test := range []struct{ state, texts, want string }{
+		{"ord-1001", `"ord-1001" "ord-1002"`, "ord-1002"},
+		{"0b0e7a54-6b0f-4b6f-9d38-2f5a3c1d8e77", `"0b0e7a54-6b0f-4b6f-9d38-2f5a3c1d8e77" "other"`, "other"},
+		{"cancel:ord-1001", `"ord-1001" "ord-1002"`, "cancel:ord-1002"},
+		{enc([]byte(`{"id":7,"of":"order 17","n":17}`)), `"17" "18"`, enc([]byte(`{"id":7,"of":"order 17","n":18}`))},
+		{enc([]byte(`{"a":"ord-1001","b":["x ord-1001"]}`)), `"ord-1001" "ord-1002"`,
+			enc([]byte(`{"a":"ord-1002","b":["x ord-1002"]}`))},
+		{"ord-1001", `"ord-9999" "ord-1002"`, ""},
+		{"ord-1001", `"ord-1001"`, ""},
+	} {
+		if got, err := State(test.state, "swap "+test.texts); got != test.want || (err == nil) != (test.want != "") {
+			t.Errorf("%s %s: %q, %v", test.state, test.texts, got, err)
+		}
+	}
+}
+
+// A time is one value, and a query keeps the form in which it was written.
+func TestTimesAreNotSplit(t *testing.T) {
+	t.Parallel()
+	for state, want := range map[string]string{
+		"until=2026-11-26T07:37:58Z&ask=greet": "until=x&ask=greet", "2026-11-26T07:37:58Z": "x",
+		"greet 2026-11-26T07:37:58.5+01:00": "greet x", "a=%41": "a=x",
+	} {
+		i := slices.IndexFunc(Leaves(state), func(l Leaf) bool {
+			text, _ := l.Value.(string)
+			return strings.HasPrefix(text, "2026-") || text == "A"
+		})
+		if i < 0 {
+			t.Errorf("%s: %+v", state, Leaves(state))
+		} else if got := Leaves(state)[i].With(`"x"`); got != want {
+			t.Errorf("%s: %s", state, got)
+		}
+	}
+}
+
 func TestSealedStatesHaveNoLeaves(t *testing.T) {
 	t.Parallel()
 	for _, state := range []string{
@@ -115,6 +155,7 @@ func FuzzState(f *testing.F) {
 	f.Add(`{"a":{"b":["c",1,true]}}`, "set /a/b/0 \"x\"")
 	f.Add("eyJhIjoxfQ.9f86d081884c7d659a2feaa0c55ad015", "cut 3")
 	f.Add("a=b&c=d", "flip 2")
+	f.Add(`{"a":"bbbbbb","c":"bbbbbb 2026-11-26T07:37:58Z"}`, `swap "bbbbbb" "x"`)
 	f.Fuzz(func(t *testing.T, state, how string) {
 		if changed, err := State(state, how); err == nil && changed == state {
 			t.Error("unchanged")
