@@ -518,8 +518,8 @@ func (r *run) attempt(ctx context.Context, tr *trial, on call, variant string) (
 	if tr.Verdicts[a.proof] == "" {
 		a.proof = ""
 	}
-	if aim.Answers == "unasked" && a.proof == "" && a.reply.like(tr.control.valid) {
-		a.taken = false // the honest answers beside it were
+	if (aim.Answers == "unasked" || aim.At == "replica") && a.proof == "" && a.reply.like(tr.control.valid) {
+		a.taken = false // what is honest in it was
 	}
 	return a, nil
 }

@@ -171,19 +171,23 @@ func least(p property, text string) any {
 }
 
 // defaults returns the content of a form with its defaults in place of the values that are none, and the same with
-// other values there. Both are nil for a form without defaults.
+// other values there. Both are nil for a form without defaults, and for one with a default that says no: to decline may
+// come to the same as that.
 func defaults(schema json.RawMessage, fits map[string]any) (with, others map[string]any) {
 	for name, p := range parseObject(schema).Properties {
 		var value any
 		if json.Unmarshal(p.Default, &value) != nil || value == nil {
 			continue
 		}
+		if value == 0.0 || value == "" || refusing.MatchString(fmt.Sprint(value)) {
+			return nil, nil
+		}
 		if with == nil {
 			with, others = maps.Clone(fits), maps.Clone(fits)
 		}
 		with[name] = value
-		if yes, ok := value.(bool); ok {
-			others[name] = !yes
+		if value == true {
+			others[name] = false
 		}
 	}
 	return with, others

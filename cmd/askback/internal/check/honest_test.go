@@ -284,6 +284,17 @@ func honestServers() map[string]func() func(turn) any {
 			}
 			w.takes = func(k *workshop, t turn) bool { return *t.state == w.state(k, t) }
 		}),
+		"a default that says no": make(func(w *words) {
+			w.schema = `{"type":"object","required":["name"],"properties":{"name":{"type":"string","maxLength":20},
+				"gloss":{"type":"boolean","default":false}}}`
+			w.done = func(t turn, name string) any {
+				if t.answer.Content["gloss"] != true {
+					return says("It has no gloss.")
+				}
+				return says("It is glossy and %s.", name)
+			}
+			w.no = func(turn, string) any { return says("It has no gloss.") }
+		}),
 		"a pattern": make(func(w *words) {
 			w.schema = pattern
 			w.again = func(t turn, state string) any {
@@ -321,6 +332,29 @@ func honestServers() map[string]func() func(turn) any {
 				return asking(anyColour, "", "Which colour?")
 			}
 			return says("It is %s.", name)
+		}
+	}
+	// The state is the argument itself, and what was asked is on the server.
+	all["a record of what was asked"] = func() func(turn) any {
+		open := map[string]bool{}
+		return func(t turn) any {
+			mu.Lock()
+			defer mu.Unlock()
+			wall, _ := t.arguments["wall"].(string)
+			id := t.principal + " " + t.tool + " " + wall
+			name, accepted, fits := t.colour()
+			switch {
+			case t.state == nil || *t.state == wall && open[id] && !declined(t) && (!accepted || !fits):
+				open[id] = true
+				return asking(anyColour, wall, "Which colour?")
+			case *t.state != wall || !open[id]:
+				return refusal{"nobody was asked"}
+			}
+			delete(open, id)
+			if declined(t) {
+				return says("You declined.")
+			}
+			return says("%s is %s now.", wall, name)
 		}
 	}
 	// A store keeps the result of a call that has ended, for a client that has lost it.
