@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -25,6 +26,8 @@ func TestMain(m *testing.M) {
 		serveProgram(planted.New(planted.Options{Fault: os.Args[2]}))
 		return
 	}
+	flag.Parse()
+	_ = flag.Set("test.parallel", "8") // most tests wait for a server
 	os.Exit(m.Run())
 }
 
