@@ -119,7 +119,7 @@ func TestArgumentsThatAreUsedUp(t *testing.T) {
 	var cities []string
 	var values []any
 	for i := range 120 {
-		cities = append(cities, fmt.Sprintf("Z-%d", i+1))
+		cities = append(cities, fmt.Sprintf("order-%03d", i))
 		values = append(values, cities[i])
 	}
 	server := planted.Options{Fault: "id", Known: cities}
