@@ -44,6 +44,7 @@ type Client struct {
 	opts   Options
 	sdk    *mcp.Client
 	inline inlineSessions
+	older  olderEndpoints
 }
 
 // New returns a client. Nil options are the zero Options: a client that answers nothing.
@@ -82,7 +83,27 @@ func hideExtensions(next mcp.MethodHandler) mcp.MethodHandler {
 // origin of the Endpoint: a redirect to another scheme, host or port fails the request. One
 // within the origin is followed if it keeps the method, as 307 and 308 do. Calls go at once
 // where the redirect led before: a call that is redirected fails, because it may have run.
+// A server that answers 429 or 5xx, or refuses connections, is asked again for up to 20
+// seconds. The client remembers endpoints that do not speak 2026-07-28.
+// (basic/versioning, "Backward Compatibility")
 func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientSessionOptions) (*Session, error) {
+	web, ok := t.(*mcp.StreamableClientTransport)
+	if !ok || opts != nil && opts.ProtocolVersion != "" {
+		return c.connect(ctx, t, opts)
+	}
+	if c.older.has(web.Endpoint) {
+		s, err := c.connect(ctx, t, &mcp.ClientSessionOptions{ProtocolVersion: sessionVersions[0]})
+		if err == nil || ctx.Err() != nil {
+			return s, err
+		}
+		c.older.set(web.Endpoint, false)
+	}
+	s, err := c.connect(ctx, t, opts)
+	c.older.set(web.Endpoint, err == nil && s.legacy() && s.probed)
+	return s, err
+}
+
+func (c *Client) connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientSessionOptions) (*Session, error) {
 	s := &Session{opts: &c.opts}
 	t, err := atOrigin(t)
 	if err != nil {
@@ -126,7 +147,7 @@ func (c *Client) Connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 		s.observed.session = s.sdk.ID()
 	}
 	initialized, _ := hello.Result() // nil if the session began without that request
-	s.takes = takesTasks(initialized)
+	s.takes, s.probed = takesTasks(initialized), !hello.Spent()
 	s.inline = c.inline.of(s.sdk)
 	s.forget = func() { c.inline.states.Delete(s.sdk) }
 	s.life, s.end = context.WithCancelCause(context.WithoutCancel(ctx))

@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client/internal/streamable"
 	"github.com/askback-mcp/askback/client/internal/tap"
+	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -25,8 +25,9 @@ type direct struct {
 	endpoint      *streamable.Endpoint
 	inline        *inlineState
 	notifications notificationQueue
-	meta          map[string]any // The _meta of every request.
-	encoded       []byte         // meta as JSON
+	encoded       []byte            // The _meta of every request, as JSON.
+	members       map[string][]byte // of it, as JSON
+	names         []string          // of members
 }
 
 // newDirect returns what sends requests to an endpoint for a client with these options. The request's notifications go
@@ -34,12 +35,18 @@ type direct struct {
 func newDirect(
 	endpoint *streamable.Endpoint, opts *Options, state *inlineState, deliver func(method string, params []byte),
 ) *direct {
-	d := &direct{endpoint: endpoint, inline: state, meta: map[string]any{
+	d := &direct{endpoint: endpoint, inline: state}
+	meta := map[string]any{
 		mcp.MetaKeyProtocolVersion:    wire.Version,
 		mcp.MetaKeyClientInfo:         opts.implementation(),
 		mcp.MetaKeyClientCapabilities: encodable(opts.capabilities()),
-	}}
-	d.encoded, _ = json.Marshal(d.meta) // strings and types of the SDK
+	}
+	d.encoded, _ = json.Marshal(meta) // strings and types of the SDK
+	d.members = make(map[string][]byte, len(meta))
+	for name, value := range meta {
+		d.members[name], _ = json.Marshal(value)
+		d.names = append(d.names, name)
+	}
 	d.notifications.deliver = deliver
 	return d
 }
@@ -119,10 +126,7 @@ func (d *direct) encode(params any, given mcp.Meta) ([]byte, error) {
 func (d *direct) withMeta(data []byte, given mcp.Meta) (_ []byte, err error) {
 	meta := d.encoded
 	if len(given) > 0 {
-		all := maps.Clone(d.meta)
-		maps.Copy(all, given)
-		all[mcp.MetaKeyProtocolVersion] = wire.Version // The header has this version, too.
-		if meta, err = json.Marshal(all); err != nil {
+		if meta, err = d.merged(given); err != nil {
 			return nil, err
 		}
 	}
@@ -132,4 +136,35 @@ func (d *direct) withMeta(data []byte, given mcp.Meta) (_ []byte, err error) {
 		comma = ","
 	}
 	return slices.Concat(members, []byte(comma+`"_meta":`), meta, []byte("}")), nil
+}
+
+// merged returns the _meta of a request as JSON, with what its caller gives over what every request says, except the
+// version, which the header has, too. What is JSON already is not made again: a bridge does this for each call.
+func (d *direct) merged(given mcp.Meta) ([]byte, error) {
+	names := append(make([]string, 0, 16), d.names...)
+	for name := range given {
+		if d.members[name] == nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	all := append(make([]byte, 0, len(d.encoded)+256), '{')
+	for i, name := range names {
+		encoded := d.members[name]
+		if value, ok := given[name]; ok && name != mcp.MetaKeyProtocolVersion {
+			raw, ok := value.(json.RawMessage)
+			if !ok || strictjson.Check(raw, strictjson.MaxDepth) != nil {
+				var err error
+				if raw, err = json.Marshal(value); err != nil {
+					return nil, err
+				}
+			}
+			encoded = raw
+		}
+		if i > 0 {
+			all = append(all, ',')
+		}
+		all = append(append(wire.AppendString(all, name), ':'), encoded...)
+	}
+	return append(all, '}'), nil
 }

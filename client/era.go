@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -82,4 +83,33 @@ func isModern(hello *tap.Exchange, err error) error {
 		return fmt.Errorf("%w: it speaks %s", err, wire.Cut(strings.Join(data.Supported, ", "), 200))
 	}
 	return nil
+}
+
+// olderEndpoints are endpoints whose servers do not speak 2026-07-28: an era is a property of the server, and not of a
+// connection. The zero value is ready to use.
+type olderEndpoints struct {
+	mu  sync.Mutex
+	all map[string]bool
+}
+
+// mostOlder bounds them. What is forgotten is probed again.
+const mostOlder = 256
+
+func (o *olderEndpoints) has(endpoint string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.all[endpoint]
+}
+
+func (o *olderEndpoints) set(endpoint string, older bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !older {
+		delete(o.all, endpoint)
+		return
+	}
+	if o.all == nil || len(o.all) >= mostOlder {
+		o.all = make(map[string]bool)
+	}
+	o.all[endpoint] = true
 }

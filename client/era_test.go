@@ -22,6 +22,7 @@ import (
 // eraServer answers in the process, and counts the requests of each method.
 type eraServer struct {
 	discover func(n int) (status int, header, body string) // the body of a JSON-RPC message after its id
+	refuses  bool                                          // sessions
 
 	mu   sync.Mutex
 	sent map[string]int
@@ -44,6 +45,8 @@ func (s *eraServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case m.Method == "server/discover":
 		status, header, body = s.discover(n)
+	case m.Method == "initialize" && s.refuses:
+		status = http.StatusBadRequest
 	case m.Method == "initialize":
 		body = `"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"old","version":"1"}}`
 	case m.ID != nil:
@@ -194,6 +197,44 @@ func TestASilentProgramIsOlder(t *testing.T) {
 		defer p.mu.Unlock()
 		if got := strings.Join(p.got, " "); got != "server/discover initialize notifications/initialized" {
 			t.Errorf("the program got %s", got)
+		}
+	})
+}
+
+// A client remembers that an endpoint is older, and probes it again when it begins no session any more.
+func TestTheEraOfAnEndpointIsRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		modern := false
+		s := &eraServer{sent: make(map[string]int), discover: func(int) (int, string, string) {
+			if modern {
+				return 200, "", `"result":` + discovered
+			}
+			return 404, "", ""
+		}}
+		c := client.New(nil)
+		connect := func(want string) {
+			t.Helper()
+			session, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{
+				Endpoint: "http://server.example/mcp", HTTPClient: &http.Client{Transport: s},
+			}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer session.Close()
+			if got := session.SDK().InitializeResult().ProtocolVersion; got != want {
+				t.Errorf("the session speaks %s, want %s", got, want)
+			}
+		}
+		connect("2025-11-25")
+		connect("2025-11-25")
+		if n := s.sent["server/discover"]; n != 1 {
+			t.Errorf("an older server was probed %d times, want once", n)
+		}
+		modern, s.refuses = true, true
+		connect("2026-07-28")
+		connect("2026-07-28")
+		if n := s.sent["initialize"]; n != 3 {
+			t.Errorf("initialize was sent %d times, want 3", n)
 		}
 	})
 }

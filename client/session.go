@@ -28,6 +28,7 @@ type Session struct {
 	end      context.CancelCauseFunc
 	cut      context.CancelFunc // ends what is still sent
 	takes    bool               // calls can be tasks, before 2026-07-28
+	probed   bool               // the server has answered what it is
 	silent   atomic.Bool        // the server sends no notifications about tasks
 	observed observedSession
 }

@@ -158,7 +158,8 @@ func (p *passage) admit(ctx context.Context) error {
 		entries = h.Entries()
 	}
 	began, begins := p.call.Round() > 1 || len(entries) > 0, false
-	first, err := askback.Do(ctx, p.call, gateName(1), func(ctx context.Context) (*gate, error) {
+	var first *gate
+	recorded, err := askback.Do(ctx, p.call, gateName(1), func(ctx context.Context) (_ json.RawMessage, err error) {
 		if began {
 			return nil, p.notCalled("its journal does not say whether it has to be approved; call the tool again")
 		}
@@ -166,14 +167,17 @@ func (p *passage) admit(ctx context.Context) error {
 			return nil, p.notCalled(err.Error())
 		}
 		begins = true
-		return p.newGate(ctx, p.policy().Edit)
+		if first, err = p.newGate(ctx, p.policy().Edit); err != nil {
+			return nil, err
+		}
+		return json.Marshal(first)
 	})
 	if err != nil || begins {
 		p.gates = []*gate{first}
 		return err
 	}
 	later, err := laterGates(entries)
-	if err != nil || first == nil {
+	if err != nil || json.Unmarshal(recorded, &first) != nil || first == nil {
 		return p.notCalled("what its journal says of approvals cannot be read; call the tool again")
 	}
 	p.gates = append([]*gate{first}, later...)

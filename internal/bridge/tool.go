@@ -10,6 +10,7 @@ import (
 	"maps"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -363,11 +364,25 @@ func (p *passage) can() abilities {
 	}
 }
 
-// capabilities are those that the server is told.
-func (p *passage) capabilities() map[string]any {
-	can, none := p.can(), struct{}{}
-	all := make(map[string]any)
-	if p.tasks || p.call.Can(askback.CapabilityTasks) {
+// capabilities are those that the server is told, as JSON.
+func (p *passage) capabilities() json.RawMessage {
+	return declarationOf(p.can(), p.tasks || p.call.Can(askback.CapabilityTasks))
+}
+
+// declarations are the capabilities that were told before, of the few that there are.
+var declarations sync.Map // from declaration to json.RawMessage
+
+type declaration struct {
+	can   abilities
+	tasks bool
+}
+
+func declarationOf(can abilities, tasks bool) json.RawMessage {
+	if known, ok := declarations.Load(declaration{can, tasks}); ok {
+		return known.(json.RawMessage)
+	}
+	all, none := make(map[string]any), struct{}{}
+	if tasks {
 		all["extensions"] = map[string]any{wire.TasksExtension: none}
 	}
 	elicitation, sampling := make(map[string]any), make(map[string]any)
@@ -389,7 +404,9 @@ func (p *passage) capabilities() map[string]any {
 	if can.roots {
 		all["roots"] = none
 	}
-	return all
+	encoded, _ := json.Marshal(all) // always marshals
+	declarations.Store(declaration{can, tasks}, json.RawMessage(encoded))
+	return encoded
 }
 
 // ownMeta begins the names in _meta that are this library's.

@@ -38,7 +38,7 @@ func (t *roundTripper) patient(x *Exchange, req *http.Request, method string) (*
 	for try := 1; ; try++ {
 		res, err := t.base.RoundTrip(req)
 		wait, away := notThere(res, err)
-		if !away || x.isSpent() || req.GetBody == nil {
+		if !away || x.Spent() || req.GetBody == nil {
 			return res, err
 		}
 		if wait = min(max(wait, pause), mostPause); try == mostTries || err != nil && try >= mostDials ||
@@ -95,7 +95,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (x *Exchange) isSpent() bool {
+// Spent reports whether the probe of a server was sent as often as it may be, in vain.
+func (x *Exchange) Spent() bool {
 	if x == nil {
 		return false
 	}
