@@ -15,6 +15,7 @@ import (
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
+	"github.com/askback-mcp/askback/internal/raw"
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
@@ -131,6 +132,12 @@ func (q *Question) put(form *question.Question) *question.Question {
 func ElicitWith[T any](call *Call, key string, q Question) (T, error) {
 	if q.Schema == nil {
 		return elicitForm[T](call, key, q)
+	}
+	if _, foreign := any(*new(T)).(raw.Content); foreign {
+		form, err := question.ForeignForm(q.Message, q.Schema)
+		content, err := call.elicit(key, q.Message, q.put(form), err)
+		answer, _ := any(raw.Content(content)).(T)
+		return answer, err
 	}
 	form, err := question.FormFor(q.Message, q.Schema, reflect.TypeFor[T]())
 	content, err := call.elicit(key, q.Message, q.put(form), err)

@@ -88,6 +88,9 @@ func readInline(
 	if q.Params, err = json.Marshal(req.GetParams()); err != nil {
 		return nil, "", false, err
 	}
+	if came, ok := strictjson.String(strictjson.Get(strictjson.Get(q.Params, "_meta"), tap.MetaParams)); ok {
+		q.Params = []byte(came)
+	}
 	// Parameters may be absent: then these are null.
 	if meta := strictjson.Get(q.Params, "_meta"); meta != nil {
 		if key, ok := strictjson.String(strictjson.Get(meta, wire.MetaKey)); ok {

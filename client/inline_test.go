@@ -3,7 +3,9 @@ package client_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
@@ -254,5 +257,82 @@ func TestQuestionsOutsideOfCallsAreNotShown(t *testing.T) {
 	}
 	if n := shown.Load(); n != 0 {
 		t.Errorf("%d questions were shown", n)
+	}
+}
+
+// A question in a session reaches its handler as it came: with its fields in their order, its numbers, and members that
+// nobody knows. So does a sampling request.
+func TestQuestionsInASessionComeAsBytes(t *testing.T) {
+	const (
+		schema = `{"type":"object","x-widget":"wide","properties":{"zip":{"type":"string"},"city":{"type":"number",` +
+			`"maximum":12345678901234567890,"minimum":1.50}},"required":["zip"]}`
+		form   = `{"message":"Where?","x-note":"a <b>","requestedSchema":` + schema + `}`
+		sample = `{"messages":[{"role":"user","content":{"type":"text","text":"","x":1}}],"maxTokens":9,"temperature":0}`
+	)
+	var mu sync.Mutex
+	got := make(map[string]string)
+	keep := func(q *client.Question) {
+		mu.Lock()
+		defer mu.Unlock()
+		got[q.Method] = string(q.Params)
+		if q.Schema != nil && string(q.Schema) != schema {
+			t.Errorf("the schema is %s", q.Schema)
+		}
+	}
+	opts := client.Options{
+		Form: func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+			keep(q)
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"zip": "1"}}, nil
+		},
+		Sample: func(_ context.Context, q *client.Question, _ *mcp.CreateMessageWithToolsParams) (
+			*mcp.CreateMessageWithToolsResult, error,
+		) {
+			keep(q)
+			return &mcp.CreateMessageWithToolsResult{Role: "assistant", Model: "m", Content: []mcp.Content{
+				&mcp.TextContent{Text: "hi"}}}, nil
+		},
+	}
+	answered := make(chan string, 2)
+	overHTTP := wireServer(t, func(w http.ResponseWriter, r *http.Request, m message) {
+		switch {
+		case m.Method == "tools/call":
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":\"f\",\"method\":\"elicitation/create\",\"params\":%s}\n\n", form)
+			fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":\"s\",\"method\":\"sampling/createMessage\",\"params\":%s}\n\n",
+				sample)
+			w.(http.Flusher).Flush()
+			<-answered
+			<-answered
+			fmt.Fprint(w, "data: ")
+			respond(w, m, `{"content":[]}`)
+			fmt.Fprint(w, "\n\n")
+		case r.Method == http.MethodGet:
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		default:
+			if w.WriteHeader(http.StatusAccepted); m.Method == "" {
+				answered <- string(m.ID)
+			}
+		}
+	})
+	session := connect(t, opts, overHTTP, "2025-11-25")
+	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"elicitation/create": form, "sampling/createMessage": sample}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("over HTTP (-want +got):\n%s", diff)
+	}
+	clear(got)
+	inMemory := other(t, opts, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (
+		*mcp.CallToolResult, any, error,
+	) {
+		_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Where?", RequestedSchema: json.RawMessage(schema)})
+		return &mcp.CallToolResult{}, nil, err
+	})
+	if _, err := inMemory.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 1 {
+		t.Errorf("%d questions came in memory", len(got))
 	}
 }

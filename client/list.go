@@ -16,8 +16,8 @@ import (
 )
 
 // List lists what the server offers by a method such as tools/list or resources/templates/list. Each item is an object
-// as the server sent it, with members that the SDK's types do not have. One that is not an object is left out, and so is
-// a tool whose schema names more properties than can be looked at. An error ends the list: what came before it holds. A
+// as the server sent it, with members that the SDK's types do not have. One that is not an object is left out, and so
+// is a tool whose schema names more properties than can be looked at. An error ends the list: what came before it holds. A
 // [*LimitError] says that the list has more bytes than [Limits] has for a message, or more pages than it has rounds.
 // (server/utilities/pagination)
 func (s *Session) List(ctx context.Context, method string) iter.Seq2[json.RawMessage, error] {
@@ -26,40 +26,44 @@ func (s *Session) List(ctx context.Context, method string) iter.Seq2[json.RawMes
 		name = "resourceTemplates"
 	}
 	return func(yield func(json.RawMessage, error) bool) {
-		cursor, size := "", int64(0)
-		for range s.opts.Limits.Rounds {
-			page, err := s.request(ctx, TasksExtension, method, "", &taskParams{Cursor: cursor})
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			if size += int64(len(page)); size > s.opts.Limits.MessageBytes {
-				yield(nil, &LimitError{"bytes of the list of " + name, s.opts.Limits.MessageBytes})
-				return
-			}
-			items, err := itemsOf(page, name)
-			if err != nil {
-				yield(nil, err)
-				return
+		size := int64(0)
+		for n, next := 0, ""; n == 0 || next != ""; n++ {
+			var items []json.RawMessage
+			err := error(&LimitError{"pages of the list of " + name, int64(s.opts.Limits.Rounds)})
+			if n < s.opts.Limits.Rounds {
+				items, next, err = s.page(ctx, method, name, next, &size)
 			}
 			for _, item := range items {
 				if s.listed(method, item) && !yield(item, nil) {
 					return
 				}
 			}
-			before := cursor
-			if cursor, err = nextCursor(page); err == nil && cursor == before && cursor != "" {
-				err = &ProtocolError{fmt.Sprintf("a page of the list of %s leads to itself", name)}
-			}
 			if err != nil {
 				yield(nil, err)
-			}
-			if cursor == "" || err != nil {
 				return
 			}
 		}
-		yield(nil, &LimitError{"pages of the list of " + name, int64(s.opts.Limits.Rounds)})
 	}
+}
+
+// page reads a page of a list, whose pages so far have size bytes, and returns the cursor of the next one.
+func (s *Session) page(
+	ctx context.Context, method, name, cursor string, size *int64,
+) (items []json.RawMessage, next string, err error) {
+	page, err := s.request(ctx, TasksExtension, method, "", &taskParams{Cursor: cursor})
+	if err != nil {
+		return nil, "", err
+	}
+	if *size += int64(len(page)); *size > s.opts.Limits.MessageBytes {
+		return nil, "", &LimitError{"bytes of the list of " + name, s.opts.Limits.MessageBytes}
+	}
+	if items, err = itemsOf(page, name); err == nil {
+		next, err = nextCursor(page)
+	}
+	if err == nil && next == cursor && next != "" {
+		err = &ProtocolError{fmt.Sprintf("a page of the list of %s leads to itself", name)}
+	}
+	return items, next, err
 }
 
 // itemsOf returns the objects on a page of a list. Its JSON has been checked.

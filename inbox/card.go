@@ -288,7 +288,7 @@ func (c *card) ask(shown json.RawMessage) {
 			c.Unknown = "The address of the page is not valid, so nobody can accept it here."
 		}
 	default:
-		schema, err := form.Parse(c.Q.Schema)
+		schema, err := form.Read(c.Q.Schema)
 		if err != nil {
 			c.Unknown = "The form of this question is not valid, so nobody can accept it: " + oneLine(err.Error())
 			break

@@ -82,6 +82,8 @@ func (f *field) setControl() {
 		f.Control = "one"
 	case f.Property.Type == "integer", f.Property.Type == "number":
 		f.Control, f.Type = "number", "number"
+	case f.Property.Type == "json":
+		f.Control = "area"
 	case f.Format == "email":
 		f.Type = "email"
 	case f.Format == "uri":
@@ -125,6 +127,9 @@ func (f *field) setChoices() {
 
 func (f *field) setHints() {
 	add := func(hint string) { f.Hints = append(f.Hints, hint) }
+	if f.Property.Type == "json" {
+		add(`as JSON, such as ["a"] or {"a": 1}`)
+	}
 	between := func(unit, one string) {
 		switch {
 		case f.Low != "" && f.Low == f.High:
@@ -211,7 +216,7 @@ func (f *field) texts(value json.RawMessage) (text string, picked []string) {
 		}
 		return "", f.known(picked)
 	}
-	if f.Control == "number" {
+	if f.Control == "number" || f.Property.Type == "json" {
 		return string(value), nil
 	}
 	text, _ = strictjson.String(value)
@@ -276,6 +281,11 @@ func (f *field) read(sent url.Values, before json.RawMessage) json.RawMessage {
 	switch {
 	case f.Control == "number":
 		return jsonNumber(strings.TrimSpace(text))
+	case f.Property.Type == "json":
+		if text = strings.TrimSpace(text); text == "" {
+			return nil
+		}
+		return json.RawMessage(text) // which the check refuses if it is none
 	case f.Format != "":
 		text = strings.TrimSpace(text)
 	}

@@ -17,7 +17,7 @@ func one(t testing.TB, property string, required bool) *form.Schema {
 	if required {
 		schema = `{"type":"object","required":["x"],"properties":{"x":` + property + `}}`
 	}
-	s, err := form.Parse([]byte(schema))
+	s, err := form.Read([]byte(schema))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,6 +39,7 @@ func TestControls(t *testing.T) {
 		day    = `{"type":"string","format":"date"}`
 		at     = `{"type":"string","format":"date-time"}`
 		long   = `{"type":"string","maxLength":500}`
+		nested = `{"type":"object","properties":{"n":{"type":"integer"}}}`
 		size   = `{"type":"string","minLength":2,"maxLength":4}`
 	)
 	for _, c := range []struct {
@@ -90,6 +91,12 @@ func TestControls(t *testing.T) {
 		{many, true, "", "many", `[]`, ""},
 		{many, false, "", "many", "", ""},
 		{`{"type":"array","default":["a"],"items":{"type":"string","enum":["a","b"]}}`, false, "", "many", `[]`, ""},
+		{nested, true, "f0=+%7B%22n%22%3A1%7D%0D%0A", "area", `{"n":1}`, ""},
+		{nested, true, "f0=%7B%22n%22%3A%22x%22%7D", "area", "", "does not fit the rules"},
+		{nested, true, "f0=%7B", "area", "", "invalid JSON"},
+		{nested, true, "f0=", "area", "", "is required"},
+		{`{"anyOf":[{"type":"string"},{"type":"null"}]}`, true, "f0=", "text", "", ""},
+		{`{"type":"string","pattern":"^[0-9]+$"}`, true, "f0=x", "text", "", "pattern"},
 	} {
 		all := newFields(one(t, c.property, c.required), nil)
 		sent, err := url.ParseQuery(c.sent)

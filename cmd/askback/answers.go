@@ -189,9 +189,9 @@ func asksFor(q *client.Question, field string) bool {
 
 // checkContent checks an answer against the form. Package client checks it too, but its error does not show the form.
 func checkContent(q *client.Question, res *mcp.ElicitResult) error {
-	schema, err := form.Parse(q.Schema)
+	schema, err := form.Read(q.Schema)
 	if err != nil {
-		return nil // the server judges a form that the specification does not allow
+		return nil // the server judges what is no form
 	}
 	content, err := json.Marshal(res.Content)
 	if err != nil {

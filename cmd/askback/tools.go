@@ -50,7 +50,8 @@ func (c *conversation) listOffer(ctx context.Context, s *client.Session) (*offer
 		has = cmp.Or(res.Capabilities, has)
 	}
 	var err error
-	if o.Tools, err = listItems[mcp.Tool](ctx, c, s, "tools/list"); err != nil && !(isUnknownMethod(err) && has.Tools == nil) {
+	o.Tools, err = listItems[mcp.Tool](ctx, c, s, "tools/list")
+	if err != nil && !(isUnknownMethod(err) && has.Tools == nil) {
 		return nil, fmt.Errorf("listing the tools: %w", err)
 	}
 	if has.Prompts != nil {
@@ -78,8 +79,8 @@ func isUnknownMethod(err error) bool {
 	return ok && fault.Code == jsonrpc.CodeMethodNotFound
 }
 
-// listItems reads a list of the server. What cannot be read is named, and left out. With an error the list holds what came
-// before it.
+// listItems reads a list of the server. What cannot be read is named, and left out. With an error the list holds what
+// came before it.
 func listItems[T any](ctx context.Context, c *conversation, s *client.Session, method string) ([]*T, error) {
 	list := []*T{}
 	for item, err := range s.List(ctx, method) {

@@ -12,6 +12,7 @@ import (
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/raw"
 )
 
 // asker asks the questions of a server's rounds, each under a key of its own: a server may ask the same question again
@@ -84,7 +85,8 @@ func (a *asker) put(key string, q *client.Question) (json.RawMessage, error) {
 		return elicited(nil, askback.ElicitURL(a.call, key, message, q.URL))
 	case q.Method == input.MethodElicit:
 		form := askback.Question{Message: message, Schema: q.Schema}
-		return elicited(askback.ElicitWith[json.RawMessage](a.call, key, form))
+		content, err := askback.ElicitWith[raw.Content](a.call, key, form)
+		return elicited(json.RawMessage(content), err)
 	case q.Method == input.MethodCreateMessage:
 		params := new(mcp.CreateMessageWithToolsParams)
 		if err := json.Unmarshal(q.Params, params); err != nil {

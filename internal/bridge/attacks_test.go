@@ -191,10 +191,8 @@ func TestHostileQuestions(t *testing.T) {
 	form := func(schema string) string { return `{"mode":"form","message":"?","requestedSchema":` + schema + `}` }
 	large := strings.Repeat("x", 10<<20)
 	for name, c := range map[string]struct{ state, method, params string }{
-		"a form in a form": {"s", "elicitation/create",
-			form(`{"type":"object","properties":{"a":{"type":"object","properties":{}}}}`)},
-		"a form with a reference": {"s", "elicitation/create",
-			form(`{"type":"object","properties":{"a":{"$ref":"http://169.254.169.254/"}}}`)},
+		"a form that is a list": {"s", "elicitation/create", form(`[]`)},
+		"a form that is a text": {"s", "elicitation/create", form(`{"type":"string"}`)},
 		"a script":              {"s", "elicitation/create", `{"mode":"url","message":"?","url":"javascript:alert(1)"}`},
 		"a file":                {"s", "elicitation/create", `{"mode":"url","message":"?","url":"file:///etc/passwd"}`},
 		"a model of a host":     {"s", "sampling/createMessage", `{"maxTokens":5,"messages":[]}`},

@@ -148,9 +148,9 @@ func (b *upstream) list(ctx context.Context) {
 	}
 }
 
-// reconcile adds what is new in a list or has changed, and removes what is gone. What cannot be offered is logged, and so
-// is a list that is too long, of which the rest is left out. After any other error what was known stays. A server that
-// does not know the method has no such list.
+// reconcile adds what is new in a list or has changed, and removes what is gone. What cannot be offered is logged, and
+// so is a list that is too long, of which the rest is left out. After any other error what was known stays. A server
+// that does not know the method has no such list.
 func reconcile[T any](
 	b *upstream, kind string, known *map[string]string, list iter.Seq2[json.RawMessage, error], key func(*T) string,
 	add func(*T) error, remove func(string),

@@ -11,7 +11,7 @@ import (
 type Property struct {
 	Name, Title, Description string
 
-	Type     string          // "string", "integer", "number", "boolean" or "array"
+	Type     string          // "string", "integer", "number", "boolean" or "array"; "json" for what has no field
 	Format   string          // The format of a string.
 	Low      string          // minimum, minLength or minItems as the schema spells it; empty for none
 	High     string          // maximum, maxLength or maxItems
@@ -45,6 +45,9 @@ func (s *Schema) Properties() []*Property {
 			Default json.RawMessage
 		}
 		_ = json.Unmarshal(p.schema, &d) // this package has compiled it
+		if p.kind == kindJSON {
+			d.Type = "json"
+		}
 		options := append(d.OneOf, d.Items.AnyOf...)
 		for i, value := range append(d.Enum, d.Items.Enum...) {
 			option := Option{value, value}
@@ -57,7 +60,7 @@ func (s *Schema) Properties() []*Property {
 			Name: p.name, Title: d.Title, Description: d.Description, Type: d.Type, Format: d.Format,
 			Low:     string(cmp.Or(d.MinLength, d.Minimum, d.MinItems)),
 			High:    string(cmp.Or(d.MaxLength, d.Maximum, d.MaxItems)),
-			Options: options, Required: p.required, Default: d.Default, compiled: p,
+			Options: options, Required: p.required && !p.nullable, Default: d.Default, compiled: p,
 		}
 	}
 	return all
@@ -68,5 +71,5 @@ func (p *Property) Check(value []byte) (clean json.RawMessage, problem string) {
 	if err := strictjson.Check(value, strictjson.MaxDepth); err != nil {
 		return nil, "is " + err.Error()
 	}
-	return p.compiled.check(nil, value)
+	return p.compiled.judge(nil, value)
 }

@@ -87,6 +87,8 @@ func (s *Schema) Check(content []byte) (clean []byte, err error) {
 		p, value := &s.properties[i], values[i]
 		if isMissing(value) {
 			switch {
+			case p.required && p.nullable:
+				clean = append(p.appendKey(clean), "null"...)
 			case p.required:
 				problems = append(problems, Problem{p.name, "is required"})
 			case p.fallback != nil:
@@ -95,7 +97,7 @@ func (s *Schema) Check(content []byte) (clean []byte, err error) {
 			continue
 		}
 		var problem string
-		if clean, problem = p.check(p.appendKey(clean), value); problem != "" {
+		if clean, problem = p.judge(p.appendKey(clean), value); problem != "" {
 			problems = append(problems, Problem{p.name, problem})
 		}
 	}

@@ -73,6 +73,11 @@ func (p *property) parse(text string) []byte {
 			return nil
 		}
 		return number
+	case kindJSON:
+		if strictjson.Check([]byte(text), strictjson.MaxDepth) != nil {
+			return nil
+		}
+		return []byte(text)
 	case kindChoices:
 		list := []byte{'['}
 		for value := range strings.SplitSeq(text, ",") {
@@ -88,7 +93,7 @@ func (p *property) parse(text string) []byte {
 // isText reports whether a property is shown the same in a plain form.
 func (p *Property) isText() bool {
 	switch p.compiled.kind {
-	case kindInteger, kindNumber:
+	case kindInteger, kindNumber, kindJSON:
 		return false
 	case kindChoices:
 		for _, o := range p.Options {
@@ -107,6 +112,8 @@ func (p *Property) hint() string {
 	switch p.compiled.kind {
 	case kindInteger:
 		what = "A whole number"
+	case kindJSON:
+		what = "As JSON"
 	case kindChoices:
 		var options []string
 		for _, o := range p.Options {

@@ -23,6 +23,10 @@ type property struct {
 	low, high bound           // the limits of a number: the schema's, or else the limits of its Go type
 	values    map[string]bool // The values of an enum.
 	choices   string          // the values of an enum, as messages list them
+
+	// Of a stranger's form.
+	nullable bool   // null is an answer
+	rule     []byte // a schema that is applied to an answer, too, or nil
 }
 
 type kind int
@@ -34,6 +38,7 @@ const (
 	kindBoolean // this one and those behind it are not typed
 	kindChoice  // single-select enum
 	kindChoices // multi-select enum
+	kindJSON    // anything that no form has a field for, as JSON
 )
 
 // bound is a limit on numbers. Messages show it as it was spelled.
@@ -56,6 +61,14 @@ func (p *property) appendKey(dst []byte) []byte {
 	return append(dst, p.key...)
 }
 
+// judge is check with the rule of a stranger's form.
+func (p *property) judge(dst, value []byte) (clean []byte, problem string) {
+	if clean, problem = p.check(dst, value); problem == "" {
+		problem = p.breaks(value)
+	}
+	return clean, problem
+}
+
 // check appends the clean spelling of a JSON value to dst, or returns the problem with the value.
 func (p *property) check(dst, value []byte) (clean []byte, problem string) {
 	switch p.kind {
@@ -68,6 +81,8 @@ func (p *property) check(dst, value []byte) (clean []byte, problem string) {
 		return p.checkNumber(dst, value)
 	case kindChoices:
 		return p.checkChoices(dst, value)
+	case kindJSON:
+		return strictjson.AppendCompact(dst, value), ""
 	}
 	s, ok := strictjson.Text(value)
 	if !ok {

@@ -26,7 +26,7 @@ func AcceptFor(method string, params []byte) (Accept, error) {
 		if mode, _ := strictjson.String(strictjson.Get(params, "mode")); mode == "url" {
 			return acceptURL, nil
 		}
-		schema, err := form.Parse(strictjson.Get(params, "requestedSchema"))
+		schema, err := form.Read(strictjson.Get(params, "requestedSchema"))
 		return acceptForm(schema), err
 	case input.MethodCreateMessage:
 		return acceptSample(strictjson.Get(params, "tools") != nil || strictjson.Get(params, "toolChoice") != nil), nil

@@ -162,6 +162,19 @@ func FormFor(message string, schema any, t reflect.Type) (*Question, error) {
 	return q, nil
 }
 
+// ForeignForm is [Form] for a schema that a stranger wrote.
+func ForeignForm(message string, schema any) (*Question, error) {
+	data, err := json.Marshal(schema)
+	if err != nil {
+		return nil, fmt.Errorf("the schema: %w", err)
+	}
+	read, err := form.Read(data)
+	if err != nil {
+		return nil, err
+	}
+	return Form(message, read), nil
+}
+
 // Plain returns a form for a client that shows nothing but text, yes or no, and single choices: see
 // [form.Schema.Plain]. It stays the same question to its handler, and takes the answers to both forms.
 func (q *Question) Plain() *Question {

@@ -22,6 +22,9 @@ type Call struct {
 	Reports   bool   // the client wants to be told of progress
 }
 
+// Content is what people answer to a form that a stranger wrote: see package form, Read.
+type Content []byte
+
 // Result is a result as it is sent.
 type Result struct {
 	mcp.ResultBase        // with the _meta, if there is any

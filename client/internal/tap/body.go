@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -127,7 +128,11 @@ func (b *eventBody) event() ([]byte, error) {
 			return nil, b.fail(err)
 		}
 		b.echoes.collect(data)
-		b.writeData(b.x.message(data, b.config))
+		shown := b.x.message(data, b.config)
+		if strictjson.Check(shown, b.config.Depth+envelope) == nil {
+			shown = shieldedMessage(shown, b.config.Depth)
+		}
+		b.writeData(shown)
 	}
 	b.out.WriteByte('\n')
 	return data, nil

@@ -148,6 +148,9 @@ func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
 			c.fail(err)
 			return nil, err
 		}
+		shown := *req
+		shown.Params = shielded(req.Method, req.Params, c.config.Depth)
+		return &shown, nil
 	}
 	res, ok := msg.(*jsonrpc.Response)
 	if !ok {

@@ -28,6 +28,10 @@ import (
 // CustomMethod is the SDK's name for every request that it does not know.
 const CustomMethod = "tasks"
 
+// MetaParams is where the parameters of a server's question travel past the SDK's types, in their own _meta, as a
+// string. The tap puts it there, and nobody else can.
+const MetaParams = "io.github.askback-mcp/params"
+
 // Methods that the tap reads.
 const (
 	MethodAcknowledged = "notifications/subscriptions/acknowledged"

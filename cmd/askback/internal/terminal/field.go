@@ -46,9 +46,10 @@ type kind int
 const (
 	text kind = iota
 	number
-	one   // one of the options, such as yes and no
-	many  // any number of the options
-	prose // a text of several lines, which no schema asks for
+	one      // one of the options, such as yes and no
+	many     // any number of the options
+	prose    // a text of several lines, which no schema asks for
+	document // JSON, for what has no field
 )
 
 // option is one choice of a field.
@@ -107,7 +108,7 @@ func fieldsOf(schema json.RawMessage) ([]*field, error) {
 	if len(schema) > maxSchema {
 		return nil, fmt.Errorf("its form is %d bytes long, and this command shows at most %d", len(schema), maxSchema)
 	}
-	parsed, err := form.Parse(withoutNotes(schema))
+	parsed, err := form.Read(schema)
 	if err != nil {
 		return nil, err
 	}
@@ -122,21 +123,6 @@ func fieldsOf(schema json.RawMessage) ([]*field, error) {
 		}
 	}
 	return fields, nil
-}
-
-// withoutNotes removes three keywords that the specification does not have at the top of a schema: title and
-// description, which some SDKs add, and additionalProperties, which does not matter because no additional properties
-// are ever sent.
-func withoutNotes(schema json.RawMessage) json.RawMessage {
-	var top map[string]json.RawMessage
-	if json.Unmarshal(schema, &top) != nil {
-		return schema // package form explains what is wrong
-	}
-	for _, name := range []string{"title", "description", "additionalProperties"} {
-		delete(top, name)
-	}
-	rest, _ := json.Marshal(top) // what was decoded can be encoded
-	return rest
 }
 
 // terms tells whether an answer is required, and what a valid one looks like.
@@ -176,6 +162,8 @@ func newField(p *form.Property) (*field, error) {
 		f.kind, f.want = many, span(p.Low, p.High, " to choose")
 	case p.Options != nil:
 		f.kind = one
+	case p.Type == "json":
+		f.kind, f.want = document, "as JSON, such as [\"a\"] or {\"a\": 1}"
 	default:
 		f.want = and(formats[p.Format], span(p.Low, p.High, " characters"))
 	}
@@ -247,7 +235,7 @@ func (f *field) fill(fallback json.RawMessage) {
 		for i, o := range f.options {
 			f.picked[i] = slices.Contains(values, o.value)
 		}
-	case f.kind == number:
+	case f.kind == number || f.kind == document:
 		f.text = string(fallback)
 	default:
 		// The person sends what is shown, so characters that cannot be shown are removed from the default.
@@ -288,6 +276,11 @@ func (f *field) raw() json.RawMessage {
 	case number:
 		if s := strings.TrimSpace(f.text); s != "" {
 			return jsonNumber(s)
+		}
+		return nil
+	case document:
+		if s := strings.TrimSpace(f.text); s != "" {
+			return json.RawMessage(s) // which may be none
 		}
 		return nil
 	}
@@ -373,6 +366,8 @@ func (f *field) value() (value any, err error) {
 		return nil, errors.New(problem)
 	case f.kind == number:
 		return numberOf(json.Number(raw)), nil
+	case f.kind == document:
+		return raw, nil
 	}
 	err = json.Unmarshal(raw, &value)
 	return value, err
@@ -418,6 +413,9 @@ func (f *field) answer() []string {
 	}
 	if f.kind == number {
 		return []string{string(raw)}
+	}
+	if f.kind == document {
+		return []string{visible(string(raw), maxText)}
 	}
 	var s string
 	_ = json.Unmarshal(raw, &s) // this package has encoded it

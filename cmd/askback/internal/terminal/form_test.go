@@ -308,17 +308,28 @@ func TestNumbersKeepTheirValue(t *testing.T) {
 	}})
 }
 
+// What no form has a field for is asked for as JSON, and checked by its own schema.
+func TestFieldsAsJSON(t *testing.T) {
+	p := newPerson(t)
+	a := askForm(t, p.terminal(), "How?", `{"type":"object","title":"M","properties":{"a":{"type":"object",`+
+		`"properties":{"n":{"type":"integer"}}}},"required":["a"],"additionalProperties":false}`)
+	p.sees("as JSON, such as", "How?")
+	p.types(`{"n":"x"}`, enter, enter)
+	p.sees("does not fit the rules of its schema")
+	p.types(strings.Repeat("\x7f", 9), `{"n":9007199254740993}`, enter, enter)
+	content := map[string]any{"a": json.RawMessage(`{"n":9007199254740993}`)}
+	wants(t, a, &mcp.ElicitResult{Action: "accept", Content: content})
+}
+
 func TestSchemasThatAreNotAllowed(t *testing.T) {
 	manyFields := strings.Repeat(`"%d":{"type":"string"},`, maxFields+1)
 	for i := range maxFields + 1 {
 		manyFields = strings.Replace(manyFields, "%d", fmt.Sprint(i), 1)
 	}
 	tests := map[string]struct{ schema, why string }{
-		"nested":  {`{"type":"object","properties":{"a":{"type":"object"}}}`, `property "a": type: must be "string"`},
 		"no JSON": {`{"type":`, "invalid JSON at offset 8"},
-		"nothing": {``, "invalid JSON at offset 0"},
-		"null":    {`null`, "must be an object"},
-		"a list":  {`[]`, "must be an object"},
+		"a list":  {`[]`, "the form is not an object"},
+		"a text":  {`{"type":"string"}`, "not of the type object"},
 		"many fields": {`{"type":"object","properties":{` + strings.TrimSuffix(manyFields, ",") + `}}`,
 			"more than the 50 fields"},
 		"huge": {`{"type":"object","properties":{"a":{"type":"string","title":"` + strings.Repeat("x", maxSchema) +
