@@ -31,6 +31,7 @@ func TestFormsOfTheField(t *testing.T) {
 	}
 	h := newHostile(t)
 	front, _ := beside(t, h, client.Options{})
+	waits, _ := beside(t, h, client.Options{}, patient)
 	var got []byte // by the host
 	opts := client.Options{Tasks: client.TasksOff}
 	asking := opts
@@ -40,7 +41,7 @@ func TestFormsOfTheField(t *testing.T) {
 		content := make(map[string]any)
 		return &mcp.ElicitResult{Action: "accept", Content: content}, json.Unmarshal(takes, &content)
 	}
-	modern, legacy := host(t, front.url, "", asking), host(t, front.url, "2025-11-25", asking)
+	modern, legacy := host(t, waits.url, "", asking), host(t, waits.url, "2025-11-25", asking)
 	mute := host(t, front.url, "", opts)
 	for _, f := range forms {
 		var sent bytes.Buffer
