@@ -24,8 +24,8 @@ func TestValuesAreForgedInTheirFormat(t *testing.T) {
 	if err := r.fill(c); err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.Marshal(map[string]any{"at": soon.Format(time.RFC3339), "exp": soon.UnixMilli(), "step": 2, "ok": true,
-		"id": "0b0e7a54-6b0f-4b6f-9d38-2f5a3c1d8e77", "mail": "a@example.org", "page": "https://example.org/a",
+	text, err := json.Marshal(map[string]any{"at": soon.Format(time.RFC3339), "exp": soon.UnixMilli(), "step": 2,
+		"ok": true, "id": "0b0e7a54-6b0f-4b6f-9d38-2f5a3c1d8e77", "mail": "a@example.org", "page": "https://example.org/a",
 		"class": "first", "order": "no. " + c.text, "yes": "true"})
 	if err != nil {
 		t.Fatal(err)
