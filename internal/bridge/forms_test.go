@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -88,4 +90,22 @@ func fits(content string, takes json.RawMessage) bool {
 		}
 	}
 	return true
+}
+
+// A host that answers a form with an error cannot show it. The question goes to the desk, and the call goes on.
+func TestAHostThatFailsToAsk(t *testing.T) {
+	behind := newBehind(t)
+	front := newFront(t, behind.url)
+	opts := client.Options{Tasks: client.TasksOff}
+	opts.Form = func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
+		return nil, errors.New("no window")
+	}
+	s := host(t, front.url, "2025-11-25", opts)
+	if text := waits(t, s, "order", map[string]any{"item": "hat"}); !strings.Contains(text, "user:ada") {
+		t.Errorf("the words are %q", text)
+	}
+	q := front.answer(t, "ada", desk.Answer{Action: "decline"})
+	if text := fetch(t, s, q.Name); text != "nothing: decline" {
+		t.Errorf("the result is %q", text)
+	}
 }

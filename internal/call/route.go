@@ -102,11 +102,18 @@ func (c *Call) checkAddress(q *question.Question) error {
 }
 
 // Screen implements [journal.Screen]. It marks an answer that came so fast that the client can have shown the question
-// to nobody: see [Desk.NotShown].
+// to nobody: see [Desk.NotShown]. A client that accepts a form and fills in nothing, or that answers nothing, has shown
+// it to nobody, too, if somebody at the desk can be asked.
 func (c *Call) Screen(request any, raw, record []byte) ([]byte, error) {
 	q := request.(*question.Question)
 	if c.desk == nil || c.Inline || q.Method != input.MethodElicit {
 		return record, nil
+	}
+	if record == nil {
+		if q.Fallback && question.IsBlank(raw) {
+			return nil, journal.ErrNotShown
+		}
+		return nil, nil
 	}
 	after, _, measured := question.After(raw)
 	switch action, _ := question.Action(record); {

@@ -65,7 +65,11 @@ func (h *Held) Suspend(
 			deadlines[q.Wire] = q.Deadline
 		}
 	}
-	responses, unfit, err := Ask(ctx, h.Session, id, out.Typed(), deadlines, !manual)
+	fallback := make(map[string]bool)
+	for _, q := range out.Questions {
+		fallback[q.Wire] = q.Fallback
+	}
+	responses, unfit, err := Ask(ctx, h.Session, id, out.Typed(), deadlines, fallback, !manual)
 	for _, q := range out.Questions {
 		if err == nil && unfit[q.Wire] && q.Accept == nil { // its handler would take it for one that fits
 			refusal := journal.Refusal{Key: q.Wire, Reason: q.Unfit(responses[q.Wire])}
@@ -81,10 +85,11 @@ func (h *Held) Suspend(
 
 // Ask sends questions as requests of the server and waits for all results. Those that do not fit their questions are
 // among the responses, too: they are unfit, unless the caller of Ask checks all of them. A question that is not
-// answered by its deadline, if it has one, is withdrawn, and has no response.
+// answered by its deadline, if it has one, is withdrawn, and has no response. An error of the client counts as an answer
+// that says nothing to a question that others can be asked, by fallback.
 func Ask(
 	ctx context.Context, session *mcp.ServerSession, callID string, requests mcp.InputRequestMap,
-	deadlines map[string]time.Time, checked bool,
+	deadlines map[string]time.Time, fallback map[string]bool, checked bool,
 ) (responses map[string][]byte, unfit map[string]bool, err error) {
 	var mu sync.Mutex
 	responses, unfit = make(map[string][]byte, len(requests)), make(map[string]bool)
@@ -110,6 +115,12 @@ func Ask(
 			if err != nil {
 				if limit, ok := errors.AsType[*fault.LimitError](err); ok {
 					return limit
+				}
+				if _, refused := errors.AsType[*jsonrpc.Error](err); refused && fallback[key] && asking.Err() == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					responses[key] = []byte("{}")
+					return nil
 				}
 				// Not wrapped: the client's error is not this server's answer to it.
 				return fmt.Errorf("asking the client %q: %v", key, err)

@@ -38,7 +38,8 @@ type Ask struct {
 	Request any
 }
 
-// Screen looks at answers that fit their questions, whose [Ask.Request] it gets. It is pure, as [Ask.Accept] is.
+// Screen looks at the answers to questions, whose [Ask.Request] it gets. Accepted is nil for an answer that does not fit.
+// It is pure, as [Ask.Accept] is.
 type Screen interface {
 	Screen(request any, raw, accepted []byte) ([]byte, error)
 }
@@ -209,8 +210,14 @@ func (r *Run) accept(a *Ask, i int) bool {
 		return true
 	}
 	value, err := a.Accept(e.Value)
-	if err == nil && r.Screen != nil {
-		value, err = r.Screen.Screen(a.Request, e.Value, value)
+	if r.Screen != nil {
+		if err != nil {
+			value = nil
+		}
+		screened, unshown := r.Screen.Screen(a.Request, e.Value, value)
+		if value = screened; unshown != nil {
+			err = unshown
+		}
 	}
 	if err == nil {
 		e.Kind, e.Value = Answer, value

@@ -123,6 +123,17 @@ func NotShown(result []byte, after time.Duration) []byte {
 	return fmt.Appendf(nil, `{"action":%q,"after":%d,"shown":false}`, action, after.Milliseconds())
 }
 
+// IsBlank reports whether the answer to a form says nothing: it accepts without a value, or has no action.
+func IsBlank(raw []byte) bool {
+	if action, _ := strictjson.String(strictjson.Get(raw, "action")); action != "accept" {
+		return action == ""
+	}
+	for range strictjson.Members(strictjson.Get(raw, "content")) {
+		return false
+	}
+	return true
+}
+
 // WithAfter returns the result of an elicitation that nobody accepted with the time after which it came, and any other
 // result as it is. Less than zero means that nobody knows the time. What the client itself says of it is left out.
 func WithAfter(result []byte, after time.Duration) []byte {

@@ -193,7 +193,7 @@ func (s *Service) ask(ctx context.Context, session *mcp.ServerSession, t *task.T
 		defer withdraw()
 		_, _ = s.Engine.Wait(asking, t.Principal, t.ID, t.Version)
 	}()
-	responses, _, err := home.Ask(asking, session, t.ID, typed, nil, true)
+	responses, _, err := home.Ask(asking, session, t.ID, typed, nil, nil, true)
 	switch {
 	case asking.Err() != nil:
 		return ctx.Err()
