@@ -125,7 +125,9 @@ func (s *pooled) ask(ctx context.Context, q *client.Question) (answer, error) {
 	for {
 		c, sure, err := s.owner(ctx, q)
 		if err != nil {
-			s.spoiled.Store(s.spoiled.Load() || s.pool.apart && q.Method != input.MethodListRoots)
+			if s.pool != nil && s.pool.apart && q.Method != input.MethodListRoots { // the session of lists has no pool
+				s.spoiled.Store(true)
+			}
 			return answer{}, err
 		}
 		asked, err := c.add(q, sure)

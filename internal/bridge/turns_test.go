@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -166,5 +167,36 @@ func TestCallsThatMayAskTakeTurns(t *testing.T) {
 	}
 	if got, failed := call(t, session, "meet", subject{"Bob"}); failed || got != "Bob" {
 		t.Errorf("afterwards: %q", got)
+	}
+}
+
+// A server asks for the roots as soon as a session has begun, when no call is open, in each of its sessions. That is
+// refused, and nothing else of the session suffers.
+func TestAServerAsksForTheRootsWithoutACall(t *testing.T) {
+	refused := make(chan error, 10)
+	m := mcp.NewServer(&mcp.Implementation{Name: "curious", Version: "1"}, &mcp.ServerOptions{
+		InitializedHandler: func(ctx context.Context, req *mcp.InitializedRequest) {
+			go func() {
+				_, err := req.Session.ListRoots(context.WithoutCancel(ctx), nil)
+				refused <- err
+			}()
+		},
+	})
+	m.AddTool(&mcp.Tool{Name: "plain", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return text("done"), nil })
+	f := newFront(t, "", func(o *bridge.Options) {
+		o.Servers[0].Version = "2025-06-18"
+		o.Servers[0].Connect = func() (mcp.Transport, error) {
+			here, there := mcp.NewInMemoryTransports()
+			_, err := m.Connect(context.Background(), there, nil)
+			return here, err
+		}
+	})
+	s := host(t, f.url, "", able())
+	if err := <-refused; err == nil {
+		t.Error("it has roots outside of a call")
+	}
+	if got, failed := call(t, s, "plain", nil); failed || got != "done" {
+		t.Errorf("the tool returns %q", got)
 	}
 }
