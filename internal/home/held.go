@@ -85,8 +85,8 @@ func (h *Held) Suspend(
 
 // Ask sends questions as requests of the server and waits for all results. Those that do not fit their questions are
 // among the responses, too: they are unfit, unless the caller of Ask checks all of them. A question that is not
-// answered by its deadline, if it has one, is withdrawn, and has no response. An error of the client counts as an answer
-// that says nothing to a question that others can be asked, by fallback.
+// answered by its deadline, if it has one, is withdrawn, and has no response. An error of the client counts as an
+// answer that says nothing to a question that others can be asked, by fallback.
 func Ask(
 	ctx context.Context, session *mcp.ServerSession, callID string, requests mcp.InputRequestMap,
 	deadlines map[string]time.Time, fallback map[string]bool, checked bool,

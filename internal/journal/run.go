@@ -38,8 +38,8 @@ type Ask struct {
 	Request any
 }
 
-// Screen looks at the answers to questions, whose [Ask.Request] it gets. Accepted is nil for an answer that does not fit.
-// It is pure, as [Ask.Accept] is.
+// Screen looks at the answers to questions, whose [Ask.Request] it gets. Accepted is nil for an answer that does not
+// fit. It is pure, as [Ask.Accept] is.
 type Screen interface {
 	Screen(request any, raw, accepted []byte) ([]byte, error)
 }
