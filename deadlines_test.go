@@ -389,6 +389,7 @@ func TestDeadlinesInTasks(t *testing.T) {
 			time.Sleep(time.Hour)
 			s.send("tasks/cancel", id, `"taskId":"`+id+`"`)
 			time.Sleep(5 * time.Hour)
+			synctest.Wait() // for what the worker has written
 			if got := fmt.Sprint(happened); got != "[begun cleaned up]" {
 				t.Errorf("happened: %s", got)
 			}

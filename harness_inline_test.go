@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -34,6 +35,13 @@ type user struct {
 
 	mu    sync.Mutex
 	asked []string
+}
+
+// all are the questions so far, sorted.
+func (u *user) all() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Sorted(slices.Values(u.asked))
 }
 
 func (u *user) answer(message string) *mcp.ElicitResult {

@@ -29,7 +29,7 @@ import (
 func TestLawInEveryHome(t *testing.T) {
 	t.Parallel()
 	ring := harness.NewRing(t)
-	ran := 0
+	var ran atomic.Int64
 	instances := []http.Handler{
 		harness.NewServer(t, &askback.Options{Keys: ring}, lawful(&ran)).HTTPHandler(nil),
 		harness.NewServer(t, &askback.Options{Keys: ring}, lawful(&ran)).HTTPHandler(nil),
@@ -56,14 +56,14 @@ func TestLawInEveryHome(t *testing.T) {
 
 		// All answers at once.
 		r := harness.Request{Target: "plan", Arguments: arguments}
-		ran = 0
+		ran.Store(0)
 		res := r.Send(t, instances[0])
 		for res.Result.Type != "complete" {
 			r.State, r.Responses = res.Result.State, planAnswers(res.Result.Requests, giveAll)
 			res = r.Send(t, instances[0])
 		}
-		if got := res.Text(t); got != want || ran != steps {
-			rt.Fatalf("plan %q: got %q after %d steps, want %q after %d", plan, got, ran, want, steps)
+		if got := res.Text(t); got != want || ran.Load() != int64(steps) {
+			rt.Fatalf("plan %q: got %q after %d steps, want %q after %d", plan, got, ran.Load(), want, steps)
 		}
 
 		// From instance to instance, with lost responses.
@@ -98,14 +98,14 @@ func TestLawInEveryHome(t *testing.T) {
 		}
 
 		for version, session := range sessions {
-			ran = 0
+			ran.Store(0)
 			res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "plan", Arguments: planned{plan}})
 			if err != nil {
 				rt.Fatal(err)
 			}
-			if got := res.Content[0].(*mcp.TextContent).Text; got != want || ran != steps {
-				rt.Fatalf("plan %q in a session of %s: got %q after %d steps, want %q after %d", plan, version, got, ran, want,
-					steps)
+			if got := res.Content[0].(*mcp.TextContent).Text; got != want || ran.Load() != int64(steps) {
+				rt.Fatalf("plan %q in a session of %s: got %q after %d steps, want %q after %d", plan, version, got, ran.Load(),
+					want, steps)
 			}
 		}
 	})

@@ -184,9 +184,9 @@ func executes(step func(call *askback.Call, name rune)) askback.ToolHandler[plan
 }
 
 // lawful is a handler that executes plans and counts the steps that ran.
-func lawful(ran *int) func(*askback.Server) {
+func lawful(ran *atomic.Int64) func(*askback.Server) {
 	return func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "plan"}, executes(func(*askback.Call, rune) { *ran++ }))
+		askback.AddTool(srv, &mcp.Tool{Name: "plan"}, executes(func(*askback.Call, rune) { ran.Add(1) }))
 	}
 }
 

@@ -1,7 +1,6 @@
 package askback_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -9,6 +8,8 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -68,24 +69,27 @@ func TestCallsAreHandedBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			var mu sync.Mutex
 			var told []string
-			var log bytes.Buffer
+			var log harness.Log
 			opts := &askback.Options{
 				Keys: harness.NewRing(t), Principal: harness.UserHeader,
 				Limits: askback.Limits{Calls: askback.Share{PerPrincipal: 1, Anonymous: 1}},
 				Logger: slog.New(slog.NewTextHandler(&log, nil)),
-				Audit:  func(_ context.Context, e askback.AuditEvent) { told = append(told, e.Kind+" "+e.Principal) },
+				Audit: func(_ context.Context, e askback.AuditEvent) {
+					mu.Lock()
+					defer mu.Unlock()
+					told = append(told, e.Kind+" "+e.Principal)
+				},
 			}
 			configure(opts)
-			ran := 0
+			var ran atomic.Int64
 			register := func(srv *askback.Server) {
 				addOccupant(srv)
 				askback.AddTool(srv, &mcp.Tool{Name: "greet"}, func(ctx context.Context, call *askback.Call,
 					_ map[string]any) (string, error) {
-					if _, err := askback.Do(ctx, call, "count", func(context.Context) (int, error) {
-						ran++
-						return ran,
-							nil
+					if _, err := askback.Do(ctx, call, "count", func(context.Context) (int64, error) {
+						return ran.Add(1), nil
 					}); err != nil {
 						return "", err
 					}
@@ -101,7 +105,7 @@ func TestCallsAreHandedBack(t *testing.T) {
 			bob := alice
 			bob.Header = http.Header{"X-User": {"bob"}}
 			bob.Send(t, h).Asked(t, "who")
-			begun := ran
+			begun := ran.Load()
 			handedBack := func(res *harness.Response) string {
 				t.Helper()
 				if state := res.Asked(t); state == "" || !strings.Contains(res.Raw, `"inputRequests":{}`) {
@@ -110,17 +114,19 @@ func TestCallsAreHandedBack(t *testing.T) {
 				return res.Result.State
 			}
 			alice.State = handedBack(alice.Send(t, h))
-			if ran != begun {
+			if ran.Load() != begun {
 				t.Error("a handler ran beyond the limit")
 			}
 			alice.State = alice.Send(t, there).Asked(t, "who")
 			alice.Responses = `{"who":{"action":"accept","content":{"name":"Ann"}}}`
 			alice.State = handedBack(alice.Send(t, h))
 			alice.Responses = ""
-			if got := alice.Send(t, h).Text(t); got != "hello Ann" || ran != begun+1 {
-				t.Errorf("handed back twice: got %q after %d runs of the step", got, ran-begun)
+			if got := alice.Send(t, h).Text(t); got != "hello Ann" || ran.Load() != begun+1 {
+				t.Errorf("handed back twice: got %q after %d runs of the step", got, ran.Load()-begun)
 			}
 			leave()
+			mu.Lock()
+			defer mu.Unlock()
 			if n := slices.Index(told, "shed alice"); n < 0 || slices.Contains(told, "shed bob") {
 				t.Errorf("the operator was told %q", told)
 			}
@@ -260,10 +266,13 @@ func TestTasksAreNotHandedBack(t *testing.T) {
 // The Go SDK's client comes back by itself.
 func TestTheSDKsClientComesBack(t *testing.T) {
 	t.Parallel()
+	var mu sync.Mutex
 	leave, shed := func() {}, 0
 	opts := &askback.Options{Limits: askback.Limits{Calls: askback.Share{Anonymous: 1}},
 		Audit: func(_ context.Context, e askback.AuditEvent) {
 			if e.Kind == askback.AuditShed {
+				mu.Lock()
+				defer mu.Unlock()
 				shed++
 				leave()
 			}
@@ -281,9 +290,14 @@ func TestTheSDKsClientComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer session.Close()
-	leave = occupy(t, h, "")
+	occupant := occupy(t, h, "")
+	mu.Lock()
+	leave = occupant
+	mu.Unlock()
 	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "greet",
 		Arguments: harness.Greeting{Place: "Oslo"}})
+	mu.Lock()
+	defer mu.Unlock()
 	if err != nil || shed == 0 || len(res.Content) != 1 || !strings.Contains(res.Content[0].(*mcp.TextContent).Text,
 		"octocat") {
 		t.Errorf("got %+v, %v", res, err)

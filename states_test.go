@@ -40,6 +40,13 @@ func (s *spyStore) call(ctx context.Context) error {
 	return errors.Join(ctx.Err(), s.fail)
 }
 
+// failing makes calls fail from now on, or not if err is nil.
+func (s *spyStore) failing(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = err
+}
+
 func (s *spyStore) PutState(ctx context.Context, id, call string, data []byte, expires time.Time) error {
 	if err := s.call(ctx); err != nil {
 		return err
@@ -347,6 +354,8 @@ func TestSessionsAndTheStore(t *testing.T) {
 	if err != nil || res.Content[0].(*mcp.TextContent).Text != "Hello octocat in Oslo" {
 		t.Errorf("got %v, %v", res, err)
 	}
+	store.mu.Lock()
+	defer store.mu.Unlock()
 	if store.used != 0 {
 		t.Error("the store was used")
 	}
@@ -488,9 +497,9 @@ func TestLawWithAStore(t *testing.T) {
 				rt.Fatalf("plan %q in %s does not end", plan, name)
 			}
 			lossy := n < 10
-			store.fail = nil
+			store.failing(nil)
 			if lossy && failing && rapid.IntRange(0, 5).Draw(rt, "store") == 0 {
-				store.fail = errors.New("no connection")
+				store.failing(errors.New("no connection"))
 			}
 			gone := false
 			r.Context = func(r *http.Request) *http.Request {
