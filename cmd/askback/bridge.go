@@ -60,9 +60,8 @@ a FILE.json with the servers of a host, whose names then begin their tools. The
 bridge serves over standard input and output, or over HTTP with --addr.
 
 The host gets the server's questions. If it cannot ask its user, a question
-waits for --as, and 'askback inbox' shows it. A call that has asked is kept in
---store. After a crash the bridge goes on with it, and asks before it repeats a
-tool that is not idempotent. * in a PATTERN is any text.`,
+waits for --as in --store, and 'askback inbox' shows it. After a crash the call
+goes on; a tool that is not idempotent is not repeated before somebody agrees.`,
 		Example: `  askback bridge https://mcp.example.com/mcp --header @token.txt
   askback bridge --approve 'delete_*' -- npx -y some-server
   askback bridge --approve 'github_*' ~/.config/servers.json`,
@@ -88,7 +87,7 @@ tool that is not idempotent. * in a PATTERN is any text.`,
 	flags.StringVar(&o.page.addr, "inbox", "", "`HOST:PORT` of that page (default 127.0.0.1:0)")
 	flags.BoolVar(&o.page.open, "open", false, "open that page in a browser")
 	flags.StringSliceVar(&o.hosts, "allowed-host", nil, "serve only requests to this `HOST`; may repeat")
-	flags.StringArrayVar(&o.approve, "approve", nil, "ask a person before tools like `PATTERN`; may repeat")
+	flags.StringArrayVar(&o.approve, "approve", nil, "ask a person before tools like `PATTERN`, such as 'a*'")
 	flags.StringArrayVar(&o.approveBy, "approve-by", nil, "`WHO` approves: user:NAME or group:NAME; may repeat")
 	flags.IntVar(&o.votes, "approve-votes", 1, "`N` of them must approve")
 	flags.BoolVar(&o.edit, "approve-edit", false, "let the people who approve edit the arguments")

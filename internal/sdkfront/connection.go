@@ -2,6 +2,7 @@ package sdkfront
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -67,6 +68,10 @@ func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
 				}
 				continue
 			}
+			if fault := c.front.unspoken(m); fault != nil {
+				c.refuse(ctx, m.ID, fault)
+				continue
+			}
 			switch m.Method {
 			case tasks.MethodListen:
 				if !c.listen(ctx, m) {
@@ -79,6 +84,20 @@ func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
 		}
 		return msg, nil
 	}
+}
+
+// unspoken returns the error for a request that names a revision in its _meta which this server does not know, where
+// the SDK would serve it.
+func (f *Front) unspoken(req *jsonrpc.Request) *jsonrpc.Error {
+	if !req.IsCall() {
+		return nil
+	}
+	meta := strictjson.Get(req.Params, "_meta")
+	version, ok := strictjson.String(strictjson.Get(meta, mcp.MetaKeyProtocolVersion))
+	if known := mcp.SupportedProtocolVersions(); ok && !slices.Contains(known, version) {
+		return wire.UnsupportedVersion(version, known)
+	}
+	return nil
 }
 
 // strict checks the params or the result of a message, like a member of an HTTP request's body.

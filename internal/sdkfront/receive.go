@@ -24,6 +24,12 @@ import (
 // receive serves a request, from every transport. A panic of middleware, or of a handler of the SDK's, costs the
 // request and not the process.
 func (f *Front) receive(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
+	if probe, ok := req.(*mcp.ServerRequest[*mcp.DiscoverParams]); ok && probe.Session != f.listing {
+		req, err = f.apart(probe)
+		if err != nil {
+			return nil, err
+		}
+	}
 	if fault := checkProgressToken(req); fault != nil {
 		return nil, fault
 	}
@@ -40,6 +46,19 @@ func (f *Front) receive(ctx context.Context, method string, req mcp.Request) (re
 		return nil, f.panicked(ctx, method, panicked)
 	}
 	return result, err
+}
+
+// apart returns a probe as one in a session of its own. The SDK would take it for the beginning of its session, and
+// refuse to initialize the session of a client whose probe has timed out (basic/transports/stdio, "Backward
+// Compatibility").
+func (f *Front) apart(probe *mcp.ServerRequest[*mcp.DiscoverParams]) (mcp.Request, error) {
+	session, err := listingSession(f.Server)
+	if err != nil {
+		return nil, err
+	}
+	own := *probe
+	own.Session = session
+	return &own, nil
 }
 
 // panicked logs a panic of middleware or of another function of the operator, and returns the error for the client.

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -318,5 +320,59 @@ func TestWhoGetsRequestsOfTheServer(t *testing.T) {
 	if result, _ := done["result"].(map[string]any); result == nil || harness.Content(result) != "x" ||
 		result["requestState"] != nil || result["resultType"] != nil {
 		t.Errorf("got %v", done)
+	}
+}
+
+// A host that gives up its probe begins a session, on the same connection. A request whose revision nobody knows names
+// those that the server has. One that is cancelled gets no response, and what comes after it does.
+func TestAProbeLeavesNoTrace(t *testing.T) {
+	t.Parallel()
+	arrived, over := make(chan struct{}), make(chan struct{})
+	srv := harness.NewServer(t, nil, harness.AddGreet, func(s *askback.Server) {
+		askback.AddTool(s, &mcp.Tool{Name: "slow"}, func(ctx context.Context, _ *askback.Call, _ struct{}) (string, error) {
+			close(arrived)
+			<-ctx.Done()
+			close(over)
+			return "", ctx.Err()
+		})
+	})
+	c := harness.Pipe(t, srv)
+	meta := func(version string) string {
+		return `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + version + `",` +
+			`"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
+	}
+	send := func(id int, method, params string) map[string]any {
+		c.Write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s}}`, id, method, params))
+		return c.Response(id)
+	}
+	for id, version := range []string{"2020-01-01", "2030-01-01", "x"} {
+		m := send(id, "tools/list", meta(version))
+		supported, _ := harness.At(m, "error", "data", "supported").([]any)
+		if harness.At(m, "error", "code") != float64(mcp.CodeUnsupportedProtocolVersion) ||
+			!slices.Contains(supported, any("2026-07-28")) {
+			t.Errorf("revision %q: %v", version, m)
+		}
+	}
+	if m := send(4, "server/discover", meta("2026-07-28")); harness.At(m, "result", "supportedVersions") == nil {
+		t.Errorf("the probe gets %v", m)
+	}
+	m := send(5, "initialize", `"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}`)
+	if harness.At(m, "result", "protocolVersion") != "2025-11-25" {
+		t.Fatalf("after the probe initialize gets %v", m)
+	}
+	c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	c.Write(`{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"slow","arguments":{}}}`)
+	<-arrived
+	c.Write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":6}}`)
+	<-over
+	c.Write(`{"jsonrpc":"2.0","id":7,"method":"ping"}`)
+	c.Until("the response to what came later", func(m map[string]any) bool {
+		if m["id"] == 6.0 {
+			t.Errorf("the cancelled request gets %v", m)
+		}
+		return m["id"] == 7.0
+	})
+	if err := c.End(); err != nil && !errors.Is(err, io.EOF) {
+		t.Errorf("the connection ends with %v", err)
 	}
 }

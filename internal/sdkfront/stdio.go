@@ -56,7 +56,7 @@ func (t *lineTransport) Connect(ctx context.Context) (mcp.Connection, error) {
 	}
 	return &lineConnection{
 		Connection: conn, stopped: t.stopped, end: t.end, changed: make(chan struct{}, 1),
-		open: make(map[jsonrpc.ID]bool), asked: make(map[jsonrpc.ID]bool),
+		open: make(map[jsonrpc.ID]bool), asked: make(map[jsonrpc.ID]bool), cancelled: make(map[jsonrpc.ID]bool),
 	}, nil
 }
 
@@ -201,6 +201,10 @@ type lineConnection struct {
 	mu    sync.Mutex
 	open  map[jsonrpc.ID]bool // requests of the client
 	asked map[jsonrpc.ID]bool // requests of the server
+
+	// cancelled are the open requests that the client no longer waits for. They get no response
+	// (basic/patterns/cancellation).
+	cancelled map[jsonrpc.ID]bool
 }
 
 func (c *lineConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
@@ -231,6 +235,15 @@ func (c *lineConnection) count(msg jsonrpc.Message) {
 		if m.IsCall() && m.Method != "subscriptions/listen" {
 			c.open[m.ID] = true
 		}
+		if m.Method == "notifications/cancelled" {
+			var params struct {
+				RequestID any `json:"requestId"`
+			}
+			_ = json.Unmarshal(m.Params, &params)
+			if id, err := jsonrpc.MakeID(params.RequestID); err == nil && c.open[id] {
+				c.cancelled[id] = true
+			}
+		}
 	case *jsonrpc.Response:
 		delete(c.asked, m.ID)
 	}
@@ -242,8 +255,19 @@ func (c *lineConnection) Write(ctx context.Context, msg jsonrpc.Message) error {
 		c.asked[req.ID] = true
 		c.mu.Unlock()
 	}
-	err := c.Connection.Write(ctx, msg)
-	if res, ok := msg.(*jsonrpc.Response); ok {
+	res, isResponse := msg.(*jsonrpc.Response)
+	unwanted := false
+	if isResponse {
+		c.mu.Lock()
+		unwanted = c.cancelled[res.ID]
+		delete(c.cancelled, res.ID)
+		c.mu.Unlock()
+	}
+	var err error
+	if !unwanted {
+		err = c.Connection.Write(ctx, msg)
+	}
+	if isResponse {
 		c.mu.Lock()
 		delete(c.open, res.ID)
 		c.mu.Unlock()
