@@ -161,7 +161,7 @@ func (c *openCall) send(ctx context.Context, p *pool, s *seat, as *passage, pend
 		if spoils(s.Session, refused, err) && ctx.Err() == nil || p.apart && (err != nil || r.Words != "" || refused != nil) {
 			s.spoiled.Store(true)
 		}
-	} else if s.loud {
+	} else if s.loud && string(strictjson.Get(result, "isError")) != "true" {
 		p.habits.note(s.tool, false)
 	}
 	s.leave(c)

@@ -18,7 +18,7 @@ import (
 // A session before 2026-07-28 does not say which of several open calls a question belongs to. So calls that may ask
 // take turns in it, and all others run beside them at once:
 //
-//   - A tool whose call has ended without a question does not ask, as far as is known. One that has asked does.
+//   - A tool whose call has succeeded without a question does not ask, as far as is known. One that has asked does.
 //   - A call of a tool that is not known waits for its turn, too. As long as the server has never asked, it waits for a
 //     moment only.
 //   - If a question comes that several calls may have asked, it waits for a moment until one call is left, and then
@@ -35,7 +35,7 @@ const (
 type habits struct {
 	mu    sync.Mutex
 	asked bool            // the server has asked
-	asks  map[string]bool // false for a tool whose calls have ended without a question
+	asks  map[string]bool // false for a tool whose calls have succeeded without a question
 }
 
 // loud reports whether a call of the tool may ask.
@@ -49,7 +49,7 @@ func (h *habits) loud(tool string, can abilities) bool {
 	return asks || !known
 }
 
-// note notes that a tool has asked, or has ended without that.
+// note notes that a tool has asked, or has succeeded without that.
 func (h *habits) note(tool string, asks bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -168,9 +168,11 @@ func (s *pooled) owner(ctx context.Context, q *client.Question) (c *openCall, su
 	defer late.Stop()
 	for guess := false; ; {
 		s.mu.Lock()
-		c, sure = s.pick(q)
+		var atOnce bool
+		c, atOnce = s.pick(q)
+		sure = len(s.calls) == 1 || q.Method == input.MethodListRoots // a tool that has never asked may do so
 		changed := s.changed
-		if c == nil || sure || guess || ctx.Err() != nil {
+		if c == nil || atOnce || guess || ctx.Err() != nil {
 			s.waiting = slices.DeleteFunc(s.waiting, func(other *client.Question) bool { return other == q })
 			if c != nil {
 				c.owns++
@@ -191,9 +193,9 @@ func (s *pooled) owner(ctx context.Context, q *client.Question) (c *openCall, su
 	}
 }
 
-// pick returns the call that a question most likely belongs to, and whether that is sure, with the lock held. It
-// returns nil if there is no call.
-func (s *pooled) pick(q *client.Question) (c *openCall, sure bool) {
+// pick returns the call that a question most likely belongs to, and whether there is nothing to wait for, with the lock
+// held. It returns nil if there is no call.
+func (s *pooled) pick(q *client.Question) (c *openCall, atOnce bool) {
 	may := keep(s.calls, func(c *openCall) bool { return s.pool.habits.loud(c.seat.Load().tool, s.kind.can) })
 	if len(may) == 0 {
 		return nil, false

@@ -14,7 +14,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		"internal/edits", "internal/ending", "internal/exactjson", "internal/tags", "internal/throttle", "seal", "state",
 		"internal/strictjson", "input", "internal/raw", "internal/wire", "internal/fault", "internal/bound",
 		"internal/journal",
-		"internal/form", "internal/question", "internal/schema", "internal/foreign",
+		"internal/foreign", "internal/form", "internal/question", "internal/schema",
 		"task", "internal/report", "internal/gate",
 		"internal/call", "internal/inline",
 		"internal/taskrun", "task/storetest", "internal/stored", "internal/home", "desk", "desk/webhook",
