@@ -25,7 +25,7 @@ func TestAServerThatIsAwayAtTheStart(t *testing.T) {
 		behind.HTTPHandler(nil).ServeHTTP(w, r)
 	}))
 	t.Cleanup(web.Close)
-	f := newFront(t, web.URL)
+	f := newFront(t, web.URL, patient)
 	res, err := host(t, f.url, "", able()).CallTool(t.Context(), &mcp.CallToolParams{
 		Name: "order", Arguments: map[string]any{"item": "hat"},
 	})
