@@ -75,6 +75,9 @@ type Request struct {
 	sent bool
 }
 
+// ReportsEvery is how often a client is told that a call waits for a person, if it asked to be told.
+const ReportsEvery = 5 * time.Second
+
 // Report tells the client how far the call is, if it asked to be told. Progress that does not grow is left out.
 func (r *Request) Report(ctx context.Context, progress, total float64, message string) error {
 	if r.Progress == nil {

@@ -69,6 +69,7 @@ func (h *Held) Suspend(
 	for _, q := range out.Questions {
 		fallback[q.Wire] = q.Fallback
 	}
+	defer h.beat(ctx)()
 	responses, unfit, err := Ask(ctx, h.Session, id, out.Typed(), deadlines, fallback, !manual)
 	for _, q := range out.Questions {
 		if err == nil && unfit[q.Wire] && q.Accept == nil { // its handler would take it for one that fits
@@ -81,6 +82,26 @@ func (h *Held) Suspend(
 		j.Expire(time.Now(), responses)
 	}
 	return call.Answers{Responses: responses}, true, err
+}
+
+// beat tells the client, until stop, that the call waits for its user. Many hosts end a call of which they hear nothing
+// for a minute.
+func (h *Held) beat(ctx context.Context) (stop func()) {
+	if h.request.Progress == nil {
+		return func() {}
+	}
+	ctx, stop = context.WithCancel(ctx)
+	began, before := time.Now(), h.request.Reported()
+	go func() {
+		for ctx.Err() == nil {
+			select {
+			case <-time.After(call.ReportsEvery):
+				_ = h.request.Report(ctx, before+time.Since(began).Seconds(), 0, "Waiting for your answer.") // or the next one
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return stop
 }
 
 // Ask sends questions as requests of the server and waits for all results. Those that do not fit their questions are
@@ -112,18 +133,11 @@ func Ask(
 			if doesNotFit || err == nil && a.result != nil {
 				result, err = a.result, nil
 			}
+			if _, refused := errors.AsType[*jsonrpc.Error](err); refused && fallback[key] && asking.Err() == nil {
+				result, err = struct{}{}, nil
+			}
 			if err != nil {
-				if limit, ok := errors.AsType[*fault.LimitError](err); ok {
-					return limit
-				}
-				if _, refused := errors.AsType[*jsonrpc.Error](err); refused && fallback[key] && asking.Err() == nil {
-					mu.Lock()
-					defer mu.Unlock()
-					responses[key] = []byte("{}")
-					return nil
-				}
-				// Not wrapped: the client's error is not this server's answer to it.
-				return fmt.Errorf("asking the client %q: %v", key, err)
+				return failed(key, err)
 			}
 			data, err := json.Marshal(result)
 			if err != nil {
@@ -139,6 +153,15 @@ func Ask(
 		})
 	}
 	return responses, unfit, group.Wait()
+}
+
+// failed is the error of a question that the client did not answer. The client's own error is not wrapped: it is not
+// this server's answer to it.
+func failed(key string, err error) error {
+	if limit, ok := errors.AsType[*fault.LimitError](err); ok {
+		return limit
+	}
+	return fmt.Errorf("asking the client %q: %v", key, err)
 }
 
 // answered is what a client answered, before the SDK checks it. The SDK's error tells that an answer does not fit, and

@@ -23,9 +23,6 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// reportsEvery is how often a client that waits is told of it, if it asked to be told.
-const reportsEvery = 5 * time.Second
-
 // waitFor waits until a task has ended or enough returns true of it, but no longer than [Desk.Wait], the server and the
 // client allow. The request holds no shares meanwhile. It returns the task as it is then.
 func (s *Service) waitFor(
@@ -63,7 +60,7 @@ func (s *Service) waitFor(
 
 // waitOnce waits for a change of a task until it is time to tell its client.
 func (s *Service) waitOnce(ctx context.Context, t *task.Task) (*task.Task, error) {
-	ctx, cancel := context.WithTimeout(ctx, reportsEvery)
+	ctx, cancel := context.WithTimeout(ctx, call.ReportsEvery)
 	defer cancel()
 	now, err := s.Engine.Wait(ctx, t.Principal, t.ID, t.Version)
 	if err != nil && ctx.Err() != nil {
