@@ -3,13 +3,16 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
+	"net/http"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/client/internal/tap"
 	"github.com/askback-mcp/askback/internal/foreign"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -51,6 +54,9 @@ func (s *Session) page(
 	ctx context.Context, method, name, cursor string, size *int64,
 ) (items []json.RawMessage, next string, err error) {
 	page, err := s.request(ctx, TasksExtension, method, "", &taskParams{Cursor: cursor})
+	if status, ok := errors.AsType[*tap.StatusError](err); ok && status.Code == http.StatusNotFound && s.sdk.ID() != "" {
+		err = fmt.Errorf("%w: %w", mcp.ErrSessionMissing, err)
+	}
 	if err != nil {
 		return nil, "", err
 	}
