@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -270,10 +271,10 @@ func TestResourcesInTheCacheChange(t *testing.T) {
 
 // A call that fails tells its host why, and the session goes on.
 func TestACallThatFails(t *testing.T) {
-	broken := true
+	var broken atomic.Bool
+	broken.Store(true)
 	transport := wireServer(t, func(w http.ResponseWriter, _ *http.Request, m message) {
-		if broken {
-			broken = false
+		if broken.Swap(false) {
 			panic(http.ErrAbortHandler)
 		}
 		respond(w, m, `{"resultType":"complete","content":[{"type":"text","text":"done"}]}`)
