@@ -9,6 +9,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/raw"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -30,6 +31,9 @@ func (s *Server) AddPrompt(p *mcp.Prompt, h PromptHandler) {
 			res, err := h(ctx, &Call{c}, arguments)
 			if err != nil || res == nil {
 				return nil, err
+			}
+			if passed := raw.Of(res); passed != nil {
+				return passed, nil
 			}
 			final := *res
 			if final.Messages == nil {

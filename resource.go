@@ -8,6 +8,7 @@ import (
 	"github.com/yosida95/uritemplate/v3"
 
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/raw"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -61,6 +62,9 @@ func (s *Server) resource(h ResourceHandler, mimeType string) (*call.Handler, mc
 			res, err := h(ctx, &Call{c}, params.Target)
 			if err != nil || res == nil {
 				return nil, err
+			}
+			if passed := raw.Of(res); passed != nil {
+				return passed, nil
 			}
 			final := *res
 			final.Contents = make([]*mcp.ResourceContents, len(res.Contents))

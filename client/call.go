@@ -361,8 +361,8 @@ func (c *call) sendRound(ctx context.Context, x *tap.Exchange) (result json.RawM
 // send sends a request. The result comes as it is, and also in its type if the SDK has decoded it.
 func (c *call) send(ctx context.Context, x *tap.Exchange) (json.RawMessage, mcp.Result, error) {
 	if c.direct != nil {
-		if res := c.direct.cached(c.method, c.target); res != nil {
-			return nil, res, nil
+		if cached := c.direct.cached(c.method, c.target); cached != nil {
+			return cached, nil, nil
 		}
 	}
 	ctx, end := c.operate(ctx, x, Operation{Method: c.method, Target: c.target, Round: c.round}, &c.trace)

@@ -52,7 +52,7 @@ func newDirect(
 }
 
 // cached returns the result of a resource that is still fresh, or nil.
-func (d *direct) cached(method, target string) mcp.Result {
+func (d *direct) cached(method, target string) json.RawMessage {
 	if method != wire.ReadResource {
 		return nil
 	}

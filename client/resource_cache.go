@@ -1,10 +1,9 @@
 package client
 
 import (
+	"encoding/json"
 	"sync"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
@@ -25,8 +24,8 @@ type cachedResult struct {
 // maxCached is how many bytes of results a session holds.
 const maxCached = 16 << 20
 
-// get returns a copy of the result for a resource, or nil.
-func (c *resourceCache) get(uri string) mcp.Result {
+// get returns the result for a resource, or nil.
+func (c *resourceCache) get(uri string) json.RawMessage {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cached, ok := c.results[uri]
@@ -34,11 +33,7 @@ func (c *resourceCache) get(uri string) mcp.Result {
 		c.remove(uri)
 		return nil
 	}
-	res, err := decode(cached.raw, new(mcp.ReadResourceResult))
-	if err != nil {
-		return nil
-	}
-	return res
+	return cached.raw
 }
 
 // put keeps a result, if it is complete and may be kept. A full cache begins anew.

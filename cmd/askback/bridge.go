@@ -31,6 +31,7 @@ type bridgeOptions struct {
 	keys      string
 	user      string
 	wait      time.Duration
+	startWait time.Duration
 	headers   []string
 	version   string // of the protocol
 	perCall   bool
@@ -79,6 +80,7 @@ goes on; a tool that is not idempotent is not repeated before somebody agrees.`,
 	flags.StringVar(&o.keys, "keys", "", "key `FILE` (default: beside the SQLite file)")
 	flags.StringVar(&o.user, "as", "", "`NAME` of the caller (default: the system's user)")
 	flags.DurationVar(&o.wait, "wait", 0, "`TIME` a host without tasks waits (default 45s)")
+	flags.DurationVar(&o.startWait, "start-wait", 5*time.Second, "`TIME` lists wait for a server's start")
 	flags.StringVar(&o.version, "revision", "", "`DATE` of the protocol's revision to speak")
 	flags.BoolVar(&o.perCall, "session-per-call", false, "a session for each call at an older server")
 	mostFlag(flags, &o.most)
@@ -136,10 +138,11 @@ func (o *bridgeOptions) run(cmd *cobra.Command, args []string) (err error) {
 	defer func() { err = errors.Join(err, storage.close()) }()
 	tasks := storage.options(0)
 	tasks.Settings.TTL, tasks.Settings.Lease = bridgeTTL, o.lease
-	b, err := bridge.Open(ctx, &bridge.Options{
+	b, err := bridge.New(&bridge.Options{
 		Implementation: &mcp.Implementation{Name: "askback-bridge", Title: "Askback bridge", Version: version()},
 		Servers:        behind.servers,
 		Approve:        approval,
+		Lists:          o.startWait,
 		MessageBytes:   int64(o.most),
 		Server: askback.Options{
 			Keys: ring, Tasks: tasks, Logger: log,
@@ -147,19 +150,34 @@ func (o *bridgeOptions) run(cmd *cobra.Command, args []string) (err error) {
 			Desk:      &askback.DeskOptions{Fallback: true, Wait: o.wait},
 		},
 	})
-	if failed, ok := errors.AsType[*bridge.ConnectError](err); ok && behind.target != nil {
-		return unreachable(*behind.target, failed.Err, nil)
-	}
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
+	began := make(chan struct{})
+	run := func(ctx context.Context) error {
+		err := b.Start(ctx)
+		close(began)
+		if failed, ok := errors.AsType[*bridge.ConnectError](err); ok && behind.target != nil {
+			return unreachable(*behind.target, failed.Err, nil)
+		}
+		if err != nil {
+			return err
+		}
+		return runTasks(b.Server())(ctx)
+	}
 	log.Info("calls that wait are kept in the store; 'askback inbox list STORE' shows them", "store", storage.name,
 		"as", o.user)
 	draining := &drain.Options{Delay: -1, Grace: o.grace, Ready: b.Ready, Logger: log}
 	serve := func(ctx context.Context) error {
 		if listener == nil {
-			return serveStdio(ctx, b.Server(), draining)
+			err := serveStdio(ctx, b.Server(), draining)
+			select { // the host may have left without the reason why nothing works
+			case <-began:
+			case <-ctx.Done():
+			case <-time.After(o.grace):
+			}
+			return err
 		}
 		handler, err := endpoint(b.Server(), &askback.HTTPOptions{AllowedHosts: o.hosts})
 		if err != nil {
@@ -174,7 +192,7 @@ func (o *bridgeOptions) run(cmd *cobra.Command, args []string) (err error) {
 		}
 		serve = o.withPage(cmd, people, log, serve)
 	}
-	return serveWithTasks(ctx, b.Server(), draining, serve)
+	return serveWithTasks(ctx, run, draining, serve)
 }
 
 // withPage serves the page for the caller beside the bridge, whose standard output may be the host's. If one of the two
@@ -203,6 +221,8 @@ func (o *bridgeOptions) check() error {
 	switch {
 	case o.wait < 0:
 		return usagef("--wait %v: want a time above zero, or 0 for the default", o.wait)
+	case o.startWait <= 0:
+		return usagef("--start-wait %v: want a time above zero", o.startWait)
 	case o.grace <= 0:
 		return usagef("--grace %v: want a time above zero", o.grace)
 	case o.user == "":

@@ -273,7 +273,7 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 		return serve(ctx)
 	}
 	log.Info("keeping tasks", "store", storage.name)
-	return serveWithTasks(ctx, srv, draining, serve)
+	return serveWithTasks(ctx, runTasks(srv), draining, serve)
 }
 
 // defaultCaller returns the name of the system's user who runs this process, or else the number.

@@ -53,7 +53,7 @@ func TestTheStateDirectory(t *testing.T) {
 func TestTasksThatCannotRunEndTheServer(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t, nil)
-	err := serveWithTasks(t.Context(), srv, atOnce, func(ctx context.Context) error {
+	err := serveWithTasks(t.Context(), runTasks(srv), atOnce, func(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	})
@@ -61,7 +61,7 @@ func TestTasksThatCannotRunEndTheServer(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	broken := errors.New("broken")
-	if err := serveWithTasks(t.Context(), srv, atOnce, func(context.Context) error { return broken }); !errors.Is(err,
+	if err := serveWithTasks(t.Context(), runTasks(srv), atOnce, func(context.Context) error { return broken }); !errors.Is(err,
 		broken) {
 		t.Errorf("got %v", err)
 	}
@@ -75,7 +75,7 @@ func TestTasksStopBeforeServingDoes(t *testing.T) {
 		srv := newServer(t, (&storage{tasks: &store}).options(1))
 		h := srv.HTTPHandler(nil)
 		ctx, stop := context.WithCancel(t.Context())
-		err := serveWithTasks(ctx, srv, atOnce, func(ctx context.Context) error {
+		err := serveWithTasks(ctx, runTasks(srv), atOnce, func(ctx context.Context) error {
 			run := func() string {
 				created := post(h, "tools/call", `"name": "echo", "arguments": {"input": "hi"}, "task": {"ttl": 60000},`)
 				_, rest, _ := strings.Cut(created, `"taskId":"`)

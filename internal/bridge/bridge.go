@@ -19,7 +19,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -40,9 +39,13 @@ type Options struct {
 	// Servers are the servers behind, at least one. Of resources with one URI, the first server's is offered.
 	Servers []Server
 
-	// Start is how long Open waits for a server that is one of several. Zero means 15 seconds. A server that is not
+	// Start is how long the bridge waits for a server that is one of several. Zero means 15 seconds. A server that is not
 	// there by then is tried again, and its tools appear later.
 	Start time.Duration
+
+	// Lists is how long a host's list waits for servers that start, from New on. Zero means 5 seconds. The list is then
+	// without what these servers offer, and the host is told when that has changed.
+	Lists time.Duration
 
 	// Sessions bounds, for each server before 2026-07-28, the sessions of callers, besides the one for its lists. Zero
 	// means 32. Every caller has a share of them.
@@ -95,14 +98,14 @@ type Bridge struct {
 	servers []*upstream
 	owners  owners
 	guard   guard
-	ready   atomic.Bool // hosts can be told something
+	early   *early
 	// instance tells the processes of a fleet apart.
 	instance string
 }
 
-// Open connects to the servers behind, and returns a bridge that offers what they offer. Of several servers one must be
-// there, and the others may come later. Close ends the connections.
-func Open(ctx context.Context, opts *Options) (*Bridge, error) {
+// New returns a bridge, which answers hosts from then on. Start connects it to the servers behind. Close ends the
+// connections.
+func New(opts *Options) (*Bridge, error) {
 	b := &Bridge{opts: *opts, keys: opts.Server.Keys, log: cmp.Or(opts.Server.Logger, slog.Default()),
 		instance: rand.Text()}
 	if b.keys == nil || opts.Server.Tasks == nil || opts.Server.Desk == nil {
@@ -111,30 +114,28 @@ func Open(ctx context.Context, opts *Options) (*Bridge, error) {
 	if err := checkPrefixes(opts.Servers); err != nil {
 		return nil, err
 	}
+	b.mcp = mcp.NewServer(b.opts.Implementation, b.serverOptions())
+	var err error
+	if b.server, err = askback.New(b.mcp, &b.opts.Server); err != nil {
+		return nil, err
+	}
+	askback.AddResultTool(b.server)
 	for i, s := range opts.Servers {
 		b.servers = append(b.servers, newUpstream(b, i, s))
 	}
-	if err := b.start(ctx); err != nil {
-		return nil, errors.Join(err, b.Close())
-	}
+	b.early = newEarly(opts.Lists)
+	b.server.AddReceivingMiddleware(b.receiving)
 	return b, nil
 }
 
-// start connects to the servers, and offers what they offer.
-func (b *Bridge) start(ctx context.Context) (err error) {
-	if err := b.each(ctx, (*upstream).introduce); err != nil {
-		return err
-	}
-	b.mcp = mcp.NewServer(b.opts.Implementation, b.serverOptions())
-	if b.server, err = askback.New(b.mcp, &b.opts.Server); err != nil {
-		return err
-	}
-	askback.AddResultTool(b.server)
-	if err := b.each(ctx, (*upstream).begin); err != nil {
+// Start connects to the servers, and offers what they offer. It returns when those that are there have said it: one must
+// be there, and others may come later. It is called once, and before the tasks of the bridge are run.
+func (b *Bridge) Start(ctx context.Context) error {
+	defer b.early.over()
+	if err := b.connect(ctx); err != nil {
 		return err
 	}
 	b.review(ctx)
-	b.ready.Store(true)
 	for _, u := range b.servers {
 		if u.missing != nil {
 			b.log.ErrorContext(ctx, "bridge: a server is missing; its tools appear when it is there", "server", u.title,
@@ -149,9 +150,8 @@ func (b *Bridge) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// each does something with all servers that are there. A server that fails is missing from then on. Without any server
-// there is no bridge.
-func (b *Bridge) each(ctx context.Context, do func(*upstream, context.Context) error) error {
+// connect begins with all servers at once. A server that fails is missing from then on. Without any there is no bridge.
+func (b *Bridge) connect(ctx context.Context) error {
 	if len(b.servers) > 1 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, cmp.Or(b.opts.Start, 15*time.Second))
@@ -159,9 +159,7 @@ func (b *Bridge) each(ctx context.Context, do func(*upstream, context.Context) e
 	}
 	var all sync.WaitGroup
 	for _, u := range b.servers {
-		if u.missing == nil {
-			all.Go(func() { u.missing = do(u, ctx) })
-		}
+		all.Go(func() { u.missing = u.begin(ctx) })
 	}
 	all.Wait()
 	var failed []error
@@ -195,8 +193,9 @@ func checkPrefixes(servers []Server) error {
 // Server returns the bridge's own server. Its tasks are run by its RunTasks.
 func (b *Bridge) Server() *askback.Server { return b.server }
 
-// Close ends the connections to the servers behind.
+// Close ends the connections to the servers behind, after Start has returned.
 func (b *Bridge) Close() error {
+	b.early.over()
 	failed := make([]error, len(b.servers))
 	var all sync.WaitGroup
 	for i, u := range b.servers {

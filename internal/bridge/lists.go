@@ -124,9 +124,13 @@ type listError struct{ error }
 
 func (e *listError) Unwrap() error { return e.error }
 
-// begin reads what the server offers for the first time. A list that cannot be read is read again soon.
+// begin connects to the server, and reads what it offers for the first time. A list that cannot be read is read again
+// soon.
 func (b *upstream) begin(ctx context.Context) error {
-	err := b.refresh(ctx)
+	err := b.introduce(ctx)
+	if err == nil {
+		err = b.refresh(ctx)
+	}
 	if partly, ok := errors.AsType[*listError](err); ok && ctx.Err() == nil {
 		b.unlisted = partly
 		return nil
@@ -143,7 +147,7 @@ func (b *upstream) list(ctx context.Context) {
 		}
 	}
 	b.offered.Store(&names)
-	if b.ready.Load() { // before that, others are still read
+	if b.early.isOver() { // before that, others are still read
 		b.review(ctx)
 	}
 }
@@ -153,7 +157,7 @@ func (b *upstream) list(ctx context.Context) {
 // that does not know the method has no such list.
 func reconcile[T any](
 	b *upstream, kind string, known *map[string]string, list iter.Seq2[json.RawMessage, error], key func(*T) string,
-	add func(*T) error, remove func(string),
+	add func(*T, string) error, remove func(string),
 ) error {
 	offered, most, what := make(map[string]string), most, strings.TrimSpace(kind)
 	if kind == kindTemplate {
@@ -190,7 +194,7 @@ func reconcile[T any](
 		if had == text || still {
 			continue
 		}
-		if err := safely(func() error { return add(item) }); err != nil {
+		if err := safely(func() error { return add(item, text) }); err != nil {
 			leaveOut(name, err)
 			offered[name] = "" // tried again with the next list
 		}
@@ -222,7 +226,7 @@ func safely(add func() error) (err error) {
 }
 
 // addTool offers a tool of the server. Its handler stays when the tool is gone, so that its calls can end.
-func (b *upstream) addTool(t *mcp.Tool) error {
+func (b *upstream) addTool(t *mcp.Tool, definition string) error {
 	if err := cmp.Or(checkName(t.Name), b.checkPlain(t.Name)); err != nil {
 		return err
 	}
@@ -240,15 +244,16 @@ func (b *upstream) addTool(t *mcp.Tool) error {
 	target := &target{
 		upstream: b, method: "tools/call", name: t.Name,
 		repeatable: hints != nil && (hints.ReadOnlyHint || hints.IdempotentHint),
-		approval:   b.opts.Approve.of(b.names(t.Name)), schema: own.InputSchema,
+		approval:   b.opts.Approve.of(b.names(t.Name)), schema: own.InputSchema, definition: definition,
 	}
 	if before := b.lists.handlers[t.Name]; before != nil && target.strict() {
 		before.turned.Store(true)
 	}
 	b.lists.handlers[t.Name] = target
 	support := &askback.TaskSupport{AtDetach: true, Always: true}
-	askback.AddTaskTool[raw.Call, *raw.Result](b.server, &own, support, target.callTool)
-	return nil
+	return b.owners.claim(kindTool, own.Name, target, func() {
+		askback.AddTaskTool[raw.Call, *raw.Result](b.server, &own, support, target.callTool)
+	})
 }
 
 // compacted returns a schema as JSON, which takes a tenth of the memory.
@@ -265,7 +270,7 @@ func (b *upstream) removeTool(name string) {
 	if t := b.lists.handlers[name]; t != nil {
 		t.gone.Store(true)
 	}
-	b.mcp.RemoveTools(b.exposed(name))
+	b.owners.release(kindTool, b.exposed(name), b, b.mcp.RemoveTools)
 }
 
 // adopt adds handlers of tools that the server no longer offers, and whose calls still wait in the store, so that these
@@ -285,7 +290,7 @@ func (b *upstream) adopt(ctx context.Context) error {
 		}
 		b.log.WarnContext(ctx, "bridge: calls wait for a tool that the server no longer offers; they end", "tool", t.Target)
 		gone := &mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}
-		if err := b.addTool(gone); err != nil { // another bridge took the call
+		if err := b.addTool(gone, ""); err != nil { // another bridge took the call
 			b.log.WarnContext(ctx, "bridge: leaving the calls of a tool to other bridges", "tool", t.Target, "error", err)
 			continue
 		}
@@ -294,27 +299,28 @@ func (b *upstream) adopt(ctx context.Context) error {
 	return nil
 }
 
-func (b *upstream) addPrompt(p *mcp.Prompt) error {
+func (b *upstream) addPrompt(p *mcp.Prompt, definition string) error {
 	if err := checkName(p.Name); err != nil {
 		return err
 	}
 	own := *p
 	own.Name = b.exposed(p.Name)
-	target := &target{upstream: b, method: "prompts/get", name: p.Name, repeatable: true}
+	target := &target{upstream: b, method: "prompts/get", name: p.Name, repeatable: true, definition: definition}
 	return b.owners.claim(kindPrompt, own.Name, target, func() { b.server.AddPrompt(&own, target.getPrompt) })
 }
 
-func (b *upstream) addResource(r *mcp.Resource) error {
-	target := &target{upstream: b, method: "resources/read", name: r.URI, repeatable: true}
+func (b *upstream) addResource(r *mcp.Resource, definition string) error {
+	target := &target{upstream: b, method: "resources/read", name: r.URI, repeatable: true, definition: definition}
 	return b.owners.claim(kindResource, r.URI, target, func() { b.server.AddResource(r, target.readResource) })
 }
 
-func (b *upstream) addTemplate(r *mcp.ResourceTemplate) error {
+func (b *upstream) addTemplate(r *mcp.ResourceTemplate, definition string) error {
 	template, err := foreign.ParseTemplate(r.URITemplate)
 	if err != nil {
 		return err
 	}
-	target := &target{upstream: b, method: "resources/read", name: r.URITemplate, repeatable: true, template: template}
+	target := &target{upstream: b, method: "resources/read", name: r.URITemplate, repeatable: true, template: template,
+		definition: definition}
 	return b.owners.claim(kindTemplate, r.URITemplate, target, func() {
 		b.server.AddResourceTemplate(r, target.readResource)
 	})
@@ -323,11 +329,11 @@ func (b *upstream) addTemplate(r *mcp.ResourceTemplate) error {
 // offers returns whether what was added for this server is still its own: a server that stands before it may have taken
 // the name.
 func (b *upstream) offers(kind, name string) bool {
-	if kind == kindPrompt {
+	if kind == kindPrompt || kind == kindTool {
 		name = b.exposed(name)
 	}
 	t := b.owners.of(kind, name)
-	return kind == kindTool || t != nil && t.upstream == b
+	return t != nil && t.upstream == b
 }
 
 // The kinds of what servers offer. Each ends with a space, so that no kind and name read as another kind and name.

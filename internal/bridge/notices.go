@@ -1,9 +1,7 @@
 package bridge
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -12,51 +10,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// serverOptions are the options of the bridge's SDK server. It offers what one of the servers offers. A server that is
-// not there yet may offer anything.
+// serverOptions are the options of the bridge's SDK server, which may offer anything: see retell.
 func (b *Bridge) serverOptions() *mcp.ServerOptions {
-	opts := &mcp.ServerOptions{Logger: b.opts.SDKLogger, Capabilities: new(mcp.ServerCapabilities), HasTools: true}
-	for _, u := range b.servers {
-		offers := everything
-		if res := u.behind.introduction(); res != nil {
-			opts.Instructions += u.instructions(res)
-			offers = cmp.Or(res.Capabilities, new(mcp.ServerCapabilities))
-		}
-		if offers.Logging != nil {
-			opts.Capabilities.Logging = offers.Logging
-		}
-		if offers.Completions != nil {
-			opts.CompletionHandler = b.complete
-		}
-		opts.HasPrompts = opts.HasPrompts || offers.Prompts != nil
-		opts.HasResources = opts.HasResources || offers.Resources != nil
-		if offers.Resources != nil && offers.Resources.Subscribe {
-			opts.SubscribeHandler, opts.UnsubscribeHandler = b.subscribe, b.unsubscribe
-		}
+	return &mcp.ServerOptions{
+		Logger: b.opts.SDKLogger, Capabilities: &mcp.ServerCapabilities{Logging: new(mcp.LoggingCapabilities)},
+		HasTools: true, HasPrompts: true, HasResources: true, CompletionHandler: b.complete,
+		SubscribeHandler: b.subscribe, UnsubscribeHandler: b.unsubscribe,
 	}
-	opts.Instructions = strings.TrimSpace(opts.Instructions)
-	return opts
-}
-
-// everything is what a server may offer.
-var everything = &mcp.ServerCapabilities{
-	Logging: new(mcp.LoggingCapabilities), Completions: new(mcp.CompletionCapabilities),
-	Prompts: new(mcp.PromptCapabilities), Resources: &mcp.ResourceCapabilities{Subscribe: true},
-}
-
-// mostInstructions bounds the instructions of one of several servers, in bytes.
-const mostInstructions = 8 << 10
-
-// instructions are the instructions of the server. Of several servers they say whose they are.
-func (u *upstream) instructions(res *mcp.InitializeResult) string {
-	if u.Prefix == "" || res.Instructions == "" {
-		return res.Instructions
-	}
-	text := res.Instructions
-	if len(text) > mostInstructions {
-		text = strings.ToValidUTF8(text[:mostInstructions], "") + "…"
-	}
-	return fmt.Sprintf("About the tools whose names begin with %s_:\n%s\n\n", u.Prefix, text)
 }
 
 // complete asks the server that has the prompt or the template.
@@ -146,7 +106,7 @@ func (b *Bridge) unsubscribe(context.Context, *mcp.UnsubscribeRequest) error { r
 
 // resourceUpdated passes on that a resource of this server has changed.
 func (u *upstream) resourceUpdated(_ context.Context, req *mcp.ResourceUpdatedNotificationRequest) {
-	if u.ready.Load() && u.ofURI(req.Params.URI) == u {
+	if u.ofURI(req.Params.URI) == u {
 		u.updates.add(func() {
 			_ = u.mcp.ResourceUpdated(u.behind.life, &mcp.ResourceUpdatedNotificationParams{URI: req.Params.URI})
 		})
@@ -155,9 +115,6 @@ func (u *upstream) resourceUpdated(_ context.Context, req *mcp.ResourceUpdatedNo
 
 // logged passes on what the server logs, to the sessions whose hosts want it. The logger has the server's name.
 func (u *upstream) logged(_ context.Context, req *mcp.LoggingMessageRequest) {
-	if !u.ready.Load() {
-		return
-	}
 	params := *req.Params
 	if u.Name != "" {
 		params.Logger = strings.TrimSuffix(u.Name+"/"+params.Logger, "/")

@@ -38,6 +38,7 @@ type target struct {
 	approval   *Approval   // that its calls need, or nil
 	schema     any         // of a tool's arguments, as it was listed
 	template   *foreign.Template
+	definition string // as the server has written it, or empty
 }
 
 // passage is one call on its way to the server and back, in one run of its handler.
@@ -414,9 +415,12 @@ const ownMeta = "io.github.askback-mcp/"
 
 // dropOwn drops from a server's _meta what only the bridge says to hosts.
 func dropOwn(meta mcp.Meta) {
-	maps.DeleteFunc(meta, func(name string, _ any) bool {
-		return strings.HasPrefix(name, ownMeta) || name == wire.MetaRelatedTask
-	})
+	maps.DeleteFunc(meta, func(name string, _ any) bool { return isOwnMeta(name) })
+}
+
+// isOwnMeta reports whether only the bridge says this to hosts.
+func isOwnMeta(name string) bool {
+	return strings.HasPrefix(name, ownMeta) || name == wire.MetaRelatedTask
 }
 
 // metaPassedOn is the _meta of a result without the server's name, which is all that most have in it.
@@ -444,7 +448,7 @@ func passedOn(result json.RawMessage) (*raw.Result, error) {
 	if strictjson.TypeOf(result) != strictjson.TypeObject {
 		return nil, errors.New("the server's result is not an object")
 	}
-	passed := &raw.Result{Object: append(make([]byte, 0, len(result)), '{')}
+	passed, members := new(raw.Result), append(make(object, 0, len(result)), '{')
 	for name, value := range strictjson.Members(result) {
 		switch string(name) {
 		case "resultType", "inputRequests", "requestState", "taskId": // the bridge's own are not the server's to say
@@ -457,12 +461,8 @@ func passedOn(result json.RawMessage) (*raw.Result, error) {
 			dropOwn(passed.Meta)
 			continue
 		}
-		if len(passed.Object) > 1 {
-			passed.Object = append(passed.Object, ',')
-		}
-		passed.Object = append(wire.AppendString(passed.Object, string(name)), ':')
-		passed.Object = append(passed.Object, value...)
+		members.add(string(name), value)
 	}
-	passed.Object = append(passed.Object, '}')
+	passed.Object = members.end()
 	return passed, nil
 }

@@ -47,3 +47,15 @@ func (r *Result) MarshalJSON() ([]byte, error) {
 	}
 	return append(append(object, members...), '}'), nil
 }
+
+// passedMeta is where the _meta of a result of the SDK's types has the result that is sent in its place.
+const passedMeta = "io.github.askback-mcp/passed"
+
+// InPlace lets the handler of a prompt or a resource return a result as it is sent, in a result of its type.
+func InPlace(typed mcp.Result, r *Result) { typed.SetMeta(map[string]any{passedMeta: r}) }
+
+// Of returns what is sent in place of a result, or nil.
+func Of(typed mcp.Result) *Result {
+	r, _ := typed.GetMeta()[passedMeta].(*Result)
+	return r
+}

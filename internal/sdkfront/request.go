@@ -152,7 +152,8 @@ func carryOutcome(method string, out *call.Outcome) mcp.Result {
 	case wire.GetPrompt:
 		return &mcp.GetPromptResult{Meta: meta, InputRequests: requests, RequestState: out.State}
 	default:
-		return &mcp.ReadResourceResult{Meta: meta, InputRequests: requests, RequestState: out.State}
+		return &mcp.ReadResourceResult{Meta: meta, InputRequests: requests, RequestState: out.State,
+			Contents: []*mcp.ResourceContents{}} // which the SDK demands
 	}
 }
 

@@ -26,7 +26,7 @@ func serveBridge(ctx context.Context, server, file string) error {
 	if err != nil {
 		return err
 	}
-	b, err := bridge.Open(ctx, &bridge.Options{
+	b, err := bridge.New(&bridge.Options{
 		Implementation: &mcp.Implementation{Name: "bridge", Version: "1"},
 		Servers: []bridge.Server{{
 			Identity: server, Connect: func() (mcp.Transport, error) { return bridge.AtURL(server, nil), nil },
@@ -40,5 +40,8 @@ func serveBridge(ctx context.Context, server, file string) error {
 		return err
 	}
 	defer b.Close()
+	if err := b.Start(ctx); err != nil {
+		return err
+	}
 	return process.Serve(ctx, new(http.Server), b.Server().HTTPHandler(nil))
 }

@@ -1,0 +1,74 @@
+package bridge_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/askback-mcp/askback/internal/rawclient"
+)
+
+// What a server says of its prompts, resources and tools, and what they bring, reaches hosts with members that no type
+// has, and with what is zero.
+func TestWhatServersSayStaysAsTheyWroteIt(t *testing.T) {
+	const head = `{"resultType":"complete","ttlMs":5,"cacheScope":"private",`
+	evil := newHostile(t)
+	says := map[string]struct {
+		what, params string
+		wrote        []string
+	}{
+		"tools/list": {"tools", `{}`, []string{
+			`{"zeta":0,"name":"plain","inputSchema":{"type":"object","x-y":null},`,
+			`"annotations":{"priority":0,"readOnlyHint":false}`,
+			`"_meta":{"n":12345678901234567890,"com.example/a":{"b":0.10}}`}},
+		"prompts/list": {"prompts", `{}`, []string{
+			`{"title":"","name":"p","arguments":[{"name":"a","description":"","odd":1}],"odd":{"z":1,"a":2}}`}},
+		"resources/list": {"resources", `{}`, []string{
+			`{"uri":"evil://r","name":"r","size":0,"annotations":{"priority":0},"odd":[]}`}},
+		"resources/templates/list": {"resourceTemplates", `{}`, []string{
+			`{"uriTemplate":"evil://t/{x}","name":"t","odd":"<b>"}`}},
+		"prompts/get": {"messages", `{"name":"p"}`, []string{
+			`{"role":"user","content":{"type":"text","text":"","odd":0}}`}},
+		"resources/read": {"contents", `{"uri":"evil://r"}`, []string{
+			`{"uri":"evil://r","text":"","odd":0,"_meta":{"x":0}}`}},
+	}
+	for method, said := range says {
+		body := strings.Join(said.wrote, "")
+		if method == "tools/list" {
+			body = strings.Join(said.wrote, "") + "}"
+			body = strings.Replace(body, `false}"_meta"`, `false},"_meta"`, 1)
+		}
+		if method == "prompts/get" {
+			evil.on("prompts/get p", func(json.RawMessage) string { return head + `"messages":[` + body + `],"odd":0}` })
+			continue
+		}
+		evil.on(method, func(json.RawMessage) string { return head + `"` + said.what + `":[` + body + `],"odd":0}` })
+	}
+	front := newFront(t, evil.URL)
+	modern := &rawclient.Client{URL: front.url}
+	older, err := modern.Initialize(t.Context(), "2025-11-25")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version, c := range map[string]*rawclient.Client{"2026-07-28": modern, "2025-11-25": older} {
+		for method, said := range says {
+			var params map[string]any
+			if err := json.Unmarshal([]byte(said.params), &params); err != nil {
+				t.Fatal(err)
+			}
+			var got json.RawMessage
+			if err := c.Call(t.Context(), method, params, &got); err != nil {
+				t.Errorf("%s: %s: %v", version, method, err)
+				continue
+			}
+			for _, want := range said.wrote {
+				if !strings.Contains(string(got), want) {
+					t.Errorf("%s: %s brings\n%s\nwant in it\n%s", version, method, got, want)
+				}
+			}
+			if version == "2026-07-28" && !strings.Contains(string(got), `"resultType":"complete"`) {
+				t.Errorf("%s: %s has no type", version, method)
+			}
+		}
+	}
+}
