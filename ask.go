@@ -180,6 +180,10 @@ func Sample(
 		return nil, err
 	}
 	answer := new(mcp.CreateMessageWithToolsResult)
+	if raw.Of[json.RawMessage](params) != nil {
+		raw.InPlace(answer, json.RawMessage(value))
+		return answer, nil
+	}
 	return answer, json.Unmarshal(value, answer)
 }
 

@@ -32,7 +32,7 @@ func (s *Server) AddPrompt(p *mcp.Prompt, h PromptHandler) {
 			if err != nil || res == nil {
 				return nil, err
 			}
-			if passed := raw.Of(res); passed != nil {
+			if passed := raw.Of[*raw.Result](res); passed != nil {
 				return passed, nil
 			}
 			final := *res

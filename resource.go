@@ -63,7 +63,7 @@ func (s *Server) resource(h ResourceHandler, mimeType string) (*call.Handler, mc
 			if err != nil || res == nil {
 				return nil, err
 			}
-			if passed := raw.Of(res); passed != nil {
+			if passed := raw.Of[*raw.Result](res); passed != nil {
 				return passed, nil
 			}
 			final := *res

@@ -63,8 +63,7 @@ bridge serves over standard input and output, or over HTTP with --addr.
 The host gets the server's questions. If it cannot ask its user, a question
 waits for --as in --store, and 'askback inbox' shows it. After a crash the call
 goes on; a tool that is not idempotent is not repeated before somebody agrees.`,
-		Example: `  askback bridge https://mcp.example.com/mcp --header @token.txt
-  askback bridge --approve 'delete_*' -- npx -y some-server
+		Example: `  askback bridge --approve 'delete_*' -- npx -y some-server
   askback bridge --approve 'github_*' ~/.config/servers.json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("as") {

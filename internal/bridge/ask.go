@@ -13,6 +13,7 @@ import (
 	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/raw"
+	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
 // asker asks the questions of a server's rounds, each under a key of its own: a server may ask the same question again
@@ -92,12 +93,18 @@ func (a *asker) put(key string, q *client.Question) (json.RawMessage, error) {
 		if err := json.Unmarshal(q.Params, params); err != nil {
 			return nil, fmt.Errorf("the server asks the model something that is malformed (%q): %w", q.Key, err)
 		}
-		params.Meta = nil
+		asked := object{'{'}
+		for name, value := range strictjson.Members(q.Params) {
+			if name := string(name); name != "_meta" {
+				asked.add(name, value)
+			}
+		}
+		raw.InPlace(params, json.RawMessage(asked.end()))
 		answer, err := askback.Sample(a.call, key, params)
 		if err != nil {
 			return nil, err
 		}
-		return json.Marshal(answer)
+		return raw.Of[json.RawMessage](answer), nil
 	case q.Method == input.MethodListRoots:
 		roots, err := askback.Roots(a.call, key)
 		if err != nil {

@@ -72,3 +72,39 @@ func TestWhatServersSayStaysAsTheyWroteIt(t *testing.T) {
 		}
 	}
 }
+
+// What a server asks the model, and what the model says, pass with members that no type has, and with what is zero.
+func TestSamplingPassesAsItCame(t *testing.T) {
+	const (
+		asks = `"messages":[{"role":"user","content":{"type":"text","text":"Hi","odd":0}}],"maxTokens":9,"temperature":0,"odd":{"b":1,"a":0}`
+		says = `{"role":"assistant","content":{"type":"text","text":"","odd":0},"model":"m","odd":0.10}`
+	)
+	evil, answered := newHostile(t), make(chan string, 1)
+	evil.lists(`{"name":"think","inputSchema":{"type":"object"}}`)
+	evil.on("tools/call think", func(params json.RawMessage) string {
+		if strings.Contains(string(params), `"inputResponses"`) {
+			answered <- string(params)
+			return `{"resultType":"complete","content":[]}`
+		}
+		return `{"resultType":"input_required","requestState":"s","inputRequests":{"q":{"method":"sampling/createMessage",` +
+			`"params":{` + asks + `,"_meta":{"progressToken":7}}}}}`
+	})
+	front := newFront(t, evil.URL)
+	host := &rawclient.Client{URL: front.url, Capabilities: `{"sampling":{}}`}
+	params := map[string]any{"name": "think", "arguments": map[string]any{}}
+	var asked rawclient.Result
+	if err := host.Call(t.Context(), "tools/call", params, &asked); err != nil {
+		t.Fatal(err)
+	}
+	if got := string(asked.Requests["q"]); !strings.Contains(got, "{"+asks+"}") {
+		t.Errorf("the host is asked\n%s, want\n{%s}", got, asks)
+	}
+	again := map[string]any{"name": "think", "arguments": map[string]any{}, "requestState": asked.State,
+		"inputResponses": map[string]any{"q": json.RawMessage(says)}}
+	if err := host.Call(t.Context(), "tools/call", again, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-answered; !strings.Contains(got, says) {
+		t.Errorf("the server gets\n%s, want in it\n%s", got, says)
+	}
+}

@@ -20,6 +20,7 @@ import (
 	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/form"
 	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/raw"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -299,9 +300,18 @@ func Sample(params mcp.InputRequest) (*Question, error) {
 	if maxTokens <= 0 {
 		return nil, errors.New("sampling needs MaxTokens")
 	}
-	data, err := json.Marshal(params)
-	if err != nil {
-		return nil, err
+	var data []byte
+	if p, ok := params.(*mcp.CreateMessageWithToolsParams); ok {
+		if data = raw.Of[json.RawMessage](p); data != nil {
+			own := *p
+			own.Meta, params = nil, &own
+		}
+	}
+	if data == nil {
+		var err error
+		if data, err = json.Marshal(params); err != nil {
+			return nil, err
+		}
 	}
 	need := needOf(params)
 	return &Question{

@@ -48,14 +48,17 @@ func (r *Result) MarshalJSON() ([]byte, error) {
 	return append(append(object, members...), '}'), nil
 }
 
-// passedMeta is where the _meta of a result of the SDK's types has the result that is sent in its place.
+// passedMeta is where the _meta of something of the SDK's types has what is sent, or came, in its place.
 const passedMeta = "io.github.askback-mcp/passed"
 
-// InPlace lets the handler of a prompt or a resource return a result as it is sent, in a result of its type.
-func InPlace(typed mcp.Result, r *Result) { typed.SetMeta(map[string]any{passedMeta: r}) }
+// InPlace has a value of one of the SDK's types stand for what is sent as it is, or came: a *[Result] for the result of
+// a prompt or a resource, or JSON for sampling and its answer.
+func InPlace[T *Result | json.RawMessage](typed interface{ SetMeta(map[string]any) }, passed T) {
+	typed.SetMeta(map[string]any{passedMeta: passed})
+}
 
-// Of returns what is sent in place of a result, or nil.
-func Of(typed mcp.Result) *Result {
-	r, _ := typed.GetMeta()[passedMeta].(*Result)
-	return r
+// Of returns what a value stands for, or nil.
+func Of[T *Result | json.RawMessage](typed interface{ GetMeta() map[string]any }) T {
+	passed, _ := typed.GetMeta()[passedMeta].(T)
+	return passed
 }
