@@ -61,8 +61,8 @@ func TestTasksThatCannotRunEndTheServer(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	broken := errors.New("broken")
-	if err := serveWithTasks(t.Context(), runTasks(srv), atOnce, func(context.Context) error { return broken }); !errors.Is(err,
-		broken) {
+	err = serveWithTasks(t.Context(), runTasks(srv), atOnce, func(context.Context) error { return broken })
+	if !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
 }

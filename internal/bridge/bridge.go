@@ -128,8 +128,8 @@ func New(opts *Options) (*Bridge, error) {
 	return b, nil
 }
 
-// Start connects to the servers, and offers what they offer. It returns when those that are there have said it: one must
-// be there, and others may come later. It is called once, and before the tasks of the bridge are run.
+// Start connects to the servers, and offers what they offer. It returns when those that are there have said it: one
+// must be there, and others may come later. It is called once, and before the tasks of the bridge are run.
 func (b *Bridge) Start(ctx context.Context) error {
 	defer b.early.over()
 	if err := b.connect(ctx); err != nil {

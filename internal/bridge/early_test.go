@@ -62,7 +62,8 @@ func TestAHostComesBeforeTheServers(t *testing.T) {
 				ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { changed <- struct{}{} },
 			}})
 			can := h.SDK().InitializeResult().Capabilities
-			if can.Tools == nil || !can.Tools.ListChanged || can.Prompts == nil || can.Resources == nil || can.Completions == nil {
+			if can.Tools == nil || !can.Tools.ListChanged || can.Prompts == nil || can.Resources == nil ||
+				can.Completions == nil {
 				t.Errorf("the bridge can %+v", can)
 			}
 			list, err := h.SDK().ListTools(t.Context(), nil)
@@ -109,7 +110,8 @@ func TestACallWaitsForItsServerOnly(t *testing.T) {
 	s := newStarting(t, time.Hour, named("late", small(t, "late", "create").URL),
 		named("early", small(t, "early", "create").URL))
 	for _, version := range revisions {
-		h := host(t, s.url, version, client.Options{Tasks: client.TasksOff}) // the first hears who the bridge is after a second
+		// The first hears who the bridge is after a second.
+		h := host(t, s.url, version, client.Options{Tasks: client.TasksOff})
 		if text, _ := call(t, h, "early_create", nil); text != "create of early" {
 			t.Errorf("%s: %q", version, text)
 		}

@@ -76,7 +76,8 @@ func TestWhatServersSayStaysAsTheyWroteIt(t *testing.T) {
 // What a server asks the model, and what the model says, pass with members that no type has, and with what is zero.
 func TestSamplingPassesAsItCame(t *testing.T) {
 	const (
-		asks = `"messages":[{"role":"user","content":{"type":"text","text":"Hi","odd":0}}],"maxTokens":9,"temperature":0,"odd":{"b":1,"a":0}`
+		asks = `"messages":[{"role":"user","content":{"type":"text","text":"Hi","odd":0}}],"maxTokens":9,"temperature":0,` +
+			`"odd":{"b":1,"a":0}`
 		says = `{"role":"assistant","content":{"type":"text","text":"","odd":0},"model":"m","odd":0.10}`
 	)
 	evil, answered := newHostile(t), make(chan string, 1)
