@@ -2,6 +2,7 @@ package askback_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -211,5 +212,25 @@ func TestEveryFrontFindsTheSameResource(t *testing.T) {
 func foreignText(s string) mcp.ResourceHandler {
 	return func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{Text: s}}}, nil
+	}
+}
+
+// A resource that is empty has an empty text, and one with a blob has none.
+func TestResourcesWithoutText(t *testing.T) {
+	srv := harness.NewServer(t, nil, func(srv *askback.Server) {
+		srv.AddResource(&mcp.Resource{Name: "empty", URI: "doc://empty", MIMEType: "text/plain"},
+			func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
+				return &mcp.ReadResourceResult{Meta: mcp.Meta{"com.example/a": 1}, Contents: []*mcp.ResourceContents{{}, {Text: "a"},
+					{Blob: []byte{}}}}, nil
+			})
+	})
+	for _, f := range harness.Fronts {
+		response := f.Dial(t, srv, nil)("resources/read", `"uri":"doc://empty"`)
+		contents, _ := json.Marshal(harness.At(response, "result", "contents"))
+		const want = `[{"mimeType":"text/plain","text":"","uri":"doc://empty"},` +
+			`{"mimeType":"text/plain","text":"a","uri":"doc://empty"},{"blob":"","mimeType":"text/plain","uri":"doc://empty"}]`
+		if string(contents) != want || harness.At(response, "result", "_meta", "com.example/a") != 1.0 {
+			t.Errorf("%s: got %v", f.Name, response)
+		}
 	}
 }

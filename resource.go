@@ -2,7 +2,9 @@ package askback
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/yosida95/uritemplate/v3"
@@ -79,10 +81,35 @@ func (s *Server) resource(h ResourceHandler, mimeType string) (*call.Handler, mc
 				setDefault(&final.CacheScope, "private")
 			}
 			setDefault(&final.CacheScope, "public")
-			return &final, nil
+			return withTexts(&final)
 		},
 	}
 	return hd, func(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 		return serveAs[*mcp.ReadResourceResult](ctx, s, hd, req)
 	}
+}
+
+// withTexts returns a result whose contents have a text where it is empty, too, which the SDK leaves out: contents have
+// a text or a blob. (server/resources, "Resource Contents")
+func withTexts(res *mcp.ReadResourceResult) (mcp.Result, error) {
+	if !slices.ContainsFunc(res.Contents, func(c *mcp.ResourceContents) bool { return c.Text == "" && c.Blob == nil }) {
+		return res, nil
+	}
+	contents := make([]any, len(res.Contents))
+	for i, c := range res.Contents {
+		contents[i] = c
+		if c.Text == "" && c.Blob == nil {
+			contents[i] = struct {
+				*mcp.ResourceContents
+				Text string `json:"text"`
+			}{c, ""}
+		}
+	}
+	encoded, err := json.Marshal(struct {
+		mcp.Cacheable
+		Contents []any `json:"contents"`
+	}{res.Cacheable, contents})
+	passed := &raw.Result{Object: encoded}
+	passed.Meta = res.Meta
+	return passed, err
 }

@@ -57,6 +57,15 @@ func (s *sessions) serveMessages(v *visit, r *http.Request, body []byte) {
 		failAs(v, http.StatusBadRequest, id, fault)
 		return
 	}
+	if id := strictjson.Get(body, "id"); strictjson.TypeOf(id) == strictjson.TypeString ||
+		strictjson.TypeOf(id) == strictjson.TypeNumber {
+		method, isRequest := strictjson.String(strictjson.Get(body, "method"))
+		// The SDK refuses it as a request of HTTP, without its id.
+		if isRequest && s.sdk.Lacks(r.Header.Get("Mcp-Session-Id"), method) {
+			failAs(v, http.StatusOK, id, wire.Errorf(jsonrpc.CodeMethodNotFound, "method not found: %.80q", method))
+			return
+		}
+	}
 	if len(body) > bound.Small {
 		body = trim(body)
 	}

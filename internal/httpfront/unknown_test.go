@@ -1,0 +1,65 @@
+package httpfront_test
+
+import (
+	"context"
+	"errors"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/internal/rawclient"
+)
+
+type ownParams struct{ mcp.ParamsBase }
+
+type ownResult struct{ mcp.ResultBase }
+
+// A method that the server does not know gets the error of the protocol in a session, too, with the request's id. One
+// that its author has added is known, and a session that is not there is.
+func TestMethodsThatNobodyKnows(t *testing.T) {
+	t.Parallel()
+	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	err := mcp.AddReceivingCustomMethod(m, "own/method", func(context.Context, *mcp.ServerSession, *ownParams) (
+		*ownResult, error,
+	) {
+		return new(ownResult), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(srv.HTTPHandler(nil))
+	defer web.Close()
+	for _, version := range []string{"2025-11-25", "2025-06-18", "2025-03-26", rawclient.Modern} {
+		c := &rawclient.Client{URL: web.URL}
+		if version != rawclient.Modern {
+			if c, err = c.Initialize(t.Context(), version); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, method := range []string{"odd/method", "tasks/list", "tools/List", "notifications/odd"} {
+			err := c.Call(t.Context(), method, map[string]any{}, nil)
+			if refused, ok := errors.AsType[*rawclient.Error](err); !ok || refused.Code != jsonrpc.CodeMethodNotFound {
+				t.Errorf("%s: %s: got %v", version, method, err)
+			}
+		}
+		if err := c.Call(t.Context(), "own/method", map[string]any{}, nil); err != nil {
+			t.Errorf("%s: the author's own: %v", version, err)
+		}
+		if version == rawclient.Modern {
+			continue
+		}
+		c.Header.Set("Mcp-Session-Id", "another")
+		err := c.Call(t.Context(), "odd/method", nil, nil)
+		if refused, ok := errors.AsType[*rawclient.Error](err); !ok || refused.Status != 404 {
+			t.Errorf("%s: without a session: %v", version, err)
+		}
+	}
+}
