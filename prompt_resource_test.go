@@ -220,8 +220,8 @@ func TestResourcesWithoutText(t *testing.T) {
 	srv := harness.NewServer(t, nil, func(srv *askback.Server) {
 		srv.AddResource(&mcp.Resource{Name: "empty", URI: "doc://empty", MIMEType: "text/plain"},
 			func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
-				return &mcp.ReadResourceResult{Meta: mcp.Meta{"com.example/a": 1}, Contents: []*mcp.ResourceContents{{}, {Text: "a"},
-					{Blob: []byte{}}}}, nil
+				return &mcp.ReadResourceResult{Meta: mcp.Meta{"com.example/a": 1},
+					Contents: []*mcp.ResourceContents{{}, {Text: "a"}, {Blob: []byte{}}}}, nil
 			})
 	})
 	for _, f := range harness.Fronts {
