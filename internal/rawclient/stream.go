@@ -1,7 +1,6 @@
 package rawclient
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -9,6 +8,8 @@ import (
 	"io"
 	"mime"
 	"net/http"
+
+	"github.com/askback-mcp/askback/internal/eventstream"
 )
 
 // Message is a JSON-RPC message of the server.
@@ -38,14 +39,14 @@ type messages interface {
 // NewStream returns the messages of a response, of at most that many bytes each.
 func NewStream(res *http.Response, most int) *Stream {
 	mediaType, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	events := mediaType == "text/event-stream"
-	return &Stream{
-		Status: res.StatusCode, Header: res.Header, Events: events,
-		messages: &body{Reader: bufio.NewReader(res.Body), Closer: res.Body, most: most, events: events},
+	b := &body{ReadCloser: res.Body, most: most}
+	if mediaType == "text/event-stream" {
+		b.events = eventstream.NewReader(res.Body, int64(most))
 	}
+	return &Stream{Status: res.StatusCode, Header: res.Header, Events: b.events != nil, messages: b}
 }
 
-// Read reads the bytes that follow the messages that were read, over HTTP.
+// Read reads what comes over HTTP, in place of [Stream.Next].
 func (s *Stream) Read(p []byte) (int, error) { return s.messages.Read(p) }
 
 // Close ends the response.
@@ -104,15 +105,18 @@ func (e *TooLargeError) Error() string {
 
 // body is the body of a response over HTTP.
 type body struct {
-	*bufio.Reader
-	io.Closer
-	most   int // bytes of a message, with the lines around it that are none
-	events bool
+	io.ReadCloser
+	events *eventstream.Reader // nil if the body is one message
+	most   int                 // bytes of a message, with the lines around it that are none
 }
 
 func (b *body) next() (data []byte, err error) {
-	if b.events {
-		return b.event()
+	if b.events != nil {
+		data, err = b.events.NextMessage()
+		if errors.Is(err, eventstream.ErrTooLarge) {
+			err = &TooLargeError{"an event", b.most}
+		}
+		return bytes.Clone(data), err
 	}
 	data, err = io.ReadAll(io.LimitReader(b, int64(b.most)+1))
 	switch {
@@ -124,35 +128,6 @@ func (b *body) next() (data []byte, err error) {
 		return nil, io.EOF
 	}
 	return data, nil
-}
-
-// event returns the data of the next event that has any. An event without its end is dropped, as the standard says.
-func (b *body) event() ([]byte, error) {
-	var data, line []byte
-	for left := b.most; ; {
-		part, err := b.ReadSlice('\n')
-		if left -= len(part); left < 0 {
-			return nil, &TooLargeError{"an event", b.most}
-		}
-		line = append(line, part...)
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		line = bytes.TrimRight(line, "\r\n")
-		if value, ok := bytes.CutPrefix(line, []byte("data:")); ok {
-			data = append(append(data, bytes.TrimPrefix(value, []byte(" "))...), '\n')
-		}
-		if len(line) == 0 && len(bytes.TrimSpace(data)) > 0 {
-			return data[:len(data)-1], nil
-		}
-		if len(line) == 0 {
-			data = nil
-		}
-		line = line[:0]
-	}
 }
 
 // Result has the members of results that a judge looks at.

@@ -3,6 +3,7 @@ package streamable
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -11,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/askback-mcp/askback/client/internal/tap"
+	"github.com/askback-mcp/askback/internal/eventstream"
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
@@ -69,19 +71,19 @@ func (e *Endpoint) broken(format string, args ...any) error {
 
 // readEvents reads a stream up to the response to the request with this ID.
 func (e *Endpoint) readEvents(res *http.Response, r *Request, id string) (json.RawMessage, error) {
-	in := newEvents(res.Body, e.Config.MessageBytes)
+	in := eventstream.NewReader(res.Body, e.Config.MessageBytes)
 	for {
-		data, err := in.next()
-		if err == errTooLarge {
+		data, err := in.NextMessage()
+		switch {
+		case errors.Is(err, eventstream.ErrTooLarge):
 			return nil, e.tooLarge()
-		}
-		if err != nil {
+		case errors.Is(err, io.EOF):
+			return nil, &tap.AwayError{Reason: "the stream ended without the response", Cause: err}
+		case err != nil:
 			return nil, &tap.AwayError{Reason: err.Error(), Cause: err}
 		}
 		m, err := e.parse(data)
 		switch {
-		case err != nil && in.cut: // The event counts as not begun.
-			return nil, &tap.AwayError{Reason: errCut.Error(), Cause: errCut}
 		case err != nil:
 		case m.method == nil && (m.answers(id) || !r.Listens):
 			return e.outcome(m, id)

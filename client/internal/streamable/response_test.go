@@ -123,7 +123,7 @@ func TestResponses(t *testing.T) {
 			": hi\r\n\r\nid: 1\nretry: 5\ndata\n\nevent: other\ndata: x\n\nevent: message\ndata:" + done + "\n\n", nil, 0},
 		"an event in lines": {200, "text/event-stream", "data: " + head + "\ndata: " + `"result":{"a":1}}` +
 			"\n\n", nil, 0},
-		"an event that the end cuts": {200, "text/event-stream", event(progress) + "data: " + done, nil, 1},
+		"an event that the end cuts": {200, "text/event-stream", event(progress) + "data: " + done + "\n", isAway, 1},
 		"half an event":              {200, "text/event-stream", event(progress) + "data: " + done[:20], isAway, 1},
 		"events without a response":  {200, "text/event-stream", event(progress), isAway, 1},
 		"a request among events":     {200, "text/event-stream", event(ask, done), is(errBroken), 0},

@@ -1,16 +1,14 @@
 package tap
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"strconv"
-	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"github.com/askback-mcp/askback/internal/eventstream"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -51,7 +49,7 @@ func (b *jsonBody) Read(p []byte) (int, error) {
 // message that answers the request.
 type eventBody struct {
 	io.ReadCloser
-	in     *bufio.Reader
+	in     *eventstream.Reader
 	x      *Exchange
 	config *Config
 	echoes *echoes
@@ -95,47 +93,36 @@ func (b *eventBody) fail(err error) error {
 	return io.EOF
 }
 
-// event copies one event and returns its data, nil if it has none. The data may stand in several lines.
+// event copies one event and returns its data, nil if it holds no message.
 func (b *eventBody) event() ([]byte, error) {
-	var data []byte // each line with its end; nil if there is none
-	size, cut := 0, false
-	for !cut {
-		line, err := b.line(&size)
-		if err != nil && (!errors.Is(err, io.EOF) || line == "" && data == nil) {
-			return nil, err
-		}
-		cut = err != nil
-		if line == "" {
-			break // the event is whole, or the stream ended in it
-		}
-		field, value, _ := strings.Cut(line, ":")
-		if field == "data" {
-			data = append(append(data, strings.TrimPrefix(value, " ")...), '\n')
-		} else {
-			if field == "retry" {
-				line = "retry:" + notSooner(value)
-			}
-			b.out.WriteString(line + "\n")
-		}
+	event, err := b.in.Next()
+	switch {
+	case errors.Is(err, eventstream.ErrTooLarge):
+		return nil, b.fail(b.config.bound())
+	case err != nil:
+		return nil, err
 	}
-	if data != nil {
-		data = data[:len(data)-1]
-		if cut && b.x.Method != "" && !json.Valid(data) { // The event counts as not begun.
-			b.out.Reset()
-			return nil, io.EOF
-		}
-		if err := b.asked.addMessage(data, b.config.Depth+envelope); err != nil {
-			return nil, b.fail(err)
-		}
-		b.echoes.collect(data)
-		shown := b.x.message(data, b.config)
-		if strictjson.Check(shown, b.config.Depth+envelope) == nil {
-			shown = shieldedMessage(shown, b.config.Depth)
-		}
-		b.writeData(shown)
+	if event.ID != "" {
+		b.out.WriteString("id: " + event.ID + "\n")
 	}
+	if event.Retry != "" {
+		b.out.WriteString("retry: " + notSooner(event.Retry) + "\n")
+	}
+	if !event.Message() {
+		b.out.WriteByte('\n')
+		return nil, nil
+	}
+	if err := b.asked.addMessage(event.Data, b.config.Depth+envelope); err != nil {
+		return nil, b.fail(err)
+	}
+	b.echoes.collect(event.Data)
+	shown := b.x.message(event.Data, b.config)
+	if strictjson.Check(shown, b.config.Depth+envelope) == nil {
+		shown = shieldedMessage(shown, b.config.Depth)
+	}
+	b.writeData(shown)
 	b.out.WriteByte('\n')
-	return data, nil
+	return event.Data, nil
 }
 
 // writeData writes the data of an event.
@@ -150,24 +137,10 @@ func (b *eventBody) writeData(data []byte) {
 // notSooner returns the milliseconds after which a stream is resumed, as a server asks for them, but not less than 100.
 // The SDK would wait for a millisecond, any number of times.
 func notSooner(retry string) string {
-	if ms, err := strconv.ParseInt(strings.TrimSpace(retry), 10, 64); err == nil && ms < 100 {
+	if ms, err := strconv.Atoi(retry); err == nil && ms < 100 {
 		return "100"
 	}
 	return retry
-}
-
-func (b *eventBody) line(size *int) (string, error) {
-	var line []byte
-	for {
-		part, err := b.in.ReadSlice('\n')
-		if *size += len(part); int64(*size) > b.config.MessageBytes {
-			return "", b.fail(b.config.bound())
-		}
-		line = append(line, part...)
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return strings.TrimRight(string(line), "\r\n"), err
-		}
-	}
 }
 
 // boundedBody is a body of as many bytes as a message may have.

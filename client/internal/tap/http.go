@@ -1,13 +1,13 @@
 package tap
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"io"
 	"mime"
 	"net/http"
 
+	"github.com/askback-mcp/askback/internal/eventstream"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -186,8 +186,8 @@ func (t *roundTripper) tapBody(x *Exchange, id []byte, res *http.Response) {
 	switch {
 	case mediaType(res) == typeEvents:
 		x = cmp.Or(x, &Exchange{Quiet: true})
-		res.Body = &eventBody{ReadCloser: res.Body, in: bufio.NewReader(res.Body), x: x, config: t.config, echoes: t.echoes,
-			asked: t.asked, id: id}
+		res.Body = &eventBody{ReadCloser: res.Body, in: eventstream.NewReader(res.Body, t.config.MessageBytes), x: x,
+			config: t.config, echoes: t.echoes, asked: t.asked, id: id}
 	case mediaType(res) == typeJSON && x != nil && res.StatusCode < 300:
 		res.Body = &jsonBody{ReadCloser: res.Body, x: x, config: t.config}
 		res.ContentLength = -1

@@ -1,13 +1,14 @@
 package transcript
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/eventstream"
 )
 
 // stream is a response of server-sent events.
@@ -15,16 +16,14 @@ type stream struct {
 	ctx    context.Context // of the request
 	cancel context.CancelCauseFunc
 	body   io.Closer
-	limit  *io.LimitedReader
-	lines  *bufio.Reader
+	events *eventstream.Reader
 	server string
 	time   time.Duration // for each message
 }
 
 func newStream(ctx context.Context, cancel context.CancelCauseFunc, body io.ReadCloser, server string,
 	each time.Duration) *stream {
-	limit := &io.LimitedReader{R: body}
-	return &stream{ctx, cancel, body, limit, bufio.NewReader(limit), server, each}
+	return &stream{ctx, cancel, body, eventstream.NewReader(body, maxMessage), server, each}
 }
 
 func (s *stream) close() {
@@ -37,30 +36,14 @@ func (s *stream) close() {
 func (s *stream) next() ([]byte, error) {
 	late := time.AfterFunc(s.time, func() { s.cancel(errLate(s.time)) })
 	defer late.Stop()
-	s.limit.N = maxMessage
-	var data []byte
-	for {
-		line, err := s.lines.ReadBytes('\n')
-		switch {
-		case s.limit.N <= 0:
-			return nil, fmt.Errorf("an event is longer than %d bytes", maxMessage)
-		case err == io.EOF:
-			return nil, io.EOF // an event without its end is dropped
-		case err != nil:
-			return nil, because(s.ctx, s.server, err)
-		}
-		line = bytes.TrimRight(line, "\r\n")
-		if len(line) == 0 {
-			if len(data) > 0 {
-				return data, nil
-			}
-			continue
-		}
-		if value, ok := bytes.CutPrefix(line, []byte("data:")); ok {
-			if data != nil {
-				data = append(data, '\n')
-			}
-			data = append(data, bytes.TrimPrefix(value, []byte(" "))...)
-		}
+	data, err := s.events.NextMessage()
+	switch {
+	case errors.Is(err, eventstream.ErrTooLarge):
+		return nil, fmt.Errorf("an event is longer than %d bytes", maxMessage)
+	case err == io.EOF:
+		return nil, io.EOF
+	case err != nil:
+		return nil, because(s.ctx, s.server, err)
 	}
+	return bytes.Clone(data), nil
 }
