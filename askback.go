@@ -58,6 +58,7 @@ import (
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/httpfront"
 	"github.com/askback-mcp/askback/internal/inline"
+	"github.com/askback-mcp/askback/internal/raw"
 	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/sdkfront"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -267,6 +268,10 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 // A result that needs input has the type that the SDK's MarshalJSON encodes, and no fields.
 func (s *Server) AddReceivingMiddleware(middleware ...mcp.Middleware) {
 	s.sdk.AddReceivingMiddleware(middleware...)
+}
+
+func init() {
+	raw.Around = func(server any, middleware mcp.Middleware) { server.(*Server).sdk.Around(middleware) }
 }
 
 // HTTPHandler serves the MCP endpoint: handlers of the Server to clients of the 2026-07-28 revision on a path of its

@@ -24,6 +24,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/raw"
 	"github.com/askback-mcp/askback/seal"
 )
 
@@ -124,7 +125,7 @@ func New(opts *Options) (*Bridge, error) {
 		b.servers = append(b.servers, newUpstream(b, i, s))
 	}
 	b.early = newEarly(opts.Lists)
-	b.server.AddReceivingMiddleware(b.receiving)
+	raw.Around(b.server, b.receiving)
 	return b, nil
 }
 

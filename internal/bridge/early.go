@@ -41,7 +41,7 @@ func newEarly(lists time.Duration) *early {
 // isOver reports whether the servers that are there have said what they offer.
 func (e *early) isOver() bool { return e.started.Err() != nil }
 
-// receiving stands around all requests of hosts.
+// receiving stands around all requests of hosts but for calls of what the bridge has.
 func (b *Bridge) receiving(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		for !b.early.isOver() {
@@ -59,7 +59,7 @@ func (b *Bridge) receiving(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		result, err := next(ctx, method, req)
 		if tell := tellings[method]; tell != nil && err == nil {
-			return b.retell(req, result, tell)
+			return b.retell(result, tell)
 		}
 		return result, err
 	}

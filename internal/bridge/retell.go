@@ -27,18 +27,12 @@ var tellings = map[string]func(b *Bridge, name string, value []byte) []byte{
 
 // retell returns a result of which each member is what tell makes of it. A member of which it makes nothing is left
 // out.
-func (b *Bridge) retell(
-	req mcp.Request, result mcp.Result, tell func(*Bridge, string, []byte) []byte,
-) (mcp.Result, error) {
+func (b *Bridge) retell(result mcp.Result, tell func(*Bridge, string, []byte) []byte) (mcp.Result, error) {
 	encoded, err := encode(result)
 	if err != nil {
 		return nil, err
 	}
 	told := object{'{'}
-	meta := req.GetParams().GetMeta()
-	if version, _ := meta[mcp.MetaKeyProtocolVersion].(string); version >= wire.Version {
-		told.add("resultType", []byte(`"complete"`))
-	}
 	for name, value := range strictjson.Members(encoded) {
 		if name := string(name); name != "_meta" && name != "resultType" {
 			told.add(name, tell(b, name, value))

@@ -62,3 +62,7 @@ func Of[T *Result | json.RawMessage](typed interface{ GetMeta() map[string]any }
 	passed, _ := typed.GetMeta()[passedMeta].(T)
 	return passed
 }
+
+// Around adds middleware to an *askback.Server that sees what is not a call of one of its handlers, which may be served
+// past it. Its results may be a *[Result].
+var Around func(server any, middleware mcp.Middleware)

@@ -66,6 +66,14 @@ func (f *Front) Direct() bool {
 	return false
 }
 
+// Around adds middleware that sees what is not a call of one of our handlers, which may be served past it.
+func (f *Front) Around(middleware mcp.Middleware) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	handler := middleware(*f.handler.Load())
+	f.handler.Store(&handler)
+}
+
 // AddReceivingMiddleware adds middleware that sees every request, through the SDK or past
 // it, outside of what was added before. The first one is the outermost.
 func (f *Front) AddReceivingMiddleware(middleware ...mcp.Middleware) {

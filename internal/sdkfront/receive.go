@@ -45,6 +45,10 @@ func (f *Front) receive(ctx context.Context, method string, req mcp.Request) (re
 	if panicked != nil {
 		return nil, f.panicked(ctx, method, panicked)
 	}
+	session := sessionOf(req)
+	if passed, ok := result.(*raw.Result); ok && err == nil && session != nil && session != f.listing {
+		return f.encode(&call.Outcome{Result: passed}, legacySession(req) != nil)
+	}
 	return result, err
 }
 
