@@ -12,6 +12,7 @@ import (
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/schema"
 	"github.com/askback-mcp/askback/internal/tasks"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -38,6 +39,10 @@ type DeskOptions struct {
 	// Wait is how long a client that cannot take a task waits for the outcome of its call before it is told in words;
 	// zero means 45 seconds.
 	Wait time.Duration
+
+	// Page is the URL of the page on which people answer, without a token. The words for a client that waits name it.
+	// Empty means that they name the command askback inbox open for a question of Fallback, and no place for any other.
+	Page string
 
 	// Notify, if set, is told what becomes of questions for people: that one is asked, is due soon, was decided, has
 	// met its deadline, or that its call has ended. Each notice is kept in the store, which must be a task.Outbox,
@@ -80,6 +85,10 @@ func (s *Server) useDesk(engine *call.Engine, service *tasks.Service) error {
 		return fmt.Errorf("askback: Options.Desk.Remind is %v, but it is a share of the time until a deadline: less than 1",
 			o.Remind)
 	}
+	if o.Page != "" && !question.IsPage(o.Page) {
+		return fmt.Errorf("askback: Options.Desk.Page is %.200q: want the URL of a page, such as https://inbox.example.com/",
+			o.Page)
+	}
 	if service == nil {
 		return errors.New("askback: Options.Desk needs Options.Tasks: a call waits for people as a task")
 	}
@@ -91,7 +100,7 @@ func (s *Server) useDesk(engine *call.Engine, service *tasks.Service) error {
 	if err != nil {
 		return err
 	}
-	service.Desk = &tasks.Desk{Wait: o.Wait, Remind: max(o.Remind, 0), People: people}
+	service.Desk = &tasks.Desk{Wait: o.Wait, Page: o.Page, Remind: max(o.Remind, 0), People: people}
 	s.sdk.Carrier.Desk = true
 	return nil
 }

@@ -352,3 +352,15 @@ func TestWhatPeopleDecideIsObserved(t *testing.T) {
 		t.Errorf("the names of the task: %q", names)
 	}
 }
+
+// The page that clients are told is a URL.
+func TestThePageOfADeskIsAURL(t *testing.T) {
+	for _, page := range []string{"inbox.example", "/inbox", "javascript:alert(1)", "http://"} {
+		_, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "shop", Version: "1"}, nil), &askback.Options{
+			Tasks: &askback.Tasks{Store: new(task.MemoryStore)}, Desk: &askback.DeskOptions{Page: page},
+		})
+		if err == nil || !strings.Contains(err.Error(), "Options.Desk.Page is") {
+			t.Errorf("%s: %v", page, err)
+		}
+	}
+}

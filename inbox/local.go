@@ -109,7 +109,8 @@ func (l *Local) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "POST /auth/":
 		if !l.exchange(r.PostFormValue("token")) {
 			showAuth(w, http.StatusForbidden, authPage{Token: true, Return: localPath(r.PostFormValue("return")),
-				Problem: "This token is not valid. It works once, within five minutes. Ask the inbox for another URL."})
+				Problem: "This token is not valid. It works once, within five minutes. " +
+					"Ask the inbox for another: 'askback inbox open'."})
 			return
 		}
 		if err := l.sessions.begin(w, session{Name: l.person.Name}); err != nil {

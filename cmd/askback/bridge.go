@@ -130,11 +130,21 @@ func (o *bridgeOptions) run(cmd *cobra.Command, args []string) (err error) {
 		}
 		defer listener.Close()
 	}
+	people := &askback.DeskOptions{Fallback: true, Wait: o.wait}
+	var page net.Listener
+	if o.page.local {
+		if page, err = o.page.listen(ctx); err != nil {
+			return err
+		}
+		defer page.Close()
+		people.Page = o.page.address(page)
+	}
 	storage, ring, err := o.open(ctx, behind, cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, storage.close()) }()
+	o.page.store = storage.name
 	tasks := storage.options(0)
 	tasks.Settings.TTL, tasks.Settings.Lease = bridgeTTL, o.lease
 	b, err := bridge.New(&bridge.Options{
@@ -146,7 +156,7 @@ func (o *bridgeOptions) run(cmd *cobra.Command, args []string) (err error) {
 		Server: askback.Options{
 			Keys: ring, Tasks: tasks, Logger: log,
 			Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return o.user, nil },
-			Desk:      &askback.DeskOptions{Fallback: true, Wait: o.wait},
+			Desk:      people,
 		},
 	})
 	if err != nil {
@@ -184,12 +194,12 @@ func (o *bridgeOptions) run(cmd *cobra.Command, args []string) (err error) {
 		}
 		return serveHTTP(ctx, listener, handler, cmd.OutOrStdout(), draining)
 	}
-	if o.page.local {
-		people, err := desk.Open(storage.tasks, nil)
+	if page != nil {
+		questions, err := desk.Open(storage.tasks, nil)
 		if err != nil {
 			return err
 		}
-		serve = o.withPage(cmd, people, log, serve)
+		serve = o.withPage(cmd, questions, page, log, serve)
 	}
 	return serveWithTasks(ctx, run, draining, serve)
 }
@@ -197,7 +207,7 @@ func (o *bridgeOptions) run(cmd *cobra.Command, args []string) (err error) {
 // withPage serves the page for the caller beside the bridge, whose standard output may be the host's. If one of the two
 // ends, the other one does.
 func (o *bridgeOptions) withPage(
-	cmd *cobra.Command, people *desk.Desk, log *slog.Logger, serve func(context.Context) error,
+	cmd *cobra.Command, people *desk.Desk, page net.Listener, log *slog.Logger, serve func(context.Context) error,
 ) func(context.Context) error {
 	o.page.person.as = o.user
 	o.page.serving.grace = o.grace
@@ -207,7 +217,7 @@ func (o *bridgeOptions) withPage(
 		ended := make(chan error, 1)
 		go func() {
 			defer stop()
-			ended <- o.page.run(ctx, cmd, people, cmd.ErrOrStderr(), log)
+			ended <- o.page.run(ctx, cmd, people, page, cmd.ErrOrStderr(), log)
 		}()
 		err := serve(ctx)
 		stop()

@@ -96,7 +96,7 @@ func startBridgeTo(
 	t.Helper()
 	cmd := exec.Command("askback", append([]string{"bridge", server, "--addr", "127.0.0.1:0", "--lease", "1s",
 		"--as", "ada", "--store", filepath.Join(dir, "bridge.db")}, args...)...)
-	cmd.Env, cmd.Stderr = append(os.Environ(), "GORACE=atexit_sleep_ms=1"), stderr
+	cmd.Env, cmd.Stderr = append(os.Environ(), "GORACE=atexit_sleep_ms=1", "XDG_STATE_HOME="+dir), stderr
 	p, err := child.Start(cmd)
 	if err != nil {
 		t.Fatal(err)

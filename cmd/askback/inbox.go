@@ -36,7 +36,7 @@ Anybody who can open the store can answer for everybody: the command believes
 	}
 	cmd.AddCommand(inboxListCommand(), inboxShowCommand(), inboxAnswerCommand(), inboxClaimCommand(),
 		inboxHandOverCommand(), inboxExtendCommand(),
-		inboxCancelCommand(), inboxServeCommand())
+		inboxCancelCommand(), inboxServeCommand(), inboxOpenCommand())
 	return cmd
 }
 

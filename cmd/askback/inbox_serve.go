@@ -9,11 +9,9 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,6 +26,7 @@ import (
 type inboxServer struct {
 	// person has the store, and with --local the user. The groups of anybody else are left out unless they are there.
 	person inboxFlags
+	store  string // that of the questions
 	addr   string
 	title  string
 	open   bool
@@ -57,10 +56,11 @@ func inboxServeCommand() *cobra.Command {
 		Long: `Serve a page and a JSON API on which people see the questions for them, and
 answer. It prints its URL when it is ready (port 0 takes a free one). Choose how
 it knows people: --local serves you alone, on this machine, and prints a URL
-that signs you in once (another one on SIGHUP). With --oidc people sign in at a
-provider. With --trust-header a proxy has signed them in. The server must know
-its callers by the same names, which /whoami shows. STORE is the server's store;
-see 'askback inbox --help'. It logs and stops as 'askback serve' does.`,
+that signs you in once ('askback inbox open' prints others). With --oidc people
+sign in at a provider. With --trust-header a proxy has signed them in. The
+server must know its callers by the same names, which /whoami shows. STORE is
+the server's store; see 'askback inbox --help'. It logs and stops as 'askback
+serve' does.`,
 		Example: `  askback inbox serve --local --groups release --open
   askback inbox serve sqlite:tasks.db --trust-header X-User --trusted 10.0.0.7`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -159,18 +159,19 @@ func (s *inboxServer) serve(
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	return s.run(ctx, cmd, d, cmd.OutOrStdout(), log)
-}
-
-// run serves the inbox of a desk until ctx is done. It prints the addresses of the page.
-func (s *inboxServer) run(
-	ctx context.Context, cmd *cobra.Command, d *desk.Desk, stdout io.Writer, log *slog.Logger,
-) error {
 	listener, err := s.listen(ctx)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
+	s.store = s.person.stores[0]
+	return s.run(ctx, cmd, d, listener, cmd.OutOrStdout(), log)
+}
+
+// run serves the inbox of a desk until ctx is done. It prints the addresses of the page.
+func (s *inboxServer) run(
+	ctx context.Context, cmd *cobra.Command, d *desk.Desk, listener net.Listener, stdout io.Writer, log *slog.Logger,
+) error {
 	who, err := s.identity(ctx, cmd, listener, log)
 	if err != nil {
 		return err
@@ -179,11 +180,7 @@ func (s *inboxServer) run(
 	if err != nil {
 		return usagef("%w", err)
 	}
-	at := "http://" + listener.Addr().String() + "/"
-	if listener.Addr().Network() == "unix" {
-		at = s.addr
-	}
-	if err := output(stdout, fmt.Sprintf("listening on %s\n", at)); err != nil {
+	if err := output(stdout, fmt.Sprintf("listening on %s\n", s.address(listener))); err != nil {
 		return err
 	}
 	if local, ok := who.(*inbox.Local); ok {
@@ -198,6 +195,14 @@ func (s *inboxServer) run(
 	}
 	log.Info("stopped")
 	return nil
+}
+
+// address is where people reach the page of a listener on this machine.
+func (s *inboxServer) address(listener net.Listener) string {
+	if listener.Addr().Network() == "unix" {
+		return s.addr
+	}
+	return "http://" + listener.Addr().String() + "/"
 }
 
 // readiness returns whether the store of a desk answers.
@@ -336,7 +341,7 @@ func readSecret(file string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// signIn prints the URL that signs the user in, and another one whenever SIGHUP asks for it, until done is called.
+// signIn prints the URL that signs the user in, and lets 'askback inbox open' have others until done is called.
 func (s *inboxServer) signIn(
 	ctx context.Context, local *inbox.Local, stdout io.Writer, log *slog.Logger,
 ) (done func(), err error) {
@@ -350,25 +355,11 @@ func (s *inboxServer) signIn(
 			log.Warn("open the page yourself", "error", err)
 		}
 	}
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGHUP)
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case <-asked:
-				if err := output(stdout, fmt.Sprintf("sign in at %s\n", local.URL())); err != nil {
-					log.Error("cannot print the URL", "error", err)
-				}
-				log.Info("another URL is printed, and the one before is not valid any more")
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return func() { signal.Stop(asked); cancel(); <-ended; remove() }, nil
+	stop, err := handOut(ctx, s.store, local.URL, log)
+	if err != nil {
+		log.Warn("'askback inbox open' does not find this page", "error", err)
+	}
+	return func() { stop(); remove() }, nil
 }
 
 // openOnce opens an address with a token in a browser, through a file that leads there: other users of the machine see

@@ -268,11 +268,16 @@ func Reason(message string) (asked, reason string) {
 	return asked, strings.TrimSuffix(reason, ".")
 }
 
+// IsPage reports whether a text is the URL of a page.
+func IsPage(page string) bool {
+	u, err := url.Parse(page)
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != ""
+}
+
 // URL asks the user to open a page.
 func URL(message, page string) (*Question, error) {
-	u, err := url.Parse(page)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" { // err repeats the URL and its secrets
-		return nil, errors.New("the URL must be well-formed and absolute, https or http")
+	if !IsPage(page) {
+		return nil, errors.New("the URL must be well-formed and absolute, https or http") // it may have secrets in it
 	}
 	typed := &mcp.ElicitParams{Mode: "url", Message: message, URL: page}
 	params, err := json.Marshal(typed)

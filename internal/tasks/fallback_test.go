@@ -90,19 +90,23 @@ func TestTheStatusOfAFallback(t *testing.T) {
 				return "", err
 			})
 	}
-	for arguments, want := range map[string]string{
-		`{"For":[]}`:             "Waiting for user:alice at the desk (your client did not show you the question).",
-		`{"For":["user:alice"]}`: "Waiting for user:alice.",
+	const atDesk = "Waiting for user:alice at the desk (your client did not show you the question)."
+	for _, tt := range []struct{ arguments, page, want string }{
+		{`{"For":[]}`, "", atDesk + " Run 'askback inbox open' on the server's machine to answer."},
+		{`{"For":[]}`, "https://inbox.example/", atDesk + " Open https://inbox.example/ to answer."},
+		{`{"For":["user:alice"]}`, "", "Waiting for user:alice."},
+		{`{"For":["user:alice"]}`, "https://inbox.example/",
+			"Waiting for user:alice. Open https://inbox.example/ to answer."},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			t.Cleanup(func() { time.Sleep(31 * time.Minute) })
-			srv, _ := deskServer(t, &askback.Options{Desk: &askback.DeskOptions{Fallback: true}}, register)
+			srv, _ := deskServer(t, &askback.Options{Desk: &askback.DeskOptions{Fallback: true, Page: tt.page}}, register)
 			b := &bubble{t: t, Handler: srv.HTTPHandler(nil)}
 			const capabilities = `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`
-			id, _ := b.result("tools/call", "tool", `"name":"tool","arguments":`+arguments, capabilities)["taskId"].(string)
+			id, _ := b.result("tools/call", "tool", `"name":"tool","arguments":`+tt.arguments, capabilities)["taskId"].(string)
 			synctest.Wait()
-			if got := b.result("tasks/get", id, `"taskId":"`+id+`"`, capabilities)["statusMessage"]; got != want {
-				t.Errorf("%s: %q, want %q", arguments, got, want)
+			if got := b.result("tasks/get", id, `"taskId":"`+id+`"`, capabilities)["statusMessage"]; got != tt.want {
+				t.Errorf("%s: %q, want %q", tt.arguments, got, tt.want)
 			}
 		})
 	}

@@ -52,7 +52,7 @@ func (s *Service) list(ctx context.Context, principal string, q *Request) (resul
 				return result{}, s.failed(ctx, "listing tasks", err)
 			}
 		}
-		row := row(t, false)
+		row := s.row(t, false)
 		members = append(row.Append(append(members, '{'), false), '}')
 	}
 	members = append(members, ']')

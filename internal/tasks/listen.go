@@ -140,7 +140,7 @@ func (s *Service) Announce(ctx context.Context, id string, send func(params []by
 		if t.Version == 0 {
 			return nil // as it was created
 		}
-		row := row(t, false)
+		row := s.row(t, false)
 		return send(append(row.Append([]byte("{"), false), '}'))
 	})
 }

@@ -116,7 +116,7 @@ func (s *Service) cancel(ctx context.Context, principal string, q *Request) (res
 	case q.Extension():
 		return result{}, nil
 	case ended:
-		row := row(t, false)
+		row := s.row(t, false)
 		return result{}, wire.Errorf(jsonrpc.CodeInvalidParams, "Cannot cancel task: already in terminal status '%s'",
 			row.Status)
 	}

@@ -70,7 +70,7 @@ func comma(members []byte) []byte {
 // describe returns the state of a task. For the extension it includes the questions, the result
 // or the error that belong to the status.
 func (s *Service) describe(ctx context.Context, t *task.Task, extension bool) (result, error) {
-	row := row(t, extension)
+	row := s.row(t, extension)
 	res := result{members: row.Append(make([]byte, 0, 512+len(t.Pending)+len(t.Outcome)), extension)}
 	if !extension {
 		return res, nil
@@ -113,9 +113,9 @@ func (s *Service) unreadable(ctx context.Context, err error) error {
 	return s.storeFailed(ctx, "reading a stored task", err)
 }
 
-func row(t *task.Task, extension bool) wire.Task {
+func (s *Service) row(t *task.Task, extension bool) wire.Task {
 	row := wire.Task{
-		ID: t.ID, Status: string(t.Status), Message: t.Message, Created: t.Created, Updated: t.Updated,
+		ID: t.ID, Status: string(t.Status), Message: s.message(t), Created: t.Created, Updated: t.Updated,
 		TTL: t.Expires.Sub(t.Created), Poll: t.PollInterval,
 	}
 	if t.Status == task.InputRequired && len(t.Pending) == 0 { // it waits for others than its client

@@ -35,6 +35,7 @@ type Service struct {
 // Desk says how calls wait for people.
 type Desk struct {
 	Wait   time.Duration // how long a client that cannot take a task waits for the outcome
+	Page   string        // the URL where people answer, or empty
 	Remind float64       // the share of the time until a deadline after which people are reminded
 	People *desk.Desk    // on the store of the service
 }

@@ -85,13 +85,13 @@ func (s *Service) reply(r *call.Request, as home.TaskRequest, t *task.Task) (*ca
 	r.Task = task.Name(t.ID)
 	r.Watch.SetTask(r.Task)
 	if as.Dialect == "" {
-		return &call.Outcome{Task: &call.Task{Task: row(t, false)}, Follow: s.follower(r.Handler, t)}, nil
+		return &call.Outcome{Task: &call.Task{Task: s.row(t, false)}, Follow: s.follower(r.Handler, t)}, nil
 	}
 	extension := as.Dialect == home.DialectExtension
 	if t.Dialect == home.DialectExtension && !extension {
 		return nil, wire.MissingCapability(wire.Tasks)
 	}
-	w := row(t, extension)
+	w := s.row(t, extension)
 	if extension && w.Message == "" && t.Status == task.Working {
 		w.Message = "The operation is now in progress."
 	}

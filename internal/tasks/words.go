@@ -43,13 +43,13 @@ func (s *Service) waitFor(
 		switch {
 		case err == nil:
 			if now.Message != t.Message && !now.Status.Terminal() {
-				report(now.Message)
+				report(s.message(now))
 			}
 			t = now
 		case waiting.Err() != nil:
 			return t
 		case errors.Is(err, context.DeadlineExceeded):
-			report(t.Message)
+			report(s.message(t))
 		default: // the call goes on without its client
 			_ = s.storeFailed(ctx, "waiting for a task", err)
 			return t
@@ -163,17 +163,22 @@ func (s *Service) awaited(ctx context.Context, t *task.Task) (text string, equal
 		_ = s.storeFailed(ctx, "reading what a task waits for", err)
 	}
 	var each []string
-	key := ""
+	key, people := "", false
 	for _, q := range rows {
 		if q.Status != task.QuestionOpen || len(each) == mostAwaited {
 			continue
 		}
 		each = append(each, awaitedBy(q))
+		people = people || len(q.For) > 0
 		key = cmp.Or(key, q.Equal)
 	}
 	switch {
 	case t.Status == task.InputRequired && len(each) > 0:
-		return "The call waits for " + strings.Join(each, "; and for ") + ".", s.equal(ctx, t, key)
+		text = "The call waits for " + strings.Join(each, "; and for ") + "."
+		if people {
+			text += s.where(text)
+		}
+		return text, s.equal(ctx, t, key)
 	case t.Message != "" && !strings.HasPrefix(t.Message, question.Waits):
 		said := shorten(t.Message)
 		if end, _ := utf8.DecodeLastRuneInString(said); !strings.ContainsRune(".!?…", end) {
@@ -182,6 +187,28 @@ func (s *Service) awaited(ctx context.Context, t *task.Task) (text string, equal
 		return "The call is running: " + said, nil
 	}
 	return "The call is running.", nil
+}
+
+// message is the message of a task as its client gets it.
+func (s *Service) message(t *task.Task) string {
+	if t.Status == task.InputRequired && strings.HasPrefix(t.Message, question.Waits) {
+		return t.Message + s.where(t.Message)
+	}
+	return t.Message
+}
+
+// where says where people answer, after words that say who is awaited. The words in the store do not, because a page
+// may move while a task waits.
+func (s *Service) where(awaited string) string {
+	switch {
+	case s.Desk == nil:
+		return ""
+	case s.Desk.Page != "":
+		return " Open " + s.Desk.Page + " to answer."
+	case strings.Contains(awaited, question.AtDesk):
+		return " Run 'askback inbox open' on the server's machine to answer."
+	}
+	return ""
 }
 
 // awaitedBy says what one question waits for.
