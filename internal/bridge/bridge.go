@@ -17,7 +17,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -58,6 +57,9 @@ type Options struct {
 	// SDKLogger receives what the SDK's server logs. Nil means nothing.
 	SDKLogger *slog.Logger
 
+	// Tools says which tools of all servers are offered.
+	Tools Choice
+
 	// Approve says which calls a person approves before they are passed on, or is nil.
 	Approve *Approval
 }
@@ -67,9 +69,16 @@ type Server struct {
 	// Name names the server to people, and in logs. Empty means the name that it has given itself.
 	Name string
 
-	// Prefix stands before the names of the server's tools and prompts, with an underscore. It has no underscore itself.
-	// Empty means that they keep their names, and is for the only server of a bridge.
+	// Prefix stands before the names of the server's tools and prompts. An underscore follows it, unless it ends with one,
+	// a hyphen or a dot. Empty means that they keep their names.
 	Prefix string
+
+	// Tools says which tools of this server are offered.
+	Tools Choice
+
+	// NameLength bounds the names that hosts see, in bytes: some hosts take 64. Zero means 128. A name that is cut ends
+	// with a digest.
+	NameLength int
 
 	// Identity tells the server from any other, such as its address or its command line. Stored calls belong to it, and
 	// a server with another identity does not get them.
@@ -97,6 +106,8 @@ type Bridge struct {
 	mcp     *mcp.Server
 	server  *askback.Server
 	servers []*upstream
+	tools   *shelf
+	prompts *shelf
 	owners  owners
 	guard   guard
 	early   *early
@@ -112,8 +123,13 @@ func New(opts *Options) (*Bridge, error) {
 	if b.keys == nil || opts.Server.Tasks == nil || opts.Server.Desk == nil {
 		return nil, errors.New("bridge: Options.Server needs Keys, Tasks and Desk")
 	}
-	if err := checkPrefixes(opts.Servers); err != nil {
-		return nil, err
+	if len(opts.Servers) == 0 {
+		return nil, errors.New("bridge: there is no server to stand in front of")
+	}
+	for _, s := range opts.Servers {
+		if err := s.check(); err != nil {
+			return nil, fmt.Errorf("bridge: the server %q: %w", s.Name, err)
+		}
 	}
 	b.mcp = mcp.NewServer(b.opts.Implementation, b.serverOptions())
 	var err error
@@ -121,6 +137,8 @@ func New(opts *Options) (*Bridge, error) {
 		return nil, err
 	}
 	askback.AddResultTool(b.server)
+	b.tools = newShelf(kindTool, b.mcp.RemoveTools)
+	b.prompts = newShelf(kindPrompt, b.server.RemovePrompts)
 	for i, s := range opts.Servers {
 		b.servers = append(b.servers, newUpstream(b, i, s))
 	}
@@ -171,22 +189,6 @@ func (b *Bridge) connect(ctx context.Context) error {
 	}
 	if len(failed) == len(b.servers) {
 		return errors.Join(failed...)
-	}
-	return nil
-}
-
-// checkPrefixes returns an error for servers whose tools could get the same names.
-func checkPrefixes(servers []Server) error {
-	known := map[string]bool{"askback": true}
-	for _, s := range servers {
-		if known[s.Prefix] || strings.Contains(s.Prefix, "_") || s.Prefix == "" && len(servers) > 1 {
-			return fmt.Errorf("bridge: the prefix %q of the server %q is empty, is not its own, or has an underscore",
-				s.Prefix, s.Name)
-		}
-		known[s.Prefix] = true
-	}
-	if len(servers) == 0 {
-		return errors.New("bridge: there is no server to stand in front of")
 	}
 	return nil
 }

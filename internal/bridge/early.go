@@ -86,7 +86,7 @@ func (b *Bridge) waitsFor(method string, req mcp.Request) context.Context {
 		}
 		return nil
 	}
-	if ownTools[name] || b.owners.of(kind, name) != nil {
+	if ownTools[name] || b.seen(kind, name) != nil {
 		return nil
 	}
 	return b.early.started

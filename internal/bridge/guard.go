@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -40,56 +41,124 @@ func (b *Bridge) Ready(ctx context.Context) error {
 	return b.server.Ready(ctx)
 }
 
+// listed is a tool that a server has listed, whether it is offered or not.
+type listed struct {
+	*upstream
+	names []string // all that patterns are compared with
+	as    string   // the name that hosts see, or empty
+}
+
+// listed returns the tools of all servers whose lists were read, and the titles of the other servers.
+func (b *Bridge) listed() (all []listed, missing []string) {
+	for _, u := range b.servers {
+		offered := u.offered.Load()
+		if offered == nil {
+			missing = append(missing, u.title)
+			continue
+		}
+		for _, name := range *offered {
+			_, as := b.tools.from(u, name)
+			names := u.names(name)
+			if as != "" {
+				names = append(names, as)
+			}
+			all = append(all, listed{u, names, as})
+		}
+	}
+	return all, missing
+}
+
+// idle returns the patterns that match no tool. A pattern that begins with the prefix of a missing server can be for
+// nothing else.
+func (b *Bridge) idle(patterns []string, all []listed, match func(pattern string, names []string) bool) []string {
+	return slices.DeleteFunc(slices.Clone(patterns), func(pattern string) bool {
+		return slices.ContainsFunc(all, func(t listed) bool { return match(pattern, t.names) }) ||
+			slices.ContainsFunc(b.servers, func(u *upstream) bool {
+				return u.offered.Load() == nil && u.before() != "" && strings.HasPrefix(pattern, u.before())
+			})
+	})
+}
+
+// unused is a pattern that matches no tool.
+type unused struct{ of, pattern string }
+
+// unused returns the patterns of choices that match no tool.
+func (b *Bridge) unused(all []listed) (none []unused) {
+	add := func(c *Choice, whose string, all []listed) {
+		for _, part := range []struct {
+			of       string
+			patterns []string
+			match    func(pattern string, names []string) bool
+		}{
+			{"what is allowed", c.Allow, matches},
+			{"what is denied", c.Deny, matches},
+			{"what is renamed", slices.Sorted(maps.Keys(c.Rename)), func(old string, names []string) bool {
+				return slices.Contains(names[:2], old)
+			}},
+		} {
+			for _, pattern := range b.idle(part.patterns, all, part.match) {
+				none = append(none, unused{part.of + whose, pattern})
+			}
+		}
+	}
+	add(&b.opts.Tools, "", all)
+	for _, u := range b.servers {
+		if u.offered.Load() != nil {
+			add(&u.Tools, " at "+u.title, slices.DeleteFunc(slices.Clone(all), func(t listed) bool { return t.upstream != u }))
+		}
+	}
+	return none
+}
+
 // review compares the patterns with the tools of all servers whose lists were read, and tells the operator what has
 // changed.
 func (b *Bridge) review(ctx context.Context) {
 	a, g := b.opts.Approve, &b.guard
-	if a == nil {
-		return
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var guarded, tools, missing []string
-	idle := slices.Clone(a.Tools)
-	for _, u := range b.servers {
-		offered := u.offered.Load()
-		if offered == nil { // a pattern that begins with its prefix can be for nothing else
-			missing = append(missing, u.title)
-			idle = slices.DeleteFunc(idle, func(p string) bool { return u.Prefix != "" && strings.HasPrefix(p, u.Prefix+"_") })
+	all, missing := b.listed()
+	none := b.unused(all)
+	var guarded, tools, idle []string
+	for _, t := range all {
+		if t.as != "" {
+			tools = append(tools, t.as)
+		}
+		if a.of(t.names) == nil {
 			continue
 		}
-		for _, name := range *offered {
-			names := u.names(name)
-			tools = append(tools, u.exposed(name))
-			idle = slices.DeleteFunc(idle, func(p string) bool { return matches(p, names) })
-			if a.of(names) != nil {
-				guarded = append(guarded, u.exposed(name))
-				u.guarded.Store(true)
-				g.proven.Store(true)
-			}
+		if t.as != "" {
+			guarded = append(guarded, t.as)
 		}
+		t.guarded.Store(true)
+		g.proven.Store(true)
 	}
 	var refusal *string
-	if len(idle) == len(a.Tools) {
+	if a != nil {
+		idle = b.idle(a.Tools, all, matches)
+	}
+	if a != nil && len(idle) == len(a.Tools) {
 		text := fmt.Sprintf("no tool matches what people are to approve (%s). The tools are %s", some(a.Tools), some(tools))
 		if missing != nil {
 			text += "; these servers are missing: " + some(missing)
 		}
-		refusal = &text
+		refusal, idle = &text, nil
 	}
 	g.refusal.Store(refusal)
-	said := fmt.Sprintf("%q %q", guarded, idle)
+	for _, pattern := range idle {
+		none = append(none, unused{"what people are to approve", pattern})
+	}
+	said := fmt.Sprintf("%q %q %v", guarded, none, refusal != nil)
 	if said == g.said {
 		return
 	}
 	g.said = said
 	if refusal != nil {
 		b.log.ErrorContext(ctx, "bridge: no call is passed on: "+*refusal)
-		return
+	} else if a != nil {
+		b.log.InfoContext(ctx, "bridge: people approve the calls of these tools", "tools", some(guarded))
 	}
-	b.log.InfoContext(ctx, "bridge: people approve the calls of these tools", "tools", some(guarded))
-	for _, pattern := range idle {
-		b.log.WarnContext(ctx, "bridge: no tool matches a pattern of what people are to approve", "pattern", pattern)
+	for _, u := range none {
+		b.log.WarnContext(ctx, "bridge: no tool matches a pattern of "+u.of, "pattern", u.pattern)
 	}
 }
 
@@ -116,9 +185,10 @@ func isPlain(name string) bool { return len(name) <= 128 && plainName.MatchStrin
 
 // checkPlain returns an error for a name that could pass by a pattern unseen.
 func (u *upstream) checkPlain(name string) error {
-	if u.opts.Approve == nil || isPlain(name) && isPlain(u.whole(name)) {
+	whole := u.before() + name
+	if u.opts.Approve == nil || isPlain(name) && isPlain(whole) {
 		return nil
 	}
 	return fmt.Errorf("the name %.200q is not 1 to 128 of A-Z, a-z, 0-9, _, - and ., so nobody can tell whether its "+
-		"calls have to be approved", u.whole(name))
+		"calls have to be approved", whole)
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -30,8 +29,7 @@ type lists struct {
 	mu                                  sync.Mutex // one refresh at a time
 	tools, prompts, resources, template map[string]string
 
-	handlers map[string]*target // of all tools that the server has offered, by their names there
-	adopted  bool
+	adopted bool
 
 	poke   chan struct{} // something has changed; has room for one
 	ended  chan struct{} // the connection has; has room for one
@@ -90,16 +88,16 @@ func (b *upstream) refresh(ctx context.Context) error {
 	var failed [4]error // each list by itself: one that cannot be read costs no other
 	if offers.Tools != nil {
 		failed[0] = reconcile(b, kindTool, &l.tools, session.List(ctx, "tools/list"),
-			func(t *mcp.Tool) string { return t.Name }, b.addTool, b.removeTool)
+			func(t *mcp.Tool) string { return t.Name }, b.addTool, func(name string) { b.tools.drop(b, name) })
+		b.tools.settle()
 	}
 	if failed[0] == nil {
 		b.list(ctx)
 	}
 	if offers.Prompts != nil {
 		failed[1] = reconcile(b, kindPrompt, &l.prompts, session.List(ctx, "prompts/list"),
-			func(p *mcp.Prompt) string { return p.Name }, b.addPrompt, func(name string) {
-				b.owners.release(kindPrompt, b.exposed(name), b, b.server.RemovePrompts)
-			})
+			func(p *mcp.Prompt) string { return p.Name }, b.addPrompt, func(name string) { b.prompts.drop(b, name) })
+		b.prompts.settle()
 	}
 	if offers.Resources != nil {
 		failed[2] = reconcile(b, kindResource, &l.resources, session.List(ctx, "resources/list"),
@@ -163,10 +161,6 @@ func reconcile[T any](
 	if kind == kindTemplate {
 		most = mostTemplates
 	}
-	leaveOut := func(name string, err error) {
-		b.log.Warn("bridge: something of a server cannot be offered", "server", b.title, "kind", what, "name",
-			fmt.Sprintf("%.200q", name), "error", err)
-	}
 	for definition, err := range list {
 		if err != nil && !endsList(err) {
 			for name, text := range *known { // it may still be there
@@ -185,7 +179,7 @@ func reconcile[T any](
 		item, text := new(T), string(definition)
 		if err := json.Unmarshal(definition, item); err != nil {
 			named, _ := strictjson.String(strictjson.Get(definition, "name"))
-			leaveOut(named, err)
+			b.leaveOut(kind, named, err)
 			continue
 		}
 		name := key(item)
@@ -195,7 +189,7 @@ func reconcile[T any](
 			continue
 		}
 		if err := safely(func() error { return add(item, text) }); err != nil {
-			leaveOut(name, err)
+			b.leaveOut(kind, name, err)
 			offered[name] = "" // tried again with the next list
 		}
 	}
@@ -206,6 +200,12 @@ func reconcile[T any](
 	}
 	*known = offered
 	return nil
+}
+
+// leaveOut tells the operator that something is not offered.
+func (b *upstream) leaveOut(kind, name string, err error) {
+	b.log.Warn("bridge: something of a server cannot be offered", "server", b.title, "kind", strings.TrimSpace(kind),
+		"name", fmt.Sprintf("%.200q", name), "error", err)
 }
 
 // endsList reports whether an error is the end of a list that holds so far.
@@ -225,9 +225,13 @@ func safely(add func() error) (err error) {
 	return add()
 }
 
-// addTool offers a tool of the server. Its handler stays when the tool is gone, so that its calls can end.
+// toolSupport lets the calls of all tools go on after their requests.
+var toolSupport = &askback.TaskSupport{AtDetach: true, Always: true}
+
+// addTool offers a tool of the server, unless the operator leaves it out. Its handler stays when the tool is gone, so
+// that its calls can end.
 func (b *upstream) addTool(t *mcp.Tool, definition string) error {
-	if err := cmp.Or(checkName(t.Name), b.checkPlain(t.Name)); err != nil {
+	if err := cmp.Or(checkName(t.Name), b.checkPlain(t.Name)); err != nil || b.leavesOut(t.Name) {
 		return err
 	}
 	own := *t
@@ -238,22 +242,23 @@ func (b *upstream) addTool(t *mcp.Tool, definition string) error {
 	if err != nil {
 		return err
 	}
-	own.Name, own.Meta = b.exposed(t.Name), maps.Clone(t.Meta)
+	own.Meta = maps.Clone(t.Meta)
 	dropOwn(own.Meta)
-	hints := t.Annotations
-	target := &target{
-		upstream: b, method: "tools/call", name: t.Name,
-		repeatable: hints != nil && (hints.ReadOnlyHint || hints.IdempotentHint),
-		approval:   b.opts.Approve.of(b.names(t.Name)), schema: own.InputSchema, definition: definition,
-	}
-	if before := b.lists.handlers[t.Name]; before != nil && target.strict() {
-		before.turned.Store(true)
-	}
-	b.lists.handlers[t.Name] = target
-	support := &askback.TaskSupport{AtDetach: true, Always: true}
-	return b.owners.claim(kindTool, own.Name, target, func() {
-		askback.AddTaskTool[raw.Call, *raw.Result](b.server, &own, support, target.callTool)
+	b.tools.put(b, b.label(t.Name, b.renamed(t.Name)), func(name string) *target {
+		shown, target := own, b.tool(t.Name, name)
+		shown.Name, target.schema, target.definition = name, own.InputSchema, definition
+		hints := t.Annotations
+		target.repeatable = hints != nil && (hints.ReadOnlyHint || hints.IdempotentHint)
+		askback.AddTaskTool[raw.Call, *raw.Result](b.server, &shown, toolSupport, target.callTool)
+		return target
 	})
+	return nil
+}
+
+// tool is a tool of the server that hosts see under a name.
+func (b *upstream) tool(own, shown string) *target {
+	return &target{upstream: b, method: "tools/call", name: own, as: shown,
+		approval: b.opts.Approve.of(append(b.names(own), shown))}
 }
 
 // compacted returns a schema as JSON, which takes a tenth of the memory.
@@ -265,48 +270,66 @@ func compacted(schema any) (any, error) {
 	return json.RawMessage(data), err
 }
 
-// removeTool no longer offers a tool.
-func (b *upstream) removeTool(name string) {
-	if t := b.lists.handlers[name]; t != nil {
-		t.gone.Store(true)
-	}
-	b.owners.release(kindTool, b.exposed(name), b, b.mcp.RemoveTools)
-}
-
-// adopt adds handlers of tools that the server no longer offers, and whose calls still wait in the store, so that these
-// calls can end.
+// adopt adds handlers for names that no tool has any longer, and under which calls still wait in the store, so that
+// these calls can end: a call itself knows which tool it is for.
 func (b *upstream) adopt(ctx context.Context) error {
 	people, err := desk.Open(b.opts.Server.Tasks.Store, nil)
 	if err != nil {
 		return err
 	}
+	adopted := make(map[string]bool)
 	for t, err := range people.List(ctx, task.Filter{Statuses: []task.Status{task.Working, task.InputRequired}}) {
 		if t == nil {
 			return fmt.Errorf("the calls in the store: %w", err)
 		}
-		name, ok := b.hidden(t.Target)
-		if !ok || ownTools[t.Target] || b.lists.handlers[name] != nil {
+		name, ok := b.former(t.Target)
+		if !ok || ownTools[t.Target] || adopted[t.Target] {
 			continue
 		}
-		b.log.WarnContext(ctx, "bridge: calls wait for a tool that the server no longer offers; they end", "tool", t.Target)
-		gone := &mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}
-		if err := b.addTool(gone, ""); err != nil { // another bridge took the call
+		adopted[t.Target] = true
+		err := cmp.Or(checkName(name), b.checkPlain(name))
+		if err == nil {
+			err = b.tools.adopt(t.Target, b.tool(name, t.Target))
+		}
+		if err != nil { // another bridge took the call
 			b.log.WarnContext(ctx, "bridge: leaving the calls of a tool to other bridges", "tool", t.Target, "error", err)
-			continue
 		}
-		b.removeTool(name)
 	}
 	return nil
+}
+
+// adopt adds the handler of a tool that is gone, if no other one has its name.
+func (s *shelf) adopt(name string, t *target) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shown[name] != nil {
+		return nil
+	}
+	t.gone.Store(true)
+	err := safely(func() error {
+		gone := &mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}
+		askback.AddTaskTool[raw.Call, *raw.Result](t.server, gone, toolSupport, t.callTool)
+		return nil
+	})
+	if err == nil {
+		s.hide(name)
+		t.log.Warn("bridge: calls wait for a tool that is no longer offered under its name", "server", t.title, "tool", name)
+	}
+	return err
 }
 
 func (b *upstream) addPrompt(p *mcp.Prompt, definition string) error {
 	if err := checkName(p.Name); err != nil {
 		return err
 	}
-	own := *p
-	own.Name = b.exposed(p.Name)
-	target := &target{upstream: b, method: "prompts/get", name: p.Name, repeatable: true, definition: definition}
-	return b.owners.claim(kindPrompt, own.Name, target, func() { b.server.AddPrompt(&own, target.getPrompt) })
+	b.prompts.put(b, b.label(p.Name, b.before()+p.Name), func(name string) *target {
+		own := *p
+		own.Name = name
+		target := &target{upstream: b, method: "prompts/get", name: p.Name, repeatable: true, definition: definition}
+		b.server.AddPrompt(&own, target.getPrompt)
+		return target
+	})
+	return nil
 }
 
 func (b *upstream) addResource(r *mcp.Resource, definition string) error {
@@ -327,13 +350,27 @@ func (b *upstream) addTemplate(r *mcp.ResourceTemplate, definition string) error
 }
 
 // offers returns whether what was added for this server is still its own: a server that stands before it may have taken
-// the name.
+// the name of a resource.
 func (b *upstream) offers(kind, name string) bool {
-	if kind == kindPrompt || kind == kindTool {
-		name = b.exposed(name)
+	switch kind {
+	case kindTool:
+		return b.tools.has(b, name)
+	case kindPrompt:
+		return b.prompts.has(b, name)
 	}
 	t := b.owners.of(kind, name)
 	return t != nil && t.upstream == b
+}
+
+// seen returns what hosts see under a name or a URI, or nil.
+func (b *Bridge) seen(kind, name string) *target {
+	switch kind {
+	case kindTool:
+		return b.tools.of(name)
+	case kindPrompt:
+		return b.prompts.of(name)
+	}
+	return b.owners.of(kind, name)
 }
 
 // The kinds of what servers offer. Each ends with a space, so that no kind and name read as another kind and name.
@@ -346,6 +383,3 @@ const (
 
 // ownTools are tools of the bridge itself.
 var ownTools = map[string]bool{"askback_result": true}
-
-// outsideOfNames are characters that a tool's name does not have.
-var outsideOfNames = regexp.MustCompile(`[^A-Za-z0-9_-]+`)

@@ -25,7 +25,7 @@ func (b *Bridge) complete(ctx context.Context, req *mcp.CompleteRequest) (*mcp.C
 	params.Meta = nil
 	var to *upstream
 	if ref := params.Ref; ref != nil && ref.Type == "ref/prompt" {
-		if t := b.owners.of(kindPrompt, ref.Name); t != nil {
+		if t := b.prompts.of(ref.Name); t != nil {
 			own := *ref
 			own.Name, params.Ref, to = t.name, &own, t.upstream
 		}

@@ -10,7 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/internal/journal"
@@ -30,7 +31,8 @@ import (
 // Approval says which calls a person approves before they are passed on to the server.
 type Approval struct {
 	// Tools are patterns of the names of tools, as path.Match has them, except that * is any text and case makes no
-	// difference. They are compared with the server's own name of a tool and with the name that hosts see.
+	// difference. They are compared with a tool's name at the server, with that one behind its prefix, and with the name
+	// that hosts see.
 	Tools []string
 	// For says who may approve, each made by askback.User or askback.Group. Empty means the caller.
 	For []string
@@ -43,12 +45,8 @@ type Approval struct {
 // Check returns an error for a pattern that is malformed, or that no name can match.
 func (a *Approval) Check() error {
 	for _, pattern := range a.Tools {
-		strange := func(c rune) bool { return unicode.IsSpace(c) || !unicode.IsPrint(c) }
-		if pattern == "" || strings.ContainsFunc(pattern, strange) {
-			return fmt.Errorf("the pattern %q is empty, or has characters that no name of a tool has", pattern)
-		}
-		if _, err := path.Match(pattern, ""); err != nil {
-			return fmt.Errorf("the pattern %q: %w", pattern, err)
+		if err := checkPattern(pattern); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -56,7 +54,7 @@ func (a *Approval) Check() error {
 
 // of returns the approval that a tool with these names needs, or nil.
 func (a *Approval) of(names []string) *Approval {
-	if a != nil && slices.ContainsFunc(a.Tools, func(pattern string) bool { return matches(pattern, names) }) {
+	if a != nil && matchesAny(a.Tools, names) {
 		return a
 	}
 	return nil
@@ -121,6 +119,7 @@ func (p policy) String() string {
 // gate is a record of the policy under which a call passes, and of the question that it asks.
 type gate struct {
 	Server string `json:"server"` // the identity of the server that the call is for
+	Tool   string `json:"tool"`   // the tool's name there: another one may get the name that hosts see
 	Policy policy `json:"policy"`
 	// Message is what is asked. The server's title and the tool's schema may change while the call lives.
 	Message string `json:"message,omitempty"`
@@ -130,7 +129,7 @@ type gate struct {
 // newGate makes a gate of the policy of this process. With edits, people get a form for the arguments, if these can be
 // checked.
 func (p *passage) newGate(ctx context.Context, edits bool) (*gate, error) {
-	g := &gate{Server: p.identity, Policy: p.policy()}
+	g := &gate{Server: p.identity, Tool: p.name, Policy: p.policy()}
 	if g.Policy.asks() {
 		g.Message = fmt.Sprintf("Call the tool %q of the server %q?", p.name, p.title)
 	}
@@ -158,6 +157,10 @@ func (p *passage) admit(ctx context.Context) error {
 		entries = h.Entries()
 	}
 	began, begins := p.call.Round() > 1 || len(entries) > 0, false
+	out := p.gone.Load() || p.hidden.Load() // a handler without a tool is there for the calls that have begun
+	if out && !began {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("unknown tool %q", p.as)}
+	}
 	var first *gate
 	recorded, err := askback.Do(ctx, p.call, gateName(1), func(ctx context.Context) (_ json.RawMessage, err error) {
 		if began {
@@ -184,17 +187,38 @@ func (p *passage) admit(ctx context.Context) error {
 	if h != nil && h.Stopped() { // what was begun is cleaned up, and nothing else is done
 		return nil
 	}
-	last, own := p.gates[len(p.gates)-1], p.policy()
-	p.raises = own.stricter(last.Policy)
-	if last.Server != p.identity {
-		return p.leave(ctx, "it waits for a bridge in front of the server that it is for")
+	last := p.gates[len(p.gates)-1]
+	if out || last.Server != p.identity || last.Tool != p.name {
+		meant := p.madeFor(last)
+		if meant == nil {
+			return p.leave(ctx, "it waits for a bridge in front of the server that it is for")
+		}
+		p.target, p.single = meant, !meant.repeatable
 	}
+	own := p.policy()
+	p.raises = own.stricter(last.Policy)
 	if !p.raises && !own.equal(last.Policy) {
 		return p.leave(ctx, fmt.Sprintf("it waits for a bridge that %v; the bridge that has looked at it %v",
 			last.Policy, own))
 	}
 	if err := p.guard.refuses(p.upstream); err != nil {
 		return p.leave(ctx, fmt.Sprintf("it waits for a bridge whose approvals fit its tools: %v", err))
+	}
+	return nil
+}
+
+// madeFor returns the tool that a call is for, whatever its name is for hosts now, or nil if its server is not here.
+func (b *Bridge) madeFor(g *gate) *target {
+	for _, u := range b.servers {
+		if u.identity != g.Server || u.offered.Load() == nil {
+			continue
+		}
+		if t, _ := b.tools.from(u, g.Tool); t != nil {
+			return t
+		}
+		gone := u.tool(g.Tool, "")
+		gone.gone.Store(true)
+		return gone
 	}
 	return nil
 }

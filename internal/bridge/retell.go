@@ -89,7 +89,7 @@ func listing(member, kind, key string) func(*Bridge, string, []byte) []byte {
 				told = append(told, ',')
 			}
 			exposed, _ := strictjson.String(strictjson.Get(item, key))
-			t := b.owners.of(kind, exposed)
+			t := b.seen(kind, exposed)
 			if t == nil || t.definition == "" {
 				told = append(told, item...)
 				continue
@@ -171,12 +171,16 @@ const mostInstructions = 8 << 10
 
 // instructions are the instructions of the server. Of several servers they say whose they are.
 func (u *upstream) instructions(res *mcp.InitializeResult) string {
-	if u.Prefix == "" || res.Instructions == "" {
+	if u.before() == "" && len(u.servers) == 1 || res.Instructions == "" {
 		return res.Instructions
 	}
 	text := res.Instructions
 	if len(text) > mostInstructions {
 		text = strings.ToValidUTF8(text[:mostInstructions], "") + "…"
 	}
-	return fmt.Sprintf("About the tools whose names begin with %s_:\n%s\n\n", u.Prefix, text)
+	whose := "of " + u.title
+	if u.before() != "" {
+		whose = "whose names begin with " + u.before()
+	}
+	return fmt.Sprintf("About the tools %s:\n%s\n\n", whose, text)
 }

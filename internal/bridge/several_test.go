@@ -20,8 +20,6 @@ import (
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/bridge"
-	"github.com/askback-mcp/askback/seal"
-	"github.com/askback-mcp/askback/task"
 )
 
 // named is the server at a URL, under a name.
@@ -125,29 +123,6 @@ func TestAnotherServerRenamesNothing(t *testing.T) {
 		front := newFront(t, "", inFront(servers...))
 		if text, _ := call(t, host(t, front.url, "", client.Options{}), "a_create", nil); text != "create of a" {
 			t.Errorf("in front of %d servers a_create returns %q", len(servers), text)
-		}
-	}
-}
-
-// Servers whose tools could get one name are refused.
-func TestPrefixesAreApart(t *testing.T) {
-	for _, servers := range [][]bridge.Server{
-		nil,
-		{{Prefix: "a"}, {Prefix: "a"}},
-		{{Prefix: "a"}, {Prefix: ""}},
-		{{Prefix: "a"}, {Prefix: "a_b"}},
-		{{Prefix: "askback"}},
-	} {
-		keys, err := seal.NewRing(seal.NewKey(time.Now()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := bridge.Open(t.Context(), &bridge.Options{Servers: servers, Server: askback.Options{
-			Keys: keys, Tasks: &askback.Tasks{Store: new(task.MemoryStore)}, Desk: new(askback.DeskOptions),
-		}})
-		if err == nil {
-			b.Close()
-			t.Errorf("a bridge in front of %+v opens", servers)
 		}
 	}
 }

@@ -31,9 +31,11 @@ type target struct {
 	*upstream
 	method string
 	name   string // or URI
+	as     string // the name of a tool that hosts see
 	// repeatable says that a round can be sent again: the tool is marked as read-only or idempotent, or it is no tool.
 	repeatable bool
 	gone       atomic.Bool // the server no longer offers it
+	hidden     atomic.Bool // hosts no longer see it under the name that it was made for
 	turned     atomic.Bool // the server no longer says that a round can be sent again
 	approval   *Approval   // that its calls need, or nil
 	schema     any         // of a tool's arguments, as it was listed
@@ -68,8 +70,8 @@ func (t *target) callTool(ctx context.Context, call *askback.Call, in raw.Call) 
 	if err != nil {
 		return nil, err
 	}
-	params := append(make([]byte, 0, len(t.name)+len(arguments)+32), `{"name":`...)
-	params = append(append(wire.AppendString(params, t.name), `,"arguments":`...), arguments...)
+	params := append(make([]byte, 0, len(p.name)+len(arguments)+32), `{"name":`...)
+	params = append(append(wire.AppendString(params, p.name), `,"arguments":`...), arguments...)
 	result, err := p.pass(ctx, append(params, '}'))
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,7 +23,6 @@ type upstream struct {
 	index    int    // among the servers of the bridge
 	identity string // a digest of Server.Identity, which may hold a secret
 	title    string // for people
-	own      string // stands before names that the bridge has itself, if there is no Prefix
 	behind   *server
 	lists    lists
 	missing  error                    // why it is not there at the start of the bridge
@@ -39,13 +39,12 @@ type upstream struct {
 
 func newUpstream(b *Bridge, index int, s Server) *upstream {
 	digest := sha256.Sum256([]byte(s.Identity))
-	u := &upstream{Bridge: b, Server: s, index: index, title: s.Name, own: "server", compiling: make(chan struct{}, 1)}
+	u := &upstream{Bridge: b, Server: s, index: index, title: s.Name, compiling: make(chan struct{}, 1)}
 	u.identity = hex.EncodeToString(digest[:16])
 	if u.title == "" {
 		u.title = "the server behind the bridge"
 	}
 	u.lists.poke, u.lists.ended = make(chan struct{}, 1), make(chan struct{}, 1)
-	u.lists.handlers = make(map[string]*target)
 	u.behind = newServer(u)
 	return u
 }
@@ -58,44 +57,19 @@ func (u *upstream) introduce(ctx context.Context) error {
 	}
 	if info := session.Server(); info != nil && info.Name != "" && u.Name == "" {
 		u.title = cmp.Or(oneLine(info.Name, 64), u.title)
-		u.own = outsideOfNames.ReplaceAllString(info.Name, "_")
 	}
 	return nil
 }
 
-// exposed is the name under which hosts see a tool or a prompt of the server. It depends on nothing but the server's
-// own prefix, so that no other server can change it.
-func (u *upstream) exposed(name string) string {
-	if name = u.whole(name); len(name) <= longestName {
-		return name
-	}
-	digest := sha256.Sum256([]byte(name))
-	return name[:longestName-9] + "-" + hex.EncodeToString(digest[:4])
-}
-
-// whole is the exposed name before it is cut.
-func (u *upstream) whole(name string) string {
-	switch {
-	case u.Prefix != "":
-		return u.Prefix + "_" + name
-	case ownTools[name]:
-		return u.own + "_" + name
-	}
-	return name
-}
-
-// names are the names of a tool that an operator may know.
-func (u *upstream) names(name string) []string { return []string{name, u.whole(name)} }
-
-// hidden is the server's name of a tool that hosts see under another one. It is false for a tool of another server.
-func (u *upstream) hidden(exposed string) (string, bool) {
-	if u.Prefix != "" {
-		return strings.CutPrefix(exposed, u.Prefix+"_")
-	}
-	if name, ok := strings.CutPrefix(exposed, u.own+"_"); ok && ownTools[name] {
+// former is the server's name of a tool that hosts saw under another one, as far as that name says it. It is false for
+// a tool of another server.
+func (u *upstream) former(shown string) (string, bool) {
+	if name, ok := strings.CutPrefix(shown, u.before()); ok && u.before() != "" || len(u.servers) == 1 {
 		return name, true
 	}
-	return exposed, true
+	return shown, u.before() == "" && !slices.ContainsFunc(u.servers, func(other *upstream) bool {
+		return other.before() != "" && strings.HasPrefix(shown, other.before())
+	})
 }
 
 // oneLine is what a stranger has written, as a person can read it in a sentence.
@@ -122,7 +96,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// owners know which server offers a prompt, a resource or a template, by the name that hosts use.
+// owners know which server offers a resource or a template, by its URI.
 type owners struct {
 	mu    sync.Mutex
 	known map[string]*target
