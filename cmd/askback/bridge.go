@@ -25,18 +25,23 @@ import (
 )
 
 type bridgeOptions struct {
-	config    string
-	addr      string
-	store     string
-	keys      string
-	user      string
-	wait      time.Duration
-	startWait time.Duration
-	headers   []string
-	version   string // of the protocol
-	perCall   bool
-	most      int // bytes of a message of a server
-	hosts     []string
+	config     string
+	addr       string
+	store      string
+	keys       string
+	user       string
+	wait       time.Duration
+	startWait  time.Duration
+	headers    []string
+	version    string // of the protocol
+	perCall    bool
+	most       int // bytes of a message of a server
+	hosts      []string
+	tools      bridge.Choice
+	rename     []string
+	prefix     string
+	nameLength int
+
 	approve   []string
 	approveBy []string
 	votes     int
@@ -57,12 +62,8 @@ func bridgeCommand() *cobra.Command {
 		Use:   "bridge SERVER [ARGUMENT…]",
 		Short: "Show people the questions of any server",
 		Long: `Serve the tools of another MCP server to a host. SERVER is a URL, a program, or
-a FILE.json with the servers of a host, whose names then begin their tools. The
-bridge serves over standard input and output, or over HTTP with --addr.
-
-The host gets the server's questions. If it cannot ask its user, a question
-waits for --as in --store, and 'askback inbox' shows it. After a crash the call
-goes on; a tool that is not idempotent is not repeated before somebody agrees.`,
+a FILE.json with the servers of a host. A question that the host cannot ask
+waits for --as in --store, and 'askback inbox' shows it.`,
 		Example: `  askback bridge --approve 'delete_*' -- npx -y some-server
   askback bridge --approve 'github_*' ~/.config/servers.json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -88,6 +89,11 @@ goes on; a tool that is not idempotent is not repeated before somebody agrees.`,
 	flags.StringVar(&o.page.addr, "inbox", "", "`HOST:PORT` of that page (default 127.0.0.1:0)")
 	flags.BoolVar(&o.page.open, "open", false, "open that page in a browser")
 	flags.StringSliceVar(&o.hosts, "allowed-host", nil, "serve only requests to this `HOST`; may repeat")
+	flags.StringArrayVar(&o.tools.Allow, "allow", nil, "offer only tools like `PATTERN`; may repeat")
+	flags.StringArrayVar(&o.tools.Deny, "deny", nil, "offer no tools like `PATTERN`; may repeat")
+	flags.StringArrayVar(&o.rename, "rename", nil, "name a tool anew, as `OLD=NEW`; may repeat")
+	flags.StringVar(&o.prefix, "prefix", "", "`TEXT` before the names of tools and prompts")
+	flags.IntVar(&o.nameLength, "name-length", 0, "cut these names to `N` letters, such as 64")
 	flags.StringArrayVar(&o.approve, "approve", nil, "ask a person before tools like `PATTERN`, such as 'a*'")
 	flags.StringArrayVar(&o.approveBy, "approve-by", nil, "`WHO` approves: user:NAME or group:NAME; may repeat")
 	flags.IntVar(&o.votes, "approve-votes", 1, "`N` of them must approve")
@@ -96,7 +102,8 @@ goes on; a tool that is not idempotent is not repeated before somebody agrees.`,
 	flags.StringVar(&o.logLevel, "log-level", "info", "`LEVEL`: debug, info, warn, error")
 	flags.StringVar(&o.logFormat, "log-format", "text", "`FORMAT`: text or json")
 	flags.DurationVar(&o.lease, "lease", 0, "`TIME` of the leases of calls that wait (default 10s)")
-	_ = flags.MarkHidden("lease") // the flag exists
+	_ = flags.MarkHidden("lease")  // the flag exists
+	_ = flags.MarkHidden("config") // which an argument does, too
 	return cmd
 }
 
@@ -110,6 +117,9 @@ func (o *bridgeOptions) run(cmd *cobra.Command, args []string) (err error) {
 		return err
 	}
 	approval, err := o.approval()
+	if err == nil {
+		err = o.choose()
+	}
 	if err != nil {
 		return err
 	}
@@ -151,6 +161,7 @@ func (o *bridgeOptions) run(cmd *cobra.Command, args []string) (err error) {
 		Implementation: &mcp.Implementation{Name: "askback-bridge", Title: "Askback bridge", Version: version()},
 		Servers:        behind.servers,
 		Approve:        approval,
+		Tools:          o.tools,
 		Lists:          o.startWait,
 		MessageBytes:   int64(o.most),
 		Server: askback.Options{
@@ -283,6 +294,22 @@ func (o *bridgeOptions) approval() (*bridge.Approval, error) {
 		return nil, usagef("--approve: %w", err)
 	}
 	return a, nil
+}
+
+// choose reads what the flags say of the tools that are offered.
+func (o *bridgeOptions) choose() error {
+	o.tools.Rename = make(map[string]string)
+	for _, pair := range o.rename {
+		from, to, ok := strings.Cut(pair, "=")
+		if _, twice := o.tools.Rename[from]; !ok || twice {
+			return usagef("--rename %q: want OLD=NEW, once for each tool", pair)
+		}
+		o.tools.Rename[from] = to
+	}
+	if err := o.tools.Check(); err != nil {
+		return usagef("--allow, --deny or --rename: %w", err)
+	}
+	return nil
 }
 
 // open opens the store and the keys of a bridge.

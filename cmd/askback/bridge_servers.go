@@ -57,6 +57,8 @@ func (o *bridgeOptions) behind(args []string, stderr io.Writer) (*behind, error)
 		return nil, usagef("--config %s and the server %q: the bridge takes one of them", file, args[0])
 	case file != "" && len(o.headers) > 0:
 		return nil, usagef("--header is for the server of a URL: in %s each server has its own \"headers\"", file)
+	case file != "" && o.prefix != "":
+		return nil, usagef("--prefix is for one server: in %s each server has its own \"toolPrefix\"", file)
 	case file != "":
 		return o.serversOf(file, stderr)
 	case len(args) == 0:
@@ -80,7 +82,7 @@ func (o *bridgeOptions) behind(args []string, stderr io.Writer) (*behind, error)
 		label = filepath.Base(to.program[0])
 	}
 	return &behind{where: to.text, label: label, target: &to, servers: []bridge.Server{{
-		Identity: to.shown(), Version: o.version, SessionPerCall: o.perCall,
+		Identity: to.shown(), Version: o.version, SessionPerCall: o.perCall, Prefix: o.prefix, NameLength: o.nameLength,
 		Connect: func() (mcp.Transport, error) {
 			if to.address != nil {
 				return bridge.AtURL(to.text, header), nil
@@ -102,8 +104,13 @@ func (o *bridgeOptions) serversOf(file string, stderr io.Writer) (*behind, error
 	}
 	b := &behind{where: path, label: strings.TrimSuffix(filepath.Base(path), ".json"), warnings: read.Warnings}
 	for _, s := range read.Servers {
+		length := s.NameLength
+		if o.nameLength != 0 && (length == 0 || o.nameLength < length) {
+			length = o.nameLength
+		}
 		b.servers = append(b.servers, bridge.Server{
-			Name: s.Name, Prefix: hostfile.Prefix(s.Name), Identity: s.Identity,
+			Name: s.Name, Prefix: s.Prefix, Identity: s.Identity, NameLength: length,
+			Tools:          bridge.Choice{Allow: s.Allow, Deny: s.Deny, Rename: s.Rename},
 			SessionPerCall: s.SessionPerCall || o.perCall,
 			Connect: func() (mcp.Transport, error) {
 				if s.URL != "" {

@@ -19,6 +19,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/askback-mcp/askback/internal/strictjson"
@@ -38,6 +39,12 @@ type Server struct {
 	Dir     string   // of the program, or empty
 	URL     string
 	Header  http.Header
+
+	Prefix     string            // stands before the names of tools, and may be empty
+	Allow      []string          // patterns of the tools that are offered, or nil for all
+	Deny       []string          // patterns of tools that are not
+	Rename     map[string]string // from names of tools to new ones
+	NameLength int               // bytes of the names that hosts see, or zero
 
 	SessionPerCall bool // each call of a tool has a session of its own
 
@@ -161,9 +168,10 @@ func (r *reader) servers(list string, servers []byte) error {
 	if strictjson.TypeOf(servers) != strictjson.TypeObject {
 		return fmt.Errorf("%s: want an object of servers by name", list)
 	}
+	n := 0
 	for name, value := range strictjson.Members(servers) {
 		m := member{r, list, servers}.child(name, value)
-		if len(r.prefixes) == maxServers {
+		if n++; n > maxServers {
 			return fmt.Errorf("%s has more than %d servers", list, maxServers)
 		}
 		if err := r.checkName(m, string(name)); err != nil {
@@ -183,9 +191,15 @@ func (r *reader) servers(list string, servers []byte) error {
 // checkName refuses a name that cannot be told from another one before the name of a tool.
 func (r *reader) checkName(m member, name string) error {
 	prefix := Prefix(name)
+	chosen := strictjson.Get(m.value, "toolPrefix")
+	if strictjson.TypeOf(m.value) != strictjson.TypeObject || strictjson.TypeOf(chosen) == strictjson.TypeNull {
+		chosen = nil
+	}
 	switch other, taken := r.prefixes[prefix]; {
 	case len(name) > maxName:
 		return fmt.Errorf("%.40q…: a server's name has at most %d bytes", name, maxName)
+	case chosen != nil && prefix != "askback":
+		return nil
 	case strings.Trim(prefix, "-") == "":
 		return fmt.Errorf("%s: a server's name needs a letter or a digit of ASCII: its tools have it before their names",
 			m.path)
@@ -193,7 +207,8 @@ func (r *reader) checkName(m member, name string) error {
 		return fmt.Errorf("%s: the name is the bridge's own, as in askback_result; rename the server, or remove the entry "+
 			"if it is the bridge itself", m.path)
 	case taken:
-		return fmt.Errorf("%s: tools of this server and of %q would both begin with %s_: rename one of them", m.path, other,
+		return fmt.Errorf("%s: tools of this server and of %q would both begin with %s_: rename one of them, or give it a "+
+			"\"toolPrefix\"", m.path, other,
 			prefix)
 	}
 	r.prefixes[prefix] = name
@@ -234,7 +249,7 @@ func (m member) server(name string) (*Server, error) {
 	if off, err := m.off(); off || err != nil {
 		return nil, err
 	}
-	s := &Server{Name: name, Header: make(http.Header)}
+	s := &Server{Name: name, Prefix: Prefix(name), Header: make(http.Header)}
 	var kind, command, address string
 	var written []string // the command line
 	var err error
@@ -265,6 +280,9 @@ func (m member) server(name string) (*Server, error) {
 			err = at.headersFile(s.Header)
 		case "sessionPerCall":
 			s.SessionPerCall, err = at.truth()
+		case "tools", "includeTools", "allowedTools", "enabledTools", "excludeTools", "disabledTools", "renameTools",
+			"toolPrefix", "toolNameLength":
+			err = at.tools(s, string(key))
 		case "type", "transport":
 			kind, err = at.text()
 		case "envFile":
@@ -288,6 +306,39 @@ func (m member) server(name string) (*Server, error) {
 	}
 	s.Program = append([]string{command}, s.Program...)
 	return s, nil
+}
+
+// tools reads a member that says which tools are offered, and under which names. Hosts have several names for the first
+// two.
+func (m member) tools(s *Server, key string) (err error) {
+	switch key {
+	case "tools", "includeTools", "allowedTools", "enabledTools":
+		if key == "tools" && strictjson.TypeOf(m.value) != strictjson.TypeArray { // each host has its own
+			m.file.Warnings = append(m.file.Warnings, fmt.Sprintf("%s is not used by the bridge", m.path))
+			return nil
+		}
+		if s.Allow != nil {
+			return fmt.Errorf("%s: the server has two lists of its tools: keep one", m.path)
+		}
+		s.Allow, err = m.list()
+	case "excludeTools", "disabledTools":
+		var more []string
+		more, err = m.list()
+		s.Deny = append(s.Deny, more...)
+	case "renameTools":
+		s.Rename = make(map[string]string)
+		err = m.pairs(func(_ member, name, value string) error {
+			s.Rename[name] = value
+			return nil
+		})
+	case "toolPrefix":
+		s.Prefix, err = m.text()
+	case "toolNameLength":
+		if s.NameLength, err = strconv.Atoi(string(m.value)); err != nil || s.NameLength == 0 {
+			return fmt.Errorf("%s: want a number of letters, such as 64", m.path)
+		}
+	}
+	return err
 }
 
 // checkKind compares the members that say how the server is spoken to.

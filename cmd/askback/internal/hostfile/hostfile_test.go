@@ -29,10 +29,10 @@ func TestParse(t *testing.T) {
 				"env":{"A":"${TOKEN}","N":1,"B":true},"cwd":"/srv"},
 				"shop":{"type":"http","url":"https://u:p@${HOST}/mcp?a=1","headers":{"Authorization":"Bearer ${env:TOKEN}"}}}}`,
 			want: []Server{
-				{Name: "git hub", Program: []string{"npx", "-y", "some-server", "t0k3n"},
+				{Name: "git hub", Prefix: "git-hub", Program: []string{"npx", "-y", "some-server", "t0k3n"},
 					Env: []string{"A=t0k3n", "N=1", "B=true"}, Dir: "/srv", Header: http.Header{},
 					Identity: "git hub\n\"npx\" [\"-y\",\"some-server\",\"${TOKEN}\"]\n/srv"},
-				{Name: "shop", URL: "https://u:p@mcp.example.com/mcp?a=1",
+				{Name: "shop", Prefix: "shop", URL: "https://u:p@mcp.example.com/mcp?a=1",
 					Header:   http.Header{"Authorization": {"Bearer t0k3n"}},
 					Identity: "shop\nhttps://mcp.example.com/mcp?a=1"},
 			},
@@ -42,16 +42,33 @@ func TestParse(t *testing.T) {
 				"inputs": [], /* and
 				more */ "servers": {"a": {"type": "stdio", "command": "x//y", "dev": {}, },},
 			}`,
-			want:     []Server{{Name: "a", Program: []string{"x//y"}, Header: http.Header{}, Identity: "a\n\"x//y\"\n"}},
+			want: []Server{{Name: "a", Prefix: "a", Program: []string{"x//y"}, Header: http.Header{},
+				Identity: "a\n\"x//y\"\n"}},
 			warnings: []string{"servers.a.dev is not used by the bridge"},
 		},
 		"Zed, Windsurf and Gemini CLI": {
 			file: `{"context_servers":{"z":{"source":"custom","enabled":true,"command":"z","args":null},
 				"off":{"enabled":false,"command":"z"},"w":{"serverUrl":"http://w/mcp"},"g":{"httpUrl":"http://g/mcp"}}}`,
-			want: []Server{{Name: "z", Program: []string{"z"}, Header: http.Header{}, Identity: "z\n\"z\"\n"},
-				{Name: "w", URL: "http://w/mcp", Header: http.Header{}, Identity: "w\nhttp://w/mcp"},
-				{Name: "g", URL: "http://g/mcp", Header: http.Header{}, Identity: "g\nhttp://g/mcp"}},
+			want: []Server{{Name: "z", Prefix: "z", Program: []string{"z"}, Header: http.Header{}, Identity: "z\n\"z\"\n"},
+				{Name: "w", Prefix: "w", URL: "http://w/mcp", Header: http.Header{}, Identity: "w\nhttp://w/mcp"},
+				{Name: "g", Prefix: "g", URL: "http://g/mcp", Header: http.Header{}, Identity: "g\nhttp://g/mcp"}},
 			warnings: []string{"context_servers.z.source is not used by the bridge"},
+		},
+		"tools": {
+			file: `{"mcpServers":{"a":{"url":"http://a/","includeTools":["get_*"],"excludeTools":["x"],"disabledTools":["y"],
+				"renameTools":{"get_a":"a"},"toolPrefix":"","toolNameLength":64},
+				"b":{"url":"http://b/","tools":[],"toolPrefix":"${HOST}"},"c":{"url":"http://c/","tools":{"x":{}}},
+				"c c":{"url":"http://c/","toolPrefix":null},"c-c":{"url":"http://c/","toolPrefix":"d."}}}`,
+			want: []Server{
+				{Name: "a", URL: "http://a/", Header: http.Header{}, Identity: "a\nhttp://a/", Allow: []string{"get_*"},
+					Deny: []string{"x", "y"}, Rename: map[string]string{"get_a": "a"}, NameLength: 64},
+				{Name: "b", URL: "http://b/", Header: http.Header{}, Identity: "b\nhttp://b/", Prefix: "mcp.example.com",
+					Allow: []string{}},
+				{Name: "c", URL: "http://c/", Header: http.Header{}, Identity: "c\nhttp://c/", Prefix: "c"},
+				{Name: "c c", URL: "http://c/", Header: http.Header{}, Identity: "c c\nhttp://c/", Prefix: "c-c"},
+				{Name: "c-c", URL: "http://c/", Header: http.Header{}, Identity: "c-c\nhttp://c/", Prefix: "d."},
+			},
+			warnings: []string{"mcpServers.c.tools is not used by the bridge"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,6 +122,11 @@ func TestMistakesAreNamed(t *testing.T) {
 		`{"mcpServers":{"a":{"url":"http://h/","headersFile":"/does/not/be"}}}`:    "headersFile: the file cannot be read",
 		`{"mcpServers":{"a":{"command":"c","disabled":"yes"}}}`:                    "a.disabled: want true or false",
 		`{"mcpServers":{"a b":{"command":"c"},"a_b":{"command":"c"}}}`:             `both begin with a-b_`,
+		`{"mcpServers":{"a":{"url":"http://h/","tools":[],"includeTools":[]}}}`:    "two lists of its tools",
+		`{"mcpServers":{"a":{"url":"http://h/","excludeTools":"x"}}}`:              "a.excludeTools: want an array",
+		`{"mcpServers":{"a":{"url":"http://h/","renameTools":["x"]}}}`:             "a.renameTools: want an object",
+		`{"mcpServers":{"a":{"url":"http://h/","toolNameLength":"64"}}}`:           "a.toolNameLength: want a number",
+		`{"mcpServers":{"a":{"url":"http://h/","toolPrefix":7}}}`:                  "a.toolPrefix: want a string",
 		`{"mcpServers":{"askback":{"command":"c"}}}`:                               "the bridge's own",
 		`{"mcpServers":{"\u202e":{"command":"c"}}}`:                                `mcpServers.\u202e: a server's name`,
 		`{"mcpServers":{"` + strings.Repeat("n", 65) + `":{"command":"c"}}}`:       "at most 64 bytes",
@@ -183,6 +205,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"mcpServers":{"a":{"command":"c","args":["${TOKEN:-x}"],"env":{"A":"b"}},"b":{"url":"http://h/"}}}`))
 	f.Add([]byte(`{"servers":{/**/"a":{"type":"http","url":"http://h/","headers":{"A":"b"},},}} // end`))
 	f.Add([]byte(`{"context_servers":{"a":{"enabled":false}}} /*`))
+	f.Add([]byte(`{"mcpServers":{"a":{"url":"http://h/","tools":["x"],"renameTools":{"x":"y"},"toolNameLength":1e9}}}`))
 	f.Add([]byte(`"\`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		file, err := Parse(data, variables)
@@ -195,10 +218,12 @@ func FuzzParse(f *testing.F) {
 		prefixes := make(map[string]bool)
 		for _, s := range file.Servers {
 			prefix := Prefix(s.Name)
-			if prefixes[prefix] || prefix == "askback" || strings.Contains(prefix, "_") {
-				t.Errorf("the prefix %q of %q", prefix, s.Name)
+			if prefix == "askback" || s.Prefix == prefix && prefixes[prefix] || strings.Contains(prefix, "_") {
+				t.Errorf("the prefix %q of %q", s.Prefix, s.Name)
 			}
-			prefixes[prefix] = true
+			if s.Prefix == prefix {
+				prefixes[prefix] = true
+			}
 			if (s.URL == "") == (len(s.Program) == 0) || s.Identity == "" || !strings.HasPrefix(s.Identity, s.Name+"\n") {
 				t.Errorf("the server is %+v", s)
 			}
