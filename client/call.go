@@ -127,7 +127,9 @@ type call struct {
 	round          int      // the last round that was sent
 	pending        *Pending // What the last round asked; nil before the first.
 	pause          time.Duration
-	relisted       bool // once is enough
+	relisted       bool     // once is enough
+	refusal        error    // the server's, for which pending holds pages to open: see required
+	visited        []string // the URLs that the user has agreed to open
 	trace          callTrace
 	bare           bool            // The caller takes the raw result, and answers: see [Session.Send].
 	result         json.RawMessage // of a bare call
@@ -256,6 +258,9 @@ func (c *call) negotiate(ctx context.Context) error {
 
 // answer gathers the answers for the next round, or waits out its pause.
 func (c *call) answer(ctx context.Context) (map[string]json.RawMessage, error) {
+	if c.refusal != nil && c.round >= c.opts.Limits.Rounds {
+		return nil, c.refusal
+	}
 	if c.round >= c.opts.Limits.Rounds { // before anybody answers what could not be sent
 		return nil, c.opts.Limits.roundsReached()
 	}
@@ -263,6 +268,8 @@ func (c *call) answer(ctx context.Context) (map[string]json.RawMessage, error) {
 	switch {
 	case p == nil:
 		return nil, nil
+	case c.refusal != nil:
+		return nil, c.visit(ctx, p.Questions)
 	case len(p.Questions) == 0:
 		return nil, pause(ctx, c.pause)
 	}
@@ -288,7 +295,7 @@ func (c *call) exchange(ctx context.Context) (mcp.Result, error) {
 	c.round++
 	x := &tap.Exchange{Answers: answers, Task: c.task}
 	r := &Round{Number: c.round, Method: c.method, Target: c.target, Answers: answers}
-	if c.pending != nil {
+	if c.pending != nil && c.refusal == nil {
 		x.State = c.pending.state()
 		r.StateSent = len(c.pending.State)
 	}
@@ -296,8 +303,10 @@ func (c *call) exchange(ctx context.Context) (mcp.Result, error) {
 	result, res, err := c.sendRound(ctx, x)
 	r.Elapsed = time.Since(began)
 	var next *Pending
-	if err == nil {
+	if c.refusal = nil; err == nil {
 		next, err = c.outcome(result)
+	} else if next = c.required(err); next != nil {
+		c.refusal, err = err, nil
 	}
 	final := err == nil && next == nil && c.became == nil
 	switch {
@@ -315,8 +324,10 @@ func (c *call) exchange(ctx context.Context) (mcp.Result, error) {
 	}
 	if next != nil {
 		r.Questions, r.StateReceived = next.Questions, len(next.State)
-		c.pause = c.nextPause(next)
-		r.Pause = c.pause
+		if c.refusal == nil {
+			c.pause = c.nextPause(next)
+			r.Pause = c.pause
+		}
 	}
 	if report := c.opts.OnRound; report != nil {
 		err = cmp.Or(err, report(ctx, r))

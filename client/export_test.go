@@ -8,3 +8,8 @@ func SetUnanswered(t *testing.T, most int64) {
 	t.Cleanup(func() { unanswered = before })
 	unanswered = most
 }
+
+// ReadRequired is readRequired within generous limits.
+func ReadRequired(data []byte) []*Question {
+	return readRequired(data, nil, &Limits{Questions: 8, Depth: 64})
+}

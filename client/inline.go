@@ -45,6 +45,9 @@ func (i *inlineSessions) answer(next mcp.MethodHandler) mcp.MethodHandler {
 		if changed, ok := req.GetParams().(*mcp.ResourceUpdatedNotificationParams); ok && changed != nil {
 			i.of(session).resources.forget(changed.URI)
 		}
+		if done, ok := req.GetParams().(*mcp.ElicitationCompleteParams); ok && done != nil {
+			i.of(session).complete(done.ElicitationID)
+		}
 		if method != input.MethodElicit && method != input.MethodCreateMessage && method != input.MethodListRoots {
 			return next(ctx, method, req)
 		}
@@ -111,6 +114,8 @@ type inlineState struct {
 	asked int                // questions since the first of these calls
 	ctx   context.Context    // The questions' context ends with the last call and with the session.
 	end   context.CancelFunc // ends ctx
+
+	completions sync.Map // From elicitation IDs to *context.CancelFunc: see completion.
 
 	parked sync.Map // From task IDs to chan parkedQuestion, which takes the parked questions of the task.
 
