@@ -149,6 +149,7 @@ func (c *Client) connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 	initialized, _ := hello.Result() // nil if the session began without that request
 	s.takes, s.probed = takesTasks(initialized), !hello.Spent()
 	s.inline = c.inline.of(s.sdk)
+	s.inline.web.Store(web != nil)
 	s.forget = func() { c.inline.states.Delete(s.sdk) }
 	s.life, s.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	if res := s.sdk.InitializeResult(); web != nil && res != nil && res.ProtocolVersion == wire.Version {

@@ -125,6 +125,8 @@ type inlineState struct {
 
 	notifying sync.Mutex // held while a notification is handled
 
+	web atomic.Bool // Over HTTP arguments may be mirrored into headers.
+
 	// What the SDK keeps for its own requests, and direct requests need as well.
 	mirrored  sync.Map // tools that mirror arguments into headers: their names to []wire.ParamHeader
 	resources resourceCache

@@ -101,13 +101,18 @@ func (s *Session) listed(method string, item []byte) bool {
 
 // learn notes which arguments the calls of a tool mirror into headers. It reports false for a tool that is left out.
 func (s *inlineState) learn(tool *mcp.Tool, log *slog.Logger) bool {
-	if err := foreign.CheckNames(tool.InputSchema); err != nil {
+	var headers []wire.ParamHeader
+	err := foreign.CheckNames(tool.InputSchema)
+	if err == nil && s.web.Load() {
+		headers, err = wire.ParamHeaders(tool.InputSchema)
+	}
+	if err != nil {
 		if log != nil {
 			log.Warn("client: a tool is left out of the list", "tool", wire.Cut(tool.Name, 100), "error", err)
 		}
 		return false
 	}
-	if headers, err := wire.ParamHeaders(tool.InputSchema); err == nil && len(headers) > 0 {
+	if len(headers) > 0 {
 		s.mirrored.Store(tool.Name, headers)
 	} else {
 		s.mirrored.Delete(tool.Name)

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"math/big"
@@ -150,53 +152,120 @@ type ParamHeader struct {
 	header string // canonical, with its prefix
 }
 
-// ParamHeaders reads the x-mcp-header annotations of a tool's input schema.
+// ParamHeaders reads the x-mcp-header annotations of a tool's input schema. It refuses one that breaks a rule
+// (basic/transports/streamable-http, "Schema Extension").
 func ParamHeaders(schema any) ([]ParamHeader, error) {
 	data, err := json.Marshal(schema)
 	if err != nil {
 		return nil, err
 	}
-	var root headerSchema
+	var root map[string]any
+	if strictjson.TypeOf(data) != strictjson.TypeObject { // true, false and null have no annotations
+		return nil, nil
+	}
 	if err := json.Unmarshal(data, &root); err != nil {
 		return nil, err
 	}
-	return root.collect(nil, nil), nil
+	if _, annotated := root[annotation]; annotated {
+		return nil, errors.New("x-mcp-header stands at the root, where no property is")
+	}
+	a := annotations{seen: make(map[string]bool)}
+	if err := a.collect(nil, root); err != nil {
+		return nil, err
+	}
+	return a.headers, nil
 }
 
-type headerSchema struct {
-	Header     string                  `json:"x-mcp-header"`
-	Properties map[string]headerSchema `json:"properties"`
+const annotation = "x-mcp-header"
+
+// The keywords beside "properties" that have a schema, or several in an array or object.
+var (
+	below = []string{"items", "prefixItems", "additionalItems", "unevaluatedItems", "contains", "additionalProperties",
+		"unevaluatedProperties", "propertyNames", "oneOf", "anyOf", "allOf", "not", "if", "then", "else", "contentSchema"}
+	belowNames = []string{"$defs", "definitions", "patternProperties", "dependentSchemas", "dependencies"}
+)
+
+type annotations struct {
+	headers []ParamHeader
+	seen    map[string]bool
 }
 
-// UnmarshalJSON skips the schemas true and false, which have no annotations.
-func (s *headerSchema) UnmarshalJSON(data []byte) error {
-	if strictjson.TypeOf(data) != strictjson.TypeObject {
-		return nil
+// collect reads the annotations of a schema, which its parameter's path leads to.
+func (a *annotations) collect(path []string, schema map[string]any) error {
+	if name, annotated := schema[annotation]; annotated {
+		if err := a.add(path, name, schema["type"]); err != nil {
+			return fmt.Errorf("the property %.100q: %w", strings.Join(path, "."), err)
+		}
 	}
-	type plain headerSchema
-	return json.Unmarshal(data, (*plain)(s))
+	for _, keyword := range slices.Concat(below, belowNames) {
+		if annotatedBelow(schema[keyword], slices.Contains(belowNames, keyword)) {
+			return fmt.Errorf("x-mcp-header stands below %q, where no path of properties leads", keyword)
+		}
+	}
+	properties, _ := schema["properties"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		property, _ := properties[name].(map[string]any)
+		if err := a.collect(append(path[:len(path):len(path)], name), property); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (s headerSchema) collect(path []string, out []ParamHeader) []ParamHeader {
-	if s.Header != "" {
-		out = append(out, ParamHeader{path, textproto.CanonicalMIMEHeaderKey(paramPrefix + s.Header)})
+func (a *annotations) add(path []string, value, kind any) error {
+	const token = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	name, _ := value.(string)
+	header := textproto.CanonicalMIMEHeaderKey(paramPrefix + name)
+	switch {
+	case name == "":
+		return errors.New("x-mcp-header is not a name")
+	case strings.Trim(name, token) != "":
+		return fmt.Errorf("x-mcp-header %.100q is not a token of RFC 9110", name)
+	case a.seen[header]:
+		return fmt.Errorf("x-mcp-header %.100q occurs twice", name)
+	case !primitive(kind):
+		return errors.New("x-mcp-header needs the type string, integer or boolean")
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
-		out = s.Properties[name].collect(append(path[:len(path):len(path)], name), out)
+	a.seen[header] = true
+	a.headers = append(a.headers, ParamHeader{path, header})
+	return nil
+}
+
+// primitive reports whether a header can carry every value of a type, beside null.
+func primitive(kind any) bool {
+	kinds, several := kind.([]any)
+	if !several {
+		return kind == "string" || kind == "integer" || kind == "boolean"
 	}
-	return out
+	kinds = slices.DeleteFunc(slices.Clone(kinds), func(k any) bool { return k == "null" })
+	return len(kinds) > 0 && !slices.ContainsFunc(kinds, func(k any) bool { return !primitive(k) })
+}
+
+// annotatedBelow reports whether a value of a keyword has an annotation in one of its schemas.
+func annotatedBelow(value any, named bool) bool {
+	switch v := value.(type) {
+	case []any:
+		return slices.ContainsFunc(v, func(schema any) bool { return annotatedBelow(schema, false) })
+	case map[string]any:
+		if _, annotated := v[annotation]; annotated && !named {
+			return true
+		}
+		for name, inner := range v {
+			names := name == "properties" || slices.Contains(belowNames, name)
+			if (named || names || slices.Contains(below, name)) && annotatedBelow(inner, names && !named) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // In reports whether the headers of a request have this one.
 func (p ParamHeader) In(h http.Header) bool { return len(h[p.header]) > 0 }
 
 // Set sets the header for a call's arguments (basic/transports/streamable-http, "Client Behavior"). It leaves out an
-// absent parameter, one of a type that no header can carry, and a header whose name is no token of RFC 9110.
+// absent parameter, and one of a type that no header can carry.
 func (p ParamHeader) Set(h http.Header, arguments []byte) {
-	const token = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	if strings.ContainsFunc(p.header, func(c rune) bool { return !strings.ContainsRune(token, c) }) {
-		return
-	}
 	value := arguments
 	for _, name := range p.path {
 		value = strictjson.Get(value, name)

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -191,7 +192,8 @@ func TestName(t *testing.T) {
 
 func TestParamHeadersAreChecked(t *testing.T) {
 	params, err := ParamHeaders(map[string]any{"properties": map[string]any{"any": true,
-		"on": map[string]any{"x-mcp-header": "On"}, "n": map[string]any{"x-mcp-header": "N"}}})
+		"on": map[string]any{"type": "boolean", "x-mcp-header": "On"},
+		"n":  map[string]any{"type": []string{"integer", "string", "null"}, "x-mcp-header": "N"}}})
 	if err != nil || len(params) != 2 {
 		t.Fatal(params, err)
 	}
@@ -223,9 +225,6 @@ func TestParamHeadersAreChecked(t *testing.T) {
 	if _, err := ParamHeaders(func() {}); err == nil {
 		t.Error("a schema that is no JSON is accepted")
 	}
-	if _, err := ParamHeaders(map[string]any{"x-mcp-header": 7}); err == nil {
-		t.Error("an annotation that is no string is accepted")
-	}
 }
 
 func TestMissingCapability(t *testing.T) {
@@ -247,5 +246,42 @@ func TestMissingCapability(t *testing.T) {
 	}
 	if got := parseCapabilities([]byte(`{"extensions":{"other":{}}}`)); got != 0 {
 		t.Errorf("another extension: %b", got)
+	}
+}
+
+func TestAnnotationsThatBreakARule(t *testing.T) {
+	const good = `{"type":"string","x-mcp-header":"Good"}`
+	in := func(keyword string) string { return `{"properties":{"a":{"` + keyword + `"}}}` }
+	for name, c := range map[string]struct{ schema, want string }{
+		"none":                  {`{"properties":{"a":true,"b":{"items":false}}}`, ""},
+		"good":                  {`{"properties":{"a":` + good + `}}`, ""},
+		"nested":                {`{"properties":{"a":{"properties":{"b":` + good + `}}}}`, ""},
+		"names like keywords":   {`{"properties":{"items":` + good + `,"x-mcp-header":{"type":"string"}}}`, ""},
+		"data like annotations": {in(`default":` + good + `,"const":` + good + `,"enum":[` + good + `],"x":"`), ""},
+		"a definition's name":   {`{"$defs":{"x-mcp-header":{"type":"string"}}}`, ""},
+		"at the root":           {`{"type":"string","x-mcp-header":"A"}`, "root"},
+		"empty":                 {in(`type":"string","x-mcp-header":"`), "not a name"},
+		"a number as name":      {in(`x-mcp-header":7,"x":"`), "not a name"},
+		"a space":               {in(`type":"string","x-mcp-header":"a b`), "token"},
+		"a line":                {in(`type":"string","x-mcp-header":"a\r\nb`), "token"},
+		"another letter":        {in(`type":"string","x-mcp-header":"ø`), "token"},
+		"no type":               {in(`x-mcp-header":"A`), "type"},
+		"number":                {in(`type":"number","x-mcp-header":"A`), "type"},
+		"object":                {in(`type":"object","x-mcp-header":"A`), "type"},
+		"a number among types":  {in(`type":["string","number"],"x-mcp-header":"A`), "type"},
+		"twice":                 {`{"properties":{"a":` + good + `,"b":{"properties":{"c":` + strings.ToLower(good) + `}}}}`, "twice"},
+		"items":                 {`{"properties":{"a":{"items":` + good + `}}}`, `"items"`},
+		"deep in items":         {`{"properties":{"a":{"items":{"properties":{"b":` + good + `}}}}}`, `"items"`},
+		"prefixItems":           {`{"prefixItems":[true,` + good + `]}`, `"prefixItems"`},
+		"oneOf":                 {`{"oneOf":[{"properties":{"a":` + good + `}}]}`, `"oneOf"`},
+		"not":                   {`{"not":` + good + `}`, `"not"`},
+		"then":                  {`{"then":{"properties":{"items":` + good + `}}}`, `"then"`},
+		"a definition":          {`{"properties":{"a":{"$ref":"#/$defs/b"}},"$defs":{"b":` + good + `}}`, `"$defs"`},
+		"more properties":       {`{"additionalProperties":` + good + `}`, `"additionalProperties"`},
+	} {
+		_, err := ParamHeaders(json.RawMessage(c.schema))
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
 	}
 }
