@@ -37,6 +37,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/askback-mcp/askback/input"
+	"github.com/askback-mcp/askback/internal/excerpt"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/stored"
@@ -228,7 +229,7 @@ func (d *Desk) find(ctx context.Context, name string, statuses []task.Status) (*
 		return nil, fmt.Errorf("%w: at least %d characters of its name are needed", task.ErrNotFound, enough)
 	}
 	var found *task.Task
-	begins := name[:enough] + "…" // it may be an ID, which is a secret
+	begins := excerpt.Of(name, enough) + "…" // it may be an ID, which is a secret
 	for t, err := range d.rows(ctx, task.Filter{Statuses: statuses}) {
 		switch {
 		case err != nil:

@@ -3,6 +3,8 @@ package seal
 import (
 	"errors"
 	"fmt"
+
+	"github.com/askback-mcp/askback/internal/excerpt"
 )
 
 // ErrInvalid matches every error of [Ring.Open], [Ring.Inspect] and [Peek]. Its text is fit for the client: it is the
@@ -56,7 +58,7 @@ func malformed(defect string) error {
 func clip(s string) string {
 	const most = 64
 	if len(s) > most {
-		return fmt.Sprintf("%q…", s[:most])
+		return fmt.Sprintf("%q…", excerpt.Of(s, most))
 	}
 	return fmt.Sprintf("%q", s)
 }

@@ -568,3 +568,10 @@ func BenchmarkOpen(b *testing.B) {
 		}
 	})
 }
+
+func TestALogCutsNoCharacter(t *testing.T) {
+	state := State{Binding: Binding{Audience: "x" + strings.Repeat("ø", 40)}}
+	if got := state.String(); !strings.Contains(got, strings.Repeat("ø", 31)+`"…`) || strings.Contains(got, `\x`) {
+		t.Errorf("got %s", got)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/internal/excerpt"
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
@@ -62,7 +63,7 @@ func Cut(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
-	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(s[:most], ""), len(s))
+	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(excerpt.Of(s, most), ""), len(s))
 }
 
 // CodeTooLong is the code of the response that stands for one that a transport of ours did not read, because it is too

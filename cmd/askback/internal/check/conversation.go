@@ -14,6 +14,7 @@ import (
 
 	"github.com/askback-mcp/askback/cmd/askback/corpus"
 	"github.com/askback-mcp/askback/cmd/askback/internal/alter"
+	"github.com/askback-mcp/askback/internal/excerpt"
 )
 
 type step = corpus.Step
@@ -300,7 +301,7 @@ func bounded(text string) string {
 	if len(text) <= maxText {
 		return text
 	}
-	return strings.Clone(text[:maxText])
+	return strings.Clone(excerpt.Of(text, maxText))
 }
 
 // echoMark stands for the state of the request in what a server says.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/findings"
+	"github.com/askback-mcp/askback/internal/excerpt"
 	"github.com/askback-mcp/askback/internal/rawclient"
 )
 
@@ -354,7 +355,7 @@ func cause(err error, l *line) string {
 
 func cutText(s string) string {
 	if len(s) > 120 {
-		return strings.ToValidUTF8(s[:120], "") + "…"
+		return excerpt.Of(s, 120) + "…"
 	}
 	return s
 }

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"strings"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/excerpt"
 )
 
 // modern is the revision that the server speaks.
@@ -142,7 +144,7 @@ func sameJSON(a, b json.RawMessage) bool {
 
 func shorten(text string, most int) string {
 	if len(text) > most {
-		return strings.ToValidUTF8(text[:most], "") + "…"
+		return excerpt.Of(text, most) + "…"
 	}
 	return text
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/askback-mcp/askback/cmd/askback/corpus"
 	"github.com/askback-mcp/askback/cmd/askback/internal/findings"
+	"github.com/askback-mcp/askback/internal/excerpt"
 	"github.com/askback-mcp/askback/internal/foreign"
 )
 
@@ -113,7 +114,7 @@ func transcriptText(text string) string {
 	if len(text) <= maxTranscript {
 		return foreign.Text(text)
 	}
-	return foreign.Text(strings.ToValidUTF8(text[:maxTranscript], "")) + "\n… The rest is left out here."
+	return foreign.Text(excerpt.Of(text, maxTranscript)) + "\n… The rest is left out here."
 }
 
 // A table has a column for each target, and the probes in the families of the corpus.

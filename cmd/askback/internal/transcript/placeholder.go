@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/alter"
+	"github.com/askback-mcp/askback/internal/excerpt"
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
@@ -423,5 +424,5 @@ func cut(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
-	return strings.ToValidUTF8(text[:most], "") + fmt.Sprintf("… (%d bytes)", len(text))
+	return excerpt.Of(text, most) + fmt.Sprintf("… (%d bytes)", len(text))
 }
