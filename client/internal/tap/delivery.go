@@ -11,12 +11,14 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"unicode"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"github.com/askback-mcp/askback/internal/excerpt"
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
@@ -257,15 +259,31 @@ func detail(h http.Header) (text string) {
 	if location := h.Get("Location"); location != "" {
 		text += fmt.Sprintf(", to %.200q", location)
 	}
-	challenge := strings.Join(h.Values("WWW-Authenticate"), ", ")
-	for _, m := range challenged.FindAllStringSubmatch(challenge, 4) {
-		text += fmt.Sprintf(", %s %.200q", strings.ReplaceAll(m[1], "_", " "), m[2])
-	}
+	text += challenges(strings.Join(h.Values("WWW-Authenticate"), ", "))
 	if after := h.Get("Retry-After"); after != "" {
 		text += fmt.Sprintf(", to be tried again after %.40q", strings.TrimFunc(after, unicode.IsSpace))
 	}
 	return text
 }
 
-// challenged are the parameters of a challenge that say what is missing (RFC 6750, section 3).
-var challenged = regexp.MustCompile(`\b(scope|error_description)="([^"]*)"`)
+// challenges returns the parameters of challenges that say what is missing (RFC 6750, section 3), each once.
+func challenges(header string) string {
+	const mostBytes, most = 16 << 10, 4
+	var all []string
+	for _, m := range challengeParam.FindAllStringSubmatch(excerpt.Of(header, mostBytes), -1) {
+		name, value := strings.ToLower(m[1]), quotedPair.ReplaceAllString(m[2], "$1")+m[3]
+		if name != "scope" && name != "error_description" || len(all) == most {
+			continue
+		}
+		if said := fmt.Sprintf(", %s %.200q", strings.ReplaceAll(name, "_", " "), value); !slices.Contains(all, said) {
+			all = append(all, said)
+		}
+	}
+	return strings.Join(all, "")
+}
+
+// A parameter of a challenge has a quoted string or a token (RFC 9110, section 11.2).
+var (
+	challengeParam = regexp.MustCompile(`([!#$%&'*+.^_|~0-9A-Za-z-]+)[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s",]+))`)
+	quotedPair     = regexp.MustCompile(`\\(.)`)
+)

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -135,6 +136,37 @@ func TestAProgramThatGotNothing(t *testing.T) {
 			Params: json.RawMessage(`{"name":"a"}`)})
 		if err == nil || x.Delivery.Begun() != begun {
 			t.Errorf("%d bytes: begun %v, %v", takes, x.Delivery.Begun(), err)
+		}
+	}
+}
+
+// What a server says about a missing authorization reaches the words of the error.
+func TestChallengesAreTold(t *testing.T) {
+	for _, c := range []struct {
+		headers []string
+		want    string
+	}{
+		{nil, ""},
+		{[]string{`Bearer`}, ""},
+		{[]string{`Bearer realm="x", scope="a b"`}, `, scope "a b"`},
+		{[]string{`Bearer scope=a`}, `, scope "a"`},
+		{[]string{`Bearer SCOPE = a, Error_Description="no"`}, `, scope "a", error description "no"`},
+		{[]string{`Basic realm="x", Bearer scope=a, error="e", error_description="say \"x\", then\\"`},
+			`, scope "a", error description "say \"x\", then\\"`},
+		{[]string{`Basic realm="scope=x, scope=\"y\""`, `Bearer error=insufficient_scope,scope=files:write`},
+			`, scope "files:write"`},
+		{[]string{`Bearer scope="a"`, `DPoP scope="a", error_description="b"`}, `, scope "a", error description "b"`},
+		{[]string{"Bearer error_description=\"a\x1b[2Jb\""}, `, error description "a\x1b[2Jb"`},
+		{[]string{`Bearer resource_scope="x", scope="a`}, ""},
+		{[]string{`Bearer scope="` + strings.Repeat("ø", 300) + `"`}, `, scope "` + strings.Repeat("ø", 200) + `"`},
+		{[]string{strings.Repeat(`Bearer realm="x", `, 1000) + "scope=late"}, ""},
+	} {
+		for _, code := range []int{401, 403} {
+			res := &http.Response{StatusCode: code, Header: http.Header{"Www-Authenticate": c.headers}, Body: http.NoBody}
+			want := fmt.Sprintf("the server answered with HTTP status %d %s%s", code, http.StatusText(code), c.want)
+			if got := ReadStatus(res).Error(); got != want {
+				t.Errorf("%q: got %s, want %s", c.headers, got, want)
+			}
 		}
 	}
 }
