@@ -25,7 +25,8 @@ func TestAToolWithABadAnnotationIsLeftOut(t *testing.T) {
 		"bad":  `{"type":"array","items":{"type":"string","x-mcp-header":"Bad"}}`,
 		"good": `{"type":"object","properties":{"b":{"type":"string","x-mcp-header":"Good"}}}`,
 	} {
-		server.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object","properties":{"a":` + property + `}}`)},
+		schema := json.RawMessage(`{"type":"object","properties":{"a":` + property + `}}`)
+		server.AddTool(&mcp.Tool{Name: name, InputSchema: schema},
 			func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return text("done"), nil })
 	}
 	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))

@@ -56,7 +56,7 @@ func TestEvents(t *testing.T) {
 		"an end within":             {"data: a\n\ndata: b\n", data("a")},
 		"an end in a line":          {"data: a\n\ndata: b", data("a")},
 		"an end after an ID":        {"id: 1\n", nil},
-		"a name":                    {"event: x\ndata: a\n\ndata: b\n\n", events{{Name: "x", Data: []byte("a")}, data("b")[0]}},
+		"a name":                    {"event: x\ndata: a\n\ndata\n\n", events{{Name: "x", Data: []byte("a")}, data("")[0]}},
 		"two names":                 {"event: x\nevent\ndata: a\n\n", data("a")},
 		"a name alone":              {"event: x\n\ndata: a\n\n", data("a")},
 		"an ID":                     {"id: 1\n\nid:2 \ndata: a\n\n", events{{ID: "1"}, {ID: "2 ", Data: []byte("a")}}},

@@ -269,15 +269,16 @@ func TestAnnotationsThatBreakARule(t *testing.T) {
 		"number":                {in(`type":"number","x-mcp-header":"A`), "type"},
 		"object":                {in(`type":"object","x-mcp-header":"A`), "type"},
 		"a number among types":  {in(`type":["string","number"],"x-mcp-header":"A`), "type"},
-		"twice":                 {`{"properties":{"a":` + good + `,"b":{"properties":{"c":` + strings.ToLower(good) + `}}}}`, "twice"},
-		"items":                 {`{"properties":{"a":{"items":` + good + `}}}`, `"items"`},
-		"deep in items":         {`{"properties":{"a":{"items":{"properties":{"b":` + good + `}}}}}`, `"items"`},
-		"prefixItems":           {`{"prefixItems":[true,` + good + `]}`, `"prefixItems"`},
-		"oneOf":                 {`{"oneOf":[{"properties":{"a":` + good + `}}]}`, `"oneOf"`},
-		"not":                   {`{"not":` + good + `}`, `"not"`},
-		"then":                  {`{"then":{"properties":{"items":` + good + `}}}`, `"then"`},
-		"a definition":          {`{"properties":{"a":{"$ref":"#/$defs/b"}},"$defs":{"b":` + good + `}}`, `"$defs"`},
-		"more properties":       {`{"additionalProperties":` + good + `}`, `"additionalProperties"`},
+		"twice": {`{"properties":{"a":` + good + `,"b":{"properties":{"c":` + strings.ToLower(good) +
+			`}}}}`, "twice"},
+		"items":           {`{"properties":{"a":{"items":` + good + `}}}`, `"items"`},
+		"deep in items":   {`{"properties":{"a":{"items":{"properties":{"b":` + good + `}}}}}`, `"items"`},
+		"prefixItems":     {`{"prefixItems":[true,` + good + `]}`, `"prefixItems"`},
+		"oneOf":           {`{"oneOf":[{"properties":{"a":` + good + `}}]}`, `"oneOf"`},
+		"not":             {`{"not":` + good + `}`, `"not"`},
+		"then":            {`{"then":{"properties":{"items":` + good + `}}}`, `"then"`},
+		"a definition":    {`{"properties":{"a":{"$ref":"#/$defs/b"}},"$defs":{"b":` + good + `}}`, `"$defs"`},
+		"more properties": {`{"additionalProperties":` + good + `}`, `"additionalProperties"`},
 	} {
 		_, err := ParamHeaders(json.RawMessage(c.schema))
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {

@@ -119,7 +119,8 @@ func FuzzParseRequest(f *testing.F) {
 func FuzzHeaders(f *testing.F) {
 	f.Add("=?base64?aGk=?=", `{"a":{"b":"hi"}}`)
 	f.Add("42.0", `{"a":{"b":42}}`)
-	headers, err := ParamHeaders(json.RawMessage(`{"properties":{"a":{"properties":{"b":{"type":"string","x-mcp-header":"B"}}}}}`))
+	headers, err := ParamHeaders(json.RawMessage(
+		`{"properties":{"a":{"properties":{"b":{"type":"string","x-mcp-header":"B"}}}}}`))
 	if err != nil || len(headers) != 1 {
 		f.Fatal(headers, err)
 	}

@@ -21,7 +21,8 @@ func FuzzEvents(f *testing.F) {
 			return // those the tap changes
 		}
 		in := strings.NewReader(stream)
-		out, err := io.ReadAll(&eventBody{config: &small, ReadCloser: io.NopCloser(in), in: eventstream.NewReader(in, small.MessageBytes),
+		out, err := io.ReadAll(&eventBody{config: &small, ReadCloser: io.NopCloser(in),
+			in: eventstream.NewReader(in, small.MessageBytes),
 			x: new(Exchange), asked: newUnanswered(&small)})
 		if err != nil {
 			return
@@ -58,7 +59,8 @@ func TestAStreamIsNotResumedAtOnce(t *testing.T) {
 		"retry: 100": "retry: 100", "retry: 5000": "retry: 5000", "retry: soon": "",
 	} {
 		in := strings.NewReader(retry + "\n\n")
-		out, err := io.ReadAll(&eventBody{config: &config, ReadCloser: io.NopCloser(in), in: eventstream.NewReader(in, config.MessageBytes),
+		out, err := io.ReadAll(&eventBody{config: &config, ReadCloser: io.NopCloser(in),
+			in: eventstream.NewReader(in, config.MessageBytes),
 			x: new(Exchange), asked: newUnanswered(&config)})
 		if got := strings.TrimSpace(string(out)); err != nil || strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want,
 			" ", "") {
