@@ -57,6 +57,7 @@ func (b *Bridge) receiving(next mcp.MethodHandler) mcp.MethodHandler {
 				return nil, context.Cause(ctx)
 			}
 		}
+		b.find(ctx, req)
 		result, err := next(ctx, method, req)
 		if tell := tellings[method]; tell != nil && err == nil {
 			return b.retell(result, tell)

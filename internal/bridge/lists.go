@@ -10,6 +10,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -31,6 +32,7 @@ type lists struct {
 
 	adopted bool
 
+	begun  atomic.Int64  // readings, which a lock lets in one by one
 	poke   chan struct{} // something has changed; has room for one
 	ended  chan struct{} // the connection has; has room for one
 	cancel context.CancelFunc
@@ -71,12 +73,19 @@ func (l *lists) stop() {
 }
 
 // refresh reads what the server offers, and offers the same.
-func (b *upstream) refresh(ctx context.Context) error {
+func (b *upstream) refresh(ctx context.Context) error { return b.refreshSince(ctx, -1) }
+
+// refreshSince is refresh, unless a reading has begun since there were this many.
+func (b *upstream) refreshSince(ctx context.Context, begun int64) error {
 	l := &b.lists
 	ctx, cancel := context.WithTimeout(ctx, refreshTime)
 	defer cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if n := l.begun.Load(); begun >= 0 && n > begun {
+		return nil
+	}
+	l.begun.Add(1)
 	session, err := b.behind.sessionOf(ctx, "", true)
 	if err != nil {
 		return err

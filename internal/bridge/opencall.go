@@ -395,14 +395,20 @@ func (c *openCall) look(h *taskrun.Holder, version *int64) (over bool) {
 // rowTime bounds one look at a task.
 const rowTime = 5 * time.Second
 
-// unanswered returns the last question that had no answer when the call ended, or nil.
+// unanswered returns the last question that had no answer when the call ended, or nil. No call fails for want of roots:
+// servers ask for them when a session begins, and the first call can end before the host has answered.
 func (c *openCall) unanswered() *openQuestion {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n := len(c.questions); n > 0 && !c.questions[n-1].given && c.questions[n-1].sure {
-		return c.questions[n-1]
+	n := len(c.questions)
+	if n == 0 {
+		return nil
 	}
-	return nil
+	q := c.questions[n-1]
+	if q.given || !q.sure || q.Method == input.MethodListRoots {
+		return nil
+	}
+	return q
 }
 
 // awaited returns a question that has no answer and that the server waits for, or nil.

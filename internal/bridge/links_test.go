@@ -1,0 +1,38 @@
+package bridge_test
+
+import (
+	"encoding/json"
+	"sync/atomic"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/client"
+)
+
+// A resource that a server has made since its lists were read is read at once, although the server tells nobody. What
+// no server has stays unknown.
+func TestNewResourceIsRead(t *testing.T) {
+	const cached = `"resultType":"complete","ttlMs":0,"cacheScope":"private",`
+	h := newHostile(t)
+	var made atomic.Bool
+	h.on("resources/list", func(json.RawMessage) string {
+		if !made.Load() {
+			return "{" + cached + `"resources":[]}`
+		}
+		return "{" + cached + `"resources":[{"uri":"evil://made","name":"made"}]}`
+	})
+	h.on("resources/templates/list", func(json.RawMessage) string { return "{" + cached + `"resourceTemplates":[]}` })
+	h.on("resources/read", func(json.RawMessage) string {
+		return "{" + cached + `"contents":[{"uri":"evil://made","text":"octocat"}]}`
+	})
+	_, s := beside(t, h, client.Options{})
+	made.Store(true)
+	result, err := s.SDK().ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "evil://made"})
+	if err != nil || len(result.Contents) != 1 || result.Contents[0].Text != "octocat" {
+		t.Errorf("the new resource: %v, %v", result, err)
+	}
+	if result, err := s.SDK().ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "evil://none"}); err == nil {
+		t.Errorf("what no server has: %v", result)
+	}
+}
