@@ -91,7 +91,7 @@ var kinds = []kind{
 		return must(rig.OpenSession(t.Context(), url))(t), p.Kill
 	}},
 	{"raw over stdio", func(t *testing.T, b *rig.Bridge, flags ...string) (rig.Host, func()) {
-		host := must(rig.OpenStdio(b.Command(flags...), b.Log(), nil))(t)
+		host := must(rig.OpenStdio(t.Context(), b.Command(flags...), b.Log(), nil))(t)
 		kill := sync.OnceFunc(host.Close)
 		t.Cleanup(kill)
 		return host, kill

@@ -144,7 +144,7 @@ func TestPeers(t *testing.T) {
 					t.Logf("the log of the bridge ends with\n%s", process.Tail(b.Log()))
 				}
 			})
-			host, err := rig.OpenStdio(b.Command("--wait", "1m"), b.Log(), rig.Abilities)
+			host, err := rig.OpenStdio(t.Context(), b.Command("--wait", "1m"), b.Log(), rig.Abilities)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -192,7 +192,7 @@ func direct(t *testing.T, server []string) rig.Host {
 		return must(rig.OpenSession(t.Context(), server[0]))(t)
 	}
 	log := filepath.Join(t.TempDir(), "log")
-	host := must(rig.OpenStdio(exec.Command(server[0], server[1:]...), log, nil))(t)
+	host := must(rig.OpenStdio(t.Context(), exec.Command(server[0], server[1:]...), log, nil))(t)
 	t.Cleanup(host.Close)
 	return host
 }

@@ -9,7 +9,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/askback-mcp/askback/internal/rawclient"
 )
@@ -52,13 +54,22 @@ func params(tool string, arguments map[string]any) map[string]any {
 	return map[string]any{"name": tool, "arguments": arguments}
 }
 
-// A Stdio is a raw client over the standard input and output of a process. It is for one goroutine.
+// A Stdio is a raw client over the standard input and output of a process.
 type Stdio struct {
 	cmd       *exec.Cmd
-	in        io.WriteCloser
-	out       *bufio.Reader
-	last      int // ID of a request
 	abilities map[string]any
+
+	writing sync.Mutex
+	in      io.WriteCloser
+
+	mu      sync.Mutex
+	last    int                                // ID of a request
+	waiting map[string]chan *rawclient.Message // by the IDs of requests
+	notices []*rawclient.Message               // that nobody has read
+	heard   chan struct{}                      // closed, and made anew, when a notification comes
+	strays  []string                           // lines that are no messages
+	over    chan struct{}                      // closed when nothing comes any more
+	err     error                              // why; valid when over is closed
 }
 
 // Abilities are the results of requests that a server may send to a host that can sample and has roots.
@@ -71,12 +82,16 @@ var Abilities = map[string]any{
 
 // OpenStdio starts a process whose standard error is appended to a log, and opens a session with it. The server may
 // send the requests whose results are in abilities; nil declares nothing.
-func OpenStdio(cmd *exec.Cmd, log string, abilities map[string]any) (*Stdio, error) {
-	s := &Stdio{cmd: cmd, abilities: abilities}
+func OpenStdio(ctx context.Context, cmd *exec.Cmd, log string, abilities map[string]any) (*Stdio, error) {
+	s := &Stdio{cmd: cmd, abilities: abilities, waiting: make(map[string]chan *rawclient.Message),
+		heard: make(chan struct{}), over: make(chan struct{})}
 	capabilities := make(map[string]any)
 	for method := range abilities {
 		name, _, _ := strings.Cut(method, "/")
 		capabilities[name] = map[string]any{}
+		if name == "elicitation" {
+			capabilities[name] = map[string]any{"form": map[string]any{}, "url": map[string]any{}}
+		}
 	}
 	file, err := os.OpenFile(log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -91,16 +106,16 @@ func OpenStdio(cmd *exec.Cmd, log string, abilities map[string]any) (*Stdio, err
 	if err != nil {
 		return nil, err
 	}
-	s.out = bufio.NewReader(out)
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	_, err = s.request("initialize", map[string]any{
+	go s.read(bufio.NewReader(out))
+	_, err = s.Request(ctx, "initialize", map[string]any{
 		"protocolVersion": Revision, "capabilities": capabilities,
 		"clientInfo": map[string]any{"name": "raw", "version": "1"},
 	})
 	if err == nil {
-		err = s.send(map[string]any{"method": "notifications/initialized"})
+		err = s.Notify("notifications/initialized", nil)
 	}
 	if err != nil {
 		s.Close()
@@ -109,54 +124,154 @@ func OpenStdio(cmd *exec.Cmd, log string, abilities map[string]any) (*Stdio, err
 	return s, nil
 }
 
-// Call implements [Host]. When ctx is done it kills the process.
+// Call implements [Host].
 func (s *Stdio) Call(ctx context.Context, tool string, arguments map[string]any) (json.RawMessage, error) {
-	defer context.AfterFunc(ctx, func() { _ = s.cmd.Process.Kill() })()
-	return s.request("tools/call", params(tool, arguments))
+	return s.Request(ctx, "tools/call", params(tool, arguments))
 }
-
-// Tools lists the tools.
-func (s *Stdio) Tools() (json.RawMessage, error) { return s.request("tools/list", map[string]any{}) }
 
 // Close kills the process.
 func (s *Stdio) Close() {
 	_ = s.cmd.Process.Kill() // it may be gone
 	_ = s.cmd.Wait()
+	<-s.over
 }
 
-func (s *Stdio) request(method string, params any) (json.RawMessage, error) {
-	s.last++
-	if err := s.send(map[string]any{"id": s.last, "method": method, "params": params}); err != nil {
+// End closes the standard input of the process and waits until it has ended. When ctx is done it kills the process.
+func (s *Stdio) End(ctx context.Context) {
+	_ = s.in.Close()
+	select {
+	case <-s.over: // a child of the process can still hold its output, but not for long
+	case <-ctx.Done():
+	}
+	s.Close()
+}
+
+// Request sends a request and waits for its result. The error is an [*rawclient.Error] if the server answered with one.
+func (s *Stdio) Request(ctx context.Context, method string, params any) (json.RawMessage, error) {
+	_, response, err := s.Begin(method, params)
+	if err != nil {
 		return nil, err
 	}
-	for {
-		line, err := s.out.ReadBytes('\n')
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", method, err)
-		}
-		var m rawclient.Message
-		if err := json.Unmarshal(line, &m); err != nil {
-			return nil, fmt.Errorf("%s: no message: %.200q", method, line)
-		}
-		switch {
-		case m.Method == "" && bytes.Equal(m.ID, fmt.Append(nil, s.last)):
-			if m.Error != nil {
-				return nil, m.Error
-			}
-			return m.Result, nil
-		case m.Method == "ping":
-			err = s.send(map[string]any{"id": m.ID, "result": map[string]any{}})
-		case m.Method != "" && m.ID != nil:
-			result, declared := s.abilities[m.Method]
-			if !declared {
-				return nil, fmt.Errorf("%s: the server asks %s, which was not declared", method, m.Method)
-			}
-			err = s.send(map[string]any{"id": m.ID, "result": result})
-		}
-		if err != nil {
-			return nil, err
+	return response(ctx)
+}
+
+// Begin sends a request, and returns its ID, and what waits for its result.
+func (s *Stdio) Begin(method string, params any) (
+	id int, response func(context.Context) (json.RawMessage, error), err error,
+) {
+	answer := make(chan *rawclient.Message, 1)
+	s.mu.Lock()
+	s.last++
+	id = s.last
+	s.waiting[fmt.Sprint(id)] = answer
+	s.mu.Unlock()
+	response = func(ctx context.Context) (json.RawMessage, error) {
+		select {
+		case m := <-answer:
+			return m.Result, errorOf(m)
+		case <-s.over:
+			return nil, fmt.Errorf("%s: %w", method, s.err)
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%s: %w", method, context.Cause(ctx))
 		}
 	}
+	return id, response, s.send(map[string]any{"id": id, "method": method, "params": params})
+}
+
+func errorOf(m *rawclient.Message) error {
+	if m.Error == nil {
+		return nil
+	}
+	return m.Error
+}
+
+// Notify sends a notification. Nil params are left out.
+func (s *Stdio) Notify(method string, params map[string]any) error {
+	message := map[string]any{"method": method}
+	if params != nil {
+		message["params"] = params
+	}
+	return s.send(message)
+}
+
+// Notice waits for a notification of a method, and returns its parameters. Each is returned once.
+func (s *Stdio) Notice(ctx context.Context, method string) (json.RawMessage, error) {
+	for {
+		s.mu.Lock()
+		heard := s.heard
+		i := slices.IndexFunc(s.notices, func(m *rawclient.Message) bool { return m.Method == method })
+		if i >= 0 {
+			m := s.notices[i]
+			s.notices = slices.Delete(s.notices, i, i+1)
+			s.mu.Unlock()
+			return m.Params, nil
+		}
+		s.mu.Unlock()
+		select {
+		case <-heard:
+		case <-s.over:
+			return nil, fmt.Errorf("%s: %w", method, s.err)
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%s: %w", method, context.Cause(ctx))
+		}
+	}
+}
+
+// Strays returns the lines that the server printed beside its messages.
+func (s *Stdio) Strays() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.strays)
+}
+
+// read reads what the server sends, until its output ends.
+func (s *Stdio) read(lines *bufio.Reader) {
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err == nil {
+			err = s.receive(line)
+		}
+		if err != nil {
+			s.err = err
+			close(s.over)
+			_, _ = io.Copy(io.Discard, lines) // so that the server can write its last words
+			return
+		}
+	}
+}
+
+func (s *Stdio) receive(line []byte) error {
+	var m rawclient.Message
+	if json.Unmarshal(line, &m) != nil || m.Method == "" && m.ID == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.strays = append(s.strays, string(line))
+		return nil
+	}
+	switch {
+	case m.Method == "":
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if answer := s.waiting[string(m.ID)]; answer != nil {
+			delete(s.waiting, string(m.ID))
+			answer <- &m
+		}
+		return nil
+	case m.ID == nil:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.notices = append(s.notices, &m)
+		close(s.heard)
+		s.heard = make(chan struct{})
+		return nil
+	case m.Method == "ping":
+		return s.send(map[string]any{"id": m.ID, "result": map[string]any{}})
+	}
+	result, declared := s.abilities[m.Method]
+	if !declared {
+		return fmt.Errorf("the server asks %s, which was not declared", m.Method)
+	}
+	return s.send(map[string]any{"id": m.ID, "result": result})
 }
 
 func (s *Stdio) send(message map[string]any) error {
@@ -165,6 +280,8 @@ func (s *Stdio) send(message map[string]any) error {
 	if err != nil {
 		return err
 	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	_, err = s.in.Write(append(data, '\n'))
 	return err
 }
