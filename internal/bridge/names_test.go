@@ -217,7 +217,7 @@ func TestTwoToolsWithOneName(t *testing.T) {
 			lateA.mode.Store(works)
 			lateA.CloseClientConnections()
 		}
-		eventually(t, "both servers are listed", func() bool { return len(offered(t, s)) == 4 && len(promptNames(t, s)) == 2 })
+		eventually(t, "all are listed", func() bool { return len(offered(t, s)) == 4 && len(promptNames(t, s)) == 2 })
 		names := offered(t, s)
 		if want == nil {
 			want, prompts = names, promptNames(t, s)
