@@ -135,7 +135,7 @@ func (c *Client) connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 	if s.sdk, err = c.sdk.Connect(hello.Context(ctx), tap.Transport(t, config), opts); err != nil {
 		connecting()
 		cut()
-		return nil, fmt.Errorf("connecting: %w", err)
+		return nil, fmt.Errorf("connecting: %w", hello.Refusal(err))
 	}
 	if !connecting() {
 		cut()

@@ -38,6 +38,9 @@ func (e *Endpoint) read(res *http.Response, r *Request, id string) (json.RawMess
 	if err != nil {
 		return nil, err
 	}
+	if len(bytes.TrimSpace(body)) == 0 {
+		return nil, &tap.StatusError{Code: res.StatusCode}
+	}
 	m, err := e.parse(body)
 	if err != nil {
 		return nil, err

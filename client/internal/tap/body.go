@@ -18,6 +18,7 @@ type jsonBody struct {
 	io.ReadCloser
 	x      *Exchange
 	config *Config
+	status int
 	shown  *bytes.Reader
 }
 
@@ -30,6 +31,8 @@ func (b *jsonBody) Read(p []byte) (int, error) {
 		}
 		var shown []byte
 		switch {
+		case err == nil && len(bytes.TrimSpace(data)) == 0 && !b.x.Quiet:
+			shown = b.x.failure(&StatusError{Code: b.status})
 		case err == nil:
 			shown = b.x.message(data, b.config)
 			if !b.x.Quiet && !answers(shown, b.x.requestID()) { // else the SDK would wait, or end the connection

@@ -23,7 +23,7 @@ func FuzzEvents(f *testing.F) {
 		in := strings.NewReader(stream)
 		out, err := io.ReadAll(&eventBody{config: &small, ReadCloser: io.NopCloser(in),
 			in: eventstream.NewReader(in, small.MessageBytes),
-			x: new(Exchange), asked: newUnanswered(&small)})
+			x:  new(Exchange), asked: newUnanswered(&small)})
 		if err != nil {
 			return
 		}
@@ -61,7 +61,7 @@ func TestAStreamIsNotResumedAtOnce(t *testing.T) {
 		in := strings.NewReader(retry + "\n\n")
 		out, err := io.ReadAll(&eventBody{config: &config, ReadCloser: io.NopCloser(in),
 			in: eventstream.NewReader(in, config.MessageBytes),
-			x: new(Exchange), asked: newUnanswered(&config)})
+			x:  new(Exchange), asked: newUnanswered(&config)})
 		if got := strings.TrimSpace(string(out)); err != nil || strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want,
 			" ", "") {
 			t.Errorf("%q becomes %q, %v, want %q", retry, got, err, want)

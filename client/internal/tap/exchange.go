@@ -67,6 +67,8 @@ type Exchange struct {
 	fault  *jsonrpc.Error // the server's response
 	err    error
 
+	refused *StatusError // the server's last word to a quiet exchange, which is no message
+
 	// Of a quiet exchange's probe.
 	spent        bool  // it was sent as often as it may be
 	unauthorized error // it was refused, for lack of authorization

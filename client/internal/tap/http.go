@@ -7,6 +7,8 @@ import (
 	"mime"
 	"net/http"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
 	"github.com/askback-mcp/askback/internal/eventstream"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -78,7 +80,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		id = x.requestID()
 	}
 	x.startTimer()
-	res, err := t.dispatch(hello, req, method)
+	res, err := t.dispatch(hello, req, method, id)
 	if own && err != nil {
 		x.Delivery.Broke(err)
 	}
@@ -108,13 +110,17 @@ func accepted(req *http.Request) *http.Response {
 }
 
 // dispatch sends a request, and notes what the one that begins a session meets.
-func (t *roundTripper) dispatch(hello *Exchange, req *http.Request, method string) (*http.Response, error) {
+func (t *roundTripper) dispatch(hello *Exchange, req *http.Request, method string, id []byte) (*http.Response,
+	error) {
 	if !changesNothing(method) {
 		return t.base.RoundTrip(req)
 	}
 	res, err := t.patient(hello, req, method)
 	if hello != nil && method == MethodDiscover {
 		hello.setUnauthorized(res, err, t.authorizes)
+	}
+	if err == nil && hello != nil && hello.Quiet && !t.authorizing(res) && refusesHello(method, res) {
+		hello.refuse(method, res, id)
 	}
 	return res, err
 }
@@ -178,6 +184,40 @@ func (t *roundTripper) standIn(x *Exchange, req *http.Request, res *http.Respons
 	return res
 }
 
+// refusesHello reports whether a response to the request that probes a server or begins a session has no message. What
+// else comes to a probe, the SDK can tell from an answer of a server.
+func refusesHello(method string, res *http.Response) bool {
+	switch {
+	case method != MethodDiscover && method != methodInitialize:
+		return false
+	case res.StatusCode >= 300:
+		return method == methodInitialize
+	}
+	return mediaType(res) != typeJSON && mediaType(res) != typeEvents ||
+		res.Header.Get("Content-Length") == "0"
+}
+
+// refuse shows the SDK an error in place of such a response, which would end the connection.
+func (x *Exchange) refuse(method string, res *http.Response, id []byte) {
+	status := ReadStatus(res)
+	if method == methodInitialize {
+		x.mu.Lock()
+		x.refused = status
+		x.mu.Unlock()
+	}
+	stand(res, wire.AppendError(nil, id, wire.Errorf(jsonrpc.CodeInternalError, "%v", status)))
+}
+
+// Refusal returns the status with which the server refused to begin, or err.
+func (x *Exchange) Refusal(err error) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.refused == nil {
+		return err
+	}
+	return x.refused
+}
+
 const sessionHeader = "Mcp-Session-Id"
 
 // tapBody lets the tap read the body of a response first. The id names the request that the response answers; it is nil
@@ -189,7 +229,7 @@ func (t *roundTripper) tapBody(x *Exchange, id []byte, res *http.Response) {
 		res.Body = &eventBody{ReadCloser: res.Body, in: eventstream.NewReader(res.Body, t.config.MessageBytes), x: x,
 			config: t.config, echoes: t.echoes, asked: t.asked, id: id}
 	case mediaType(res) == typeJSON && x != nil && res.StatusCode < 300:
-		res.Body = &jsonBody{ReadCloser: res.Body, x: x, config: t.config}
+		res.Body = &jsonBody{ReadCloser: res.Body, x: x, config: t.config, status: res.StatusCode}
 		res.ContentLength = -1
 	default:
 		res.Body = &boundedBody{ReadCloser: res.Body, left: t.config.MessageBytes, config: t.config, x: x}
@@ -223,7 +263,11 @@ func (x *Exchange) breakOff(req *http.Request, reason string) *http.Response {
 
 // soften turns a response that is not the JSON-RPC response into one with an error, which ends the request alone.
 func (x *Exchange) soften(res *http.Response, status *StatusError) {
-	body := x.failure(status)
+	stand(res, x.failure(status))
+}
+
+// stand puts a message in place of a response.
+func stand(res *http.Response, body []byte) {
 	res.StatusCode, res.Status = http.StatusOK, "200 OK"
 	res.Header = http.Header{"Content-Type": {typeJSON}}
 	res.Body, res.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
