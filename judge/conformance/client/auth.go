@@ -41,7 +41,7 @@ func init() {
 		// 2025-03-26 that is its own authorization server, and fails on that.
 		"resource-mismatch": `failed to register client`,
 		// Where the server refuses to be discovered, the SDK tries to initialize.
-		"scope-retry-limit": `Forbidden|sending "initialize": Missing MCP-Protocol-Version header`,
+		"scope-retry-limit": `Forbidden|Missing MCP-Protocol-Version header`,
 	} {
 		plays["auth/"+name] = refuse(regexp.MustCompile(why))
 	}
