@@ -40,7 +40,14 @@ func (b *bench) compare(ctx context.Context, s *server) (*report, error) {
 		return nil, fmt.Errorf("through the bridge: %w", err)
 	}
 	r := &report{tools: without.tools, requests: len(without.steps)}
-	found := without.differences(with)
+	var found []difference
+	for _, d := range without.differences(with) {
+		if d.why = explain(d); d.why != "" {
+			r.explained = append(r.explained, d)
+		} else {
+			found = append(found, d)
+		}
+	}
 	for range again {
 		if len(found) == 0 {
 			break
@@ -59,13 +66,7 @@ func (b *bench) compare(ctx context.Context, s *server) (*report, error) {
 		}
 		found = left
 	}
-	for _, d := range found {
-		if d.why = explain(d); d.why != "" {
-			r.explained = append(r.explained, d)
-		} else {
-			r.differences = append(r.differences, d)
-		}
-	}
+	r.differences = found
 	return r, nil
 }
 
