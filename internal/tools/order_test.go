@@ -11,8 +11,8 @@ import (
 // is new has to be given its place. The gate and the engine of calls do not know each other.
 func TestImportsRunOneWay(t *testing.T) {
 	order := []string{
-		"internal/edits", "internal/ending", "internal/eventstream", "internal/exactjson", "internal/excerpt", "internal/tags",
-		"internal/throttle", "seal", "state",
+		"internal/edits", "internal/ending", "internal/eventstream", "internal/exactjson", "internal/excerpt",
+		"internal/tags", "internal/throttle", "seal", "state",
 		"internal/strictjson", "input", "internal/raw", "internal/wire", "internal/fault", "internal/bound",
 		"internal/journal",
 		"internal/foreign", "internal/form", "internal/question", "internal/schema",
