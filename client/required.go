@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -17,10 +18,10 @@ import (
 // "URL Elicitation Required Error"). The call asks the handler for URLs, and is sent again.
 
 // required returns what an error asks the user to open before the call can run, or nil. An error whose questions cannot
-// be asked remains an error. The caller of a bare call gets the error.
+// be asked remains an error.
 func (c *call) required(err error) *Pending {
 	fault, ok := errors.AsType[*jsonrpc.Error](err)
-	if !ok || fault.Code != mcp.CodeURLElicitationRequired || !c.legacy() || c.bare || c.opts.URL == nil {
+	if !ok || fault.Code != mcp.CodeURLElicitationRequired || !c.legacy() || c.opts.URL == nil {
 		return nil
 	}
 	questions := readRequired(fault.Data, c.Server(), &c.opts.Limits)
@@ -67,7 +68,7 @@ func (c *call) visit(ctx context.Context, questions []*Question) error {
 			action, _ := strictjson.String(strictjson.Get(answer, "action"))
 			switch {
 			case err != nil && !errors.Is(err, ErrPark):
-				return err
+				return fmt.Errorf("%w; %w", err, c.refusal)
 			case action != "accept":
 				return c.refusal
 			}

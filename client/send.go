@@ -96,7 +96,7 @@ func (c *call) sendBare(ctx context.Context) error {
 	}
 	for {
 		_, err := c.exchange(ctx)
-		if err != nil || c.result != nil || c.became != nil || len(c.pending.Questions) > 0 {
+		if err != nil || c.result != nil || c.became != nil || len(c.pending.Questions) > 0 && c.refusal == nil {
 			return err
 		}
 	}

@@ -192,7 +192,7 @@ func (p *passage) sendRound(
 			defer pool.give(s, false)
 			own := *round
 			own.Meta = p.sessionMeta()
-			result, next, err = p.behind.sendIn(ctx, s.Session, &own, report)
+			result, next, err = p.behind.sendIn(context.WithValue(ctx, askerKey{}, (*openCall)(nil)), s.Session, &own, report)
 			if !forgot(s.Session, err) {
 				return result, next, err
 			}
@@ -206,6 +206,7 @@ func (p *passage) sendRound(
 func (p *passage) sendInSession(
 	ctx context.Context, c *openCall, s *client.Session, pending *client.Pending,
 ) (json.RawMessage, error) {
+	ctx = context.WithValue(ctx, askerKey{}, c)
 	result, next, err := p.behind.sendIn(ctx, s, pending, c)
 	for err == nil && next != nil {
 		result, next, err = p.behind.sendIn(ctx, s, next, c)

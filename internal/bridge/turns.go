@@ -159,9 +159,20 @@ func (p *pool) asked(s *seat) {
 	p.change()
 }
 
+// askerKey is the key of the *openCall whose error asks a question. It is nil for what is no call of a tool.
+type askerKey struct{}
+
 // owner waits until it is clear which call a question belongs to, for a bounded time.
 func (s *pooled) owner(ctx context.Context, q *client.Question) (c *openCall, sure bool, err error) {
 	s.mu.Lock()
+	if c, known := ctx.Value(askerKey{}).(*openCall); known {
+		defer s.mu.Unlock()
+		if c == nil {
+			return nil, false, errNoCall
+		}
+		c.owns++
+		return c, true, nil
+	}
 	s.waiting = append(s.waiting, q)
 	s.mu.Unlock()
 	late := time.NewTimer(ownerTime)
