@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -42,5 +43,24 @@ func TestSecretsOfAnAddressAreNotPrinted(t *testing.T) {
 	t.Parallel()
 	if _, _, stderr := command(t, "tools", "http://bob:S3cret@127.0.0.1:1/mcp"); strings.Contains(stderr, "S3cret") {
 		t.Errorf("printed: %s", stderr)
+	}
+}
+
+// A page that a server requires is asked for as any other answer is.
+func TestAPageThatIsRequired(t *testing.T) {
+	t.Parallel()
+	m := mcp.NewServer(&mcp.Implementation{Name: "attic", Version: "1"},
+		&mcp.ServerOptions{SupportedProtocolVersions: []string{"2025-11-25"}})
+	mcp.AddTool(m, &mcp.Tool{Name: "mail"}, func(context.Context, *mcp.CallToolRequest, struct{}) (
+		*mcp.CallToolResult, any, error,
+	) {
+		return nil, nil, mcp.URLElicitationRequiredError([]*mcp.ElicitParams{
+			{Mode: "url", Message: "Log in", URL: "https://login.example/", ElicitationID: "one"}})
+	})
+	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, nil))
+	t.Cleanup(web.Close)
+	code, stdout, stderr := command(t, "call", web.URL, "mail")
+	if code == exitOK || !strings.Contains(stdout+stderr, "https://login.example/") {
+		t.Errorf("exit code %d: %s\n%s", code, stdout, stderr)
 	}
 }

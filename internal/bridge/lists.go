@@ -22,6 +22,7 @@ import (
 	"github.com/askback-mcp/askback/internal/foreign"
 	"github.com/askback-mcp/askback/internal/raw"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -256,6 +257,11 @@ func (b *upstream) addTool(t *mcp.Tool, definition string) error {
 	b.tools.put(b, b.label(t.Name, b.renamed(t.Name)), func(name string) *target {
 		shown, target := own, b.tool(t.Name, name)
 		shown.Name, target.schema, target.definition = name, own.InputSchema, definition
+		if _, err := wire.ParamHeaders(own.InputSchema); err != nil {
+			// A server that is no server of HTTP may write anything there, and hosts over HTTP leave the tool out by
+			// themselves. They see the definition.
+			shown.InputSchema = json.RawMessage(`{"type":"object"}`)
+		}
 		hints := t.Annotations
 		target.repeatable = hints != nil && (hints.ReadOnlyHint || hints.IdempotentHint)
 		askback.AddTaskTool[raw.Call, *raw.Result](b.server, &shown, toolSupport, target.callTool)

@@ -1,10 +1,14 @@
 package bridge_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/bridge"
 	"github.com/askback-mcp/askback/internal/rawclient"
 )
 
@@ -107,5 +111,42 @@ func TestSamplingPassesAsItCame(t *testing.T) {
 	}
 	if got := <-answered; !strings.Contains(got, says) {
 		t.Errorf("the server gets\n%s, want in it\n%s", got, says)
+	}
+}
+
+// What a program writes where servers of HTTP name headers is its own affair: its tool is offered as it wrote it.
+func TestAnnotationsOfHeadersInAProgram(t *testing.T) {
+	const schema = `{"type":"object","properties":{"a":{"type":"array",` +
+		`"items":{"type":"string","x-mcp-header":"No Header"}}}}`
+	m := mcp.NewServer(&mcp.Implementation{Name: "program", Version: "1"}, nil)
+	m.AddTool(&mcp.Tool{Name: "odd", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return text("%s", req.Params.Arguments), nil
+		})
+	m.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			result, err := next(ctx, method, req)
+			if list, ok := result.(*mcp.ListToolsResult); ok {
+				list.Tools = []*mcp.Tool{{Name: "odd", InputSchema: json.RawMessage(schema)}}
+			}
+			return result, err
+		}
+	})
+	front := newFront(t, "", func(o *bridge.Options) {
+		o.Servers = []bridge.Server{{Identity: "program", Connect: func() (mcp.Transport, error) {
+			near, far := mcp.NewInMemoryTransports()
+			_, err := m.Connect(context.Background(), far, nil)
+			return near, err
+		}}}
+	})
+	c := &rawclient.Client{URL: front.url}
+	var list json.RawMessage
+	if err := c.Call(t.Context(), "tools/list", nil, &list); err != nil || !strings.Contains(string(list), schema) {
+		t.Errorf("the tools are %s, %v", list, err)
+	}
+	var res rawclient.Result
+	params := map[string]any{"name": "odd", "arguments": map[string]any{"a": []string{"x"}}}
+	if err := c.Call(t.Context(), "tools/call", params, &res); err != nil || res.Text() != `{"a":["x"]}` {
+		t.Errorf("got %+v, %v", res, err)
 	}
 }
