@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"cmp"
 	"context"
 
 	"net/http/httptest"
@@ -84,8 +85,11 @@ func TestAHostComesBeforeTheServers(t *testing.T) {
 				text, _ := call(t, h, "create", nil)
 				called <- text
 			}()
+			if s.Ready(t.Context()) == nil {
+				t.Error("a bridge that starts is ready")
+			}
 			s.release()
-			if err := <-s.started; err != nil {
+			if err := cmp.Or(<-s.started, s.Ready(t.Context())); err != nil {
 				t.Fatal(err)
 			}
 			if text := <-called; text != "create of late" {

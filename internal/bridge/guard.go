@@ -32,9 +32,12 @@ func (g *guard) refuses(u *upstream) error {
 	return errors.New(*reason)
 }
 
-// Ready returns an error while no call is passed on because no tool matches the patterns of Approval.Tools, and the
-// errors of askback.Server.Ready.
+// Ready returns an error before Start has returned, while no call is passed on because no tool matches the patterns of
+// Approval.Tools, and the errors of askback.Server.Ready.
 func (b *Bridge) Ready(ctx context.Context) error {
+	if !b.early.isOver() {
+		return errors.New("bridge: the servers behind have not said yet what they offer")
+	}
 	if reason := b.guard.refusal.Load(); reason != nil && !b.guard.proven.Load() {
 		return fmt.Errorf("bridge: %s", *reason)
 	}
