@@ -152,6 +152,8 @@ func New(opts *Options) (*Bridge, error) {
 func (b *Bridge) Start(ctx context.Context) error {
 	defer b.early.over()
 	if err := b.connect(ctx); err != nil {
+		reason := "its servers did not start"
+		b.guard.refusal.Store(&reason)
 		return err
 	}
 	b.review(ctx)

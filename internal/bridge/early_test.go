@@ -3,10 +3,9 @@ package bridge_test
 import (
 	"cmp"
 	"context"
-
 	"net/http/httptest"
 	"slices"
-
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -25,9 +24,12 @@ type starting struct {
 }
 
 // newStarting starts a bridge in front of servers, of which those that are held do not answer before release.
-func newStarting(t *testing.T, lists time.Duration, held bridge.Server, others ...bridge.Server) *starting {
+func newStarting(
+	t *testing.T, approval *bridge.Approval, lists time.Duration, held bridge.Server, others ...bridge.Server,
+) *starting {
 	t.Helper()
 	opts := frontOptions(t, "")
+	opts.Approve = approval
 	gate := make(chan struct{})
 	connect := held.Connect
 	held.Connect = func() (mcp.Transport, error) {
@@ -57,7 +59,7 @@ func TestAHostComesBeforeTheServers(t *testing.T) {
 	for _, version := range revisions {
 		t.Run(version, func(t *testing.T) {
 			behind := at(small(t, "late", "create").URL)
-			s := newStarting(t, time.Nanosecond, behind)
+			s := newStarting(t, nil, time.Nanosecond, behind)
 			changed := make(chan struct{}, 100)
 			h := host(t, s.url, version, client.Options{SDK: mcp.ClientOptions{
 				ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { changed <- struct{}{} },
@@ -111,7 +113,7 @@ func second[T any](_ T, err error) error { return err }
 
 // A list waits for the servers, but a call only for its own.
 func TestACallWaitsForItsServerOnly(t *testing.T) {
-	s := newStarting(t, time.Hour, named("late", small(t, "late", "create").URL),
+	s := newStarting(t, nil, time.Hour, named("late", small(t, "late", "create").URL),
 		named("early", small(t, "early", "create").URL))
 	for _, version := range revisions {
 		// The first hears who the bridge is after a second.
@@ -135,5 +137,30 @@ func TestACallWaitsForItsServerOnly(t *testing.T) {
 	s.release()
 	if names := <-listed; !slices.Contains(names, "late_create") {
 		t.Errorf("the list that waited is %q", names)
+	}
+}
+
+// No call passes before it is known whether the patterns of what people approve match anything.
+func TestNoCallIsEarlierThanItsApproval(t *testing.T) {
+	for pattern, want := range map[string]string{"delte_*": "no tool matches", "late_*": "create of early"} {
+		t.Run(pattern, func(t *testing.T) {
+			s := newStarting(t, &bridge.Approval{Tools: []string{pattern}}, time.Nanosecond,
+				named("late", small(t, "late", "create").URL), named("early", small(t, "early", "create").URL))
+			for _, version := range revisions {
+				h := host(t, s.url, version, client.Options{Tasks: client.TasksOff})
+				eventually(t, "the tool is there", func() bool { return slices.Contains(toolNames(t, h), "early_create") })
+				called := make(chan string, 1)
+				go func() {
+					text, _ := call(t, h, "early_create", nil)
+					called <- text
+				}()
+				defer func() {
+					if text := <-called; !strings.Contains(text, want) {
+						t.Errorf("%s: got %q, want %q", version, text, want)
+					}
+				}()
+			}
+			s.release()
+		})
 	}
 }

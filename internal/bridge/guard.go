@@ -32,6 +32,19 @@ func (g *guard) refuses(u *upstream) error {
 	return errors.New(*reason)
 }
 
+// reviewed waits, while the bridge starts, until the patterns were compared with the tools of the servers that are there.
+func (b *Bridge) reviewed(ctx context.Context) error {
+	if b.opts.Approve == nil {
+		return nil
+	}
+	select {
+	case <-b.early.started.Done():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // Ready returns an error before Start has returned, while no call is passed on because no tool matches the patterns of
 // Approval.Tools, and the errors of askback.Server.Ready.
 func (b *Bridge) Ready(ctx context.Context) error {

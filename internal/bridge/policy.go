@@ -151,6 +151,9 @@ var errRaise = errors.New("the call has to be approved before more is sent")
 
 // admit records the policy of a call that begins, and finds out whether this process continues one that has begun.
 func (p *passage) admit(ctx context.Context) error {
+	if err := p.reviewed(ctx); err != nil {
+		return err
+	}
 	h := taskrun.HolderOf(ctx) // nil if nobody has stored the call
 	var entries [][]byte
 	if h != nil {
