@@ -32,7 +32,8 @@ func (g *guard) refuses(u *upstream) error {
 	return errors.New(*reason)
 }
 
-// reviewed waits, while the bridge starts, until the patterns were compared with the tools of the servers that are there.
+// reviewed waits, while the bridge starts, until the patterns were compared with the tools of all servers that are
+// there.
 func (b *Bridge) reviewed(ctx context.Context) error {
 	if b.opts.Approve == nil {
 		return nil
