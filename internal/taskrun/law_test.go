@@ -127,11 +127,14 @@ func (u *unreliable) hasEnded(id string) bool {
 	return ended && (t.Status != task.Cancelled || time.Since(t.Updated) > 0)
 }
 
+// raceDetector says that this is a run under the race detector, which takes eight times as long.
+var raceDetector bool
+
 // Whatever calls to the store are lost or arrive late: a task that has ended does not run again, and stays as it is; a
 // question costs one round; an entry is in the journal once; and every task ends.
 func TestLawOfLostCalls(t *testing.T) {
 	seeds := uint64(40)
-	if testing.Short() {
+	if testing.Short() || raceDetector {
 		seeds = 5
 	}
 	for _, share := range []float64{0.05, 0.1, 0.2, 0.35, 0.5} {

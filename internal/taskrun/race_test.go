@@ -1,0 +1,5 @@
+//go:build race
+
+package taskrun_test
+
+func init() { raceDetector = true }
