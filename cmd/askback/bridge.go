@@ -103,7 +103,7 @@ waits for --as in --store, and 'askback inbox' shows it.`,
 	flags.StringVar(&o.logFormat, "log-format", "text", "`FORMAT`: text or json")
 	flags.DurationVar(&o.lease, "lease", 0, "`TIME` of the leases of calls that wait (default 10s)")
 	_ = flags.MarkHidden("lease")  // the flag exists
-	_ = flags.MarkHidden("config") // which an argument does, too
+	_ = flags.MarkHidden("config") // the argument FILE.json does the same
 	return cmd
 }
 

@@ -26,7 +26,7 @@ import (
 type inboxServer struct {
 	// person has the store, and with --local the user. The groups of anybody else are left out unless they are there.
 	person inboxFlags
-	store  string // that of the questions
+	store  string // where the questions are kept
 	addr   string
 	title  string
 	open   bool

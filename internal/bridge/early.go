@@ -41,7 +41,7 @@ func newEarly(lists time.Duration) *early {
 // isOver reports whether the servers that are there have said what they offer.
 func (e *early) isOver() bool { return e.started.Err() != nil }
 
-// receiving stands around all requests of hosts but for calls of what the bridge has.
+// receiving is the middleware of the bridge's server. A call of a handler that is registered may be served past it.
 func (b *Bridge) receiving(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		for !b.early.isOver() {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/internal/bridge"
 )
@@ -42,11 +43,16 @@ func newStarting(
 		t.Fatal(err)
 	}
 	s := &starting{front: &front{Bridge: b}, release: sync.OnceFunc(func() { close(gate) }), started: make(chan error, 1)}
-	go func() { s.started <- b.Start(context.Background()) }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.started <- b.Start(context.Background())
+	}()
 	web := httptest.NewServer(b.Server().HTTPHandler(nil))
 	s.url = web.URL
 	t.Cleanup(func() {
 		s.release()
+		<-ended
 		web.CloseClientConnections()
 		web.Close()
 		b.Close()
@@ -162,5 +168,44 @@ func TestNoCallIsEarlierThanItsApproval(t *testing.T) {
 			}
 			s.release()
 		})
+	}
+}
+
+// A call hears of its server also where that has nothing but tools, and the instructions of a server that has just come
+// are told while others start.
+func TestACallHearsOfToolsAlone(t *testing.T) {
+	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "only", Version: "1"}, nil),
+		&askback.Options{Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	askback.AddTool(srv, &mcp.Tool{Name: "create"}, func(context.Context, *askback.Call, struct{}) (string, error) {
+		return "created", nil
+	})
+	web := httptest.NewServer(srv.HTTPHandler(nil))
+	t.Cleanup(web.Close)
+	unnamed := at(web.URL)
+	unnamed.Prefix = "only"
+	gate := make(chan struct{})
+	connect := unnamed.Connect
+	unnamed.Connect = func() (mcp.Transport, error) { <-gate; return connect() }
+	s := newStarting(t, nil, time.Nanosecond, named("late", small(t, "late", "create").URL), unnamed)
+	h := host(t, s.url, "", client.Options{Tasks: client.TasksOff})
+	called := make(chan string, 1)
+	go func() {
+		text, _ := call(t, h, "only_create", nil)
+		called <- text
+	}()
+	close(gate)
+	for {
+		select {
+		case text := <-called:
+			if text != "created" {
+				t.Errorf("got %q", text)
+			}
+			return
+		default:
+			host(t, s.url, "2025-11-25", client.Options{Tasks: client.TasksOff})
+		}
 	}
 }

@@ -2,7 +2,8 @@ package bridge
 
 import (
 	"context"
-	"sync"
+	"slices"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -10,21 +11,40 @@ import (
 // A tool can make a resource and link it in its result. The host may then read the resource before the bridge has heard
 // that the lists changed, or the server may not say so.
 
-// find reads the lists of the servers again before a resource is read that none of them has listed. Reads that come at
-// once share one reading.
+// findTime bounds how long a read waits for servers that do not answer.
+const findTime = 5 * time.Second
+
+// find has the servers' lists read again before a resource is read that none of them has listed. It returns when the
+// resource is there, or when all lists were read. Each server is read once for all reads that come meanwhile.
 func (b *Bridge) find(ctx context.Context, req mcp.Request) {
 	p, ok := req.GetParams().(*mcp.ReadResourceParams)
 	if !ok || b.hasResource(p.URI) {
 		return
 	}
-	var all sync.WaitGroup
+	type reading struct {
+		*lists
+		after int64
+	}
+	var awaited []reading
 	for _, u := range b.servers {
 		if res := u.behind.introduction(); res != nil && res.Capabilities != nil && res.Capabilities.Resources != nil {
-			begun := u.lists.begun.Load()
-			all.Go(func() { _ = u.refreshSince(ctx, begun) }) // then the resource stays unknown
+			awaited = append(awaited, reading{&u.lists, u.lists.begun.Load()})
+			u.lists.changed()
 		}
 	}
-	all.Wait()
+	ctx, cancel := context.WithTimeout(ctx, findTime)
+	defer cancel()
+	for ctx.Err() == nil {
+		news := b.owners.listen()
+		if b.hasResource(p.URI) ||
+			!slices.ContainsFunc(awaited, func(r reading) bool { return r.read.Load() <= r.after }) {
+			return
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // hasResource reports whether a server has a resource with this URI, or a template that matches it.

@@ -1,9 +1,11 @@
 package bridge_test
 
 import (
+	"context"
 	"encoding/json"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -34,5 +36,31 @@ func TestNewResourceIsRead(t *testing.T) {
 	}
 	if result, err := s.SDK().ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "evil://none"}); err == nil {
 		t.Errorf("what no server has: %v", result)
+	}
+}
+
+// A server that says nothing more keeps nobody from a resource that another one has just made.
+func TestANewResourceBesideASilentServer(t *testing.T) {
+	const cached = `"resultType":"complete","ttlMs":0,"cacheScope":"private",`
+	h := newHostile(t)
+	var made atomic.Bool
+	h.on("resources/list", func(json.RawMessage) string {
+		if !made.Load() {
+			return "{" + cached + `"resources":[]}`
+		}
+		return "{" + cached + `"resources":[{"uri":"evil://made","name":"made"}]}`
+	})
+	h.on("resources/read", func(json.RawMessage) string { return "{" + cached + `"contents":[]}` })
+	silent := newSwitched(t, small(t, "silent").Config.Handler, works)
+	front := newFront(t, "", inFront(named("evil", h.URL), named("silent", silent.URL)))
+	s := host(t, front.url, "", client.Options{})
+	made.Store(true)
+	silent.mode.Store(hangs)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for range 20 {
+		if _, err := s.SDK().ReadResource(ctx, &mcp.ReadResourceParams{URI: "evil://made"}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -33,7 +33,8 @@ type lists struct {
 
 	adopted bool
 
-	begun  atomic.Int64  // readings, which a lock lets in one by one
+	begun  atomic.Int64  // readings, one after the other
+	read   atomic.Int64  // those that have ended
 	poke   chan struct{} // something has changed; has room for one
 	ended  chan struct{} // the connection has; has room for one
 	cancel context.CancelFunc
@@ -74,19 +75,17 @@ func (l *lists) stop() {
 }
 
 // refresh reads what the server offers, and offers the same.
-func (b *upstream) refresh(ctx context.Context) error { return b.refreshSince(ctx, -1) }
-
-// refreshSince is refresh, unless a reading has begun since there were this many.
-func (b *upstream) refreshSince(ctx context.Context, begun int64) error {
+func (b *upstream) refresh(ctx context.Context) error {
 	l := &b.lists
 	ctx, cancel := context.WithTimeout(ctx, refreshTime)
 	defer cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if n := l.begun.Load(); begun >= 0 && n > begun {
-		return nil
-	}
-	l.begun.Add(1)
+	n := l.begun.Add(1)
+	defer func() {
+		l.read.Store(n)
+		b.owners.announce()
+	}()
 	session, err := b.behind.sessionOf(ctx, "", true)
 	if err != nil {
 		return err
@@ -100,6 +99,7 @@ func (b *upstream) refreshSince(ctx context.Context, begun int64) error {
 		failed[0] = reconcile(b, kindTool, &l.tools, session.List(ctx, "tools/list"),
 			func(t *mcp.Tool) string { return t.Name }, b.addTool, func(name string) { b.tools.drop(b, name) })
 		b.tools.settle()
+		b.owners.announce()
 	}
 	if failed[0] == nil {
 		b.list(ctx)
@@ -108,6 +108,7 @@ func (b *upstream) refreshSince(ctx context.Context, begun int64) error {
 		failed[1] = reconcile(b, kindPrompt, &l.prompts, session.List(ctx, "prompts/list"),
 			func(p *mcp.Prompt) string { return p.Name }, b.addPrompt, func(name string) { b.prompts.drop(b, name) })
 		b.prompts.settle()
+		b.owners.announce()
 	}
 	if offers.Resources != nil {
 		failed[2] = reconcile(b, kindResource, &l.resources, session.List(ctx, "resources/list"),

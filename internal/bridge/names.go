@@ -21,9 +21,9 @@ import (
 
 // Choice says which tools are offered, and under which names. The zero value offers all, under their own.
 type Choice struct {
-	// Allow are patterns like those of Approval.Tools. Nil means all tools, and an empty slice means none.
+	// Allow has patterns, as Approval.Tools has. Nil means all tools, and an empty slice means none.
 	Allow []string
-	// Deny are patterns of tools that are not offered even if they are allowed.
+	// Deny has patterns of tools that are not offered even if they are allowed.
 	Deny []string
 	// Rename has new names for tools. The old one is the name at the server, and then the prefix stays. Or it is the name
 	// with its prefix, and then the new one has none.

@@ -100,8 +100,8 @@ func listing(member, kind, key string) func(*Bridge, string, []byte) []byte {
 	}
 }
 
-// asWritten is a definition as the server has written it, but for what the bridge says in its place: the name, and how
-// calls can be tasks.
+// asWritten returns the definition that the server has written. Two members are the bridge's own: the name, and how
+// calls become tasks.
 func (t *target) asWritten(own []byte) []byte {
 	told, written := object{'{'}, []byte(t.definition)
 	for name, value := range strictjson.Members(written) {
@@ -156,7 +156,7 @@ func (o *object) add(name string, value []byte) {
 
 func (o *object) end() []byte { return append(*o, '}') }
 
-// instructions are those of all servers that are there.
+// instructions joins the instructions of all servers that are there.
 func (b *Bridge) instructions() (all string) {
 	for _, u := range b.servers {
 		if res := u.behind.introduction(); res != nil {
@@ -178,9 +178,13 @@ func (u *upstream) instructions(res *mcp.InitializeResult) string {
 	if len(text) > mostInstructions {
 		text = strings.ToValidUTF8(text[:mostInstructions], "") + "…"
 	}
-	whose := "of " + u.title
-	if u.before() != "" {
-		whose = "whose names begin with " + u.before()
+	whose := "whose names begin with " + u.before()
+	if u.before() == "" {
+		name := u.Name // the title may still change
+		if name == "" && res.ServerInfo != nil {
+			name = oneLine(res.ServerInfo.Name, 64)
+		}
+		whose = "of " + name
 	}
 	return fmt.Sprintf("About the tools %s:\n%s\n\n", whose, text)
 }

@@ -100,7 +100,7 @@ func checkName(name string) error {
 type owners struct {
 	mu    sync.Mutex
 	known map[string]*target
-	news  chan struct{} // closed by the next claim, or nil if nobody listens
+	news  chan struct{} // closed by announce, or nil if nobody listens
 }
 
 // listen returns a channel that is closed when there is something more to be found.
@@ -111,6 +111,16 @@ func (o *owners) listen() <-chan struct{} {
 		o.news = make(chan struct{})
 	}
 	return o.news
+}
+
+// announce wakes those who listen.
+func (o *owners) announce() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.news != nil {
+		close(o.news)
+		o.news = nil
+	}
 }
 
 // claim makes a server the owner of a name and offers it, unless it belongs to a server that stands before it.
@@ -125,10 +135,6 @@ func (o *owners) claim(kind, name string, t *target, offer func()) error {
 	}
 	offer()
 	o.known[kind+name] = t
-	if o.news != nil {
-		close(o.news)
-		o.news = nil
-	}
 	return nil
 }
 

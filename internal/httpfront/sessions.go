@@ -1,6 +1,7 @@
 package httpfront
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"maps"
@@ -59,12 +60,7 @@ func (s *sessions) serveMessages(v *visit, r *http.Request, body []byte) {
 	}
 	if id := strictjson.Get(body, "id"); strictjson.TypeOf(id) == strictjson.TypeString ||
 		strictjson.TypeOf(id) == strictjson.TypeNumber {
-		method, isRequest := strictjson.String(strictjson.Get(body, "method"))
-		// The SDK refuses it as a request of HTTP, without its id.
-		if isRequest && s.sdk.Lacks(r.Header.Get("Mcp-Session-Id"), method) {
-			failAs(v, http.StatusOK, id, wire.Errorf(jsonrpc.CodeMethodNotFound, "method not found: %.80q", method))
-			return
-		}
+		v.called = id
 	}
 	if len(body) > bound.Small {
 		body = trim(body)
@@ -172,11 +168,40 @@ func (s *sessions) serve(v *visit, r *http.Request, calls int) {
 			defer release()
 		}
 	}
+	w := &notHandled{visit: v}
 	if s.drafts != nil {
-		s.drafts.InSession(v, r, s.http)
+		s.drafts.InSession(w, r, s.http)
 		return
 	}
-	s.http.ServeHTTP(v, r)
+	s.http.ServeHTTP(w, r)
+}
+
+// notHandled gives a request whose method the SDK does not know the error of the protocol. The SDK refuses the request
+// of HTTP instead, with a text and without the id.
+type notHandled struct {
+	*visit
+	refused bool
+}
+
+func (w *notHandled) WriteHeader(status int) {
+	w.refused = status == http.StatusBadRequest && w.called != nil
+	if !w.refused {
+		w.visit.WriteHeader(status)
+	}
+}
+
+func (w *notHandled) Write(p []byte) (int, error) {
+	if !w.refused {
+		return w.visit.Write(p)
+	}
+	w.refused = false
+	if method, ok := bytes.CutPrefix(bytes.TrimSpace(p), []byte("JSON RPC not handled: ")); ok {
+		method = bytes.TrimSuffix(method, []byte(" unsupported"))
+		failAs(w.visit, http.StatusOK, w.called, wire.Errorf(jsonrpc.CodeMethodNotFound, "method not found: %.80s", method))
+		return len(p), nil
+	}
+	w.visit.WriteHeader(http.StatusBadRequest)
+	return w.visit.Write(p)
 }
 
 // end ends a session and its open calls. The SDK waits until the handlers of these calls return; the client

@@ -19,7 +19,7 @@ type ownParams struct{ mcp.ParamsBase }
 type ownResult struct{ mcp.ResultBase }
 
 // A method that the server does not know gets the error of the protocol in a session, too, with the request's id. One
-// that its author has added is known, and a session that is not there is.
+// that its author has added is known. Who does not have the session learns nothing of it.
 func TestMethodsThatNobodyKnows(t *testing.T) {
 	t.Parallel()
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
@@ -31,7 +31,8 @@ func TestMethodsThatNobodyKnows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t)})
+	srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t),
+		Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) { return extra.Header.Get("Who"), nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,10 +57,12 @@ func TestMethodsThatNobodyKnows(t *testing.T) {
 		if version == rawclient.Modern {
 			continue
 		}
-		c.Header.Set("Mcp-Session-Id", "another")
-		err := c.Call(t.Context(), "odd/method", nil, nil)
-		if refused, ok := errors.AsType[*rawclient.Error](err); !ok || refused.Status != 404 {
-			t.Errorf("%s: without a session: %v", version, err)
+		for name, value := range map[string]string{"Who": "eve", "Mcp-Session-Id": "another"} {
+			c.Header.Set(name, value)
+			err := c.Call(t.Context(), "odd/method", nil, nil)
+			if refused, ok := errors.AsType[*rawclient.Error](err); !ok || refused.Code == jsonrpc.CodeMethodNotFound {
+				t.Errorf("%s: with another %s: %v", version, name, err)
+			}
 		}
 	}
 }

@@ -39,6 +39,7 @@ type visit struct {
 	waits     gate.Waits  // of a call that can wait for others than its client
 	ran       atomic.Bool // the author's function has, for the request
 
+	called  []byte // the id of the only request in the body, in a session
 	stream  eventStream
 	outline strictjson.Outline // of the body
 	params  wire.Params

@@ -59,21 +59,6 @@ func receivingHandler(m *mcp.Server) reflect.Value {
 	return field
 }
 
-// Lacks reports whether a session is open, and its server has no handler of a method. The SDK has no other way to tell.
-func (f *Front) Lacks(sessionID, method string) bool {
-	methods := reflect.ValueOf(f.Server).Elem().FieldByName("receiveMethods")
-	if !methods.IsValid() || methods.Kind() != reflect.Map || methods.Type().Key() != reflect.TypeFor[string]() ||
-		methods.MapIndex(reflect.ValueOf(method)).IsValid() {
-		return false
-	}
-	for session := range f.Server.Sessions() {
-		if session.ID() == sessionID {
-			return true
-		}
-	}
-	return false
-}
-
 // middleware stands around the SDK's handlers.
 func (f *Front) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 	f.next = next
