@@ -13,7 +13,7 @@ import (
 	"github.com/askback-mcp/askback/cmd/askback/internal/findings"
 )
 
-// docs/proof/ratified.md and the probes agree in both directions.
+// The clauses of the revision in docs/proof/clauses.tsv and the probes agree in both directions.
 func TestProbesAndClausesAgree(t *testing.T) {
 	t.Parallel()
 	for _, complaint := range checkClauses(readClauses(t), corpus.Probes(), readScenarios(t)) {
@@ -23,7 +23,7 @@ func TestProbesAndClausesAgree(t *testing.T) {
 
 func readClauses(t *testing.T) string {
 	t.Helper()
-	data, err := os.ReadFile("../../../docs/proof/ratified.md")
+	data, err := os.ReadFile("../../../docs/proof/clauses.tsv")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,31 +44,32 @@ func readScenarios(t *testing.T) string {
 func TestProbesAndClausesThatDisagreeAreSeen(t *testing.T) {
 	t.Parallel()
 	doc, scenarios := readClauses(t), readScenarios(t)
-	row := regexp.MustCompile(`(?m)^\| MR-16 \|.*\n`).FindString(doc)
+	row := regexp.MustCompile(`(?m)^MR-16\t.*\n`).FindString(doc)
 	if row == "" {
 		t.Fatal("there is no row MR-16")
 	}
 	cell := func(n int, text string) string {
-		cells := strings.Split(row, "|")
-		cells[n] = " " + text + " "
-		return strings.Replace(doc, row, strings.Join(cells, "|"), 1)
+		cells := strings.Split(strings.TrimSuffix(row, "\n"), "\t")
+		cells[n-1] = text
+		return strings.Replace(doc, row, strings.Join(cells, "\t")+"\n", 1)
 	}
 	for name, c := range map[string]struct{ doc, complaint string }{
 		"a row is gone":                {strings.Replace(doc, row, "", 1), "want MR-16"},
 		"a row is there twice":         {strings.Replace(doc, row, row+row, 1), "want MR-17"},
-		"a row without an ID":          {strings.Replace(doc, "| MR-16 |", "| |", 1), "without an ID"},
-		"a cell is missing":            {strings.Replace(doc, row, "| MR-16 | MUST | clause |\n", 1), "cells"},
+		"a row without an ID":          {strings.Replace(doc, "\nMR-16\t", "\n\t", 1), "without an ID"},
+		"a cell is missing":            {strings.Replace(doc, row, "MR-16\tMUST\tclause\n", 1), "cells"},
 		"an empty cell":                {cell(3, ""), "empty"},
 		"another keyword":              {cell(2, "SHOULD"), "says"},
 		"a keyword twice":              {cell(2, "MUST ×2"), "says"},
+		"a place in our code":          {cell(5, "`internal/call`"), "empty"},
 		"an unknown keyword":           {cell(2, "perhaps"), "keyword"},
 		"a part that is a whole":       {cell(2, "MUST (part)"), "says"},
-		"a probe that is not there":    {cell(5, "`ask-empty`, `ask-nothing`"), "no probe ask-nothing"},
-		"a scenario that is not there": {cell(5, "`ask-empty`, `conformance: nothing`"), "no scenario nothing"},
-		"a row without its probe":      {cell(5, "`ask-kind`"), "ask-empty is not in the row"},
-		"no judge and no reason":       {cell(5, "somebody"), "neither"},
+		"a probe that is not there":    {cell(6, "`ask-empty`, `ask-nothing`"), "no probe ask-nothing"},
+		"a scenario that is not there": {cell(6, "`ask-empty`, `conformance: nothing`"), "no scenario nothing"},
+		"a row without its probe":      {cell(6, "`ask-kind`"), "ask-empty is not in the row"},
+		"no judge and no reason":       {cell(6, "somebody"), "neither"},
 		"a mention of no row":          {cell(3, "As MR-99"), "MR-99"},
-		"a section is gone":            {doc[:strings.Index(doc, "\n## HT")], "sections"},
+		"a section is gone":            {strings.Replace(doc, "\nHT\t", "\nXY\t", 1), "sections"},
 		"a count that is wrong":        {strings.Replace(doc, "MUST NOT 8, SHOULD 5", "MUST NOT 7, SHOULD 5", 1), "says 7"},
 	} {
 		if c.doc == doc {
@@ -107,9 +108,8 @@ func wantComplaint(t *testing.T, name string, complaints []string, want string) 
 var (
 	clauseKeywords = []string{"MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "REQUIRED", "should", "will"}
 
-	clauseHeading = regexp.MustCompile(`^## ([A-Z]{2}): `)
-	clauseCount   = regexp.MustCompile(`^(?:Upper case, in the document|Lower case, by rows): (.+)\.$`)
-	clauseRow     = regexp.MustCompile(`^\| ((?:MR|EL|TK|HT)-\d+) \|`)
+	clauseID      = regexp.MustCompile(`^(MR|EL|TK|HT)(?:-\d+)?$`)
+	earlierID     = regexp.MustCompile(`^(P1|S|P2|T|ST)(?:-\d+)?$`) // of documents before the revision
 	clauseMention = regexp.MustCompile(`\b(?:MR|EL|TK|HT)-\d+\b`)
 	clauseKeyword = regexp.MustCompile(`^(.+?)(?: ×(\d)| \((part)\))?$`)
 	codeSpan      = regexp.MustCompile("`([^`]+)`")
@@ -145,49 +145,33 @@ func checkClauses(doc string, probes []corpus.Probe, scenarios string) (complain
 			}
 		}
 	}
-	for line := range strings.Lines(doc) {
-		line = strings.TrimSuffix(line, "\n")
-		if heading := clauseHeading.FindStringSubmatch(line); heading != nil {
+	for i, line := range strings.Split(strings.TrimSuffix(doc, "\n"), "\n") {
+		cells := strings.Split(line, "\t")
+		id, of := cells[0], clauseID.FindStringSubmatch(cells[0])
+		switch {
+		case i == 0 || earlierID.MatchString(id):
+			continue
+		case of == nil:
+			complain("a row without an ID: %.60s", line)
+			continue
+		case len(cells) != 6:
+			complain("%s has %d cells, want 6", id, len(cells))
+			continue
+		case id == of[1]: // a document, with the counts of its keywords
 			end()
-			section, next = heading[1], 1
+			section, next = id, 1
 			sections = append(sections, section)
-			clear(said)
 			clear(found)
+			said = countsOf(cells[1], complain)
 			continue
 		}
-		if count := clauseCount.FindStringSubmatch(line); count != nil {
-			for part := range strings.SplitSeq(count[1], ", ") {
-				last := strings.LastIndexByte(part, ' ')
-				n, err := strconv.Atoi(part[last+1:])
-				if last < 0 || err != nil {
-					complain("%s: the count %q is not a keyword and a number", section, part)
-					continue
-				}
-				said[part[:last]] += n
-			}
-			continue
-		}
-		row := clauseRow.FindStringSubmatch(line)
-		if row == nil {
-			if strings.HasPrefix(line, "|") && section != "" && !strings.HasPrefix(line, "| # |") &&
-				!strings.HasPrefix(line, "|---") {
-				complain("%s: a row without an ID: %.60s", section, line)
-			}
-			continue
-		}
-		id := row[1]
 		if want := fmt.Sprintf("%s-%d", section, next); id != want {
 			complain("the row %s stands where we want %s", id, want)
 		}
 		next++
-		cells := strings.Split(strings.Trim(line, "|"), "|")
-		if len(cells) != 5 {
-			complain("%s has %d cells, want 5", id, len(cells))
-			continue
-		}
-		for i := range cells {
-			if cells[i] = strings.TrimSpace(cells[i]); cells[i] == "" {
-				complain("%s: cell %d is empty", id, i+1)
+		for i, cell := range cells { // the fifth is for code of ours, which these clauses do not name
+			if strings.TrimSpace(cell) != cell || (cell == "") != (i == 4) {
+				complain("%s: cell %d is empty and should not be, or the other way round", id, i+1)
 			}
 		}
 		keyword := clauseKeyword.FindStringSubmatch(cells[1])
@@ -203,8 +187,8 @@ func checkClauses(doc string, probes []corpus.Probe, scenarios string) (complain
 			found[keyword[1]]++
 		}
 		c := clause{keyword: keyword[1]}
-		judged := strings.HasPrefix(cells[4], "No probe")
-		for _, span := range codeSpan.FindAllStringSubmatch(cells[4], -1) {
+		judged := strings.HasPrefix(cells[5], "No probe")
+		for _, span := range codeSpan.FindAllStringSubmatch(cells[5], -1) {
 			if scenario, ok := strings.CutPrefix(span[1], "conformance: "); ok {
 				if !strings.Contains(scenarios, "\n| "+scenario+" ") {
 					complain("%s: there is no scenario %s", id, scenario)
@@ -253,4 +237,19 @@ func checkClauses(doc string, probes []corpus.Probe, scenarios string) (complain
 		}
 	}
 	return complaints
+}
+
+// countsOf reads how many of each keyword a document has, as in "MUST 13, SHOULD 5".
+func countsOf(cell string, complain func(format string, args ...any)) map[string]int {
+	counts := make(map[string]int)
+	for part := range strings.SplitSeq(cell, ", ") {
+		last := strings.LastIndexByte(part, ' ')
+		n, err := strconv.Atoi(part[last+1:])
+		if last < 0 || err != nil {
+			complain("the count %q is not a keyword and a number", part)
+			continue
+		}
+		counts[part[:last]] += n
+	}
+	return counts
 }

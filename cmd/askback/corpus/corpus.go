@@ -27,7 +27,7 @@ type Probe struct {
 	Title     string `json:"title"`
 	Family    string `json:"family"` // state, answers, questions, tasks, endpoint, load or client
 	Dimension string `json:"dimension"`
-	Clause    string `json:"clause,omitempty"` // ID in docs/proof/ratified.md; empty means hardening
+	Clause    string `json:"clause,omitempty"` // ID in docs/proof/clauses.tsv; empty means hardening
 	Keyword   string `json:"keyword"`          // of the clause, such as MUST NOT, or hardening
 
 	// AISVS are the requirements of OWASP AISVS that a server breaks as well.

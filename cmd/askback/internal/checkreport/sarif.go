@@ -118,7 +118,7 @@ type (
 const (
 	home        = "https://github.com/askback-mcp/askback"
 	clauses     = "MCP clauses"
-	clausesPage = home + "/blob/main/docs/proof/ratified.md"
+	clausesPage = home + "/blob/main/docs/proof/clauses.tsv"
 	aisvs       = "OWASP AISVS"
 )
 

@@ -64,7 +64,7 @@ type Verdict struct {
 	Remedy string `json:"remedy,omitempty"` // what would make it judged
 
 	Title   string `json:"title"`            // of the probe
-	Clause  string `json:"clause,omitempty"` // ID in docs/proof/ratified.md; empty means hardening
+	Clause  string `json:"clause,omitempty"` // ID in docs/proof/clauses.tsv; empty means hardening
 	Keyword string `json:"keyword"`          // of the clause, such as MUST NOT, or hardening
 	Harm    string `json:"harm,omitempty"`
 	Mend    string `json:"mend,omitempty"`
