@@ -13,9 +13,9 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
-	"github.com/askback-mcp/askback/internal/desktest"
-	"github.com/askback-mcp/askback/internal/harness"
 	"github.com/askback-mcp/askback/internal/stored"
+	"github.com/askback-mcp/askback/internal/test/desktest"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 

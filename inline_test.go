@@ -20,7 +20,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // One handler serves every client, and any server can serve a round.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/input"
-	"github.com/askback-mcp/askback/internal/harness"
 	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task"
 )

@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/askback-mcp/askback"
-	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/state"
 )

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback"
-	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // These tests check what follows from answers that do not fit, wherever the journal of their call is.

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/askback-mcp/askback/desk"
-	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 

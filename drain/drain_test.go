@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/drain"
-	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // pipes is a listener whose connections are in memory, for tests with a clock of their own.

@@ -18,9 +18,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/drain"
-	"github.com/askback-mcp/askback/internal/bridge"
 	"github.com/askback-mcp/askback/seal"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/cmd/askback/internal/hostfile"
-	"github.com/askback-mcp/askback/internal/bridge"
 )
 
 // behind are the servers behind a bridge.

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/askback-mcp/askback/cmd/askback/internal/check"
+	"github.com/askback-mcp/askback/check"
 )
 
 // judgeFlags are the flags of 'askback check' and of its command init.

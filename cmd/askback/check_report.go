@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/askback-mcp/askback/cmd/askback/internal/checkreport"
-	"github.com/askback-mcp/askback/cmd/askback/internal/findings"
+	"github.com/askback-mcp/askback/check/findings"
+	"github.com/askback-mcp/askback/check/report"
 )
 
 // reportFlags are the flags for what a check writes.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/askback-mcp/askback/cmd/askback/internal/findings"
+	"github.com/askback-mcp/askback/check/findings"
 )
 
 // Transcripts, and the page that has them, are for their owner only, also where a file for everybody was before.

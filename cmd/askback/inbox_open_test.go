@@ -16,7 +16,7 @@ import (
 
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/internal/child"
-	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // A host that waits is told the address of the bridge's page, and the user of the machine gets URLs that sign in there:

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/askback-mcp/askback/cmd/askback/internal/transcript"
+	"github.com/askback-mcp/askback/internal/rawclient/transcript"
 )
 
 func replayCommand() *cobra.Command {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/askback-mcp/askback/cmd/askback/internal/transcript"
+	"github.com/askback-mcp/askback/internal/rawclient/transcript"
 )
 
 // TestTranscripts plays every transcript against the servers that its header names, as askback replay does. The servers

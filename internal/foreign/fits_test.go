@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/askback-mcp/askback/internal/foreign/hostile"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/test/hostile"
 )
 
 func fits(t testing.TB, schema, value string) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
-	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // JSON that two readers could understand differently is refused over every front, anywhere in the message, with an

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/harness"
 	"github.com/askback-mcp/askback/internal/rawclient"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 var (

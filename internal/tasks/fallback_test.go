@@ -13,7 +13,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
-	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // With Fallback a page to open waits for its caller at the desk, like a form. A person is never asked in place of a

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback"
-	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 

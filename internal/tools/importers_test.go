@@ -24,13 +24,16 @@ const (
 // published are the modules that a user's build may need, by their directories, with the
 // others of these that they import.
 var published = map[string][]string{
-	".":               nil,
-	"task/sqlite":     {"."},
-	"task/postgres":   {".", "internal/pgtest"},
-	"internal/pgtest": nil,
-	"otelaskback":     {"."},
-	"inbox":           {"."},
-	"cmd/askback":     {".", "inbox", "task/sqlite", "task/postgres", "internal/pgtest", "otelaskback"},
+	".":                    nil,
+	"task/sqlite":          {"."},
+	"task/postgres":        {".", "internal/test/pgtest"},
+	"internal/test/pgtest": nil,
+	"otelaskback":          {"."},
+	"inbox":                {"."},
+	"bridge":               {"."},
+	"check":                {"."},
+	"cmd/askback": {".", "bridge", "check", "inbox", "task/sqlite", "task/postgres", "internal/test/pgtest",
+		"otelaskback"},
 }
 
 // Those who import the library get no database and no terminal: neither the module graph
@@ -60,11 +63,13 @@ func TestImportersGetOnlyWhatTheyImport(t *testing.T) {
 	}{
 		{"library", []string{"."}, []string{"", "/askbacktest", "/client", "/seal", "/task", "/task/storetest"}, nil},
 		{"task/sqlite", []string{".", "task/sqlite"}, []string{"", "/task/sqlite"}, []string{sqlite, "modernc.org/"}},
-		{"task/postgres", []string{".", "task/postgres", "internal/pgtest"}, []string{"", "/task/postgres"},
+		{"task/postgres", []string{".", "task/postgres", "internal/test/pgtest"}, []string{"", "/task/postgres"},
 			[]string{postgres}},
+		{"bridge", []string{".", "bridge"}, []string{"", "/bridge"}, nil},
 		{"otelaskback", []string{".", "otelaskback"}, []string{"", "/otelaskback"}, []string{otel}},
 		{"command",
-			[]string{".", "inbox", "task/sqlite", "task/postgres", "internal/pgtest", "otelaskback", "cmd/askback"}, nil,
+			[]string{".", "bridge", "check", "inbox", "task/sqlite", "task/postgres", "internal/test/pgtest",
+				"otelaskback", "cmd/askback"}, nil,
 			[]string{sqlite, postgres, command, terminal, otel, exporter, "charm.land/", "github.com/charmbracelet/",
 				"modernc.org/"}},
 	} {

@@ -21,11 +21,11 @@ func TestImportsRunOneWay(t *testing.T) {
 		"internal/taskrun", "task/storetest", "internal/stored", "internal/home", "desk", "desk/webhook",
 		"internal/tasks", "internal/drafts", "internal/sdkfront", "internal/httpfront", "",
 		"askbacktest", "client/internal/tap", "client/internal/streamable", "client",
-		"internal/bridge",
 	}
 	besides := []string{"drain", "examples/byhand", "examples/closebug", "examples/hostreport", "examples/notify",
-		"internal/child", "internal/desktest", "internal/foreign/hostile", "internal/harness", "internal/law",
-		"internal/planted", "internal/planted/correct", "internal/rawclient"}
+		"internal/child",
+		"internal/rawclient", "internal/rawclient/alter", "internal/rawclient/transcript",
+		"internal/test/desktest", "internal/test/harness", "internal/test/hostile", "internal/test/law"}
 	const root = "github.com/askback-mcp/askback"
 	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
 	list.Dir = "../.."

@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/desk"
-	"github.com/askback-mcp/askback/internal/pgtest"
 	"github.com/askback-mcp/askback/internal/rawclient"
+	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/judge/bridge/rig"
 	"github.com/askback-mcp/askback/judge/interop/typescript"
 	"github.com/askback-mcp/askback/judge/process"

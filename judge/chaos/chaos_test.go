@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/pgtest"
+	"github.com/askback-mcp/askback/internal/test/pgtest"
 )
 
 // A small run of each kind. What a task that was hit waits for is mostly the end of the

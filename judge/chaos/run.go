@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/pgtest"
+	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/judge/process"
 )
 

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/planted"
+	"github.com/askback-mcp/askback/check/planted"
 	"github.com/askback-mcp/askback/judge/process"
 )
 

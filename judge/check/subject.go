@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/planted"
-	"github.com/askback-mcp/askback/internal/planted/correct"
+	"github.com/askback-mcp/askback/check/planted"
+	"github.com/askback-mcp/askback/check/planted/correct"
 )
 
 // A subject is a server that is checked.

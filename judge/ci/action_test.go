@@ -21,7 +21,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/askback-mcp/askback/internal/planted"
+	"github.com/askback-mcp/askback/check/planted"
 )
 
 // repository keeps its dots, because go test would take a result from its cache although a file outside of this module

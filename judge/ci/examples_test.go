@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/askback-mcp/askback/internal/planted"
+	"github.com/askback-mcp/askback/check/planted"
 )
 
 var (

@@ -20,7 +20,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/internal/pgtest"
+	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/seal"
 )
 

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/askback-mcp/askback/internal/planted"
+	"github.com/askback-mcp/askback/check/planted"
 	"github.com/askback-mcp/askback/judge/process"
 )
 

@@ -19,8 +19,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/askback-mcp/askback/internal/pgtest"
 	"github.com/askback-mcp/askback/internal/taskrun"
+	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 )
 

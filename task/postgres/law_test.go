@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/law"
-	"github.com/askback-mcp/askback/internal/pgtest"
+	"github.com/askback-mcp/askback/internal/test/law"
+	"github.com/askback-mcp/askback/internal/test/pgtest"
 )
 
 // The law of people holds on this store.

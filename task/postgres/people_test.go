@@ -13,11 +13,11 @@ import (
 
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/input"
-	"github.com/askback-mcp/askback/internal/desktest"
-	"github.com/askback-mcp/askback/internal/harness"
 	"github.com/askback-mcp/askback/internal/journal"
-	"github.com/askback-mcp/askback/internal/pgtest"
 	"github.com/askback-mcp/askback/internal/stored"
+	"github.com/askback-mcp/askback/internal/test/desktest"
+	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/postgres"
 )

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/pgtest"
+	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/postgres"
 )

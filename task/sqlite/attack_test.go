@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/askback-mcp/askback/internal/desktest"
+	"github.com/askback-mcp/askback/internal/test/desktest"
 	"github.com/askback-mcp/askback/task/sqlite"
 )
 

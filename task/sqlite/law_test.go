@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/law"
+	"github.com/askback-mcp/askback/internal/test/law"
 )
 
 // The law of people holds on this store.

@@ -99,7 +99,7 @@ func TestRelease(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := []string{".", "cmd/askback", "inbox", "internal/pgtest", "otelaskback", "task/postgres", "task/redis",
+	want := []string{".", "cmd/askback", "inbox", "internal/test/pgtest", "otelaskback", "task/postgres", "task/redis",
 		"task/sqlite"}
 	var tags []string
 	for _, dir := range want {

@@ -21,9 +21,9 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 	driver "modernc.org/sqlite"
 
-	"github.com/askback-mcp/askback/internal/harness"
-	"github.com/askback-mcp/askback/internal/pgtest"
 	"github.com/askback-mcp/askback/internal/taskrun"
+	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/postgres"
 	"github.com/askback-mcp/askback/task/sqlite"

@@ -34,7 +34,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/pgtest"
+	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/judge/process"
 )
 

@@ -26,7 +26,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/askback-mcp/askback/internal/foreign/hostile"
+	"github.com/askback-mcp/askback/internal/test/hostile"
 	"github.com/askback-mcp/askback/judge/process"
 )
 

@@ -16,7 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
-	"github.com/askback-mcp/askback/internal/foreign/hostile"
+	"github.com/askback-mcp/askback/internal/test/hostile"
 )
 
 // schema is one that is drawn, with arguments to be checked against it.

@@ -17,7 +17,7 @@ import (
 	"slices"
 	"text/tabwriter"
 
-	"github.com/askback-mcp/askback/internal/planted"
+	"github.com/askback-mcp/askback/check/planted"
 )
 
 func main() {

@@ -24,7 +24,7 @@ import (
 	"github.com/askback-mcp/askback/cmd/askback/examples/deploy"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/inbox"
-	"github.com/askback-mcp/askback/internal/harness"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 

@@ -21,8 +21,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/askback-mcp/askback/cmd/askback/corpus"
-	"github.com/askback-mcp/askback/cmd/askback/internal/findings"
+	"github.com/askback-mcp/askback/check/corpus"
+	"github.com/askback-mcp/askback/check/findings"
 )
 
 // Options are the settings of a run.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/askback-mcp/askback/check/findings"
 	"github.com/askback-mcp/askback/cmd/askback/internal/checkclient"
-	"github.com/askback-mcp/askback/cmd/askback/internal/findings"
 )
 
 func check(t *testing.T, fault string, opts checkclient.Options) *findings.Report {

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/askback-mcp/askback/cmd/askback/internal/group"
+	"github.com/askback-mcp/askback/internal/child"
 	"github.com/askback-mcp/askback/internal/foreign"
 )
 
@@ -58,11 +58,11 @@ func (s *scene) runProgram(ctx context.Context, name, url string, limit time.Dur
 		"ASKBACK_CHECK_SCENARIO="+name)
 	cmd.Stdout, cmd.Stderr = &s.end.output, &s.end.output
 	cmd.WaitDelay = time.Second // for children that hold the output open
-	group.Own(cmd)
+	child.Group(cmd)
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting the client: %w", err)
 	}
-	defer group.Kill(cmd)
+	defer child.KillGroup(cmd)
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	timer := time.NewTimer(limit)
@@ -77,7 +77,7 @@ func (s *scene) runProgram(ctx context.Context, name, url string, limit time.Dur
 	case <-ctx.Done():
 	}
 	if s.end.timedOut || s.end.flooded || ctx.Err() != nil {
-		group.Kill(cmd)
+		child.KillGroup(cmd)
 		<-ended
 		return nil
 	}

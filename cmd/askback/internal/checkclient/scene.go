@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/askback-mcp/askback/cmd/askback/corpus"
+	"github.com/askback-mcp/askback/check/corpus"
 )
 
 // A scene is one scenario with one process of the client: what the server did, and each request that came.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/askback-mcp/askback/cmd/askback/corpus"
+	"github.com/askback-mcp/askback/check/corpus"
 )
 
 // watches judge a scene, by the word that the corpus has for what is read.

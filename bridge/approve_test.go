@@ -1,0 +1,94 @@
+package bridge_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/bridge"
+	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/desk"
+)
+
+// approving has a bridge ask before it passes on calls of these tools.
+func approving(a bridge.Approval) func(*bridge.Options) {
+	return func(o *bridge.Options) { o.Approve = &a }
+}
+
+// A call that has to be approved reaches the server only after that, whatever the host can do: the question goes to
+// the desk.
+func TestACallIsApprovedBeforeItIsPassedOn(t *testing.T) {
+	behind := newBehind(t)
+	front := newFront(t, behind.url, patient, approving(bridge.Approval{Tools: []string{"ec*"}}))
+	for _, c := range []struct {
+		action, reason, want string
+		calls                int
+	}{
+		{"accept", "", "map[a:1]", 1},
+		{"decline", "not on a Friday",
+			`The tool "echo" was not called: the call was not approved, says ada: not on a Friday.`, 1},
+	} {
+		s := host(t, front.url, "", able())
+		words := make(chan string, 1)
+		go func() {
+			text, _ := call(t, s, "echo", map[string]any{"a": 1})
+			words <- text
+		}()
+		q := front.answer(t, "ada", desk.Answer{Action: c.action, Reason: c.reason})
+		card, err := front.desk.Question(t.Context(), q.Name, q.Key, nil)
+		if err != nil || string(card.Arguments) != `{"a":1}` || card.Message != `Call the tool "echo" of the server "shop"?` {
+			t.Errorf("the card: %+v, %v", card, err)
+		}
+		if got := <-words; got != c.want || behind.count("echo") != c.calls {
+			t.Errorf("after %s: %q, and %d calls", c.action, got, behind.count("echo"))
+		}
+	}
+	if text, _ := call(t, host(t, front.url, "", able()), "capabilities", nil); !strings.Contains(text, "elicitation") {
+		t.Errorf("a tool that does not match: %q", text)
+	}
+}
+
+// Who approves may edit the arguments. Those that do not fit the tool's input schema are asked for again, and the
+// server never gets them.
+func TestArgumentsAreEdited(t *testing.T) {
+	behind := newBehind(t)
+	front := newFront(t, behind.url, patient, approving(bridge.Approval{
+		Tools: []string{"order"}, For: []string{askback.User("bob")}, Edit: true,
+	}))
+	s := host(t, front.url, "", able())
+	words := make(chan string, 1)
+	go func() {
+		text, _ := call(t, s, "order", map[string]any{"item": "hat"})
+		words <- text
+	}()
+	for _, arguments := range []string{`{"item":7}`, `[]`, `{"item":"cap"}`} {
+		content, err := json.Marshal(map[string]string{"arguments": arguments})
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := front.answer(t, "bob", desk.Answer{Action: "accept", Content: content})
+		params := string(q.Params)
+		if !strings.Contains(params, `"default":"{\"item\":`) && !strings.Contains(params, `"default":"[]"`) {
+			t.Errorf("the form begins with %s", q.Params)
+		}
+	}
+	if got := <-words; got != "red cap ordered" {
+		t.Errorf("the result is %q", got)
+	}
+}
+
+// A host without tasks that waits for an approval is told in words.
+func TestAnApprovalForAHostThatCannotWait(t *testing.T) {
+	front := newFront(t, newBehind(t).url, approving(bridge.Approval{Tools: []string{"echo"}}))
+	for _, version := range revisions {
+		s := host(t, front.url, version, client.Options{Tasks: client.TasksOff})
+		if text := waits(t, s, "echo", nil); !strings.Contains(text, "of user:ada") {
+			t.Errorf("%s: %q", version, text)
+		}
+		q := front.answer(t, "ada", desk.Answer{Action: "accept"})
+		if text := fetch(t, s, q.Name); text != "map[]" {
+			t.Errorf("%s: %q", version, text)
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package bridge_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/bridge"
+	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/task"
+)
+
+// A tool that is gone ends its calls in words, whether it went while the bridge ran or while none did.
+func TestAToolThatIsGoneEndsItsCalls(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		behind := newBehind(t)
+		front := newFront(t, behind.url)
+		s := host(t, front.url, "", client.Options{Tasks: client.TasksOff})
+		if text := waits(t, s, "order", map[string]any{"item": "hat"}); !strings.Contains(text, "user:ada") {
+			t.Fatalf("the words are %q", text)
+		}
+		behind.RemoveTools("order")
+		if restart {
+			front.stop()
+			front = newFront(t, behind.url, after(front))
+			s = host(t, front.url, "", client.Options{Tasks: client.TasksOff})
+		}
+		eventually(t, "the tool is not listed", func() bool {
+			for _, name := range toolNames(t, s) {
+				if name == "order" {
+					return false
+				}
+			}
+			return true
+		})
+		q := front.answer(t, "ada", desk.Answer{Action: "accept", Content: json.RawMessage(`{"color":"red"}`)})
+		want := `The server no longer offers the tool "order". Round 2 of this call was not sent.`
+		if text := fetch(t, s, q.Name); text != want {
+			t.Errorf("restarted %v: the result is %q", restart, text)
+		}
+	}
+}
+
+// What the journal has of one server never goes to another one: a bridge in front of it leaves the call alone.
+func TestACallStaysWithItsServer(t *testing.T) {
+	shop, other := newBehind(t), newBehind(t)
+	named := func(name string) func(*bridge.Options) {
+		return func(o *bridge.Options) { o.Servers[0].Identity, o.Server.Tasks.Lease = name, time.Second }
+	}
+	front := newFront(t, shop.url, named("shop"))
+	s := host(t, front.url, "", client.Options{Tasks: client.TasksOff})
+	call(t, s, "order", map[string]any{"item": "hat"})
+	front.stop()
+	wrong := newFront(t, other.url, named("other"), after(front))
+	q := wrong.answer(t, "ada", desk.Answer{Action: "accept", Content: json.RawMessage(`{"color":"red"}`)})
+	eventually(t, "the other bridge leaves the call", func() bool {
+		rows, err := front.store.Select(t.Context(), task.Filter{}, "", 10)
+		if err != nil || len(rows) != 1 {
+			t.Fatal(rows, err)
+		}
+		return strings.Contains(rows[0].Message, "a bridge in front of the server that it is for")
+	})
+	wrong.stop() // chance decides which of two bridges looks at a call
+	right := newFront(t, shop.url, named("shop"), after(front))
+	right.answer(t, "ada", desk.Answer{Action: "accept"})
+	plain := host(t, right.url, "", client.Options{Tasks: client.TasksOff})
+	if text := fetch(t, plain, q.Name); text != "red hat ordered" {
+		t.Errorf("the result is %q", text)
+	}
+	if n := other.count("order"); n != 0 {
+		t.Errorf("the other server got %d calls", n)
+	}
+}
+
+// A result that is too large to keep ends the call in words that say that the tool ran. Passed on without being kept,
+// it is no trouble.
+func TestALargeResultIsPassedButNotKept(t *testing.T) {
+	behind := newBehind(t)
+	large := strings.Repeat("x", 3<<20)
+	for _, name := range []string{"large", "large_later"} {
+		askback.AddTool(behind.Server, &mcp.Tool{Name: name},
+			func(_ context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
+				if name == "large_later" {
+					if err := askback.Approve(call, "sure", askback.Question{Message: "Sure?"}); err != nil {
+						return nil, err
+					}
+				}
+				// Twice, so that it is more than a task keeps and less than a message has.
+				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: large[:len(large)/2]}}}, nil
+			})
+	}
+	front := newFront(t, behind.url, func(o *bridge.Options) { o.Server.Tasks.TaskBytes = 2 << 20 })
+	s := host(t, front.url, "", client.Options{Tasks: client.TasksOff})
+	if text, _ := call(t, s, "large", nil); len(text) != len(large)/2 {
+		t.Errorf("%d bytes came", len(text))
+	}
+	call(t, s, "large_later", nil)
+	q := front.answer(t, "ada", desk.Answer{Action: "accept"})
+	if text := fetch(t, s, q.Name); !strings.Contains(text, "ran, but its result of") {
+		t.Errorf("the result is %.200q", text)
+	}
+}
+
+// A bridge that is stopped waits for a round that it has sent, and records the result. The next one has it.
+func TestABridgeThatIsStoppedEndsItsRound(t *testing.T) {
+	behind := newBehind(t)
+	arrived, release := make(chan struct{}), make(chan struct{})
+	askback.AddTool(behind.Server, &mcp.Tool{Name: "slow"},
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			if err := askback.Approve(call, "sure", askback.Question{Message: "Sure?"}); err != nil {
+				return "", err
+			}
+			close(arrived)
+			select {
+			case <-release:
+				return "done", nil
+			case <-ctx.Done():
+				return "", ctx.Err()
+			}
+		})
+	front := newFront(t, behind.url)
+	call(t, host(t, front.url, "", client.Options{Tasks: client.TasksOff}), "slow", nil)
+	q := front.answer(t, "ada", desk.Answer{Action: "accept"})
+	<-arrived
+	stopped := make(chan struct{})
+	go func() {
+		front.stop()
+		close(stopped)
+	}()
+	select {
+	case <-stopped:
+		t.Error("it did not wait for the round")
+	case <-time.After(200 * time.Millisecond):
+	}
+	close(release)
+	<-stopped
+	next := newFront(t, behind.url, after(front))
+	if text := fetch(t, host(t, next.url, "", client.Options{Tasks: client.TasksOff}), q.Name); text != "done" {
+		t.Errorf("the result is %q", text)
+	}
+}
+
+// A call whose states would be too large for its host to carry goes on in the store.
+func TestLargeStatesAreNotCarried(t *testing.T) {
+	behind := newBehind(t)
+	askback.AddTool(behind.Server, &mcp.Tool{Name: "large", Annotations: &mcp.ToolAnnotations{IdempotentHint: true}},
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			for _, key := range []string{"one", "two", "three"} {
+				if _, err := askback.Do(ctx, call, key, func(context.Context) (string, error) {
+					return strings.Repeat("x", 10_000), nil
+				}); err != nil {
+					return "", err
+				}
+				if err := askback.Approve(call, "sure "+key, askback.Question{Message: "Sure?"}); err != nil {
+					return "", err
+				}
+			}
+			return "done", nil
+		})
+	front := newFront(t, behind.url, patient)
+	for _, version := range revisions {
+		if text, failed := call(t, host(t, front.url, version, able()), "large", nil); text != "done" || failed {
+			t.Errorf("%s: %q", version, text)
+		}
+	}
+}
+
+// cutter is a proxy that cuts connections instead of passing on what the server answers to a call, or refuses calls.
+type cutter struct {
+	http.Handler
+	cuts   atomic.Bool
+	status atomic.Int64
+}
+
+func (c *cutter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if status := int(c.status.Load()); status != 0 && r.Header.Get("Mcp-Method") == "tools/call" {
+		http.Error(w, http.StatusText(status), status)
+		return
+	}
+	if c.cuts.Load() && r.Header.Get("Mcp-Method") == "tools/call" {
+		panic(http.ErrAbortHandler)
+	}
+	c.Handler.ServeHTTP(w, r)
+}
+
+// A call whose connection broke may have run, and the host is told so. A call that could not be sent has not.
+func TestABrokenConnection(t *testing.T) {
+	behind := newBehind(t)
+	cut := &cutter{Handler: behind.HTTPHandler(nil)}
+	web := httptest.NewServer(cut)
+	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
+	front := newFront(t, web.URL)
+	s := host(t, front.url, "", able())
+	cut.status.Store(http.StatusUnauthorized)
+	if text, failed := call(t, s, "order", map[string]any{"item": "hat"}); !failed ||
+		!strings.HasPrefix(text, `The server of the tool "order" refused the call, which did not run`) {
+		t.Errorf("refused: %q", text)
+	}
+	cut.status.Store(http.StatusRequestTimeout) // which a proxy sends when the server takes too long
+	if text, failed := call(t, s, "order", map[string]any{"item": "hat"}); !failed ||
+		!strings.HasPrefix(text, "The outcome of this call is unknown") {
+		t.Errorf("timed out: %q", text)
+	}
+	cut.status.Store(0)
+	cut.cuts.Store(true)
+	if text, failed := call(t, s, "order", map[string]any{"item": "hat"}); !failed ||
+		!strings.HasPrefix(text, "The outcome of this call is unknown") {
+		t.Errorf("cut off: %q", text)
+	}
+	if text, failed := call(t, s, "reserve", map[string]any{"item": "hat"}); !failed ||
+		!strings.HasPrefix(text, `The connection to the server of "reserve" failed`) {
+		t.Errorf("an idempotent call, cut off: %q", text)
+	}
+	web.Listener.Close()
+	web.CloseClientConnections()
+	if text, failed := call(t, s, "order", map[string]any{"item": "hat"}); !failed ||
+		!strings.Contains(text, "cannot be reached, and the call was not sent") {
+		t.Errorf("unreachable: %q", text)
+	}
+	if n := behind.count("order"); n != 0 {
+		t.Errorf("ordered %d times", n)
+	}
+}

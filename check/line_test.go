@@ -1,0 +1,195 @@
+package check
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/askback-mcp/askback/check/findings"
+	"github.com/askback-mcp/askback/check/planted"
+)
+
+// The test binary is also a server over standard input and output.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "planted" {
+		serveProgram(planted.New(planted.Options{Fault: os.Args[2]}))
+		return
+	}
+	flag.Parse()
+	_ = flag.Set("test.parallel", "8") // most tests wait for a server
+	os.Exit(m.Run())
+}
+
+// serveProgram hands each line of the input to a handler, and writes its response as a line.
+func serveProgram(h http.Handler) {
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		var m struct {
+			Method string
+			Params struct{ Name, URI string }
+		}
+		if json.Unmarshal(lines.Bytes(), &m) != nil {
+			continue
+		}
+		req := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(lines.Bytes()))
+		req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"},
+			"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {m.Method}, "Authorization": {"Bearer " + planted.Alice}}
+		if name := m.Params.Name + m.Params.URI; name != "" {
+			req.Header.Set("Mcp-Name", name)
+		}
+		res := httptest.NewRecorder()
+		h.ServeHTTP(res, req)
+		fmt.Println(strings.ReplaceAll(res.Body.String(), "\n", ""))
+	}
+}
+
+func TestAProgramIsJudged(t *testing.T) {
+	t.Parallel()
+	for fault, fails := range map[string]bool{"": false, "any-state": true} {
+		report, err := runPatiently(t.Context(), Options{Server: Endpoint{Program: []string{os.Args[0], "planted", fault}},
+			Allow: []string{"*"}, MaxRequests: 5000, Only: []string{"state-made-up"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if report.Stopped != "" || (report.Count(findings.Fail) > 0) != fails || report.Count(findings.Pass) == 0 {
+			t.Errorf("%q: %+v; %s", fault, report.Verdicts, report.Stopped)
+		}
+	}
+}
+
+// A tool that waits for somebody is called once, and neither ends the run nor keeps the others from being judged.
+func TestSlowToolsDoNotEndTheRun(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	calls, ids := map[string]int{}, map[string]bool{}
+	server := planted.New(planted.Options{})
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := r.Header.Get("Mcp-Name")
+		body, _ := io.ReadAll(r.Body)
+		var m struct{ ID json.RawMessage }
+		_ = json.Unmarshal(body, &m)
+		mu.Lock()
+		calls[name]++
+		if ids[string(m.ID)] {
+			t.Errorf("the ID %s came twice", m.ID)
+		}
+		ids[string(m.ID)] = true
+		mu.Unlock()
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		switch name {
+		case "greet", "thank", "connect", "summarize", "redeem", "clock":
+			<-r.Context().Done()
+		default:
+			server.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(web.Close)
+	report, err := runPatiently(t.Context(), Options{Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)},
+		Allow: []string{"*"}, MaxRequests: 5000, Only: []string{"state-made-up"}, patience: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if report.Stopped != "" || report.Count(findings.Pass) == 0 || calls["greet"] != 1 || calls["redeem"] != 1 {
+		t.Errorf("%q, %d pass, calls %v", report.Stopped, report.Count(findings.Pass), calls)
+	}
+}
+
+func TestATokenGoesToItsOriginOnly(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		own, other string
+		want       bool
+	}{
+		{"https://a.example/mcp", "https://a.example/other", true},
+		{"https://a.example/mcp", "https://b.example/mcp", false},
+		{"https://a.example/mcp", "http://a.example/mcp", false},
+		{"https://a.example/mcp", "https://a.example:8443/mcp", false},
+		{"https://a.example/mcp", "http://127.0.0.1:8080/mcp", false},
+		{"http://127.0.0.1:8080/mcp", "http://127.0.0.1:8081/mcp", true},
+		{"http://127.0.0.1:8080/mcp", "https://b.example/mcp", false},
+	} {
+		for _, at := range []string{"replica", "elsewhere"} {
+			r, err := newRun(Options{Server: Endpoint{URL: test.own, Header: bearer("a-token")}, Second: bearer("another"),
+				Plan: Plan{Replica: test.other, Elsewhere: test.other}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, as := range []string{"", "second"} {
+				if got := r.client(as, at).Header != nil; got != test.want {
+					t.Errorf("from %s to %s at %s: %t", test.own, at, test.other, got)
+				}
+			}
+			if r.client("", "").Header.Get("Authorization") != "Bearer a-token" {
+				t.Error("the server itself does not get its token")
+			}
+			r.close()
+		}
+	}
+}
+
+// A question too many does not cost the memory and the time of reading it.
+func TestTooManyQuestionsAreNotRead(t *testing.T) {
+	t.Parallel()
+	r, err := newRun(Options{Server: Endpoint{URL: "http://127.0.0.1:1/mcp"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(n int) *reply {
+		requests := map[string]any{}
+		for i := range n {
+			requests[fmt.Sprint(i)] = map[string]any{"method": "elicitation/create", "params": map[string]any{}}
+		}
+		result, err := json.Marshal(map[string]any{"resultType": "input_required", "inputRequests": requests})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.read(&call{target: &target{}}, &response{result: result})
+	}
+	if p := ask(maxQuestions); !p.asks() || len(p.questions) != maxQuestions {
+		t.Errorf("%s, %d questions", p.class, len(p.questions))
+	}
+	if p := ask(maxQuestions + 1); p.asks() || len(p.questions) != 0 || p.why == "" {
+		t.Errorf("%s, %d questions", p.class, len(p.questions))
+	}
+}
+
+// A secret is removed wherever it stands in a longer text, also one in base64.
+func TestSecretsAreRemovedFromLongerTexts(t *testing.T) {
+	t.Parallel()
+	const token = "a-secret-token-of-somebody"
+	r, err := newRun(Options{Server: Endpoint{URL: "http://127.0.0.1:1/mcp", Header: bearer(token)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for before := range 4 {
+		for after := range 4 {
+			text := strings.Repeat("<", before) + token + strings.Repeat(">", after)
+			for _, e := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding, base64.RawURLEncoding} {
+				r.report.Verdicts = []findings.Verdict{{Reason: "got " + e.EncodeToString([]byte(text)), Target: text}}
+				r.redact()
+				v := r.report.Verdicts[0]
+				if !strings.Contains(v.Reason, redacted) || strings.Contains(v.Target, token) {
+					t.Errorf("%q: %s", text, v.Reason)
+				}
+				for part := range strings.SplitSeq(strings.TrimPrefix(v.Reason, "got "), redacted) {
+					if len(part) > 8 {
+						t.Errorf("%q: %s is left", text, part)
+					}
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,387 @@
+package law_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"pgregory.net/rapid"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/seal"
+)
+
+// position is how far a call has come: a requestState, and what was given and done until it was sealed.
+type position struct {
+	state   string
+	asked   []string // keys as they travel
+	answers map[string]string
+	steps   map[string]int64 // the numbers of their runs
+}
+
+// authorKey returns the key of a question that is asked under a fresh one when it is asked again.
+func authorKey(wire string) string {
+	key, _, _ := strings.Cut(wire, "#")
+	return key
+}
+
+// calls follows calls of one program, and checks each request and each end.
+type calls struct {
+	t         *testing.T
+	program   program
+	instances []http.Handler
+	rings     []*seal.Ring
+}
+
+// send goes on from a position with these answers, and returns the next one. At the end of the call that is nil, as it
+// is where the call cannot go on: the keys of the state are forgotten, or an answer that does not fit was given again.
+func (c *calls) send(
+	at *position, instance, client int, given map[string]bool,
+) (next *position, ended bool, err error) {
+	next = &position{answers: maps.Clone(at.answers), steps: maps.Clone(at.steps)}
+	parts := []string{`"unasked":{"action":"accept","content":{"n":1}}`}
+	for wire, fits := range given {
+		key := authorKey(wire)
+		seen, travels := reply(client, key)
+		if !fits {
+			travels = unfit(key)
+		} else {
+			next.answers[key] = seen
+		}
+		parts = append(parts, harness.Quote(wire)+":"+travels)
+	}
+	ran := new(runs)
+	r := harness.Request{Target: "program", Arguments: c.program.arguments().String(), State: at.state,
+		Context: func(r *http.Request) *http.Request {
+			return r.WithContext(context.WithValue(r.Context(), runsKey{}, ran))
+		}}
+	if at.state != "" {
+		r.Responses = "{" + strings.Join(parts, ",") + "}"
+	}
+	res := r.Send(c.t, c.instances[instance])
+	if res.Error != nil && res.Error.Code == -32602 && c.forgotten(at.state, instance) {
+		return nil, false, nil
+	}
+	if res.Error != nil && res.Error.Code == -32602 && strings.Contains(res.Error.Message, "would not help") &&
+		hasUnfit(given) {
+		return nil, false, nil // an answer that nobody can correct ends the call
+	}
+	if res.Result == nil {
+		return nil, false, fmt.Errorf("the response is %s", res.Raw)
+	}
+
+	unrecorded := make(map[string]bool)
+	for step, open := range ran.ahead.Range {
+		return nil, false, fmt.Errorf("the step %s ran while a question was open: %v", step, open)
+	}
+	for step, numbers := range ran.done {
+		if !c.program.records(step) {
+			// The handler runs once, and again after each checkpoint that needs no round of its own.
+			if unrecorded[step] = true; len(numbers) > 1+c.program.checkpoints() {
+				return nil, false, fmt.Errorf("the step %s was tried %d times in one request", step, len(numbers))
+			}
+			continue
+		}
+		if before, ok := at.steps[step]; ok {
+			return nil, false, fmt.Errorf("the step %s ran again, which the state has recorded as run %d", step, before)
+		}
+		if len(numbers) != 1 {
+			return nil, false, fmt.Errorf("the step %s ran %d times in one request", step, len(numbers))
+		}
+		next.steps[step] = numbers[0]
+	}
+	if res.Result.Type == "complete" {
+		return nil, true, c.program.check(res.Result.Content[0].Text, next, unrecorded)
+	}
+	next.state, next.asked = res.Result.State, slices.Sorted(maps.Keys(res.Result.Requests))
+	return next, false, nil
+}
+
+// hasUnfit reports whether an answer does not fit.
+func hasUnfit(given map[string]bool) bool {
+	return slices.Contains(slices.Collect(maps.Values(given)), false)
+}
+
+// records reports whether a step is recorded: a step that fails or panics is not.
+func (p program) records(step string) bool {
+	for _, s := range p {
+		if s.Name == step && (s.Op == "failing" || s.Op == "panicking") || !s.Then.records(step) || !s.Else.records(step) {
+			return false
+		}
+	}
+	return true
+}
+
+// checkpoints counts the checkpoints of a program.
+func (p program) checkpoints() (n int) {
+	for _, s := range p {
+		if s.Op == "checkpoint" {
+			n++
+		}
+		n += s.Then.checkpoints() + s.Else.checkpoints()
+	}
+	return n
+}
+
+// forgotten reports whether an instance has forgotten the key of a state.
+func (c *calls) forgotten(state string, instance int) bool {
+	return !slices.ContainsFunc(c.rings[instance].Keys(), func(k seal.Key) bool {
+		return strings.HasPrefix(state, "ab1."+k.ID()+".")
+	})
+}
+
+// check compares the end of a call with what is expected of its answers.
+func (p program) check(text string, end *position, unrecorded map[string]bool) error {
+	want, err := p.expect(end.answers)
+	if err != nil {
+		return fmt.Errorf("it ended with %q, but %v", text, err)
+	}
+	numbered := make([]string, len(want.trace))
+	for i, line := range want.trace {
+		if step, ok := strings.CutPrefix(line, "step "); ok {
+			line = fmt.Sprintf("%s=%d", line, end.steps[step])
+		}
+		numbered[i] = line
+	}
+	if diff := cmp.Diff(strings.Join(numbered, "\n"), text); diff != "" {
+		return fmt.Errorf("the result differs from the program run once (-want +got):\n%s", diff)
+	}
+	slices.Sort(want.steps)
+	if done := slices.Sorted(maps.Keys(end.steps)); !slices.Equal(done, want.steps) {
+		return fmt.Errorf("the steps %q were done, want %q", done, want.steps)
+	}
+	slices.Sort(want.unrecorded)
+	if tried := slices.Sorted(maps.Keys(unrecorded)); !slices.Equal(tried, want.unrecorded) {
+		return fmt.Errorf("the last run tried %q, want %q", tried, want.unrecorded)
+	}
+	return nil
+}
+
+// Two clients that have one call answer its rounds, each in its own way, on two instances: one after the other or at
+// once, with answers that are missing, unfit or unasked for, responses that are lost, requests that are repeated,
+// earlier states, and a rotation of keys in the middle. Each end is the end of the program run once with the answers
+// behind its state. A step that a state has recorded does not run under it, any other step runs once at most in a
+// request, and a step that fails or panics once in each run of the handler.
+func TestRounds(t *testing.T) {
+	rings := []*seal.Ring{harness.NewRing(t), harness.NewRing(t)}
+	register := func(s *askback.Server) {
+		askback.AddTool(s, &mcp.Tool{Name: "program"}, handle(func(*askback.Call) *runs { return new(runs) }))
+	}
+	var instances []http.Handler
+	for _, ring := range rings {
+		instances = append(instances, harness.NewServer(t, &askback.Options{Keys: ring}, register).HTTPHandler(nil))
+	}
+	forks, refused, rotations := 0, 0, 0
+	law := func(rt *rapid.T) {
+		c := &calls{t, programs(2, "").Draw(rt, "program"), instances, rings}
+		fresh := harness.NewRing(t)
+		for _, ring := range rings {
+			if err := ring.Replace(fresh); err != nil {
+				rt.Fatal(err)
+			}
+		}
+		var rolling []*seal.Ring // the next keys of each instance
+		begin := &position{answers: map[string]string{}, steps: map[string]int64{}}
+		known := []*position{begin}
+		now := []*position{begin, nil} // the second client has not got hold of the call yet
+		for n := 0; now[0] != nil || now[1] != nil; n++ {
+			if n > 300 {
+				rt.Fatalf("%s does not end", c.program.arguments())
+			}
+			lossy := n < 16
+			oneIn := func(k int, what string) bool { return lossy && rapid.IntRange(1, k).Draw(rt, what) == k }
+			if oneIn(4, "rotate") {
+				if rolling == nil {
+					next, _, err := rings[0].Rotate(time.Now(), 0)
+					if err != nil {
+						rt.Fatal(err)
+					}
+					rolling = []*seal.Ring{next, next}
+					rotations++
+				}
+				at := len(rolling) - 1
+				if err := rings[at].Replace(rolling[at]); err != nil {
+					rt.Fatal(err)
+				}
+				if rolling = rolling[:at]; at == 0 {
+					rolling = nil
+				}
+			}
+			client := rapid.IntRange(0, 1).Draw(rt, "client")
+			if now[client] == nil {
+				client = 1 - client
+			}
+			if now[client] == nil {
+				break
+			}
+			at := now[client]
+			if oneIn(4, "another state") {
+				at = rapid.SampledFrom(known).Draw(rt, "back to")
+			}
+			given := make(map[string]bool)
+			for _, wire := range at.asked {
+				switch {
+				case !oneIn(4, "no answer"):
+					given[wire] = true
+				case unfit(authorKey(wire)) != "" && rapid.Bool().Draw(rt, "unfit"):
+					given[wire] = false
+				}
+			}
+			instance := rapid.IntRange(0, 1).Draw(rt, "instance")
+			if oneIn(5, "at once") { // the other client answers the same round at the same time
+				forks++
+				var other *position
+				var all sync.WaitGroup
+				var failed error
+				all.Go(func() { other, _, failed = c.send(at, 1-instance, 1-client, given) })
+				next, ended, err := c.send(at, instance, client, given)
+				all.Wait()
+				if err := errors.Join(err, failed); err != nil {
+					rt.Fatalf("%s: %v", c.program.arguments(), err)
+				}
+				if other != nil {
+					known = append(known, other)
+					now[1-client] = other
+				}
+				now[client] = next
+				if next != nil {
+					known = append(known, next)
+				} else if !ended {
+					now[client] = begin
+				}
+				continue
+			}
+			next, ended, err := c.send(at, instance, client, given)
+			switch {
+			case err != nil:
+				rt.Fatalf("%s: %v", c.program.arguments(), err)
+			case ended:
+				now[client] = nil
+			case next == nil:
+				refused++
+				now[client] = begin
+			case oneIn(4, "lost"):
+			default:
+				known = append(known, next)
+				now[client] = next
+				if now[1-client] == nil && oneIn(3, "join") {
+					now[1-client] = rapid.SampledFrom(known).Draw(rt, "joins at")
+				}
+			}
+		}
+	}
+	for range 5 { // each with 100 programs, in half a second
+		rapid.Check(t, law)
+	}
+	t.Logf("%d rounds were answered by two at once, %d steps of a rotation taken, and %d calls could not go on",
+		forks, rotations, refused)
+	if forks == 0 || rotations == 0 {
+		t.Error("the law was not tried")
+	}
+}
+
+// The journal of a session is in memory: each recorded step runs once in the call. A step that fails or panics runs
+// once in each round at most.
+func TestSessions(t *testing.T) {
+	var mu sync.Mutex
+	var ran *runs
+	rounds := 0
+	register := func(s *askback.Server) {
+		h := handle(func(*askback.Call) *runs { mu.Lock(); defer mu.Unlock(); return ran })
+		counted := func(ctx context.Context, call *askback.Call, in arguments) (string, error) {
+			mu.Lock()
+			rounds++
+			mu.Unlock()
+			return h(ctx, call, in)
+		}
+		askback.AddTool(s, &mcp.Tool{Name: "program"}, counted)
+	}
+	var answers sync.Map
+	answered := func(key string) { seen, _ := reply(1, key); answers.Store(key, seen) }
+	opts := &client.Options{
+		Form: func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+			answered(q.Key)
+			switch q.Key {
+			case "declined":
+				return &mcp.ElicitResult{Action: "decline"}, nil
+			case "cancelled":
+				return &mcp.ElicitResult{Action: "cancel"}, nil
+			}
+			seen, _ := reply(1, q.Key)
+			var n int
+			fmt.Sscan(seen, &n)
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"n": n}}, nil
+		},
+		URL: func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+			answered(q.Key)
+			return &mcp.ElicitResult{Action: "accept"}, nil
+		},
+		Sample: func(_ context.Context, q *client.Question,
+			_ *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
+			answered(q.Key)
+			seen, _ := reply(1, q.Key)
+			return &mcp.CreateMessageWithToolsResult{Role: "assistant", Model: "m",
+				Content: []mcp.Content{&mcp.TextContent{Text: seen}}}, nil
+		},
+		Roots: func(context.Context) ([]*mcp.Root, error) {
+			answered("roots")
+			seen, _ := reply(1, "roots")
+			return []*mcp.Root{{URI: seen}}, nil
+		},
+		Limits: client.Limits{FirstPause: 1, MaxPause: 1},
+	}
+	for _, version := range []string{"2026-07-28", "2025-11-25"} {
+		t.Run(version, func(t *testing.T) {
+			here, there := mcp.NewInMemoryTransports()
+			if _, err := harness.NewServer(t, nil, register).Connect(t.Context(), there, nil); err != nil {
+				t.Fatal(err)
+			}
+			session, err := client.New(opts).Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: version})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer session.Close()
+			rapid.Check(t, func(rt *rapid.T) {
+				p := programs(2, "").Draw(rt, "program")
+				mu.Lock()
+				ran, rounds = new(runs), 0
+				mu.Unlock()
+				answers.Clear()
+				res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "program", Arguments: p.arguments()})
+				if err != nil {
+					rt.Fatal(err)
+				}
+				end := &position{answers: make(map[string]string), steps: make(map[string]int64)}
+				answers.Range(func(key, seen any) bool { end.answers[key.(string)] = seen.(string); return true })
+				unrecorded := make(map[string]bool)
+				for step, numbers := range ran.done {
+					if !p.records(step) {
+						unrecorded[step] = true
+						if len(numbers) > rounds {
+							rt.Fatalf("%s: the step %s ran %d times in %d rounds", p.arguments(), step, len(numbers), rounds)
+						}
+						continue
+					}
+					if len(numbers) != 1 {
+						rt.Fatalf("%s: the step %s ran %d times", p.arguments(), step, len(numbers))
+					}
+					end.steps[step] = numbers[0]
+				}
+				if err := p.check(res.Content[0].(*mcp.TextContent).Text, end, unrecorded); err != nil {
+					rt.Fatalf("%s: %v", p.arguments(), err)
+				}
+			})
+		})
+	}
+}
