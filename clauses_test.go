@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-// docs/proof/clauses.tsv says where each clause of the documents before the revision is implemented and which test shows
+// docs/proof/clauses.tsv says where each clause of the earlier documents is implemented and which test shows
 // it. These tests check that the names in it exist, that every clause has a test, and that the counts add up. The
 // clauses of the revision itself are held by the checker's corpus.
 func TestClausesAreWhereTheTablesSay(t *testing.T) {

@@ -58,14 +58,14 @@ func (b *Bridge) caller(ctx context.Context, extra *mcp.RequestExtra) string {
 	return name
 }
 
-// subscriptions are the resources of which callers want to be told. Each further session of a caller has them, too. The
-// zero value is ready to use.
+// subscriptions are the resources that callers have subscribed to. A caller's later sessions subscribe to them again.
+// The zero value is ready to use.
 type subscriptions struct {
 	mu  sync.Mutex
 	all map[string][]string // URIs by caller
 }
 
-// mostSubscriptions bounds those of one caller.
+// mostSubscriptions bounds the subscriptions of one caller.
 const mostSubscriptions = 256
 
 func (s *subscriptions) add(caller, uri string) {

@@ -29,7 +29,7 @@ import (
 type Options struct {
 	Server Endpoint
 
-	Second http.Header // of another principal of the same server; nil is none
+	Second http.Header // of another principal of the same server; nil if there is no other
 	Plan   Plan        // what is known of the server
 
 	Allow []string // names that may be called to their end; "*" is all
@@ -62,7 +62,7 @@ type OptionError string
 func (e OptionError) Error() string { return string(e) }
 
 // Run judges a server. The error says why nothing could be sent, and is an [OptionError] if the options are wrong.
-// Whatever the server does is in the report.
+// The report has what the server does.
 func Run(ctx context.Context, o Options) (*findings.Report, error) {
 	r, err := newRun(o)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// A property is what is understood of a property's schema. A schema is foreign: whatever is not understood is left out,
+// A property is what is understood of a property's schema. A schema is foreign: what is not understood is left out,
 // and no reference is followed.
 type property struct {
 	Type      any             `json:"type"`

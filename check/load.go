@@ -238,7 +238,7 @@ func (r *run) hold(ctx context.Context, t *target, other step, n int) (open, uns
 	return open, unserved, nil
 }
 
-// halfBody is a body of which nothing comes any more after some bytes, until it is given up.
+// halfBody is a request body that stalls after some bytes, until the request is given up.
 type halfBody struct {
 	left []byte
 	end  <-chan struct{}

@@ -11,7 +11,7 @@ import (
 
 // A Plan is what a user tells of a server, in a file of JSON. All of it may be left out.
 type Plan struct {
-	// Calls say how something is called, by its name; those of several methods have the method before it, as in
+	// Calls say how something is called, by its name; a name that several methods have stands behind its method, as in
 	// "prompts/get review".
 	Calls map[string]PlannedCall `json:"calls,omitempty"`
 

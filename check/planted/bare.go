@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A bare state has no key and no record behind it: it says what the call is about, to whoever reads it.
+// A bare state has no key and no record behind it: it says what the call is about, to anybody who reads it.
 type bareState struct {
 	About string    `json:"about"` // the city, or the address of a resource
 	Tool  string    `json:"tool"`

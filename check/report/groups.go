@@ -53,7 +53,7 @@ func problems(r *findings.Report) []*problem {
 	return behindCauses(all)
 }
 
-// explained are the dimensions of which nothing holds in a state that nothing protects.
+// explained are the dimensions that all fail once nothing protects a state.
 var explained = map[string]bool{"integrity": true, "secrecy": true, "principal": true, "arguments": true,
 	"target": true, "method": true, "time": true, "server": true}
 

@@ -49,7 +49,7 @@ type page struct {
 	Table                table
 }
 
-// A count is a part of the bar, of which At is the beginning.
+// A count is a part of the bar. At is where it begins.
 type count struct {
 	Level     findings.Level
 	Name      string

@@ -168,7 +168,7 @@ func invocation(r *findings.Report) sarifInvocation {
 	return i
 }
 
-// sarifRules are the probes of the corpus, and those of the report that are not in it.
+// sarifRules are the probes of the corpus, and the probes of the report that are not in it.
 type sarifRules struct {
 	list  []*sarifRule
 	index map[string]int
