@@ -322,7 +322,7 @@ type HTTPOptions struct {
 	WriteTimeout time.Duration
 
 	// Drafts also serves requests in the forms of the proposals that led to the 2026-07-28 revision, to peers that
-	// were built on them: see docs/proof/drafts.md. Leave it off where no such peers exist.
+	// were built on them: see docs/drafts.md. Leave it off where no such peers exist.
 	Drafts bool
 
 	// Streamable configures what the SDK serves behind the same endpoint: subscriptions, and the sessions of legacy

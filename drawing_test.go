@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// docs/drawings/call.svg draws the call that docs/proof/telemetry.md shows as a trace, which cmd/askback compares with
+// docs/drawings/call.svg draws the call that docs/telemetry.md shows as a trace, which cmd/askback compares with
 // what three servers do.
 func TestDrawingOfACall(t *testing.T) {
-	page, err := os.ReadFile("docs/proof/telemetry.md")
+	page, err := os.ReadFile("docs/telemetry.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ type Options struct {
 
 	// Drafts makes the client return the state of a server's question inside a session before 2026-07-28, over HTTP,
 	// as the state proposal has it. Servers of Askback send a state if the endpoint's URL has draft=state: see
-	// docs/proof/drafts.md. The client does not follow a call to a process that does not hold its session: the call fails,
+	// docs/drafts.md. The client does not follow a call to a process that does not hold its session: the call fails,
 	// because the session is lost.
 	Drafts bool
 

@@ -30,7 +30,7 @@
 // https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/mcp.md. Names that begin with
 // "askback." are ours. No attribute holds an answer, an argument, a result, a requestState or a task's ID. So a span
 // has no status description, although the conventions want the error's message there: messages repeat what callers
-// wrote. docs/proof/telemetry.md lists all names.
+// wrote. docs/telemetry.md lists all names.
 package otelaskback
 
 import (

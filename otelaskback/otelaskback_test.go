@@ -483,9 +483,9 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// docs/proof/telemetry.md names every attribute and every metric.
+// docs/telemetry.md names every attribute and every metric.
 func TestTheDocumentNamesEverything(t *testing.T) {
-	page, err := os.ReadFile("../docs/proof/telemetry.md")
+	page, err := os.ReadFile("../docs/telemetry.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -497,7 +497,7 @@ func TestTheDocumentNamesEverything(t *testing.T) {
 		}
 		for _, found := range regexp.MustCompile(`(?:attribute\.Key|m\.\w+)\("([a-z_.]+)"`).FindAllSubmatch(source, -1) {
 			if names++; !strings.Contains(string(page), "`"+string(found[1])+"`") {
-				t.Errorf("docs/proof/telemetry.md does not name %s", found[1])
+				t.Errorf("docs/telemetry.md does not name %s", found[1])
 			}
 		}
 	}

@@ -223,7 +223,7 @@ func callBug(t *testing.T, url, members string) (state, text string) {
 	return reply.Result.RequestState, ""
 }
 
-// A call whose rounds three servers serve is one trace at their collector. docs/proof/telemetry.md has its drawing.
+// A call whose rounds three servers serve is one trace at their collector. docs/telemetry.md has its drawing.
 //
 // OpenTelemetry has one handler of errors in a process. So the tests that send telemetry from this one are not
 // parallel.
@@ -255,9 +255,9 @@ func TestServeSendsOneTrace(t *testing.T) {
 		}
 	}
 	drawing := draw(collect.spans)
-	if page, err := os.ReadFile("../../docs/proof/telemetry.md"); err != nil ||
+	if page, err := os.ReadFile("../../docs/telemetry.md"); err != nil ||
 		!strings.Contains(string(page), "```\n"+drawing+"```\n") {
-		t.Errorf("docs/proof/telemetry.md does not have this drawing (%v):\n%s", err, drawing)
+		t.Errorf("docs/telemetry.md does not have this drawing (%v):\n%s", err, drawing)
 	}
 	for _, name := range []string{"mcp.server.operation.duration", "askback.requests", "askback.rounds",
 		"askback.state.size"} {
@@ -273,7 +273,7 @@ func TestServeSendsOneTrace(t *testing.T) {
 }
 
 // A client, and three servers of which one is killed with SIGKILL while it works on a task, send one trace.
-// docs/proof/telemetry.md has its drawing.
+// docs/telemetry.md has its drawing.
 func TestOneTraceOverAKill(t *testing.T) {
 	t.Parallel()
 	collect, collector := newCollector(t)
@@ -379,9 +379,9 @@ func TestOneTraceOverAKill(t *testing.T) {
 		}
 	}
 	drawing := draw(drawn)
-	if page, err := os.ReadFile("../../docs/proof/telemetry.md"); err != nil ||
+	if page, err := os.ReadFile("../../docs/telemetry.md"); err != nil ||
 		!strings.Contains(string(page), "```\n"+drawing+"```\n") {
-		t.Errorf("docs/proof/telemetry.md does not have this drawing (%v):\n%s", err, drawing)
+		t.Errorf("docs/telemetry.md does not have this drawing (%v):\n%s", err, drawing)
 	}
 	for _, name := range []string{"mcp.client.operation.duration", "mcp.server.operation.duration", "askback.tasks"} {
 		if !collect.metrics[name] {

@@ -497,7 +497,7 @@ func TestTheJournalThatHasComeFurtherIsStored(t *testing.T) {
 }
 
 // Storing a round takes one write, and in the first phase each retry one read: see
-// docs/proof/how-a-call-travels.md.
+// docs/recipes.md.
 func TestWhatARoundCostsTheStore(t *testing.T) {
 	for mode, want := range map[state.Mode][]int{state.Dual: {1, 2, 2}, state.StatelessFirst: {1, 1, 1},
 		state.StatelessOnly: {0, 0, 0}} {

@@ -12,7 +12,7 @@
 //   - At any time at most one worker can write to a task: a [task.Claim] has a number, which rises with each claim, and
 //     a random nonce, and a worker that lost its lease can commit nothing.
 //   - What a worker recorded is there for the next one, unless the database itself loses commits, as an asynchronous
-//     failover does. Even then two workers never write under one claim: see docs/proof/failover.md.
+//     failover does. Even then two workers never write under one claim: see docs/production.md, Failover.
 //   - A parked task is a row and nothing else.
 //
 // The package does not know HTTP or MCP.

@@ -4,7 +4,7 @@
 //	cd judge && go run ./check/field
 //
 // It needs Go and, the first time, npm and a network. The packages are pinned by go.mod and by package-lock.json in the
-// directory typescript. docs/proof/field.md says which findings are right. The program fails if a correct server has a
+// directory typescript. README.md says which findings are right. The program fails if a correct server has a
 // finding, if the example of mcp-go has fewer than it must, and if a server cannot be started or judged at all.
 package main
 

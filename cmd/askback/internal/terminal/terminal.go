@@ -16,8 +16,12 @@
 //   - Addresses are broken up, so that no terminal makes links of them.
 //   - Text that is too long is cut, with a note.
 //
-// See the elicitation and sampling pages of the MCP specification, 2026-07-28. docs/proof/terminal.md says why the form
-// is our own.
+// See the elicitation and sampling pages of the MCP specification, 2026-07-28.
+//
+// The form is our own because a library such as huh would need code around it for most of this. Its notes interpret
+// markup, so a server could style its text like ours. It has one way out, where a question needs three: decline, cancel
+// and interrupt. Its accessible mode takes the defaults when the input ends, so a pipe that closes could accept a form.
+// And it cannot scroll a message that is longer than the terminal, so that a person would agree to text out of view.
 package terminal
 
 import (
