@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"regexp"
 	"strings"
 	"testing"
@@ -36,34 +35,6 @@ func TestElicitation(t *testing.T) {
 	}
 	if second.Result.Meta[mcp.MetaKeyServerInfo] == nil || first.Result.Meta[mcp.MetaKeyServerInfo] == nil {
 		t.Error("a result does not say which server sent it")
-	}
-}
-
-// A question that is asked again says why, once, and stays the same question: of what was answered nothing is told.
-func TestAskedAgainWithTheReason(t *testing.T) {
-	h := harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(nil)
-	request := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}
-	answer := request.Send(t, h)
-	for _, test := range []struct{ content, reason string }{{`{}`, "name: is required"},
-		{`{"name":["a secret"]}`, "name: must be a string"}} {
-		for key := range answer.Result.Requests {
-			request.Responses = fmt.Sprintf(`{%q:{"action":"accept","content":%s}}`, key, test.content)
-		}
-		request.State = answer.Result.State
-		answer = request.Send(t, h)
-		want := `"message":"Who are you?\n\nThe answer before this one does not fit: ` + test.reason + `."`
-		for _, asked := range answer.Result.Requests {
-			if !strings.Contains(string(asked), want) || strings.Contains(string(asked), "secret") {
-				t.Errorf("asked %s, want %s", asked, want)
-			}
-		}
-	}
-	for key := range answer.Result.Requests {
-		request.Responses = strings.Replace(harness.Octocat, "login", key, 1)
-	}
-	request.State = answer.Result.State
-	if got := request.Send(t, h).Text(t); got != "Hello octocat in Oslo" {
-		t.Error(got)
 	}
 }
 
@@ -452,37 +423,6 @@ func TestErrorsThatAreJoinedWithAnOpenQuestion(t *testing.T) {
 	}
 }
 
-// After the request has ended, recorded answers are still returned and nothing new is asked.
-func TestAsksOfARequestThatHasEnded(t *testing.T) {
-	var hangUp context.CancelFunc
-	var known, unknown error
-	h := harness.NewServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "late"},
-			func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-				if hangUp != nil {
-					hangUp()
-				}
-				_, known = askback.Elicit[harness.Login](call, "login", "Who are you?")
-				if known == nil {
-					_, unknown = askback.Elicit[harness.Login](call, "other", "And who else?")
-				}
-				return "", errors.Join(known, unknown)
-			})
-	}).HTTPHandler(nil)
-	r := harness.Request{Target: "late"}
-	r.State = r.Send(t, h).Asked(t, "login")
-	r.Responses = harness.Octocat
-	r.Context = func(req *http.Request) *http.Request {
-		ctx, cancel := context.WithCancel(req.Context())
-		hangUp = cancel
-		return req.WithContext(ctx)
-	}
-	r.Send(t, h)
-	if known != nil || !errors.Is(unknown, context.Canceled) {
-		t.Errorf("the answered question: %v; the new one: %v", known, unknown)
-	}
-}
-
 func TestCapabilitiesGateQuestions(t *testing.T) {
 	srv := harness.NewServer(t, nil, func(srv *askback.Server) {
 		for name, ask := range map[string]askback.ToolHandler[struct{}, any]{
@@ -595,45 +535,4 @@ func FuzzAnswers(f *testing.F) {
 			t.Fatalf("status %d: %s", res.Status, res.Raw)
 		}
 	})
-}
-
-// A question inside a step is an error that tells the author the remedy. The client is not asked.
-func TestAStepCannotAsk(t *testing.T) {
-	h := harness.NewServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "with a result"},
-			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-				who, err := askback.Do(ctx, call, "step", func(context.Context) (harness.Login, error) {
-					return askback.Elicit[harness.Login](call, "login", "Who are you?")
-				})
-				return fmt.Sprint(who), err
-			})
-		askback.AddTool(srv, &mcp.Tool{Name: "without a result"},
-			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-				return "", call.Do(ctx, "step", func(context.Context) error {
-					_, err := askback.Roots(call, "roots")
-					return err
-				})
-			})
-		askback.AddTool(srv, &mcp.Tool{Name: "answered before"},
-			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-				if _, err := askback.Elicit[harness.Login](call, "login", "Who are you?"); err != nil {
-					return "", err
-				}
-				return "", call.Do(ctx, "step", func(context.Context) error {
-					_, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
-					return err
-				})
-			})
-	}).HTTPHandler(nil)
-	const want = "a step cannot ask: ask before it, outside of the function that Do gets"
-	for _, tool := range []string{"with a result", "without a result", "answered before"} {
-		r := harness.Request{Target: tool}
-		if tool == "answered before" {
-			r.State = r.Send(t, h).Asked(t, "login")
-			r.Responses = harness.Octocat
-		}
-		if res := r.Send(t, h); !strings.HasSuffix(res.Text(t), want) || !res.Result.IsError {
-			t.Errorf("%s: got %s", tool, res.Raw)
-		}
-	}
 }

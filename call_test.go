@@ -2,10 +2,8 @@ package askback_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 
@@ -67,39 +65,6 @@ func TestStepsRunOnce(t *testing.T) {
 	}
 }
 
-func TestStepsWithoutAResult(t *testing.T) {
-	ran := map[string]int{}
-	h := harness.NewServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "t"}, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			if err := call.Do(ctx, "before", func(context.Context) error { ran["before"]++; return nil }); err != nil {
-				return "", err
-			}
-			fails := call.Do(ctx, "fails", func(context.Context) error { ran["fails"]++; return errors.New("no luck") })
-			if fails == nil || fails.Error() != "no luck" {
-				return "", fmt.Errorf("a step that fails: %v", fails)
-			}
-			_, asked := askback.Elicit[harness.Login](call, "login", "Who are you?")
-			after := call.Do(ctx, "after", func(context.Context) error { ran["after"]++; return nil })
-			if asked != nil && !errors.Is(after, askback.ErrInputRequired) {
-				return "", fmt.Errorf("a step past an open question: %v", after)
-			}
-			if twice := call.Do(ctx, "before", func(context.Context) error { ran["twice"]++; return nil }); twice == nil {
-				return "", errors.New("two steps have one name")
-			}
-			return "done", errors.Join(asked, after)
-		})
-	}).HTTPHandler(nil)
-	r := harness.Request{Target: "t"}
-	r.State = r.Send(t, h).Asked(t, "login")
-	r.Responses = harness.Octocat
-	if got := r.Send(t, h).Text(t); got != "done" {
-		t.Errorf("got %q", got)
-	}
-	if diff := cmp.Diff(map[string]int{"before": 1, "fails": 2, "after": 1}, ran); diff != "" {
-		t.Errorf("how often the steps ran (-want +got):\n%s", diff)
-	}
-}
-
 func TestCheckpointHandsOver(t *testing.T) {
 	ring := harness.NewRing(t)
 	ran := 0
@@ -125,23 +90,6 @@ func TestCheckpointHandsOver(t *testing.T) {
 	}
 	if got := (harness.Request{Target: "index", State: state}).Send(t, b).Text(t); got != "42" || ran != 1 {
 		t.Errorf("got %q after %d computations", got, ran)
-	}
-}
-
-// Members whose names differ in case are different members, also for Call.Request: the handler
-// reads exactly what was bound.
-func TestRequestReadsExactNames(t *testing.T) {
-	h := harness.NewServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "t", InputSchema: map[string]any{"type": "object"}},
-			func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
-				p := call.Request().(*mcp.CallToolRequest).Params
-				return p.Name + string(p.Arguments), nil
-			})
-	}).HTTPHandler(nil)
-	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"to":"bob"},"Arguments":{"to":"mallory"},"NAME":"other",
-		"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
-	if got := (harness.Request{Target: "t", Body: body}).Send(t, h).Text(t); got != `t{"to":"bob"}` {
-		t.Errorf("got %q", got)
 	}
 }
 
@@ -294,30 +242,6 @@ func TestPanicsAreContained(t *testing.T) {
 	harness.Request{Target: "greet", Arguments: `{"place":"x"}`}.Send(t, h).Asked(t, "login")
 }
 
-func TestHandlersRunConcurrently(t *testing.T) {
-	h := harness.NewServer(t, nil, harness.AddGreet, harness.AddRounds).HTTPHandler(nil)
-	done := make(chan string)
-	const n = 32
-	for i := range n {
-		go func() {
-			place := fmt.Sprint("p", i)
-			r := harness.Request{Target: "greet", Arguments: `{"place":"` + place + `"}`}
-			r.State = r.Send(t, h).Asked(t, "login")
-			r.Responses = harness.Octocat
-			if got := r.Send(t, h).Text(t); got != "Hello octocat in "+place {
-				done <- got
-				return
-			}
-			done <- ""
-		}()
-	}
-	for range n {
-		if got := <-done; got != "" {
-			t.Errorf("got %q", got)
-		}
-	}
-}
-
 // A client need not come back: after a round the server holds nothing.
 func TestAbandonedRoundsHoldNothing(t *testing.T) {
 	h := harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(nil)
@@ -343,33 +267,5 @@ func TestAbandonedRoundsHoldNothing(t *testing.T) {
 	}
 	if after > before && (after-before)/rounds > 50 {
 		t.Errorf("each round left %d bytes", (after-before)/rounds)
-	}
-}
-
-// A key is that of one step of one call, in each of its rounds.
-func TestIdempotencyKeys(t *testing.T) {
-	var keys []string
-	h := harness.NewServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "pay"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-			keys = append(keys, call.IdempotencyKey("charge"), call.IdempotencyKey("refund"), call.ID())
-			_, err := askback.Elicit[harness.Login](call, "login", "Who pays?")
-			return "", err
-		})
-	}).HTTPHandler(nil)
-	r := harness.Request{Target: "pay"}
-	state := r.Send(t, h).Asked(t, "login")
-	again := harness.Request{Target: "pay", State: state, Responses: harness.Octocat}
-	again.Send(t, h).Text(t)
-	again.Send(t, h).Text(t)
-	r.Send(t, h).Asked(t, "login") // another call with equal arguments
-	if len(keys) != 12 || !slices.Equal(keys[0:3], keys[3:6]) || !slices.Equal(keys[0:3], keys[6:9]) {
-		t.Fatalf("the rounds of a call have the keys %q", keys)
-	}
-	different := map[string]bool{}
-	for _, key := range slices.Concat(keys[0:3], keys[9:12]) {
-		different[key] = true
-	}
-	if len(different) != 6 {
-		t.Errorf("two steps of two calls have the keys %q", keys)
 	}
 }

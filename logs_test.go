@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -196,52 +195,6 @@ func TestWhyAQuestionIsAskedAgain(t *testing.T) {
 	}
 }
 
-// A handler that returns another error than the ask's is told that its question is not asked. One that ends the call
-// because the user declined is not.
-func TestADroppedQuestionIsLogged(t *testing.T) {
-	logger, log, lines := harness.JSONLogs()
-	h := harness.NewServer(t, &askback.Options{Logger: logger}, addOrder, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "declines"},
-			func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-				if _, err := askback.Elicit[order](call, "order", "What?"); err != nil {
-					return "", err
-				}
-				return "", nil
-			})
-		askback.AddTool(srv, &mcp.Tool{Name: "two"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-			_, err1 := askback.Elicit[order](call, "order", "What?")
-			_, err2 := askback.Elicit[order](call, "more", "What else?")
-			if declined, ok := errors.AsType[*askback.DeclinedError](err1); ok {
-				return "", declined
-			}
-			return "", errors.Join(err1, err2)
-		})
-	}).HTTPHandler(nil)
-	const message = "askback: a handler asked and then ended the call with another error"
-
-	two := harness.Request{Target: "two", Arguments: `{}`}
-	two.State = two.Send(t, h).Asked(t, "more", "order")
-	two.Responses = `{"order":{"action":"decline"}}`
-	if got := two.Send(t, h); !strings.Contains(got.Raw, "declined") {
-		t.Fatal(got.Raw)
-	}
-	if got := lines(message); got != nil {
-		t.Errorf("a user who declined is no mistake: %v", got)
-	}
-
-	if got := (harness.Request{Target: "drops", Arguments: `{"Note":"MARK-argument"}`}).Send(t,
-		h); !strings.Contains(got.Raw, "MARK-error") {
-		t.Fatal(got.Raw)
-	}
-	got := lines(message)
-	if len(got) != 1 || got[0]["level"] != "WARN" || got[0]["target"] != "drops" || got[0]["round"] != float64(1) ||
-		len(got[0]["call"].(string)) != 26 ||
-		!slices.Equal(got[0]["keys"].([]any), []any{"order"}) {
-		t.Errorf("lines: %v", got)
-	}
-	harness.NoSecrets(t, log)
-}
-
 // A handler whose questions do not depend on its arguments and answers alone is told so, of every kind and in every
 // home.
 func TestAStrayingHandlerIsLogged(t *testing.T) {
@@ -374,63 +327,6 @@ func TestALostLeaseIsLogged(t *testing.T) {
 		t.Errorf("the line is %v", goesOn)
 	}
 	harness.NoSecrets(t, log, id)
-}
-
-// A restart in order loses no run: no log line and no operation says that a task whose worker has handed it over, with
-// a step in its journal or without, goes on after a run that did not end.
-func TestATaskThatIsHandedOverIsNotRecovered(t *testing.T) {
-	t.Parallel()
-	store := new(task.MemoryStore)
-	arrived := make(chan struct{}, 1)
-	work := func(hang string) func(*askback.Server) {
-		return harness.AddText("steps", nil, func(ctx context.Context, call *askback.Call) (string, error) {
-			for _, name := range []string{"one", "two"} {
-				err := call.Do(ctx, name, func(ctx context.Context) error {
-					if name != hang {
-						return nil
-					}
-					arrived <- struct{}{}
-					<-ctx.Done()
-					return ctx.Err()
-				})
-				if err != nil {
-					return "", err
-				}
-			}
-			return "done", nil
-		})
-	}
-	logger, _, lines := harness.JSONLogs()
-	w := new(follower)
-	options := func() *askback.Options {
-		return &askback.Options{Logger: logger, Keys: harness.NewRing(t), Observe: w.observe, Tasks: &askback.Tasks{}}
-	}
-	id := ""
-	for _, hang := range []string{"one", "two", "two"} { // the last of them records nothing
-		s := harness.NewTaskServerOn(t, store, options(), work(hang))
-		if id == "" {
-			id = s.Result(harness.WithExtension, "tools/call", "steps", `"name":"steps"`)["taskId"].(string)
-		}
-		<-arrived
-		s.Stop()
-	}
-	harness.NewTaskServerOn(t, store, options(), work("")).Get(harness.WithExtension, id, "completed")
-
-	runs := 0
-	harness.Eventually(t, "four runs", func() bool {
-		runs = 0
-		for _, op := range w.all() {
-			if op.Kind == askback.OperationRun {
-				if runs++; op.Recovered {
-					t.Errorf("run %d recovered the task", runs)
-				}
-			}
-		}
-		return runs == 4
-	})
-	if l := lines("askback: a task goes on after a run that did not end"); l != nil {
-		t.Errorf("logged %v", l)
-	}
 }
 
 // An alert on tasks whose worker died must stay silent for tasks that clients cancel and for tasks whose time to live

@@ -139,19 +139,6 @@ func TestPlainForms(t *testing.T) {
 
 func unescaped(raw string) string { return strings.ReplaceAll(raw, `\"`, `"`) }
 
-// A plain answer that does not fit is refused with the rule of the form itself.
-func TestPlainFormsAskAgain(t *testing.T) {
-	h := harness.NewServer(t, plainOptions(harness.NewRing(t)), addParcel).HTTPHandler(nil)
-	r := parcelRequest("tools/call", "send", terminalInfo)
-	res := r.Send(t, h)
-	r.State, r.Responses = res.Result.State, `{"parcel":`+lightParcel+`}`
-	res = r.Send(t, h)
-	askedAs(t, res, plainWeight)
-	if !strings.Contains(res.Raw, "does not fit: weight: must be at least 0.5.") {
-		t.Errorf("got %s", res.Raw)
-	}
-}
-
 // A task remembers what its client shows.
 func TestPlainFormsOfATask(t *testing.T) {
 	s := harness.NewTaskServer(t, plainOptions(harness.NewRing(t)), addParcel)

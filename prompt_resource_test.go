@@ -117,38 +117,6 @@ func TestArgumentsOfPrompts(t *testing.T) {
 	}
 }
 
-// An exact resource goes before templates, and templates in the order in which they were added. A template that is
-// added again goes to the end.
-func TestWhichResourceAnswers(t *testing.T) {
-	text := func(s string) askback.ResourceHandler {
-		return func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
-			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{Text: s}}}, nil
-		}
-	}
-	srv := harness.NewServer(t, nil, func(srv *askback.Server) {
-		srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "first", URITemplate: "doc://{id}"}, text("first"))
-		srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "second", URITemplate: "doc://{+path}"}, text("second"))
-		srv.AddResource(&mcp.Resource{Name: "exact", URI: "doc://exact"}, text("exact"))
-	})
-	h := srv.HTTPHandler(nil)
-	read := func(uri, want string) {
-		t.Helper()
-		if res := (harness.Request{Method: "resources/read", Target: uri}).Send(t, h); !strings.Contains(res.Raw,
-			`"text":"`+want+`"`) {
-			t.Errorf("%s: got %s, want %s", uri, res.Raw, want)
-		}
-	}
-	read("doc://exact", "exact")
-	read("doc://one", "first")
-	read("doc://a/b", "second")
-	srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "first", URITemplate: "doc://{id}"}, text("third"))
-	read("doc://one", "second")
-	srv.RemoveResourceTemplates("doc://{+path}")
-	read("doc://one", "third")
-	srv.RemoveResources("doc://exact")
-	read("doc://exact", "third")
-}
-
 // Every front finds the same handler, whether it was added here or to the SDK's server.
 func TestEveryFrontFindsTheSameResource(t *testing.T) {
 	for _, before := range []bool{false, true} {

@@ -202,52 +202,6 @@ func TestCheckpointsCostTwoRoundTrips(t *testing.T) {
 	}
 }
 
-// What would lose answers or go on for ever is served instead.
-func TestCallsThatAreNotHandedBack(t *testing.T) {
-	t.Parallel()
-	limits := askback.Limits{Rounds: 2, Calls: askback.Share{PerPrincipal: 1, Anonymous: 1}}
-	for name, bare := range map[string]bool{"answers without a state": true, "no round is left": false} {
-		t.Run(name, func(t *testing.T) {
-			h := harness.NewServer(t, &askback.Options{Limits: limits, BareFirstRound: bare}, addOccupant,
-				harness.AddGreet).HTTPHandler(nil)
-			r := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}
-			if !bare {
-				leave := occupy(t, h, "")
-				r.State = r.Send(t, h).Asked(t)
-				leave()
-			}
-			r.State = r.Send(t, h).Asked(t, "login")
-			r.Responses = harness.Octocat
-			defer occupy(t, h, "")()
-			if got := r.Send(t, h).Text(t); !strings.Contains(got, "octocat") {
-				t.Errorf("got %q", got)
-			}
-		})
-	}
-}
-
-// The answers to a handler in the manual style are not in a journal.
-func TestManualAnswersAreNotLost(t *testing.T) {
-	h := harness.NewServer(t, &askback.Options{Limits: askback.Limits{Calls: askback.Share{Anonymous: 1}}}, addOccupant,
-		func(srv *askback.Server) {
-			askback.AddTool(srv, &mcp.Tool{Name: "manual"}, func(ctx context.Context, call *askback.Call,
-				_ map[string]any) (*mcp.CallToolResult, error) {
-				return harness.ManualTool(ctx, call.Request().(*mcp.CallToolRequest))
-			})
-		}).HTTPHandler(nil)
-	r := harness.Request{Target: "manual"}
-	for _, name := range []string{"", "x"} {
-		if name != "" {
-			r.Responses = `{"login":{"action":"accept","content":{"name":"x"}}}`
-		}
-		r.State = r.Send(t, h).Asked(t, "login")
-	}
-	defer occupy(t, h, "")()
-	if got := r.Send(t, h).Text(t); got != "x+x" {
-		t.Errorf("got %q", got)
-	}
-}
-
 // A call that becomes a task at once runs no handler.
 func TestTasksAreNotHandedBack(t *testing.T) {
 	s := harness.NewTaskServer(t, &askback.Options{Limits: askback.Limits{Calls: askback.Share{Anonymous: 1}}},
