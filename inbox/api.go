@@ -38,7 +38,7 @@ const (
 	mostTools    = 20
 )
 
-// serveAPI registers what is for programs.
+// serveAPI registers the addresses for programs.
 func (in *Inbox) serveAPI() {
 	in.handle("GET /whoami", whoami)
 	in.handle("GET /api/whoami", in.apiPerson)
@@ -67,12 +67,12 @@ func (in *Inbox) apiPerson(w http.ResponseWriter, r *http.Request, p desk.Person
 	in.reply(w, r, person{p.Name, append([]string{}, p.Groups...)})
 }
 
-// shown is what programs are told of a question.
+// shown is a question as programs see it.
 type shown struct {
 	*desk.Question
-	// MayAnswer says that the person could answer it, as long as it is open.
+	// MayAnswer reports whether the person could answer it, as long as it is open.
 	MayAnswer bool `json:"mayAnswer"`
-	// Incomplete says that not all of it can be read.
+	// Incomplete is set if a part of it cannot be read.
 	Incomplete bool `json:"incomplete,omitempty"`
 }
 
@@ -210,7 +210,7 @@ func (in *Inbox) seen(r *http.Request, p desk.Person) bool {
 	return q != nil
 }
 
-// mostDepth bounds how deep the body of a request is nested: the content of an answer, and what is around it.
+// mostDepth bounds the nesting of a request's body: the content of an answer, and the object around it.
 const mostDepth = 66
 
 // decode reads a JSON object whose members are all known. The error repeats nothing of its values.
@@ -299,7 +299,7 @@ func (in *Inbox) reply(w http.ResponseWriter, r *http.Request, value any) {
 	_, _ = w.Write(append(text, '\n')) // an error means that the client is gone
 }
 
-// refuseError tells the sender of a request why it was not done, and the log what is the inbox's own fault.
+// refuseError tells the sender of a request the reason of its failure, and logs the inbox's own faults.
 func (in *Inbox) refuseError(w http.ResponseWriter, r *http.Request, err error) {
 	p, known := problemOf(err)
 	if !known && r.Context().Err() == nil {

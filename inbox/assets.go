@@ -39,7 +39,7 @@ var assets = func() map[string]asset {
 	return all
 }()
 
-// assetPath is where a page finds a file.
+// assetPath is the address at which a page finds a file.
 func assetPath(base, name string) string { return base + "assets/" + assets[name].hash + "/" + name }
 
 func serveAsset(w http.ResponseWriter, r *http.Request) {

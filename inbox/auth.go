@@ -23,7 +23,7 @@ func parseAuth(name string) *template.Template {
 	return template.Must(t.ParseFS(files, "templates/resend.html"))
 }
 
-// authPage is what a page of signing in or out shows.
+// authPage holds the texts of a page of signing in or out.
 type authPage struct {
 	Base     string // the way to the first page; empty means from directly below /auth/
 	Problem  string // in words
@@ -47,7 +47,7 @@ func showAuth(w http.ResponseWriter, status int, p authPage) {
 	_, _ = w.Write(text.Bytes()) // an error means that the browser is gone
 }
 
-// serveAuthAsset serves what the pages load.
+// serveAuthAsset serves the files that the pages load.
 func serveAuthAsset(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/auth/local.js" || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		http.NotFound(w, r)

@@ -14,8 +14,8 @@ const (
 	mostAtOnce  = 16 // requests that run
 	mostChanges = 10 // answers, claims and so on a second
 
-	mostBody   = 1<<20 + 1<<16 // bytes of an answer of a desk, and what is around it
-	mostSignIn = 1 << 16       // bytes of what somebody sends who is not known yet
+	mostBody   = 1<<20 + 1<<16 // bytes: the largest answer of a desk, and the form around it
+	mostSignIn = 1 << 16       // bytes from somebody who has not signed in
 	bodyTime   = 10 * time.Second
 )
 
@@ -57,7 +57,8 @@ func (b *bounds) leave(name string) {
 	}
 }
 
-// readBody reads the body of a request, so that nobody holds anything else while they are slow to send it.
+// readBody reads the body of a request before anything is taken for it, so that somebody who sends slowly holds nothing
+// but the connection.
 func readBody(w http.ResponseWriter, r *http.Request, most int64) *problem {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil

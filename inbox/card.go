@@ -300,7 +300,8 @@ func (c *card) ask(shown json.RawMessage) {
 	}
 }
 
-// said are the words for what has just been done. A link has only their names, so it cannot say anything else.
+// said holds the words after an action. The address of the page has only their names, so that a link cannot put other
+// words into the inbox's mouth.
 var said = map[string]string{
 	"accept": "Your answer is recorded.", "decline": "You have declined.", "cancel": "You have dismissed the question.",
 	"claim": "The question is claimed.", "release": "Your claim is released.", "handover": "The question is handed over.",
@@ -325,7 +326,7 @@ func (in *Inbox) card(w http.ResponseWriter, r *http.Request, p desk.Person) {
 	in.show(w, r, http.StatusOK, "card", c)
 }
 
-// act does what somebody has chosen on the page of a question.
+// act carries out the action of a form on the page of a question.
 func (in *Inbox) act(w http.ResponseWriter, r *http.Request, p desk.Person) {
 	if err := r.ParseForm(); err != nil {
 		in.say(w, r, p, http.StatusBadRequest,
@@ -358,7 +359,7 @@ func (in *Inbox) act(w http.ResponseWriter, r *http.Request, p desk.Person) {
 	}
 }
 
-// errFields says that the problems are at the fields of the form.
+// errFields refers to the problems that the fields of the form show.
 var errFields = &desk.InvalidError{Reason: "Not everything in the form can be taken: see below."}
 
 func (in *Inbox) answer(r *http.Request, p desk.Person, c *card, do string) error {
@@ -432,7 +433,8 @@ func (in *Inbox) change(r *http.Request, p desk.Person, q *desk.Question, do str
 	return err
 }
 
-// refuse shows the page of a question again, with why nothing was recorded, and what was written.
+// refuse shows the page of a question again, with the reason why nothing was recorded, and with the person's text in
+// the form: nobody should have to write it twice.
 func (in *Inbox) refuse(w http.ResponseWriter, r *http.Request, p desk.Person, c *card, err error) {
 	do := r.PostForm.Get("do")
 	var (
@@ -470,7 +472,7 @@ func (in *Inbox) refuse(w http.ResponseWriter, r *http.Request, p desk.Person, c
 	in.show(w, r, status, "card", c)
 }
 
-// tooLate says who was first, or when it was too late.
+// tooLate names who was first, or the deadline that has passed.
 func tooLate(e *desk.ClosedError) string {
 	at := func(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04:05 UTC") }
 	switch {

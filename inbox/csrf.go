@@ -8,8 +8,8 @@ import (
 // guard lets a request pass to next unless another site made a browser send it. Every response gets the headers that
 // protect it.
 //
-// A change is a POST, and must come from a page of the inbox itself, by Sec-Fetch-Site or Origin. What is for programs
-// must not even be read from elsewhere, so that nobody learns from how long it takes what somebody else may see.
+// A change is a POST, and must come from a page of the inbox itself, by Sec-Fetch-Site or Origin. Other sites must not
+// even read the addresses for programs: the time of a response would tell them what the person of the browser may see.
 func guard(next http.Handler) http.Handler {
 	var protection http.CrossOriginProtection
 	protection.SetDenyHandler(http.HandlerFunc(refuseForeign))

@@ -16,7 +16,7 @@ import (
 
 // The bounds of streams of events. Where one is reached the oldest stream goes: of the person, or of who has most.
 const (
-	mostStreamsEach = 5 // a browser has six connections to a server by HTTP/1.1
+	mostStreamsEach = 5 // of a browser's six connections to a server by HTTP/1.1, one must be left for the page
 	mostStreams     = 1000
 	mostUnread      = 64 // events of one stream
 
@@ -28,7 +28,8 @@ const (
 	awayTime     = time.Minute      // until a stream comes again that had to go
 )
 
-// changed says that a question has changed, and nothing else of it. The zero one says to read everything again.
+// changed is the event that a question has changed. It has no more of the question, so that a viewer reads it with the
+// rights of that moment. The zero value asks the viewer to read everything again.
 type changed struct {
 	Name string `json:"name"`
 	Key  string `json:"key"`
@@ -42,7 +43,8 @@ type stream struct {
 	gone   chan struct{} // closed when the stream must end
 }
 
-// streams are all streams of an instance. While there is one, one loop asks the desk what has changed.
+// streams holds all streams of an instance. While there is one, a single loop asks the desk for changes, so that the
+// store's load does not grow with the viewers.
 type streams struct {
 	changes func(context.Context) // runs until its context is done
 
@@ -102,7 +104,8 @@ func (s *streams) end(v *stream) {
 	close(v.gone)
 }
 
-// tell sends an event to those whom it concerns. It waits for nobody: who does not read in time is told to refresh.
+// tell sends an event to the viewers whom it concerns. It waits for nobody, because one slow viewer would delay all: a
+// viewer without room for the event gets a refresh later.
 func (s *streams) tell(c changed, concerns func(desk.Person) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,12 +121,12 @@ func (s *streams) tell(c changed, concerns func(desk.Person) bool) {
 	}
 }
 
-// refreshLater has all viewers read everything again, because what changes until then may go unseen.
+// refreshLater has all viewers read everything again, because they may miss a change in the meantime.
 func (s *streams) refreshLater() {
 	time.AfterFunc(settleTime, func() { s.tell(changed{}, func(desk.Person) bool { return true }) })
 }
 
-// follow tells the streams what changes, until ctx is done.
+// follow passes changes on to the streams, until ctx is done.
 func (in *Inbox) follow(ctx context.Context) {
 	for q, err := range in.desk.Changes(ctx, changesEvery) {
 		switch {
@@ -176,7 +179,8 @@ func (in *Inbox) serveEvents(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		}
-		// Somebody who has signed out, or is in other groups now, must come again.
+		// The connection outlives the check at its beginning. Somebody who has signed out, or is in other groups now, must
+		// come again before they see another event.
 		if is, err := in.person(r); err != nil || is.Name != p.Name || !slices.Equal(is.Groups, p.Groups) || !send(next) {
 			return
 		}

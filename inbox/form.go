@@ -15,7 +15,7 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// fields are the form of a question, with what is filled in.
+// fields are the form of a question, with the values that are filled in.
 type fields []*field
 
 // field is one property of the schema as a control of a page.
@@ -30,7 +30,7 @@ type field struct {
 	Hints   []string
 	Problem string
 	Warning string
-	Value   string   // what is filled in, of a control without choices
+	Value   string   // the text of a control without choices
 	Picked  []string // the names of the choices that are picked
 	nothing bool     // "no answer" is a choice
 }
@@ -42,7 +42,7 @@ type choice struct {
 	Picked             bool
 }
 
-// mostRadios is how many choices are shown beside each other. More of them are a list to open.
+// mostRadios is the number of choices that are shown beside each other. More than that become a list to open.
 const mostRadios = 7
 
 // secret matches what a form must not ask for ("Servers MUST NOT use form mode elicitation to request sensitive
@@ -188,7 +188,7 @@ func (f *field) pick() {
 	}
 }
 
-// localLayout is how a picker has a date and time, with seconds.
+// localLayout is the form of a date and time in a picker, with seconds.
 const localLayout = "2006-01-02T15:04:05"
 
 func isLocal(s string) bool {
@@ -196,7 +196,7 @@ func isLocal(s string) bool {
 	return err == nil && at.Format(localLayout) == s
 }
 
-// texts returns what the controls of the page have when they show a value.
+// texts returns the texts of the page's controls for a value.
 func (f *field) texts(value json.RawMessage) (text string, picked []string) {
 	if value == nil && f.nothing {
 		return "", []string{""}
@@ -228,9 +228,9 @@ func (f *field) texts(value json.RawMessage) (text string, picked []string) {
 	return text, nil
 }
 
-// read takes what a browser has sent. Shown is the content with which the form was shown: where somebody has changed
-// nothing, the value stays exactly as it was, however the browser spells it. So a vote for a proposal is one for the
-// same content. The result has a problem at each field that the schema does not allow.
+// read reads the form that a browser has sent. Shown is the content with which the form was shown: where somebody has
+// changed nothing, the value stays exactly as it was, however the browser spells it. So a vote for a proposal is one
+// for the same content. The result has a problem at each field that the schema does not allow.
 func (all fields) read(sent url.Values, shown json.RawMessage) (content json.RawMessage, sound bool) {
 	out := []byte{'{'}
 	sound = true
@@ -285,7 +285,7 @@ func (f *field) read(sent url.Values, before json.RawMessage) json.RawMessage {
 		if text = strings.TrimSpace(text); text == "" {
 			return nil
 		}
-		return json.RawMessage(text) // which the check refuses if it is none
+		return json.RawMessage(text) // the check refuses it if it is no number
 	case f.Format != "":
 		text = strings.TrimSpace(text)
 	}
@@ -368,7 +368,7 @@ func inUTC(s string) string {
 	return s
 }
 
-// About is the description of the field with what a valid answer is.
+// About is the description of the field with the rules for an answer.
 func (f *field) About() template.HTML {
 	about := linked(f.Description)
 	if f.Description == "" {
@@ -396,7 +396,7 @@ func (f *field) Described() string {
 	return strings.Join(ids, " ")
 }
 
-// Rule is what a browser says of a text that does not fit the pattern.
+// Rule is the browser's message for a text that does not fit the pattern.
 func (f *field) Rule() string {
 	if f.Pattern == "" {
 		return ""

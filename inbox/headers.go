@@ -7,7 +7,7 @@ import "net/http"
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// setHeaders sets what protects a response in a browser. A handler may let an asset be stored.
+// setHeaders sets the headers that protect a response in a browser. A handler may let an asset be stored.
 func setHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Frame-Options", "DENY")

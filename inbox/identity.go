@@ -22,10 +22,10 @@ type signIn interface {
 // errSignedOut says that a request has no session at all, as the first one of everybody. It is not worth a log line.
 var errSignedOut = errors.New("nobody has signed in")
 
-// mostGroups is how many groups of a person a desk looks at.
+// mostGroups is the number of groups of a person that a desk looks at.
 const mostGroups = 64
 
-// checkPerson reports what a desk would refuse about a person, so that the log says it before anything is asked.
+// checkPerson reports what a desk would refuse about a person, so that the log has the reason before anything is asked.
 func checkPerson(p desk.Person) error {
 	if !question.IsName(p.Name) {
 		return fmt.Errorf("the name %.80q cannot be a person's: it needs 1 to %d bytes, without control characters and "+
@@ -54,7 +54,7 @@ type TrustedHeader struct {
 	Name string
 	// Groups is the header with the groups of the person. Empty means that nobody is in a group.
 	Groups string
-	// Separator is what stands between two groups. Empty means a comma. Space around a group does not belong to it.
+	// Separator stands between two groups. Empty means a comma. Space around a group does not belong to it.
 	Separator string
 	// Keep are the groups that questions can be for. Others are left out. Nil keeps all; then somebody in more than 64
 	// is refused.
@@ -65,7 +65,7 @@ type TrustedHeader struct {
 	UnixSocket bool
 }
 
-// check reports what is wrong with the fields.
+// check returns an error for fields that cannot be used.
 func (h TrustedHeader) check() error {
 	switch {
 	case h.Name == "":
@@ -121,7 +121,7 @@ func (h TrustedHeader) Person(r *http.Request) (p desk.Person, err error) {
 }
 
 func (h TrustedHeader) trusts(peer string) bool {
-	if h.UnixSocket && (peer == "@" || peer == "") { // what net/http has for a peer without an address
+	if h.UnixSocket && (peer == "@" || peer == "") { // net/http writes a peer without an address so
 		return true
 	}
 	a, err := netip.ParseAddrPort(peer)

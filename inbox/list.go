@@ -38,7 +38,7 @@ var tabs = []tab{
 		empty: "No call of yours has asked people, or it is no longer kept."},
 }
 
-// order is a way to sort what waits.
+// order is a way to sort the questions of a list.
 type order struct {
 	Name, Title string
 	Here        bool
@@ -148,7 +148,7 @@ func (in *Inbox) questions(
 	return in.desk.Waiting(ctx, w)
 }
 
-// mostSearched is how many questions a search looks at.
+// mostSearched is the number of questions that a search looks at.
 const mostSearched = 10_000
 
 // matching leaves only questions with a text, as desk.Waiting does.

@@ -31,11 +31,11 @@ type Local struct {
 	expires time.Time
 }
 
-// tokenTime is how long the token of a URL can be exchanged.
+// tokenTime is the time in which the token of a URL can be exchanged.
 const tokenTime = 5 * time.Minute
 
-// NewLocal returns the identity of a person behind a listener. The error says that the listener can be reached from
-// elsewhere, or that the person has no name.
+// NewLocal returns the identity of a person behind a listener. It is an error if the listener can be reached from
+// elsewhere, or if the person has no name.
 func NewLocal(p desk.Person, listener net.Addr) (*Local, error) {
 	a, err := netip.ParseAddrPort(listener.String())
 	if err != nil || !a.Addr().Unmap().IsLoopback() {
@@ -45,7 +45,7 @@ func NewLocal(p desk.Person, listener net.Addr) (*Local, error) {
 	if p.Name == "" {
 		return nil, errors.New("inbox: a local inbox needs the name of its user")
 	}
-	ring, err := seal.NewRing(seal.NewKey(time.Now()))
+	ring, err := seal.NewRing(seal.NewKey(time.Now())) // a restart ends all sessions
 	if err != nil {
 		return nil, fmt.Errorf("inbox: the keys of sessions: %w", err)
 	}
@@ -74,7 +74,8 @@ func (l *Local) exchange(token string) bool {
 	return true
 }
 
-// reach reports what is wrong with the way on which a request came.
+// reach refuses a request that does not come from this machine, or for another host. A site whose name leads to
+// 127.0.0.1 (DNS rebinding) makes browsers on this machine connect, but with its own name as the Host.
 func (l *Local) reach(r *http.Request) error {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !peer.Addr().Unmap().IsLoopback() {

@@ -30,7 +30,8 @@ func markdown(source string) template.HTML {
 	return template.HTML(plain(b.String())) //nolint:gosec // the renderers below escape what they write
 }
 
-// The bounds of what is rendered: how deep lists and quotes are nested, and how many steps the rest takes.
+// The bounds of rendering: the nesting of lists and quotes, and the steps of the rest. The library needs quadratic time
+// for some texts, and the texts are written by callers.
 const (
 	mostNested = 32
 	mostSteps  = 2 << 20

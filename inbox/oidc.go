@@ -30,7 +30,7 @@ import (
 type OIDCOptions struct {
 	// Issuer is the URL of the provider, as it writes it itself: https, or http on this machine. It is required.
 	Issuer string
-	// ClientID is what the provider calls this inbox. It is required.
+	// ClientID is the provider's name for this inbox. It is required.
 	ClientID string
 	// ClientSecret is the secret that the provider gave it. Empty means a public client, which PKCE protects alone.
 	ClientSecret string
@@ -101,7 +101,7 @@ type OIDC struct {
 	failed   time.Time
 }
 
-// provider is what discovery says of the provider.
+// provider is the provider as its discovery document describes it.
 type provider struct {
 	*oidc.Provider
 	verifier   *oidc.IDTokenVerifier
@@ -133,6 +133,8 @@ func NewOIDC(opts *OIDCOptions) (*OIDC, error) {
 	if o.client.Timeout = providerTime; o.HTTPClient != nil {
 		*o.client = *o.HTTPClient
 	}
+	// Also around a client of the operator: one that follows every redirect would send the secret wherever a provider
+	// that was taken over points.
 	o.client.Transport = boundedTransport{o.client.Transport}
 	o.client.CheckRedirect = atOrigin(o.client.CheckRedirect)
 	o.sessions = sessions{
@@ -163,7 +165,8 @@ func (o *OIDCOptions) check() error {
 	return nil
 }
 
-// isSecure reports whether nobody on the way can read or change what goes to a URL.
+// isSecure reports whether nobody on the way can read or change a request to a URL, which has nothing but a host and a
+// path.
 func isSecure(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && u.User == nil && u.RawQuery == "" && u.Fragment == "" && isEncrypted(u)
@@ -247,6 +250,7 @@ func (o *OIDC) discover(ctx context.Context) (*provider, error) {
 		if p, err := o.known(); p != nil || err != nil {
 			return p, err
 		}
+		// The attempt outlives the request that began it, because others wait for it.
 		p, err := o.find(context.WithoutCancel(ctx))
 		o.mu.Lock()
 		defer o.mu.Unlock()
@@ -271,6 +275,7 @@ func (o *OIDC) find(ctx context.Context) (*provider, error) {
 	}
 	p := &provider{Provider: found}
 	p.verifier = found.VerifierContext(ctx, &oidc.Config{
+		// The provider's clock may differ: a token that expired less than a minute ago passes.
 		ClientID: o.ClientID, Now: func() time.Time { return time.Now().Add(-clockSkew) },
 	})
 	var more struct {
@@ -296,11 +301,12 @@ func (o *OIDC) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// login is what a browser keeps while somebody signs in at the provider.
+// login is a sign-in that has begun. The browser keeps it, sealed, so that a sign-in that nobody finishes costs the
+// inbox nothing, and every instance can finish it.
 type login struct {
-	State    string `json:"state"`
-	Nonce    string `json:"nonce"`
-	Verifier string `json:"verifier"`
+	State    string `json:"state"`    // ties the way back to this browser: nobody can sign somebody else in
+	Nonce    string `json:"nonce"`    // ties the ID token to this sign-in
+	Verifier string `json:"verifier"` // ties the code to this sign-in (PKCE)
 	Return   string `json:"return"`
 }
 
@@ -338,7 +344,7 @@ func (o *OIDC) begin(w http.ResponseWriter, r *http.Request) {
 		http.StatusSeeOther)
 }
 
-// finish takes what the provider says of somebody who comes back from it.
+// finish signs in somebody who comes back from the provider.
 func (o *OIDC) finish(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	l, err := o.pending(r, q.Get("state"))
@@ -350,8 +356,8 @@ func (o *OIDC) finish(w http.ResponseWriter, r *http.Request) {
 		o.refuse(w, r, http.StatusBadRequest, "This sign-in is over, or another one has taken its place.", err)
 		return
 	}
-	o.sessions.set(w, o.loginCookie(), "", -time.Second)
-	switch iss := q.Get("iss"); { // RFC 9207
+	o.sessions.set(w, o.loginCookie(), "", -time.Second) // whatever follows, another attempt begins anew
+	switch iss := q.Get("iss"); {                        // RFC 9207
 	case iss != "" && iss != o.Issuer:
 		err = fmt.Errorf("the answer comes from the issuer %.100q", iss)
 	case q.Get("error") != "":
@@ -363,6 +369,7 @@ func (o *OIDC) finish(w http.ResponseWriter, r *http.Request) {
 		o.refuse(w, r, http.StatusForbidden, "The provider did not sign you in.", err)
 		return
 	}
+	// Anybody can begin a sign-in and invent a code, and each code costs a request to the provider. So peers take turns.
 	peer := peerOf(r, o.Proxies)
 	ctx, cancel := context.WithTimeout(r.Context(), queueTime)
 	defer cancel()
@@ -423,7 +430,7 @@ func (o *OIDC) exchange(ctx context.Context, p *provider, code string, l login) 
 	if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(l.Nonce)) == 0 {
 		return s, errors.New("the ID token has the nonce of another sign-in")
 	}
-	if id.AccessTokenHash != "" {
+	if id.AccessTokenHash != "" { // the access token, which fetches the UserInfo, was issued with this ID token
 		if err := id.VerifyAccessToken(token.AccessToken); err != nil {
 			return s, fmt.Errorf("the ID token: %w", err)
 		}
@@ -473,7 +480,7 @@ func (c claims) has(name string) bool { _, ok := c[name]; return ok }
 // text returns a claim that is a text, or "".
 func (c claims) text(name string) string {
 	var text string
-	_ = json.Unmarshal(c[name], &text) // what is no text stays empty
+	_ = json.Unmarshal(c[name], &text) // any other value leaves it empty
 	return text
 }
 
@@ -485,8 +492,9 @@ func (c claims) keepsElsewhere(claim string) bool {
 	return elsewhere
 }
 
-// read returns whom the claims of an ID token, and of a UserInfo, are about. The name and whether it is verified have
-// one source, and so have the groups: the ID token, or what it lacks the UserInfo.
+// read returns the person of an ID token and a UserInfo. A name and its verification come from the same source, and so
+// do the groups: from the ID token or, if it lacks the claim, from the UserInfo. With mixed sources, "email_verified" of
+// one address could vouch for another.
 func (o *OIDC) read(told, more claims) (p desk.Person, err error) {
 	of := func(claim string) claims {
 		if told.has(claim) || !more.has(claim) {
@@ -544,7 +552,7 @@ func (o *OIDC) unavailable(w http.ResponseWriter, r *http.Request, err error) {
 	o.refuse(w, r, http.StatusServiceUnavailable, "The provider cannot be reached now. Try again in a moment.", err)
 }
 
-// refuse tells the person in words that say nothing of the reason, and the log the reason.
+// refuse shows the person words without the reason, which could help somebody who guesses, and logs the reason.
 func (o *OIDC) refuse(w http.ResponseWriter, r *http.Request, status int, words string, err error) {
 	o.log.WarnContext(r.Context(), "inbox: somebody could not sign in", "error", fmt.Sprintf("%.1000v", err))
 	showAuth(w, status, authPage{Problem: words, Return: "/"})

@@ -19,7 +19,7 @@ type problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
-	// Decision is what people have decided before, without its content.
+	// Decision is the earlier decision, without its content.
 	Decision *desk.Decision `json:"decision,omitempty"`
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/askback-mcp/askback/seal"
 )
 
-// session is what a cookie says of somebody who has signed in.
+// session is the content of a cookie of somebody who has signed in.
 type session struct {
 	Name   string   `json:"name"`
 	Groups []string `json:"groups,omitempty"`
@@ -20,7 +20,8 @@ type session struct {
 	IDToken string `json:"idToken,omitempty"`
 }
 
-// sessions makes and reads cookies. What is in a cookie is sealed: only instances with the keys can read or make one.
+// sessions makes and reads cookies. The content of a cookie is sealed: only instances with the keys can read or make
+// one.
 type sessions struct {
 	ring     *seal.Ring
 	cookie   string // the name; one that begins with __Host- must be secure
@@ -28,8 +29,10 @@ type sessions struct {
 	audience string // sessions of another audience are not valid here
 	length   time.Duration
 
-	mu    sync.Mutex
-	ended map[string]time.Time // IDs of sessions that were logged out here, and when they would have expired
+	mu sync.Mutex
+	// ended has the IDs of sessions that were logged out here, and when they would have expired: a copied cookie stays
+	// valid until then at other instances, which do not know of the log-out.
+	ended map[string]time.Time
 }
 
 // mostCookie is the size in bytes that every browser takes for a cookie with its name and attributes (RFC 6265bis,
@@ -42,11 +45,12 @@ func (s *sessions) binding(method string) seal.Binding {
 	return seal.Binding{Audience: s.audience, Method: method}
 }
 
-// begin gives the browser a session. It is always a new session, and no cookie of the request chooses it.
+// begin gives the browser a session. It is always a new one, so that nobody can plant a session in a browser and share
+// it after the sign-in.
 func (s *sessions) begin(w http.ResponseWriter, of session) error {
 	now := time.Now()
 	value, err := s.seal(of, now)
-	if err == nil && len(s.cookie)+len(value) > mostCookie && of.IDToken != "" {
+	if err == nil && len(s.cookie)+len(value) > mostCookie && of.IDToken != "" { // log-out works without the hint
 		of.IDToken = ""
 		value, err = s.seal(of, now)
 	}
@@ -77,7 +81,7 @@ func (s *sessions) set(w http.ResponseWriter, name, value string, life time.Dura
 	})
 }
 
-// read returns the session of a request. The error says why there is none.
+// read returns the session of a request, or an error with the reason why it has none.
 func (s *sessions) read(r *http.Request) (session, *seal.State, error) {
 	var of session
 	state, err := s.open(r, s.cookie, "session")
@@ -96,7 +100,8 @@ func (s *sessions) read(r *http.Request) (session, *seal.State, error) {
 	return of, state, nil
 }
 
-// open opens the one cookie of a name.
+// open opens the one cookie of a name. Two cookies of one name are refused: another path or a server on a sibling host
+// could have added one, and which of them comes first is up to the browser.
 func (s *sessions) open(r *http.Request, name, method string) (*seal.State, error) {
 	cookies := r.CookiesNamed(name)
 	switch len(cookies) {

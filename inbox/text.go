@@ -19,7 +19,8 @@ import (
 )
 
 // visible calls write with the parts of a foreign text, in their order: those that can be shown as they are, and the
-// names of characters that show nothing, or that change how others are shown, such as U+202E.
+// names of characters that show nothing, or that change how others are shown, such as U+202E. With those a caller could
+// have people approve another text than they read.
 func visible(text string, write func(part string, isName bool)) {
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	begin, before := 0, ' '
@@ -84,13 +85,14 @@ func oneLine(text string) string {
 	return string(line)
 }
 
-// isolated returns a foreign text as HTML, whose direction of writing has no effect on what is around it.
+// isolated returns a foreign text as HTML. Its direction of writing has no effect on the text around it, which could
+// otherwise change its order.
 func isolated(text string) template.HTML {
 	var b strings.Builder
 	b.WriteString("<bdi>")
 	writeVisible(&b, text)
 	b.WriteString("</bdi>")
-	return template.HTML(b.String()) //nolint:gosec // each part is escaped
+	return template.HTML(b.String()) //nolint:gosec // writeVisible escapes each part
 }
 
 func writeVisible(b *strings.Builder, text string) {
@@ -116,7 +118,7 @@ func linked(text string) template.HTML {
 		if at == nil {
 			break
 		}
-		end := at[0] + len(strings.TrimRight(text[at[0]:at[1]], ".,;:!?)]}"))
+		end := at[0] + len(strings.TrimRight(text[at[0]:at[1]], ".,;:!?)]}")) // these end a sentence, not an address
 		writeVisible(&b, text[:at[0]])
 		writeLink(&b, text[at[0]:end])
 		text = text[end:]
@@ -126,7 +128,8 @@ func linked(text string) template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // each part is escaped
 }
 
-// writeLink writes an address as a link, if it is one whose host is plain to see, and otherwise as a text.
+// writeLink writes an address as a link if its host is plain to see, and otherwise as text. A name in front of the host
+// (https://bank.example@evil.example) or letters of another script would let somebody take it for another host.
 func writeLink(b *strings.Builder, link string) {
 	u, err := url.Parse(link)
 	if err != nil || u.Host == "" || u.User != nil || plain(link) != link || asciiHost(u) != u.Hostname() {
@@ -150,7 +153,7 @@ func asciiHost(u *url.URL) string {
 type page struct {
 	URL  string
 	Host string // as the network has it, with the port
-	// Reads is what the host looks like where letters of other scripts are shown. It is empty if that is the same.
+	// Reads is the host with the letters of other scripts, as a browser may show it. It is empty if that is the same.
 	Reads  string
 	Secure bool
 	User   string // in front of the host, which can look like a host
@@ -219,7 +222,7 @@ func (m moment) Machine() string { return m.UTC().Format(time.RFC3339) }
 // Full is the time for people who want to know exactly.
 func (m moment) Full() string { return m.UTC().Format("2 January 2006, 15:04:05 UTC") }
 
-// Distance is how far away the time is: "in 3 h 5 min", "12 min ago".
+// Distance is the time from now: "in 3 h 5 min", "12 min ago".
 func (m moment) Distance() string {
 	if d := m.Sub(m.now); d > 0 {
 		return "in " + span(d)

@@ -30,7 +30,7 @@ type peerTurns struct{ running, waiting, last int }
 // turn is the turn of somebody who waits.
 type turn struct {
 	peer string
-	is   chan error // nil says that it has come
+	is   chan error // gets nil when the turn has come; it has room for one, so that admit never waits
 }
 
 var errCrowded = errors.New("too many wait already")
@@ -97,7 +97,7 @@ func (t *turns) admit() {
 			return cmp.Or(cmp.Compare(x.running, y.running), cmp.Compare(x.last, y.last))
 		})
 		is := t.peers[w.peer]
-		if is.running >= t.each {
+		if is.running >= t.each { // the peer that runs least has all it may have, and so has every other one
 			return
 		}
 		t.taken++
@@ -108,7 +108,8 @@ func (t *turns) admit() {
 	}
 }
 
-// shed refuses one of those who wait, if there are too many.
+// shed refuses one of those who wait, if there are too many: the newest of the peer that has most. A crowd so drives
+// out its own requests, and never those of a single person.
 func (t *turns) shed() {
 	if len(t.waiting) <= t.queue {
 		return
@@ -123,8 +124,9 @@ func (t *turns) shed() {
 	last.is <- errCrowded
 }
 
-// peerOf returns who sends a request, as bounds tell people apart who are not known yet: the address of the connection
-// or, if that is a proxy, the address that the proxies name. Addresses of one IPv6 network of 64 bits are one peer.
+// peerOf returns the peer of a request, by which bounds tell people apart before they have a name: the address of the
+// connection or, if that is a proxy, the address that the proxies name. Addresses of one IPv6 network of 64 bits are
+// one peer, because a subscriber has them all.
 func peerOf(r *http.Request, proxies []netip.Prefix) string {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -135,7 +137,9 @@ func peerOf(r *http.Request, proxies []netip.Prefix) string {
 	}
 	peer := at.Addr().Unmap().WithZone("")
 	forwarded := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for _, text := range slices.Backward(forwarded) { // each proxy adds the address from which it was reached
+	// Each proxy adds the address from which it was reached, so the end of the list is believed and its beginning is the
+	// client's to invent.
+	for _, text := range slices.Backward(forwarded) {
 		next, err := netip.ParseAddr(strings.TrimSpace(text))
 		if !is(peer) || err != nil {
 			break

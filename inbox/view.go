@@ -16,7 +16,7 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// view is what each page shows around its content.
+// view holds the parts that each page shows around its content.
 type view struct {
 	Base    string // the way from this page to the first one, as links are relative
 	Site    string
@@ -106,7 +106,8 @@ func (in *Inbox) say(w http.ResponseWriter, r *http.Request, p desk.Person, stat
 	in.show(w, r, status, "message", message{in.view(r, p, heading), text, newResend(r.PostForm)})
 }
 
-// failPage shows why something cannot be shown or done. What does not concern a person looks like what does not exist.
+// failPage shows why something cannot be shown or done. A question that does not concern a person looks like one that
+// does not exist, so that nobody can find out which questions there are.
 func (in *Inbox) failPage(w http.ResponseWriter, r *http.Request, p desk.Person, err error) {
 	problem, known := problemOf(err)
 	heading := "This cannot be done"
