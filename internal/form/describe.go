@@ -11,7 +11,7 @@ import (
 type Property struct {
 	Name, Title, Description string
 
-	Type     string          // "string", "integer", "number", "boolean" or "array"; "json" for what has no field
+	Type     string          // "string", "integer", "number", "boolean" or "array"; "json" if no field can show it
 	Format   string          // The format of a string.
 	Low      string          // minimum, minLength or minItems as the schema spells it; empty for none
 	High     string          // maximum, maxLength or maxItems

@@ -5,7 +5,7 @@
 // sends back what the person filled in. Nothing in that answer can be trusted: the client may be broken or hostile.
 //
 // This package makes the schema from a Go struct, so that an author writes the form once, and checks an answer
-// against it, so that what reaches the author's struct is what the schema promised:
+// against it, so that the author's struct holds only values that the schema allows:
 //
 //	type Resolution struct {
 //		Kind  string  `json:"kind" enum:"fixed|duplicate|wontfix" jsonschema:"How the bug was resolved"`
@@ -122,8 +122,8 @@ func isMissing(value []byte) bool {
 	return value == nil || strictjson.TypeOf(value) == strictjson.TypeNull
 }
 
-// Error says why an answer was refused. It is safe to log and to show: it contains names and limits of the schema, and
-// nothing from the answer.
+// Error is the reason why an answer was refused. It is safe to log and to show: it contains names and limits of the
+// schema, and nothing from the answer.
 type Error struct {
 	Problems []Problem // in the order of the schema, at least one
 }

@@ -34,7 +34,7 @@ var notTags = []string{
 }
 
 // For returns the form of a struct type, or of a pointer to one. It infers the form once per type and caches it. An
-// error names the field and the tag, and says what to write instead.
+// error names the field and the tag, and the tag to write in its place.
 //
 // Every exported field is a property under the name that encoding/json gives it. It is required, unless it is a
 // pointer or its json tag says omitempty or omitzero. Field types:

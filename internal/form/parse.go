@@ -344,7 +344,7 @@ func (p *property) applyItems(value []byte) error {
 		`nothing else`)
 }
 
-// stringsIn returns what read extracts from each element of an array.
+// stringsIn applies read to each element of an array.
 func stringsIn(array []byte, read func([]byte) (string, error)) (all []string, err error) {
 	if strictjson.TypeOf(array) != strictjson.TypeArray {
 		return nil, errors.New("must be an array")

@@ -106,7 +106,7 @@ func (p *Property) isText() bool {
 	return true
 }
 
-// hint tells people what to write.
+// hint returns the sentence that tells people how to write the value.
 func (p *Property) hint() string {
 	what, low, high := "A number", "at least %s", "at most %s"
 	switch p.compiled.kind {

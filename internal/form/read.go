@@ -72,7 +72,7 @@ const (
 // reader reads the properties of one schema.
 type reader struct{ root []byte }
 
-// words are the keywords of a schema, of which references within the same document are followed. Nil is for what is no
+// words holds the keywords of a schema, after following references within the same document. Nil stands for what is no
 // object.
 func (r *reader) words(schema []byte) words {
 	return r.follow(schema, mostHops)
@@ -103,7 +103,7 @@ func (r *reader) follow(schema []byte, hops int) words {
 	return w
 }
 
-// target is what a reference such as #/$defs/Color leads to, or nil.
+// target returns the schema to which a reference such as #/$defs/Color leads, or nil.
 func (r *reader) target(reference string) []byte {
 	path, ok := strings.CutPrefix(reference, "#/")
 	if !ok {
@@ -262,7 +262,7 @@ func (r *reader) limits(w, known words, low, high string) {
 	}
 }
 
-// typeOf is the type of a property, as it says or as its keywords do, or empty.
+// typeOf returns the type of a property, as it declares it or as its keywords imply it, or empty.
 func (r *reader) typeOf(w words) string {
 	if w["type"] != nil {
 		if types := typesOf(w["type"]); len(types) == 1 {
@@ -340,7 +340,7 @@ func (r *reader) hasRules(w words, k kind) bool {
 	return false
 }
 
-// rule is a property's schema, for [foreign.Compile], with what its references need.
+// rule returns a property's schema for [foreign.Compile], with the definitions that its references need.
 func (r *reader) rule(definition []byte) []byte {
 	w := words{}
 	if strictjson.TypeOf(definition) != strictjson.TypeObject {
@@ -357,7 +357,7 @@ func (r *reader) rule(definition []byte) []byte {
 	return w.all()
 }
 
-// breaks returns what is wrong with a value by a property's rule. A rule that cannot be applied here says nothing: the
+// breaks returns the fault of a value by a property's rule, or "". A rule that cannot be applied here finds none: the
 // server has it, too.
 func (p *property) breaks(value []byte) string {
 	if p.rule == nil {
@@ -430,7 +430,7 @@ func typesOf(value []byte) (names []string) {
 	return names
 }
 
-// elements are those of an array. Anything else has none.
+// elements returns the elements of an array. Anything else has none.
 func elements(value []byte) (all [][]byte) {
 	for one := range strictjson.Elements(array(value)) {
 		all = append(all, one)

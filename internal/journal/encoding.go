@@ -81,8 +81,8 @@ func (e *Entry) append(dst []byte) []byte {
 	return dst
 }
 
-// DecodeEntry reads what [Entry.Append] wrote. The value aliases data. The error is [ErrNewer] for an entry of another
-// version.
+// DecodeEntry decodes an entry of [Entry.Append]. The value aliases data. The error is [ErrNewer] for an entry of
+// another version.
 func DecodeEntry(data []byte) (Entry, error) {
 	d := decoder{data: data}
 	d.version()
@@ -108,8 +108,8 @@ var ErrNewer = errors.New("a newer release has written it: let every instance ru
 
 var errEncoding = errors.New("the journal's encoding is damaged")
 
-// Decode reads what [Journal.Append] wrote. Entry values alias data. The error is [ErrNewer] for a journal of another
-// version.
+// Decode decodes a journal of [Journal.Append]. Entry values alias data. The error is [ErrNewer] for a journal of
+// another version.
 func Decode(data []byte) (*Journal, error) {
 	d := decoder{data: data}
 	d.version()
@@ -156,7 +156,7 @@ func AppendReference(dst []byte, sum [sha256.Size]byte) []byte {
 	return hex.AppendEncode(append(dst, referenceMark...), sum[:])
 }
 
-// DecodeReference reads what [AppendReference] wrote; ok is false for anything else.
+// DecodeReference decodes a reference of [AppendReference]; ok is false for anything else.
 func DecodeReference(data []byte) (sum [sha256.Size]byte, ok bool) {
 	const mark = len(referenceMark)
 	if len(data) != mark+2*len(sum) || string(data[:mark]) != referenceMark {
@@ -172,7 +172,7 @@ func DecodeReference(data []byte) (sum [sha256.Size]byte, ok bool) {
 type decoder struct {
 	data  []byte
 	bad   bool
-	other byte // the version of what is bad, if that is not ours
+	other byte // the foreign version, if that is why the data is bad
 }
 
 // version reads the version.
@@ -183,7 +183,7 @@ func (d *decoder) version() {
 	d.byte()
 }
 
-// end returns the error of what was read, and of what is left.
+// end returns the first error of the decoder, or an error for bytes that are left.
 func (d *decoder) end() error {
 	switch {
 	case d.other != 0:
@@ -241,7 +241,7 @@ func (d *decoder) uvarint() uint64 {
 	return v
 }
 
-// time reads what appendTime wrote.
+// time decodes a time of appendTime.
 func (d *decoder) time() time.Time {
 	if v := d.uvarint(); v > 0 {
 		return time.UnixMilli(int64(v))

@@ -30,7 +30,7 @@ import (
 	"github.com/askback-mcp/askback/input"
 )
 
-// ErrInputRequired says that the call has to be suspended: a question is open or
+// ErrInputRequired reports that the call has to be suspended: a question is open or
 // a checkpoint was reached. The handler returns it.
 var ErrInputRequired = errors.New("input required: return this error to suspend the call")
 
@@ -49,7 +49,7 @@ func (d Digest) String() string {
 // MarshalText makes the JSON of a digest its String.
 func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// Journal is what a call must remember between rounds.
+// Journal holds everything that a call must remember between rounds.
 type Journal struct {
 	ID      string    // the call's id, a secret: 128 random bits in text form
 	Started time.Time // when the first round began, to the millisecond
@@ -58,18 +58,18 @@ type Journal struct {
 	Entries []Entry
 	// Manual is the state of a handler that keeps its own, in the SDK's manual style.
 	Manual string
-	// Trace is what the operator's observer wants to find in every round. Empty means nothing.
+	// Trace is the trace context that the operator's observer gets in every round. Empty means none.
 	Trace string
-	// PlainForms says that the client shows nothing but text, yes or no, and single choices.
+	// PlainForms is set if the client shows only text, yes or no, and single choices.
 	PlainForms bool
-	// Moved says that the call has become a task, and that the journal belongs to its client, which follows the task.
+	// Moved is set if the call has become a task. The journal then belongs to the client, which follows the task.
 	Moved bool
 
-	// By is recorded with each answer that the journal receives. It is no part of what is kept between rounds.
+	// By is recorded with each answer that the journal receives. It is not kept between rounds.
 	By []input.Provenance
-	// Apart are the questions of the last run that its client is not asked. They are no part of what is kept either.
+	// Apart holds the questions of the last run that its client is not asked. They are not kept between rounds either.
 	Apart []Question
-	// Asleep says that the last run was suspended by sleeps alone. A home that parks the call keeps that as [Slept].
+	// Asleep is set if sleeps alone suspended the last run. A home that parks the call keeps that as [Slept].
 	Asleep bool
 }
 
@@ -98,9 +98,9 @@ type Question struct {
 	Asked, Deadline time.Time `json:"-"`
 	// Within is the time from Asked to Deadline. It is zero in a journal that was kept.
 	Within time.Duration `json:"-"`
-	// Apart says that the client is not asked.
+	// Apart is set if the client is not asked.
 	Apart bool `json:"-"`
-	// Known says that an earlier run has put the question in its home, under the key Row.
+	// Known is set if an earlier run has put the question in its home, under the key Row.
 	Known bool   `json:"-"`
 	Row   string `json:"-"`
 }
@@ -116,29 +116,30 @@ const (
 	Unread Kind = 'u'
 	// Step is the result of a finished step.
 	Step Kind = 's'
-	// Checkpoint says that a checkpoint was passed.
+	// Checkpoint records that a checkpoint was passed.
 	Checkpoint Kind = 'c'
-	// Delivered says that the wire key in the entry's Key is never used again: the client has answered under it, or its
+	// Delivered records that the wire key in the entry's Key is never used again: the client has answered under it, or its
 	// question was withdrawn.
 	Delivered Kind = 'd'
-	// Unanswered says that the deadline of a question has passed. Its Value has the times: see [Journal.Expire].
+	// Unanswered records that the deadline of a question has passed. Its Value has the times: see [Journal.Expire].
 	Unanswered Kind = 'x'
-	// HandedBack says that a server has handed the call back by itself. It has no key.
+	// HandedBack records that a server has handed the call back by itself. It has no key.
 	HandedBack Kind = 'h'
-	// Refused says that an answer did not fit its question. Its Value is a digest of the answer.
+	// Refused records that an answer did not fit its question. Its Value is a digest of the answer, so that the same
+	// wrong answer is known the second time without storing what somebody wrote.
 	Refused Kind = 'r'
-	// NotShown says that the client has shown the question to nobody.
+	// NotShown records that the client has shown the question to nobody.
 	NotShown Kind = 'n'
-	// Put says that the question was put in its home, apart from the client's. Its Value is the question's key there,
+	// Put records that the question was put in its home, apart from the client's. Its Value is the question's key there,
 	// which is a wire key that no other question gets.
 	Put Kind = 'p'
 	// Timed is Put for a question to the client with a deadline.
 	Timed Kind = 't'
-	// Slept says that a round was ended by sleeps alone. It has no key.
+	// Slept records that sleeps alone ended a round. It has no key.
 	Slept Kind = 'z'
 )
 
-// has says what the entries of a kind have beside their key.
+// has lists the fields that the entries of a kind have beside their key.
 type has struct{ digest, value, by bool }
 
 func (k Kind) fields() (h has, known bool) {
@@ -289,7 +290,7 @@ func (q *Question) Unanswered() Entry {
 	return Entry{Kind: Unanswered, Key: q.Key, Digest: q.Digest, Value: times}
 }
 
-// UnansweredError says that a question was not decided before its deadline.
+// UnansweredError reports that a question was not decided before its deadline.
 type UnansweredError struct {
 	Key             string
 	Asked, Deadline time.Time

@@ -22,13 +22,13 @@ type Ask struct {
 	// Accept checks a client's raw answer and returns what to record. It is pure, and its error repeats nothing of the
 	// answer.
 	Accept func(raw []byte) ([]byte, error)
-	// Correctable says that somebody may correct an answer that Accept refuses, when the question is asked again.
+	// Correctable is set if somebody can correct an answer that Accept refuses. The question is then asked again.
 	Correctable bool
 	// Within is how long the question waits for an answer. Zero means as long as the call lives.
 	Within time.Duration
-	// Apart says that the client is not asked: the question waits for others, or for its deadline only.
+	// Apart is set if the client is not asked: the question waits for others, or only for its deadline.
 	Apart bool
-	// Sleep says that nobody is asked: the question waits for its deadline only.
+	// Sleep is set if nobody is asked: the question waits only for its deadline.
 	Sleep bool
 	// Fallback makes the question Apart once its client has not shown it: see [ErrNotShown].
 	Fallback bool
@@ -184,7 +184,7 @@ func (r *Run) Ask(a Ask) ([]byte, error) {
 	return nil, ErrInputRequired
 }
 
-// ErrAskedTwice says that a run has asked a question before: one answer would silently stand for two.
+// ErrAskedTwice reports that a run has asked a question before: one answer would silently stand for two.
 var ErrAskedTwice = errors.New("is asked twice in one run")
 
 func askedTwice(key string) error {
@@ -251,7 +251,7 @@ func (j *Journal) notShown(key string, d Digest) bool {
 	})
 }
 
-// settle returns what an entry says of its question.
+// settle returns the outcome that an entry records of its question.
 func (r *Run) settle(e *Entry) ([]byte, error) {
 	if e == r.journal.lastAnswer(e.Key) {
 		delete(r.by, e.Key)
@@ -321,7 +321,7 @@ func (r *Run) Refused() []Refusal {
 	return r.refused
 }
 
-// CommitRefused makes durable what Ask recorded about refused answers. It is called after Finish.
+// CommitRefused makes the refused answers of Ask durable. It is called after Finish.
 func (r *Run) CommitRefused(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -614,7 +614,8 @@ func (r *Run) Finish(handlerErr error) (asks []Ask, suspended bool, err error) {
 	return r.asked, true, nil
 }
 
-// pend returns what the journal remembers of a question that is asked. Its wire key never names another one.
+// pend returns the pending question that the journal remembers. Its wire key never names another question, so that a
+// late answer cannot be taken for an answer to something else.
 func (r *Run) pend(a Ask) Question {
 	q := Question{Key: a.Key, Digest: a.Digest, Within: a.Within, Apart: a.Apart}
 	if a.Apart || a.Within > 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// Accept checks a client's raw answer to a question and returns what to record of it.
+// Accept checks a client's raw answer to a question and returns the value to record.
 type Accept func(raw []byte) ([]byte, error)
 
 // AcceptFor returns the check of answers to a question as it was sent.
@@ -107,7 +107,7 @@ func Action(result []byte) (string, error) {
 
 func recordAction(action string) []byte { return []byte(`{"action":"` + action + `"}`) }
 
-// After reads what [WithAfter] wrote. Shown is false for what [NotShown] wrote.
+// After decodes a value of [WithAfter]. Shown is false for a value of [NotShown].
 func After(result []byte) (after time.Duration, shown, ok bool) {
 	member := strictjson.Get(result, "after")
 	if member == nil { // the answer is an accept, as nearly all are
@@ -117,13 +117,13 @@ func After(result []byte) (after time.Duration, shown, ok bool) {
 	return time.Duration(ms) * time.Millisecond, string(strictjson.Get(result, "shown")) != "false", err == nil && ms >= 0
 }
 
-// NotShown returns what is recorded of an elicitation that nobody accepted and nobody can have seen.
+// NotShown returns the record of an elicitation that nobody accepted and nobody can have seen.
 func NotShown(result []byte, after time.Duration) []byte {
 	action, _ := Action(result)
 	return fmt.Appendf(nil, `{"action":%q,"after":%d,"shown":false}`, action, after.Milliseconds())
 }
 
-// IsBlank reports whether the answer to a form says nothing: it accepts without a value, or has no action.
+// IsBlank reports whether the answer to a form is empty: it accepts without a value, or has no action.
 func IsBlank(raw []byte) bool {
 	if action, _ := strictjson.String(strictjson.Get(raw, "action")); action != "accept" {
 		return action == ""

@@ -29,16 +29,16 @@ func IsKey(key string) bool {
 // IsName reports whether a text can be such a name: a key that does not look like another because of space around it.
 func IsName(name string) bool { return IsKey(name) && strings.TrimSpace(name) == name }
 
-// TimeFormat is the layout of times, in UTC, in what clients are told.
+// TimeFormat is the layout of times, in UTC, in texts for clients.
 const TimeFormat = "2006-01-02 15:04:05 UTC"
 
 // Waits begins the message of a task that waits for people. A task that runs again has it until its worker writes.
 const Waits = "Waiting for "
 
-// AtDesk follows what [Awaited] says of a question that is for its caller, whose host could not ask it.
+// AtDesk follows the text of [Awaited] if the question is for its caller, whose host could not ask it.
 const AtDesk = " at the desk (your client did not show you the question)"
 
-// Awaited says who is awaited, how many of them, and until when. A zero deadline means no deadline.
+// Awaited names the people who are awaited, how many of them, and the deadline. A zero deadline means no deadline.
 func Awaited(to []string, votes int, deadline time.Time) string {
 	who := strings.Join(to, ", ")
 	if votes > 1 {

@@ -28,21 +28,21 @@ import (
 // Question is an input request. It is not safe for concurrent use.
 type Question struct {
 	Method string
-	Need   wire.Capability // what the client must have declared
+	Need   wire.Capability // the capability that the client must have declared
 	Digest journal.Digest  // of all that the handler asks; zero in the SDK's manual style
 	Accept Accept
 	Wire   string // the key under which it is sent; empty before
 
-	// For says who may answer in place of the client, as task.Question has it, and Votes how many must accept alike.
+	// For lists who may answer in place of the client, as in task.Question. Votes is how many must accept alike.
 	// An empty For means the client.
 	For     []string
 	Votes   int
 	Within  time.Duration // the time until its deadline; zero means no deadline
-	Preview string        // what those who answer see of the call; empty is its arguments
+	Preview string        // shown in place of the call's arguments, unless it is empty
 	// Markdown says that the message and Preview may be rendered. Like Preview it is not in Digest: who has answered has
 	// seen the same text.
 	Markdown bool
-	// Fallback says that the question is for its caller, whose host cannot ask it.
+	// Fallback reports that the question is for its caller, whose host cannot ask it.
 	Fallback bool
 
 	params []byte
@@ -103,7 +103,7 @@ func FormOf(message string, t reflect.Type) (*Question, error) {
 // must not outlive the request.
 var templates sync.Map // reflect.Type → *template
 
-// template is what all questions with one form have in common.
+// template holds the parts that all questions with one form share.
 type template struct {
 	schema    []byte
 	canonical []byte // form of the schema
@@ -325,7 +325,7 @@ func Sample(params mcp.InputRequest) (*Question, error) {
 	}, nil
 }
 
-// needOf returns what a client must have declared to be asked.
+// needOf returns the capability that a client must have declared to be asked.
 func needOf(request mcp.InputRequest) wire.Capability {
 	switch p := request.(type) {
 	case *mcp.ElicitParams:

@@ -48,7 +48,7 @@ func resolve(field *any, t reflect.Type) (s schema, err error) {
 	return s, nil
 }
 
-// check validates a decoded value. What the error repeats of the value is cut.
+// check validates a decoded value. The error cuts what it quotes of the value, because a caller chose its size.
 func (s *schema) check(instance any) error {
 	err := s.resolved.Validate(instance)
 	if err == nil {
@@ -122,10 +122,10 @@ func checkTags(in, t reflect.Type, checked map[reflect.Type]bool) error {
 	return nil
 }
 
-// ofForms are tags that a form has, and arguments have not.
+// ofForms lists the tags that forms have and arguments do not: an author would expect them to have an effect.
 var ofForms = []string{"enum", "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems", "pattern"}
 
-// ForArguments returns what decodes a tool's arguments into the type in. It sets the tool's InputSchema if there is
+// ForArguments returns the decoder of a tool's arguments into the type in. It sets the tool's InputSchema if there is
 // none.
 func ForArguments(t *mcp.Tool, in reflect.Type) (*Arguments, error) {
 	if t.InputSchema == nil && in == reflect.TypeFor[any]() {
@@ -201,7 +201,7 @@ type Result struct {
 	zero any // in place of a nil pointer
 }
 
-// ForResult returns what makes structured content of values of type out. It sets the tool's OutputSchema if there is
+// ForResult returns the encoder of values of type out as structured content. It sets the tool's OutputSchema if there is
 // none, unless out is any.
 func ForResult(t *mcp.Tool, out reflect.Type) (*Result, error) {
 	r := new(Result)

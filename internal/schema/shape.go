@@ -60,10 +60,10 @@ var typesByName = map[string]types{
 	"object": object,
 }
 
-// anything is the shape of a schema that says nothing.
+// anything is the shape of a schema without constraints.
 var anything = new(shape)
 
-// compile returns the shape of a schema, which says nothing if it is nil, or nil if there is no shape.
+// compile returns the shape of a schema, or nil if there is none. A nil schema allows any value.
 func compile(s *jsonschema.Schema) *shape {
 	switch {
 	case s == nil || saysNothing(*s):
@@ -103,14 +103,14 @@ func compile(s *jsonschema.Schema) *shape {
 	return c
 }
 
-// saysNothing reports whether any value is valid.
+// saysNothing reports whether every value is valid.
 func saysNothing(s jsonschema.Schema) bool {
 	s.Title, s.Description = "", ""
 	return reflect.ValueOf(s).IsZero()
 }
 
-// isKnown reports whether a schema has no keywords but those that compile reads, and those that say nothing of what is
-// valid.
+// isKnown reports whether compile understands each keyword of a schema, or can ignore it because it does not restrict
+// the values.
 func isKnown(s jsonschema.Schema) bool {
 	s.Title, s.Description, s.PropertyOrder = "", "", nil
 	s.Type, s.Types, s.Minimum, s.Maximum = "", nil, nil, nil

@@ -35,12 +35,12 @@ func AppendCanonical(dst, value []byte) []byte {
 type writer struct {
 	reader
 	text    []byte
-	from    int // in data: what is read from here on is canonical as it stands, and not yet in text
+	from    int // offset in data: the bytes from here on are canonical as they stand, and not yet in text
 	scratch []byte
 	open    []member // those so far of all objects that are open
 	order   []int32  // The order of the members of the last object that was out of order.
-	// objects are those to be gathered, by where they start: objects whose members are out of order, and objects around
-	// such ones.
+	// objects holds the objects to gather, ordered by their start: objects with members out of order, and the objects
+	// that contain them.
 	objects []unsorted
 	members []member // The members of objects.
 
@@ -93,7 +93,7 @@ func (w *writer) write(data []byte, p, depth, maxDepth int) int {
 	return p
 }
 
-// digest is the SHA-256 of what was written, in canonical form.
+// digest returns the SHA-256 of the canonical form.
 func (w *writer) digest() [32]byte {
 	if len(w.objects) == 0 {
 		return sha256.Sum256(w.text)
@@ -106,13 +106,13 @@ func (w *writer) digest() [32]byte {
 	return [32]byte(w.part)
 }
 
-// flush puts what is read up to p into text.
+// flush copies the bytes up to p into text.
 func (w *writer) flush(p int) {
 	w.text = append(w.text, w.data[w.from:p]...)
 	w.from = p
 }
 
-// position returns where in text that will be which is at p.
+// position returns the offset in text that the byte at p will have.
 func (w *writer) position(p int) int { return len(w.text) + p - w.from }
 
 // space reads white space, which the canonical form has not.
@@ -132,7 +132,7 @@ func (w *writer) spaces(p int) int {
 	return end
 }
 
-// value reads the value at p. It and the methods below return what the reader's methods return.
+// value reads the value at p. It and the methods below return an offset or -1, like the methods of reader.
 func (w *writer) value(p, depth int) (end int) {
 	switch at(w.data, p) {
 	case '{':
@@ -332,7 +332,7 @@ func (w *writer) gather(dst []byte, start, end, next int) []byte {
 	return w.emit(dst, w.text[start:end])
 }
 
-// emit appends text to dst or, with what dst holds, to the hash.
+// emit appends text to dst, or writes dst and text to the hash.
 func (w *writer) emit(dst, text []byte) []byte {
 	const part = 4 << 10
 	if !w.hashing || len(dst)+len(text) <= part {

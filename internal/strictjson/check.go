@@ -78,7 +78,7 @@ func (r *reader) fail(p int, kind Kind, reason string) int {
 	return -1
 }
 
-// unexpected fails because the byte at p is not what the syntax wants there.
+// unexpected fails because the syntax does not allow the byte at p.
 func (r *reader) unexpected(p int, wanted string) int {
 	if p >= len(r.data) {
 		return r.fail(len(r.data), Syntax, "unexpected end, want "+wanted)
@@ -165,7 +165,7 @@ func (r *reader) container(p, depth int) int {
 	}
 }
 
-// digested is value for one whose digest is wanted.
+// digested reads the value at p like value, and records its digest.
 func (r *reader) digested(p, depth int) int {
 	w := writers.Get().(*writer)
 	defer w.release()
@@ -190,7 +190,7 @@ func (r *reader) memberName(p int) (name span, end int) {
 	return r.span(p+1, end-1, escaped), end
 }
 
-// colon reads what separates the name that ends at p from its value. It returns where the value starts.
+// colon reads the colon behind the name that ends at p. It returns the start of the value.
 func (r *reader) colon(p int) int {
 	if p = skipSpace(r.data, p); at(r.data, p) != ':' {
 		return r.unexpected(p, "a colon")
@@ -286,7 +286,7 @@ func (r *reader) literal(p int, word string) int {
 	return p + len(word)
 }
 
-// Kind says which rule a document broke. It serves as a metric's label.
+// Kind is the rule that a document broke. It serves as a metric's label.
 type Kind string
 
 // The rules.

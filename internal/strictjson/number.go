@@ -24,7 +24,7 @@ func appendNumber(dst, token []byte) []byte {
 		exponent = bytes.TrimPrefix(token[end+1:], []byte("+"))
 	}
 
-	// shift is what the exponent grows by when the coefficient becomes an integer without trailing zeros.
+	// The exponent grows by shift when the coefficient becomes an integer without trailing zeros.
 	whole = trimZerosLeft(whole)
 	shift := -len(fraction)
 	if len(fraction) == 0 {

@@ -2,9 +2,9 @@ package strictjson
 
 import "iter"
 
-// Outline says where the members of a document are, and the members of one object in it, so that what they hold is not
-// read again to find where it ends. It has a fixed size: the members of an object that has more than 8, or a name with
-// escapes, are found as [Members] finds them, and so are the members of all objects for a nil Outline.
+// Outline records the positions of the members of a document, and of one object in it, so that nobody has to read a
+// value again to find its end. It has a fixed size, so that it costs no allocation: if an object has more than 8
+// members, or a name with escapes, its members are found as [Members] finds them. So are all members for a nil Outline.
 type Outline struct {
 	data   []byte
 	want   Wanted
@@ -16,7 +16,7 @@ type Outline struct {
 	wide     bool
 }
 
-// Wanted is what an [Outline] is to find.
+// Wanted selects the members that an [Outline] records and digests.
 type Wanted struct {
 	Inner  string // the member of the document whose members are found, too
 	Digest string // the member of Inner whose digest is made; empty for none
@@ -28,8 +28,8 @@ func (o *Outline) Check(data []byte, maxDepth int, want Wanted) error {
 	return check(data, maxDepth, o)
 }
 
-// Digest returns what [Digest] returns for the member that was wanted, or nil if it was not made. To make it while the
-// document is checked takes as long as to make it later: the check comes for nothing.
+// Digest returns the [Digest] of the wanted member, or nil if it was not made. Making it during the check costs no more
+// than making it later, so the check of those bytes is free.
 func (o *Outline) Digest() *[32]byte {
 	if o == nil || !o.digested {
 		return nil
@@ -72,7 +72,7 @@ func (o *Outline) level(depth int) *level {
 	return &o.levels[depth-1]
 }
 
-// enter says that the value of a member at a level is read next, and reports whether its digest is wanted.
+// enter notes that the value of a member at a level is read next, and reports whether its digest is wanted.
 func (o *Outline) enter(depth int, name []byte) (digest bool) {
 	if depth == 1 {
 		o.within = string(name) == o.want.Inner

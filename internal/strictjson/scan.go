@@ -123,7 +123,7 @@ func skipValue(data []byte, p int) int {
 	return -1
 }
 
-// turns has what the bytes outside of strings do: brackets change the depth, and a quote begins a string.
+// turns holds the effect of each byte outside of strings: brackets change the depth, and a quote begins a string.
 var turns = [256]int8{'{': 1, '[': 1, '}': -1, ']': -1, '"': quote}
 
 const quote = 2

@@ -47,7 +47,7 @@ func (m *Meta) Text(name string) string {
 // Raw returns the _meta as it came, or nil.
 func (m *Meta) Raw() []byte { return m.raw }
 
-// Client returns who the client says that it is, or nil.
+// Client returns the implementation that the client names, or nil.
 func (m *Meta) Client() *mcp.Implementation {
 	info := strictjson.Get(m.raw, mcp.MetaKeyClientInfo)
 	if info == nil {

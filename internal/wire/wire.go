@@ -134,7 +134,8 @@ func ParseRequest(body []byte, maxDepth int, outline *strictjson.Outline, digest
 	return req, nil
 }
 
-// constant returns a text as one of the constants that it usually equals, without allocating.
+// constant returns a text as one of the constants that it usually equals. Every request has a method, and this saves
+// its allocation.
 func constant(text []byte, usual ...string) string {
 	for _, s := range usual {
 		if string(text) == s {
@@ -146,7 +147,7 @@ func constant(text []byte, usual ...string) string {
 
 // Addressee returns the ID of the request that a refused message belongs to: the client's own request or, if response
 // is true, the server's request that the message answers. It is nil if there is no such ID, or no single one, as in a
-// batch.
+// batch: an error under a wrong ID would end another request of the client.
 func Addressee(message []byte) (id []byte, response bool) {
 	if !json.Valid(message) || strictjson.TypeOf(message) != strictjson.TypeObject {
 		return nil, false
@@ -197,7 +198,7 @@ func IDText(id []byte) string {
 // read.
 func AppendError(dst, id []byte, err *jsonrpc.Error) []byte {
 	body, fault := json.Marshal(err)
-	if fault != nil { // the handler's Data is not JSON
+	if fault != nil { // the handler's Data is not JSON, and the client must get a response all the same
 		body, _ = json.Marshal(&jsonrpc.Error{Code: err.Code, Message: err.Message})
 	}
 	dst = append(appendHead(dst, id), `"error":`...)
