@@ -493,8 +493,8 @@ func (c claims) keepsElsewhere(claim string) bool {
 }
 
 // read returns the person of an ID token and a UserInfo. A name and its verification come from the same source, and so
-// do the groups: from the ID token or, if it lacks the claim, from the UserInfo. With mixed sources, "email_verified" of
-// one address could vouch for another.
+// do the groups: from the ID token or, if it lacks the claim, from the UserInfo. With mixed sources, "email_verified"
+// of one address could vouch for another.
 func (o *OIDC) read(told, more claims) (p desk.Person, err error) {
 	of := func(claim string) claims {
 		if told.has(claim) || !more.has(claim) {

@@ -201,8 +201,8 @@ type Result struct {
 	zero any // in place of a nil pointer
 }
 
-// ForResult returns the encoder of values of type out as structured content. It sets the tool's OutputSchema if there is
-// none, unless out is any.
+// ForResult returns the encoder of values of type out as structured content. It sets the tool's OutputSchema if there
+// is none, unless out is any.
 func ForResult(t *mcp.Tool, out reflect.Type) (*Result, error) {
 	r := new(Result)
 	if t.OutputSchema == nil && out == reflect.TypeFor[any]() {
