@@ -70,7 +70,7 @@ func (o *Options) answer(ctx context.Context, q *Question) (answer json.RawMessa
 
 // checkElicited checks the answer to an elicitation. It returns a form's answer as JSON, so that no number loses
 // digits: the content is checked against the schema, and the schema's defaults are filled in (client/elicitation, "Form
-// Mode Security"). It returns nil for any other answer, also to what is no form, which is left to the server.
+// Mode Security"). It returns nil for any other answer, and for an answer to a malformed form: the server checks those.
 func checkElicited(q *Question, res *mcp.ElicitResult) (json.RawMessage, error) {
 	if res == nil || res.Action != "accept" && res.Action != "decline" && res.Action != "cancel" {
 		return nil, fmt.Errorf("the handler for %q must return a result with the action accept, decline or cancel", q.Key)

@@ -19,7 +19,7 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// WaitTask waits for the result of a task, and answers what it asks. Errors are as for [Session.CallTool]; an
+// WaitTask waits for the result of a task, and answers its questions. Errors are as for [Session.CallTool]; an
 // [ErrTaskUnknown] means that there is nothing to wait for. The task continues if ctx is cancelled.
 func (s *Session) WaitTask(ctx context.Context, id string) (*mcp.CallToolResult, error) {
 	d, err := s.dialect()
@@ -29,13 +29,13 @@ func (s *Session) WaitTask(ctx context.Context, id string) (*mcp.CallToolResult,
 	return as[*mcp.CallToolResult]((&await{Session: s, id: id, tasks: d}).run(ctx))
 }
 
-// as returns a result in its own type, or nil where there is none.
+// as returns a result in its own type, or nil if there is none. A nil interface must not become a typed nil.
 func as[R mcp.Result](res mcp.Result, err error) (R, error) {
 	typed, _ := res.(R)
 	return typed, err
 }
 
-// await waits for one task, and answers what it asks.
+// await waits for one task, and answers its questions.
 type await struct {
 	*Session
 	id     string
@@ -51,7 +51,7 @@ type await struct {
 
 	task         *Task            // The task as the server last reported it.
 	reported     *Task            // The task as OnRound last saw it.
-	sent         map[string]reply // answers that the server has
+	sent         map[string]reply // answers that the server has: a status that still asks for them is an old one
 	still        int              // status responses in a row in which all questions were answered
 	failures     int              // in a row
 	over         bool             // the task has ended
@@ -88,7 +88,7 @@ func (s *Session) awaitPending(p *Pending) (*await, error) {
 		}
 	}
 	var params toolParams
-	_ = json.Unmarshal(p.Params, &params) // They may be missing.
+	_ = json.Unmarshal(p.Params, &params) // a call that another process parked may lack them
 	w.target = params.Name
 	for _, q := range p.Questions {
 		if !s.legacy() {
@@ -361,7 +361,7 @@ func (w *await) answer(ctx context.Context, r *Round, open []*Question) error {
 			replies[q.Key] = reply{digest(q), a}
 		}
 	}
-	w.have = replies // They are kept until the server has them.
+	w.have = replies // until the server has them: nobody should have to answer twice after a lost connection
 	switch {
 	case err != nil:
 		return err
@@ -399,8 +399,8 @@ func (w *await) send(ctx context.Context, answers map[string]json.RawMessage) er
 	}
 }
 
-// recheck requests the status after the server has answered another request with an error. That the task has ended,
-// or is unknown by now, says more than that error: recheck returns nil, or [ErrTaskUnknown], in its place.
+// recheck requests the status after the server has answered another request with an error. The error may only mean that
+// the task has ended meanwhile, or is unknown by now: recheck then returns nil, or [ErrTaskUnknown], in its place.
 func (w *await) recheck(ctx context.Context, failed error) error {
 	t, err := w.getTask(ctx, w.tasks, w.id)
 	if errors.Is(err, ErrTaskUnknown) {
@@ -444,8 +444,8 @@ func (w *await) rest(ctx context.Context) (*Round, error) {
 	}
 }
 
-// isStale reports whether a report is older than the last status, or by another clock. Of the same millisecond is also
-// what came just before: a report that asks what was answered meanwhile.
+// isStale reports whether a report is older than the last status, or by another clock. Times have milliseconds, so a
+// report of the same millisecond can be older, too: it asks for an answer that the server has had since.
 func (w *await) isStale(t *Task) bool {
 	if t.Updated.IsZero() || t.Ended() {
 		return false
@@ -463,8 +463,8 @@ func (w *await) interval() time.Duration {
 	return min(max(interval, w.opts.Limits.MinPoll), w.opts.Limits.MaxPoll)
 }
 
-// fetch requests the result in the dialect where it has a request of its own. The response is the result, or what the
-// task asks. In a session before 2026-07-28 the task asks inside the session meanwhile.
+// fetch requests the result in the dialect where it has a request of its own. The response is the result, or the
+// questions of the task. In a session before 2026-07-28 the task asks inside the session meanwhile.
 func (w *await) fetch(ctx context.Context) (res *mcp.CallToolResult, again bool, err error) {
 	began := time.Now()
 	questions, leave := w.inline.wait(w.id)
@@ -481,6 +481,8 @@ func (w *await) fetch(ctx context.Context) (res *mcp.CallToolResult, again bool,
 	defer func() { cancel(); <-responded }()
 
 	var ended time.Time // When the status first said that the task has ended.
+	// The status is requested beside the open request, because its response can be lost with a connection that nobody
+	// closes, and because a cancelled task may leave it open.
 	ticks := time.Tick(w.interval())
 	for {
 		select {
@@ -549,8 +551,8 @@ func (w *await) fetched(
 	now := *w.task
 	now.Questions, now.state = asked.Questions, asked.state
 	w.task = &now
-	// Drafts let a task ask again under the same key, if the answer was not good enough. The
-	// same question seen once more may only be one whose answer is still on its way.
+	// Drafts let a task ask again under the same key, if the answer was not good enough. But if the same question comes
+	// again, the answer to it may still be on its way.
 	if w.still++; w.still > 2 || slices.ContainsFunc(now.Questions, func(q *Question) bool {
 		was, ok := w.sent[q.Key]
 		return ok && was.question != digest(q)

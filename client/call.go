@@ -18,7 +18,7 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// CallTool calls a tool and answers what it asks, round by round, until its result. InputResponses and RequestState
+// CallTool calls a tool and answers its questions, round by round, until its result. InputResponses and RequestState
 // of params are not used. (basic/patterns/mrtr, "Client Requirements")
 //
 // The error is
@@ -386,7 +386,7 @@ func (c *call) send(ctx context.Context, x *tap.Exchange) (json.RawMessage, mcp.
 	res, err := c.throughSDK(x.Context(ctx))
 	result, unread := x.Result()
 	if err = x.Failure(err); err != nil && result != nil && unread == nil && !x.Answered() {
-		res, err = nil, nil // the SDK does not know what is in it
+		res, err = nil, nil // the SDK cannot decode the result, and the tap has it
 	}
 	err = c.named(delivered(ctx, x, err))
 	end(result, err)

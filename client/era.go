@@ -24,11 +24,12 @@ const probeTime = 10 * time.Second
 // sessionVersions are the revisions that begin with initialize.
 var sessionVersions = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
 
-// codeHeaderMismatch is of the errors that only a server of 2026-07-28 has, and that the SDK has no name for.
+// codeHeaderMismatch is an error of 2026-07-28 alone, for which the SDK has no name.
 const codeHeaderMismatch = -32020
 
-// probe is middleware of the SDK's client, which begins a session after whatever becomes of server/discover. A server
-// that has answered as one of 2026-07-28 gets no initialize, and neither does one that wants authorization.
+// probe is middleware of the SDK's client, which sends initialize after every failure of server/discover. A server that
+// has answered as one of 2026-07-28 gets no initialize, and neither does one that wants authorization: its error would
+// hide the one that tells the user what to do.
 func probe(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		hello := tap.ExchangeOf(ctx)
@@ -85,14 +86,14 @@ func isModern(hello *tap.Exchange, err error) error {
 	return nil
 }
 
-// olderEndpoints are endpoints whose servers do not speak 2026-07-28: an era is a property of the server, and not of a
-// connection. The zero value is ready to use.
+// olderEndpoints remembers the endpoints whose servers do not speak 2026-07-28, because the next connection would only
+// probe them in vain. The zero value is ready to use.
 type olderEndpoints struct {
 	mu  sync.Mutex
 	all map[string]bool
 }
 
-// mostOlder bounds them. What is forgotten is probed again.
+// mostOlder bounds them. The client probes a forgotten endpoint again.
 const mostOlder = 256
 
 func (o *olderEndpoints) has(endpoint string) bool {

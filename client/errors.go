@@ -9,19 +9,19 @@ import (
 	"github.com/askback-mcp/askback/client/internal/tap"
 )
 
-// ErrPark is what a handler returns, wrapped or not, when it has no answer at hand. The call
+// ErrPark is the error that a handler returns, wrapped or not, when it has no answer at hand. The call
 // ends with a [*PendingError] that wraps ErrPark.
 var ErrPark = errors.New("there is no answer yet: park the call")
 
 // ErrTaskCancelled is the error of a call whose task was cancelled.
 var ErrTaskCancelled = errors.New("the task was cancelled")
 
-// ErrTaskUnknown says that a server does not know a task, or does not show it to this user: the ID is wrong, the
+// ErrTaskUnknown reports that a server does not know a task, or does not show it to this user: the ID is wrong, the
 // task's time to live is over, or a client of another revision made it. It comes with the server's *jsonrpc.Error
 // -32602. (SEP-2663, "Task Polling"; 2025-11-25, "Protocol Errors")
 var ErrTaskUnknown = errors.New("the server has no such task")
 
-// UndeclaredError says that a server asked for something that the client declared no
+// UndeclaredError reports that a server asked for something that the client declared no
 // capability for, or that the protocol does not have. Nothing was answered.
 type UndeclaredError struct {
 	Key  string // The key of the question.
@@ -32,7 +32,7 @@ func (e *UndeclaredError) Error() string {
 	return fmt.Sprintf("the server asked %q for %q, which this client did not declare", e.Key, e.Kind)
 }
 
-// RefusedError says that the server refused a call's state: it expired, it was used before where a state may be used
+// RefusedError reports that the server refused a call's state: it expired, it was used before where a state may be used
 // once, it belongs to another user or server, or the server no longer has the keys that sealed it.
 type RefusedError struct{ Err error }
 
@@ -43,7 +43,7 @@ func (e *RefusedError) Error() string {
 
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// NotRunError says that a request of a call did not run. Either the server has refused it with an HTTP status that
+// NotRunError reports that a request of a call did not run. Either the server has refused it with an HTTP status that
 // servers send before anything runs (400, 401, 403, 404, 405, 406, 413, 415, 421 or 429), or it was not sent: there was
 // no connection, or no byte was written to a program. The rounds before it did run. A status of 400 or 404 says so only
 // without an error of JSON-RPC that names the request: some servers give these statuses to the errors of handlers, too.
@@ -65,7 +65,7 @@ func refused(err error) bool {
 	return ok && status.Refuses()
 }
 
-// ProtocolError says that a server's message broke the protocol.
+// ProtocolError reports that a server's message broke the protocol.
 type ProtocolError struct{ Reason string }
 
 func (e *ProtocolError) Error() string { return "the server broke the protocol: " + e.Reason }

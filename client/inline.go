@@ -104,9 +104,9 @@ func readInline(
 	return q, task, ours, nil
 }
 
-// inlineState is what a session knows from the messages that the SDK's client receives. Above all it ties the questions
-// that a server asks inside a session to the session's calls: the calls bound them, and they end with the last call and
-// with the session.
+// inlineState holds what a session learns from the messages that the SDK's client receives. Above all it ties the
+// questions that a server asks inside a session to the session's calls: the calls bound them, and they end with the
+// last call and with the session.
 type inlineState struct {
 	mu    sync.Mutex
 	calls int                // The calls that run.

@@ -20,7 +20,7 @@ type Limits struct {
 	MaxPoll      time.Duration // longest time between two such requests; default 5 minutes
 }
 
-// unanswered is how many bytes of a server's requests may wait for their answers. It is a variable for tests.
+// unanswered bounds the bytes of a server's requests that wait for their answers. It is a variable for tests.
 var unanswered int64 = 16 << 20
 
 func (l *Limits) setDefaults() {
@@ -41,7 +41,7 @@ func setDefault[T int | int64 | time.Duration](field *T, value T) {
 	}
 }
 
-// LimitError says that a server made a call reach one of [Limits]. It has the shape and the
+// LimitError reports that a server made a call reach one of [Limits]. It has the shape and the
 // names of the server's askback.LimitError.
 type LimitError struct {
 	Limit string // The name of the limit, with its unit, such as "rounds per call".

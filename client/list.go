@@ -20,9 +20,9 @@ import (
 
 // List lists what the server offers by a method such as tools/list or resources/templates/list. Each item is an object
 // as the server sent it, with members that the SDK's types do not have. One that is not an object is left out, and so
-// is a tool whose schema names more properties than can be looked at. An error ends the list: what came before it
-// holds. A [*LimitError] says that the list has more bytes than [Limits] has for a message, or more pages than it has
-// rounds. (server/utilities/pagination)
+// is a tool whose schema names too many properties to look at. An error ends the list, and the items before it count. A
+// [*LimitError] says that the list has more bytes than [Limits] has for a message, or more pages than it has rounds.
+// (server/utilities/pagination)
 func (s *Session) List(ctx context.Context, method string) iter.Seq2[json.RawMessage, error] {
 	name, _ := strings.CutSuffix(method, "/list")
 	if name == "resources/templates" {

@@ -25,10 +25,10 @@ type notification struct {
 	params []byte
 }
 
-// size is how many bytes a notification takes while it waits.
+// size is the memory of a notification that waits, in bytes. The constant makes many empty ones count, too.
 func (n notification) size() int { return 128 + len(n.method) + len(n.params) }
 
-// maxNotifications is how many bytes of notifications wait for a handler that does not return.
+// maxNotifications bounds the bytes of notifications that wait for a handler that does not return.
 const maxNotifications = 16 << 20
 
 // add adds a notification, unless too many wait.

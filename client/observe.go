@@ -127,7 +127,7 @@ func outcomeOf(ctx context.Context, result []byte, err error) (outcome string, c
 		return "unanswered", 0
 	}
 	kind, _ := resultType(result)
-	drafts := strictjson.Get(result, "content") == nil // whose results have no type
+	drafts := strictjson.Get(result, "content") == nil // results of drafts have no type
 	switch {
 	case kind == "input_required", drafts && strictjson.Get(result, "inputRequests") != nil && kind == "complete":
 		return "input_required", 0
@@ -139,7 +139,7 @@ func outcomeOf(ctx context.Context, result []byte, err error) (outcome string, c
 	return "completed", 0
 }
 
-// observedSession is what an [Operation] tells of its session.
+// observedSession holds the members of an [Operation] that describe its session.
 type observedSession struct{ session, transport, server string }
 
 // observedOf returns what operations over a transport tell. The ID of the session is not known yet.

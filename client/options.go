@@ -15,7 +15,7 @@ import (
 // Options configure a [Client]. A handler that is nil means that the capability is not
 // declared. Handlers of one round run concurrently.
 type Options struct {
-	// Implementation says who this client is. Nil means Askback's own name.
+	// Implementation names this client. Nil means Askback's own name.
 	Implementation *mcp.Implementation
 
 	// Form asks the user to fill in a form. (client/elicitation)
@@ -45,7 +45,7 @@ type Options struct {
 	// concurrently for different requests.
 	Observe func(ctx context.Context, op *Operation) (observed context.Context, end func())
 
-	// Tasks is the dialect for tasks. The zero value is what the server speaks.
+	// Tasks is the dialect for tasks. The zero value means the server's dialect.
 	Tasks TaskDialect
 
 	// Drafts makes the client return the state of a server's question inside a session before 2026-07-28, over HTTP,
@@ -132,7 +132,7 @@ func encodable(caps *mcp.ClientCapabilities) any {
 	}{caps, caps.RootsV2}
 }
 
-// implementation says who the client is.
+// implementation returns the name and version of the client.
 func (o *Options) implementation() *mcp.Implementation {
 	return cmp.Or(o.Implementation, &mcp.Implementation{Name: "askback-client", Version: "1.0.0"})
 }

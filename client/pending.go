@@ -17,7 +17,7 @@ import (
 // continue it with [Session.Resume]: it has all that the call needs, including the answers
 // that were given already. It is as confidential as the call's arguments and answers are.
 type Pending struct {
-	// Endpoint is where the server was reached over HTTP, or empty. In a call that comes from elsewhere, its author chose
+	// Endpoint is the URL of the server, or empty if it has none. In a call that comes from elsewhere, its author chose
 	// it: show it to the user, send no credentials there that the user did not mean for it, and never run it as a program.
 	Endpoint string `json:"endpoint,omitempty"`
 	// Method is "tools/call", "prompts/get" or "resources/read".
@@ -99,8 +99,8 @@ func (p *Pending) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// PendingError says that a call ended here without a result, and can continue from Pending
-// with [Session.Resume]. Err says why, and is wrapped:
+// PendingError reports that a call ended here without a result, and can continue from Pending
+// with [Session.Resume]. Err is the reason, and is wrapped:
 //
 //   - [ErrPark], when a handler parked the call;
 //   - a [*LimitError], when a limit was reached: the call can continue under wider limits;

@@ -8,7 +8,8 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// resourceCache holds what direct requests read, for as long as each server's ttlMs allows (server/utilities/caching).
+// resourceCache holds the resources of direct requests, for as long as each server's ttlMs allows
+// (server/utilities/caching).
 // The SDK's own cache is for what the SDK reads. The zero value is empty.
 type resourceCache struct {
 	mu      sync.Mutex
@@ -21,7 +22,7 @@ type cachedResult struct {
 	until time.Time
 }
 
-// maxCached is how many bytes of results a session holds.
+// maxCached bounds the bytes of results that a session holds.
 const maxCached = 16 << 20
 
 // get returns the result for a resource, or nil.

@@ -22,8 +22,8 @@ import (
 // When the call has become a task, the Pending has its TaskID, and perhaps no questions. Send then gives the task the
 // answers, and waits until it asks again or has ended. To send such a Pending again does no harm.
 //
-// The server may ask for what Meta declares under mcp.MetaKeyClientCapabilities, in place of what the client has
-// handlers for. Whether a question was declared is for the caller of Send to check. Errors are as for
+// The server may ask what Meta declares under mcp.MetaKeyClientCapabilities, in place of the questions that the client
+// has handlers for. Whether a question was declared is for the caller of Send to check. Errors are as for
 // [Session.CallTool]; the call that a *[PendingError] holds can be sent again. In a session before 2026-07-28 servers
 // ask the client's handlers.
 func (s *Session) Send(ctx context.Context, p *Pending) (result json.RawMessage, next *Pending, err error) {

@@ -28,7 +28,7 @@ type Session struct {
 	end      context.CancelCauseFunc
 	cut      context.CancelFunc // ends what is still sent
 	takes    bool               // calls can be tasks, before 2026-07-28
-	probed   bool               // the server has answered what it is
+	probed   bool               // the server has answered the probe
 	silent   atomic.Bool        // the server sends no notifications about tasks
 	observed observedSession
 }
@@ -53,7 +53,8 @@ func (s *Session) Close() error {
 	return s.sdk.Close()
 }
 
-// closeTime is how long a session that is closed still sends answers, which the server may refuse to take.
+// closeTime is the time in which a closed session still sends answers. A server that does not read them must not keep
+// the host from closing.
 const closeTime = time.Second
 
 // Server returns how the server introduced itself, or nil if it did not.

@@ -12,7 +12,7 @@ import (
 	"github.com/askback-mcp/askback/client/internal/tap"
 )
 
-// subscription holds what a server reports about one task by itself, on a stream that the client
+// subscription holds the reports of a server about one task, on a stream that the client
 // opens (SEP-2663, "Task Status Notifications").
 type subscription struct {
 	*Session
@@ -66,7 +66,7 @@ func (n *subscription) reports() bool {
 	return n.agreed
 }
 
-// signal says that there is something to take.
+// signal wakes the reader of the reports.
 func (n *subscription) signal() {
 	select {
 	case n.wake <- struct{}{}:

@@ -44,9 +44,9 @@ type Task struct {
 
 	// Created and Updated are zero where the server sent no time that can be read.
 	Created, Updated time.Time
-	// TTL is how long the server keeps the task, from Created. Zero means without end.
+	// TTL is the time for which the server keeps the task, from Created. Zero means without end.
 	TTL time.Duration
-	// PollInterval is how long to wait between two requests for the status. Zero means that the server does not say.
+	// PollInterval is the time between two requests for the status. Zero means that the server has not set it.
 	PollInterval time.Duration
 
 	// Questions are those that are open while the status is input_required. In a session before 2026-07-28 they are
@@ -76,7 +76,7 @@ func (t *Task) Ended() bool {
 	return t.Status == taskCompleted || t.Status == taskFailed || t.Status == taskCancelled
 }
 
-// maxTaskID is how many bytes of ID fit a header in every encoding.
+// maxTaskID is the size of an ID, in bytes, that fits a header in every encoding.
 const maxTaskID = 4096
 
 // parseTask reads a task in either dialect. Its JSON has been checked. Times and intervals

@@ -19,10 +19,10 @@ const (
 	againTime  = 20 * time.Second       // in all
 )
 
-// MethodDiscover asks a server what it is.
+// MethodDiscover asks a server for its versions and capabilities.
 const MethodDiscover = "server/discover"
 
-// changesNothing reports whether a request of this method may be sent again, whatever became of it.
+// changesNothing reports whether a request of this method may be sent again even if it has run.
 func changesNothing(method string) bool {
 	switch method {
 	case MethodDiscover, methodInitialize, "tools/list", "prompts/list", "resources/list", "resources/templates/list":
@@ -63,7 +63,7 @@ func (t *roundTripper) patient(x *Exchange, req *http.Request, method string) (*
 	}
 }
 
-// notThere reports whether a server, or the gateway before it, says that it cannot answer now, and for how long.
+// notThere reports whether a server, or the gateway before it, cannot answer now, and for how long.
 func notThere(res *http.Response, err error) (wait time.Duration, away bool) {
 	if err != nil {
 		dial, ok := errors.AsType[*net.OpError](err)

@@ -161,12 +161,12 @@ func (d *Delivery) trace() *httptrace.ClientTrace {
 	}
 }
 
-// StatusError says that a response was not the response of JSON-RPC to its request: it has an HTTP status that is an
+// StatusError reports that a response was not the response of JSON-RPC to its request: it has an HTTP status that is an
 // error, or no message.
 type StatusError struct {
 	Code   int
 	Fault  *jsonrpc.Error // in the response's body, or nil
-	Detail string         // what else the response says of the reason, or empty
+	Detail string         // further reasons from the response, or empty
 	Reason error          // in place of all that, from a transport that has read the response
 
 	named bool // the fault names the request
@@ -254,7 +254,7 @@ func names(id []byte, req *http.Request) bool {
 	return err != nil || bytes.Equal(strictjson.Get(sent, "id"), id)
 }
 
-// detail returns what the headers of a response say about its status.
+// detail returns the reason in the headers of a response.
 func detail(h http.Header) (text string) {
 	if location := h.Get("Location"); location != "" {
 		text += fmt.Sprintf(", to %.200q", location)
@@ -266,7 +266,7 @@ func detail(h http.Header) (text string) {
 	return text
 }
 
-// challenges returns the parameters of challenges that say what is missing (RFC 6750, section 3), each once.
+// challenges returns the parameters of challenges that name what is missing (RFC 6750, section 3), each once.
 func challenges(header string) string {
 	const mostBytes, most = 16 << 10, 4
 	var all []string

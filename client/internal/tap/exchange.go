@@ -17,7 +17,7 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// ResponseTime is how long [Exchange.Timer] waits for a response.
+// ResponseTime is the time for which [Exchange.Timer] waits for a response.
 const ResponseTime = 30 * time.Second
 
 // Exchange is one request and its result, as the tap sees them.
@@ -224,13 +224,14 @@ func withMeta(params []byte, added map[string]string) ([]byte, error) {
 	return json.Marshal(members)
 }
 
-// envelope is how many levels of JSON a response has around its result.
+// envelope is the number of JSON levels that a response has around its result.
 const envelope = 2
 
-// complete is what the SDK sees of a round that is not the last.
+// complete is the result that the SDK gets for a round that is not the last. With the real one it would continue the
+// rounds by itself.
 const complete = `{"resultType":"complete","content":[],"messages":[],"contents":[]}`
 
-// take keeps a result and returns what the SDK is to see of it.
+// take keeps a result and returns the one that the SDK gets in its place.
 func (x *Exchange) take(result []byte, c *Config) ([]byte, error) {
 	if x.Quiet {
 		if strictjson.Check(result, c.Depth) == nil {

@@ -104,7 +104,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// accepted is what the SDK sees of a message that is not sent.
+// accepted is the response that the SDK gets for a message that is not sent.
 func accepted(req *http.Request) *http.Response {
 	return &http.Response{StatusCode: http.StatusAccepted, Header: make(http.Header), Body: http.NoBody, Request: req}
 }
@@ -241,7 +241,7 @@ func mediaType(res *http.Response) string {
 	return t
 }
 
-// rewrite adds what the exchange has to add to its request, under the request's own method.
+// rewrite puts the exchange's answers, state and _meta into its request, under the request's own method.
 func (x *Exchange) rewrite(method string, body []byte) ([]byte, error) {
 	params, err := x.Inject(strictjson.Get(body, "params"))
 	if err != nil {
@@ -252,7 +252,8 @@ func (x *Exchange) rewrite(method string, body []byte) ([]byte, error) {
 	return wire.AppendRequest(nil, wire.Request{ID: id, Method: cmp.Or(x.Method, method), Params: params}), nil
 }
 
-// breakOff returns a stream that ends with an error, for one whose rest is out of reach.
+// breakOff returns a stream that ends with an error, in place of a stream that cannot be resumed. Without it the SDK
+// would wait for the response without end.
 func (x *Exchange) breakOff(req *http.Request, reason string) *http.Response {
 	event := append([]byte("data: "), x.failure(&AwayError{Reason: reason})...)
 	return &http.Response{

@@ -12,7 +12,7 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// maxUnanswered is how much a server may ask while its earlier requests wait for their answers, beside
+// maxUnanswered bounds the requests that a server may send while its earlier ones wait for their answers, beside
 // [Config.Unanswered]. The SDK starts a goroutine for each request, and over HTTP each answer is a request of the
 // client.
 const maxUnanswered = 1024
@@ -93,7 +93,7 @@ func (c *Config) answering(ctx context.Context) (context.Context, context.Cancel
 	return ctx, func() { stop(); cancel() }
 }
 
-// closeBody is a body whose end releases what its response needed.
+// closeBody is a body that releases the resources of its response at its end.
 type closeBody struct {
 	io.ReadCloser
 	release func()
