@@ -17,18 +17,18 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Answer is what a person says to a question.
+// Answer is the answer of a person to a question.
 type Answer struct {
 	By Person
 	// Action is "accept", "decline" or "cancel". An accept is one vote. A decline ends the question, however many have
-	// accepted it, and so does a cancel, which says that the question was dismissed without an answer.
+	// accepted it, and so does a cancel, which dismisses the question without an answer.
 	Action string
-	// Content is what the form of the question asks for, as a JSON object of at most 1 MiB. Only an accept has it, and
+	// Content has the values of the form, as a JSON object of at most 1 MiB. Only an accept has it, and
 	// none is needed where nothing is required.
 	Content json.RawMessage
 	// Reason is for people, at most 4096 bytes. It is kept with the answer.
 	Reason string
-	// Channel is what the answer came through, at most 256 bytes. Empty means "desk".
+	// Channel names the way of the answer, in at most 256 bytes. Empty means "desk".
 	Channel string
 }
 
@@ -101,13 +101,13 @@ func (a *Answer) vote(r *row, when time.Time) (*stored.Vote, error) {
 	return v, nil
 }
 
-// ClosedError says that a question can no longer be answered, and why. It is a [task.ErrLate] if its deadline has
+// ClosedError reports that a question can no longer be answered, and why. It is a [task.ErrLate] if its deadline has
 // passed, and otherwise a [task.ErrClosed].
 type ClosedError struct {
 	// Deadline is the one that has passed. Zero means that the question ended otherwise.
 	Deadline time.Time
-	// Decision is what people have decided, without its content. Nil means that they have not: the deadline has passed,
-	// or the call has ended or no longer asks.
+	// Decision is the decision of people, without its content. Nil means that they have not decided: the deadline has
+	// passed, or the call has ended or no longer asks.
 	Decision *Decision
 }
 
@@ -134,7 +134,7 @@ func (e *ClosedError) Is(target error) bool {
 	return target == task.ErrClosed
 }
 
-// closed says why a question that is not open is closed.
+// closed returns the reason why a question is closed.
 func (r *row) closed() error {
 	switch {
 	case r.decision == nil:
@@ -147,7 +147,7 @@ func (r *row) closed() error {
 	return &ClosedError{Decision: &d}
 }
 
-// Answer records what a person says to a question, and returns the question as it is then; its Decision is set if the
+// Answer records a person's answer to a question, and returns the question as it is then; its Decision is set if the
 // answer decided it. Name and key are as in [Desk.Question]. The same answer again, which the same person gives to the
 // same question, is no second vote and no error.
 //
@@ -184,12 +184,12 @@ func (d *Desk) Answer(ctx context.Context, name, key string, a Answer) (*Questio
 	return q, nil
 }
 
-// longestClaim bounds what somebody can keep others from claiming.
+// longestClaim bounds the time for which somebody can keep others from claiming.
 const longestClaim = 24 * time.Hour
 
-// Claim says that a person is about to answer a question, for at most 24 hours, so that others need not look at it. It
-// keeps nobody from answering. Zero or less ends the person's claim. It returns the errors that [Desk.Answer] returns:
-// an [*InvalidError] if somebody else has a claim.
+// Claim records that a person is about to answer a question, for at most 24 hours, so that others need not look at it.
+// It keeps nobody from answering. Zero or less ends the person's claim. It returns the errors that [Desk.Answer]
+// returns: an [*InvalidError] if somebody else has a claim.
 func (d *Desk) Claim(ctx context.Context, name, key string, by Person, length time.Duration) (*Question, error) {
 	q, err := d.claim(ctx, name, key, by, by.Name, length)
 	if err != nil {
@@ -198,7 +198,7 @@ func (d *Desk) Claim(ctx context.Context, name, key string, by Person, length ti
 	return q, nil
 }
 
-// HandOver says that somebody else is about to answer a question, as [Desk.Claim] does. It must be somebody who is
+// HandOver claims a question for somebody else, as [Desk.Claim] does. It must be somebody who is
 // asked: a user whom the question is for or, if it is for a group, anybody who may be in it.
 func (d *Desk) HandOver(
 	ctx context.Context, name, key string, by Person, to string, length time.Duration,
@@ -341,21 +341,22 @@ func (d *Desk) change(
 		case errors.Is(err, task.ErrLate):
 			return nil, &ClosedError{Deadline: deadline}
 		case !errors.Is(err, task.ErrConflict) && !errors.Is(err, task.ErrClosed):
-			// The store's answer was lost. What edit was to do is there, or it is not yet.
+			// The response of the store was lost, and the write may or may not have happened. Edit finds out which: a
+			// person must not be told to vote again when the vote counts.
 			if r, done, _, again := d.edited(ctx, name, key, by, edit); again == nil && done {
 				return r.show(time.Now()), nil
 			}
 			return nil, fmt.Errorf("it is not known whether it was recorded; give it again: %w", err)
 		}
 		select {
-		case <-time.After(rand.N(pause)):
+		case <-time.After(rand.N(pause)): // at random, so that many voters do not meet again and again
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 	}
 }
 
-// edited returns what edit makes of the stored question, and the stored deadline.
+// edited reads the question and calls edit with it. It also returns the stored deadline, which edit may change.
 func (d *Desk) edited(
 	ctx context.Context, name, key string, by *Person, edit func(r *row) (done bool, err error),
 ) (r *row, done bool, deadline time.Time, err error) {
@@ -371,7 +372,7 @@ func (d *Desk) edited(
 	return r, done, deadline, err
 }
 
-// write writes what has become of a question.
+// write writes an edited question.
 func (d *Desk) write(ctx context.Context, r *row) (err error) {
 	if r.Votes, err = stored.Encode(r.ballot); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 // Changes yields questions as they change, of all people, until ctx is done: when they are asked, answered, claimed,
 // extended, decided or withdrawn. What has changed several times since it was yielded comes once, as it is by then. The
 // store gets one query each interval, at least a second; zero is a second. More follow only while many questions
-// change. So one Changes serves all viewers of a page: [Question.Concerns] says who may see which.
+// change. So one Changes serves all viewers of a page: [Question.Concerns] reports who may see which.
 //
 // It begins with what changes after its first query. Errors of the store are yielded, without a question, and it goes
 // on; what changed meanwhile comes when the store answers again. An error with a question says that not all of it can
@@ -35,12 +35,12 @@ func (d *Desk) Changes(ctx context.Context, every time.Duration) iter.Seq2[*Ques
 	})
 }
 
-// overlap is how late a change is still seen: a transaction that takes longer between its write and its end can go
-// unseen.
+// overlap is the time for which a follower reads past changes again. A transaction that takes longer between its write
+// and its end can go unseen.
 const overlap = 10 * time.Second
 
-// follower reads what changes. Changes of a database can become visible in another order than their times have, so it
-// reads the last ones again each time, and remembers which of them it has seen.
+// follower reads changes. Changes of a database can become visible in another order than their times, so it reads the
+// last ones again each time, and remembers which of them it has seen.
 type follower struct {
 	engine *taskrun.Engine
 	since  time.Time // by the clock of the store; zero before the first query

@@ -47,7 +47,7 @@ import (
 
 // Options configure a [Desk]. The zero value is ready to use.
 type Options struct {
-	// StoreTimeout is how long a call of the store may take; default 5 seconds.
+	// StoreTimeout bounds a call of the store; default 5 seconds.
 	StoreTimeout time.Duration
 }
 
@@ -76,8 +76,8 @@ func Open(store task.Store, opts *Options) (*Desk, error) {
 // Task is a task as its operator sees it.
 type Task struct {
 	Name string `json:"name"` // see [task.Name]
-	// Call is what Call.ID of package askback returns in the task's handler. It is empty in a list, and where this
-	// release cannot read what another has stored.
+	// Call is the call's ID, as Call.ID of package askback returns it in the task's handler. It is empty in a list, and
+	// if another release has stored the task in a form that this one cannot read.
 	Call      string      `json:"call,omitempty"`
 	Principal string      `json:"principal"` // the owner; "" is the anonymous principal
 	Method    string      `json:"method"`    // such as "tools/call"
@@ -89,7 +89,7 @@ type Task struct {
 	Expires   time.Time   `json:"expiresAt"`          // when its time to live ends
 	Attempts  int         `json:"attempts,omitempty"` // claims since the task last recorded anything
 
-	// Questions are what the task waits for. Their keys are the keys that the handler chose.
+	// Questions are open, and the task waits for them. Their keys are the keys that the handler chose.
 	Questions []input.Question `json:"waitsFor,omitempty"`
 	// Cancellation is set if a desk has cancelled the task. A list may leave it out.
 	Cancellation *Cancellation `json:"cancellation,omitempty"`
@@ -121,7 +121,7 @@ func (c *Cancellation) check() error {
 	return nil
 }
 
-// page is how many rows a list reads from the store at once.
+// page is the number of rows that a list reads from the store at once.
 const page = 500
 
 // List yields the tasks of all principals that the filter lets pass, in no particular order. It reads the store as it
@@ -216,7 +216,7 @@ func (d *Desk) Cancel(ctx context.Context, name string, c Cancellation) (*Task, 
 	return show(t)
 }
 
-// enough is how many characters of a name tell one task from the others of a store.
+// enough is the number of characters of a name that tell one task from the others of a store.
 const enough = 6
 
 // find finds the task of a name, of the beginning of a name, or of an ID, among those with these statuses.
@@ -250,7 +250,7 @@ func (d *Desk) find(ctx context.Context, name string, statuses []task.Status) (*
 	return nil, fmt.Errorf("%w: none has a name that begins with %q", task.ErrNotFound, begins)
 }
 
-// show returns what a row tells. With an error its questions cannot be read.
+// show returns a task as an operator sees it. With an error its questions cannot be read.
 func show(t *task.Task) (*Task, error) {
 	questions, err := stored.Asked(t.Pending)
 	shown := &Task{

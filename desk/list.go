@@ -12,22 +12,22 @@ import (
 
 // Waiting selects questions of [Desk.Waiting]. A nil or zero field lets all pass.
 type Waiting struct {
-	As      *Person   // what this person may answer
+	As      *Person   // questions that this person may answer
 	Targets []string  // of the tasks
 	Before  time.Time // asked before this time
 	// Search leaves only questions with this text, in upper or lower case, in their message, target, principal, name or
 	// preview. It is a scan of what the other fields let pass, and ends after 10,000 questions.
 	Search string
-	// ByDeadline lists the nearest deadline first, and leaves out what has none. Otherwise the oldest question is first
-	// or, with Newest, the one that was asked last.
+	// ByDeadline lists the nearest deadline first, and leaves out questions without one. Otherwise the oldest question is
+	// first or, with Newest, the one that was asked last.
 	ByDeadline bool
 	Newest     bool
 }
 
 const (
-	// questionPage is how many questions a list reads from the store at once. Each may be large.
+	// questionPage is the number of questions that a list reads from the store at once. Each may be large.
 	questionPage = 100
-	// mostSearched is how many questions a search looks at.
+	// mostSearched is the number of questions that a search looks at.
 	mostSearched = 10_000
 )
 
@@ -52,7 +52,7 @@ func (d *Desk) Began(ctx context.Context, by Person) iter.Seq2[*Question, error]
 	return listed("list what a person has asked", d.history(ctx, by, task.QuestionHistory{Principal: by.Name}))
 }
 
-// listed yields what rows tell in a list.
+// listed yields the questions of rows for a list.
 func listed(doing string, rows iter.Seq2[*row, error]) iter.Seq2[*Question, error] {
 	return func(yield func(*Question, error) bool) {
 		now := time.Now()

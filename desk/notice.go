@@ -6,7 +6,7 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Notice says that something has become of a question for people. It tells of the question as it was then, and arrives
+// Notice reports a change of a question for people. It has the question as it was then, and arrives
 // even when the task has been deleted since. It never has an answer in it.
 type Notice struct {
 	// ID is the same each time the notice is delivered, and differs from all others: notices are delivered at least
@@ -18,7 +18,7 @@ type Notice struct {
 	Attempt int `json:"-"`
 
 	Name      string   `json:"name"` // of the task: see [task.Name]
-	Key       string   `json:"key"`  // of the question: what [Desk.Answer] takes
+	Key       string   `json:"key"`  // of the question, for [Desk.Answer]
 	Target    string   `json:"target"`
 	Principal string   `json:"principal"` // whose call it is; "" is the anonymous principal
 	Message   string   `json:"message"`   // at most 4 KiB; a longer one is cut and ends with "…"

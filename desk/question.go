@@ -26,10 +26,10 @@ type Person struct {
 	Groups []string
 }
 
-// Question is what a task asks people.
+// Question is a question of a task to people.
 type Question struct {
 	Name string `json:"name"` // of its task: see [task.Name]
-	// Question is what is asked. Its Key names the question within its task. It has no Server.
+	// Question has the message and the form. Its Key names the question within its task. It has no Server.
 	input.Question
 	AuthorKey string    `json:"authorKey"` // the key of the ask in the handler
 	Target    string    `json:"target"`    // such as the name of the tool
@@ -40,9 +40,9 @@ type Question struct {
 	// Deadline is when the question ends without an answer. Zero means that the question has no deadline.
 	Deadline time.Time           `json:"deadline,omitzero"`
 	Status   task.QuestionStatus `json:"status"`
-	// Fallback says that the question is for its caller, whose host could not ask it.
+	// Fallback is set if the question is for its caller, whose host could not ask it.
 	Fallback bool `json:"fallback,omitempty"`
-	// Markdown says that Message and Preview are Markdown. A page may render a safe subset of it. Otherwise they are plain
+	// Markdown is set if Message and Preview are Markdown. A page may render a safe subset of it. Otherwise they are plain
 	// text.
 	Markdown bool `json:"markdown,omitempty"`
 
@@ -56,18 +56,18 @@ type Question struct {
 
 	// The fields below belong to one question. A list leaves them out.
 
-	// Call is what Call.ID of package askback returns in the task's handler.
+	// Call is the call's ID, as Call.ID of package askback returns it in the task's handler.
 	Call string `json:"call,omitempty"`
-	// Preview is what the author shows of the call. If it is empty, Arguments has the arguments of the call.
+	// Preview is the author's text about the call. If it is empty, Arguments has the arguments of the call.
 	Preview   string          `json:"preview,omitempty"`
 	Arguments json.RawMessage `json:"arguments,omitempty"`
-	// Progress is what the task says of itself while it runs, after the question is decided. Empty means nothing.
+	// Progress is the task's own report while it runs, after the question is decided. Empty means none.
 	Progress string `json:"progress,omitempty"`
 	// Equal are the names of other tasks, up to 20, that ask the same for an equal call at this time.
 	Equal []string `json:"equal,omitempty"`
 }
 
-// Vote is what one person answered.
+// Vote is the answer of one person.
 type Vote struct {
 	Who     string    `json:"who"`
 	Groups  []string  `json:"groups,omitempty"` // the groups that allowed the person to vote
@@ -75,7 +75,7 @@ type Vote struct {
 	Channel string    `json:"channel"`
 	Why     string    `json:"why,omitempty"`
 	Action  string    `json:"action"` // "accept", "decline" or "cancel"
-	// Content is what was accepted, as the form has it. Of those that count together the first has it.
+	// Content is the accepted content of the form. Of the votes that count together only the first has it.
 	Content json.RawMessage `json:"content,omitempty"`
 }
 
@@ -87,7 +87,7 @@ type Event struct {
 	Text string    `json:"text,omitempty"` // until when, to whom, and why
 }
 
-// Claim says who is about to answer a question, and until when that is believed.
+// Claim names who is about to answer a question, and until when others believe it.
 type Claim struct {
 	By    string    `json:"by"`
 	Until time.Time `json:"until"`
@@ -151,7 +151,7 @@ func (d *Desk) Question(ctx context.Context, name, key string, as *Person) (*Que
 	return q, nil
 }
 
-// ErrOwnCall says that a person may not answer a question, because the call that asks it is their own.
+// ErrOwnCall reports that a person may not answer a question, because the call that asks it is their own.
 var ErrOwnCall = errors.New("the call is your own: somebody else must answer")
 
 // errUnknown is the error for every question that a person is not to know of, and for those that do not exist.
@@ -217,7 +217,7 @@ func (d *Desk) questions(ctx context.Context, name string, as *Person) ([]*row, 
 // nameLength is the length of a [task.Name].
 var nameLength = len(task.Name(""))
 
-// mostEqual is how many other tasks are named that ask the same.
+// mostEqual bounds the other tasks that are named because they ask the same.
 const mostEqual = 20
 
 // show returns all that a row tells a person, with what else the store has of its call. With an error some of it is

@@ -14,17 +14,17 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// InvalidError says that what a desk was given cannot be taken as it is, such as an answer that does not fit its form.
+// InvalidError reports an input that a desk cannot take, such as an answer that does not fit its form.
 // Nothing was written.
 type InvalidError struct {
-	Reason string // what is wrong, in words; it repeats nothing of an answer
+	Reason string // the fault, in words; it repeats nothing of an answer
 }
 
 func (e *InvalidError) Error() string { return e.Reason }
 
 func invalid(format string, args ...any) error { return &InvalidError{fmt.Sprintf(format, args...)} }
 
-// The bounds of what people give.
+// The bounds of people's input.
 const (
 	mostReason = 4096 // bytes
 	mostGroups = 64
@@ -68,7 +68,7 @@ func (p *Person) check() error {
 	return nil
 }
 
-// narrow makes a filter let pass only what a person may answer.
+// narrow restricts a filter to the questions that a person may answer.
 func (p *Person) narrow(f *task.QuestionFilter) {
 	f.For, f.Own = []string{question.UserPrefix + p.Name}, p.Name
 	for _, g := range p.Groups {
@@ -78,12 +78,13 @@ func (p *Person) narrow(f *task.QuestionFilter) {
 	}
 }
 
-// row is a stored question with what is encoded in it. It may be one that this release cannot read.
+// row is a stored question with its decoded parts. A newer release may have stored it: then unreadable has the reason,
+// and the question is shown but cannot be answered here.
 type row struct {
 	*task.Question
 	asking     *stored.Asking
 	ballot     *stored.Ballot
-	decision   *stored.Decision // nil if there is none
+	decision   *stored.Decision // nil if people have not decided
 	unreadable error
 }
 
@@ -118,7 +119,8 @@ func (r *row) concerns(p *Person) bool {
 // isTimer reports whether the question only waits for its deadline.
 func (r *row) isTimer() bool { return len(r.For) == 0 || r.unreadable == nil && r.asking.Votes < 1 }
 
-// mayAnswer returns nil if a person may answer what a principal's call asks these.
+// mayAnswer returns nil if a person may answer a question that a principal's call asks these. A person who is not asked
+// gets errUnknown, as for a question that does not exist.
 func mayAnswer(asked []string, principal string, p *Person) error {
 	switch {
 	case p == nil || slices.Contains(asked, question.UserPrefix+p.Name):
@@ -150,7 +152,7 @@ func (r *row) has(text string) bool {
 	return slices.ContainsFunc(in, func(s string) bool { return strings.Contains(strings.ToLower(s), text) })
 }
 
-// show returns what the row tells.
+// show returns the question as people see it.
 func (r *row) show(now time.Time) *Question {
 	q := &Question{
 		Name: task.Name(r.Task), Question: input.Question{Key: r.Key}, Target: r.Target, Principal: r.Principal,

@@ -68,14 +68,14 @@ func equal(a, b json.RawMessage) bool {
 	return bytes.Equal(strictjson.AppendCanonical(nil, a), strictjson.AppendCanonical(nil, b))
 }
 
-// What is kept of what no longer counts: at most 256 votes and events, and fewer if their texts are long.
+// The bounds of a question's history: at most 256 votes and events that no longer count, and fewer if they are long.
 const (
 	mostHistory   = 1 << 20
 	weightOfEntry = mostHistory / 256
 )
 
-// trim forgets what no longer counts, while there is too much of it: always the oldest of the person who has most of
-// it. So a person who fills the history loses their own entries.
+// trim shortens the history while there is too much of it: it forgets the oldest entry of the person who has most. So a
+// person who fills the history loses their own entries, and nobody else's vote can be pushed out of sight.
 func trim(b *stored.Ballot) {
 	weights, total := make(map[string]int), 0
 	add := func(who string, n int) { weights[who] += n; total += n }
