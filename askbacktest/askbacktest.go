@@ -65,7 +65,7 @@
 //
 // # People
 //
-// [Answer.By] and [Unanswered] say what becomes of a question for people. Nobody waits: a deadline passes when the
+// [Answer.By] and [Unanswered] decide a question for people. Nobody waits: a deadline passes when the
 // test says so, and a sleep ends at once. The call continues in rounds, for which everything above holds. Where
 // [Call.Options] have no Tasks or no Desk, Run sets them. A client's decline counts as shown, however fast it comes.
 //
@@ -90,7 +90,7 @@ import (
 
 // Call is a call and the answers that its client will give.
 type Call struct {
-	// One of these names what is called.
+	// One of these names the tool, prompt or resource.
 	Tool     string
 	Prompt   string
 	Resource string // its URI
@@ -117,7 +117,7 @@ type Call struct {
 	Options askback.Options
 }
 
-// Answer is what the client answers to one question, or what people do whom it is for.
+// Answer is the client's answer to one question, or the answer of the people whom it is for.
 type Answer struct{ given []given }
 
 // given is one answer.
@@ -128,7 +128,7 @@ type given struct {
 	unanswered bool // the deadline passes instead
 }
 
-// By says who gives an answer to a question that is for people (see [askback.Question]), and which groups the person is
+// By names the person who answers a question for people (see [askback.Question]), and which groups the person is
 // in. Several votes are InTurn:
 //
 //	"approve": askbacktest.InTurn(
@@ -207,7 +207,7 @@ func result(v any) Answer {
 	return Answer{[]given{{result: data}}}
 }
 
-// Result is how a call ended.
+// Result is the outcome of a call.
 type Result struct {
 	// Asked are the keys asked in each round that ended with input required, in order.
 	Asked [][]string

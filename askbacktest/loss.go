@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// loss says what data, the JSON of a step's result, does not keep of it, or returns "".
+// loss names the part of a step's result that data, its JSON, does not keep, or returns "".
 func loss(result any, data []byte) string {
 	if result == nil {
 		return ""
@@ -50,7 +50,7 @@ func keepsItself(v any) bool {
 	return err == nil && loss(v, data) == ""
 }
 
-// opaque reports whether nothing but the JSON of the value at p says what it is.
+// opaque reports whether only the JSON of the value at p shows its content.
 func opaque(p cmp.Path) bool {
 	t := p.Last().Type()
 	if t == nil || t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface || !encodesItself(t) {

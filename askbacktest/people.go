@@ -149,7 +149,7 @@ func (r *reply) find(wireKey string) *parked {
 	return nil
 }
 
-// place is where people answer the questions of one round: a desk on a store that has them as a server stores them.
+// place is a desk on which people answer the questions of one round, on a store that has them as a server stores them.
 type place struct {
 	store task.MemoryStore
 	desk  *desk.Desk

@@ -29,7 +29,7 @@ type probe struct {
 	mistake string
 }
 
-// record holds what a handler takes from outside of itself during a request: the results of steps and the ID of a new
+// record holds the inputs of a handler during a request: the results of steps and the ID of a new
 // call.
 type record struct {
 	callID string

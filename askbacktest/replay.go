@@ -11,14 +11,14 @@ import (
 	"github.com/askback-mcp/askback/state"
 )
 
-// What a handler asks is compared with what it asks in many replays. Two keys of a map come in another order in one of
-// eight: a question that depends on it escapes so many replays once in half a million tests.
+// The questions of a handler are compared with its questions in many replays. Two keys of a map come in another order
+// in one of eight: a question that depends on it escapes so many replays once in half a million tests.
 const (
 	replays = 50 // at the same time
 	later   = 50 // with the clock moved
 )
 
-// shift is how far the clock moves before each of the later replays: together by more than a year, to every hour of the
+// The clock moves by shift before each of the later replays: together by more than a year, to every hour of the
 // day and every day of the week.
 const shift = 7*24*time.Hour + 11*time.Hour + 37*time.Minute + 11*time.Second
 

@@ -102,7 +102,7 @@ func capabilities(cannot askback.Capability) map[string]map[string]any {
 	return declared
 }
 
-// request is what differs between the requests of a call.
+// request holds the parameters that differ between the requests of a call.
 type request struct {
 	state     string
 	responses map[string]json.RawMessage
@@ -243,7 +243,8 @@ func (d *driver) checkAnswers(r *reply) {
 	}
 }
 
-// send has a new server answer a request, and returns the record of what the handler took from outside.
+// send has a new server answer a request, and returns the record of the handler's inputs. The server is new so that a
+// handler that keeps something in memory between rounds fails, as it would on another instance.
 func (d *driver) send(r request) (*reply, record) {
 	d.t.Helper()
 	w := &probe{record: record{steps: make(map[string]outcome)}, decisions: r.decisions, isTask: r.isTask}
@@ -288,7 +289,8 @@ func (d *driver) newServer(options askback.Options) http.Handler {
 // ages is a time to live that moving the clock does not use up.
 const ages = 100 * 365 * 24 * time.Hour
 
-// serve sends a request whose handler w follows. It may be called in a bubble: nothing that it makes outlives it.
+// serve sends a request whose handler w follows. It may be called in a bubble, because nothing that it makes outlives
+// it.
 func (d *driver) serve(h http.Handler, w *probe, r request) (*reply, error) {
 	params := maps.Clone(d.params)
 	if r.state != "" {

@@ -41,12 +41,12 @@ import (
 
 // Options configure [Serve]. The zero value is ready to use.
 type Options struct {
-	// Delay is how long the server goes on to serve after ctx is done, so that load balancers notice that it is no
+	// Delay is the time for which the server still serves after ctx is done, so that load balancers notice that it is no
 	// longer ready. It must be longer than they take, and than they keep an idle connection. Zero means 5 seconds, a
 	// negative value no delay.
 	Delay time.Duration
 
-	// Grace is how long the server may take to finish its requests after the delay. Zero means 30 seconds. A supervisor
+	// Grace is the time in which the server must finish its requests after the delay. Zero means 30 seconds. A supervisor
 	// that kills the process must wait for longer than Delay and Grace together.
 	Grace time.Duration
 
@@ -63,10 +63,10 @@ const (
 	defaultDelay = 5 * time.Second
 	defaultGrace = 30 * time.Second
 
-	// gapTime is how long the listener stays open after the delay for a moment in which no request runs.
+	// gapTime is the time for which the listener stays open after the delay, for a moment in which no request runs.
 	gapTime = 3 * time.Second
 
-	// firstTime is how long a connection may take to send its first request after the listener has closed.
+	// firstTime is the time for a connection's first request after the listener has closed.
 	firstTime = time.Second
 
 	// retryAfter is the pause in seconds that a client is asked to make when its wait for a task was ended.
@@ -345,7 +345,7 @@ func (w *closingWriter) Write(b []byte) (int, error) {
 // Flush implements [http.Flusher].
 func (w *closingWriter) Flush() { _ = w.FlushError() }
 
-// FlushError is what [http.ResponseController] calls.
+// FlushError implements the flush of [http.ResponseController].
 func (w *closingWriter) FlushError() error {
 	w.begin()
 	return http.NewResponseController(w.ResponseWriter).Flush()
@@ -359,7 +359,7 @@ const (
 	checkAge  = time.Second // How old a result may be.
 )
 
-// readiness remembers the result of a check for a moment, so that probes cannot load what it looks at.
+// readiness remembers the result of a check for a moment, so that probes cannot load the database.
 type readiness struct {
 	check func(ctx context.Context) error
 	log   *slog.Logger

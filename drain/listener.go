@@ -54,7 +54,8 @@ const (
 	lastTime = time.Second // the limit of a last call
 )
 
-// call makes Accept return what is waiting, and then [net.ErrClosed]. A listener that cannot do that is closed.
+// call makes Accept return the connections that wait, and then [net.ErrClosed]. A listener that cannot do that is
+// closed.
 func (l *lastCall) call() {
 	if own, ok := l.Listener.(*ownListener); ok {
 		ignoreNew(own.TCPListener)

@@ -1,5 +1,5 @@
-// Package input has the records of what a call asks: one [Question], in the same form for the client that is asked, for
-// the operator who looks at what waits, and for people who answer in place of the client. It imports nothing of
+// Package input has the records of a call's questions: one [Question], in the same form for the client that is asked,
+// for the operator who looks at what waits, and for people who answer in place of the client. It imports nothing of
 // Askback's other packages that are public, so that all of them can use it.
 package input
 
@@ -26,7 +26,7 @@ type Question struct {
 	// Key names the question within its call. To a client of a session before 2026-07-28 it is the method, unless the
 	// server is one of Askback's.
 	Key string `json:"key"`
-	// Server is who asks, or nil if that is not known. It is not encoded.
+	// Server names the server that asks, or is nil if that is not known. It is not encoded.
 	Server *mcp.Implementation `json:"-"`
 	// Method is MethodElicit, MethodCreateMessage or MethodListRoots.
 	Method string          `json:"method"`
@@ -98,7 +98,7 @@ func (q *Question) Parse() error {
 }
 
 // isPage reports whether an address is an absolute URL of the web. A URL of another scheme
-// may run what it names, or read it from the user's disk.
+// may run a program that it names, or read a file from the user's disk.
 func isPage(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != ""

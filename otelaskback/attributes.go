@@ -45,7 +45,7 @@ const (
 	attrStoreMethod = attribute.Key("askback.store.method")
 )
 
-// longest bounds what clients choose, such as the name of a tool that may not exist.
+// longest bounds texts of clients, such as the name of a tool that may not exist.
 const longest = 256
 
 // cut makes a text fit for an attribute. One that is not UTF-8 would keep an exporter from sending all the spans
@@ -65,7 +65,7 @@ func named(op *askback.Operation) (target string, key attribute.Key) {
 	return "", ""
 }
 
-// startAttributes returns what is known of an operation when it begins, which a sampler may look at.
+// startAttributes returns the attributes that are known when an operation begins. A sampler sees only these.
 func startAttributes(op *askback.Operation) []attribute.KeyValue {
 	all := make([]attribute.KeyValue, 0, 20)
 	if target, key := named(op); target != "" {

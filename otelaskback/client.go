@@ -36,6 +36,7 @@ func (o *clientObserver) observe(ctx context.Context, op *client.Operation) (con
 	name, _ := nameOf(request)
 	ctx, span := o.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(op.Began),
 		trace.WithAttributes(append(startAttributes(request), server...)...), trace.WithLinks(links...))
+	// SEP-414 has the trace in _meta and not in headers, so it also reaches a server over stdio.
 	meta := carrier{set: op.SetMeta}
 	traceContext.Inject(ctx, meta)
 	baggage.Inject(ctx, meta)
@@ -45,6 +46,7 @@ func (o *clientObserver) observe(ctx context.Context, op *client.Operation) (con
 	return ctx, func() {
 		request := mirror(op)
 		measured := o.labels.operation(request, op.Server)
+		// A host may connect to any number of servers, and each is a time series.
 		if o.labels.server(op.Server) {
 			measured = append(measured, server...)
 		} else {
@@ -75,8 +77,9 @@ func serverOf(op *client.Operation) []attribute.KeyValue {
 	return []attribute.KeyValue{attrServer.String(host), attrPort.Int(port)}
 }
 
-// withCallTrace returns a context whose span is the parent of a client's request. The host's span is, unless the call
-// began in another trace: then the request stays in that one, and is linked to the host's span.
+// withCallTrace returns a context whose span is the parent of a client's request: the host's span, unless the call
+// began in another trace. Then the request stays in that trace, with a link to the host's span, so that a call that
+// another process resumes is still one trace.
 func withCallTrace(ctx context.Context, text string) (context.Context, []trace.Link) {
 	host, call := trace.SpanContextFromContext(ctx), decode(text)
 	if !call.IsValid() || host.TraceID() == call.TraceID() {

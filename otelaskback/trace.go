@@ -40,7 +40,9 @@ func nameOf(op *askback.Operation) (string, trace.SpanKind) {
 	return cmp.Or(op.Method, "request"), trace.SpanKindServer
 }
 
-// withParent returns a context whose span is the parent of an operation, and links to what else brought it about.
+// withParent returns a context whose span is the parent of an operation, and links to the other spans that caused it.
+// A round stays in the trace of its call even if the client sends another trace: otherwise the rounds of a call could
+// not be seen together.
 func withParent(ctx context.Context, op *askback.Operation) (context.Context, []trace.Link) {
 	ambient, call := trace.SpanContextFromContext(ctx), decode(op.Trace)
 	if op.Kind == askback.OperationStep {
@@ -94,7 +96,8 @@ func (c carrier) Keys() []string         { return nil }
 // longestState bounds the tracestate that travels with a call: the client chose it.
 const longestState = 256
 
-// encode returns a span context as it travels with a call: the traceparent and, behind a space, the tracestate.
+// encode returns the form in which a span context travels with a call: the traceparent and, behind a space, the
+// tracestate. A tracestate that is too long is left out, because each round would carry it.
 func encode(sc trace.SpanContext) string {
 	fields := make(propagation.MapCarrier, 2)
 	traceContext.Inject(trace.ContextWithSpanContext(context.Background(), sc), fields)
@@ -104,7 +107,8 @@ func encode(sc trace.SpanContext) string {
 	return fields["traceparent"]
 }
 
-// decode returns the span context that encode wrote. Another text, such as another observer's, does not count.
+// decode returns the span context of encode. It ignores any other text: an instance with another observer may have
+// begun the call.
 func decode(text string) trace.SpanContext {
 	if text == "" {
 		return trace.SpanContext{}

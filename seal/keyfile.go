@@ -25,7 +25,7 @@ const (
 // entry such as revoked=20261120T110000Z does what [Ring.RevokeBefore] does. The text of [Ring.EncodeSecrets] announces
 // its last line: a text without that line was cut off and is refused.
 //
-// Errors name line and entry and what is wrong with it, and contain nothing of the text.
+// Errors name line, entry and fault, and contain nothing of the text.
 func ParseRing(text string) (*Ring, error) {
 	type place struct{ line, entry int }
 	var (

@@ -16,7 +16,7 @@ type Ring struct {
 	current *atomic.Pointer[keySet] // nil in the zero Ring
 }
 
-// keySet is what a ring holds at a time. It does not change.
+// keySet holds the keys of a ring at one time. It does not change, so that Open needs no lock.
 type keySet struct {
 	sealers []*sealer
 	// switched is when the first key took over from another one, zero if it did not or nobody knows.

@@ -59,7 +59,7 @@ import (
 // one before looking at it. Servers that want a lower limit compare len(token) themselves.
 const MaxTokenSize = 1 << 20
 
-// MaxClockSkew is how far ahead of the opening instance's clock a token may have been issued.
+// MaxClockSkew is the time by which a token may have been issued ahead of the opening instance's clock.
 const MaxClockSkew = time.Minute
 
 // Binding names the one request that a token belongs to. Strings are compared byte by byte, and an empty field is a
@@ -90,7 +90,7 @@ type State struct {
 	KeyID string
 	// Issued and Expires are UTC, in whole milliseconds.
 	Issued, Expires time.Time
-	// Binding is what the token is bound to; after Open, it equals the binding given to Open.
+	// Binding holds everything to which the token is bound; after Open, it equals the binding given to Open.
 	Binding Binding
 	// Payload belongs to the caller, who may modify it.
 	Payload []byte
@@ -238,7 +238,7 @@ func (s State) LogValue() slog.Value {
 	)
 }
 
-// milliseconds converts for a message; what is longer than a duration can be becomes the longest one.
+// milliseconds converts a number for a message. One that no duration can hold becomes the longest duration.
 func milliseconds(n int64) time.Duration {
 	return time.Duration(min(n, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }

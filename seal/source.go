@@ -8,7 +8,7 @@ import (
 	"runtime"
 )
 
-// Source is where the keys of a ring come from: a [File], or a service of your own that unwraps them.
+// Source loads the keys of a ring: a [File], or a service of your own that unwraps them.
 type Source interface {
 	// Load returns a ring with the keys that are to be used now.
 	Load(ctx context.Context) (*Ring, error)
@@ -55,7 +55,7 @@ func (f File) Load(context.Context) (*Ring, error) {
 }
 
 // Reload gives the ring the keys of a source with [Ring.Replace], and reports whether they are others than before. With
-// an error the ring keeps its keys. Call it from time to time, or when something says that there are other keys.
+// an error the ring keeps its keys. Call it from time to time, or when you know that the keys have changed.
 func (r *Ring) Reload(ctx context.Context, from Source) (changed bool, err error) {
 	next, err := from.Load(ctx)
 	if err != nil {

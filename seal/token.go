@@ -34,7 +34,7 @@ const (
 
 var bodyEncoding = base64.RawURLEncoding.Strict()
 
-// Visible is what a token shows to everybody who sees it.
+// Visible holds the parts of a token that everybody can read who sees it.
 type Visible struct {
 	Version string // The version of the format: "ab1".
 	KeyID   string // See [Key.ID].

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Guard remembers which requestStates were used. All instances behind one endpoint need to share what it remembers:
+// Guard remembers which requestStates were used. All instances behind one endpoint need to share its memory:
 // [MemoryGuard] is for one process, and the Stores of task/sqlite and task/postgres have one for several;
 // task/storetest has a suite for others. (basic/patterns/mrtr, server requirement 5)
 type Guard interface {

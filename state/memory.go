@@ -8,7 +8,7 @@ import (
 )
 
 // MemoryStore is a [Store] for a service of one process, and for tests. The zero
-// value is ready to use. It holds what was stored until it expires.
+// value is ready to use. It holds states until they expire.
 type MemoryStore struct {
 	mu    sync.Mutex
 	rows  map[string]storedState

@@ -33,18 +33,18 @@ type Options struct {
 // client has gone away. What a method wrote is there for every instance when it returns. [MemoryStore] is one, and the
 // Stores of task/sqlite and task/postgres are; task/storetest has a suite for others.
 type Store interface {
-	// PutState keeps data until expires, in place of what was there under this id. Under call, which is not unique,
+	// PutState keeps data until expires, in place of earlier data under this id. Under call, which is not unique,
 	// FindStates finds it, unless call is empty. An id has up to 64 bytes, a call too. It does not keep the slice.
 	PutState(ctx context.Context, id, call string, data []byte, expires time.Time) error
 	// SwapState is PutState if what GetState would read under this id is old, where nil is nothing. It reports
 	// whether it was. Of several calls at once with the same old, one succeeds.
 	SwapState(ctx context.Context, id, call string, old, data []byte, expires time.Time) (swapped bool, err error)
-	// GetState reads what is there under this id and has not expired, and nil if there is
+	// GetState reads the data under this id that has not expired, and nil if there is
 	// nothing. The caller may modify it.
 	GetState(ctx context.Context, id string) (data []byte, err error)
 	// FindStates reads up to limit states under this call that have not expired.
 	FindStates(ctx context.Context, call string, limit int) (data [][]byte, err error)
-	// DeleteState deletes what is there under this id, if anything is.
+	// DeleteState deletes the data under this id, if there is any.
 	DeleteState(ctx context.Context, id string) error
 }
 
@@ -63,7 +63,7 @@ const (
 	StatelessOnly Mode = "stateless-only"
 )
 
-// Outcome is what became of a state, or of a request that should have had one: the Reason of an askback.AuditEvent of
+// Outcome is the result of looking for a state that a request should have: the Reason of an askback.AuditEvent of
 // the kind AuditState. Outcomes are few, fixed and short, so they serve as a metric's label.
 type Outcome string
 
@@ -105,6 +105,6 @@ const (
 const (
 	// Overflowed: the state stays in the store because of its size.
 	Overflowed Outcome = "overflowed"
-	// Failed: the store failed, or holds what cannot be read. The log says how.
+	// Failed: the store failed, or holds data that cannot be read. The log has the error.
 	Failed Outcome = "failed"
 )

@@ -53,7 +53,7 @@ type holder struct {
 	waiting *Hold // the head of the list of what waits, which begins with the youngest
 }
 
-// works is how much of the holder's holds is being worked on.
+// works returns the size of the holder's holds that the server works on.
 func (o holder) works() int { return o.n - o.waits }
 
 // NewPool returns a pool of what, which errors name, such as "requests in progress".
@@ -61,8 +61,8 @@ func NewPool(what string, share Share) *Pool {
 	return &Pool{what: what, share: share, held: make(map[string]holder)}
 }
 
-// Hold is what a caller has taken from a pool. The zero Hold holds nothing. Its methods are safe for concurrent use; it
-// must not be copied while it waits.
+// Hold is a part of a pool that a caller has taken. The zero Hold holds nothing. Its methods are safe for concurrent
+// use; it must not be copied while it waits.
 type Hold struct {
 	pool      *Pool
 	principal string
@@ -331,7 +331,7 @@ func (h *Hold) Release() {
 	p.add(h, -h.n)
 }
 
-// Whose says whose limit was reached.
+// Whose is the owner of the limit that was reached.
 type Whose string
 
 // The owners of limits.
@@ -342,7 +342,7 @@ const (
 	Anonymous Whose = "anonymous callers together are at their"
 )
 
-// FullError says that a limit is reached.
+// FullError reports that a limit is reached.
 type FullError struct {
 	What    string
 	Max     int

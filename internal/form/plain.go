@@ -36,8 +36,8 @@ func (s *Schema) Plain() []byte {
 	return newSchema(nil, plain.properties, nil).json
 }
 
-// FromPlain returns the content of an answer with the text of numbers and multiple choices as what it stands for. It
-// reports whether there was any. What stands for nothing stays as it is, for [Schema.Check] to refuse.
+// FromPlain returns the content of an answer with texts replaced by the numbers and multiple choices for which they
+// stand. It reports whether there was any. Other texts stay as they are, and [Schema.Check] refuses them.
 func (s *Schema) FromPlain(content []byte) (converted []byte, found bool) {
 	if strictjson.Check(content, strictjson.MaxDepth) != nil || strictjson.TypeOf(content) != strictjson.TypeObject {
 		return content, false
@@ -66,7 +66,7 @@ func (p *property) parse(text string) []byte {
 	switch p.kind {
 	case kindInteger, kindNumber:
 		if text == "" {
-			return []byte("null") // Null counts as missing.
+			return []byte("null") // an empty field: null counts as missing
 		}
 		number := []byte(strings.TrimPrefix(text, "+"))
 		if strictjson.Check(number, 1) != nil || strictjson.TypeOf(number) != strictjson.TypeNumber {

@@ -16,7 +16,7 @@ type property struct {
 	schema   []byte // The schema on the wire.
 	kind     kind
 	required bool
-	fallback []byte // the default as a clean value; nil when there is none
+	fallback []byte // the default as a clean value, or nil
 
 	format    *format         // The format of a string, or nil.
 	min, max  int             // code points of a string, items of a multi-select
@@ -35,7 +35,7 @@ const (
 	kindString kind = iota
 	kindInteger
 	kindNumber
-	kindBoolean // this one and those behind it are not typed
+	kindBoolean // people choose the values of this kind and of those behind it, and do not type them
 	kindChoice  // single-select enum
 	kindChoices // multi-select enum
 	kindJSON    // anything that no form has a field for, as JSON
@@ -53,7 +53,7 @@ func newBound(number string) bound { return bound{parseDecimal([]byte(number)), 
 // it instead of rounding it, because a json.Number would pass it on, and a big.Rat of 1e-999999999 exhausts memory.
 const minExponent = -400
 
-// appendKey continues an object with the property's name.
+// appendKey appends the property's name to an object.
 func (p *property) appendKey(dst []byte) []byte {
 	if len(dst) > 1 {
 		dst = append(dst, ',')
@@ -94,7 +94,7 @@ func (p *property) check(dst, value []byte) (clean []byte, problem string) {
 		}
 		return append(dst, value...), ""
 	}
-	if n := utf8.RuneCount(s); n < p.min {
+	if n := utf8.RuneCount(s); n < p.min { // JSON Schema counts characters, and Go's len would count bytes
 		return dst, fmt.Sprintf("must be at least %s long", count(p.min, "character"))
 	} else if n > p.max {
 		return dst, fmt.Sprintf("must be at most %s long", count(p.max, "character"))

@@ -119,9 +119,9 @@ func newTemplate(s *form.Schema) *template {
 // question makes the question with a message.
 func (t *template) question(message string) *Question {
 	if !utf8.ValidString(message) {
-		message = string([]rune(message)) // as encoding/json has it
+		message = string([]rune(message)) // as encoding/json does it: the digest must be that of the encoded question
 	}
-	// What digest(params) hashes, without parsing params for it.
+	// The digest is digest(params), made without parsing params: every run of a handler makes one for each question.
 	canonical := strictjson.AppendString(append(make([]byte, 0, 512), `{"message":`...), message)
 	canonical = append(append(append(canonical, `,"mode":"form","requestedSchema":`...), t.canonical...), '}')
 	sum := sha256.Sum256(canonical)
@@ -154,7 +154,8 @@ func FormFor(message string, schema any, t reflect.Type) (*Question, error) {
 	q.Accept = func(raw []byte) ([]byte, error) {
 		record, err := fits(raw)
 		if content := strictjson.Get(record, "content"); err == nil && content != nil {
-			if json.Unmarshal(content, reflect.New(t).Interface()) != nil { // whose error may repeat the answer
+			// The error of json is not passed on, because it may repeat the answer.
+			if json.Unmarshal(content, reflect.New(t).Interface()) != nil {
 				err = errors.New("the form allows it, but the server cannot hold it, such as a number that is too large")
 			}
 		}
@@ -199,8 +200,8 @@ func (q *Question) Plain() *Question {
 	return &plain
 }
 
-// Unfit returns the reason why an answer does not fit the question as it was sent, also where the handler itself reads
-// it.
+// Unfit returns the reason why an answer does not fit the question as it was sent, even if the handler reads the answer
+// itself.
 func (q *Question) Unfit(raw []byte) error {
 	accept, err := AcceptFor(q.Method, q.Params())
 	if err == nil {
@@ -209,15 +210,16 @@ func (q *Question) Unfit(raw []byte) error {
 	return err
 }
 
-// Correctable reports whether somebody may correct an answer that does not fit, when a question of this method is asked
-// again: a person can, and a client that has no model, or whose roots are no files, cannot.
+// Correctable reports whether asking again can help if an answer does not fit: a person can correct an answer, and a
+// model or a list of roots comes out the same.
 func Correctable(method string) bool { return method == input.MethodElicit }
 
-// didNotFit is between the message of a question and the reason why it is asked again.
+// didNotFit stands between the message of a question and the reason why it is asked again. Reason finds it there, so
+// that reasons do not pile up, and a page can show the two apart.
 const didNotFit = "\n\nThe answer before this one does not fit: "
 
-// Again returns an elicitation whose message tells why it is asked again, and any other question as it is. It stays the
-// same question to its handler.
+// Again returns an elicitation whose message has the reason why it is asked again, and any other question as it is. It
+// keeps its digest, so to its handler it is the same question.
 func (q *Question) Again(reason error) *Question {
 	p, ok := q.Typed().(*mcp.ElicitParams)
 	if !ok {
@@ -229,7 +231,7 @@ func (q *Question) Again(reason error) *Question {
 	return &again
 }
 
-// AskAgain returns the params of an elicitation with a message that tells why it is asked again.
+// AskAgain returns the params of an elicitation with the reason why it is asked again in its message.
 func AskAgain(params []byte, reason error) []byte {
 	message, ok := strictjson.String(strictjson.Get(params, "message"))
 	if !ok {
@@ -262,7 +264,7 @@ func Asked(message string) string {
 	return message
 }
 
-// Reason splits the message of a question into what its handler gave, and the reason why it is asked again, if it is.
+// Reason splits the message of a question into the handler's message, and the reason why it is asked again, if it is.
 func Reason(message string) (asked, reason string) {
 	asked, reason, _ = strings.Cut(message, didNotFit)
 	return asked, strings.TrimSuffix(reason, ".")
@@ -277,7 +279,8 @@ func IsPage(page string) bool {
 // URL asks the user to open a page.
 func URL(message, page string) (*Question, error) {
 	if !IsPage(page) {
-		return nil, errors.New("the URL must be well-formed and absolute, https or http") // it may have secrets in it
+		// The error does not quote the URL, which may have secrets in it.
+		return nil, errors.New("the URL must be well-formed and absolute, https or http")
 	}
 	typed := &mcp.ElicitParams{Mode: "url", Message: message, URL: page}
 	params, err := json.Marshal(typed)

@@ -44,14 +44,15 @@ const (
 // Late is the reason of an AuditRefused for an answer that came after the deadline of its question.
 const Late = "late"
 
-// Audit tells the operator what happens. A nil Audit tells nobody.
+// Audit passes events to the operator's hook. A nil Audit drops them.
 type Audit struct {
 	Hook func(ctx context.Context, e AuditEvent)
 	Log  *slog.Logger
 }
 
-// Tell calls the hook. A panic there does not affect the request. What a client chose freely or may keep secret is left
-// out: a task's id, and an action that the protocol does not know.
+// Tell calls the hook. A panic there does not affect the request. The event leaves out what a client may keep secret, a
+// task's ID, and what it chose freely, an action that the protocol does not know: an audit is read where neither
+// belongs.
 func (a *Audit) Tell(ctx context.Context, e AuditEvent) {
 	if a == nil {
 		return
@@ -69,7 +70,7 @@ func (a *Audit) Tell(ctx context.Context, e AuditEvent) {
 	}
 }
 
-// TaskName is the name of the task with an id that a client sent, or "" if there is none.
+// TaskName returns the name of the task with an ID that a client sent, or "" for an empty ID.
 func TaskName(id string) string {
 	if id == "" {
 		return ""

@@ -60,7 +60,8 @@ func (m MetaTexts) Text(name string) string {
 	return text
 }
 
-// MetaOf returns [Operation].Meta of a request. A text that is longer than a trace may be is left out.
+// MetaOf returns [Operation].Meta of a request. It leaves out a text that is too long for a trace, because an observer
+// may send it on.
 func MetaOf(meta Texts) func(name string) string {
 	if meta == nil {
 		return func(string) string { return "" }
@@ -73,13 +74,13 @@ func MetaOf(meta Texts) func(name string) string {
 	}
 }
 
-// Observer lets the operator follow operations. A nil Observer lets nobody.
+// Observer calls the operator's hook for operations. A nil Observer does nothing.
 type Observer struct {
 	Hook func(ctx context.Context, op *Operation) (observed context.Context, end func())
 	Log  *slog.Logger
 }
 
-// Tell tells of an operation that has ended.
+// Tell passes an operation that has ended to the hook.
 func (o *Observer) Tell(ctx context.Context, op *Operation) {
 	if op.Meta == nil {
 		op.Meta = MetaOf(nil)

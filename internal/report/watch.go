@@ -108,7 +108,7 @@ func (w *Watch) Finish(ctx context.Context, err error) {
 	w.end()
 }
 
-// conclude sets what is known at the end.
+// conclude sets the members that are known at the end.
 func (w *Watch) conclude(err error) {
 	op := &w.op
 	if err != nil {

@@ -151,7 +151,8 @@ func (a *Arguments) Decode(arguments []byte, floats bool, into any) (err error) 
 			return err
 		}
 	}
-	return exactjson.Unmarshal(arguments, into) // because the schema was applied to exact names
+	// encoding/json also takes a name in another case: "ID" beside "id" would replace the value that the schema allowed.
+	return exactjson.Unmarshal(arguments, into)
 }
 
 // validate validates arguments in full, and returns them with defaults.
@@ -174,8 +175,8 @@ func (a *Arguments) validate(arguments []byte) ([]byte, error) {
 	return withDefaults(arguments, instance)
 }
 
-// withDefaults adds to the arguments the members that only the instance has. What the client sent stays as it was
-// spelled, so that no number loses digits.
+// withDefaults adds to the arguments the members that only the instance has. The client's members keep their spelling,
+// so that no number loses digits.
 func withDefaults(arguments []byte, instance map[string]any) ([]byte, error) {
 	merged := make(map[string]json.RawMessage, len(instance))
 	for name, value := range strictjson.Members(arguments) {
@@ -198,7 +199,7 @@ func withDefaults(arguments []byte, instance map[string]any) ([]byte, error) {
 // Result makes structured content. The zero value knows no schema.
 type Result struct {
 	schema
-	zero any // in place of a nil pointer
+	zero any // in place of a nil pointer, for which the schema of a struct has no value
 }
 
 // ForResult returns the encoder of values of type out as structured content. It sets the tool's OutputSchema if there
@@ -248,7 +249,7 @@ func (r *Result) validate(data []byte) ([]byte, error) {
 		return nil, err
 	}
 	if instance == nil && r.resolved.Schema().Type == "object" {
-		instance, data = make(map[string]any), []byte("{}") // The result was a nil map.
+		instance, data = make(map[string]any), []byte("{}") // a nil map, which encoding/json writes as null
 	}
 	if object, ok := instance.(map[string]any); ok && r.defaults {
 		if err := r.resolved.ApplyDefaults(&instance); err != nil {

@@ -68,7 +68,7 @@ func compile(s *jsonschema.Schema) *shape {
 	switch {
 	case s == nil || saysNothing(*s):
 		return anything
-	case !isKnown(*s) || len(s.Properties) > 64:
+	case !isKnown(*s) || len(s.Properties) > 64: // the members that were seen are bits of a uint64
 		return nil
 	}
 	c := &shape{
@@ -95,7 +95,7 @@ func compile(s *jsonschema.Schema) *shape {
 	}
 	for _, name := range s.Required {
 		m, named := c.members[name]
-		if !named {
+		if !named { // it is required, but only additionalProperties allow it: no bit stands for it
 			return nil
 		}
 		c.required |= m.bit
