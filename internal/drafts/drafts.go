@@ -1,8 +1,8 @@
 // Package drafts translates, at the edge of an HTTP endpoint, between the messages of the proposals that led to Multi
 // Round-Trip Requests and the messages of the 2026-07-28 revision:
 //
-//	edge := &drafts.Edge{Depth: 64, Ratified: serve, HasSession: held, Owns: owns}
-//	if edge.Serve(w, r, body) {
+//	edge := &drafts.Edge{Depth: 64, HasSession: held}
+//	if edge.Serve(w, r, body, owner, ratified) {
 //		return // it was a draft's request, and is answered
 //	}
 //
@@ -24,20 +24,20 @@ import (
 
 // Edge serves the requests of drafts. It is safe for concurrent use; its fields must not be changed while it is used.
 type Edge struct {
-	// Ratified serves a request of the 2026-07-28 revision.
-	Ratified func(w http.ResponseWriter, r *http.Request, body []byte)
-	// HasSession reports whether this process holds the session with that ID. Owns reports whether the caller of a request
-	// may send messages in the session that the request names.
+	// HasSession reports whether this process holds the session with that ID.
 	HasSession func(id string) bool
-	Owns       func(r *http.Request) bool
 	// Depth is the limit of nested objects and arrays in a body.
 	Depth int
 
 	open openStates
 }
 
-// Serve answers a POST whose body is a draft's message. For any other message it reports false and writes nothing.
-func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
+// Ratified serves a request of the 2026-07-28 revision, which means the same as a draft's.
+type Ratified func(w http.ResponseWriter, r *http.Request, body []byte)
+
+// Serve answers a POST whose body is a draft's message, with what next answers to it. For any other message it reports
+// false and writes nothing. Owner says that the caller may send messages in the session that the request names.
+func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte, owner bool, next Ratified) bool {
 	form := formOf(r)
 	if form != "" && !slices.Contains(forms, form) {
 		refuse(w, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "unknown draft in the URL's query: want one of %v", forms))
@@ -61,12 +61,12 @@ func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	if m["method"] == nil {
 		switch {
 		case m["state"] != nil:
-			return e.serveEcho(w, r, m)
+			return e.serveEcho(w, r, m, owner, next)
 		case !inSession && wire.RelatedTask(m["result"]) != "":
-			e.serveTaskAnswer(w, r, m)
+			serveTaskAnswer(w, r, m, next)
 			return true
 		}
-		if e.Owns(r) {
+		if owner {
 			e.open.drop(openKey(r, m["id"])) // this client does not echo states
 		}
 		return false
@@ -93,7 +93,7 @@ func (e *Edge) Serve(w http.ResponseWriter, r *http.Request, body []byte) bool {
 		return true
 	}
 	out := &writer{ResponseWriter: w, translate: func(response []byte) []byte { return form.response(method, response) }}
-	e.Ratified(out, ratifiedRequest(r, method, m["params"]), request)
+	next(out, ratifiedRequest(r, method, m["params"]), request)
 	out.finish()
 	return true
 }

@@ -63,10 +63,10 @@ func FuzzServe(f *testing.F) {
 				return append(dst, `{"resultType":"complete","task":{"status":"working"},"tasks":[]}`...)
 			}))
 		}
-		edge := &Edge{Depth: 16, HasSession: notHeld, Owns: anybody, Ratified: ratified}
+		edge := &Edge{Depth: 16, HasSession: notHeld}
 		r := httptest.NewRequest(http.MethodPost, "/mcp?draft="+url.QueryEscape(form), nil)
 		w := httptest.NewRecorder()
-		if !edge.Serve(w, r, []byte(body)) {
+		if !edge.Serve(w, r, []byte(body), true, ratified) {
 			if requests != 0 || w.Body.Len() != 0 {
 				t.Fatalf("%d requests, and %s, for what was passed on", requests, w.Body)
 			}

@@ -26,14 +26,12 @@ type exchange struct {
 	responses []string
 
 	edge     *Edge // a new one if nil
+	foreign  bool  // the session belongs to another caller
 	requests []received
 	answer   *httptest.ResponseRecorder
 }
 
 func notHeld(string) bool { return false }
-
-// anybody lets every caller send messages in every session.
-func anybody(*http.Request) bool { return true }
 
 // received is a request as the server behind the edge got it.
 type received struct {
@@ -50,11 +48,8 @@ func (x *exchange) serve(t *testing.T) bool {
 	if x.edge.HasSession == nil {
 		x.edge.HasSession = func(id string) bool { return id == "held" || id == "" }
 	}
-	if x.edge.Owns == nil {
-		x.edge.Owns = anybody
-	}
 	x.edge.Depth = 16
-	x.edge.Ratified = func(w http.ResponseWriter, r *http.Request, body []byte) {
+	ratified := func(w http.ResponseWriter, r *http.Request, body []byte) {
 		x.requests = append(x.requests, received{
 			Version: r.Header.Get(wire.HeaderVersion), Method: r.Header.Get(wire.HeaderMethod),
 			Name: r.Header.Get(wire.HeaderName), Session: r.Header.Get(headerSession), Body: decoded(t, string(body)),
@@ -78,7 +73,7 @@ func (x *exchange) serve(t *testing.T) bool {
 	}
 	before := r.Header.Clone()
 	x.answer = httptest.NewRecorder()
-	served := x.edge.Serve(x.answer, r, []byte(x.body))
+	served := x.edge.Serve(x.answer, r, []byte(x.body), !x.foreign, ratified)
 	if diff := cmp.Diff(before, r.Header); diff != "" {
 		t.Errorf("the request itself was changed (-want +got):\n%s", diff)
 	}

@@ -193,7 +193,7 @@ func TestResponsesAsTheyAreWritten(t *testing.T) {
 		"nothing": {"", "", 202, nil, "", 202},
 	} {
 		t.Run(name, func(t *testing.T) {
-			edge := &Edge{Depth: 16, Ratified: func(w http.ResponseWriter, _ *http.Request, _ []byte) {
+			edge, next := &Edge{Depth: 16}, func(w http.ResponseWriter, _ *http.Request, _ []byte) {
 				if test.kind != "" {
 					w.Header().Set("Content-Type", test.kind)
 				}
@@ -213,10 +213,10 @@ func TestResponsesAsTheyAreWritten(t *testing.T) {
 						}
 					}
 				}
-			}}
+			}
 			w := httptest.NewRecorder()
 			body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`
-			if !edge.Serve(w, httptest.NewRequest(http.MethodPost, "/mcp", nil), []byte(body)) {
+			if !edge.Serve(w, httptest.NewRequest(http.MethodPost, "/mcp", nil), []byte(body), true, next) {
 				t.Fatal("passed on")
 			}
 			if got := w.Body.String(); got != test.body || w.Code != test.code {

@@ -129,9 +129,9 @@ func withState(request []byte) (moved, id []byte, state string) {
 
 // serveEcho serves a response that carries a state. It reports false if this process holds the session, which then
 // takes the response, or refuses it.
-func (e *Edge) serveEcho(w http.ResponseWriter, r *http.Request, m message) bool {
+func (e *Edge) serveEcho(w http.ResponseWriter, r *http.Request, m message, owner bool, next Ratified) bool {
 	if sent := e.open.get(openKey(r, m["id"])); sent != "" {
-		if !e.Owns(r) {
+		if !owner {
 			return false
 		}
 		if echoed, _ := strictjson.String(m["state"]); echoed != sent {
@@ -157,7 +157,7 @@ func (e *Edge) serveEcho(w http.ResponseWriter, r *http.Request, m message) bool
 		refuse(w, m["id"], fault)
 		return true
 	}
-	status, retryAfter, message := e.continueCall(r, env, m)
+	status, retryAfter, message := continueCall(r, env, m, next)
 	w.Header().Set("Content-Type", "application/json")
 	if retryAfter != "" {
 		w.Header().Set(headerRetryAfter, retryAfter)
@@ -169,7 +169,8 @@ func (e *Edge) serveEcho(w http.ResponseWriter, r *http.Request, m message) bool
 
 // continueCall serves the next round of the call in an envelope, and returns the server's next message. At a limit the
 // call is refused: its client sends the echo again, because it cannot come back without a question.
-func (e *Edge) continueCall(r *http.Request, env *envelope, answer message) (status int, retryAfter string, m []byte) {
+func continueCall(r *http.Request, env *envelope, answer message,
+	next Ratified) (status int, retryAfter string, m []byte) {
 	if answer["result"] == nil {
 		fault := wire.Errorf(jsonrpc.CodeInternalError, "asking the client %q: it answered with an error", env.Keys[0])
 		return http.StatusOK, "", wire.AppendError(nil, env.Call.ID, fault)
@@ -192,7 +193,7 @@ func (e *Edge) continueCall(r *http.Request, env *envelope, answer message) (sta
 			last = bytes.Clone(m)
 			return m
 		}}
-		e.Ratified(to, inner, request(quote("2.0"), env.Call.ID, env.Call.Method, round.bytes()))
+		next(to, inner, request(quote("2.0"), env.Call.ID, env.Call.Method, round.bytes()))
 		to.finish()
 		raw := parse(last)["result"]
 		if raw == nil {

@@ -13,12 +13,12 @@ import (
 // A stream may last as long as its session: nothing that is answered may stay until it ends,
 // whether the client echoes the state or does not know it.
 func TestNothingStaysOfAnsweredQuestions(t *testing.T) {
-	edge := &Edge{Depth: 64, HasSession: func(string) bool { return true }, Owns: anybody}
+	edge := &Edge{Depth: 64, HasSession: func(string) bool { return true }}
 	answer := func(body string) {
 		t.Helper()
 		r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(body))
 		r.Header.Set("Mcp-Session-Id", "s")
-		if w := httptest.NewRecorder(); edge.Serve(w, r, []byte(body)) {
+		if w := httptest.NewRecorder(); edge.Serve(w, r, []byte(body), true, nil) {
 			t.Errorf("%s: %s", body, w.Body)
 		}
 	}
@@ -100,7 +100,7 @@ func TestQuestionsInASessionCarryTheirState(t *testing.T) {
 func TestAnEchoInItsSession(t *testing.T) {
 	held := map[string]string{"Mcp-Session-Id": "held"}
 	echo := func(state string) string { return `{"jsonrpc":"2.0","id":7,"state":` + state + `,"result":{}}` }
-	edge := &Edge{Owns: anybody}
+	edge := &Edge{}
 	for _, test := range []struct {
 		name, body string
 		header     map[string]string
@@ -244,11 +244,11 @@ func TestAnEchoAnsweredWithAStream(t *testing.T) {
 			clear(data) // it is the writer's again
 		}
 	}
-	edge := &Edge{Depth: 16, HasSession: notHeld, Owns: anybody, Ratified: ratified}
+	edge := &Edge{Depth: 16, HasSession: notHeld}
 	w := httptest.NewRecorder()
 	body := `{"jsonrpc":"2.0","id":7,"state":` +
 		text(t, envelope{State: "s", Keys: []string{"a"}, Call: sessionCall("")}) + `,"result":{}}`
-	if !edge.Serve(w, httptest.NewRequest(http.MethodPost, "/mcp", nil), []byte(body)) {
+	if !edge.Serve(w, httptest.NewRequest(http.MethodPost, "/mcp", nil), []byte(body), true, ratified) {
 		t.Fatal("passed on")
 	}
 	sameJSON(t, `{"jsonrpc":"2.0","id":9,"result":{"content":[]}}`, w.Body.String())
@@ -262,11 +262,11 @@ func TestAnEchoAtALimit(t *testing.T) {
 		w.WriteHeader(http.StatusTooManyRequests)
 		_, _ = w.Write([]byte(`{"jsonrpc":"2.0","id":9,"error":{"code":-32603,"message":"full"}}`))
 	}
-	edge := &Edge{Depth: 16, HasSession: notHeld, Owns: anybody, Ratified: ratified}
+	edge := &Edge{Depth: 16, HasSession: notHeld}
 	w := httptest.NewRecorder()
 	state := text(t, envelope{State: "s", Keys: []string{"a"}, Call: sessionCall("")})
 	r := httptest.NewRequest(http.MethodPost, "/mcp", nil)
-	served := edge.Serve(w, r, []byte(`{"jsonrpc":"2.0","id":7,"state":`+state+`,"result":{}}`))
+	served := edge.Serve(w, r, []byte(`{"jsonrpc":"2.0","id":7,"state":`+state+`,"result":{}}`), true, ratified)
 	if !served || w.Code != 429 || w.Header().Get("Retry-After") != "1" {
 		t.Errorf("status %d, %v: %s", w.Code, w.Header(), w.Body)
 	}
@@ -274,23 +274,21 @@ func TestAnEchoAtALimit(t *testing.T) {
 
 // A caller who does not own a session leaves its open questions as they are.
 func TestOnlyItsOwnerAnswersInASession(t *testing.T) {
-	owner := false
-	edge := &Edge{Owns: func(*http.Request) bool { return owner }}
+	edge := new(Edge)
 	r := httptest.NewRequest(http.MethodPost, "/mcp", nil)
 	r.Header.Set("Mcp-Session-Id", "held")
 	edge.open.put(openKey(r, []byte("7")), "right", map[string]bool{})
-	answer := func(state string) exchange {
-		return exchange{edge: edge, header: map[string]string{"Mcp-Session-Id": "held"},
+	answer := func(state string, owner bool) exchange {
+		return exchange{edge: edge, foreign: !owner, header: map[string]string{"Mcp-Session-Id": "held"},
 			body: `{"jsonrpc":"2.0","id":7,` + state + `"result":{}}`}
 	}
 	for _, state := range []string{``, `"state":"right",`, `"state":"wrong",`} {
-		x := answer(state)
+		x := answer(state, false)
 		if x.serve(t) || len(edge.open.states) != 1 {
 			t.Errorf("%s: %d open, %s", state, len(edge.open.states), x.answer.Body)
 		}
 	}
-	owner = true
-	x := answer(`"state":"right",`)
+	x := answer(`"state":"right",`, true)
 	if x.serve(t) || len(edge.open.states) != 0 {
 		t.Errorf("the owner: %d open, %s", len(edge.open.states), x.answer.Body)
 	}

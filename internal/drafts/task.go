@@ -14,13 +14,13 @@ import (
 
 // serveTaskAnswer passes the answer on to the first open question of its task, which is the one that the client was
 // shown. Without an open question the answer is ignored.
-func (e *Edge) serveTaskAnswer(w http.ResponseWriter, r *http.Request, m message) {
+func serveTaskAnswer(w http.ResponseWriter, r *http.Request, m message, next Ratified) {
 	if fault := checkHeaders(r.Header, "", nil); fault != nil { // a response has no method and no name
 		refuse(w, m["id"], fault)
 		return
 	}
 	id := wire.RelatedTask(m["result"])
-	asked := e.ask(r, wire.GetTask, id, nil)
+	asked := askTask(r, wire.GetTask, id, nil, next)
 	if asked["result"] == nil {
 		refuse(w, m["id"], decodeError(asked["error"]))
 		return
@@ -29,7 +29,7 @@ func (e *Edge) serveTaskAnswer(w http.ResponseWriter, r *http.Request, m message
 		var answer, responses object
 		answer.addAll(m["result"], "_meta")
 		responses.add(open[0].Key, answer.bytes())
-		if updated := e.ask(r, wire.UpdateTask, id, responses.bytes()); updated["result"] == nil {
+		if updated := askTask(r, wire.UpdateTask, id, responses.bytes(), next); updated["result"] == nil {
 			refuse(w, m["id"], decodeError(updated["error"]))
 			return
 		}
@@ -37,9 +37,9 @@ func (e *Edge) serveTaskAnswer(w http.ResponseWriter, r *http.Request, m message
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// ask sends a request about a task on its client's behalf. It speaks the dialect of the extension, whose responses
+// askTask sends a request about a task on its client's behalf. It speaks the dialect of the extension, whose responses
 // list the open questions and never wait.
-func (e *Edge) ask(r *http.Request, method, task string, responses []byte) message {
+func askTask(r *http.Request, method, task string, responses []byte, next Ratified) message {
 	var params object
 	params.add("taskId", quote(task))
 	params.add("inputResponses", responses)
@@ -50,7 +50,7 @@ func (e *Edge) ask(r *http.Request, method, task string, responses []byte) messa
 	inner := ratifiedRequest(r, method, nil)
 	inner.Header.Set(wire.HeaderName, wire.EncodeHeader(task))
 	out := capture{header: make(http.Header)}
-	e.Ratified(&out, inner, request(quote("2.0"), []byte("0"), method, params.bytes()))
+	next(&out, inner, request(quote("2.0"), []byte("0"), method, params.bytes()))
 	return parse(out.body)
 }
 

@@ -35,7 +35,7 @@ type Gate struct {
 
 // Access is a request at the gate.
 type Access struct {
-	Principal string // set by the gate
+	Principal string // set by the gate, unless the front has named the caller: see [Origin]
 	Method    string
 	Target    string
 	Extra     *mcp.RequestExtra
@@ -43,6 +43,7 @@ type Access struct {
 
 // Origin is what a front knows of a request beside its [Access].
 type Origin struct {
+	Named     bool   // the front has set [Access].Principal, as [Gate.Principal] named the caller
 	ID        []byte // of JSON-RPC, raw; nil if the front does not know it
 	Version   string // of the protocol
 	Transport string // such as [report.TransportHTTP]
@@ -82,16 +83,13 @@ type ServeFunc func(ctx context.Context, p Passage) error
 // The error is one for the client.
 func (g *Gate) Pass(ctx context.Context, a Access, from Origin, session *mcp.ServerSession, serve ServeFunc) error {
 	return g.observe(ctx, a, from, func(w *report.Watch) (err error) {
-		if a.Principal, err = g.Principal(ctx, a); err != nil {
-			return err
+		if !from.Named {
+			if a.Principal, err = g.Principal(ctx, a); err != nil {
+				return err
+			}
 		}
 		return g.pass(ctx, a, w, session, serve)
 	})
-}
-
-// PassNamed is [Gate.Pass] for a request outside of sessions whose caller [Gate.Principal] has named already.
-func (g *Gate) PassNamed(ctx context.Context, a Access, from Origin, serve ServeFunc) error {
-	return g.observe(ctx, a, from, func(w *report.Watch) error { return g.pass(ctx, a, w, nil, serve) })
 }
 
 // TurnAway tells the operator of a request that is answered with err before its message is read.

@@ -164,7 +164,7 @@ func TestACallerIsNamedOnce(t *testing.T) {
 		t.Errorf("anonymous in the context: %q, %v", p.Principal, err)
 	}
 	a.Principal = "bob"
-	err := g.PassNamed(t.Context(), a, Origin{}, func(_ context.Context, p Passage) error {
+	err := g.Pass(t.Context(), a, Origin{Named: true}, nil, func(_ context.Context, p Passage) error {
 		if p.Principal != "bob" || p.InSession {
 			t.Errorf("passes as %+v", p)
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/askback-mcp/askback/internal/bound"
-	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -25,68 +24,29 @@ func isJSON(contentType string) bool {
 	return err == nil && mediaType == "application/json"
 }
 
-// limitReading bounds the time that a request's body takes, also if the request is refused and net/http skips the
-// body. A timeout that is not positive means no timeout.
-func (v *visit) limitReading(r *http.Request, timeout time.Duration) {
-	if r.ContentLength == 0 || timeout <= 0 {
-		return
-	}
-	if server, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ReadTimeout > 0 {
-		timeout = min(timeout, server.ReadTimeout)
-	}
-	_ = http.NewResponseController(v).SetReadDeadline(time.Now().Add(timeout)) // where there are deadlines
-}
-
 // readBody reads a body. It takes memory from the caller's share as the body arrives, and the request waits meanwhile.
-// The limit is in bytes, and the timeout is the timeout of limitReading. If readBody fails, it has answered the
-// request.
-func (v *visit) readBody(r *http.Request, limit int64, timeout time.Duration) (body []byte, ok bool) {
-	var err error
+// The limit is in bytes. Whatever the error, the rest of the body is not read.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64, p *pace, s *shares) (body []byte, err error) {
 	if r.ContentLength > limit {
-		err = &http.MaxBytesError{Limit: limit}
-	} else {
-		v.reads(true)
-		v.wait()
-		from := r.Body
-		if r.ContentLength < 0 {
-			from = http.MaxBytesReader(v, from, limit)
-		}
-		body, err = v.receive(r.Context(), from, r.ContentLength)
-		if gaveWay := v.resume(r.Context()); gaveWay != nil {
-			err = gaveWay
-		}
-		v.reads(false)
+		return nil, &http.MaxBytesError{Limit: limit}
 	}
-	if err == nil {
-		if r.ContentLength != 0 && timeout > 0 { // the deadline would end the connection while the request is served
-			_ = http.NewResponseController(v).SetReadDeadline(time.Time{})
-		}
-		return body, true
+	p.setReading(true)
+	defer p.setReading(false)
+	s.waitForClient()
+	from := r.Body
+	if r.ContentLength < 0 {
+		from = http.MaxBytesReader(w, from, limit)
 	}
-	v.end()
-	v.Header().Set("Connection", "close") // the rest of the body is not read
-	if fault.Of(err).Busy() {
-		v.turnAway(r, err)
-		return nil, false
+	body, err = receive(r.Context(), from, r.ContentLength, s)
+	if gaveWay := s.endWait(r.Context()); gaveWay != nil {
+		err = gaveWay
 	}
-	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		failAs(v, http.StatusRequestEntityTooLarge, nil,
-			wire.Errorf(jsonrpc.CodeInvalidRequest, "the body exceeds the limit of %d bytes", tooLarge.Limit))
-		return nil, false
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		failAs(v, http.StatusRequestTimeout, nil,
-			wire.Errorf(jsonrpc.CodeInvalidRequest, "the body did not come within the limit of %v", timeout))
-		return nil, false
-	}
-	// The client went away or broke the transfer: nobody reads an answer.
-	failAs(v, http.StatusBadRequest, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the body could not be read"))
-	return nil, false
+	return body, err
 }
 
 // receive reads a body of that size, or until its end if the size is negative. The memory doubles as the body arrives,
 // however large the announced size is.
-func (v *visit) receive(ctx context.Context, r io.Reader, size int64) ([]byte, error) {
+func receive(ctx context.Context, r io.Reader, size int64, s *shares) ([]byte, error) {
 	first := int64(4 << 10)
 	if size >= 0 {
 		first = min(size, bound.Small)
@@ -98,7 +58,7 @@ func (v *visit) receive(ctx context.Context, r io.Reader, size int64) ([]byte, e
 			if size >= 0 {
 				next = int(min(int64(next), size))
 			}
-			if err := v.takeBytes(ctx, next); err != nil {
+			if err := s.takeBytes(ctx, next); err != nil {
 				return nil, err
 			}
 			body = append(make([]byte, 0, next), body...)
@@ -117,21 +77,20 @@ func (v *visit) receive(ctx context.Context, r io.Reader, size int64) ([]byte, e
 	return body, nil
 }
 
-// takeBytes changes the body's share of memory to n bytes, unless n is small.
-func (v *visit) takeBytes(ctx context.Context, n int) (err error) {
-	if n <= bound.Small {
-		return nil
+// failBody answers a request whose body could not be read with that error. The timeout is how long the client had.
+func failBody(w http.ResponseWriter, err error, timeout time.Duration) {
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		failAs(w, http.StatusRequestEntityTooLarge, nil,
+			wire.Errorf(jsonrpc.CodeInvalidRequest, "the body exceeds the limit of %d bytes", tooLarge.Limit))
+		return
 	}
-	if v.size == 0 {
-		if v.body, err = v.gate.Shares.Take(ctx, v.gate.Shares.BodyBytes, v.principal, 0); err != nil {
-			return err
-		}
-		v.body.Wait(v)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		failAs(w, http.StatusRequestTimeout, nil,
+			wire.Errorf(jsonrpc.CodeInvalidRequest, "the body did not come within the limit of %v", timeout))
+		return
 	}
-	if err = v.gate.Shares.Resize(ctx, &v.body, n); err == nil {
-		v.size = n
-	}
-	return err
+	// The client went away or broke the transfer: nobody reads an answer.
+	failAs(w, http.StatusBadRequest, nil, wire.Errorf(jsonrpc.CodeInvalidRequest, "the body could not be read"))
 }
 
 // withBody returns a copy of a request with this body, which was read from it.

@@ -35,14 +35,6 @@ func checkSession(sdk *sdkfront.Front, r *http.Request, body []byte) *jsonrpc.Er
 	return nil
 }
 
-// checkRouting verifies the headers of a message of 2026-07-28. This revision requires them in requests.
-func checkRouting(h http.Header, req *wire.Request, params *wire.Params) *jsonrpc.Error {
-	if req.ID == nil || !wire.MayAsk(req.Method) { // otherwise it has been read
-		params.Target = wire.Name(req.Method, req.Params)
-	}
-	return wire.CheckRouting(h, req.Method, params.Target, req.ID != nil)
-}
-
 // checkMirrored verifies the headers that mirror a tool's parameters. They may be absent unless they are required.
 func checkMirrored(h http.Header, mirrored []wire.ParamHeader, arguments []byte, required bool) *jsonrpc.Error {
 	for _, header := range mirrored {

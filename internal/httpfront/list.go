@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/askback-mcp/askback/internal/sdkfront"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -13,12 +11,12 @@ import (
 // serveList serves a list or server/discover past the SDK's transport, in the same form. If it reports false it has
 // written nothing, and the SDK is to serve the request.
 func serveList(
-	w http.ResponseWriter, sdk *sdkfront.Front, r *http.Request, req wire.Request, extra *mcp.RequestExtra, asJSON bool,
+	w http.ResponseWriter, sdk *sdkfront.Front, r *http.Request, req *sdkfront.Request, asJSON bool,
 ) bool {
 	if !accepts(r, "application/json") || !accepts(r, "text/event-stream") || len(r.Header["Last-Event-Id"]) > 0 {
 		return false
 	}
-	result := sdk.List(r.Context(), req.Method, req.Params, extra)
+	result := sdk.List(r.Context(), req)
 	if result == nil {
 		return false
 	}

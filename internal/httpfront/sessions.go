@@ -27,7 +27,7 @@ type sessions struct {
 }
 
 // serveMessages serves a message, or a batch, of a revision with sessions.
-func (s *sessions) serveMessages(v *visit, r *http.Request, body []byte) {
+func (s *sessions) serveMessages(x *exchange, r *http.Request, body []byte) {
 	depth, kind := s.limits.Depth, strictjson.TypeOf(body)
 	if kind == strictjson.TypeArray {
 		depth++ // around the messages of a batch
@@ -36,7 +36,7 @@ func (s *sessions) serveMessages(v *visit, r *http.Request, body []byte) {
 		fault := wire.Errorf(jsonrpc.CodeParseError, "parse error: %v", err)
 		id, response := wire.Addressee(body)
 		if !response {
-			failAs(v, http.StatusBadRequest, id, fault)
+			failAs(&x.reply, http.StatusBadRequest, id, fault)
 			return
 		}
 		body = wire.AppendError(nil, id, fault) // to a question of the server, which fails with this error
@@ -44,29 +44,36 @@ func (s *sessions) serveMessages(v *visit, r *http.Request, body []byte) {
 	}
 	if kind == strictjson.TypeArray {
 		if fault := sdkfront.CheckBatch(body, s.limits.Batch); fault != nil {
-			failAs(v, http.StatusBadRequest, nil, fault)
+			failAs(&x.reply, http.StatusBadRequest, nil, fault)
 			return
 		}
 	}
 	if kind != strictjson.TypeObject && kind != strictjson.TypeArray {
-		failAs(v, http.StatusBadRequest, nil,
+		failAs(&x.reply, http.StatusBadRequest, nil,
 			wire.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: the body must be a JSON object"))
 		return
 	}
 	if fault := checkSession(s.sdk, r, body); fault != nil {
 		id, _ := wire.Addressee(body)
-		failAs(v, http.StatusBadRequest, id, fault)
+		failAs(&x.reply, http.StatusBadRequest, id, fault)
 		return
 	}
+	var sent sessionBody
 	if id := strictjson.Get(body, "id"); strictjson.TypeOf(id) == strictjson.TypeString ||
 		strictjson.TypeOf(id) == strictjson.TypeNumber {
-		v.called = id
+		sent.id = id
 	}
 	if len(body) > bound.Small {
 		body = trim(body)
 	}
-	calls := countCalls(body)
-	s.serve(v, withBody(r, s.carry(r, body)), calls)
+	sent.calls = countCalls(body)
+	s.serve(x, withBody(r, s.carry(r, body)), sent)
+}
+
+// sessionBody tells of the body of a request in a session. The zero value is that of no body.
+type sessionBody struct {
+	calls int    // the requests in it that wait for a response
+	id    []byte // of the only request
 }
 
 // carry lets what the SDK's types do not keep of a call in a session reach its handler: the
@@ -135,40 +142,41 @@ func countCalls(body []byte) (n int) {
 	return n
 }
 
-// serve serves what belongs to a session, with that many calls, if it comes from the caller who opened it.
-func (s *sessions) serve(v *visit, r *http.Request, calls int) {
-	id := r.Header.Get("Mcp-Session-Id")
+// serve serves what belongs to a session, if it comes from the caller who opened it.
+func (s *sessions) serve(x *exchange, r *http.Request, sent sessionBody) {
+	calls, id := sent.calls, r.Header.Get("Mcp-Session-Id")
 	if id == "" { // the context of a request that may open a session is the context of all requests of the session
-		r = r.WithContext(v.named(r.Context()))
-	} else if err := s.sdk.Gate.CheckOwner(r.Context(), id, gate.Access{Principal: v.principal,
-		Extra: &v.extra}); err != nil {
-		v.turnAway(r, err)
+		r = r.WithContext(s.sdk.Gate.Named(r.Context(), x.request.Principal))
+	} else if err := s.sdk.Gate.CheckOwner(r.Context(), id, gate.Access{Principal: x.request.Principal,
+		Extra: &x.request.Extra}); err != nil {
+		x.turnAway(r, err)
 		return
 	}
 	if r.Method == http.MethodDelete && id != "" {
-		s.end(v, r, id)
+		s.end(&x.reply, r, id)
 		return
 	}
 	if r.Method == http.MethodGet && id != "" || calls > 1 || calls > 0 && id != "" {
-		var err error
-		if r, err = v.stayOpen(r); err != nil {
-			v.turnAway(r, err)
+		ctx, err := x.shares.stayOpen(r.Context())
+		if err != nil {
+			x.turnAway(r, err)
 			return
 		}
+		r = r.WithContext(ctx)
 		if calls == 0 {
-			v.wait()
+			x.shares.waitForClient()
 		} else {
 			// They hold shares of their own, even once this request is gone.
-			v.body.Release()
-			release, err := s.sdk.Gate.Sessions.Announce(id, calls, r.Header, &v.request, v)
+			x.shares.body.Release()
+			release, err := s.sdk.Gate.Sessions.Announce(id, calls, r.Header, &x.shares.request, &x.shares)
 			if err != nil {
-				v.turnAway(r, err)
+				x.turnAway(r, err)
 				return
 			}
 			defer release()
 		}
 	}
-	w := &notHandled{visit: v}
+	w := &notHandled{reply: &x.reply, id: sent.id}
 	if s.drafts != nil {
 		s.drafts.InSession(w, r, s.http)
 		return
@@ -179,34 +187,35 @@ func (s *sessions) serve(v *visit, r *http.Request, calls int) {
 // notHandled gives a request whose method the SDK does not know the error of the protocol. The SDK refuses the request
 // of HTTP instead, with a text and without the id.
 type notHandled struct {
-	*visit
+	*reply
+	id      []byte // of the request; nil if it is not the only one
 	refused bool
 }
 
 func (w *notHandled) WriteHeader(status int) {
-	w.refused = status == http.StatusBadRequest && w.called != nil
+	w.refused = status == http.StatusBadRequest && w.id != nil
 	if !w.refused {
-		w.visit.WriteHeader(status)
+		w.reply.WriteHeader(status)
 	}
 }
 
 func (w *notHandled) Write(p []byte) (int, error) {
 	if !w.refused {
-		return w.visit.Write(p)
+		return w.reply.Write(p)
 	}
 	w.refused = false
 	if method, ok := bytes.CutPrefix(bytes.TrimSpace(p), []byte("JSON RPC not handled: ")); ok {
 		method = bytes.TrimSuffix(method, []byte(" unsupported"))
-		failAs(w.visit, http.StatusOK, w.called, wire.Errorf(jsonrpc.CodeMethodNotFound, "method not found: %.80s", method))
+		failAs(w.reply, http.StatusOK, w.id, wire.Errorf(jsonrpc.CodeMethodNotFound, "method not found: %.80s", method))
 		return len(p), nil
 	}
-	w.visit.WriteHeader(http.StatusBadRequest)
-	return w.visit.Write(p)
+	w.reply.WriteHeader(http.StatusBadRequest)
+	return w.reply.Write(p)
 }
 
 // end ends a session and its open calls. The SDK waits until the handlers of these calls return; the client
 // waits for a moment only.
-func (s *sessions) end(v *visit, r *http.Request, id string) {
+func (s *sessions) end(w http.ResponseWriter, r *http.Request, id string) {
 	s.sdk.Gate.Sessions.End(id)
 	answer := make(chan *answer, 1)
 	go func() { // ends when the session's handlers have returned
@@ -219,11 +228,11 @@ func (s *sessions) end(v *visit, r *http.Request, id string) {
 	defer timer.Stop()
 	select {
 	case a := <-answer:
-		maps.Copy(v.Header(), a.header)
-		v.WriteHeader(a.status)
-		_, _ = v.Write(a.body) // a client that is gone gets nothing
+		maps.Copy(w.Header(), a.header)
+		w.WriteHeader(a.status)
+		_, _ = w.Write(a.body) // a client that is gone gets nothing
 	case <-timer.C:
-		v.WriteHeader(http.StatusNoContent)
+		w.WriteHeader(http.StatusNoContent)
 	case <-r.Context().Done():
 	}
 }
@@ -252,4 +261,9 @@ func (s *sessions) has(id string) bool {
 		}
 	}
 	return false
+}
+
+// owned reports whether the caller of a request may send messages in the session that it names.
+func (s *sessions) owned(x *exchange, r *http.Request) bool {
+	return s.sdk.Gate.Sessions.Owns(x.request.Principal, r.Header.Get("Mcp-Session-Id"))
 }

@@ -2,11 +2,9 @@ package httpfront
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"mime"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -14,38 +12,36 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// eventStream answers one request: with a single JSON object, unless a notification
-// made it a stream of events before.
+// eventStream answers one request: with a single JSON object, unless a notification made it a stream of events before.
+// It implements [sdkfront.Client].
 type eventStream struct {
-	w       http.ResponseWriter
-	token   []byte
-	events  bool // the client takes notifications of the SDK's
-	endless bool // the client opens it again when it ends
+	w         http.ResponseWriter
+	accept    []string // the header
+	subscribe bool     // the client takes events, and opens the stream again when it ends
 
 	mu       sync.Mutex
 	started  bool
 	finished bool
 }
 
-func (e *eventStream) progress(ctx context.Context, progress, total float64, message string) error {
-	params := struct {
-		Token    json.RawMessage `json:"progressToken"`
-		Progress float64         `json:"progress"`
-		Total    float64         `json:"total,omitempty"`
-		Message  string          `json:"message,omitempty"`
-	}{e.token, progress, total, message}
-	data, err := json.Marshal(params)
-	if err != nil {
-		return fmt.Errorf("progress: %w", err)
+// TakesEvents implements [sdkfront.Client].
+func (e *eventStream) TakesEvents() bool {
+	if e.subscribe {
+		return true
 	}
-	if err := ctx.Err(); err != nil {
-		return err
+	for _, value := range e.accept {
+		for part := range strings.SplitSeq(value, ",") {
+			switch mediaType, _, _ := mime.ParseMediaType(part); mediaType {
+			case "text/event-stream", "text/*", "*/*":
+				return true
+			}
+		}
 	}
-	return e.notify("notifications/progress", data)
+	return false
 }
 
-// notify sends a notification, which makes the response a stream.
-func (e *eventStream) notify(method string, params []byte) error {
+// Notify implements [sdkfront.Client]. A notification makes the response a stream.
+func (e *eventStream) Notify(method string, params []byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.finished {
@@ -87,40 +83,5 @@ func (e *eventStream) gone(ctx context.Context) bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.started && e.endless || !fault.Of(context.Cause(ctx)).Busy()
-}
-
-func acceptsEvents(r *http.Request) bool {
-	for _, value := range r.Header["Accept"] {
-		for part := range strings.SplitSeq(value, ",") {
-			switch mediaType, _, _ := mime.ParseMediaType(part); mediaType {
-			case "text/event-stream", "text/*", "*/*":
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// setRetryAfter tells the client when to send a request again, if it should.
-func setRetryAfter(header http.Header, err error) {
-	if after := fault.RetryAfter(err); after > 0 {
-		header.Set("Retry-After", strconv.FormatInt(after, 10))
-	}
-}
-
-// fail answers a request with an error.
-func fail(w http.ResponseWriter, id []byte, err error) { failAs(w, fault.Status(err), id, err) }
-
-func failAs(w http.ResponseWriter, status int, id []byte, err error) {
-	setRetryAfter(w.Header(), err)
-	writeJSON(w, status, wire.AppendError(nil, id, fault.Wire(err)))
-}
-
-var contentJSON = []string{"application/json"}
-
-func writeJSON(w http.ResponseWriter, status int, body []byte) {
-	w.Header()["Content-Type"] = contentJSON
-	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that is gone gets nothing
+	return e.started && e.subscribe || !fault.Of(context.Cause(ctx)).Busy()
 }

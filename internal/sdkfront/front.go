@@ -1,6 +1,10 @@
-// Package sdkfront serves what comes through the SDK's server: connections of whole messages, sessions before
-// 2026-07-28, and requests that receiving middleware has to see. Its middleware stands around the SDK's handlers and
-// brings each request for a handler or a task to the gate.
+// Package sdkfront brings requests for handlers and tasks to the gate, behind all receiving middleware that they would
+// meet at the SDK's server:
+//
+//   - [Front.Serve] serves a request that came over HTTP outside of sessions. Without middleware it makes nothing of
+//     the SDK's.
+//   - Connections of whole messages and sessions before 2026-07-28 come through the SDK's server. The middleware of
+//     [Front.Install] stands around the SDK's handlers.
 package sdkfront
 
 import (
@@ -18,7 +22,7 @@ import (
 	"github.com/askback-mcp/askback/internal/tasks"
 )
 
-// Front serves requests that come through an SDK's server. It is safe for concurrent use;
+// Front serves requests for one SDK's server. It is safe for concurrent use;
 // its exported fields must not be changed while it is used.
 type Front struct {
 	Server   *mcp.Server
@@ -53,8 +57,8 @@ type Front struct {
 // EchoFunc makes the home of a call in a session, given the id of its request.
 type EchoFunc func(r *call.Request, held *home.Held, id []byte) (call.Home, error)
 
-// Direct reports whether a request may be served without the SDK: nothing but our own middleware would see it there.
-func (f *Front) Direct() bool {
+// direct reports whether a request may be served without the SDK: nothing but our own middleware would see it there.
+func (f *Front) direct() bool {
 	if !f.before && f.receiving.Pointer() == f.own {
 		return true
 	}
@@ -86,6 +90,3 @@ func (f *Front) AddReceivingMiddleware(middleware ...mcp.Middleware) {
 	f.handler.Store(&handler)
 	f.chained.Store(len(middleware) > 0 || f.chained.Load())
 }
-
-// Chained reports whether there is middleware of AddReceivingMiddleware.
-func (f *Front) Chained() bool { return f.chained.Load() }

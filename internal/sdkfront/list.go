@@ -18,19 +18,19 @@ import (
 // The SDK's server is asked for every list, so that every change is seen at once. What is kept is the encoding of a
 // page of tools, as long as the page has the same tools: the SDK demands that a tool is not modified after it was
 // added. The SDK demands no such thing of prompts and resources, which have no schemas and are cheap to encode.
-func (f *Front) List(ctx context.Context, method string, params []byte, extra *mcp.RequestExtra) []byte {
+func (f *Front) List(ctx context.Context, r *Request) []byte {
 	cursor := ""
-	if raw := strictjson.Get(params, "cursor"); raw != nil {
+	if raw := strictjson.Get(r.Params, "cursor"); raw != nil {
 		var ok bool
 		if cursor, ok = strictjson.String(raw); !ok {
 			return nil
 		}
 	}
-	req := f.listRequest(method, cursor, extra)
-	if req == nil || !f.lists || !f.Direct() || f.Chained() || !decodable(strictjson.Get(params, "_meta")) {
+	req := f.listRequest(r.Method, cursor, &r.Extra)
+	if req == nil || !f.lists || f.watched() || !decodable(strictjson.Get(r.Params, "_meta")) {
 		return nil
 	}
-	result, err := f.receive(Admitted(ctx), method, req)
+	result, err := f.receive(f.Context(ctx, r), r.Method, req)
 	if err != nil {
 		return nil
 	}
@@ -97,14 +97,4 @@ func hasCacheableHook(m *mcp.Server) bool {
 	}
 	hook := opts.FieldByName("SetCacheable")
 	return !hook.IsValid() || hook.Kind() != reflect.Func || !hook.IsNil()
-}
-
-// listingSession returns the session that asks the SDK's server for lists. It is like the session of an HTTP request,
-// but closed: the SDK's handlers of lists work nevertheless.
-func listingSession(m *mcp.Server) (*mcp.ServerSession, error) {
-	session, err := m.Connect(context.Background(), &mcp.StreamableServerTransport{Stateless: true}, nil)
-	if err != nil {
-		return nil, err
-	}
-	return session, session.Close()
 }

@@ -53,17 +53,15 @@ func (f *Front) passListen(
 			l, err = f.Tasks.Listen(ctx, p.Principal, id, params)
 			return err
 		})
-	if from, ok := ctx.Value(originKey{}).(*origin); ok {
-		from.refuse(err)
-	}
-	if err == nil && f.Watched() {
+	f.requestOf(ctx).refuse(err)
+	if err == nil && f.watched() {
 		l.Others = true // which the SDK answers: its middleware sees the request
 	}
 	return l, err
 }
 
-// Watched reports whether there is middleware besides our own.
-func (f *Front) Watched() bool { return f.Chained() || !f.Direct() }
+// watched reports whether there is middleware besides our own.
+func (f *Front) watched() bool { return f.chained.Load() || !f.direct() }
 
 // listen takes over a subscription that names tasks. It reports whether the SDK is to see the request, too.
 func (c *connection) listen(ctx context.Context, req *jsonrpc.Request) (pass bool) {
@@ -101,7 +99,7 @@ func (c *connection) listen(ctx context.Context, req *jsonrpc.Request) (pass boo
 		own.Listening = l
 		return true
 	}
-	if tasks.OnlyTasks(req.Params) && !c.front.Watched() {
+	if tasks.OnlyTasks(req.Params) && !c.front.watched() {
 		c.start(func() { // looking the tasks up must not hold up other requests
 			defer c.unlisten(req.ID)
 			if !prepare() || c.notify(own.ctx, tasks.MethodAcknowledged, own.Acknowledge(nil)) != nil {

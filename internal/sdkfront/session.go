@@ -63,3 +63,13 @@ func (f *Front) tellNative(ctx context.Context, p gate.Passage, kind string, res
 	}
 	f.Gate.Audit.Tell(ctx, e)
 }
+
+// listingSession returns the session that asks the SDK's server for lists. It is like the session of an HTTP request,
+// but closed: the SDK's handlers of lists work nevertheless.
+func listingSession(m *mcp.Server) (*mcp.ServerSession, error) {
+	session, err := m.Connect(context.Background(), &mcp.StreamableServerTransport{Stateless: true}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return session, session.Close()
+}

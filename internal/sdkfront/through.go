@@ -1,4 +1,4 @@
-package httpfront
+package sdkfront
 
 import (
 	"context"
@@ -12,48 +12,45 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
-	"github.com/askback-mcp/askback/internal/sdkfront"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// throughSDK serves a request by the SDK's server: one for our handlers or tasks that its middleware has to see, or a
-// subscription. The session of the request is its own, and ends with it.
-func throughSDK(
-	ctx context.Context, sdk *sdkfront.Front, v *visit, req wire.Request,
-) (*call.Outcome, error) {
+// throughServer serves a request by the SDK's server, in a session of its own that ends with it. That is for what the
+// server's own middleware has to see, and for subscriptions.
+func (f *Front) throughServer(ctx context.Context, r *Request) (*call.Outcome, error) {
 	var rawID any
-	_ = json.Unmarshal(req.ID, &rawID) // checked JSON
+	_ = json.Unmarshal(r.ID, &rawID) // checked JSON
 	id, err := jsonrpc.MakeID(rawID)
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{
-		id:       req.ID,
+	c := &single{
+		id:       r.ID,
 		request:  make(chan *jsonrpc.Request, 1),
 		response: make(chan *jsonrpc.Response, 1),
 		closed:   make(chan struct{}),
 		gone:     ctx.Done(),
-		stream:   &v.stream,
+		client:   r.Client,
 	}
-	c.request <- &jsonrpc.Request{ID: id, Method: req.Method, Params: req.Params, Extra: &v.extra}
-	ctx, refusal := sdkfront.WithOrigin(ctx)
-	session, err := sdk.Server.Connect(ctx, sdk.Transport(c, nil, nil), nil)
+	c.request <- &jsonrpc.Request{ID: id, Method: r.Method, Params: r.Params, Extra: &r.Extra}
+	r.origin, r.refusal = ctx, nil
+	session, err := f.Server.Connect(ctx, f.Transport(c, nil, nil), nil)
 	if err != nil {
 		return nil, err
 	}
 	defer session.Close()
 	select {
 	case res := <-c.response:
-		if refused := refusal(); refused != nil {
-			return nil, refused
+		if r.refusal != nil {
+			return nil, r.refusal
 		}
 		if res.Error != nil {
 			return nil, res.Error
 		}
-		return &call.Outcome{Encoded: withIsError(req.Method, res.Result)}, nil
+		return &call.Outcome{Encoded: withIsError(r.Method, res.Result)}, nil
 	case <-ctx.Done(): // of which the handler is told, if it runs: nobody knows here
-		v.ran.Store(true)
+		r.Ran.Store(true)
 		return nil, context.Cause(ctx)
 	}
 }
@@ -67,22 +64,22 @@ func withIsError(method string, result []byte) []byte {
 	return slices.Concat([]byte(`{"isError":false,`), result[1:])
 }
 
-// connection is the client's end of a session with one request. It implements [mcp.Transport], too.
-type connection struct {
+// single is the client's end of a session with one request. It implements [mcp.Transport], too.
+type single struct {
 	id       []byte // of the request
 	request  chan *jsonrpc.Request
 	response chan *jsonrpc.Response
 	gone     <-chan struct{} // the client is, which cancels the request
-	stream   *eventStream
+	client   Client
 
 	close  sync.Once
 	closed chan struct{}
 }
 
-func (c *connection) Connect(context.Context) (mcp.Connection, error) { return c, nil }
-func (c *connection) SessionID() string                               { return "" }
+func (c *single) Connect(context.Context) (mcp.Connection, error) { return c, nil }
+func (c *single) SessionID() string                               { return "" }
 
-func (c *connection) Read(context.Context) (jsonrpc.Message, error) {
+func (c *single) Read(context.Context) (jsonrpc.Message, error) {
 	select {
 	case req := <-c.request:
 		return req, nil
@@ -94,7 +91,7 @@ func (c *connection) Read(context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-func (c *connection) Write(_ context.Context, msg jsonrpc.Message) error {
+func (c *single) Write(_ context.Context, msg jsonrpc.Message) error {
 	switch m := msg.(type) {
 	case *jsonrpc.Response:
 		select {
@@ -102,14 +99,14 @@ func (c *connection) Write(_ context.Context, msg jsonrpc.Message) error {
 		default: // the response to the one request is there already
 		}
 	case *jsonrpc.Request:
-		if !m.IsCall() && c.stream.events {
-			return c.stream.notify(m.Method, m.Params)
+		if !m.IsCall() && c.client.TakesEvents() {
+			return c.client.Notify(m.Method, m.Params)
 		}
 	}
 	return nil
 }
 
-func (c *connection) Close() error {
+func (c *single) Close() error {
 	c.close.Do(func() { close(c.closed) })
 	return nil
 }
