@@ -39,8 +39,8 @@ type Options struct {
 	OnRound func(ctx context.Context, r *Round) error
 
 	// Observe, if set, is called before a request of a call or about a task is sent. It may return the context for the
-	// request, and a function that is called once when the request has ended: by then the fields of op that tell of the
-	// end are set. Either may be nil. It is for traces and metrics, as askback.Options.Observe is: the module
+	// request, and a function that is called once when the request has ended, with the fields of op for the end set.
+	// Either may be nil. It is for traces and metrics, as askback.Options.Observe is: the module
 	// askback/otelaskback has one for OpenTelemetry. The request waits for both functions, and they are called
 	// concurrently for different requests.
 	Observe func(ctx context.Context, op *Operation) (observed context.Context, end func())

@@ -20,8 +20,8 @@ import (
 type sameOrigin struct {
 	base     http.RoundTripper // nil means http.DefaultTransport
 	endpoint *url.URL
-	// moved is where the endpoint redirects to, within the origin, or nil. Calls go there at once, because none is sent
-	// twice.
+	// moved is the URL to which the endpoint redirects, within the origin, or nil. Calls go there at once, because a call
+	// follows no redirect: it would be sent twice.
 	moved atomic.Pointer[url.URL]
 }
 

@@ -8,8 +8,8 @@ import (
 
 // Before 2026-07-28 the client asks for a task, and every tool says whether its calls must,
 // may or must not be tasks, by execution.taskSupport. The SDK's mcp.Tool does not have that
-// member of the list of tools. To try is no way to find out: some servers run a tool that was
-// called wrongly, and then have no result for it. (2025-11-25, "Tool-Level Negotiation")
+// member of the list of tools. The client cannot find out by trying: some servers run a tool that
+// was called wrongly, and then have no result for it. (2025-11-25, "Tool-Level Negotiation")
 
 // The values of execution.taskSupport that allow a task.
 const (

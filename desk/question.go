@@ -171,7 +171,7 @@ func (d *Desk) question(ctx context.Context, name, key string, as *Person) (*row
 }
 
 // questions reads the questions of a task, whether they concern the person or not. The beginning of a name finds only
-// what waits for the person, so that neither the result nor the error tells of other people's questions.
+// questions that wait for the person, so that neither the result nor the error reveals questions of others.
 func (d *Desk) questions(ctx context.Context, name string, as *Person) ([]*row, error) {
 	if as != nil {
 		if err := as.check(); err != nil {

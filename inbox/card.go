@@ -54,7 +54,7 @@ type card struct {
 	Page    *page
 	Unknown string
 
-	Refused   string // the ID of the form that was sent and is not taken. The card has what was written in it
+	Refused   string // the ID of the form that was refused. The card has the text that was written in it
 	To, Later string // whom to hand over to, and why the deadline is extended
 
 	Others                      []string
@@ -164,7 +164,7 @@ func more(n int) string {
 	return fmt.Sprintf("%d more votes are", n)
 }
 
-// done is what somebody did who gave this action.
+// done is the past tense of an action.
 func done(action string) string {
 	switch action {
 	case "accept":

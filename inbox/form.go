@@ -35,7 +35,7 @@ type field struct {
 	nothing bool     // "no answer" is a choice
 }
 
-// choice is one value of a field. Its name is what the browser sends: its number, or "" for no answer.
+// choice is one value of a field. The browser sends its name: its number, or "" for no answer.
 type choice struct {
 	Name, Title, Value string
 	json               json.RawMessage

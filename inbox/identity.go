@@ -19,7 +19,8 @@ type signIn interface {
 	http.Handler
 }
 
-// errSignedOut says that a request has no session at all, as the first one of everybody. It is not worth a log line.
+// errSignedOut reports that a request has no session at all, like the first one of everybody. It is not worth a log
+// line.
 var errSignedOut = errors.New("nobody has signed in")
 
 // mostGroups is the number of groups of a person that a desk looks at.

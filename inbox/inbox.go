@@ -56,7 +56,7 @@ func (f IdentityFunc) Person(r *http.Request) (desk.Person, error) { return f(r)
 
 // Options configure an [Inbox].
 type Options struct {
-	// Identity says who sends a request. It is required.
+	// Identity names the sender of a request. It is required.
 	Identity Identity
 	// Title is shown at the top of each page, such as the name of the server whose questions they are. Default "Inbox".
 	Title string
@@ -153,7 +153,7 @@ func (in *Inbox) handle(pattern string, serve func(w http.ResponseWriter, r *htt
 	})
 }
 
-// person returns who sent a request. An identity that says what cannot be a person's is not believed.
+// person returns the sender of a request. It refuses a person whom a desk would refuse, so that the log has the reason.
 func (in *Inbox) person(r *http.Request) (desk.Person, error) {
 	p, err := in.identity.Person(r)
 	if err == nil {

@@ -34,7 +34,7 @@ type OIDCOptions struct {
 	ClientID string
 	// ClientSecret is the secret that the provider gave it. Empty means a public client, which PKCE protects alone.
 	ClientSecret string
-	// URL is where people reach the inbox, such as "https://inbox.example.com". It is required. The provider must know
+	// URL is the address of the inbox, such as "https://inbox.example.com". It is required. The provider must know
 	// URL + "/auth/callback" as a redirect URI.
 	URL string
 
@@ -55,7 +55,7 @@ type OIDCOptions struct {
 	// Keys seal the cookies. Instances behind one address share them. It is required. seal.Ring.RevokeBefore ends all
 	// sessions.
 	Keys *seal.Ring
-	// Session is how long somebody stays signed in, with the groups that the provider named at the beginning. Zero means
+	// Session is the time for which somebody stays signed in, with the groups of the sign-in. Zero means
 	// 8 hours.
 	Session time.Duration
 

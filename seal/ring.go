@@ -70,8 +70,8 @@ func newRing(switched time.Time, keys ...Key) (*Ring, error) {
 // other keys without a restart. Next stays as it is. To replace the keys of many instances without refusing a token,
 // give all of them each step of a rotation before the next one: see [Ring.Rotate].
 //
-// It is safe for concurrent use with all methods. The error says that one of the two is the zero Ring; then nothing
-// has changed.
+// It is safe for concurrent use with all methods. It is an error if one of the two is the zero Ring; then nothing has
+// changed.
 func (r *Ring) Replace(next *Ring) error {
 	if r.current == nil || next == nil || next.current == nil {
 		return errors.New("seal: replace the keys of a ring: an empty ring: make both with NewRing or ParseRing")

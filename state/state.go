@@ -93,9 +93,9 @@ const (
 	Missing Outcome = "missing"
 	// Invalid: the state did not open, and the call went on from the stored one.
 	Invalid Outcome = "invalid"
-	// Unknown: no call like the request's is stored, or its caller is anonymous, so
-	// that nobody can tell whose call it is, or the [Guard] says that its round was
-	// used. A request without a state began a new call, one with a state was refused.
+	// Unknown: no call like the request's is stored, or its caller is anonymous, so that nobody can tell whose call it is,
+	// or the [Guard] has its round among the used ones. A request without a state began a new call, one with a state was
+	// refused.
 	Unknown Outcome = "unknown"
 	// Ambiguous: several such calls are stored. The request fared as with Unknown.
 	Ambiguous Outcome = "ambiguous"

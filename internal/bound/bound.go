@@ -92,8 +92,8 @@ func (p *Pool) Take(principal string, n int) (Hold, error) {
 	return h, err
 }
 
-// Resize makes the Hold one of n. The error is a [*FullError], after which the Hold is what it was; to give back
-// succeeds.
+// Resize makes the Hold one of n. The error is a [*FullError], after which the Hold has its earlier size. Making a Hold
+// smaller always succeeds.
 func (h *Hold) Resize(n int) error {
 	p := h.pool
 	if p == nil {
@@ -254,8 +254,8 @@ func (o holder) costliest(besides *Hold) (found *Hold) {
 	return found
 }
 
-// Wait says that nobody works for the Hold: until Resume, it gives way to others who need room. If the Hold waits
-// already, its time starts again.
+// Wait is called when nobody works for the Hold any more: until Resume, it gives way to others who need room. If the
+// Hold waits already, its time starts again.
 func (h *Hold) Wait(w Waiter) {
 	p := h.pool
 	if p == nil {
@@ -277,8 +277,8 @@ func (h *Hold) Wait(w Waiter) {
 	h.waiter, h.since = w, time.Now()
 }
 
-// Resume ends the wait. The error, a [*FullError], says that the Hold has given way, or that too much is being worked
-// on for its principal. The Hold then holds nothing.
+// Resume ends the wait. The error is a [*FullError] if the Hold has given way, or if the server already works on too
+// much for its principal. The Hold then holds nothing.
 func (h *Hold) Resume() error {
 	p := h.pool
 	if p == nil {

@@ -103,7 +103,7 @@ func appendBytes[T string | []byte](dst []byte, v T) []byte {
 	return append(dst, v...)
 }
 
-// ErrNewer says that a program of another version has written a journal, an entry or a call.
+// ErrNewer reports that a program of another version has written a journal, an entry or a call.
 var ErrNewer = errors.New("a newer release has written it: let every instance run that release")
 
 var errEncoding = errors.New("the journal's encoding is damaged")

@@ -1,7 +1,7 @@
 // Package journal is the interaction engine: it remembers what a call has learned so far, and lets a handler that
 // runs again from the top find its answers and finished steps instead of asking and doing them twice.
 //
-// A [Journal] is what a call carries from one round to the next. A [Run] is one execution of the handler against it:
+// A [Journal] goes with a call from one round to the next. A [Run] is one execution of the handler against it:
 //
 //	run := journal.Begin(j, responses, limits)
 //	value, err := run.Ask(question)        // a recorded answer, or ErrInputRequired

@@ -24,7 +24,7 @@ type Ask struct {
 	Accept func(raw []byte) ([]byte, error)
 	// Correctable is set if somebody can correct an answer that Accept refuses. The question is then asked again.
 	Correctable bool
-	// Within is how long the question waits for an answer. Zero means as long as the call lives.
+	// Within is the time for which the question waits for an answer. Zero means as long as the call lives.
 	Within time.Duration
 	// Apart is set if the client is not asked: the question waits for others, or only for its deadline.
 	Apart bool
@@ -56,8 +56,8 @@ type Run struct {
 	// Halt, if set before the run is used, is the error for everything that is not recorded
 	// yet: the run goes as far as an earlier one came, and no further.
 	Halt error
-	// Numbered, if set before the run is used, says that the journal has the wire key of every answer: a number then
-	// tells the keys of questions under one key apart. Otherwise it is their digest.
+	// Numbered, if set before the run is used, means that the journal has the wire key of every answer. A number then
+	// tells the wire keys of questions under one key apart, and otherwise their digest.
 	Numbered bool
 	// Decided, if set before the run is used, returns the entry that settles a question which an earlier run has put
 	// apart from the client's, under the key row, or nil. It is committed like any other. After an error the run is

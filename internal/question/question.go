@@ -39,8 +39,8 @@ type Question struct {
 	Votes   int
 	Within  time.Duration // the time until its deadline; zero means no deadline
 	Preview string        // shown in place of the call's arguments, unless it is empty
-	// Markdown says that the message and Preview may be rendered. Like Preview it is not in Digest: who has answered has
-	// seen the same text.
+	// Markdown is set if the message and Preview may be rendered. Like Preview it is not part of Digest, because the text
+	// stays the same: a vote that was given before still counts.
 	Markdown bool
 	// Fallback reports that the question is for its caller, whose host cannot ask it.
 	Fallback bool

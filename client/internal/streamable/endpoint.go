@@ -44,7 +44,7 @@ type Request struct {
 	// ends the request.
 	Notify func(method string, params []byte) error
 
-	// Listens says that the request is a subscription. It outlasts messages that cannot be read, and never asks the user
+	// Listens marks a subscription. It outlasts messages that cannot be read, and never asks the user
 	// for authorization.
 	Listens bool
 

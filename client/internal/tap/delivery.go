@@ -24,9 +24,10 @@ import (
 
 // Delivery notes how far one request has come on its way to the server: whether a connection was made for it, or a byte
 // of it written to a program, and the HTTP status that it got. It travels in the request's context, and the transport
-// that really sends the request writes it. Nothing else says that a request did not run.
+// that really sends the request writes it. Only this record can show that a request did not run, so that it may be sent
+// again.
 type Delivery struct {
-	// Once says that the request must not be sent twice: no redirect is followed with it, and HTTP/2 does not send it
+	// Once forbids sending the request twice: no redirect is followed with it, and HTTP/2 does not send it
 	// again on another connection.
 	Once bool
 

@@ -49,8 +49,8 @@ type Exchange struct {
 	// 2026-07-28, and shows it to the SDK as it came.
 	Quiet bool
 
-	// Web says that a quiet exchange is with a server at a URL, and Modern why it sends no initialize. The tap does not
-	// use them.
+	// Web is set if a quiet exchange is with a server at a URL, and Modern is the reason why it sends no initialize. The
+	// tap does not use them.
 	Web    bool
 	Modern error
 

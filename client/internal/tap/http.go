@@ -153,9 +153,9 @@ func (t *roundTripper) authorizing(res *http.Response) bool {
 	return t.authorizes && (res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden)
 }
 
-// standIn returns what the SDK sees in place of the response to an exchange's request, or nil if it sees what came. The
-// SDK ends the connection at a response that it cannot read, and makes errors of its own of some others. Only the
-// response that says that the session is missing is right for it.
+// standIn returns the response that the SDK gets in place of the one to an exchange's request, or nil if it gets the
+// real one. The SDK ends the connection at a response that it cannot read, and turns some others into errors of its
+// own. It needs the real one only if the session is missing.
 func (t *roundTripper) standIn(x *Exchange, req *http.Request, res *http.Response, err error) *http.Response {
 	lasts, resumes := req.Context().Err() == nil, req.Method == http.MethodGet
 	switch {

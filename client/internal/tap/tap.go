@@ -10,7 +10,7 @@
 //   - It keeps each result as it came, and shows the SDK only complete results.
 //   - It bounds what is read.
 //
-// A request's [Exchange] says what to add, and receives the result. It travels in the request's context.
+// A request's [Exchange] has the members to add, and receives the result. It travels in the request's context.
 //
 // Requests of calls and those about tasks do not come here if they go to a server of 2026-07-28 over HTTP: see package
 // streamable.
@@ -28,8 +28,8 @@ import (
 // CustomMethod is the SDK's name for every request that it does not know.
 const CustomMethod = "tasks"
 
-// MetaParams is where the parameters of a server's question travel past the SDK's types, in their own _meta, as a
-// string. The tap puts it there, and nobody else can.
+// MetaParams is the member of _meta in which the parameters of a server's question travel past the SDK's types, as a
+// string. The tap makes that _meta anew, so a server's own member of this name does not get there.
 const MetaParams = "io.github.askback-mcp/params"
 
 // Methods that the tap reads.
@@ -99,7 +99,7 @@ func (f follower) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// AwayError says that the server did not answer a request, which may be sent again. It does
+// AwayError reports that the server did not answer a request, which may be sent again. It does
 // not wrap its cause: the end of an HTTP connection is not the end of the session.
 type AwayError struct {
 	Reason string
