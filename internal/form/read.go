@@ -17,10 +17,11 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// Read reads a schema that a stranger wrote. It takes every form that the elicitation page allows, and what people
-// write beside it: members that it does not know are carried and mean nothing, rules that it knows are checked, and a
-// property that no form has a field for is asked for as JSON. The schema's JSON has the members, order and numbers of
-// the given one. The error is for what is no form at all.
+// Read reads a schema that a stranger wrote. It is more lenient than [Parse], because its reader cannot change the
+// schema: a question that is refused for a detail is a question that nobody answers. It takes every form that the
+// elicitation page allows, and common deviations. Unknown members are kept and ignored, known rules are checked, and a
+// property without a fitting field is asked for as JSON. The schema's JSON has the members, order and numbers of the
+// given one. It is an error if the schema is no form at all.
 func Read(schema []byte) (*Schema, error) {
 	if len(bytes.TrimSpace(schema)) == 0 {
 		schema = []byte("{}")
@@ -66,14 +67,14 @@ func Read(schema []byte) (*Schema, error) {
 
 const (
 	mostProperties = 1000
-	mostHops       = 8 // references, one after the other
+	mostHops       = 8 // references, one after the other, so that a circle of them ends
 )
 
 // reader reads the properties of one schema.
 type reader struct{ root []byte }
 
-// words holds the keywords of a schema, after following references within the same document. Nil stands for what is no
-// object.
+// words returns the keywords of a schema, after following references within the same document, or nil if it is not an
+// object. No other document is fetched: its address would be a stranger's choice.
 func (r *reader) words(schema []byte) words {
 	return r.follow(schema, mostHops)
 }
@@ -357,8 +358,8 @@ func (r *reader) rule(definition []byte) []byte {
 	return w.all()
 }
 
-// breaks returns the fault of a value by a property's rule, or "". A rule that cannot be applied here finds none: the
-// server has it, too.
+// breaks returns the fault of a value by a property's rule, or "". A rule that cannot be applied within the bounds
+// finds none: the server that wrote it checks the answer, too.
 func (p *property) breaks(value []byte) string {
 	if p.rule == nil {
 		return ""
@@ -373,7 +374,7 @@ func (p *property) breaks(value []byte) string {
 	return "does not fit the rules of its schema" + p.ruleHint()
 }
 
-// ruleHint names the rule that people can act on.
+// ruleHint names the rules by which people can correct their answer.
 func (p *property) ruleHint() string {
 	var said []string
 	for _, word := range []string{"pattern", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"} {
@@ -405,7 +406,7 @@ func (w words) only(named ...string) words {
 	return other
 }
 
-// all is an object with all keywords.
+// all returns an object with all keywords, sorted, so that equal rules have equal bytes.
 func (w words) all() []byte {
 	object := []byte{'{'}
 	for _, word := range slices.Sorted(maps.Keys(w)) {

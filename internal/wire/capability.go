@@ -10,7 +10,8 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// Capability is a set of what a client declared that it can do for a call. It is stored with tasks.
+// Capability is a set of capabilities that a client declared. It is stored with tasks, so a bit keeps its meaning, and
+// a new capability comes last.
 type Capability uint32
 
 // The capabilities that matter to a call.

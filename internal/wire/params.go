@@ -10,7 +10,8 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// InvalidState is the same error for every requestState that is refused.
+// InvalidState is the error for every requestState that is refused. It is always the same: a reason would help somebody
+// who tries forged states. The reason goes to the log and the audit.
 func InvalidState() *jsonrpc.Error {
 	return Errorf(jsonrpc.CodeInvalidParams, "Invalid or expired requestState")
 }
