@@ -24,7 +24,7 @@ func TestImportsRunOneWay(t *testing.T) {
 	}
 	besides := []string{"drain", "internal/child", "internal/rawclient", "internal/rawclient/alter",
 		"internal/rawclient/transcript", "internal/test/desktest", "internal/test/harness", "internal/test/hostile",
-		"internal/test/law"}
+		"internal/test/law", "internal/test/program"}
 	const root = "github.com/askback-mcp/askback"
 	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
 	list.Dir = "../.."

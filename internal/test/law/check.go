@@ -9,6 +9,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/stored"
+	"github.com/askback-mcp/askback/internal/test/program"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -27,19 +28,14 @@ func (c *caller) check(ctx context.Context, content any) {
 		c.checkRows(ctx, t, entries, end, outcomes)
 	}
 	c.clientOutcomes(end, outcomes)
-	want, steps, err := c.program.expect(outcomes)
+	want, err := c.program.Expect(outcomes)
 	if err != nil {
 		c.violate("call %d ended with %q, but %v", c.number, end.Trace, err)
 		return
 	}
-	recorded := c.checkSteps(t, entries, end, steps)
-	for i, line := range want {
-		if name, isStep := strings.CutPrefix(line, "step "); isStep {
-			want[i] = fmt.Sprintf("%s=%d", line, recorded[name])
-		}
-	}
-	if !slices.Equal(want, end.Trace) {
-		c.violate("call %d differs from the program run once:\n got %q\nwant %q", c.number, end.Trace, want)
+	recorded := c.checkSteps(t, entries, want.Steps)
+	if trace := want.Trace(recorded); !slices.Equal(trace, end.Trace) {
+		c.violate("call %d differs from the program run once:\n got %q\nwant %q", c.number, end.Trace, trace)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -235,8 +231,8 @@ func (c *caller) clientOutcomes(end result, outcomes map[string]string) {
 }
 
 // checkSteps checks what was recorded, and returns the number of the run of each step.
-func (c *caller) checkSteps(t *task.Task, entries []journal.Entry, end result, steps []string) map[string]int {
-	recorded := make(map[string]int)
+func (c *caller) checkSteps(t *task.Task, entries []journal.Entry, steps []string) map[string]int64 {
+	recorded := make(map[string]int64)
 	for _, e := range entries {
 		if e.Kind != journal.Step {
 			continue
@@ -244,28 +240,20 @@ func (c *caller) checkSteps(t *task.Task, entries []journal.Entry, end result, s
 		if _, twice := recorded[e.Key]; twice {
 			c.violate("call %d: the step %s is recorded twice", c.number, e.Key)
 		}
-		recorded[e.Key] = serialOf(string(e.Value))
+		recorded[e.Key] = program.Number(e.Value)
 	}
+	runs := c.ran(c.number).Numbers()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, name := range steps {
-		runs := c.steps[fmt.Sprint(c.number, name)]
-		n, ok := recorded[name]
-		if t == nil && len(runs) > 0 {
-			n, ok = runs[0], true
-			recorded[name] = n
+		if t == nil && len(runs[name]) > 0 {
+			recorded[name] = runs[name][0]
 		}
-		if !ok || !slices.Contains(runs, n) || len(runs)-1 > c.lost {
+		n, ok := recorded[name]
+		if !ok || !slices.Contains(runs[name], n) || len(runs[name])-1 > c.lost {
 			c.bad = append(c.bad, fmt.Sprintf("call %d: the step %s is recorded as %d, of the runs %v, and %d leases were lost",
-				c.number, name, n, runs, c.lost))
+				c.number, name, n, runs[name], c.lost))
 		}
 	}
 	return recorded
-}
-
-// serialOf returns the number of the run in the result of a step.
-func serialOf(value string) (n int) {
-	_, number, _ := strings.Cut(value, "=")
-	fmt.Sscan(number, &n)
-	return n
 }

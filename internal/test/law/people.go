@@ -3,7 +3,7 @@
 // that a journal has recorded does not run again under that journal.
 //
 // [People] is the part for calls that wait for people and for deadlines, on any store: the tests of the stores use it,
-// too. What is expected comes from an interpreter of its own ([Program.expect]), which knows nothing of Askback.
+// too. The programs are those of internal/test/program.
 package law
 
 import (
@@ -21,6 +21,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/program"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -51,18 +52,6 @@ type Options struct {
 	Reworded bool
 }
 
-// Program is a handler made at random: statements run in order, and each adds what it learned to the trace, which is
-// the handler's result.
-type Program []statement
-
-type statement struct {
-	Op   string   // ask (all at once), branch (on the first), step, sleep, checkpoint
-	Name string   // of its step, sleep or checkpoint
-	Keys []string `json:",omitempty"` // of its questions
-	Then Program  `json:",omitempty"` // of a branch, if it was accepted
-	Else Program  `json:",omitempty"` // if it was not: it was declined, or nobody answered in time
-}
-
 // asks are the questions of all programs: for the client ("host") or for people.
 var asks = map[string]struct {
 	host   bool
@@ -83,59 +72,11 @@ var asks = map[string]struct {
 	"users#2":    {to: []string{askback.User("p1"), askback.User("alice"), askback.User("p2")}, votes: 2},
 }
 
-// program makes a program; at says where in the whole one this part stands, so that each step has a name of its own.
-func program(r *rand.Rand, depth int, at string, keys []string, sleeps bool) (p Program) {
-	for i := range 1 + r.IntN(4) {
-		s := statement{Name: fmt.Sprintf("%s.%d", at, i)}
-		switch n := r.IntN(10); {
-		case n < 3:
-			s.Op = "ask"
-			for _, k := range r.Perm(len(keys))[:1+r.IntN(3)] {
-				s.Keys = append(s.Keys, keys[k])
-			}
-		case n < 6 && depth > 0:
-			s.Op, s.Keys = "branch", []string{keys[r.IntN(len(keys))]}
-			s.Then = program(r, depth-1, s.Name+"y", keys, sleeps)
-			s.Else = program(r, depth-1, s.Name+"n", keys, sleeps)
-		case n < 8:
-			s.Op = "step"
-		case n < 9 && sleeps:
-			s.Op = "sleep"
-		default:
-			s.Op = "checkpoint"
-		}
-		p = append(p, s)
-	}
-	return p
-}
-
-// expect returns the trace of the program if it runs once with these outcomes of its questions, and its steps.
-func (p Program) expect(outcomes map[string]string) (trace, steps []string, err error) {
-	for _, s := range p {
-		for _, key := range s.Keys {
-			outcome, known := outcomes[key]
-			if !known {
-				return nil, nil, fmt.Errorf("nothing has become of the question %q", key)
-			}
-			trace = append(trace, key+"="+outcome)
-		}
-		switch s.Op {
-		case "step":
-			trace, steps = append(trace, "step "+s.Name), append(steps, s.Name)
-		case "branch":
-			next := s.Then
-			if !strings.HasPrefix(outcomes[s.Keys[0]], "accept") {
-				next = s.Else
-			}
-			more, done, err := next.expect(outcomes)
-			if err != nil {
-				return nil, nil, err
-			}
-			trace, steps = append(trace, more...), append(steps, done...)
-		}
-	}
-	return trace, steps, nil
-}
+// choices are what the programs are made of.
+var choices = program.Choices{Ops: []program.Op{
+	program.Ask, program.Ask, program.Ask, program.Branch, program.Branch, program.Branch, program.Step, program.Step,
+	program.Checkpoint,
+}}
 
 // result is the result of a program.
 type result struct {
@@ -143,97 +84,86 @@ type result struct {
 	Trace   []string `json:"trace"`
 }
 
+// arguments are those of the tool that runs programs.
 type arguments struct {
 	Program string `json:"program"` // as JSON, because no schema describes a program
-	Call    int    `json:"call"`
+	Call    int    `json:"call"`    // tells two calls of one program apart
 }
 
-// execution is a run of a program in a handler.
-type execution struct {
+func (a arguments) String() string {
+	data, _ := json.Marshal(a) // text
+	return string(data)
+}
+
+// world is where a program runs in a handler.
+type world struct{ call *askback.Call }
+
+func (w world) Step(
+	ctx context.Context, name string, step func(context.Context) (string, error),
+) (string, error) {
+	return askback.Do(ctx, w.call, name, step)
+}
+
+func (w world) Pause(ctx context.Context, op program.Op, name string) error {
+	if op == program.Detach {
+		return w.call.Detach()
+	}
+	return w.call.Checkpoint(ctx, name)
+}
+
+// decode returns the program of a call.
+func (a arguments) decode() (p program.Program, err error) {
+	err = json.Unmarshal([]byte(a.Program), &p)
+	return p, err
+}
+
+// peopled is a world in which people answer, too.
+type peopled struct {
+	world
 	*law
-	call    *askback.Call
 	number  int // of the call
 	release int
-	trace   []string
-	asked   map[string]outcome // what the run has asked already
-}
-
-// outcome is what the handler has made of an ask.
-type outcome struct {
-	text string
-	err  error
 }
 
 // handler is the handler of all programs in one release.
 func (l *law) handler(release int) askback.ToolHandler[arguments, string] {
 	return func(ctx context.Context, call *askback.Call, in arguments) (string, error) {
-		var p Program
-		if err := json.Unmarshal([]byte(in.Program), &p); err != nil {
+		p, err := in.decode()
+		if err != nil {
 			return "", err
 		}
-		x := &execution{law: l, call: call, number: in.Call, release: release, asked: make(map[string]outcome)}
-		if err := x.run(ctx, p); err != nil {
+		w := peopled{world{call}, l, in.Call, release}
+		trace, err := p.Run(ctx, w, askback.ErrInputRequired, l.ran(in.Call))
+		if err != nil {
 			return "", err
 		}
-		data, err := json.Marshal(result{release, x.trace})
+		data, err := json.Marshal(result{release, trace})
 		return string(data), err
 	}
 }
 
-func (x *execution) run(ctx context.Context, p Program) error {
-	for _, s := range p {
-		var outcomes []string
-		var err error
-		switch s.Op {
-		case "ask", "branch":
-			outcomes, err = x.askAll(s.Keys)
-		case "step":
-			var done string
-			if done, err = askback.Do(ctx, x.call, s.Name, func(context.Context) (string, error) {
-				n := x.ran(x.number, s.Name)
-				x.pause(ctx, 0.2)
-				return fmt.Sprintf("step %s=%d", s.Name, n), nil
-			}); err == nil {
-				x.trace = append(x.trace, done)
-			}
-		case "sleep":
-			err = x.call.Sleep(s.Name, x.Unit)
-		case "checkpoint":
-			err = x.call.Checkpoint(ctx, s.Name)
-		}
-		if err != nil {
-			return err
-		}
-		for i, key := range s.Keys {
-			x.trace = append(x.trace, key+"="+outcomes[i])
-		}
-		if s.Op != "branch" {
-			continue
-		}
-		next := s.Then
-		if !strings.HasPrefix(outcomes[0], "accept") {
-			next = s.Else
-		}
-		if err := x.run(ctx, next); err != nil {
-			return err
-		}
-	}
-	return nil
+func (w peopled) Step(
+	ctx context.Context, name string, step func(context.Context) (string, error),
+) (string, error) {
+	return w.world.Step(ctx, name, func(ctx context.Context) (string, error) {
+		result, err := step(ctx)
+		w.pause(ctx, 0.2)
+		return result, err
+	})
 }
 
-func (x *execution) askAll(keys []string) (outcomes []string, err error) {
-	for _, key := range keys {
-		o, before := x.asked[key]
-		if !before {
-			o.text, o.err = x.ask(key)
-			x.asked[key] = o
-		}
-		outcomes, err = append(outcomes, o.text), errors.Join(err, o.err)
-		if o.err == nil {
-			x.seen(x.number, x.release, key, o.text)
-		}
+func (w peopled) Pause(ctx context.Context, op program.Op, name string) error {
+	if op == program.Sleep {
+		return w.call.Sleep(name, w.Unit)
 	}
-	return outcomes, err
+	return w.world.Pause(ctx, op, name)
+}
+
+func (w peopled) Ask(key string) (outcome string, err error) {
+	if outcome, err = w.ask(key); err == nil {
+		w.seen(w.number, w.release, key, outcome)
+	}
+	return outcome, err
 }
 
 type number struct {
@@ -247,20 +177,20 @@ func words(key string, release int) string {
 }
 
 // ask asks a question, and returns its outcome in words.
-func (x *execution) ask(key string) (outcome string, err error) {
+func (w peopled) ask(key string) (outcome string, err error) {
 	a := asks[key]
 	q := askback.Question{
-		Message: words(key, x.release), For: a.to, Votes: a.votes, Within: time.Duration(a.within) * x.Unit,
+		Message: words(key, w.release), For: a.to, Votes: a.votes, Within: time.Duration(a.within) * w.Unit,
 	}
 	outcome = "accept"
 	if a.form {
 		q.Schema = json.RawMessage(
 			`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)
 		var n number
-		n, err = askback.ElicitWith[number](x.call, key, q)
+		n, err = askback.ElicitWith[number](w.call, key, q)
 		outcome = fmt.Sprintf("accept %d", n.N)
 	} else {
-		err = askback.Approve(x.call, key, q)
+		err = askback.Approve(w.call, key, q)
 	}
 	if declined, ok := errors.AsType[*askback.DeclinedError](err); ok {
 		outcome, err = declined.Action, nil
@@ -273,7 +203,7 @@ func (x *execution) ask(key string) (outcome string, err error) {
 	}
 	if err == nil && !a.host {
 		var who []string
-		for _, by := range x.call.Answers(key) {
+		for _, by := range w.call.Answers(key) {
 			who = append(who, by.Who)
 		}
 		outcome += " by " + strings.Join(who, "+")
@@ -288,12 +218,11 @@ type law struct {
 
 	mu       sync.Mutex
 	random   *rand.Rand
-	steps    map[string][]int    // the runs of each step of each call
-	outcomes map[string][]string // of each question in the words of each release, as handlers saw it
-	given    map[string][]string // what clients have answered
-	cast     map[string][]vote   // that people were told of, by name of the task and key
-	serial   int
-	lost     int // leases, by theft or kill
+	steps    map[int]*program.Runs // of each call
+	outcomes map[string][]string   // of each question in the words of each release, as handlers saw it
+	given    map[string][]string   // what clients have answered
+	cast     map[string][]vote     // that people were told of, by name of the task and key
+	lost     int                   // leases, by theft or kill
 	bad      []string
 }
 
@@ -309,14 +238,14 @@ func (l *law) violate(format string, args ...any) {
 	l.bad = append(l.bad, fmt.Sprintf(format, args...))
 }
 
-// ran notes that a step runs, and returns the number of the run.
-func (l *law) ran(call int, step string) int {
+// ran returns where the steps of a call are noted that run.
+func (l *law) ran(call int) *program.Runs {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.serial++
-	key := fmt.Sprint(call, step)
-	l.steps[key] = append(l.steps[key], l.serial)
-	return l.serial
+	if l.steps[call] == nil {
+		l.steps[call] = new(program.Runs)
+	}
+	return l.steps[call]
 }
 
 // seen notes the outcome of a question that a handler saw. Each replay must see the same.

@@ -1,4 +1,4 @@
-package law_test
+package law
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/askback-mcp/askback"
-	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/program"
 	"github.com/askback-mcp/askback/seal"
 )
 
@@ -39,7 +39,7 @@ func authorKey(wire string) string {
 // calls follows calls of one program, and checks each request and each end.
 type calls struct {
 	t         *testing.T
-	program   program
+	program   program.Program
 	instances []http.Handler
 	rings     []*seal.Ring
 }
@@ -61,8 +61,8 @@ func (c *calls) send(
 		}
 		parts = append(parts, harness.Quote(wire)+":"+travels)
 	}
-	ran := new(runs)
-	r := harness.Request{Target: "program", Arguments: c.program.arguments().String(), State: at.state,
+	ran := new(program.Runs)
+	r := harness.Request{Target: "program", Arguments: arguments{Program: c.program.String()}.String(), State: at.state,
 		Context: func(r *http.Request) *http.Request {
 			return r.WithContext(context.WithValue(r.Context(), runsKey{}, ran))
 		}}
@@ -82,13 +82,13 @@ func (c *calls) send(
 	}
 
 	unrecorded := make(map[string]bool)
-	for step, open := range ran.ahead.Range {
-		return nil, false, fmt.Errorf("the step %s ran while a question was open: %v", step, open)
+	if ahead := ran.Ahead(); len(ahead) > 0 {
+		return nil, false, fmt.Errorf("the steps %q ran while a question was open", ahead)
 	}
-	for step, numbers := range ran.done {
-		if !c.program.records(step) {
+	for step, numbers := range ran.Numbers() {
+		if !c.program.Records(step) {
 			// The handler runs once, and again after each checkpoint that needs no round of its own.
-			if unrecorded[step] = true; len(numbers) > 1+c.program.checkpoints() {
+			if unrecorded[step] = true; len(numbers) > 1+c.program.Checkpoints() {
 				return nil, false, fmt.Errorf("the step %s was tried %d times in one request", step, len(numbers))
 			}
 			continue
@@ -102,7 +102,7 @@ func (c *calls) send(
 		next.steps[step] = numbers[0]
 	}
 	if res.Result.Type == "complete" {
-		return nil, true, c.program.check(res.Result.Content[0].Text, next, unrecorded)
+		return nil, true, compare(c.program, res.Result.Content[0].Text, next, unrecorded)
 	}
 	next.state, next.asked = res.Result.State, slices.Sorted(maps.Keys(res.Result.Requests))
 	return next, false, nil
@@ -113,27 +113,6 @@ func hasUnfit(given map[string]bool) bool {
 	return slices.Contains(slices.Collect(maps.Values(given)), false)
 }
 
-// records reports whether a step is recorded: a step that fails or panics is not.
-func (p program) records(step string) bool {
-	for _, s := range p {
-		if s.Name == step && (s.Op == "failing" || s.Op == "panicking") || !s.Then.records(step) || !s.Else.records(step) {
-			return false
-		}
-	}
-	return true
-}
-
-// checkpoints counts the checkpoints of a program.
-func (p program) checkpoints() (n int) {
-	for _, s := range p {
-		if s.Op == "checkpoint" {
-			n++
-		}
-		n += s.Then.checkpoints() + s.Else.checkpoints()
-	}
-	return n
-}
-
 // forgotten reports whether an instance has forgotten the key of a state.
 func (c *calls) forgotten(state string, instance int) bool {
 	return !slices.ContainsFunc(c.rings[instance].Keys(), func(k seal.Key) bool {
@@ -141,29 +120,21 @@ func (c *calls) forgotten(state string, instance int) bool {
 	})
 }
 
-// check compares the end of a call with what is expected of its answers.
-func (p program) check(text string, end *position, unrecorded map[string]bool) error {
-	want, err := p.expect(end.answers)
+// compare compares the end of a call with what is expected of its answers.
+func compare(p program.Program, text string, end *position, unrecorded map[string]bool) error {
+	want, err := p.Expect(end.answers)
 	if err != nil {
 		return fmt.Errorf("it ended with %q, but %v", text, err)
 	}
-	numbered := make([]string, len(want.trace))
-	for i, line := range want.trace {
-		if step, ok := strings.CutPrefix(line, "step "); ok {
-			line = fmt.Sprintf("%s=%d", line, end.steps[step])
-		}
-		numbered[i] = line
-	}
-	if diff := cmp.Diff(strings.Join(numbered, "\n"), text); diff != "" {
+	if diff := cmp.Diff(strings.Join(want.Trace(end.steps), "\n"), text); diff != "" {
 		return fmt.Errorf("the result differs from the program run once (-want +got):\n%s", diff)
 	}
-	slices.Sort(want.steps)
-	if done := slices.Sorted(maps.Keys(end.steps)); !slices.Equal(done, want.steps) {
-		return fmt.Errorf("the steps %q were done, want %q", done, want.steps)
+	if done := slices.Sorted(maps.Keys(end.steps)); !slices.Equal(done, slices.Sorted(slices.Values(want.Steps))) {
+		return fmt.Errorf("the steps %q were done, want %q", done, want.Steps)
 	}
-	slices.Sort(want.unrecorded)
-	if tried := slices.Sorted(maps.Keys(unrecorded)); !slices.Equal(tried, want.unrecorded) {
-		return fmt.Errorf("the last run tried %q, want %q", tried, want.unrecorded)
+	if tried := slices.Sorted(maps.Keys(unrecorded)); !slices.Equal(tried,
+		slices.Sorted(slices.Values(want.Unrecorded))) {
+		return fmt.Errorf("the last run tried %q, want %q", tried, want.Unrecorded)
 	}
 	return nil
 }
@@ -176,7 +147,10 @@ func (p program) check(text string, end *position, unrecorded map[string]bool) e
 func TestRounds(t *testing.T) {
 	rings := []*seal.Ring{harness.NewRing(t), harness.NewRing(t)}
 	register := func(s *askback.Server) {
-		askback.AddTool(s, &mcp.Tool{Name: "program"}, handle(func(*askback.Call) *runs { return new(runs) }))
+		askback.AddTool(s, &mcp.Tool{Name: "program"},
+			func(ctx context.Context, call *askback.Call, in arguments) (string, error) {
+				return in.run(ctx, served{world{call}}, nil)
+			})
 	}
 	var instances []http.Handler
 	for _, ring := range rings {
@@ -184,7 +158,7 @@ func TestRounds(t *testing.T) {
 	}
 	forks, refused, rotations := 0, 0, 0
 	law := func(rt *rapid.T) {
-		c := &calls{t, programs(2, "").Draw(rt, "program"), instances, rings}
+		c := &calls{t, programs(2).Draw(rt, "program"), instances, rings}
 		fresh := harness.NewRing(t)
 		for _, ring := range rings {
 			if err := ring.Replace(fresh); err != nil {
@@ -197,7 +171,7 @@ func TestRounds(t *testing.T) {
 		now := []*position{begin, nil} // the second client has not got hold of the call yet
 		for n := 0; now[0] != nil || now[1] != nil; n++ {
 			if n > 300 {
-				rt.Fatalf("%s does not end", c.program.arguments())
+				rt.Fatalf("%s does not end", c.program)
 			}
 			lossy := n < 16
 			oneIn := func(k int, what string) bool { return lossy && rapid.IntRange(1, k).Draw(rt, what) == k }
@@ -248,7 +222,7 @@ func TestRounds(t *testing.T) {
 				next, ended, err := c.send(at, instance, client, given)
 				all.Wait()
 				if err := errors.Join(err, failed); err != nil {
-					rt.Fatalf("%s: %v", c.program.arguments(), err)
+					rt.Fatalf("%s: %v", c.program, err)
 				}
 				if other != nil {
 					known = append(known, other)
@@ -265,7 +239,7 @@ func TestRounds(t *testing.T) {
 			next, ended, err := c.send(at, instance, client, given)
 			switch {
 			case err != nil:
-				rt.Fatalf("%s: %v", c.program.arguments(), err)
+				rt.Fatalf("%s: %v", c.program, err)
 			case ended:
 				now[client] = nil
 			case next == nil:
@@ -288,100 +262,5 @@ func TestRounds(t *testing.T) {
 		forks, rotations, refused)
 	if forks == 0 || rotations == 0 {
 		t.Error("the law was not tried")
-	}
-}
-
-// The journal of a session is in memory: each recorded step runs once in the call. A step that fails or panics runs
-// once in each round at most.
-func TestSessions(t *testing.T) {
-	var mu sync.Mutex
-	var ran *runs
-	rounds := 0
-	register := func(s *askback.Server) {
-		h := handle(func(*askback.Call) *runs { mu.Lock(); defer mu.Unlock(); return ran })
-		counted := func(ctx context.Context, call *askback.Call, in arguments) (string, error) {
-			mu.Lock()
-			rounds++
-			mu.Unlock()
-			return h(ctx, call, in)
-		}
-		askback.AddTool(s, &mcp.Tool{Name: "program"}, counted)
-	}
-	var answers sync.Map
-	answered := func(key string) { seen, _ := reply(1, key); answers.Store(key, seen) }
-	opts := &client.Options{
-		Form: func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
-			answered(q.Key)
-			switch q.Key {
-			case "declined":
-				return &mcp.ElicitResult{Action: "decline"}, nil
-			case "cancelled":
-				return &mcp.ElicitResult{Action: "cancel"}, nil
-			}
-			seen, _ := reply(1, q.Key)
-			var n int
-			fmt.Sscan(seen, &n)
-			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"n": n}}, nil
-		},
-		URL: func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
-			answered(q.Key)
-			return &mcp.ElicitResult{Action: "accept"}, nil
-		},
-		Sample: func(_ context.Context, q *client.Question,
-			_ *mcp.CreateMessageWithToolsParams) (*mcp.CreateMessageWithToolsResult, error) {
-			answered(q.Key)
-			seen, _ := reply(1, q.Key)
-			return &mcp.CreateMessageWithToolsResult{Role: "assistant", Model: "m",
-				Content: []mcp.Content{&mcp.TextContent{Text: seen}}}, nil
-		},
-		Roots: func(context.Context) ([]*mcp.Root, error) {
-			answered("roots")
-			seen, _ := reply(1, "roots")
-			return []*mcp.Root{{URI: seen}}, nil
-		},
-		Limits: client.Limits{FirstPause: 1, MaxPause: 1},
-	}
-	for _, version := range []string{"2026-07-28", "2025-11-25"} {
-		t.Run(version, func(t *testing.T) {
-			here, there := mcp.NewInMemoryTransports()
-			if _, err := harness.NewServer(t, nil, register).Connect(t.Context(), there, nil); err != nil {
-				t.Fatal(err)
-			}
-			session, err := client.New(opts).Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: version})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer session.Close()
-			rapid.Check(t, func(rt *rapid.T) {
-				p := programs(2, "").Draw(rt, "program")
-				mu.Lock()
-				ran, rounds = new(runs), 0
-				mu.Unlock()
-				answers.Clear()
-				res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "program", Arguments: p.arguments()})
-				if err != nil {
-					rt.Fatal(err)
-				}
-				end := &position{answers: make(map[string]string), steps: make(map[string]int64)}
-				answers.Range(func(key, seen any) bool { end.answers[key.(string)] = seen.(string); return true })
-				unrecorded := make(map[string]bool)
-				for step, numbers := range ran.done {
-					if !p.records(step) {
-						unrecorded[step] = true
-						if len(numbers) > rounds {
-							rt.Fatalf("%s: the step %s ran %d times in %d rounds", p.arguments(), step, len(numbers), rounds)
-						}
-						continue
-					}
-					if len(numbers) != 1 {
-						rt.Fatalf("%s: the step %s ran %d times", p.arguments(), step, len(numbers))
-					}
-					end.steps[step] = numbers[0]
-				}
-				if err := p.check(res.Content[0].(*mcp.TextContent).Text, end, unrecorded); err != nil {
-					rt.Fatalf("%s: %v", p.arguments(), err)
-				}
-			})
-		})
 	}
 }

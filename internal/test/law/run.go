@@ -17,6 +17,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/program"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task"
 )
@@ -47,7 +48,7 @@ func (s *Summary) Check(t testing.TB, o Options) {
 // test unless each call ends as the interpreter says, with each decision seen once and the same by every replay.
 func People(t testing.TB, o Options) Summary {
 	l := &law{
-		Options: o, t: t, random: rand.New(rand.NewPCG(o.Seed, 0)), steps: make(map[string][]int),
+		Options: o, t: t, random: rand.New(rand.NewPCG(o.Seed, 0)), steps: make(map[int]*program.Runs),
 		outcomes: make(map[string][]string), given: make(map[string][]string), cast: make(map[string][]vote),
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -185,26 +186,26 @@ func (r *run) follow(ctx context.Context, front http.Handler, n int) {
 		}
 	}
 	slices.Sort(keys)
-	name, sleeps := "program", false // only a task can sleep
-	if n%4 == 0 {
-		name, sleeps = "whole", true
+	name, made := "program", choices
+	made.Keys = keys
+	if n%4 == 0 { // only a task can sleep
+		name, made.Ops = "whole", append(slices.Clip(made.Ops), program.Sleep)
 	}
 	n += 1000 * int(r.Seed) // other runs may use the store, too
-	p := program(rand.New(rand.NewPCG(0, uint64(n)+1)), 2, "", keys, sleeps)
-	text, _ := json.Marshal(p) // text
-	in, _ := json.Marshal(arguments{string(text), n})
+	p := made.Program(2, rand.New(rand.NewPCG(0, uint64(n)+1)).IntN)
+	in := arguments{p.String(), n}.String()
 	c := &caller{run: r, front: front, number: n, program: p, capabilities: `{}`}
 	if n%2 == 0 {
 		c.capabilities = harness.WithExtension
 	}
-	res := c.send("tools/call", name, `"name":`+harness.Quote(name)+`,"arguments":`+string(in))
+	res := c.send("tools/call", name, `"name":`+harness.Quote(name)+`,"arguments":`+in)
 	for res["resultType"] == "input_required" {
 		more := `,"inputResponses":` + c.answers(res["inputRequests"], true)
 		if state, ok := res["requestState"].(string); ok {
 			more += `,"requestState":` + harness.Quote(state)
 		}
 		r.pause(ctx, 0.5)
-		res = c.send("tools/call", name, `"name":`+harness.Quote(name)+`,"arguments":`+string(in)+more)
+		res = c.send("tools/call", name, `"name":`+harness.Quote(name)+`,"arguments":`+in+more)
 	}
 	id, isTask := res["taskId"].(string)
 	for isTask && ctx.Err() == nil {
@@ -227,7 +228,7 @@ func (r *run) follow(ctx context.Context, front http.Handler, n int) {
 			}
 			r.pause(ctx, 1)
 		default:
-			r.violate("call %d is %v: %v of %s", n, now["status"], now, text)
+			r.violate("call %d is %v: %v of %s", n, now["status"], now, p)
 			return
 		}
 	}
@@ -239,7 +240,7 @@ type caller struct {
 	*run
 	front        http.Handler
 	number       int
-	program      Program
+	program      program.Program
 	capabilities string
 }
 

@@ -1,8 +1,7 @@
-package law_test
+package law
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/program"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -98,14 +98,14 @@ func (s thief) Append(ctx context.Context, id string, claim task.Claim, there in
 // is recorded once, and the result has what was recorded. A step runs once, and once more at most for each lease that
 // was lost. A task that is cancelled stays so, begins no further step, and cleans up.
 func TestTasks(t *testing.T) {
-	var ran, cleaned sync.Map // by the program with its mark
-	elsewhere := func(in arguments) *runs {
-		noted, _ := ran.LoadOrStore(in.String(), new(runs))
-		return noted.(*runs)
+	var ran, cleaned sync.Map // by the arguments of a call
+	elsewhere := func(in arguments) *program.Runs {
+		noted, _ := ran.LoadOrStore(in.String(), new(program.Runs))
+		return noted.(*program.Runs)
 	}
 	handler := func(ctx context.Context, call *askback.Call, in arguments) (string, error) {
 		call.OnCancel(func(context.Context) error { cleaned.Store(in.String(), true); return nil })
-		return handle(func(*askback.Call) *runs { return elsewhere(in) })(ctx, call, in)
+		return in.run(ctx, served{world{call}}, elsewhere(in))
 	}
 	register := func(s *askback.Server) {
 		askback.AddTaskTool(s, &mcp.Tool{Name: "whole"}, nil, handler)
@@ -123,10 +123,9 @@ func TestTasks(t *testing.T) {
 	mark, cancelled := 0, 0
 	law := func(rt *rapid.T) {
 		name := rapid.SampledFrom([]string{"whole", "detaching"}).Draw(rt, "tool")
-		p := programs(1, "", "detach", "detach").Draw(rt, "program")
-		in := p.arguments()
+		p := programs(1, program.Detach, program.Detach).Draw(rt, "program")
 		mark++
-		in.Mark = mark
+		in := arguments{p.String(), mark}
 		stores.often.Store(rapid.SampledFrom([]int32{0, 30}).Draw(rt, "stolen"))
 		thefts := stores.thefts.Load()
 		fail := func(format string, a ...any) {
@@ -135,11 +134,15 @@ func TestTasks(t *testing.T) {
 		}
 		some := func() *harness.TaskServer { return instances[rapid.IntRange(0, 1).Draw(rt, "instance")] }
 		given := make(map[string][]string) // all answers that fit, by author's key
+		answered := make(map[string]bool)  // in earlier rounds
 		answers := func(client int, requests any, sure bool) string {
 			var parts []string
 			all, _ := requests.(map[string]any)
 			for wire := range all {
 				key := authorKey(wire)
+				if answered[key] {
+					fail("the question %q is asked again", key)
+				}
 				seen, travels := reply(client, key)
 				switch {
 				case sure || rapid.IntRange(1, 4).Draw(rt, "answers") > 1:
@@ -151,6 +154,11 @@ func TestTasks(t *testing.T) {
 			}
 			return "{" + strings.Join(parts, ",") + "}"
 		}
+		markAnswered := func() {
+			for key := range given {
+				answered[key] = true
+			}
+		}
 
 		params := `"name":` + harness.Quote(name) + `,"arguments":` + in.String()
 		res := some().Result(everything, "tools/call", name, params)
@@ -160,6 +168,7 @@ func TestTasks(t *testing.T) {
 				more += `,"requestState":` + harness.Quote(state)
 			}
 			res = some().Result(everything, "tools/call", name, params+more)
+			markAnswered()
 		}
 		id, isTask := res["taskId"].(string)
 		text := ""
@@ -184,14 +193,15 @@ func TestTasks(t *testing.T) {
 					some().Result(everything, "tasks/cancel", id, at)
 					continue
 				}
-				first, second := answers(0, requests, !lossy), answers(1, requests, !lossy)
-				one, other := some(), some()
+				first, one, other := answers(0, requests, !lossy), some(), some()
 				var both sync.WaitGroup
 				if lossy && rapid.Bool().Draw(rt, "both") { // of which one counts for each question
+					second := answers(1, requests, !lossy)
 					both.Go(func() { other.Send(everything, "tasks/update", id, at+`,"inputResponses":`+second) })
 				}
 				one.Send(everything, "tasks/update", id, at+`,"inputResponses":`+first)
 				both.Wait()
+				markAnswered()
 			case "completed":
 				ended = "completed"
 				text = harness.At(now, "result", "content").([]any)[0].(map[string]any)["text"].(string)
@@ -220,12 +230,12 @@ func TestTasks(t *testing.T) {
 				if _, twice := recorded[e.Key]; twice {
 					fail("the step %s is recorded twice", e.Key)
 				}
-				recorded[e.Key] = number64(e.Value)
+				recorded[e.Key] = program.Number(e.Value)
 			}
 		}
-		done := elsewhere(in).soFar() // a step may be running in a task that was cancelled
+		done := elsewhere(in).Numbers() // a step may be running in a task that was cancelled
 		for step, numbers := range done {
-			if !p.records(step) {
+			if !p.Records(step) {
 				continue
 			}
 			if lost := stores.thefts.Load() - thefts; int64(len(numbers)-1) > lost {
@@ -264,16 +274,16 @@ func TestTasks(t *testing.T) {
 			}
 			counted[key] = seen
 		}
-		want, err := p.expect(counted)
+		want, err := p.Expect(counted)
 		if err != nil {
 			fail("it ended with %q, but %v", text, err)
 		}
-		for _, step := range want.unrecorded {
+		for _, step := range want.Unrecorded {
 			if unrecorded[step] = len(done[step]) > 0; !unrecorded[step] {
 				fail("the step %s was not tried", step)
 			}
 		}
-		if err := p.check(text, &position{answers: counted, steps: recorded}, unrecorded); err != nil {
+		if err := compare(p, text, &position{answers: counted, steps: recorded}, unrecorded); err != nil {
 			fail("%v", err)
 		}
 	}
@@ -284,13 +294,4 @@ func TestTasks(t *testing.T) {
 	if stores.thefts.Load() == 0 || cancelled == 0 {
 		t.Error("the law was not tried")
 	}
-}
-
-// number64 returns the number of the run whose result is recorded.
-func number64(value []byte) (n int64) {
-	var text string
-	_ = json.Unmarshal(value, &text)
-	_, number, _ := strings.Cut(text, "=")
-	fmt.Sscan(number, &n)
-	return n
 }
