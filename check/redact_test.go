@@ -238,10 +238,10 @@ func (e *echo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // outputs are all that a report becomes.
 func outputs(t *testing.T, r *findings.Report) map[string]string {
 	t.Helper()
-	all := map[string]string{"terminal": checkreport.Text(r, checkreport.TextOptions{})}
+	all := map[string]string{"terminal": report.Text(r, report.TextOptions{})}
 	for name, render := range map[string]func(*findings.Report) (string, error){
-		"JSON": checkreport.JSON, "SARIF": checkreport.SARIF, "badge": checkreport.Badge,
-		"JUnit": func(r *findings.Report) (string, error) { return checkreport.JUnit(r, findings.Fail) },
+		"JSON": report.JSON, "SARIF": report.SARIF,
+		"JUnit": func(r *findings.Report) (string, error) { return report.JUnit(r, findings.Fail) },
 	} {
 		text, err := render(r)
 		if err != nil {
@@ -249,7 +249,7 @@ func outputs(t *testing.T, r *findings.Report) map[string]string {
 		}
 		all[name] = text
 	}
-	for i, name := range checkreport.TranscriptNames(r) {
+	for i, name := range report.TranscriptNames(r) {
 		all["transcript "+name] = r.Verdicts[i].Transcript
 		all["file name "+name] = name
 	}

@@ -1,4 +1,4 @@
-package checkreport
+package report
 
 import (
 	"cmp"
@@ -12,19 +12,19 @@ import (
 // A problem is what one probe has found, on every target that has it.
 type problem struct {
 	findings.Verdict // on the first target
-	Sights           []*sight
-	Cause            string // the probe whose finding explains it
+	sights           []*sight
+	cause            string // the probe whose finding explains it
 }
 
 // A sight is what was seen alike on several targets.
 type sight struct {
-	Reason, Proof string
-	Cases         []occurrence
+	reason, proof string
+	cases         []occurrence
 }
 
 // An occurrence is a problem on one target.
 type occurrence struct {
-	Target, Transcript, File string // File names the transcript, see TranscriptNames
+	target, file string // file names the transcript, see TranscriptNames; empty if there is none
 }
 
 // problems returns the findings that no baseline covers: the gravest first, of these what does most harm, which is
@@ -38,9 +38,9 @@ func problems(r *findings.Report) []*problem {
 		}
 		p := find(&all, func(p *problem) bool { return p.Probe == v.Probe && p.Level == v.Level })
 		p.Verdict = cmp.Or(p.Verdict, v)
-		s := find(&p.Sights, func(s *sight) bool { return s.Reason == v.Reason && s.Proof == v.Proof })
-		s.Reason, s.Proof = v.Reason, v.Proof
-		s.Cases = append(s.Cases, occurrence{place(v), v.Transcript, files[i]})
+		s := find(&p.sights, func(s *sight) bool { return s.reason == v.Reason && s.proof == v.Proof })
+		s.reason, s.proof = v.Reason, v.Proof
+		s.cases = append(s.cases, occurrence{place(v), files[i]})
 	}
 	order := make(map[string]int)
 	for i, p := range corpus.Probes() {
@@ -73,7 +73,7 @@ func behindCauses(all []*problem) []*problem {
 	for _, p := range all[at+1:] {
 		outside := slices.ContainsFunc(p.targets(), func(t string) bool { return !slices.Contains(cause.targets(), t) })
 		if explained[p.Dimension] && strings.HasPrefix(p.Probe, "state-") && !apart[p.Probe] && !outside {
-			p.Cause = cause.Probe
+			p.cause = cause.Probe
 			symptoms = append(symptoms, p)
 		} else {
 			others = append(others, p)
@@ -83,7 +83,7 @@ func behindCauses(all []*problem) []*problem {
 }
 
 func (p *problem) targets() (all []string) {
-	for _, s := range p.Sights {
+	for _, s := range p.sights {
 		all = append(all, s.targets()...)
 	}
 	return all
@@ -99,10 +99,10 @@ func find[T any](list *[]*T, alike func(*T) bool) *T {
 	return (*list)[at]
 }
 
-// Cases are the occurrences of all sights.
-func (p *problem) Cases() (all []occurrence) {
-	for _, s := range p.Sights {
-		all = append(all, s.Cases...)
+// cases are the occurrences of all sights.
+func (p *problem) cases() (all []occurrence) {
+	for _, s := range p.sights {
+		all = append(all, s.cases...)
 	}
 	return all
 }
@@ -110,24 +110,24 @@ func (p *problem) Cases() (all []occurrence) {
 // proofs names how the sights are proved, each way once.
 func (p *problem) proofs() string {
 	var all []string
-	for _, s := range p.Sights {
-		if s.Proof != "" && !slices.Contains(all, s.Proof) {
-			all = append(all, s.Proof)
+	for _, s := range p.sights {
+		if s.proof != "" && !slices.Contains(all, s.proof) {
+			all = append(all, s.proof)
 		}
 	}
 	return strings.Join(all, ", ")
 }
 
 func (s *sight) targets() (all []string) {
-	for _, c := range s.Cases {
-		all = append(all, c.Target)
+	for _, c := range s.cases {
+		all = append(all, c.target)
 	}
 	return all
 }
 
 // A group is a list of verdicts that are not judged for the same reason.
 type group struct {
-	Reason, Remedy string
+	reason, remedy string
 	verdicts       []findings.Verdict
 }
 
@@ -136,14 +136,14 @@ func notJudged(r *findings.Report) []*group {
 	var groups []*group
 	for _, v := range r.Verdicts {
 		if v.Level == findings.NotJudged {
-			g := find(&groups, func(g *group) bool { return g.Reason == v.Reason && g.Remedy == v.Remedy })
-			g.Reason, g.Remedy = v.Reason, v.Remedy
+			g := find(&groups, func(g *group) bool { return g.reason == v.Reason && g.remedy == v.Remedy })
+			g.reason, g.remedy = v.Reason, v.Remedy
 			g.verdicts = append(g.verdicts, v)
 		}
 	}
 	slices.SortStableFunc(groups, func(a, b *group) int {
 		hopeless := func(g *group) int {
-			if g.Remedy == "" {
+			if g.remedy == "" {
 				return 1
 			}
 			return 0
@@ -200,17 +200,17 @@ func where(r *findings.Report, targets []string) string {
 
 // A kind is a list of targets that ask in the same way.
 type kind struct {
-	About   string
-	Targets []string
+	about   string
+	targets []string
 }
 
 // kinds lists what asks.
 func kinds(r *findings.Report) []*kind {
 	var all []*kind
 	for _, t := range r.Targets {
-		k := find(&all, func(k *kind) bool { return k.About == about(t) })
-		k.About = about(t)
-		k.Targets = append(k.Targets, t.Method+" "+t.Name)
+		k := find(&all, func(k *kind) bool { return k.about == about(t) })
+		k.about = about(t)
+		k.targets = append(k.targets, t.Method+" "+t.Name)
 	}
 	return all
 }

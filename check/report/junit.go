@@ -1,4 +1,4 @@
-package checkreport
+package report
 
 import (
 	"encoding/xml"

@@ -1,6 +1,6 @@
-// Package checkreport shows what a check has found: to a person in a terminal or a browser, and to programs. What it
-// shows depends on the report alone.
-package checkreport
+// Package report shows what a check has found: to a person in a terminal, and to programs. What it shows
+// depends on the report alone.
+package report
 
 import (
 	"cmp"

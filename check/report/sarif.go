@@ -1,7 +1,6 @@
-package checkreport
+package report
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"net/url"
@@ -14,106 +13,6 @@ import (
 	"github.com/askback-mcp/askback/internal/foreign"
 )
 
-// The types of SARIF 2.1.0, with the members that a report needs. A library of the whole format would be larger than
-// the command.
-type (
-	sarifLog struct {
-		Schema  string     `json:"$schema"`
-		Version string     `json:"version"`
-		Runs    []sarifRun `json:"runs"`
-	}
-	sarifRun struct {
-		Tool        sarifTool         `json:"tool"`
-		Invocations []sarifInvocation `json:"invocations"`
-		Taxonomies  []sarifComponent  `json:"taxonomies"`
-		Results     []sarifResult     `json:"results"`
-		Properties  map[string]string `json:"properties"`
-	}
-	sarifTool struct {
-		Driver sarifComponent `json:"driver"`
-	}
-	sarifComponent struct {
-		Name                string               `json:"name"`
-		Organization        string               `json:"organization,omitempty"`
-		Version             string               `json:"version,omitempty"`
-		InformationURI      string               `json:"informationUri"`
-		Rules               []*sarifRule         `json:"rules,omitempty"`
-		Taxa                []sarifTaxon         `json:"taxa,omitempty"`
-		SupportedTaxonomies []sarifComponentName `json:"supportedTaxonomies,omitempty"`
-	}
-	sarifComponentName struct {
-		Name string `json:"name"`
-	}
-	sarifTaxon struct {
-		ID string `json:"id"`
-	}
-	sarifRule struct {
-		ID                   string              `json:"id"`
-		ShortDescription     sarifMessage        `json:"shortDescription"`
-		FullDescription      sarifMessage        `json:"fullDescription"`
-		Help                 sarifMessage        `json:"help"`
-		HelpURI              string              `json:"helpUri"`
-		DefaultConfiguration sarifConfiguration  `json:"defaultConfiguration"`
-		Relationships        []sarifRelationship `json:"relationships,omitempty"`
-		Properties           sarifTags           `json:"properties"`
-	}
-	sarifConfiguration struct {
-		Level string `json:"level"`
-	}
-	sarifRelationship struct {
-		Target sarifReference `json:"target"`
-		Kinds  []string       `json:"kinds"`
-	}
-	sarifReference struct {
-		ID        string             `json:"id"`
-		Component sarifComponentName `json:"toolComponent"`
-	}
-	sarifTags struct {
-		Tags []string `json:"tags"`
-	}
-	sarifMessage struct {
-		Text string `json:"text"`
-	}
-	sarifInvocation struct {
-		Successful    bool                `json:"executionSuccessful"`
-		Started       string              `json:"startTimeUtc"`
-		Ended         string              `json:"endTimeUtc"`
-		Notifications []sarifNotification `json:"toolExecutionNotifications,omitempty"`
-	}
-	sarifNotification struct {
-		Level   string       `json:"level"`
-		Message sarifMessage `json:"message"`
-	}
-	sarifResult struct {
-		RuleID       string            `json:"ruleId"`
-		RuleIndex    int               `json:"ruleIndex"`
-		Kind         string            `json:"kind"`
-		Level        string            `json:"level"`
-		Message      sarifMessage      `json:"message"`
-		Locations    []sarifLocation   `json:"locations"`
-		Fingerprints map[string]string `json:"partialFingerprints"`
-		Properties   map[string]string `json:"properties,omitempty"`
-	}
-	sarifLocation struct {
-		Physical sarifPhysical  `json:"physicalLocation"`
-		Logical  []sarifLogical `json:"logicalLocations"`
-	}
-	sarifPhysical struct {
-		Artifact sarifArtifact `json:"artifactLocation"`
-		Region   sarifRegion   `json:"region"`
-	}
-	sarifArtifact struct {
-		URI string `json:"uri"`
-	}
-	sarifRegion struct {
-		StartLine int `json:"startLine"`
-	}
-	sarifLogical struct {
-		Name string `json:"fullyQualifiedName"`
-		Kind string `json:"kind"`
-	}
-)
-
 // The names of the taxonomies, and where they are.
 const (
 	home        = "https://github.com/askback-mcp/askback"
@@ -122,60 +21,67 @@ const (
 	aisvs       = "OWASP AISVS"
 )
 
+// An object is a JSON object of SARIF 2.1.0. Types for all of them would be longer than the code that fills them.
+type object = map[string]any
+
 // SARIF writes the findings that count in the Static Analysis Results Interchange Format 2.1.0. Code scanning makes an
 // alert of each result, even of one that has passed, is not judged or is suppressed.
 func SARIF(r *findings.Report) (string, error) {
 	rules := newSARIFRules(r)
-	run := sarifRun{
-		Tool: sarifTool{Driver: sarifComponent{
-			Name: "askback check", InformationURI: home, Rules: rules.list,
-			SupportedTaxonomies: []sarifComponentName{{Name: clauses}, {Name: aisvs}},
-		}},
-		Invocations: []sarifInvocation{invocation(r)},
-		Taxonomies: []sarifComponent{
-			{Name: clauses, Version: "2026-07-28", InformationURI: clausesPage, Taxa: rules.taxa(clauses)},
-			{Name: aisvs, Organization: "OWASP", Version: "1.0", InformationURI: "https://github.com/OWASP/AISVS",
-				Taxa: rules.taxa(aisvs)},
-		},
-		Results:    []sarifResult{},
-		Properties: map[string]string{"subject": r.Subject, "revision": r.Revision},
-	}
+	results := []object{}
 	for _, v := range r.Verdicts {
 		if isFinding(v) && v.Accepted == "" {
-			run.Results = append(run.Results, rules.result(v))
+			results = append(results, rules.result(v))
 		}
 	}
-	return indented(sarifLog{Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0",
-		Runs: []sarifRun{run}})
+	run := object{
+		"tool": object{"driver": object{
+			"name": "askback check", "informationUri": home, "rules": rules.list,
+			"supportedTaxonomies": []object{{"name": clauses}, {"name": aisvs}},
+		}},
+		"invocations": []object{invocation(r)},
+		"taxonomies": []object{
+			{"name": clauses, "version": "2026-07-28", "informationUri": clausesPage, "taxa": rules.taxa(clauses)},
+			{"name": aisvs, "organization": "OWASP", "version": "1.0", "informationUri": "https://github.com/OWASP/AISVS",
+				"taxa": rules.taxa(aisvs)},
+		},
+		"results":    results,
+		"properties": object{"subject": r.Subject, "revision": r.Revision},
+	}
+	return indented(object{"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0",
+		"runs": []object{run}})
 }
 
 // message escapes what SARIF reads in the text of a message: links, and braces, which mark arguments.
-func message(text string) sarifMessage {
+func message(text string) object {
 	text = foreign.Line(text, maxWords)
-	return sarifMessage{strings.NewReplacer(`\`, `\\`, "[", `\[`, "]", `\]`, "{", "{{", "}", "}}").Replace(text)}
+	return object{"text": strings.NewReplacer(`\`, `\\`, "[", `\[`, "]", `\]`, "{", "{{", "}", "}}").Replace(text)}
 }
 
-func invocation(r *findings.Report) sarifInvocation {
+func invocation(r *findings.Report) object {
 	const layout = "2006-01-02T15:04:05.000Z"
-	i := sarifInvocation{Successful: r.Stopped == "", Started: r.Started.UTC().Format(layout),
-		Ended: r.Started.Add(max(r.Took, 0)).UTC().Truncate(time.Millisecond).Format(layout)}
+	notifications := []object{}
 	if r.Stopped != "" {
-		i.Notifications = append(i.Notifications, sarifNotification{"error", message("The run ended early: " + r.Stopped)})
+		notifications = append(notifications,
+			object{"level": "error", "message": message("The run ended early: " + r.Stopped)})
 	}
 	for _, remark := range r.Remarks {
-		i.Notifications = append(i.Notifications, sarifNotification{"warning", message("Baseline: " + remark)})
+		notifications = append(notifications, object{"level": "warning", "message": message("Baseline: " + remark)})
 	}
-	return i
+	return object{"executionSuccessful": r.Stopped == "", "startTimeUtc": r.Started.UTC().Format(layout),
+		"endTimeUtc":                 r.Started.Add(max(r.Took, 0)).UTC().Truncate(time.Millisecond).Format(layout),
+		"toolExecutionNotifications": notifications}
 }
 
 // sarifRules are the probes of the corpus, and the probes of the report that are not in it.
 type sarifRules struct {
-	list  []*sarifRule
+	list  []object
 	index map[string]int
+	named map[string][]string // the IDs that rules relate to, by taxonomy
 }
 
 func newSARIFRules(r *findings.Report) *sarifRules {
-	rules := &sarifRules{index: make(map[string]int)}
+	rules := &sarifRules{index: make(map[string]int), named: make(map[string][]string)}
 	for _, p := range corpus.Probes() {
 		rules.add(p)
 	}
@@ -191,60 +97,56 @@ func (s *sarifRules) add(p corpus.Probe) {
 		return
 	}
 	s.index[p.ID] = len(s.list)
-	rule := &sarifRule{
-		ID: p.ID, ShortDescription: message(p.Title), FullDescription: message(p.Harm), Help: message(p.Mend),
-		HelpURI: clausesPage, DefaultConfiguration: sarifConfiguration{"warning"},
-		Properties: sarifTags{Tags: compact("security", p.Family, p.Keyword)},
-	}
-	for _, level := range p.Verdicts {
-		if level == findings.Fail {
-			rule.DefaultConfiguration.Level = "error"
+	level := "warning"
+	for _, l := range p.Verdicts {
+		if l == findings.Fail {
+			level = "error"
 		}
 	}
+	relationships := []object{}
+	relate := func(id, taxonomy string) {
+		s.named[taxonomy] = append(s.named[taxonomy], id)
+		relationships = append(relationships, object{
+			"target": object{"id": id, "toolComponent": object{"name": taxonomy}}, "kinds": []string{"relevant"}})
+	}
 	if p.Clause != "" {
-		rule.relate(p.Clause, clauses)
+		relate(p.Clause, clauses)
 	}
 	for _, id := range p.AISVS {
-		rule.relate(id, aisvs)
+		relate(id, aisvs)
 	}
-	s.list = append(s.list, rule)
-}
-
-func (r *sarifRule) relate(id, taxonomy string) {
-	r.Relationships = append(r.Relationships, sarifRelationship{
-		Target: sarifReference{id, sarifComponentName{taxonomy}}, Kinds: []string{"relevant"}})
+	s.list = append(s.list, object{
+		"id": p.ID, "shortDescription": message(p.Title), "fullDescription": message(p.Harm), "help": message(p.Mend),
+		"helpUri": clausesPage, "defaultConfiguration": object{"level": level}, "relationships": relationships,
+		"properties": object{"tags": compact("security", p.Family, p.Keyword)},
+	})
 }
 
 // taxa lists what the rules relate to in a taxonomy, sorted.
-func (s *sarifRules) taxa(taxonomy string) []sarifTaxon {
-	var all []sarifTaxon
-	for _, rule := range s.list {
-		for _, r := range rule.Relationships {
-			if r.Target.Component.Name == taxonomy {
-				all = append(all, sarifTaxon{r.Target.ID})
-			}
-		}
+func (s *sarifRules) taxa(taxonomy string) []object {
+	all := []object{}
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(s.named[taxonomy]))) {
+		all = append(all, object{"id": id})
 	}
-	slices.SortFunc(all, func(a, b sarifTaxon) int { return cmp.Compare(a.ID, b.ID) })
-	return slices.Compact(all)
+	return all
 }
 
-func (s *sarifRules) result(v findings.Verdict) sarifResult {
+func (s *sarifRules) result(v findings.Verdict) object {
 	mark := fingerprint(v)
-	result := sarifResult{
-		RuleID: v.Probe, RuleIndex: s.index[v.Probe], Kind: "fail", Level: sarifLevels[v.Level],
-		Message:   message(v.Title + ": " + strings.Join(compact(v.Reason, v.Remedy), "; ")),
-		Locations: []sarifLocation{location(v)},
-		// Code scanning knows a finding again by the first.
-		Fingerprints: map[string]string{"primaryLocationLineHash": mark, "askbackCheck/v1": mark},
-		Properties:   make(map[string]string),
-	}
+	properties := object{}
 	for name, value := range map[string]string{"dimension": v.Dimension, "proof": v.Proof} {
 		if value != "" {
-			result.Properties[name] = value
+			properties[name] = value
 		}
 	}
-	return result
+	return object{
+		"ruleId": v.Probe, "ruleIndex": s.index[v.Probe], "kind": "fail", "level": sarifLevels[v.Level],
+		"message":   message(v.Title + ": " + strings.Join(compact(v.Reason, v.Remedy), "; ")),
+		"locations": []object{location(v)},
+		// Code scanning knows a finding again by the first.
+		"partialFingerprints": object{"primaryLocationLineHash": mark, "askbackCheck/v1": mark},
+		"properties":          properties,
+	}
 }
 
 // sarifLevels are the words of SARIF for the levels of findings.
@@ -260,12 +162,14 @@ func fingerprint(v findings.Verdict) string {
 }
 
 // location names the target of a verdict. The path of a file that does not exist makes code scanning show the name.
-func location(v findings.Verdict) sarifLocation {
+func location(v findings.Verdict) object {
 	path := "endpoint"
 	if method, name, _ := strings.Cut(v.Target, " "); v.Target != "" {
 		path = url.PathEscape(foreign.Line(method, 200)) + "/" + url.PathEscape(foreign.Line(name, 200))
 		path = strings.Replace(path, "%2F", "/", 1) // of the method, such as tools/call
 	}
-	return sarifLocation{Physical: sarifPhysical{Artifact: sarifArtifact{path}, Region: sarifRegion{1}},
-		Logical: []sarifLogical{{Name: foreign.Line(place(v), 400), Kind: "function"}}}
+	return object{
+		"physicalLocation": object{"artifactLocation": object{"uri": path}, "region": object{"startLine": 1}},
+		"logicalLocations": []object{{"fullyQualifiedName": foreign.Line(place(v), 400), "kind": "function"}},
+	}
 }

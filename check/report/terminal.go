@@ -1,4 +1,4 @@
-package checkreport
+package report
 
 import (
 	"cmp"
@@ -33,8 +33,8 @@ func Text(r *findings.Report, o TextOptions) string {
 		t.title("What asks")
 	}
 	for _, k := range kinds(r) {
-		t.wrap("", "  ", strings.Join(k.Targets, ", "))
-		t.wrap(dim, "    ", k.About)
+		t.wrap("", "  ", strings.Join(k.targets, ", "))
+		t.wrap(dim, "    ", k.about)
 	}
 	if all := passed(r); len(all) > 0 {
 		t.title("Passed")
@@ -103,9 +103,9 @@ func (t *text) findings(r *findings.Report) {
 		t.b.WriteString("\n" + t.style(l.look, l.word) + "  ")
 		t.hang(bold, "      ", p.Title)
 		t.wrap(dim, "      ", strings.Join(compact(p.Probe, rule(p.Verdict), p.proofs()), " · "))
-		t.sights(r, p.Sights)
-		if p.Cause != "" {
-			t.fact("Cause", p.Cause+", above")
+		t.sights(r, p.sights)
+		if p.cause != "" {
+			t.fact("Cause", p.cause+", above")
 		}
 		t.fact("Harm", p.Harm)
 		t.fact("Mend", p.Mend)
@@ -124,11 +124,11 @@ func (t *text) sights(r *findings.Report, all []*sight) {
 			continue
 		}
 		t.fact("On", where(r, s.targets()))
-		t.fact("Seen", s.Reason)
+		t.fact("Seen", s.reason)
 	}
 	if len(rest) > 0 {
 		t.fact("Also on", where(r, rest))
-		t.fact("", "with other values, which --html and --json show")
+		t.fact("", "with other values, which --json shows")
 	}
 }
 
@@ -139,11 +139,11 @@ func (t *text) again(r *findings.Report, p *problem) {
 		t.fact("Again", "the same command with --probe "+p.Probe)
 		return
 	}
-	files := slices.DeleteFunc(p.Cases(), func(c occurrence) bool { return c.File == "" })
+	files := slices.DeleteFunc(p.cases(), func(c occurrence) bool { return c.file == "" })
 	if t.options.Directory == "" || len(files) == 0 {
 		return
 	}
-	t.fact("Again", replayCommand(r, filepath.Join(t.options.Directory, files[0].File)))
+	t.fact("Again", replayCommand(r, filepath.Join(t.options.Directory, files[0].file)))
 	if others := len(files) - 1; others > 0 {
 		t.fact("", fmt.Sprintf("and %s beside that one", plural(others, "transcript")))
 	}
@@ -175,9 +175,9 @@ func (t *text) notJudged(r *findings.Report) {
 		} else {
 			t.b.WriteByte('\n')
 		}
-		t.wrap("", "  ", g.Reason)
-		if g.Remedy != "" {
-			t.wrap("", "  ", "To have it judged: "+g.Remedy)
+		t.wrap("", "  ", g.reason)
+		if g.remedy != "" {
+			t.wrap("", "  ", "To have it judged: "+g.remedy)
 		}
 		t.rows(r, "    ", g.verdicts)
 	}

@@ -101,7 +101,7 @@ Exit codes: 0 fine; 1 it failed; 2 wrong usage; 6 see --fail-on; 7 not judged.`,
 	f.register(cmd.Flags())
 	f.registerAttacks(cmd.Flags())
 	to.register(cmd.Flags())
-	cmd.AddCommand(checkInitCommand(), checkClientCommand())
+	cmd.AddCommand(checkInitCommand())
 	return cmd
 }
 

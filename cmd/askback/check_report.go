@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/charmbracelet/x/term"
@@ -15,14 +14,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/askback-mcp/askback/check/findings"
-	"github.com/askback-mcp/askback/check/report"
+	checkreport "github.com/askback-mcp/askback/check/report"
 )
 
 // reportFlags are the flags for what a check writes.
 type reportFlags struct {
-	asJSON                                           bool
-	html, sarif, junit, badge, transcripts, baseline string
-	failOn                                           string
+	asJSON                              bool
+	sarif, junit, transcripts, baseline string
+	failOn                              string
 
 	accepted *checkreport.Baseline
 }
@@ -31,10 +30,8 @@ func (f *reportFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.failOn, "fail-on", "fail", "`LEVEL` that makes the exit code 6")
 	flags.StringVar(&f.baseline, "baseline", "", "`FILE` of findings that are accepted")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
-	flags.StringVar(&f.html, "html", "", "`FILE` to write as a page for a browser")
 	flags.StringVar(&f.sarif, "sarif", "", "`FILE` to write the findings as SARIF 2.1.0")
 	flags.StringVar(&f.junit, "junit", "", "`FILE` to write as XML of JUnit")
-	flags.StringVar(&f.badge, "badge", "", "`FILE` to write as a badge: JSON, or Markdown (.md)")
 	flags.StringVar(&f.transcripts, "transcripts", "", "`FOLDER` for a transcript of each finding")
 }
 
@@ -62,25 +59,17 @@ func (f *reportFlags) write(cmd *cobra.Command, r *findings.Report) error {
 	}
 	for _, file := range []struct {
 		name string
-		mode os.FileMode
 		make func() (string, error)
 	}{
-		{f.html, 0o600, func() (string, error) { return checkreport.HTML(r) }}, // it has the transcripts
-		{f.sarif, 0o644, func() (string, error) { return checkreport.SARIF(r) }},
-		{f.junit, 0o644, func() (string, error) { return checkreport.JUnit(r, findings.Level(f.failOn)) }},
-		{f.badge, 0o644, func() (string, error) {
-			if strings.HasSuffix(f.badge, ".md") {
-				return checkreport.BadgeLine(r), nil
-			}
-			return checkreport.Badge(r)
-		}},
+		{f.sarif, func() (string, error) { return checkreport.SARIF(r) }},
+		{f.junit, func() (string, error) { return checkreport.JUnit(r, findings.Level(f.failOn)) }},
 	} {
 		if file.name == "" {
 			continue
 		}
 		text, err := file.make()
 		if err == nil {
-			err = writeFile(file.name, text, file.mode)
+			err = os.WriteFile(file.name, []byte(text), 0o644)
 		}
 		if err != nil {
 			return err
@@ -122,16 +111,13 @@ func (f *reportFlags) textOptions(to io.Writer) checkreport.TextOptions {
 	return o
 }
 
-// writeFile writes a file that has this mode afterwards, also if it was there with another one.
-func writeFile(name, text string, mode os.FileMode) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
+// writePrivate writes a file that only its owner can read, also if it was there before.
+func writePrivate(name, text string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	if mode == 0o600 {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
+	if err = f.Chmod(0o600); err == nil {
 		_, err = f.WriteString(text)
 	}
 	return errors.Join(err, f.Close())
@@ -146,7 +132,7 @@ func writeTranscripts(folder string, r *findings.Report) error {
 		if name == "" {
 			continue
 		}
-		if err := writeFile(filepath.Join(folder, name), r.Verdicts[i].Transcript, 0o600); err != nil {
+		if err := writePrivate(filepath.Join(folder, name), r.Verdicts[i].Transcript); err != nil {
 			return fmt.Errorf("--transcripts: %w", err)
 		}
 	}

@@ -13,27 +13,23 @@ import (
 	"github.com/askback-mcp/askback/check/findings"
 )
 
-// Transcripts, and the page that has them, are for their owner only, also where a file for everybody was before.
-func TestWhatHasTranscriptsIsPrivate(t *testing.T) {
+// Transcripts are for their owner only, also where a file for everybody was before.
+func TestTranscriptsArePrivate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	page, finding := filepath.Join(dir, "check.html"), filepath.Join(dir, "state-forged-tools-call-book.txt")
-	for _, file := range []string{page, finding} {
-		if err := os.WriteFile(file, nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+	file := filepath.Join(dir, "state-forged-tools-call-book.txt")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
 	}
 	cmd := new(cobra.Command)
 	cmd.SetOut(io.Discard)
-	f := reportFlags{html: page, transcripts: dir, failOn: "fail"}
+	f := reportFlags{transcripts: dir, failOn: "fail"}
 	err := f.write(cmd, &findings.Report{Verdicts: []findings.Verdict{{Probe: "state-forged", Target: "tools/call book",
 		Level: findings.Fail, Transcript: "Title: a transcript\n"}}})
 	if err == nil {
 		t.Error("a failure has no exit code")
 	}
-	for _, file := range []string{page, finding} {
-		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 || info.Size() == 0 {
-			t.Errorf("%s: %v, %v", file, info, err)
-		}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 || info.Size() == 0 {
+		t.Errorf("%s: %v, %v", file, info, err)
 	}
 }

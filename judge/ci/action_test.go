@@ -222,9 +222,6 @@ func TestTheActionFails(t *testing.T) {
 	if err := xml.Unmarshal([]byte(text(o.workspace+"/askback-check/junit.xml")), new(struct{})); err != nil {
 		t.Error(err)
 	}
-	if !strings.HasPrefix(text(o.workspace+"/askback-check/check.html"), "<!DOCTYPE html>") {
-		t.Error("there is no page")
-	}
 	if found, _ := filepath.Glob(o.workspace + "/askback-check/transcripts/state-forged-*.txt"); found == nil {
 		t.Error("there is no transcript")
 	}
@@ -293,8 +290,8 @@ func TestTheActionPasses(t *testing.T) {
 	if o.code != 0 || o.output != "exit-code=0\n" || !strings.Contains(o.summary, "NO FINDING") {
 		t.Errorf("exit code %d, outputs %q\n%s", o.code, o.output, o.log)
 	}
-	if text(o.workspace+"/my reports/check.html") == "" {
-		t.Error("there is no page")
+	if text(o.workspace+"/my reports/check.sarif") == "" {
+		t.Error("there is no report")
 	}
 	o = run(t, map[string]string{"url": url, "requests": "1", "header": "Authorization: Bearer " + planted.Alice})
 	if o.code != 7 {

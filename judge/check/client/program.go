@@ -1,4 +1,4 @@
-package checkclient
+package main
 
 import (
 	"context"
@@ -43,7 +43,7 @@ func (e *end) last(secrets []string) string {
 
 // runProgram starts the client and waits for its end. It stops a client that takes too long or sends too much.
 func (s *scene) runProgram(ctx context.Context, name, url string, limit time.Duration) error {
-	args := slices.Clone(s.opts.Command)
+	args := slices.Clone(s.opts.command)
 	placed := false
 	for i := range args {
 		placed = placed || strings.Contains(args[i], "{url}")

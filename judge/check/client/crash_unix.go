@@ -1,6 +1,6 @@
 //go:build unix
 
-package checkclient
+package main
 
 import (
 	"os/exec"

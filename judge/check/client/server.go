@@ -1,4 +1,4 @@
-package checkclient
+package main
 
 import (
 	"context"
@@ -113,9 +113,9 @@ func (s *scene) list() string {
 		return map[string]any{"name": name, "description": text,
 			"inputSchema": map[string]any{"type": "object", "properties": map[string]any{}}}
 	}
-	tools := []any{tool(s.opts.Tool, "Asks before it answers.")}
+	tools := []any{tool(s.opts.tool, "Asks before it answers.")}
 	for _, other := range others {
-		if other[0] != s.opts.Tool {
+		if other[0] != s.opts.tool {
 			tools = append(tools, tool(other[0], "Answers at once."))
 		}
 	}
@@ -123,7 +123,7 @@ func (s *scene) list() string {
 }
 
 func (s *scene) serveCall(w http.ResponseWriter, r *request) {
-	if r.tool != s.opts.Tool {
+	if r.tool != s.opts.tool {
 		i := slices.IndexFunc(others, func(o [2]string) bool { return o[0] == r.tool })
 		if i < 0 {
 			refuse(w, r, http.StatusOK, -32602, "there is no such tool")

@@ -1,4 +1,4 @@
-package checkclient
+package main
 
 import (
 	"crypto/rand"
@@ -194,7 +194,7 @@ func quote(text string) string { return marshal(text) }
 func marshal(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
-		panic(fmt.Sprintf("checkclient: %v", err))
+		panic(fmt.Sprintf("scenarios: %v", err))
 	}
 	return string(text)
 }

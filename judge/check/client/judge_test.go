@@ -1,4 +1,4 @@
-package checkclient_test
+package main
 
 import (
 	"bytes"
@@ -11,16 +11,15 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/check/findings"
-	"github.com/askback-mcp/askback/cmd/askback/internal/checkclient"
 )
 
-func check(t *testing.T, fault string, opts checkclient.Options) *findings.Report {
+func judged(t *testing.T, fault string, opts options) *findings.Report {
 	t.Helper()
-	opts.Command = []string{os.Args[0], "planted", fault, "{url}"}
-	if opts.Timeout == 0 {
-		opts.Timeout = 20 * time.Second
+	opts.command = []string{os.Args[0], "planted", fault, "{url}"}
+	if opts.timeout == 0 {
+		opts.timeout = 20 * time.Second
 	}
-	report, err := checkclient.Run(t.Context(), opts)
+	report, err := run(t.Context(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +29,7 @@ func check(t *testing.T, fault string, opts checkclient.Options) *findings.Repor
 // A correct client passes every probe.
 func TestCorrectClient(t *testing.T) {
 	t.Parallel()
-	report := check(t, "none", checkclient.Options{Person: "accepts"})
+	report := judged(t, "none", options{person: "accepts"})
 	if report.Stopped != "" {
 		t.Errorf("it stopped: %s", report.Stopped)
 	}
@@ -98,14 +97,14 @@ func TestPlantedFaults(t *testing.T) {
 	} {
 		t.Run(c.fault+" "+c.probe, func(t *testing.T) {
 			t.Parallel()
-			opts := checkclient.Options{Probes: []string{c.probe}, Timeout: 10 * time.Second}
+			opts := options{probes: []string{c.probe}, timeout: 10 * time.Second}
 			if c.probe == "client-person" {
-				opts.Person = "none"
+				opts.person = "none"
 			}
 			if c.fault == "hang" {
-				opts.Timeout = 2 * time.Second
+				opts.timeout = 2 * time.Second
 			}
-			report := check(t, c.fault, opts)
+			report := judged(t, c.fault, opts)
 			if len(report.Verdicts) != 1 {
 				t.Fatalf("got %d verdicts", len(report.Verdicts))
 			}
@@ -120,7 +119,7 @@ func TestPlantedFaults(t *testing.T) {
 // A client that never connects is not judged, which is no pass.
 func TestSilentClient(t *testing.T) {
 	t.Parallel()
-	report := check(t, "silent", checkclient.Options{})
+	report := judged(t, "silent", options{})
 	if report.Judged() || report.Stopped == "" || len(report.Verdicts) < 40 {
 		t.Errorf("got %d verdicts, of which some are judged: %v; it stopped: %q",
 			len(report.Verdicts), report.Judged(), report.Stopped)
@@ -132,7 +131,7 @@ func TestReportsHaveNoSecrets(t *testing.T) {
 	t.Parallel()
 	random := regexp.MustCompile(`[A-Z2-7]{26}`)
 	for fault, want := range map[string]string{"loud": "cannot answer … of …", "trim": "bytes were sent"} {
-		text, err := json.Marshal(check(t, fault, checkclient.Options{Probes: []string{"client-state-unchanged"}}))
+		text, err := json.Marshal(judged(t, fault, options{probes: []string{"client-state-unchanged"}}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,16 +144,16 @@ func TestReportsHaveNoSecrets(t *testing.T) {
 // A program that cannot be started is an error, and a command without {url} gets the URL as its last argument.
 func TestCommands(t *testing.T) {
 	t.Parallel()
-	if _, err := checkclient.Run(t.Context(), checkclient.Options{Command: []string{"./not-there"}}); err == nil {
+	if _, err := run(t.Context(), options{command: []string{"./not-there"}}); err == nil {
 		t.Error("no error for a program that is not there")
 	}
-	report, err := checkclient.Run(t.Context(), checkclient.Options{
-		Command: []string{os.Args[0], "planted", "none"}, Probes: []string{"client-id"},
+	report, err := run(t.Context(), options{
+		command: []string{os.Args[0], "planted", "none"}, probes: []string{"client-id"},
 	})
 	if err != nil || len(report.Verdicts) != 1 || report.Verdicts[0].Level != findings.Pass {
 		t.Errorf("got %+v, %v", report, err)
 	}
-	_, err = checkclient.Run(t.Context(), checkclient.Options{Command: []string{"x"}, Probes: []string{"client-x"}})
+	_, err = run(t.Context(), options{command: []string{"x"}, probes: []string{"client-x"}})
 	if err == nil || !strings.Contains(err.Error(), "client-x") {
 		t.Errorf("got %v for a probe that is not there", err)
 	}
@@ -165,9 +164,9 @@ func TestClientsAreStopped(t *testing.T) {
 	t.Parallel()
 	mark := filepath.Join(t.TempDir(), "alive")
 	began := time.Now()
-	report, err := checkclient.Run(t.Context(), checkclient.Options{
-		Command: []string{"sh", "-c", "(while :; do echo >" + mark + "; sleep 0.05; done) & wait", "sh"},
-		Timeout: time.Second,
+	report, err := run(t.Context(), options{
+		command: []string{"sh", "-c", "(while :; do echo >" + mark + "; sleep 0.05; done) & wait", "sh"},
+		timeout: time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)

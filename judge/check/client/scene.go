@@ -1,4 +1,4 @@
-package checkclient
+package main
 
 import (
 	"cmp"
@@ -16,7 +16,7 @@ import (
 
 // A scene is one scenario with one process of the client: what the server did, and each request that came.
 type scene struct {
-	opts  Options
+	opts  options
 	serve []corpus.Reply
 	token string // for the client's Authorization
 
@@ -61,14 +61,11 @@ type poll struct {
 
 // play runs one scenario.
 func (c *check) play(ctx context.Context, name string, serve []corpus.Reply) (*scene, error) {
-	if c.opts.Progress != nil {
-		c.opts.Progress(name)
-	}
 	s := &scene{
 		opts: c.opts, serve: serve, token: "Bearer " + nonce(), tasks: map[string]*task{},
 		began: time.Now(), flooded: make(chan struct{}),
 	}
-	limit := c.opts.Timeout
+	limit := c.opts.timeout
 	if serve[0].Fault == "wrong-id" || serve[0] == (corpus.Reply{State: "plain"}) {
 		limit = min(limit, 2*manyWithin) // the client may wait for a response, or retry with pauses
 	}
@@ -154,13 +151,13 @@ func (s *scene) unfinished() string {
 	case s.saw("initialize") && !s.saw("tools/call"):
 		return "it speaks an earlier revision of the protocol only" + s.end.last(s.secrets())
 	case len(s.rounds) == 0:
-		return "it did not call the tool " + s.opts.Tool + s.end.last(s.secrets())
+		return "it did not call the tool " + s.opts.tool + s.end.last(s.secrets())
 	case len(s.rounds[0].asked) == 0 && len(s.rounds) == 1:
 		return "it declares no kind of question, and did not repeat the call with the state" + s.end.last(s.secrets())
 	case len(s.rounds) == 1:
 		return "it did not answer the question" + s.end.last(s.secrets())
 	case s.end.timedOut:
-		return fmt.Sprintf("it did not end within %v", s.opts.Timeout)
+		return fmt.Sprintf("it did not end within %v", s.opts.timeout)
 	}
 	return ""
 }

@@ -1,4 +1,4 @@
-package checkclient
+package main
 
 import (
 	"bytes"

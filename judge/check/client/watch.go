@@ -1,4 +1,4 @@
-package checkclient
+package main
 
 import (
 	"fmt"
@@ -69,7 +69,7 @@ func watchEnds(s *scene) outcome {
 	case s.end.crash != "":
 		return found("observation", "the program was ended by a signal: "+s.end.crash)
 	case s.end.timedOut:
-		return found("observation", fmt.Sprintf("it did not end within %v", s.opts.Timeout))
+		return found("observation", fmt.Sprintf("it did not end within %v", s.opts.timeout))
 	}
 	return passed("the client ended by itself")
 }

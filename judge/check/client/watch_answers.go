@@ -1,4 +1,4 @@
-package checkclient
+package main
 
 import (
 	"encoding/json"
@@ -155,7 +155,7 @@ func watchUndeclared(s *scene) outcome {
 		}
 	}
 	if s.end.timedOut {
-		return found("observation", fmt.Sprintf("it did not end within %v", s.opts.Timeout))
+		return found("observation", fmt.Sprintf("it did not end within %v", s.opts.timeout))
 	}
 	return passed("the client refused the question")
 }
@@ -178,10 +178,10 @@ func watchFetch(s *scene) outcome {
 
 // watchPerson compares the answers with the person who is said to give them.
 func watchPerson(s *scene) outcome {
-	if s.opts.Person == "" {
+	if s.opts.person == "" {
 		return notJudged("nobody said who answers for the client", "say it with --person none, accepts or declines")
 	}
-	wanted := map[string]string{"none": "cancel", "accepts": "accept", "declines": "decline"}[s.opts.Person]
+	wanted := map[string]string{"none": "cancel", "accepts": "accept", "declines": "decline"}[s.opts.person]
 	if len(s.rounds) == 0 {
 		return notCalled
 	}
@@ -194,13 +194,13 @@ func watchPerson(s *scene) outcome {
 		switch {
 		case !ok || a.Action == wanted:
 		case a.Action == "accept":
-			return found("difference", "it accepted a form, but the person is said to be: "+s.opts.Person)
+			return found("difference", "it accepted a form, but the person is said to be: "+s.opts.person)
 		default:
 			return found("observation", "the action is "+shorten(a.Action, 20)+", but the person is said to be: "+
-				s.opts.Person)
+				s.opts.person)
 		}
 	}
-	if s.opts.Person != "none" && len(s.asked()) == 0 {
+	if s.opts.person != "none" && len(s.asked()) == 0 {
 		return notRetried
 	}
 	return passed("the action says what the person did")

@@ -1,4 +1,4 @@
-package checkclient
+package main
 
 import (
 	"bytes"
@@ -65,7 +65,7 @@ func watchNoState(s *scene) outcome {
 func watchElsewhere(s *scene) outcome {
 	others := 0
 	for _, r := range s.requests {
-		ours := r.tool == s.opts.Tool && r.method == "tools/call" && !r.second
+		ours := r.tool == s.opts.tool && r.method == "tools/call" && !r.second
 		for _, n := range s.rounds {
 			if !ours && r.carries(n.nonce) {
 				return found("canary", "a state is in another request: "+r.describe())

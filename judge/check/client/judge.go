@@ -1,16 +1,4 @@
-// Package checkclient judges a client of Multi Round-Trip Requests by being its server: one that asks wrongly, alters,
-// loses, repeats and redirects.
-//
-//	report, err := checkclient.Run(ctx, checkclient.Options{Command: []string{"./client"}})
-//
-// The client is any program that connects to the URL it gets, lists the tools, calls them, and answers what they ask in
-// its own way. The URL stands in place of {url} in its arguments, or is its last argument, and is in MCP_SERVER_URL.
-// MCP_CONFORMANCE_SCENARIO names the scenario of the official suite whose tools are listed, so a client that was
-// written for the suite needs no change.
-//
-// The program is started once for each scenario of the corpus, and for an honest call before the first scenario and
-// after the last. It runs in a process group of its own, which is killed in the end.
-package checkclient
+package main
 
 import (
 	"cmp"
@@ -25,18 +13,15 @@ import (
 	"github.com/askback-mcp/askback/check/findings"
 )
 
-// Options are the settings of a run.
-type Options struct {
-	Command []string      // of the client, with its arguments
-	Tool    string        // the tool that asks; empty is the tool of the official suite
-	Probes  []string      // IDs of the only probes; empty is all
-	Timeout time.Duration // of one scenario; zero is 20 s
+// options are the settings of a run.
+type options struct {
+	command []string      // of the client, with its arguments
+	tool    string        // the tool that asks; empty is the tool of the official suite
+	probes  []string      // IDs of the only probes; empty is all
+	timeout time.Duration // of one scenario; zero is 20 s
 
-	// Person says who answers for the client: "none", "accepts" or "declines". Empty is unknown.
-	Person string
-
-	// Progress, if set, is called before each scenario.
-	Progress func(scenario string)
+	// person says who answers for the client: "none", "accepts" or "declines". Empty is unknown.
+	person string
 }
 
 // suiteTool is the tool of the official suite that asks with a state.
@@ -45,20 +30,20 @@ const suiteTool = "test_mrtr_echo_state"
 // honest is the scenario before and after all others.
 var honest = []corpus.Reply{{Ask: "any", State: "plain"}, {}}
 
-// Run starts the client once for each scenario and returns what was seen. An error is a mistake in the options, or a
+// run starts the client once for each scenario and returns what was seen. An error is a mistake in the options, or a
 // program that cannot be started.
-func Run(ctx context.Context, opts Options) (*findings.Report, error) {
-	opts.Tool = cmp.Or(opts.Tool, suiteTool)
-	opts.Timeout = cmp.Or(opts.Timeout, 20*time.Second)
-	if len(opts.Command) == 0 {
+func run(ctx context.Context, opts options) (*findings.Report, error) {
+	opts.tool = cmp.Or(opts.tool, suiteTool)
+	opts.timeout = cmp.Or(opts.timeout, 20*time.Second)
+	if len(opts.command) == 0 {
 		return nil, errors.New("the command of the client is missing")
 	}
-	probes, err := selectProbes(opts.Probes)
+	probes, err := selectProbes(opts.probes)
 	if err != nil {
 		return nil, err
 	}
 	c := &check{opts: opts, report: &findings.Report{
-		Subject: filepath.Base(opts.Command[0]), Kind: "client", Started: time.Now(), Revision: modern,
+		Subject: filepath.Base(opts.command[0]), Kind: "client", Started: time.Now(), Revision: modern,
 	}}
 	defer func() { c.report.Took = time.Since(c.report.Started) }()
 	if err := c.run(ctx, probes); err != nil {
@@ -81,7 +66,7 @@ func selectProbes(only []string) ([]corpus.Probe, error) {
 
 // check is one run of all scenarios.
 type check struct {
-	opts   Options
+	opts   options
 	report *findings.Report
 }
 
@@ -98,7 +83,7 @@ func (c *check) run(ctx context.Context, probes []corpus.Probe) error {
 		return nil
 	}
 	c.report.Targets = []findings.Target{
-		{Method: "tools/call", Name: c.opts.Tool, Asks: before.asks(), Rounds: 1, Ended: true},
+		{Method: "tools/call", Name: c.opts.tool, Asks: before.asks(), Rounds: 1, Ended: true},
 	}
 	played := map[string]*scene{} // by what the server does, which several probes may share
 	for _, p := range probes {
@@ -137,7 +122,7 @@ func (c *check) run(ctx context.Context, probes []corpus.Probe) error {
 // add adds the verdict on one probe.
 func (c *check) add(p corpus.Probe, o outcome) {
 	v := findings.Verdict{
-		Probe: p.ID, Target: "tools/call " + c.opts.Tool, Dimension: p.Dimension,
+		Probe: p.ID, Target: "tools/call " + c.opts.tool, Dimension: p.Dimension,
 		Level: findings.Pass, Proof: o.proof, Reason: o.reason, Remedy: o.remedy,
 		Title: p.Title, Clause: p.Clause, Keyword: p.Keyword,
 	}

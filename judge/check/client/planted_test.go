@@ -1,4 +1,4 @@
-package checkclient_test
+package main
 
 import (
 	"bytes"
