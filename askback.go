@@ -152,13 +152,6 @@ type Access struct {
 	Extra *mcp.RequestExtra
 }
 
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
 // Server adds handlers that ask back to a server of the official Go SDK. It is safe for concurrent use.
 type Server struct {
 	mcp       *mcp.Server

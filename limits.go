@@ -116,3 +116,10 @@ func (l *Limits) bounds() bound.Limits {
 		SessionCalls: l.SessionCalls, Batch: l.Batch,
 	}
 }
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/internal/tasks"
@@ -83,23 +81,6 @@ type TaskSupport struct {
 
 	// If PollInterval is zero, the PollInterval of [Tasks] holds.
 	PollInterval time.Duration
-}
-
-// AddTaskTool is [AddTool] for a tool whose calls may go on as tasks. Without [Options.Tasks] no client can take one.
-func AddTaskTool[In, Out any](s *Server, t *mcp.Tool, support *TaskSupport, h ToolHandler[In, Out]) {
-	if support == nil {
-		support = new(TaskSupport)
-	}
-	if s.opts.Tasks == nil && support.Required {
-		s.log.Error("askback: a tool that runs as a task only needs Options.Tasks; every call of it will be refused",
-			"tool", t.Name)
-	}
-	if s.opts.Desk == nil && support.Always {
-		s.log.Error("askback: a tool with TaskSupport.Always needs Options.Desk; "+
-			"clients that cannot take a task wait for the result", "tool", t.Name)
-	}
-	own := *support
-	addHandler(s, t, &own, h)
 }
 
 // Detach makes the call a task from here on. For a client that can take a task it ends the request, with

@@ -39,6 +39,23 @@ func AddTool[In, Out any](s *Server, t *mcp.Tool, h ToolHandler[In, Out]) {
 	addHandler(s, t, nil, h)
 }
 
+// AddTaskTool is [AddTool] for a tool whose calls may go on as tasks. Without [Options.Tasks] no client can take one.
+func AddTaskTool[In, Out any](s *Server, t *mcp.Tool, support *TaskSupport, h ToolHandler[In, Out]) {
+	if support == nil {
+		support = new(TaskSupport)
+	}
+	if s.opts.Tasks == nil && support.Required {
+		s.log.Error("askback: a tool that runs as a task only needs Options.Tasks; every call of it will be refused",
+			"tool", t.Name)
+	}
+	if s.opts.Desk == nil && support.Always {
+		s.log.Error("askback: a tool with TaskSupport.Always needs Options.Desk; "+
+			"clients that cannot take a task wait for the result", "tool", t.Name)
+	}
+	own := *support
+	addHandler(s, t, &own, h)
+}
+
 func addHandler[In, Out any](s *Server, t *mcp.Tool, support *TaskSupport, h ToolHandler[In, Out]) {
 	if passes, ok := any(h).(ToolHandler[raw.Call, *raw.Result]); ok {
 		addRawTool(s, t, support, passes)

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -242,6 +243,29 @@ func (c *Call) cleanUp(ctx context.Context, err error) error {
 	}
 	for _, f := range slices.Backward(undo) {
 		err = errors.Join(err, fault.Safely(func() error { return f(ctx) }))
+	}
+	return err
+}
+
+// Mistaken returns an error. If it is one that only the handler's author can mend, the operator is told, because the
+// client that gets the error cannot: once for each mistake and handler.
+func (c *Call) Mistaken(err error) error {
+	m, ok := errors.AsType[*fault.Mistake](err)
+	if !ok {
+		return err
+	}
+	c.mistaken.Store(true)
+	if c.Probe != nil {
+		c.Probe.Mistaken(err)
+	}
+	text := err.Error()
+	if tell, last := c.Handler.mistakes.note(m.Kind, text); tell {
+		attrs := []any{"call", c.PublicID(), "method", c.Handler.Method, "target", c.Params.Target, "round", c.Round,
+			"mistake", fmt.Sprintf("%.1000s", text)}
+		if last {
+			attrs = append(attrs, "note", "further mistakes of this kind are not logged")
+		}
+		c.log.WarnContext(c.ctx, "askback: a handler made a mistake, which its author has to mend", attrs...)
 	}
 	return err
 }

@@ -32,12 +32,6 @@ type Engine struct {
 	Desk *Desk
 }
 
-// Desk has the meaning of askback.DeskOptions.
-type Desk struct {
-	Fallback bool
-	NotShown time.Duration
-}
-
 // Provenance returns what is recorded with the answers that the client of a principal gives now.
 func Provenance(principal string) []input.Provenance {
 	now := time.UnixMilli(time.Now().UnixMilli())

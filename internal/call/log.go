@@ -2,66 +2,13 @@ package call
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"hash/maphash"
 	"log/slog"
 	"slices"
-	"sync"
 
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
 )
-
-// Mistaken returns an error. If it is one that only the handler's author can mend, the operator is told, because the
-// client that gets the error cannot: once for each mistake and handler.
-func (c *Call) Mistaken(err error) error {
-	m, ok := errors.AsType[*fault.Mistake](err)
-	if !ok {
-		return err
-	}
-	c.mistaken.Store(true)
-	if c.Probe != nil {
-		c.Probe.Mistaken(err)
-	}
-	text := err.Error()
-	if tell, last := c.Handler.mistakes.note(m.Kind, text); tell {
-		attrs := []any{"call", c.PublicID(), "method", c.Handler.Method, "target", c.Params.Target, "round", c.Round,
-			"mistake", fmt.Sprintf("%.1000s", text)}
-		if last {
-			attrs = append(attrs, "note", "further mistakes of this kind are not logged")
-		}
-		c.log.WarnContext(c.ctx, "askback: a handler made a mistake, which its author has to mend", attrs...)
-	}
-	return err
-}
-
-// mistakes are those of a handler that were logged. A kind of mistake has several texts, because a handler asks more
-// than one question; a client may be able to make ever new ones, with its arguments.
-type mistakes struct {
-	mu     sync.Mutex
-	logged map[string][]uint64 // hashes of texts, by kind
-}
-
-const mostMistakes = 8 // of a kind
-
-var mistakeSeed = maphash.MakeSeed()
-
-// note reports whether a mistake is to be logged, and whether it is the last one of its kind.
-func (m *mistakes) note(kind, text string) (tell, last bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	hash := maphash.String(mistakeSeed, text)
-	if of := m.logged[kind]; len(of) == mostMistakes || slices.Contains(of, hash) {
-		return false, false
-	}
-	if m.logged == nil {
-		m.logged = make(map[string][]uint64)
-	}
-	m.logged[kind] = append(m.logged[kind], hash)
-	return true, len(m.logged[kind]) == mostMistakes
-}
 
 // LogRefused logs why an answer does not count.
 func LogRefused(

@@ -6,11 +6,9 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/call"
@@ -22,27 +20,6 @@ import (
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/state"
 )
-
-// Carrier makes the homes of clients' calls. It is safe for concurrent use, once its fields are set.
-type Carrier struct {
-	Keys     *seal.Ring
-	Audience string
-	Limits   bound.Limits
-	// Bare leaves requestState out of a first round that has nothing to remember.
-	Bare  bool
-	Guard state.Guard // nil: a state may be used again
-	// Since is the time from which the guard knows all used states, or zero if it knows every one. An older state may
-	// have been used by a process that has ended.
-	Since  time.Time
-	States *state.Options // nil: there is no store beside requestState
-	Audit  *report.Audit
-	Tasks  Tasks // nil: no call becomes one
-	// Desk says that questions may go to people apart from the client.
-	Desk bool
-	// PlainForms has the meaning of askback.Options.PlainForms.
-	PlainForms func(client *mcp.Implementation) bool
-	Log        *slog.Logger
-}
 
 // Home returns the home of one request's call.
 func (c *Carrier) Home(r *call.Request) *Carried { return &Carried{Carrier: c, request: r} }
@@ -89,16 +66,63 @@ func (c *Carried) Open(ctx context.Context) (opened call.Opened, err error) {
 		}
 	}
 	c.resumed, c.manual, c.entries = j.Round > 0, j.IsManual(), len(j.Entries)
-	c.expire(ctx, j, now, params.Responses)
+	c.timed, c.outlives = c.expire(ctx, c.request, j, now)
 	answers := call.Answers{Responses: params.Responses, Bare: c.Bare && !params.HasState}
 	if c.Desk && !c.manual {
-		c.measure(j, answers, now)
+		measure(j, answers, c.issued, now)
 	}
 	if opened.Follow != nil {
 		opened.Journal, opened.Answers = j, answers
 		return opened, nil
 	}
 	return c.opened(ctx, j, answers), nil
+}
+
+// opened returns a client's call that goes on from j.
+func (c *Carried) opened(ctx context.Context, j *journal.Journal, answers call.Answers) call.Opened {
+	c.notePlainForms(ctx, c.request, j)
+	o := call.Opened{Journal: j, Answers: answers}
+	h := c.request.Handler
+	if c.Desk && c.Tasks != nil && h.Method == wire.CallTool && !h.Fetches {
+		o.Wait = (*waiting)(c)
+	}
+	switch support := h.Tasks; {
+	case c.task.Dialect != "":
+		// In a session the answer must be a task (2025-11-25, "Result Retrieval").
+		o.AtOnce = c.request.InSession || !support.AtDetach
+		o.Detach = (*detaching)(c)
+		c.request.Can |= wire.Tasks
+	case support != nil && support.Always && o.Wait != nil:
+		o.AtOnce = !support.AtDetach
+		o.Detach = (*waiting)(c)
+	}
+	return o
+}
+
+// waiting moves the call to where people answer it. The client gets a task, or the outcome if that comes soon.
+type waiting Carried
+
+// Move implements [call.Mover].
+func (w *waiting) Move(ctx context.Context, j *journal.Journal) (*call.Outcome, error) {
+	c := (*Carried)(w)
+	return c.Tasks.Create(ctx, c.request, c.taskRequestFor(), j)
+}
+
+// detaching moves the call to the task that its client asked for.
+type detaching Carried
+
+// Move implements [call.Mover].
+func (d *detaching) Move(ctx context.Context, j *journal.Journal) (*call.Outcome, error) {
+	return d.Tasks.Create(ctx, d.request, d.task, j)
+}
+
+// taskRequestFor is how the client takes the task of a call that waits for people, which may be one of a tool without tasks.
+func (c *Carried) taskRequestFor() TaskRequest {
+	as := c.task
+	if as.Dialect == "" && !c.request.InSession && c.request.Params.Meta.Capabilities&wire.Tasks != 0 {
+		as.Dialect = DialectExtension
+	}
+	return as
 }
 
 // open returns the journal of the request's state, or a new call's. If it returns another journal than the state's,
@@ -146,7 +170,7 @@ func (c *Carried) open(ctx context.Context, now time.Time) (*journal.Journal, *c
 	if !fresh && !j.Moved { // a task takes only answers to what it asks now
 		if c.Tasks != nil {
 			// The round was repeated, because its response was lost.
-			if out, err := c.Tasks.Find(ctx, c.request, c.waitsAs(), j.ID); out != nil || err != nil {
+			if out, err := c.Tasks.Find(ctx, c.request, c.taskRequestFor(), j.ID); out != nil || err != nil {
 				return j, out, err
 			}
 		}
@@ -161,7 +185,7 @@ func (c *Carried) open(ctx context.Context, now time.Time) (*journal.Journal, *c
 // moved returns the outcome of a request whose client follows the task that its call has become.
 func (c *Carried) moved(ctx context.Context, j *journal.Journal) (out *call.Outcome, err error) {
 	if c.Tasks != nil {
-		out, err = c.Tasks.Find(ctx, c.request, c.waitsAs(), j.ID)
+		out, err = c.Tasks.Find(ctx, c.request, c.taskRequestFor(), j.ID)
 	}
 	if out == nil && err == nil {
 		err = wire.Errorf(jsonrpc.CodeInvalidParams, "the call went on as a task, which is no longer kept")

@@ -12,13 +12,15 @@ import (
 )
 
 // expire settles the questions of a call whose deadline is not after now. It tells of answers that came too late, and
-// takes them out of the responses.
-func (c *Carried) expire(ctx context.Context, j *journal.Journal, now time.Time, responses map[string][]byte) {
-	last := latest(j)
+// takes them out of the responses. It returns the questions that have a deadline and stay open, and the time at which
+// the state ends because of the deadlines.
+func (c *Carrier) expire(ctx context.Context, r *call.Request, j *journal.Journal,
+	now time.Time) (timed []journal.Question, outlives time.Time) {
+	last, responses := latest(j), r.Params.Responses
 	if last.IsZero() {
-		return
+		return nil, time.Time{}
 	}
-	c.outlives = last.Add(c.Limits.RoundTTL)
+	outlives = last.Add(c.Limits.RoundTTL)
 	if now.Before(last) {
 		last = now
 	}
@@ -31,13 +33,13 @@ func (c *Carried) expire(ctx context.Context, j *journal.Journal, now time.Time,
 			continue
 		}
 		delete(responses, q.Wire)
-		r, id := c.request, journal.Derived("call", j.ID)
+		id := journal.Derived("call", j.ID)
 		call.LogLate(ctx, c.Log, id, r.Handler.Method, r.Params.Target, j.Round, q.Key)
 		c.Audit.Tell(ctx, report.AuditEvent{Kind: report.AuditRefused, Principal: r.Principal, Method: r.Handler.Method,
 			Target: r.Params.Target, Call: id, Round: j.Round, Key: q.Key, Reason: report.Late})
 	}
-	c.timed = slices.Clone(j.Pending)
-	c.timed = slices.DeleteFunc(c.timed, func(q journal.Question) bool { return q.Deadline.IsZero() })
+	timed = slices.DeleteFunc(slices.Clone(j.Pending), func(q journal.Question) bool { return q.Deadline.IsZero() })
+	return timed, outlives
 }
 
 // latest returns the latest deadline of the pending questions, or the zero time.
@@ -52,9 +54,9 @@ func latest(j *journal.Journal) (deadline time.Time) {
 
 // measure notes in the responses how long after their questions they came, by the clocks of this instance and of the
 // one that asked. If this instance is behind, nobody knows.
-func (c *Carried) measure(j *journal.Journal, answers call.Answers, now time.Time) {
+func measure(j *journal.Journal, answers call.Answers, issued, now time.Time) {
 	answers.Measure(func(key string) time.Duration {
-		asked := c.issued
+		asked := issued
 		for _, q := range j.Pending {
 			if q.Wire == key && !q.Asked.IsZero() {
 				asked = q.Asked

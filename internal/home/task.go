@@ -2,7 +2,6 @@ package home
 
 import (
 	"context"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -12,28 +11,6 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
-
-// The dialects in which a client takes a task: the extension's, and the dialect of the proposals from which Multi
-// Round-Trip Requests grew. See "Two dialects of tasks" in docs/proof/how-a-call-travels.md.
-const (
-	DialectExtension = "extension"
-	DialectProposal  = "proposal"
-)
-
-// TaskRequest is how the client of a request takes a task.
-type TaskRequest struct {
-	Dialect string // empty if it cannot take one
-	TTL     time.Duration
-}
-
-// Tasks move calls of clients to [Stored].
-type Tasks interface {
-	// Create makes a task of a call that has come as far as j. A client that cannot take a task awaits its outcome: see
-	// [call.Outcome].
-	Create(ctx context.Context, r *call.Request, as TaskRequest, j *journal.Journal) (*call.Outcome, error)
-	// Find returns the outcome of a request whose call became a task before, or nil.
-	Find(ctx context.Context, r *call.Request, as TaskRequest, callID string) (*call.Outcome, error)
-}
 
 // readTaskRequest reads what a call says of tasks. It refuses the call if its tool cannot do without a task, or cannot
 // be one. Extension says that the client declared the extension.
@@ -64,53 +41,6 @@ func (c *Carrier) readTaskRequest(r *call.Request, extension bool) (as TaskReque
 			`the tool %q runs as a task only: call it with the member "task" in params`, r.Params.Target)
 	}
 	return as, wire.MissingCapability(wire.Tasks)
-}
-
-// opened returns a client's call that goes on from j.
-func (c *Carried) opened(ctx context.Context, j *journal.Journal, answers call.Answers) call.Opened {
-	c.notePlainForms(ctx, c.request, j)
-	o := call.Opened{Journal: j, Answers: answers}
-	h := c.request.Handler
-	if c.Desk && c.Tasks != nil && h.Method == wire.CallTool && !h.Fetches {
-		o.Wait = (*waiting)(c)
-	}
-	switch support := h.Tasks; {
-	case c.task.Dialect != "":
-		// In a session the answer must be a task (2025-11-25, "Result Retrieval").
-		o.AtOnce = c.request.InSession || !support.AtDetach
-		o.Detach = (*detaching)(c)
-		c.request.Can |= wire.Tasks
-	case support != nil && support.Always && o.Wait != nil:
-		o.AtOnce = !support.AtDetach
-		o.Detach = (*waiting)(c)
-	}
-	return o
-}
-
-// waiting moves the call to where people answer it. The client gets a task, or the outcome if that comes soon.
-type waiting Carried
-
-// Move implements [call.Mover].
-func (w *waiting) Move(ctx context.Context, j *journal.Journal) (*call.Outcome, error) {
-	c := (*Carried)(w)
-	return c.Tasks.Create(ctx, c.request, c.waitsAs(), j)
-}
-
-// detaching moves the call to the task that its client asked for.
-type detaching Carried
-
-// Move implements [call.Mover].
-func (d *detaching) Move(ctx context.Context, j *journal.Journal) (*call.Outcome, error) {
-	return d.Tasks.Create(ctx, d.request, d.task, j)
-}
-
-// waitsAs is how the client takes the task of a call that waits for people, which may be one of a tool without tasks.
-func (c *Carried) waitsAs() TaskRequest {
-	as := c.task
-	if as.Dialect == "" && !c.request.InSession && c.request.Params.Meta.Capabilities&wire.Tasks != 0 {
-		as.Dialect = DialectExtension
-	}
-	return as
 }
 
 // notePlainForms notes in j whether the client of a request shows plain forms only, unless an earlier round, perhaps on
