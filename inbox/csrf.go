@@ -2,7 +2,6 @@ package inbox
 
 import (
 	"net/http"
-	"strings"
 )
 
 // guard lets a request pass to next unless another site made a browser send it. Every response gets the headers that
@@ -23,11 +22,6 @@ func guard(next http.Handler) http.Handler {
 		}
 		changes.ServeHTTP(w, r)
 	})
-}
-
-// forPrograms reports whether a request is not one for a page.
-func forPrograms(r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Path, "/api/") || r.URL.Path == "/events"
 }
 
 func refuseForeign(w http.ResponseWriter, r *http.Request) {

@@ -26,16 +26,10 @@
 package inbox
 
 import (
-	"cmp"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
-	"time"
 
 	"github.com/askback-mcp/askback/desk"
-	"github.com/askback-mcp/askback/internal/throttle"
 )
 
 // Identity finds out who sent a request. It is asked at every request, by several goroutines at once.
@@ -77,115 +71,5 @@ type Inbox struct {
 	streams  streams
 }
 
-// New returns an inbox of a desk. The error is for options that cannot be used.
-func New(d *desk.Desk, o *Options) (*Inbox, error) {
-	if d == nil {
-		return nil, errors.New("inbox: there is no desk")
-	}
-	if o == nil || o.Identity == nil {
-		return nil, errors.New("inbox: Options.Identity is missing: the inbox must know who answers")
-	}
-	in := &Inbox{desk: d, identity: o.Identity, title: o.Title, log: o.Logger, mux: http.NewServeMux()}
-	if in.title == "" {
-		in.title = "Inbox"
-	}
-	if in.log == nil {
-		in.log = slog.Default()
-	}
-	in.log = throttle.New(in.log)
-	in.handler = guard(in.mux)
-	in.streams.changes = in.follow
-	in.serveAPI()
-	if c, ok := o.Identity.(interface{ check() error }); ok {
-		if err := c.check(); err != nil {
-			return nil, fmt.Errorf("inbox: %w", err)
-		}
-	}
-	if s, ok := o.Identity.(signIn); ok {
-		in.mux.HandleFunc("/auth/", func(w http.ResponseWriter, r *http.Request) {
-			if p := readBody(w, r, mostSignIn); p != nil {
-				refuse(w, r, p)
-				return
-			}
-			s.ServeHTTP(w, r)
-		})
-	}
-	in.routes()
-	return in, nil
-}
-
-func (in *Inbox) routes() {
-	for _, t := range tabs {
-		in.handle("GET /"+cmp.Or(t.Path, "{$}"), in.list(t))
-	}
-	in.handle("GET /q/{name}/{key}", in.card)
-	in.handle("POST /q/{name}/{key}", in.act)
-	in.handle("GET /help", func(w http.ResponseWriter, r *http.Request, p desk.Person) {
-		in.show(w, r, http.StatusOK, "help", in.view(r, p, "Help"))
-	})
-	in.mux.HandleFunc("GET /assets/{hash}/{name}", serveAsset)
-}
-
 // ServeHTTP serves a request.
 func (in *Inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) { in.handler.ServeHTTP(w, r) }
-
-// handle serves the requests of a pattern, for somebody whose identity is known, within the bounds of one person.
-func (in *Inbox) handle(pattern string, serve func(w http.ResponseWriter, r *http.Request, p desk.Person)) {
-	in.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		p, err := in.person(r)
-		if err != nil {
-			in.refuseUnknown(w, r, err)
-			return
-		}
-		change := r.Method != http.MethodGet && r.Method != http.MethodHead
-		if ok, why := in.bounds.enter(p.Name, change, time.Now()); !ok {
-			refuse(w, r, &problem{kind: "too-many", Status: http.StatusTooManyRequests, Title: why, retry: 1})
-			return
-		}
-		defer in.bounds.leave(p.Name)
-		if change {
-			if problem := readBody(w, r, mostBody); problem != nil {
-				refuse(w, r, problem)
-				return
-			}
-		}
-		serve(w, r, p)
-	})
-}
-
-// person returns the sender of a request. It refuses a person whom a desk would refuse, so that the log has the reason.
-func (in *Inbox) person(r *http.Request) (desk.Person, error) {
-	p, err := in.identity.Person(r)
-	if err == nil {
-		err = checkPerson(p)
-	}
-	if err != nil {
-		return desk.Person{}, err
-	}
-	return p, nil
-}
-
-// refuseUnknown refuses a request of which it is not known who sent it. Somebody who can sign in is led there.
-func (in *Inbox) refuseUnknown(w http.ResponseWriter, r *http.Request, err error) {
-	if !errors.Is(err, errSignedOut) {
-		in.log.WarnContext(r.Context(), "inbox: the sender of a request is not known", "path", r.URL.Path, "error", err)
-	}
-	_, canSignIn := in.identity.(signIn)
-	if canSignIn && r.Method == http.MethodGet && !forPrograms(r) {
-		w.Header().Set("Location", signInAt(r.URL))
-		w.WriteHeader(http.StatusSeeOther)
-		return
-	}
-	const words = "The inbox does not know who you are: sign in."
-	if forPrograms(r) {
-		refuse(w, r, &problem{kind: "unknown-person", Status: http.StatusUnauthorized, Title: words})
-		return
-	}
-	page := authPage{Base: base(r), Problem: words, Again: base(r) + strings.TrimPrefix(r.URL.RequestURI(), "/")}
-	if r.Method == http.MethodPost && readBody(w, r, mostSignIn) == nil && r.ParseForm() == nil {
-		if page.Resend = newResend(r.PostForm); page.Resend != nil {
-			page.Problem = "You are signed out, so nothing is recorded. What you have written is still here."
-		}
-	}
-	showAuth(w, http.StatusUnauthorized, page)
-}
