@@ -393,6 +393,14 @@ func (c *call) send(ctx context.Context, x *tap.Exchange) (json.RawMessage, mcp.
 	return result, res, err
 }
 
+// bareResult is a result as it came, or as the SDK had it in its cache.
+func bareResult(result json.RawMessage, cached mcp.Result) (json.RawMessage, error) {
+	if result != nil {
+		return result, nil
+	}
+	return json.Marshal(cached)
+}
+
 // named returns an error about the size of a message as one about the result of the call.
 func (c *call) named(err error) error {
 	limit, ok := errors.AsType[*LimitError](err)

@@ -197,6 +197,20 @@ func (s *inlineState) park(task string, p parkedQuestion) bool {
 	return ok
 }
 
+// completion returns a context that ends when the server says that it is done with a page.
+func (s *inlineState) completion(id string) (done context.Context, leave func()) {
+	done, end := context.WithCancel(context.Background())
+	s.completions.Store(id, &end)
+	return done, func() { s.completions.CompareAndDelete(id, &end); end() }
+}
+
+// complete ends what waits for a page.
+func (s *inlineState) complete(id string) {
+	if end, ok := s.completions.Load(id); ok {
+		(*end.(*context.CancelFunc))()
+	}
+}
+
 // inlineResult is the response to a question. It names the question's task, if there is one
 // (2025-11-25, "Associating Task-Related Messages").
 func inlineResult(task string, answer json.RawMessage, err error) (mcp.Result, error) {

@@ -83,17 +83,3 @@ func (c *call) visit(ctx context.Context, questions []*Question) error {
 	}
 	return ctx.Err()
 }
-
-// completion returns a context that ends when the server says that it is done with a page.
-func (s *inlineState) completion(id string) (done context.Context, leave func()) {
-	done, end := context.WithCancel(context.Background())
-	s.completions.Store(id, &end)
-	return done, func() { s.completions.CompareAndDelete(id, &end); end() }
-}
-
-// complete ends what waits for a page.
-func (s *inlineState) complete(id string) {
-	if end, ok := s.completions.Load(id); ok {
-		(*end.(*context.CancelFunc))()
-	}
-}

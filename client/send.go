@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -108,12 +106,4 @@ func (w *await) outcome(err error) (json.RawMessage, *Pending, error) {
 		return nil, parked.Pending, nil
 	}
 	return w.result, nil, err
-}
-
-// bareResult is a result as it came, or as the SDK had it in its cache.
-func bareResult(result json.RawMessage, cached mcp.Result) (json.RawMessage, error) {
-	if result != nil {
-		return result, nil
-	}
-	return json.Marshal(cached)
 }
