@@ -48,7 +48,7 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 	if opened.Outcome != nil || err != nil {
 		return opened.Outcome, err
 	}
-	s := serving{e, opened, r, home}
+	s := openCall{e, opened, r, home}
 	if s.Follow != nil {
 		r.Handler = s.Follow
 	}
@@ -89,8 +89,8 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 	}
 }
 
-// serving is a request whose call is open.
-type serving struct {
+// openCall is a request whose call is open.
+type openCall struct {
 	*Engine
 	Opened
 	r    *Request
@@ -98,7 +98,7 @@ type serving struct {
 }
 
 // begin tells the operator that the request goes on with its call.
-func (s *serving) begin(ctx context.Context) context.Context {
+func (s *openCall) begin(ctx context.Context) context.Context {
 	if len(s.Answers.Responses) > 0 {
 		s.Journal.By = Provenance(s.r.Principal)
 	}
@@ -106,7 +106,7 @@ func (s *serving) begin(ctx context.Context) context.Context {
 }
 
 // detachAtOnce detaches a call before its handler runs, with what the client answered before.
-func (s *serving) detachAtOnce(ctx context.Context) (*Outcome, error) {
+func (s *openCall) detachAtOnce(ctx context.Context) (*Outcome, error) {
 	s.Journal.Receive(s.Answers.Responses)
 	out, err := s.Detach.Move(ctx, s.Journal)
 	s.r.Watch.SetOutcome(s.outcome(ctx, out, err))
@@ -115,7 +115,7 @@ func (s *serving) detachAtOnce(ctx context.Context) (*Outcome, error) {
 
 // follow lets the request of a client that cannot take a task go on as one that follows the task. By then the operator
 // knows how the call itself went on.
-func (s *serving) follow(out *Outcome) bool {
+func (s *openCall) follow(out *Outcome) bool {
 	if out.Follow != nil {
 		s.r.Handler, s.Opened = out.Follow, Opened{Journal: s.Journal.Follow()}
 	}
@@ -123,10 +123,10 @@ func (s *serving) follow(out *Outcome) bool {
 }
 
 // interrupted reports whether a run that returned err has no outcome.
-func (s *serving) interrupted(err error) bool { return s.Interrupted != nil && s.Interrupted(err) }
+func (s *openCall) interrupted(err error) bool { return s.Interrupted != nil && s.Interrupted(err) }
 
 // outcome is the outcome of a round for the log and the operator.
-func (s *serving) outcome(ctx context.Context, out *Outcome, err error) string {
+func (s *openCall) outcome(ctx context.Context, out *Outcome, err error) string {
 	switch {
 	case s.interrupted(err):
 		return "interrupted"
@@ -137,7 +137,7 @@ func (s *serving) outcome(ctx context.Context, out *Outcome, err error) string {
 }
 
 // end ends the call.
-func (s *serving) end(ctx context.Context, round int, out *Outcome, err error) (*Outcome, error) {
+func (s *openCall) end(ctx context.Context, round int, out *Outcome, err error) (*Outcome, error) {
 	s.home.End(ctx, s.Journal, out, err)
 	if !s.interrupted(err) && !s.Journal.Moved {
 		s.tellEnded(ctx, round, out, err)
@@ -146,13 +146,13 @@ func (s *serving) end(ctx context.Context, round int, out *Outcome, err error) (
 }
 
 // tellEnded tells the operator how the call ended.
-func (s *serving) tellEnded(ctx context.Context, round int, out *Outcome, err error) {
+func (s *openCall) tellEnded(ctx context.Context, round int, out *Outcome, err error) {
 	ended := report.AuditEvent{Kind: report.AuditEnded, Reason: endReason(ctx, out, err)}
 	s.r.tell(ctx, s.Audit, s.Journal.ID, round, ended)
 }
 
 // endUnkept ends a call whose journal its home could not keep.
-func (s *serving) endUnkept(ctx context.Context, round int, err error) (*Outcome, error) {
+func (s *openCall) endUnkept(ctx context.Context, round int, err error) (*Outcome, error) {
 	s.tellEnded(ctx, round, nil, err)
 	s.r.Watch.SetOutcome(endReason(ctx, nil, err))
 	out, err := s.failed(err)
@@ -165,14 +165,14 @@ func (s *serving) endUnkept(ctx context.Context, round int, err error) (*Outcome
 
 // mayShed reports whether a call can be handed back without running its handler. The answers to a call in the manual
 // style, or to a call that has no state yet, would be lost. A client whose call is handed back too often gives up.
-func (s *serving) mayShed() bool {
+func (s *openCall) mayShed() bool {
 	lost := s.Journal.IsManual() || s.Answers.Bare && len(s.Answers.Responses) > 0
 	return !lost && s.Journal.Round < s.Limits.Rounds && s.Journal.MayHandBack()
 }
 
 // shed hands a call back with a state and no questions: the client comes back with it at another time, and perhaps to
 // another instance. (basic/patterns/mrtr, "Server Requirements")
-func (s *serving) shed(ctx context.Context) (*Outcome, error) {
+func (s *openCall) shed(ctx context.Context) (*Outcome, error) {
 	s.Journal.HandBack(s.Answers.Responses)
 	out := new(Outcome)
 	if _, _, err := s.home.Suspend(ctx, s.Journal, out); err != nil {
@@ -185,7 +185,7 @@ func (s *serving) shed(ctx context.Context) (*Outcome, error) {
 }
 
 // round runs the handler once against the journal and extends it.
-func (s *serving) round(ctx context.Context) (out *Outcome, err error) {
+func (s *openCall) round(ctx context.Context) (out *Outcome, err error) {
 	e, j := s.Engine, s.Journal
 	c := s.newCall(ctx, takeManual(j, s.Answers))
 	defer func() { c.noteRan(err) }()
@@ -235,7 +235,7 @@ func (s *serving) round(ctx context.Context) (out *Outcome, err error) {
 }
 
 // suspended returns the outcome of a round that asks, or that only has to come back.
-func (s *serving) suspended(ctx context.Context, c *Call, asks []journal.Ask, refused []journal.Refusal) *Outcome {
+func (s *openCall) suspended(ctx context.Context, c *Call, asks []journal.Ask, refused []journal.Refusal) *Outcome {
 	open := len(s.Journal.Pending)
 	out := &Outcome{Named: c.named.Load(), detached: c.run.Detached()}
 	if out.Questions = out.one[:min(open, len(out.one))]; open > len(out.one) {
@@ -268,7 +268,7 @@ func (s *serving) suspended(ctx context.Context, c *Call, asks []journal.Ask, re
 }
 
 // suspendedManual returns the outcome of a round of a handler in the SDK's manual style.
-func (s *serving) suspendedManual(
+func (s *openCall) suspendedManual(
 	ctx context.Context, c *Call, requests mcp.InputRequestMap, state string, meta mcp.Meta,
 ) (*Outcome, error) {
 	out, err := suspendManual(&s.Limits, c.Can, s.Journal, requests, state)
@@ -294,7 +294,7 @@ func (e *Engine) CleanUp(ctx context.Context, r *Request, home Home, reason stri
 	if err != nil {
 		return err
 	}
-	s := serving{e, opened, r, home}
+	s := openCall{e, opened, r, home}
 	ctx = s.begin(ctx)
 	c := s.newCall(ctx, Manual{})
 	home.Begin(&c.run, s.Journal, s.Answers, &e.Limits)
@@ -310,7 +310,7 @@ func (e *Engine) CleanUp(ctx context.Context, r *Request, home Home, reason stri
 var errEnded = fmt.Errorf("the task was ended from outside: %w", context.Canceled)
 
 // failed makes a handler's error its tool's result, except where the protocol has an error for it.
-func (s *serving) failed(err error) (*Outcome, error) {
+func (s *openCall) failed(err error) (*Outcome, error) {
 	if s.r.Handler.Fail == nil || fault.Of(err).Sent() || s.interrupted(err) {
 		return nil, err
 	}
@@ -318,7 +318,7 @@ func (s *serving) failed(err error) (*Outcome, error) {
 }
 
 // newCall returns the call as its handler sees it in this round.
-func (s *serving) newCall(ctx context.Context, manual Manual) *Call {
+func (s *openCall) newCall(ctx context.Context, manual Manual) *Call {
 	j := s.Journal
 	probe, _ := ctx.Value(probeKey{}).(Probe)
 	c := &Call{

@@ -110,7 +110,7 @@ func (c *Carried) sealBesideStore(ctx context.Context, j *journal.Journal, now, 
 	b, payload := c.binding(), j.Append(make([]byte, 0, 512))
 	sealed, err := c.sealOrRefer(ctx, &b, payload, now, expires)
 	if err == nil && len(sealed) <= c.Limits.StateBytes && c.keepsStates() {
-		c.keep(ctx, j, &b, payload, expires)
+		c.putState(ctx, j, &b, payload, expires)
 	}
 	return sealed, err
 }
@@ -138,13 +138,13 @@ func (c *Carried) keepUndelivered(ctx context.Context, j *journal.Journal) {
 	}
 	now, b, payload := time.Now(), c.binding(), j.Append(nil)
 	if expires := c.expiry(j, now); expires.After(now) && len(payload) <= c.Limits.StoredBytes {
-		c.keep(ctx, j, &b, payload, expires)
+		c.putState(ctx, j, &b, payload, expires)
 	}
 }
 
-// keep stores the encoding of j, also when the client has gone away: steps that ran must not run again. For the same
+// putState stores the encoding of j, also when the client has gone away: steps that ran must not run again. For the same
 // reason it leaves what is stored if another request of the call has come further in the meantime.
-func (c *Carried) keep(ctx context.Context, j *journal.Journal, b *seal.Binding, payload []byte, expires time.Time) {
+func (c *Carried) putState(ctx context.Context, j *journal.Journal, b *seal.Binding, payload []byte, expires time.Time) {
 	delivered := ctx.Err() == nil
 	if c.outlives.After(expires) { // the client may come back with the state before, and what came in time counts
 		expires = c.outlives

@@ -161,7 +161,7 @@ func (c *connection) cancelled(params []byte) {
 func (c *connection) Write(ctx context.Context, msg jsonrpc.Message) error {
 	switch m := msg.(type) {
 	case *jsonrpc.Response:
-		if c.keep(m) {
+		if c.holdResponse(m) {
 			return nil
 		}
 		c.unlisten(m.ID)
@@ -210,8 +210,8 @@ func (c *connection) Write(ctx context.Context, msg jsonrpc.Message) error {
 	return c.Connection.Write(ctx, msg)
 }
 
-// keep holds back the SDK's answer to a subscription whose tasks have not ended, as when it agreed to nothing else.
-func (c *connection) keep(res *jsonrpc.Response) bool {
+// holdResponse holds back the SDK's answer to a subscription whose tasks have not ended, as when it agreed to nothing else.
+func (c *connection) holdResponse(res *jsonrpc.Response) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.open[res.ID]
