@@ -1,11 +1,8 @@
 // Package bridge puts a server made with this library in front of MCP servers that ask, so that their calls survive a
 // restart and their questions reach people who do not sit in front of the host.
 //
-// The tools of the bridge are the tools of the servers behind it. Each handler is a loop over the rounds of one call:
-//
-//	host ──▶ askback.Server ──▶ tool.go: one round ──▶ server.go: client.Session.Send ──▶ a server behind
-//	                            ask.go: its questions, each as an ask
-//	                            record.go: what the journal keeps of a round
+//	host ──▶ askback.Server ──▶ internal/calls: one call, and its approvals
+//	                            internal/rounds, or internal/legacy before 2026-07-28 ──▶ internal/upstream
 //
 // A call that asks nothing passes through, and nothing of it is stored. See docs/bridge.md.
 package bridge
@@ -23,94 +20,23 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/bridge/internal/calls"
+	"github.com/askback-mcp/askback/bridge/internal/legacy"
+	"github.com/askback-mcp/askback/bridge/internal/names"
+	"github.com/askback-mcp/askback/bridge/internal/rounds"
+	"github.com/askback-mcp/askback/bridge/internal/upstream"
+	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/internal/raw"
-	"github.com/askback-mcp/askback/seal"
 )
-
-// Options configure a [Bridge].
-type Options struct {
-	// Implementation says who the bridge is, to hosts and to the servers behind.
-	Implementation *mcp.Implementation
-
-	// Server are the options of the bridge's own server. Keys are required: they also seal what is kept of the state of
-	// the servers behind. Tasks and Desk are required, too: calls wait there.
-	Server askback.Options
-
-	// Servers are the servers behind, at least one. Of resources with one URI, the first server's is offered.
-	Servers []Server
-
-	// Start is how long the bridge waits for a server that is one of several. Zero means 15 seconds. A server that is not
-	// there by then is tried again, and its tools appear later.
-	Start time.Duration
-
-	// Lists is how long a host's list waits for servers that start, from New on. Zero means 5 seconds. The list is then
-	// without what these servers offer, and the host is told when that has changed.
-	Lists time.Duration
-
-	// Sessions bounds, for each server before 2026-07-28, the sessions of callers, besides the one for its lists. Zero
-	// means 32. Every caller has a share of them.
-	Sessions int
-
-	// MessageBytes bounds one message of a server behind, in bytes. Zero means 16 MiB.
-	MessageBytes int64
-
-	// SDKLogger receives what the SDK's server logs. Nil means nothing.
-	SDKLogger *slog.Logger
-
-	// Tools says which tools of all servers are offered.
-	Tools Choice
-
-	// Approve says which calls a person approves before they are passed on, or is nil.
-	Approve *Approval
-}
-
-// Server is a server behind a bridge.
-type Server struct {
-	// Name names the server to people, and in logs. Empty means the name that it has given itself.
-	Name string
-
-	// Prefix stands before the names of the server's tools and prompts. An underscore follows it, unless it ends with one,
-	// a hyphen or a dot. Empty means that they keep their names.
-	Prefix string
-
-	// Tools says which tools of this server are offered.
-	Tools Choice
-
-	// NameLength bounds the names that hosts see, in bytes: some hosts take 64. Zero means 128. A name that is cut ends
-	// with a digest.
-	NameLength int
-
-	// Identity tells the server from any other, such as its address or its command line. Stored calls belong to it, and
-	// a server with another identity does not get them.
-	Identity string
-
-	// Connect returns a transport to the server. It is called again after its connection has ended, and for
-	// each further session with a server before 2026-07-28.
-	Connect func() (mcp.Transport, error)
-
-	// Version is the revision of the protocol to speak with the server. Empty means the newest that both know. Some
-	// libraries speak 2026-07-28 with handlers that can ask only inside their open calls, as before it.
-	Version string
-
-	// SessionPerCall gives each call of a tool at a server before 2026-07-28 a session of its own, and a program one
-	// process for each, in place of one session for everything that its caller does. Then calls that ask do not wait for
-	// each other.
-	SessionPerCall bool
-}
 
 // Bridge is a server in front of others. It is safe for concurrent use.
 type Bridge struct {
-	opts    Options
-	keys    *seal.Ring
-	log     *slog.Logger
-	mcp     *mcp.Server
-	server  *askback.Server
-	servers []*upstream
-	tools   *shelf
-	prompts *shelf
-	owners  owners
-	guard   guard
-	early   *early
+	opts   Options
+	log    *slog.Logger
+	mcp    *mcp.Server
+	server *askback.Server
+	front  front
+	guard  guard
 	// instance tells the processes of a fleet apart.
 	instance string
 }
@@ -118,52 +44,125 @@ type Bridge struct {
 // New returns a bridge, which answers hosts from then on. Start connects it to the servers behind. Close ends the
 // connections.
 func New(opts *Options) (*Bridge, error) {
-	b := &Bridge{opts: *opts, keys: opts.Server.Keys, log: cmp.Or(opts.Server.Logger, slog.Default()),
-		instance: rand.Text()}
-	if b.keys == nil || opts.Server.Tasks == nil || opts.Server.Desk == nil {
+	b := &Bridge{opts: *opts, log: cmp.Or(opts.Server.Logger, slog.Default()), instance: rand.Text()}
+	if opts.Server.Keys == nil || opts.Server.Tasks == nil || opts.Server.Desk == nil {
 		return nil, errors.New("bridge: Options.Server needs Keys, Tasks and Desk")
 	}
 	if len(opts.Servers) == 0 {
 		return nil, errors.New("bridge: there is no server to stand in front of")
 	}
-	for _, s := range opts.Servers {
-		if err := s.check(); err != nil {
+	schemes := make([]names.Scheme, len(opts.Servers))
+	for i, s := range opts.Servers {
+		schemes[i] = names.Scheme{Server: s.Name, Prefix: s.Prefix, Most: s.NameLength,
+			Choices: [2]*names.Choice{(*names.Choice)(&b.opts.Servers[i].Tools), (*names.Choice)(&b.opts.Tools)}}
+		if err := schemes[i].Check(); err != nil {
 			return nil, fmt.Errorf("bridge: the server %q: %w", s.Name, err)
 		}
 	}
-	b.mcp = mcp.NewServer(b.opts.Implementation, b.serverOptions())
+	requests := &requests{&b.front, opts.Server.Principal}
+	b.mcp = mcp.NewServer(opts.Implementation, &mcp.ServerOptions{ // which may offer anything: see retell
+		Logger: opts.SDKLogger, Capabilities: &mcp.ServerCapabilities{Logging: new(mcp.LoggingCapabilities)},
+		HasTools: true, HasPrompts: true, HasResources: true, CompletionHandler: requests.complete,
+		SubscribeHandler: requests.subscribe, UnsubscribeHandler: requests.unsubscribe,
+	})
 	var err error
 	if b.server, err = askback.New(b.mcp, &b.opts.Server); err != nil {
 		return nil, err
 	}
 	askback.AddResultTool(b.server)
-	b.tools = newShelf(kindTool, b.mcp.RemoveTools)
-	b.prompts = newShelf(kindPrompt, b.server.RemovePrompts)
-	for i, s := range opts.Servers {
-		b.servers = append(b.servers, newUpstream(b, i, s))
+	seen := &catalog{tools: newShelf(kindTool, b.mcp.RemoveTools), prompts: newShelf(kindPrompt, b.server.RemovePrompts)}
+	seen.resources.freed = b.listOthers
+	b.front.catalog, b.front.early = seen, newEarly(opts.Lists)
+	for i := range opts.Servers {
+		b.front.servers = append(b.front.servers, b.newBehind(i, schemes))
 	}
-	b.early = newEarly(opts.Lists)
-	raw.Around(b.server, b.receiving)
+	if len(opts.Servers) == 1 {
+		seen.only = b.front.servers[0].Server
+	}
+	b.guard = guard{approve: (*calls.Approval)(opts.Approve), tools: (*names.Choice)(&b.opts.Tools), log: b.log,
+		servers: b.front.servers, catalog: seen, early: b.front.early}
+	raw.Around(b.server, b.front.receiving)
 	return b, nil
+}
+
+// newBehind returns one of the servers, which is not connected yet.
+func (b *Bridge) newBehind(i int, schemes []names.Scheme) *behind {
+	s, tasks := b.opts.Servers[i], b.opts.Server.Tasks
+	u := &behind{Server: calls.NewServer(s.Identity), Name: s.Name, index: i, scheme: schemes[i], catalog: b.front.catalog,
+		front: b.server, store: tasks.Store, approval: (*calls.Approval)(b.opts.Approve)}
+	u.lists.poke, u.lists.ended = make(chan struct{}, 1), make(chan struct{}, 1)
+	u.reviewed = func(ctx context.Context) {
+		if b.front.early.isOver() { // before that, others are still read
+			b.guard.review(ctx)
+		}
+	}
+	for j := range schemes {
+		if j != i {
+			u.others = append(u.others, schemes[j].Before())
+		}
+	}
+	u.relay = relay{mcp: b.mcp, name: s.Name, offers: func(uri string) bool { return u.catalog.ofURI(uri) == u.Server }}
+	u.Title, u.Guard, u.Log = cmp.Or(s.Name, "the server behind the bridge"), &b.guard, b.log
+	u.Lease, u.MostKept = cmp.Or(tasks.Lease, 10*time.Second), int(cmp.Or(tasks.TaskBytes, 16<<20)/4)
+	u.Conn = upstream.New(upstream.Options{
+		Connect: s.Connect, Version: s.Version, Several: len(schemes) > 1,
+		Changed: u.lists.changed, Lost: func() { signal(u.lists.ended) },
+		Client: client.Options{
+			Implementation: b.opts.Implementation,
+			Limits:         client.Limits{MessageBytes: b.opts.MessageBytes, Rounds: mostPages, CallTTL: rounds.AtRest},
+			SDK: mcp.ClientOptions{
+				Logger: b.log, ResourceUpdatedHandler: u.relay.resourceUpdated, LoggingMessageHandler: u.relay.logged,
+			},
+		},
+	})
+	u.relay.life = u.Conn.Life
+	u.sessions = legacy.New(legacy.Options{Conn: u.Conn, Most: b.opts.Sessions, Apart: s.SessionPerCall,
+		Instance: b.instance, Lease: u.Lease, Times: times})
+	u.Legacy, u.Rounds = u.sessions, &rounds.Rounds{Keys: b.opts.Server.Keys, Send: u.sessions.Send}
+	return u
+}
+
+// times are other ones in tests.
+var times legacy.Times
+
+// listOthers has all other servers listed again.
+func (b *Bridge) listOthers(than *calls.Server) {
+	for _, u := range b.front.servers {
+		if u.Server != than {
+			u.lists.changed()
+		}
+	}
+}
+
+// Ready returns an error before Start has returned, while no call is passed on because no tool matches the patterns of
+// Approval.Tools, and the errors of askback.Server.Ready.
+func (b *Bridge) Ready(ctx context.Context) error {
+	if !b.front.early.isOver() {
+		return errors.New("bridge: the servers behind have not said yet what they offer")
+	}
+	if reason := b.guard.refusal.Load(); reason != nil && !b.guard.proven.Load() {
+		return fmt.Errorf("bridge: %s", *reason)
+	}
+	return b.server.Ready(ctx)
 }
 
 // Start connects to the servers, and offers what they offer. It returns when those that are there have said it: one
 // must be there, and others may come later. It is called once, and before the tasks of the bridge are run.
 func (b *Bridge) Start(ctx context.Context) error {
-	defer b.early.over()
+	defer b.front.early.over()
 	if err := b.connect(ctx); err != nil {
 		reason := "its servers did not start"
 		b.guard.refusal.Store(&reason)
 		return err
 	}
-	b.review(ctx)
-	for _, u := range b.servers {
+	b.guard.review(ctx)
+	for _, u := range b.front.servers {
 		if u.missing != nil {
-			b.log.ErrorContext(ctx, "bridge: a server is missing; its tools appear when it is there", "server", u.title,
+			b.log.ErrorContext(ctx, "bridge: a server is missing; its tools appear when it is there", "server", u.Title,
 				"error", u.missing)
 		}
 		if u.unlisted != nil {
-			b.log.ErrorContext(ctx, "bridge: a list of a server cannot be read; it is tried again", "server", u.title,
+			b.log.ErrorContext(ctx, "bridge: a list of a server cannot be read; it is tried again", "server", u.Title,
 				"error", u.unlisted)
 		}
 		u.follow()
@@ -173,23 +172,23 @@ func (b *Bridge) Start(ctx context.Context) error {
 
 // connect begins with all servers at once. A server that fails is missing from then on. Without any there is no bridge.
 func (b *Bridge) connect(ctx context.Context) error {
-	if len(b.servers) > 1 {
+	if len(b.front.servers) > 1 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, cmp.Or(b.opts.Start, 15*time.Second))
 		defer cancel()
 	}
 	var all sync.WaitGroup
-	for _, u := range b.servers {
+	for _, u := range b.front.servers {
 		all.Go(func() { u.missing = u.begin(ctx) })
 	}
 	all.Wait()
 	var failed []error
-	for _, u := range b.servers {
+	for _, u := range b.front.servers {
 		if u.missing != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", u.title, u.missing))
+			failed = append(failed, fmt.Errorf("%s: %w", u.Title, u.missing))
 		}
 	}
-	if len(failed) == len(b.servers) {
+	if len(failed) == len(b.front.servers) {
 		return errors.Join(failed...)
 	}
 	return nil
@@ -200,13 +199,14 @@ func (b *Bridge) Server() *askback.Server { return b.server }
 
 // Close ends the connections to the servers behind, after Start has returned.
 func (b *Bridge) Close() error {
-	b.early.over()
-	failed := make([]error, len(b.servers))
+	b.front.early.over()
+	failed := make([]error, len(b.front.servers))
 	var all sync.WaitGroup
-	for i, u := range b.servers {
+	for i, u := range b.front.servers {
 		all.Go(func() {
 			u.lists.stop()
-			failed[i] = u.behind.close()
+			u.sessions.Close()
+			failed[i] = u.Conn.Close()
 		})
 	}
 	all.Wait()

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/askback-mcp/askback/bridge/internal/legacy"
 )
 
-// ShortTimes shortens, for a test, how long a call waits for a session and for the process that has its session.
+// ShortTimes shortens, for the bridges of a test from here on, how long a call waits for a session and for the process
+// that has its session, and how often the task of an open call is looked at.
 func ShortTimes(t testing.TB, pool, holder, watch time.Duration) {
-	before := []time.Duration{poolTime, holderTime, watchTime}
-	poolTime, holderTime, watchTime = pool, holder, watch
-	t.Cleanup(func() { poolTime, holderTime, watchTime = before[0], before[1], before[2] })
+	before := times
+	times = legacy.Times{Pool: pool, Holder: holder, Watch: watch}
+	t.Cleanup(func() { times = before })
 }
 
 // Open returns a bridge that has started.
@@ -28,7 +31,7 @@ func Open(ctx context.Context, opts *Options) (*Bridge, error) {
 
 // Refresh reads the lists of all servers anew.
 func (b *Bridge) Refresh(ctx context.Context) error {
-	for _, u := range b.servers {
+	for _, u := range b.front.servers {
 		if err := u.refresh(ctx); err != nil {
 			return err
 		}

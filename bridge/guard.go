@@ -4,17 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/askback-mcp/askback/bridge/internal/calls"
+	"github.com/askback-mcp/askback/bridge/internal/names"
 )
 
 // guard finds out which tools the patterns of the operator's approvals guard. A pattern that guards nothing is probably
 // wrong, and a tool that it was meant for would run unasked: so if no pattern guards anything, no call is passed on.
 type guard struct {
+	approve *calls.Approval
+	tools   *names.Choice // of all servers
+	servers []*behind
+	catalog *catalog
+	early   *early
+	log     *slog.Logger
+
 	refusal atomic.Pointer[string] // why no call is passed on, or nil
 
 	mu     sync.Mutex
@@ -22,60 +32,48 @@ type guard struct {
 	proven atomic.Bool
 }
 
-// refuses returns the reason why calls of a server are not passed on, or nil. A pattern that has guarded a tool once is
-// no mistake: a server whose guarded tools are gone is refused then, and not the others.
-func (g *guard) refuses(u *upstream) error {
+// Refuses is that of [calls.Guard]. A pattern that has guarded a tool once is no mistake: a server whose guarded tools
+// are gone is refused then, and not the others.
+func (g *guard) Refuses(s *calls.Server) error {
 	reason := g.refusal.Load()
-	if reason == nil || g.proven.Load() && !u.guarded.Load() {
+	if reason == nil || g.proven.Load() && !g.of(s).guarded.Load() {
 		return nil
 	}
 	return errors.New(*reason)
 }
 
-// reviewed waits, while the bridge starts, until the patterns were compared with the tools of all servers that are
-// there.
-func (b *Bridge) reviewed(ctx context.Context) error {
-	if b.opts.Approve == nil {
+// Reviewed is that of [calls.Guard]. While the bridge starts, it waits until the patterns were compared with the tools
+// of all servers that are there.
+func (g *guard) Reviewed(ctx context.Context) error {
+	if g.approve == nil {
 		return nil
 	}
 	select {
-	case <-b.early.started.Done():
+	case <-g.early.started.Done():
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// Ready returns an error before Start has returned, while no call is passed on because no tool matches the patterns of
-// Approval.Tools, and the errors of askback.Server.Ready.
-func (b *Bridge) Ready(ctx context.Context) error {
-	if !b.early.isOver() {
-		return errors.New("bridge: the servers behind have not said yet what they offer")
-	}
-	if reason := b.guard.refusal.Load(); reason != nil && !b.guard.proven.Load() {
-		return fmt.Errorf("bridge: %s", *reason)
-	}
-	return b.server.Ready(ctx)
-}
-
 // listed is a tool that a server has listed, whether it is offered or not.
 type listed struct {
-	*upstream
+	*behind
 	names []string // all that patterns are compared with
 	as    string   // the name that hosts see, or empty
 }
 
 // listed returns the tools of all servers whose lists were read, and the titles of the other servers.
-func (b *Bridge) listed() (all []listed, missing []string) {
-	for _, u := range b.servers {
+func (g *guard) listed() (all []listed, missing []string) {
+	for _, u := range g.servers {
 		offered := u.offered.Load()
 		if offered == nil {
-			missing = append(missing, u.title)
+			missing = append(missing, u.Title)
 			continue
 		}
 		for _, name := range *offered {
-			_, as := b.tools.from(u, name)
-			names := u.names(name)
+			_, as := g.catalog.tools.from(u.Server, name)
+			names := u.scheme.All(name)
 			if as != "" {
 				names = append(names, as)
 			}
@@ -87,11 +85,11 @@ func (b *Bridge) listed() (all []listed, missing []string) {
 
 // idle returns the patterns that match no tool. A pattern that begins with the prefix of a missing server can be for
 // nothing else.
-func (b *Bridge) idle(patterns []string, all []listed, match func(pattern string, names []string) bool) []string {
+func (g *guard) idle(patterns []string, all []listed, match func(pattern string, names []string) bool) []string {
 	return slices.DeleteFunc(slices.Clone(patterns), func(pattern string) bool {
 		return slices.ContainsFunc(all, func(t listed) bool { return match(pattern, t.names) }) ||
-			slices.ContainsFunc(b.servers, func(u *upstream) bool {
-				return u.offered.Load() == nil && u.before() != "" && strings.HasPrefix(pattern, u.before())
+			slices.ContainsFunc(g.servers, func(u *behind) bool {
+				return u.offered.Load() == nil && u.scheme.Before() != "" && strings.HasPrefix(pattern, u.scheme.Before())
 			})
 	})
 }
@@ -100,28 +98,29 @@ func (b *Bridge) idle(patterns []string, all []listed, match func(pattern string
 type unused struct{ of, pattern string }
 
 // unused returns the patterns of choices that match no tool.
-func (b *Bridge) unused(all []listed) (none []unused) {
-	add := func(c *Choice, whose string, all []listed) {
+func (g *guard) unused(all []listed) (none []unused) {
+	add := func(c *names.Choice, whose string, all []listed) {
 		for _, part := range []struct {
 			of       string
 			patterns []string
 			match    func(pattern string, names []string) bool
 		}{
-			{"what is allowed", c.Allow, matches},
-			{"what is denied", c.Deny, matches},
+			{"what is allowed", c.Allow, names.Match},
+			{"what is denied", c.Deny, names.Match},
 			{"what is renamed", slices.Sorted(maps.Keys(c.Rename)), func(old string, names []string) bool {
 				return slices.Contains(names[:2], old)
 			}},
 		} {
-			for _, pattern := range b.idle(part.patterns, all, part.match) {
+			for _, pattern := range g.idle(part.patterns, all, part.match) {
 				none = append(none, unused{part.of + whose, pattern})
 			}
 		}
 	}
-	add(&b.opts.Tools, "", all)
-	for _, u := range b.servers {
+	add(g.tools, "", all)
+	for _, u := range g.servers {
 		if u.offered.Load() != nil {
-			add(&u.Tools, " at "+u.title, slices.DeleteFunc(slices.Clone(all), func(t listed) bool { return t.upstream != u }))
+			others := func(t listed) bool { return t.behind != u }
+			add(u.scheme.Choices[0], " at "+u.Title, slices.DeleteFunc(slices.Clone(all), others))
 		}
 	}
 	return none
@@ -129,18 +128,18 @@ func (b *Bridge) unused(all []listed) (none []unused) {
 
 // review compares the patterns with the tools of all servers whose lists were read, and tells the operator what has
 // changed.
-func (b *Bridge) review(ctx context.Context) {
-	a, g := b.opts.Approve, &b.guard
+func (g *guard) review(ctx context.Context) {
+	a := g.approve
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	all, missing := b.listed()
-	none := b.unused(all)
+	all, missing := g.listed()
+	none := g.unused(all)
 	var guarded, tools, idle []string
 	for _, t := range all {
 		if t.as != "" {
 			tools = append(tools, t.as)
 		}
-		if a.of(t.names) == nil {
+		if a.Of(t.names) == nil {
 			continue
 		}
 		if t.as != "" {
@@ -151,7 +150,7 @@ func (b *Bridge) review(ctx context.Context) {
 	}
 	var refusal *string
 	if a != nil {
-		idle = b.idle(a.Tools, all, matches)
+		idle = g.idle(a.Tools, all, names.Match)
 	}
 	if a != nil && len(idle) == len(a.Tools) {
 		text := fmt.Sprintf("no tool matches what people are to approve (%s). The tools are %s", some(a.Tools), some(tools))
@@ -170,13 +169,34 @@ func (b *Bridge) review(ctx context.Context) {
 	}
 	g.said = said
 	if refusal != nil {
-		b.log.ErrorContext(ctx, "bridge: no call is passed on: "+*refusal)
+		g.log.ErrorContext(ctx, "bridge: no call is passed on: "+*refusal)
 	} else if a != nil {
-		b.log.InfoContext(ctx, "bridge: people approve the calls of these tools", "tools", some(guarded))
+		g.log.InfoContext(ctx, "bridge: people approve the calls of these tools", "tools", some(guarded))
 	}
 	for _, u := range none {
-		b.log.WarnContext(ctx, "bridge: no tool matches a pattern of "+u.of, "pattern", u.pattern)
+		g.log.WarnContext(ctx, "bridge: no tool matches a pattern of "+u.of, "pattern", u.pattern)
 	}
+}
+
+// of returns the server that calls are for.
+func (g *guard) of(s *calls.Server) *behind {
+	return g.servers[slices.IndexFunc(g.servers, func(b *behind) bool { return b.Server == s })]
+}
+
+// MadeFor is that of [calls.Guard].
+func (g *guard) MadeFor(identity, tool string) *calls.Target {
+	for _, u := range g.servers {
+		if u.Identity != identity || u.offered.Load() == nil {
+			continue
+		}
+		if t, _ := g.catalog.tools.from(u.Server, tool); t != nil {
+			return t
+		}
+		gone := u.tool(tool, "")
+		gone.Gone.Store(true)
+		return gone
+	}
+	return nil
 }
 
 // some quotes names, up to a number that a person reads.
@@ -193,19 +213,4 @@ func some(names []string) string {
 		return "none"
 	}
 	return strings.Join(quoted, ", ")
-}
-
-// plainName matches the characters of a tool's name as the specification has it (server/tools, "Tool Names").
-var plainName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
-
-func isPlain(name string) bool { return len(name) <= 128 && plainName.MatchString(name) }
-
-// checkPlain returns an error for a name that could pass by a pattern unseen.
-func (u *upstream) checkPlain(name string) error {
-	whole := u.before() + name
-	if u.opts.Approve == nil || isPlain(name) && isPlain(whole) {
-		return nil
-	}
-	return fmt.Errorf("the name %.200q is not 1 to 128 of A-Z, a-z, 0-9, _, - and ., so nobody can tell whether its "+
-		"calls have to be approved", whole)
 }

@@ -16,9 +16,9 @@ const findTime = 5 * time.Second
 
 // find has the servers' lists read again before a resource is read that none of them has listed. It returns when the
 // resource is there, or when all lists were read. Each server is read once for all reads that come meanwhile.
-func (b *Bridge) find(ctx context.Context, req mcp.Request) {
+func (f *front) find(ctx context.Context, req mcp.Request) {
 	p, ok := req.GetParams().(*mcp.ReadResourceParams)
-	if !ok || b.hasResource(p.URI) {
+	if !ok || f.catalog.hasResource(p.URI) {
 		return
 	}
 	type reading struct {
@@ -26,8 +26,8 @@ func (b *Bridge) find(ctx context.Context, req mcp.Request) {
 		after int64
 	}
 	var awaited []reading
-	for _, u := range b.servers {
-		if res := u.behind.introduction(); res != nil && res.Capabilities != nil && res.Capabilities.Resources != nil {
+	for _, u := range f.servers {
+		if res := u.Conn.Introduction(); res != nil && res.Capabilities != nil && res.Capabilities.Resources != nil {
 			awaited = append(awaited, reading{&u.lists, u.lists.begun.Load()})
 			u.lists.changed()
 		}
@@ -35,8 +35,8 @@ func (b *Bridge) find(ctx context.Context, req mcp.Request) {
 	ctx, cancel := context.WithTimeout(ctx, findTime)
 	defer cancel()
 	for ctx.Err() == nil {
-		news := b.owners.listen()
-		if b.hasResource(p.URI) ||
+		news := f.catalog.resources.listen()
+		if f.catalog.hasResource(p.URI) ||
 			!slices.ContainsFunc(awaited, func(r reading) bool { return r.read.Load() <= r.after }) {
 			return
 		}
@@ -45,17 +45,4 @@ func (b *Bridge) find(ctx context.Context, req mcp.Request) {
 		case <-ctx.Done():
 		}
 	}
-}
-
-// hasResource reports whether a server has a resource with this URI, or a template that matches it.
-func (b *Bridge) hasResource(uri string) bool {
-	if b.owners.of(kindResource, uri) != nil {
-		return true
-	}
-	for _, t := range b.owners.templates() {
-		if t.template.Matches(uri) {
-			return true
-		}
-	}
-	return false
 }

@@ -8,6 +8,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/bridge/internal/calls"
+	"github.com/askback-mcp/askback/bridge/internal/names"
+	"github.com/askback-mcp/askback/bridge/internal/object"
 	"github.com/askback-mcp/askback/internal/raw"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -17,8 +20,8 @@ import (
 // server have the SDK's types, which leave out what they do not know, and what is zero.
 
 // tellings change a member of a result. By the request's method.
-var tellings = map[string]func(b *Bridge, name string, value []byte) []byte{
-	"initialize": (*Bridge).tellWho, "server/discover": (*Bridge).tellWho,
+var tellings = map[string]func(f *front, name string, value []byte) []byte{
+	"initialize": (*front).tellWho, "server/discover": (*front).tellWho,
 	"tools/list":               listing("tools", kindTool, "name"),
 	"prompts/list":             listing("prompts", kindPrompt, "name"),
 	"resources/list":           listing("resources", kindResource, "uri"),
@@ -27,34 +30,34 @@ var tellings = map[string]func(b *Bridge, name string, value []byte) []byte{
 
 // retell returns a result of which each member is what tell makes of it. A member of which it makes nothing is left
 // out.
-func (b *Bridge) retell(result mcp.Result, tell func(*Bridge, string, []byte) []byte) (mcp.Result, error) {
+func (f *front) retell(result mcp.Result, tell func(*front, string, []byte) []byte) (mcp.Result, error) {
 	encoded, err := encode(result)
 	if err != nil {
 		return nil, err
 	}
-	told := object{'{'}
+	told := object.New(0)
 	for name, value := range strictjson.Members(encoded) {
 		if name := string(name); name != "_meta" && name != "resultType" {
-			told.add(name, tell(b, name, value))
+			told.Add(name, tell(f, name, value))
 		}
 	}
-	if instructions := b.instructions(); instructions != "" && strictjson.Get(encoded, "capabilities") != nil {
-		told.add("instructions", wire.AppendString(nil, instructions))
+	if instructions := f.instructions(); instructions != "" && strictjson.Get(encoded, "capabilities") != nil {
+		told.Add("instructions", wire.AppendString(nil, instructions))
 	}
-	own := &raw.Result{Object: told.end()}
+	own := &raw.Result{Object: told.End()}
 	own.Meta = result.GetMeta()
 	return own, nil
 }
 
 // tellWho tells what the bridge can do. It has lists of every kind, and besides what one of the servers has. A server
 // that is not there yet may have anything.
-func (b *Bridge) tellWho(name string, value []byte) []byte {
+func (f *front) tellWho(name string, value []byte) []byte {
 	if name != "capabilities" {
 		return value
 	}
 	var logging, completions, subscribe bool
-	for _, u := range b.servers {
-		res := u.behind.introduction()
+	for _, u := range f.servers {
+		res := u.Conn.Introduction()
 		has := res == nil
 		if res == nil || res.Capabilities == nil {
 			logging, completions, subscribe = logging || has, completions || has, subscribe || has
@@ -64,22 +67,22 @@ func (b *Bridge) tellWho(name string, value []byte) []byte {
 		completions = completions || res.Capabilities.Completions != nil
 		subscribe = subscribe || res.Capabilities.Resources != nil && res.Capabilities.Resources.Subscribe
 	}
-	told := object{'{'}
+	told := object.New(0)
 	for name, value := range strictjson.Members(value) {
 		switch name := string(name); {
 		case name == "logging" && !logging, name == "completions" && !completions:
 		case name == "resources" && !subscribe:
-			told.add(name, []byte(`{"listChanged":true}`))
+			told.Add(name, []byte(`{"listChanged":true}`))
 		default:
-			told.add(name, value)
+			told.Add(name, value)
 		}
 	}
-	return told.end()
+	return told.End()
 }
 
 // listing tells each item of a list as its server has written it.
-func listing(member, kind, key string) func(*Bridge, string, []byte) []byte {
-	return func(b *Bridge, name string, value []byte) []byte {
+func listing(member, kind, key string) func(*front, string, []byte) []byte {
+	return func(f *front, name string, value []byte) []byte {
 		if name != member {
 			return value
 		}
@@ -89,12 +92,12 @@ func listing(member, kind, key string) func(*Bridge, string, []byte) []byte {
 				told = append(told, ',')
 			}
 			exposed, _ := strictjson.String(strictjson.Get(item, key))
-			t := b.seen(kind, exposed)
-			if t == nil || t.definition == "" {
+			t := f.catalog.seen(kind, exposed)
+			if t == nil || t.Definition == "" {
 				told = append(told, item...)
 				continue
 			}
-			told = append(told, t.asWritten(item)...)
+			told = append(told, asWritten(t, item)...)
 		}
 		return append(told, ']')
 	}
@@ -102,30 +105,30 @@ func listing(member, kind, key string) func(*Bridge, string, []byte) []byte {
 
 // asWritten returns the definition that the server has written. Two members are the bridge's own: the name, and how
 // calls become tasks.
-func (t *target) asWritten(own []byte) []byte {
-	told, written := object{'{'}, []byte(t.definition)
+func asWritten(t *calls.Target, own []byte) []byte {
+	told, written := object.New(0), []byte(t.Definition)
 	for name, value := range strictjson.Members(written) {
 		switch name := string(name); name {
 		case "name", "execution":
-			told.add(name, strictjson.Get(own, name))
+			told.Add(name, strictjson.Get(own, name))
 		case "_meta":
-			meta := object{'{'}
+			meta := object.New(0)
 			for name, value := range strictjson.Members(value) {
-				if !isOwnMeta(string(name)) {
-					meta.add(string(name), value)
+				if !calls.IsOwnMeta(string(name)) {
+					meta.Add(string(name), value)
 				}
 			}
-			told.add(name, meta.end())
+			told.Add(name, meta.End())
 		default:
-			told.add(name, value)
+			told.Add(name, value)
 		}
 	}
 	for name, value := range strictjson.Members(own) {
 		if strictjson.Get(written, string(name)) == nil {
-			told.add(string(name), value)
+			told.Add(string(name), value)
 		}
 	}
-	return told.end()
+	return told.End()
 }
 
 // encode encodes a result without escapes for HTML, where descriptions are readable.
@@ -140,27 +143,11 @@ func encode(result mcp.Result) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// object is a JSON object that is being written.
-type object []byte
-
-// add adds a member, unless its value is nil.
-func (o *object) add(name string, value []byte) {
-	if value == nil {
-		return
-	}
-	if len(*o) > 1 {
-		*o = append(*o, ',')
-	}
-	*o = append(append(wire.AppendString(*o, name), ':'), value...)
-}
-
-func (o *object) end() []byte { return append(*o, '}') }
-
 // instructions joins the instructions of all servers that are there.
-func (b *Bridge) instructions() (all string) {
-	for _, u := range b.servers {
-		if res := u.behind.introduction(); res != nil {
-			all += u.instructions(res)
+func (f *front) instructions() (all string) {
+	for _, u := range f.servers {
+		if res := u.Conn.Introduction(); res != nil {
+			all += u.instructions(res, len(f.servers) > 1)
 		}
 	}
 	return strings.TrimSpace(all)
@@ -170,19 +157,19 @@ func (b *Bridge) instructions() (all string) {
 const mostInstructions = 8 << 10
 
 // instructions are the instructions of the server. Of several servers they say whose they are.
-func (u *upstream) instructions(res *mcp.InitializeResult) string {
-	if u.before() == "" && len(u.servers) == 1 || res.Instructions == "" {
+func (b *behind) instructions(res *mcp.InitializeResult, several bool) string {
+	if b.scheme.Before() == "" && !several || res.Instructions == "" {
 		return res.Instructions
 	}
 	text := res.Instructions
 	if len(text) > mostInstructions {
 		text = strings.ToValidUTF8(text[:mostInstructions], "") + "…"
 	}
-	whose := "whose names begin with " + u.before()
-	if u.before() == "" {
-		name := u.Name // the title may still change
+	whose := "whose names begin with " + b.scheme.Before()
+	if b.scheme.Before() == "" {
+		name := b.Name // the title may still change
 		if name == "" && res.ServerInfo != nil {
-			name = oneLine(res.ServerInfo.Name, 64)
+			name = names.OneLine(res.ServerInfo.Name, 64)
 		}
 		whose = "of " + name
 	}

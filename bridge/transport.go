@@ -1,14 +1,14 @@
 package bridge
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"regexp"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/bridge/internal/upstream"
 )
 
 // AtURL returns a transport to a server at a URL. Every request to it has the headers, and no request to another origin
@@ -49,19 +49,8 @@ func (t *headerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // ConnectError says that no connection to a server could be made. Its text leaves out what each layer of the client
-// adds, which nobody can act on.
-type ConnectError struct{ Err error }
-
-func (e *ConnectError) Error() string {
-	if failed, ok := errors.AsType[*url.Error](e.Err); ok {
-		return failed.Err.Error()
-	}
-	return layers.ReplaceAllString(e.Err.Error(), "")
-}
-
-func (e *ConnectError) Unwrap() error { return e.Err }
-
-var layers = regexp.MustCompile(`^connecting: (calling "[^"]*": |sending "[^"]*": )*`)
+// adds, which nobody can act on; its field Err has it.
+type ConnectError = upstream.ConnectError
 
 // resourceMetadata is where a challenge says who authorizes users (RFC 9728, section 5.1).
 var resourceMetadata = regexp.MustCompile(`(?i)resource_metadata\s*=\s*(?:"([^"]*)"|([^\s,"]+))`)

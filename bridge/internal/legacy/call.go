@@ -1,0 +1,234 @@
+package legacy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/bridge/internal/calls"
+	"github.com/askback-mcp/askback/bridge/internal/outcome"
+	"github.com/askback-mcp/askback/internal/taskrun"
+)
+
+// callStart is what the journal has of the beginning of a call.
+type callStart struct {
+	Instance string `json:"instance"` // the process that has the open call
+	Behind   string `json:"behind"`   // the server
+}
+
+// mostAttempts bounds how often a tool that can be called again is called again because its session was lost.
+const mostAttempts = 5
+
+// call is one run of a call of a tool.
+type call struct {
+	*calls.Call
+	*Sessions
+}
+
+// Pass passes a call of a tool on in its caller's session.
+func (s *Sessions) Pass(ctx context.Context, of *calls.Call) (*outcome.Record, error) {
+	c := &call{of, s}
+	back := c.Asks.Mark()
+	for attempt := 1; ; attempt++ {
+		r, err := c.attempt(ctx, attempt)
+		if r != nil || err != nil {
+			return r, err
+		}
+		back()
+	}
+}
+
+// attempt passes the call on once. It returns nil if the session was lost and the tool is to be called again.
+func (c *call) attempt(ctx context.Context, attempt int) (*outcome.Record, error) {
+	suffix := "1"
+	if attempt > 1 {
+		suffix = fmt.Sprintf("1 again %d", attempt-1)
+	}
+	key := callKey{c.Host.ID(), attempt}
+	if c.Host.Nonce() == "" {
+		return c.first(ctx, key, suffix)
+	}
+	begins := false // and did not begin in an earlier run
+	start, err := askback.Do(ctx, c.Host, "begin "+suffix, func(context.Context) (*callStart, error) {
+		if err := c.MaySend(); err != nil {
+			return nil, err
+		}
+		begins = true
+		return c.start(), nil
+	})
+	if err != nil {
+		return nil, c.Raise(ctx, err)
+	}
+	open := c.calls.find(key)
+	if open == nil && begins {
+		var refused *outcome.Record
+		if open, refused, err = c.open(ctx, key); err != nil {
+			return nil, err
+		}
+		if refused != nil {
+			return c.record(ctx, suffix, refused)
+		}
+	}
+	if open == nil {
+		return c.endLost(ctx, suffix, attempt, start)
+	}
+	return c.follow(ctx, open, suffix, attempt)
+}
+
+// start is what the journal has of a call that begins here.
+func (c *call) start() *callStart { return &callStart{Instance: c.instance, Behind: c.Identity} }
+
+// record records how the call ended.
+func (c *call) record(ctx context.Context, suffix string, r *outcome.Record) (*outcome.Record, error) {
+	return askback.Do(ctx, c.Host, "round "+suffix, func(context.Context) (*outcome.Record, error) {
+		return c.Kept(r), nil
+	})
+}
+
+// first makes a call that nobody has stored. Nothing is stored of it unless the server asks: then it goes on as
+// a task.
+func (c *call) first(ctx context.Context, key callKey, suffix string) (*outcome.Record, error) {
+	open, refused, err := c.open(ctx, key)
+	if refused != nil || err != nil {
+		return refused, err
+	}
+	leave := open.enter(c.Host, nil)
+	_, result, err := open.next(ctx, 0)
+	leave()
+	if err != nil {
+		open.forget(errCancelled)
+		return nil, err
+	}
+	if result != nil {
+		open.forget(nil)
+		if open.modern {
+			return nil, calls.ErrModern
+		}
+		return result, nil
+	}
+	_, err = askback.Do(ctx, c.Host, "begin "+suffix, func(context.Context) (*callStart, error) { return c.start(), nil })
+	if err == nil {
+		if err = c.Host.Detach(); err == nil {
+			err = errors.New("the server asked, and this call cannot wait for an answer")
+		}
+	}
+	if !errors.Is(err, askback.ErrInputRequired) {
+		open.forget(errOrphaned)
+		return nil, err
+	}
+	open.expectTask(c.holder)
+	return nil, err
+}
+
+// follow is one run of a task whose open call this process has.
+func (c *call) follow(ctx context.Context, open *openCall, suffix string, attempt int) (*outcome.Record, error) {
+	defer open.enter(c.Host, taskrun.HolderOf(ctx))()
+	c.Host.OnCancel(func(context.Context) error { open.forget(errCancelled); return nil })
+	var keys []string // of the questions that are recorded
+	for {
+		questions, result, err := open.next(ctx, len(keys))
+		if err != nil {
+			return nil, err
+		}
+		if result != nil && open.lost && c.mayCallAgain(attempt) {
+			return nil, c.Host.Do(ctx, "lost "+suffix, func(context.Context) error { return nil })
+		}
+		if result != nil {
+			return c.record(ctx, suffix, result)
+		}
+		known := len(keys) // are answered, because an open question ends the run
+		for _, q := range questions[known:] {
+			step := fmt.Sprintf("question %d of %s", len(keys)+1, suffix)
+			_, err := askback.Do(ctx, c.Host, step, func(context.Context) (string, error) { return label(q.Question), nil })
+			if err != nil {
+				return nil, err
+			}
+			keys = append(keys, c.Asks.Key(q.Key))
+		}
+		if err := c.answer(open, questions[known:], keys[known:]); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// answer asks what the server waits for, and gives it the answers that there are.
+func (c *call) answer(open *openCall, questions []*openQuestion, keys []string) error {
+	var unanswered []error
+	for i, q := range questions {
+		if !open.waits(q) {
+			continue
+		}
+		data, err := c.Asks.AskOne(keys[i], q.Question)
+		_, unable := errors.AsType[*askback.CapabilityError](err)
+		_, limit := errors.AsType[*askback.LimitError](err)
+		switch {
+		case err == nil:
+			open.give(q, answerOf(q.Method, data))
+		case unable, limit:
+			open.give(q, answer{err: err})
+		default:
+			unanswered = append(unanswered, err)
+		}
+	}
+	return errors.Join(unanswered...)
+}
+
+// endLost ends a call that this process does not have, once nobody else can have it. It returns nil if the tool is to
+// be called again. The journal has the time since which the call is left to the process that had it, because some hosts
+// start a bridge for each call, and it does not live long enough. This process leaves it for a moment of its own, too:
+// after the machine slept, or if clocks differ, the process that has the call is the first to go on.
+func (c *call) endLost(ctx context.Context, suffix string, attempt int, start *callStart) (*outcome.Record, error) {
+	n, asked, err := c.lastQuestion(ctx, suffix)
+	if err != nil {
+		return nil, err
+	}
+	if start.Instance != c.instance {
+		left := fmt.Sprintf("left at %d of %s", n, suffix)
+		since, err := askback.Do(ctx, c.Host, left, func(context.Context) (time.Time, error) { return time.Now(), nil })
+		if err != nil {
+			return nil, err
+		}
+		if !c.waited.Expired(c.Host.ID()+left, c.holder/6) || time.Since(since) < c.holder {
+			return nil, taskrun.ErrHeld
+		}
+	}
+	if c.mayCallAgain(attempt) && start.Behind == c.Identity {
+		return nil, c.Host.Do(ctx, "lost "+suffix, func(context.Context) error { return nil })
+	}
+	return askback.Do(ctx, c.Host, "round "+suffix, func(context.Context) (*outcome.Record, error) {
+		return &outcome.Record{Words: c.lost(asked)}, nil
+	})
+}
+
+// mayCallAgain reports whether the tool is called again after so many attempts.
+func (c *call) mayCallAgain(attempts int) bool { return c.Repeatable && attempts < mostAttempts }
+
+// errNotAsked says that a journal has no further question.
+var errNotAsked = errors.New("there is no further question")
+
+// lastQuestion returns how many questions a call has that this process does not have, and what the last one was.
+func (c *call) lastQuestion(ctx context.Context, suffix string) (n int, last string, err error) {
+	for ; ; n++ {
+		asked, err := askback.Do(ctx, c.Host, fmt.Sprintf("question %d of %s", n+1, suffix),
+			func(context.Context) (string, error) { return "", errNotAsked })
+		if errors.Is(err, errNotAsked) {
+			return n, last, nil
+		}
+		if err != nil {
+			return 0, "", err
+		}
+		last = asked
+	}
+}
+
+// lost says that the open call is lost.
+func (c *call) lost(asked string) string {
+	if asked == "" {
+		return fmt.Sprintf("The session with the server of the tool %q was lost while the tool ran: the bridge that had it "+
+			"stopped. The tool may have run, and it was not called again.", c.Name)
+	}
+	return fmt.Sprintf("The session with the server of the tool %q was lost while it waited for the answer to %q: the "+
+		"bridge that had it stopped. The tool may have run up to this question, and it was not called again.", c.Name, asked)
+}

@@ -1,0 +1,213 @@
+package legacy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/askback-mcp/askback/bridge/internal/upstream"
+	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/input"
+	"github.com/askback-mcp/askback/internal/strictjson"
+)
+
+// A session before 2026-07-28 does not say which of several open calls a question belongs to. So calls that may ask
+// take turns in it, and all others run beside them at once:
+//
+//   - A tool whose call has succeeded without a question does not ask, as far as is known. One that has asked does.
+//   - A call of a tool that is not known waits for its turn, too. As long as the server has never asked, it waits for a
+//     moment only.
+//   - If a question comes that several calls may have asked, it waits for a moment until one call is left, and then
+//     goes to the one whose arguments it names, or that came first. All of them are calls of one caller.
+
+// The bounds of a wait for the turn.
+const (
+	settleTime = 2 * time.Second // while the server has never asked
+	turnTime   = time.Minute     // for a call that does not wait for an answer
+	ownerTime  = time.Second     // until it is clear who asks
+)
+
+// busyUntil returns until when a call that came at began waits for its turn in the session, and what its caller is told
+// if it has not come by then, with the pool's lock held. A nil error means that the call is then made anyway.
+func (s *pooled) busyUntil(loud bool, began time.Time) (until time.Time, err error) {
+	switch open := s.awaited(); {
+	case s.users >= mostTogether:
+		return began.Add(s.pool.wait),
+			fmt.Errorf("not sent: %d calls are in progress in its session, try again later", s.users)
+	case !loud || s.loud == 0:
+		return time.Time{}, nil
+	case open != nil:
+		if open.asked.After(began) {
+			began = open.asked
+		}
+		return began.Add(s.pool.wait), fmt.Errorf("not sent: the answer to %q is awaited: answer it, or cancel that call",
+			label(open.Question))
+	case !s.pool.habits.serverAsks():
+		return began.Add(settleTime), nil
+	}
+	return began.Add(turnTime), errors.New("not sent: another call that may ask is in progress, try again later")
+}
+
+// awaited returns a question of the session that has no answer, or nil.
+func (s *pooled) awaited() *openQuestion {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, at := range s.calls {
+		if q := at.call.awaited(); q != nil {
+			return q
+		}
+	}
+	return nil
+}
+
+// join lets the call of a place get the questions of the session.
+func (s *seat) join(c *openCall) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.call = c
+	s.calls = append(s.calls, s)
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// leave ends that.
+func (s *seat) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls = slices.DeleteFunc(s.calls, func(other *seat) bool { return other == s })
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// ask passes a question of the server on to its call. One that has come to the wrong call goes to another one when that
+// has ended.
+func (s *pooled) ask(ctx context.Context, q *client.Question) (upstream.Answer, error) {
+	for {
+		at, sure, err := s.owner(ctx, q)
+		if err != nil {
+			if s.pool.apart && q.Method != input.MethodListRoots {
+				s.spoiled.Store(true)
+			}
+			return upstream.Answer{}, err
+		}
+		asked, err := at.call.add(q, sure)
+		if q.Method != input.MethodListRoots {
+			s.pool.asked(at)
+		}
+		var a answer
+		if err == nil {
+			a, err = at.call.await(ctx, asked)
+		}
+		s.mu.Lock()
+		at.owns--
+		s.mu.Unlock()
+		if !errors.Is(err, errMoves) {
+			return a.Answer, err
+		}
+	}
+}
+
+// asked notes that a call has asked.
+func (p *pool) asked(s *seat) {
+	p.habits.note(s.tool, true)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !s.loud {
+		s.loud = true
+		s.pooled.loud++
+	}
+	p.change()
+}
+
+// askerKey is the key of the *seat of the call whose error asks a question. It is nil for what is no call of a tool.
+type askerKey struct{}
+
+func withAsker(ctx context.Context, s *seat) context.Context {
+	return context.WithValue(ctx, askerKey{}, s)
+}
+
+// owner waits until it is clear which call a question belongs to, for a bounded time.
+func (s *pooled) owner(ctx context.Context, q *client.Question) (at *seat, sure bool, err error) {
+	s.mu.Lock()
+	if at, known := ctx.Value(askerKey{}).(*seat); known {
+		defer s.mu.Unlock()
+		if at == nil {
+			return nil, false, upstream.ErrNoCall
+		}
+		at.owns++
+		return at, true, nil
+	}
+	s.waiting = append(s.waiting, q)
+	s.mu.Unlock()
+	late := time.NewTimer(ownerTime)
+	defer late.Stop()
+	for guess := false; ; {
+		s.mu.Lock()
+		var atOnce bool
+		at, atOnce = s.pick(q)
+		sure = len(s.calls) == 1 || q.Method == input.MethodListRoots // a tool that has never asked may do so
+		changed := s.changed
+		if at == nil || atOnce || guess || ctx.Err() != nil {
+			s.waiting = slices.DeleteFunc(s.waiting, func(other *client.Question) bool { return other == q })
+			if at != nil {
+				at.owns++
+			}
+			s.mu.Unlock()
+			if at == nil {
+				err = upstream.ErrNoCall
+			}
+			return at, sure, err
+		}
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-late.C:
+			guess = true
+		case <-ctx.Done():
+		}
+	}
+}
+
+// pick returns the call that a question most likely belongs to, and whether there is nothing to wait for, with the lock
+// held. It returns nil if there is no call.
+func (s *pooled) pick(q *client.Question) (at *seat, atOnce bool) {
+	may := keep(s.calls, func(at *seat) bool { return s.pool.habits.loud(at.tool, s.kind.can) })
+	if len(may) == 0 {
+		return nil, false
+	}
+	if len(may) == 1 || q.Method == input.MethodListRoots {
+		return may[0], true
+	}
+	free := keep(may, func(at *seat) bool { return at.owns == 0 })
+	if named := keep(free, func(at *seat) bool { return mentions(q.Params, at.call.params) }); len(named) == 1 {
+		return named[0], false
+	}
+	return free[min(max(0, slices.Index(s.waiting, q)), len(free)-1)], false
+}
+
+// keep returns the calls of which something is so, or all if that is none.
+func keep(calls []*seat, is func(*seat) bool) (kept []*seat) {
+	for _, at := range calls {
+		if is(at) {
+			kept = append(kept, at)
+		}
+	}
+	if kept == nil {
+		return calls
+	}
+	return kept
+}
+
+// mentions reports whether a question has one of the texts among the arguments of a call.
+func mentions(question, params json.RawMessage) bool {
+	for _, value := range strictjson.Members(strictjson.Get(params, "arguments")) {
+		if text := bytes.Trim(value, `"`); len(text) > 2 && len(text) < len(value) && bytes.Contains(question, text) {
+			return true
+		}
+	}
+	return false
+}

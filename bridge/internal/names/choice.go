@@ -1,0 +1,71 @@
+package names
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Choice says which tools are offered, and under which names. The zero value offers all, under their own.
+type Choice struct {
+	// Allow has patterns: see Match. Nil means all tools, and an empty slice means none.
+	Allow []string
+	// Deny has patterns of tools that are not offered even if they are allowed.
+	Deny []string
+	// Rename has new names for tools. The old one is the name at the server, and then the prefix stays. Or it is the name
+	// with its prefix, and then the new one has none.
+	Rename map[string]string
+}
+
+// Check returns an error for a pattern that is malformed, or a name that the specification does not allow.
+func (c *Choice) Check() error {
+	for _, pattern := range slices.Concat(c.Allow, c.Deny) {
+		if err := CheckPattern(pattern); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Rename)) {
+		if to := c.Rename[name]; name == "" || !IsPlain(to) {
+			return fmt.Errorf("the new name %.200q of the tool %.200q is not 1 to %d letters, digits, _, - or dots", to, name,
+				Longest)
+		}
+	}
+	return nil
+}
+
+// CheckPattern returns an error for a pattern that is malformed, or that no name can match.
+func CheckPattern(pattern string) error {
+	strange := func(c rune) bool { return unicode.IsSpace(c) || !unicode.IsPrint(c) }
+	if pattern == "" || strings.ContainsFunc(pattern, strange) {
+		return fmt.Errorf("the pattern %q is empty, or has characters that no name of a tool has", pattern)
+	}
+	if _, err := path.Match(pattern, ""); err != nil {
+		return fmt.Errorf("the pattern %q: %w", pattern, err)
+	}
+	return nil
+}
+
+// MatchAny reports whether one of the patterns matches one of the names.
+func MatchAny(patterns, names []string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool { return Match(pattern, names) })
+}
+
+// leavesOut reports whether a tool with these names is not offered.
+func (c *Choice) leavesOut(names []string) bool {
+	return MatchAny(c.Deny, names) || c.Allow != nil && !MatchAny(c.Allow, names)
+}
+
+// anyText folds what is compared, so that the * of path.Match is any text, which may have a slash.
+func anyText(s string) string { return strings.ReplaceAll(strings.ToLower(s), "/", "\x00") }
+
+// Match reports whether a pattern matches one of the names of a tool. Patterns are those of path.Match, except that *
+// is any text and case makes no difference.
+func Match(pattern string, names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		match, _ := path.Match(anyText(pattern), anyText(name))
+		return match
+	})
+}

@@ -1,0 +1,114 @@
+package bridge
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/bridge/internal/calls"
+	"github.com/askback-mcp/askback/bridge/internal/names"
+)
+
+// Options configure a [Bridge]. It needs Implementation, Servers and, in Server, Keys, Tasks and Desk.
+type Options struct {
+	// Implementation says who the bridge is, to hosts and to the servers behind.
+	Implementation *mcp.Implementation
+
+	// Server are the options of the bridge's own server. Keys are required: they also seal what is kept of the state of
+	// the servers behind. Tasks and Desk are required, too: calls wait there.
+	Server askback.Options
+
+	// Servers are the servers behind, at least one. Of resources with one URI, the first server's is offered.
+	Servers []Server
+
+	// Start is how long the bridge waits for a server that is one of several. Zero means 15 seconds. A server that is not
+	// there by then is tried again, and its tools appear later.
+	Start time.Duration
+
+	// Lists is how long a host's list waits for servers that start, from New on. Zero means 5 seconds. The list is then
+	// without what these servers offer, and the host is told when that has changed.
+	Lists time.Duration
+
+	// Sessions bounds, for each server before 2026-07-28, the sessions of callers, besides the one for its lists. Zero
+	// means 32. Every caller has a share of them.
+	Sessions int
+
+	// MessageBytes bounds one message of a server behind, in bytes. Zero means 16 MiB.
+	MessageBytes int64
+
+	// SDKLogger receives what the SDK's server logs. Nil means nothing.
+	SDKLogger *slog.Logger
+
+	// Tools says which tools of all servers are offered.
+	Tools Choice
+
+	// Approve says which calls a person approves before they are passed on, or is nil.
+	Approve *Approval
+}
+
+// Server is a server behind a bridge.
+type Server struct {
+	// Name names the server to people, and in logs. Empty means the name that it has given itself.
+	Name string
+
+	// Prefix stands before the names of the server's tools and prompts. An underscore follows it, unless it ends with one,
+	// a hyphen or a dot. Empty means that they keep their names.
+	Prefix string
+
+	// Tools says which tools of this server are offered.
+	Tools Choice
+
+	// NameLength bounds the names that hosts see, in bytes: some hosts take 64. Zero means 128. A name that is cut ends
+	// with a digest.
+	NameLength int
+
+	// Identity tells the server from any other, such as its address or its command line. Stored calls belong to it, and
+	// a server with another identity does not get them.
+	Identity string
+
+	// Connect returns a transport to the server. It is called again after its connection has ended, and for
+	// each further session with a server before 2026-07-28.
+	Connect func() (mcp.Transport, error)
+
+	// Version is the revision of the protocol to speak with the server. Empty means the newest that both know. Some
+	// libraries speak 2026-07-28 with handlers that can ask only inside their open calls, as before it.
+	Version string
+
+	// SessionPerCall gives each call of a tool at a server before 2026-07-28 a session of its own, and a program one
+	// process for each, in place of one session for everything that its caller does. Then calls that ask do not wait for
+	// each other.
+	SessionPerCall bool
+}
+
+// Choice says which tools are offered, and under which names. The zero value offers all, under their own.
+type Choice struct {
+	// Allow has patterns, as Approval.Tools has. Nil means all tools, and an empty slice means none.
+	Allow []string
+	// Deny has patterns of tools that are not offered even if they are allowed.
+	Deny []string
+	// Rename has new names for tools. The old one is the name at the server, and then the prefix stays. Or it is the name
+	// with its prefix, and then the new one has none.
+	Rename map[string]string
+}
+
+// Check returns an error for a pattern that is malformed, or a name that the specification does not allow.
+func (c *Choice) Check() error { return (*names.Choice)(c).Check() }
+
+// Approval says which calls a person approves before they are passed on to the server.
+type Approval struct {
+	// Tools are patterns of the names of tools, as path.Match has them, except that * is any text and case makes no
+	// difference. They are compared with a tool's name at the server, with that one behind its prefix, and with the name
+	// that hosts see.
+	Tools []string
+	// For says who may approve, each made by askback.User or askback.Group. Empty means the caller.
+	For []string
+	// Votes is how many of them must approve. Zero is one.
+	Votes int
+	// Edit lets them edit the arguments, as far as the tool's input schema allows it.
+	Edit bool
+}
+
+// Check returns an error for a pattern that is malformed, or that no name can match.
+func (a *Approval) Check() error { return (*calls.Approval)(a).Check() }
