@@ -32,7 +32,7 @@ type guard struct {
 	proven atomic.Bool
 }
 
-// Refuses is that of [calls.Guard]. A pattern that has guarded a tool once is no mistake: a server whose guarded tools
+// Refuses implements [calls.Guard]. A pattern that has guarded a tool once is no mistake: a server whose guarded tools
 // are gone is refused then, and not the others.
 func (g *guard) Refuses(s *calls.Server) error {
 	reason := g.refusal.Load()
@@ -42,7 +42,7 @@ func (g *guard) Refuses(s *calls.Server) error {
 	return errors.New(*reason)
 }
 
-// Reviewed is that of [calls.Guard]. While the bridge starts, it waits until the patterns were compared with the tools
+// Reviewed implements [calls.Guard]. While the bridge starts, it waits until the patterns were compared with the tools
 // of all servers that are there.
 func (g *guard) Reviewed(ctx context.Context) error {
 	if g.approve == nil {
@@ -183,7 +183,7 @@ func (g *guard) of(s *calls.Server) *behind {
 	return g.servers[slices.IndexFunc(g.servers, func(b *behind) bool { return b.Server == s })]
 }
 
-// MadeFor is that of [calls.Guard].
+// MadeFor implements [calls.Guard].
 func (g *guard) MadeFor(identity, tool string) *calls.Target {
 	for _, u := range g.servers {
 		if u.Identity != identity || u.offered.Load() == nil {

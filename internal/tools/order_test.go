@@ -7,6 +7,9 @@ import (
 	"testing"
 )
 
+// root is the path of the library.
+const root = "github.com/askback-mcp/askback"
+
 // Imports run one way: each package of the library imports only packages that stand before it here, and a package that
 // is new has to be given its place. The gate and the engine of calls do not know each other.
 func TestImportsRunOneWay(t *testing.T) {
@@ -25,7 +28,6 @@ func TestImportsRunOneWay(t *testing.T) {
 	besides := []string{"drain", "internal/child", "internal/rawclient", "internal/rawclient/alter",
 		"internal/rawclient/transcript", "internal/test/desktest", "internal/test/harness", "internal/test/hostile",
 		"internal/test/law", "internal/test/program"}
-	const root = "github.com/askback-mcp/askback"
 	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
 	list.Dir = "../.."
 	out, err := list.Output()
@@ -51,6 +53,46 @@ func TestImportsRunOneWay(t *testing.T) {
 			if name == "internal/call" && imported == "internal/gate" {
 				t.Errorf("%q imports %q", name, imported)
 			}
+		}
+	}
+}
+
+// What the bridge and the checker import of the library's own packages is what they cannot do with its exported names.
+// A gateway of somebody else could not do it either, so the lists do not grow without a reason.
+func TestModulesImportFewInternalPackages(t *testing.T) {
+	allowed := map[string][]string{
+		"bridge": {
+			"internal/fault",      // a call that its server refused did not run
+			"internal/foreign",    // schemas and templates that strangers wrote
+			"internal/journal",    // which gates a call has passed
+			"internal/question",   // who is awaited, in words
+			"internal/raw",        // arguments and results pass as the bytes that came
+			"internal/stored",     // decisions that no run has found yet
+			"internal/strictjson", // bytes from outside are hostile
+			"internal/taskrun",    // a call that another process holds
+			"internal/wire",       // names of methods and members
+		},
+		"check": {
+			"internal/child", "internal/excerpt", "internal/foreign", "internal/form", "internal/rawclient",
+			"internal/rawclient/alter", "internal/rawclient/transcript", "internal/strictjson", "internal/wire",
+		},
+	}
+	for module, want := range allowed {
+		list := exec.Command("go", "list", "-f", `{{join .Imports "\n"}}`, "./...")
+		list.Dir = "../../" + module
+		out, err := list.Output()
+		if err != nil {
+			t.Fatalf("listing the packages of %s: %v", module, err)
+		}
+		var got []string
+		for path := range strings.Lines(string(out)) {
+			if name, ours := strings.CutPrefix(strings.TrimSpace(path), root+"/internal/"); ours {
+				got = append(got, "internal/"+name)
+			}
+		}
+		slices.Sort(got)
+		if got = slices.Compact(got); !slices.Equal(got, want) {
+			t.Errorf("%s imports %q, want %q", module, got, want)
 		}
 	}
 }
