@@ -5,6 +5,9 @@
 //
 // A request that is accepted is no finding by itself. Each attack runs between controls, which are honest calls and
 // calls that must not work, and it counts if it has an influence: see conclude.go.
+//
+// The package is frozen. A probe changes only with the clause that it is bound to, or when it accuses a correct server,
+// and no feature is added. Defects are mended.
 package check
 
 import (

@@ -37,7 +37,8 @@ const shortTTL = 4 * time.Second
 // Servers are all correct servers.
 func Servers() []Server {
 	servers := []Server{
-		ours("sealed", func() askback.Options { return askback.Options{} }),
+		// The default, for which a checker waits half a minute.
+		oursOver("sealed", func() askback.Options { return askback.Options{} }, askback.HTTPOptions{}),
 		ours("short", func() askback.Options {
 			return askback.Options{Limits: askback.Limits{RoundTTL: shortTTL, CallTTL: shortTTL}}
 		}),
@@ -52,7 +53,8 @@ func Servers() []Server {
 		ours("desk", func() askback.Options {
 			return askback.Options{Desk: &askback.DeskOptions{Fallback: true, Wait: 20 * time.Millisecond}}
 		}),
-		oursOver("drafts", func() askback.Options { return askback.Options{} }, &askback.HTTPOptions{Drafts: true}),
+		oursOver("drafts", func() askback.Options { return askback.Options{} },
+			askback.HTTPOptions{ReadTimeout: readTimeout, Drafts: true}),
 	}
 	servers[1].TTL, servers[2].Once = shortTTL, []string{"book", "greet"}
 	for _, name := range planted.Seals {
@@ -86,15 +88,16 @@ func byHand(name string, o planted.Options) Server {
 		}}
 }
 
-func ours(name string, options func() askback.Options) Server { return oursOver(name, options, nil) }
+// readTimeout is short, so that a checker need not wait for the end of half a request.
+const readTimeout = 3 * time.Second
 
-func oursOver(name string, options func() askback.Options, web *askback.HTTPOptions) Server {
+func ours(name string, options func() askback.Options) Server {
+	return oursOver(name, options, askback.HTTPOptions{ReadTimeout: readTimeout})
+}
+
+func oursOver(name string, options func() askback.Options, web askback.HTTPOptions) Server {
 	return Server{Name: name, Start: func(ctx context.Context, group *sync.WaitGroup) (first, replica,
 		elsewhere http.Handler, err error) {
-		var web *askback.HTTPOptions // one server has the default, for which a checker waits half a minute
-		if name != "sealed" {
-			web = &askback.HTTPOptions{ReadTimeout: 3 * time.Second}
-		}
 		deployment := func(replicas int) (handlers []http.Handler, err error) {
 			ring, err := seal.NewRing(seal.NewKey(time.Now()))
 			if err != nil {
@@ -115,7 +118,7 @@ func oursOver(name string, options func() askback.Options, web *askback.HTTPOpti
 					addReview(srv)
 				}
 				group.Go(func() { _ = srv.RunTasks(ctx) })
-				handlers = append(handlers, auth.RequireBearerToken(verify, nil)(srv.HTTPHandler(web)))
+				handlers = append(handlers, auth.RequireBearerToken(verify, nil)(srv.HTTPHandler(&web)))
 			}
 			return handlers, nil
 		}
