@@ -25,7 +25,6 @@ import (
 )
 
 type bridgeOptions struct {
-	config     string
 	addr       string
 	store      string
 	keys       string
@@ -74,7 +73,6 @@ waits for --as in --store, and 'askback inbox' shows it.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.config, "config", "", "`FILE` of a host with several servers")
 	flags.StringVar(&o.addr, "addr", "", "`HOST:PORT` to listen on, in place of standard input")
 	flags.StringVar(&o.store, "store", "", "`STORE` for calls: sqlite:PATH or postgres://…")
 	flags.StringVar(&o.keys, "keys", "", "key `FILE` (default: beside the SQLite file)")
@@ -102,8 +100,7 @@ waits for --as in --store, and 'askback inbox' shows it.`,
 	flags.StringVar(&o.logLevel, "log-level", "info", "`LEVEL`: debug, info, warn, error")
 	flags.StringVar(&o.logFormat, "log-format", "text", "`FORMAT`: text or json")
 	flags.DurationVar(&o.lease, "lease", 0, "`TIME` of the leases of calls that wait (default 10s)")
-	_ = flags.MarkHidden("lease")  // the flag exists
-	_ = flags.MarkHidden("config") // the argument FILE.json does the same
+	_ = flags.MarkHidden("lease") // the flag exists
 	return cmd
 }
 
@@ -254,8 +251,6 @@ func (o *bridgeOptions) check() error {
 	case !o.page.local && (o.page.open || o.page.addr != ""):
 		return usagef("--inbox and --open are for --local, the page for you alone; " +
 			"'askback inbox serve' serves one for others")
-	case o.version != "" && o.config != "":
-		return usagef("--revision is for one server, and not for a file of several")
 	case o.store == "none":
 		return usagef("--store none: the bridge keeps the calls that wait; leave --store out for a file of its own")
 	}

@@ -48,17 +48,17 @@ func (b *behind) storeFile() string {
 
 // behind are the servers of the command line: a URL, a program with its arguments, or a host's file.
 func (o *bridgeOptions) behind(args []string, stderr io.Writer) (*behind, error) {
-	file := o.config
-	if file == "" && len(args) == 1 && strings.HasSuffix(args[0], ".json") && !strings.Contains(args[0], "://") {
-		file, args = args[0], nil
+	file := ""
+	if len(args) == 1 && strings.HasSuffix(args[0], ".json") && !strings.Contains(args[0], "://") {
+		file = args[0]
 	}
 	switch {
-	case file != "" && len(args) > 0:
-		return nil, usagef("--config %s and the server %q: the bridge takes one of them", file, args[0])
 	case file != "" && len(o.headers) > 0:
 		return nil, usagef("--header is for the server of a URL: in %s each server has its own \"headers\"", file)
 	case file != "" && o.prefix != "":
 		return nil, usagef("--prefix is for one server: in %s each server has its own \"toolPrefix\"", file)
+	case file != "" && o.version != "":
+		return nil, usagef("--revision is for one server, and not for a file of several")
 	case file != "":
 		return o.serversOf(file, stderr)
 	case len(args) == 0:

@@ -39,14 +39,14 @@ func TestServersOfAFileAreApart(t *testing.T) {
 	}
 }
 
-// A command line that names servers in two ways, or headers for a file, is refused.
+// A command line without a server, or with flags that are not for a file, is refused.
 func TestServersAreNamedOnce(t *testing.T) {
 	for want, o := range map[string]*bridgeOptions{
-		"takes one of them":     {config: "x.json"},
 		`its own "headers"`:     {headers: []string{"A: b"}},
+		"is for one server":     {version: "2025-11-25"},
 		"the server is missing": {},
 	} {
-		args := map[string][]string{"takes one of them": {"server"}, `its own "headers"`: {"x.json"}}[want]
+		args := map[string][]string{`its own "headers"`: {"x.json"}, "is for one server": {"x.json"}}[want]
 		if _, err := o.behind(args, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: the error is %v, want %q", args, err, want)
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"slices"
 	"time"
@@ -96,13 +95,7 @@ func (c *conversation) hold(at, called string, do exchange) error {
 		console: newConsole(c.cmd.ErrOrStderr()), given: new(answers), ready: make(chan struct{}),
 	}
 	c.asker.leaving.watch(interrupted, fail)
-	log := slog.New(slog.NewTextHandler(c.cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	sent, err := openTelemetry(ctx, c.connect.otlp, log)
-	if err != nil {
-		return err
-	}
-	defer sent.close(log)
-	cl, err := c.client(sent)
+	cl, err := c.client()
 	if err != nil {
 		return err
 	}
@@ -132,7 +125,7 @@ func (c *conversation) hold(at, called string, do exchange) error {
 }
 
 // client makes the client of the command from its flags.
-func (c *conversation) client(sent *telemetry) (*client.Client, error) {
+func (c *conversation) client() (*client.Client, error) {
 	a, opts := c.asker, &client.Options{}
 	if c.connect.trace {
 		a.trace = newTrace(a.console)
@@ -147,7 +140,6 @@ func (c *conversation) client(sent *telemetry) (*client.Client, error) {
 		opts = a.options(roots)
 	}
 	opts.Limits.MessageBytes = int64(c.connect.most)
-	opts.Observe = sent.observeClient
 	opts.Implementation = &mcp.Implementation{Name: "askback", Version: version()}
 	opts.SDK.ProgressNotificationHandler = func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
 		if req.Params.ProgressToken == progressToken {
@@ -171,9 +163,7 @@ func (c *conversation) converse(ctx context.Context, cl *client.Client, header h
 	if err == nil {
 		a.trace.connected(session.Server(), revision(session))
 		a.connected(revision(session))
-		if err = c.remember(); err == nil { // the server took them
-			print, err = do(ctx, session)
-		}
+		print, err = do(ctx, session)
 		c.answerLeft(ctx, session, err)
 		err = c.asker.watch.explain(err)
 		if ctx.Err() != nil && (program != nil || a.session != "") {
@@ -192,20 +182,6 @@ func (c *conversation) converse(ctx context.Context, cl *client.Client, header h
 		err = context.Cause(ctx)
 	}
 	return print, err
-}
-
-// remember keeps the headers of the command line, if it says so.
-func (c *conversation) remember() error {
-	if !c.connect.remember {
-		return nil
-	}
-	if err := remember(c.asker.target, c.connect.given); err != nil {
-		return err
-	}
-	origin := originOf(c.asker.target.address)
-	c.asker.console.line("askback: %s gets the same headers from now on; 'askback forget %s' ends that", origin,
-		shellQuote(origin))
-	return nil
 }
 
 func revision(s *client.Session) string {

@@ -93,7 +93,8 @@ func TestDeployOverAKill(t *testing.T) {
 	vote("ada", "4.2")
 	vote("ada", "4.3")
 	kill()
-	run("inbox", "answer", "--data", dir, task.Name(id), "approve", "--as", "bob", "--groups", "release", "--accept", "{}")
+	run("inbox", "answer", "sqlite:"+filepath.Join(dir, "tasks.db"), task.Name(id), "approve", "--as", "bob", "--groups",
+		"release", "--accept", "{}")
 	url, _ = start()
 	vote("bob", "4.3")
 

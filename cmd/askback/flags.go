@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -33,22 +32,14 @@ type connectFlags struct {
 	version string
 	timeout time.Duration
 	most    int // bytes of a message
-	otlp    string
-
-	remember bool
-	given    http.Header // from the command line
-	unnamed  bool        // the target is not the user's word, so that it gets none of the user's headers
-	recalled bool        // a header is one that was remembered
 }
 
 func (f *connectFlags) register(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.headers, "header", nil, "`LINE` to send over HTTP: 'Name: value' or @FILE")
-	flags.BoolVar(&f.remember, "remember", false, "send --header to this host from now on")
 	flags.StringVar(&f.output, "output", "text", "`FORMAT`: text or json")
 	flags.StringVar(&f.version, "protocol-version", "", "`DATE` of the protocol's revision to speak")
 	flags.DurationVar(&f.timeout, "timeout", 0, "`TIME` for everything, such as 30s")
 	mostFlag(flags, &f.most)
-	flags.StringVar(&f.otlp, "otlp", "", "`URL` of a collector to send a trace to")
 	flags.BoolVar(&f.trace, "trace", false, "tell on standard error who sends what")
 }
 
@@ -87,18 +78,7 @@ func (f *connectFlags) check(t target) (http.Header, error) {
 	if t.address == nil && len(f.headers) > 0 {
 		return nil, usagef("--header is for servers at a URL: a program has its environment")
 	}
-	if f.remember && len(f.headers) == 0 {
-		return nil, usagef("--remember is about --header, which is missing")
-	}
-	if err := checkOTLP(f.otlp); err != nil {
-		return nil, err
-	}
-	header, err := parseHeaders(f.headers)
-	if err == nil && t.address != nil && !f.unnamed {
-		f.given = maps.Clone(header)
-		f.recalled, err = recall(t, header)
-	}
-	return header, err
+	return parseHeaders(f.headers)
 }
 
 // What a header may consist of (RFC 9110, section 5.6.2 and 5.5).

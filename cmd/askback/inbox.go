@@ -27,22 +27,20 @@ func inboxCommand() *cobra.Command {
 		Short: "Answer the questions that tasks have for people",
 		Long: `List the questions that tasks have for people, and answer them. STORE is the
 store of the server, sqlite:PATH or postgres://…, as in its --store. Without
-STORE and --data the command looks at all stores that 'askback serve' and
+STORE the command looks at all stores that 'askback serve' and
 'askback bridge' have made for you without --store.
 
 Anybody who can open the store can answer for everybody: the command believes
 --as and --groups. It records your system's user with each answer.`,
 		RunE: needsCommand,
 	}
-	cmd.AddCommand(inboxListCommand(), inboxShowCommand(), inboxAnswerCommand(), inboxClaimCommand(),
-		inboxHandOverCommand(), inboxExtendCommand(),
-		inboxCancelCommand(), inboxServeCommand(), inboxOpenCommand())
+	cmd.AddCommand(inboxListCommand(), inboxShowCommand(), inboxAnswerCommand(), inboxServeCommand(),
+		inboxOpenCommand())
 	return cmd
 }
 
 // inboxFlags are the flags of the inbox. Each command has some of them.
 type inboxFlags struct {
-	data   string
 	reach  reach
 	as     string
 	groups []string
@@ -62,10 +60,6 @@ type inboxFlags struct {
 
 	accept          string // answer
 	decline, cancel bool
-
-	claimed time.Duration // claim, handover
-
-	until string // extend
 }
 
 // reach says which stores a command uses when its command line names none, and there are several.
@@ -79,7 +73,6 @@ const (
 
 // command completes a command of the inbox: do gets a desk on the store, and the arguments after the store.
 func (f *inboxFlags) command(cmd *cobra.Command, do inboxAction) {
-	cmd.Flags().StringVar(&f.data, "data", "", "`DIR` of a server's tasks.db, in place of STORE")
 	cmd.Flags().Bool("json", false, "print JSON, an object on each line")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return f.at(cmd, args, do) }
 }
@@ -91,27 +84,18 @@ func (f *inboxFlags) registerPerson(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&f.groups, "groups", nil, "`NAMES` of the person's groups, such as release,oncall")
 }
 
-func (f *inboxFlags) registerReason(cmd *cobra.Command, usage string) {
-	cmd.Flags().StringVar(&f.reason, "reason", "", usage)
-}
-
-// at opens a desk on the store that the first argument names. Without one it opens the store of --data, or the stores
-// in the default place. It calls do with the desk and the other arguments.
+// at opens a desk on the store that the first argument names. Without one it opens the stores in the default place. It
+// calls do with the desk and the other arguments.
 func (f *inboxFlags) at(cmd *cobra.Command, args []string, do inboxAction) error {
 	var stores []string
 	if namesStore(args) {
-		if stores, args = args[:1], args[1:]; f.data != "" {
-			return usagef("a store and --data exclude each other")
-		}
+		stores, args = args[:1], args[1:]
 		if f.where = "STORE"; !strings.Contains(stores[0], "@") { // it may have a password
 			f.where = harmless(foreignQuote(stores[0]))
 		}
 	} else {
-		if f.data != "" {
-			f.where = "--data " + harmless(foreignQuote(f.data))
-		}
 		var err error
-		if stores, err = f.defaultStores(); err != nil {
+		if stores, err = defaultStores(); err != nil {
 			return err
 		}
 	}
@@ -166,17 +150,9 @@ func storeOfTask(cmd *cobra.Command, stores []string, name string) (string, erro
 		len(has), harmlessLine(name, 60), strings.Join(has, "\n  "))
 }
 
-// defaultStores returns the store of --data, or the stores that 'askback serve' and 'askback bridge' have without
-// --store.
-func (f *inboxFlags) defaultStores() (stores []string, err error) {
+// defaultStores returns the stores that 'askback serve' and 'askback bridge' have without --store.
+func defaultStores() (stores []string, err error) {
 	const file = "tasks.db"
-	if f.data != "" {
-		path := filepath.Join(f.data, file)
-		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("the store of the tasks: %w; --data is the directory of 'askback serve --data'", err)
-		}
-		return []string{"sqlite:" + path}, nil
-	}
 	dir, err := stateDir()
 	if err != nil {
 		return nil, fmt.Errorf("the stores of your servers: %w; name a store with STORE", err)
@@ -193,7 +169,7 @@ func (f *inboxFlags) defaultStores() (stores []string, err error) {
 	}
 	if stores == nil {
 		return nil, fmt.Errorf("there is no store in %s: start 'askback serve' or 'askback bridge' first, or name the "+
-			"store of your server with STORE or --data DIR", dir)
+			"store of your server with STORE", dir)
 	}
 	return stores, nil
 }
@@ -435,7 +411,7 @@ fit; 4 nothing was answered in the terminal; 130 interrupted.`,
 	flags.StringVar(&f.accept, "accept", "", "accept with `JSON`, what the form asks for, such as {}")
 	flags.BoolVar(&f.decline, "decline", false, "decline")
 	flags.BoolVar(&f.cancel, "cancel", false, "dismiss the question without an answer")
-	f.registerReason(cmd, "`TEXT` that says why")
+	flags.StringVar(&f.reason, "reason", "", "`TEXT` that says why")
 	return cmd
 }
 
@@ -539,155 +515,4 @@ func (f *inboxFlags) refused(err error, q *desk.Question, p desk.Person) error {
 		return closed
 	}
 	return err
-}
-
-func inboxClaimCommand() *cobra.Command {
-	f := new(inboxFlags)
-	cmd := &cobra.Command{
-		Use:   "claim [STORE] NAME KEY",
-		Short: "Say that you are about to answer a question",
-		Long: `Tell others that a person is about to answer the question KEY of the task NAME.
-The others can still answer. --for 0 ends the person's claim.
-
-Exit codes: 0 it is recorded; 1 it is not, as after 'askback inbox answer';
-2 wrong usage, or somebody else has a claim; 130 interrupted.`,
-		Example: `  askback inbox claim 23WGRG approve --groups release
-  askback inbox claim 23WGRG approve --groups release --for 0`,
-	}
-	f.command(cmd, func(ctx context.Context, cmd *cobra.Command, d *desk.Desk, format string, args []string) error {
-		return f.claim(ctx, cmd, d, format, args, d.Claim)
-	})
-	f.registerPerson(cmd)
-	f.registerClaim(cmd)
-	return cmd
-}
-
-func inboxHandOverCommand() *cobra.Command {
-	f := new(inboxFlags)
-	cmd := &cobra.Command{
-		Use:   "handover [STORE] NAME KEY TO",
-		Short: "Say that somebody else is about to answer a question",
-		Long: `Tell others that the person TO is about to answer the question KEY of the task
-NAME. TO must be one of the people who are asked. The others can still answer.
-
-Exit codes: 0 it is recorded; 1 it is not, as after 'askback inbox answer';
-2 wrong usage, or somebody else has a claim; 130 interrupted.`,
-		Example: `  askback inbox handover 23WGRG approve bob --as alice --groups release`,
-	}
-	f.command(cmd, func(ctx context.Context, cmd *cobra.Command, d *desk.Desk, format string, args []string) error {
-		return f.claim(ctx, cmd, d, format, args, func(
-			ctx context.Context, name, key string, by desk.Person, length time.Duration,
-		) (*desk.Question, error) {
-			return d.HandOver(ctx, name, key, by, args[2], length)
-		})
-	})
-	f.registerPerson(cmd)
-	f.registerClaim(cmd)
-	return cmd
-}
-
-func (f *inboxFlags) registerClaim(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&f.claimed, "for", time.Hour, "for how long: a `TIME` of at most 24h")
-}
-
-func (f *inboxFlags) claim(
-	ctx context.Context, cmd *cobra.Command, d *desk.Desk, format string, args []string,
-	claim func(ctx context.Context, name, key string, by desk.Person, length time.Duration) (*desk.Question, error),
-) error {
-	person, _ := f.person()
-	asked, err := findQuestion(ctx, d, args[0], args[1])
-	if err != nil {
-		return err
-	}
-	q, err := claim(ctx, asked.Name, asked.Key, person, f.claimed)
-	if err != nil {
-		return f.refused(err, asked, person)
-	}
-	if format == "json" {
-		return output(cmd.OutOrStdout(), inertLine(q))
-	}
-	return output(cmd.OutOrStdout(), fmt.Sprintf("%s: %s\n", harmlessLine(q.Key, 60), claimText(q, time.Now())))
-}
-
-func inboxExtendCommand() *cobra.Command {
-	f := new(inboxFlags)
-	cmd := &cobra.Command{
-		Use:   "extend [STORE] NAME KEY",
-		Short: "Give a question a later deadline",
-		Long: `Give the question KEY of the task NAME a later deadline. The task lives at least
-ten minutes longer. Only a person who may answer the question can do this.
-
-Exit codes: 0 it has the deadline; 1 it has not, as after 'askback inbox
-answer'; 2 wrong usage, or a time that is no later; 130 interrupted.`,
-		Example: `  askback inbox extend 23WGRG approve --groups release --until 4h
-  askback inbox extend 23WGRG approve --as alice --until 2026-11-24T12:00:00Z`,
-	}
-	f.command(cmd, f.extend)
-	f.registerPerson(cmd)
-	cmd.Flags().StringVar(&f.until, "until", "", "`TIME` of the deadline, or how long from now")
-	f.registerReason(cmd, "`TEXT` that says why")
-	return cmd
-}
-
-func (f *inboxFlags) extend(
-	ctx context.Context, cmd *cobra.Command, d *desk.Desk, format string, args []string,
-) error {
-	deadline, err := parseDeadline(f.until, time.Now())
-	if err != nil {
-		return err
-	}
-	person, channel := f.person()
-	asked, err := findQuestion(ctx, d, args[0], args[1])
-	if err != nil {
-		return err
-	}
-	q, err := d.Extend(ctx, asked.Name, asked.Key, person, deadline, strings.TrimSpace(f.reason+" ["+channel+"]"))
-	if err != nil {
-		return f.refused(err, asked, person)
-	}
-	if format == "json" {
-		return output(cmd.OutOrStdout(), inertLine(q))
-	}
-	return output(cmd.OutOrStdout(), fmt.Sprintf("%s: the deadline is %s\n", harmlessLine(q.Key, 60),
-		moment(q.Deadline, time.Now(), "")))
-}
-
-// parseDeadline reads --until: a time, or a duration from now.
-func parseDeadline(text string, now time.Time) (time.Time, error) {
-	if d, err := time.ParseDuration(text); err == nil && d > 0 {
-		return now.Add(d), nil
-	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return at, usagef("--until %q: want a time such as 2026-11-24T12:00:00Z, or 4h for four hours from now", text)
-	}
-	return at, nil
-}
-
-func inboxCancelCommand() *cobra.Command {
-	f := new(inboxFlags)
-	cmd := &cobra.Command{
-		Use:   "cancel [STORE] NAME",
-		Short: "Cancel a task and its questions",
-		Long: `Cancel the task NAME of any caller, and withdraw its questions, as 'askback task
-cancel STORE NAME' does. To dismiss one question and let its call go
-on, use 'askback inbox answer NAME KEY --cancel'.
-
-Exit codes: 0 it is cancelled; 1 it is not; 2 wrong usage; 130 interrupted.`,
-		Example: `  askback inbox cancel 23WGRG --reason "the release was withdrawn"`,
-	}
-	f.command(cmd, func(ctx context.Context, cmd *cobra.Command, d *desk.Desk, format string, args []string) error {
-		if strings.TrimSpace(f.reason) == "" {
-			return usagef("--reason is missing: an audit needs to know why a task was cancelled")
-		}
-		person, channel := f.person()
-		by := person.Name
-		if f.as != "" {
-			by += " [" + channel + "]"
-		}
-		return cancelTask(ctx, cmd, d, format, args[0], desk.Cancellation{By: by, Reason: f.reason})
-	})
-	cmd.Flags().StringVar(&f.as, "as", "", "`NAME` of who decided (default: you)")
-	f.registerReason(cmd, "`TEXT` for the audit; required")
-	return cmd
 }

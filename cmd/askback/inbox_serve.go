@@ -71,7 +71,6 @@ serve' does.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&s.person.data, "data", "", "`DIR` of a server's tasks.db, in place of STORE")
 	flags.StringVar(&s.addr, "addr", "127.0.0.1:8081", "`ADDR` or unix:PATH")
 	flags.StringVar(&s.title, "title", "", "`TEXT` at the top of each page")
 	flags.BoolVar(&s.open, "open", false, "open the page in a browser")

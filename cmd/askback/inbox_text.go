@@ -43,14 +43,6 @@ func historyRow(q *desk.Question, now time.Time) string {
 	}, "\t")
 }
 
-// claimText says who is about to answer a question.
-func claimText(q *desk.Question, now time.Time) string {
-	if q.Claim == nil {
-		return "claimed by nobody"
-	}
-	return fmt.Sprintf("claimed by %s for %s", harmlessLine(q.Claim.By, 60), span(q.Claim.Until.Sub(now)))
-}
-
 func callerName(q *desk.Question) string { return cmp.Or(q.Principal, "(anonymous)") }
 
 func deadlineText(q *desk.Question, now time.Time) string {
@@ -92,7 +84,7 @@ func inboxFacts(q *desk.Question, now time.Time) string {
 		add("deadline", "%s", moment(q.Deadline, now, "passed "))
 	}
 	if q.Claim != nil {
-		add("claimed", "%s", strings.TrimPrefix(claimText(q, now), "claimed "))
+		add("claimed", "by %s for %s", harmlessLine(q.Claim.By, 60), span(q.Claim.Until.Sub(now)))
 	}
 	if q.Decision == nil && len(q.Proposal) > len("{}") {
 		add("proposal", "%s", harmlessLine(string(q.Proposal), 2000))

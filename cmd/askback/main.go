@@ -105,7 +105,7 @@ func rootCommand() *cobra.Command {
 	root.Flags().Bool("version", false, "print the version")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(callCommand(), toolsCommand(), promptCommand(), readCommand(), resumeCommand(), taskCommand(),
-		inboxCommand(), forgetCommand())
+		inboxCommand())
 	root.AddCommand(demoCommand(), serveCommand(), bridgeCommand(), keysCommand(), inspectCommand(), replayCommand(),
 		checkCommand(), versionCommand())
 	return root

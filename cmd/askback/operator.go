@@ -43,28 +43,21 @@ func openTasks(ctx context.Context, name string) (task.Store, error) {
 
 // storeFlags select tasks of a store.
 type storeFlags struct {
-	all                           bool
 	statuses, principals, targets []string
 }
 
 func (f *storeFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.BoolVar(&f.all, "all", false, "the tasks of everybody in a store")
-	flags.StringSliceVar(&f.statuses, "status", nil, "with --all: `STATUS`, such as input_required")
-	flags.StringArrayVar(&f.principals, "principal", nil, "with --all: `NAME` of a caller; empty: anonymous")
-	flags.StringArrayVar(&f.targets, "tool", nil, "with --all: `NAME` of a tool")
+	flags.StringSliceVar(&f.statuses, "status", nil, "of a store: `STATUS`, such as input_required")
+	flags.StringArrayVar(&f.principals, "principal", nil, "of a store: `NAME` of a caller; empty: anonymous")
+	flags.StringArrayVar(&f.targets, "tool", nil, "of a store: `NAME` of a tool")
 }
 
-// check compares the flags with the target, which is a store only for --all.
+// check compares the flags with the target.
 func (f *storeFlags) check(target string) error {
-	switch {
-	case f.all && !isStore(target):
-		return usagef("--all wants a store, sqlite:PATH or postgres://…, and not a server: " +
+	if !isStore(target) && len(f.statuses)+len(f.principals)+len(f.targets) > 0 {
+		return usagef("--status, --principal and --tool are for a store, sqlite:PATH or postgres://…: " +
 			"a server lists only the caller's own tasks")
-	case !f.all && isStore(target):
-		return usagef("a store is listed with --all")
-	case !f.all && len(f.statuses)+len(f.principals)+len(f.targets) > 0:
-		return usagef("--status, --principal and --tool are for --all")
 	}
 	for _, s := range f.statuses {
 		if !slices.Contains(everyStatus, task.Status(s)) {
@@ -245,24 +238,17 @@ func cancelStored(cmd *cobra.Command, store, which string, f *cancelFlags) error
 		by = self.Username
 	}
 	return atDesk(cmd, store, func(ctx context.Context, d *desk.Desk, format string) error {
-		return cancelTask(ctx, cmd, d, format, which, desk.Cancellation{By: by, Reason: f.reason})
+		t, err := d.Cancel(ctx, which, desk.Cancellation{By: by, Reason: f.reason})
+		if errors.Is(err, task.ErrNotFound) {
+			return fmt.Errorf("%w: 'askback task list STORE' shows their names", err)
+		}
+		if err != nil {
+			return err
+		}
+		if format == "json" {
+			return outputJSON(cmd.OutOrStdout(), t)
+		}
+		return output(cmd.OutOrStdout(), fmt.Sprintf("%s of %s is cancelled; a server that runs such tasks cleans up.\n",
+			harmlessLine(t.Target, 60), harmlessLine(cmp.Or(t.Principal, "an anonymous caller"), 60)))
 	})
-}
-
-// cancelTask cancels a task at a desk, and says so.
-func cancelTask(
-	ctx context.Context, cmd *cobra.Command, d *desk.Desk, format, which string, c desk.Cancellation,
-) error {
-	t, err := d.Cancel(ctx, which, c)
-	if errors.Is(err, task.ErrNotFound) {
-		return fmt.Errorf("%w: 'askback task list --all' shows their names", err)
-	}
-	if err != nil {
-		return err
-	}
-	if format == "json" {
-		return outputJSON(cmd.OutOrStdout(), t)
-	}
-	return output(cmd.OutOrStdout(), fmt.Sprintf("%s of %s is cancelled; a server that runs such tasks cleans up.\n",
-		harmlessLine(t.Target, 60), harmlessLine(cmp.Or(t.Principal, "an anonymous caller"), 60)))
 }

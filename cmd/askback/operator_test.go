@@ -24,7 +24,7 @@ func TestAnOperatorSeesAndCancelsTasks(t *testing.T) {
 	id = strings.TrimSpace(id)
 	list := func(args ...string) (tasks []desk.Task) {
 		t.Helper()
-		code, stdout, stderr := command(t, append([]string{"task", "list", "--all", store, "--output", "json"}, args...)...)
+		code, stdout, stderr := command(t, append([]string{"task", "list", store, "--output", "json"}, args...)...)
 		if code != 0 {
 			t.Fatal(stderr)
 		}
@@ -62,7 +62,7 @@ func TestAnOperatorSeesAndCancelsTasks(t *testing.T) {
 	if got := list("--principal", "carol", "--tool", "provision_vm", "--status", "working,input_required"); len(got) != 1 {
 		t.Errorf("%+v", got)
 	}
-	_, text, _ := command(t, "task", "list", "--all", store)
+	_, text, _ := command(t, "task", "list", store)
 	for _, want := range []string{"WAITS FOR", "input_required", "carol", "network: The files of web-1 are ready"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
@@ -111,12 +111,10 @@ func TestOperatorsMistakes(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"list", "--all", "http://127.0.0.1:1/mcp"}, 2, "--all wants a store"},
-		{[]string{"list", absent}, 2, "with --all"},
-		{[]string{"list", "--status", "working", "http://127.0.0.1:1/mcp"}, 2, "are for --all"},
-		{[]string{"list", "--all", "--status", "wrking", absent}, 2, "want working, input_required"},
-		{[]string{"list", "--all", "--output", "xml", absent}, 2, "text or json"},
-		{[]string{"list", "--all", absent}, 1, "no such file"},
+		{[]string{"list", "--status", "working", "http://127.0.0.1:1/mcp"}, 2, "are for a store"},
+		{[]string{"list", "--status", "wrking", absent}, 2, "want working, input_required"},
+		{[]string{"list", "--output", "xml", absent}, 2, "text or json"},
+		{[]string{"list", absent}, 1, "no such file"},
 		{[]string{"cancel", absent, "abcdef", "--reason", "?"}, 1, "no such file"},
 		{[]string{"cancel", absent, "abcdef"}, 2, "needs --reason"},
 		{[]string{"cancel", "sqlite:", "abcdef", "--reason", "?"}, 2, "sqlite:PATH"},

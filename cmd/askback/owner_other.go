@@ -9,6 +9,4 @@ import (
 
 func keepOwner(*os.File, fs.FileInfo) error { return nil }
 
-func checkPrivate(fs.FileInfo) error { return nil } // the directory of the user's configuration is private
-
-func checkPrivateDir(fs.FileInfo) error { return nil } // it is in the same place
+func checkPrivateDir(fs.FileInfo) error { return nil } // the directory of the user's configuration is private

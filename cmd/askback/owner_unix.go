@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -22,20 +21,6 @@ func keepOwner(f *os.File, old fs.FileInfo) error {
 		return nil
 	}
 	return f.Chown(int(was.Uid), int(was.Gid))
-}
-
-// checkPrivate refuses a file that belongs to another user, or that others can open.
-func checkPrivate(info fs.FileInfo) error {
-	if !info.Mode().IsRegular() {
-		return errors.New("it is not a regular file")
-	}
-	if perm := info.Mode().Perm(); perm&0o077 != 0 {
-		return fmt.Errorf("its mode is %04o, so that others can open it: change the headers, and its mode to 0600", perm)
-	}
-	if is, ok := info.Sys().(*syscall.Stat_t); ok && int(is.Uid) != os.Geteuid() {
-		return fmt.Errorf("it belongs to the user %d, and not to you", is.Uid)
-	}
-	return nil
 }
 
 // checkPrivateDir refuses a directory that belongs to another user, or that others can enter.

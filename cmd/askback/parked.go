@@ -33,10 +33,10 @@ func (c *conversation) park(parked *client.PendingError) error {
 		until = fmt.Sprintf(", not later than %s", moment(*p.Expires, time.Now(), ""))
 	}
 	again := "askback resume " + shellQuote(file)
-	if p.Endpoint == "" || len(c.connect.headers) > 0 || c.connect.recalled { // resume sends headers only to its TARGET
+	if p.Endpoint == "" || len(c.connect.headers) > 0 { // resume sends headers only to its TARGET
 		again += " " + shellQuote(c.asker.target.shown())
 	}
-	if len(c.connect.headers) > 0 && !c.connect.remember {
+	if len(c.connect.headers) > 0 {
 		again += " --header …"
 	}
 	return &exitError{code, fmt.Errorf("%w\nGo on with '%s'%s", why, again, until)}

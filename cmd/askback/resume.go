@@ -46,7 +46,7 @@ input.`,
 		at := pending.Endpoint
 		if len(args) > 1 {
 			at = args[1]
-		} else if err := trustEndpoint(c.cmd, args[0], at, &c.connect); err != nil {
+		} else if err := trustEndpoint(c.cmd, args[0], at, c.connect.headers); err != nil {
 			return err
 		}
 		c.answer.resumed, c.taskID = args[0], pending.TaskID
@@ -65,7 +65,7 @@ input.`,
 
 // trustEndpoint checks the address that a parked call names, and tells the user where the call goes on. Anybody may
 // have written the file: it may name a server, but it must not start a program or receive the user's headers.
-func trustEndpoint(cmd *cobra.Command, file, endpoint string, connect *connectFlags) error {
+func trustEndpoint(cmd *cobra.Command, file, endpoint string, headers []string) error {
 	name := harmlessLine(file, 200)
 	if file == "-" {
 		name = "standard input"
@@ -79,12 +79,11 @@ func trustEndpoint(cmd *cobra.Command, file, endpoint string, connect *connectFl
 			"name the server yourself, as in 'askback resume %s TARGET'", name, endpoint, shellQuote(file))
 	}
 	origin := (&url.URL{Scheme: t.address.Scheme, Host: t.address.Host}).String()
-	if len(connect.headers) > 0 {
+	if len(headers) > 0 {
 		return usagef("--header would go to %s, which only %s names: if that is right, name it yourself, "+
 			"as in 'askback resume %s %s …'",
 			origin, name, shellQuote(file), shellQuote(t.shown()))
 	}
-	connect.unnamed = true
 	fmt.Fprintf(cmd.ErrOrStderr(), "askback: continuing at %s, which %s names\n", harmlessLine(origin, 200), name)
 	return nil
 }

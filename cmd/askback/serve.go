@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,7 +56,6 @@ type serveOptions struct {
 	delay     time.Duration
 	grace     time.Duration
 	hosts     []string
-	otlp      string
 	user      string
 	wait      time.Duration
 }
@@ -112,7 +110,6 @@ the machines, in --data or $XDG_STATE_HOME/askback. Work items need --data.`,
 	flags.BoolVar(&o.loaded, "loaded", false, "hand calls of count_primes over to other servers")
 	flags.BoolVar(&o.bare, "bare", false, "no requestState while there is nothing to remember")
 	o.registerStopping(flags)
-	flags.StringVar(&o.otlp, "otlp", "", "send traces and metrics to the collector at `URL`")
 	flags.BoolVar(&o.untilEOF, "until-eof", false, "stop when standard input ends")
 	flags.DurationVar(&o.lease, "lease", 0, "`TIME` of the leases of tasks (default 10s)")
 	for _, name := range []string{"until-eof", "lease"} {
@@ -153,7 +150,7 @@ func (o *serveOptions) check() error {
 	case o.release < 1 || o.release > 3:
 		return usagef("--release %d: want 1, 2 or 3", o.release)
 	}
-	if err := cmp.Or(o.checkStopping(), checkOTLP(o.otlp)); err != nil {
+	if err := o.checkStopping(); err != nil {
 		return err
 	}
 	return checkStore(o.store)
@@ -200,15 +197,6 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 	}
 	defer func() { err = errors.Join(err, storage.close()) }()
 
-	sent, err := openTelemetry(ctx, o.otlp, log)
-	if err != nil {
-		return err
-	}
-	defer sent.close(log) // before the store is closed: it is asked for its tasks once more
-	if err := sent.observeTasks(storage.tasks); err != nil {
-		return err
-	}
-
 	implementation := &mcp.Implementation{Name: "askback-examples", Title: "Askback examples", Version: version()}
 	sdkOptions := &mcp.ServerOptions{}
 	if log.Enabled(ctx, slog.LevelDebug) {
@@ -225,7 +213,6 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 		Limits:         askback.Limits{RoundTTL: o.ttl, CallTTL: max(o.ttl, callTTL)},
 		Tasks:          tasks,
 		Logger:         log,
-		Observe:        sent.observe,
 	}
 	if tasks != nil && o.user != "" && !o.bare { // a desk needs the state of each round
 		options.Desk = &askback.DeskOptions{Wait: o.wait}

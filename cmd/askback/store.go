@@ -18,18 +18,12 @@ import (
 	"github.com/askback-mcp/askback/task/sqlite"
 )
 
-// taskStore is what the command needs of its stores.
-type taskStore interface {
-	task.Store
-	task.Counter
-}
-
 // storage is the place of the data that outlives the process.
 type storage struct {
-	tasks       taskStore // nil for --store none
-	name        string    // the store in the log, without its password
-	machines    string    // the directory of the machines of provision_vm, unless machinesErr is set
-	machinesErr error     // why there is no such directory
+	tasks       task.Store // nil for --store none
+	name        string     // the store in the log, without its password
+	machines    string     // the directory of the machines of provision_vm, unless machinesErr is set
+	machinesErr error      // why there is no such directory
 }
 
 // openStorage opens the store that --store names and finds a place for the machines. Dir is the directory of

@@ -57,8 +57,8 @@ func taskGetCommand() *cobra.Command {
 was created and when it expires.
 
 If TARGET is a store, sqlite:PATH or postgres://…, ID is the name that 'askback
-task list --all' and logs show, or the beginning of it. The task may belong to
-any caller. If an operator cancelled it, the command shows who and why.
+task list' and logs show, or the beginning of it. The task may belong to any
+caller. If an operator cancelled it, the command shows who and why.
 
 Exit codes: 0 it is shown; 1 there is no such task, or asking the server failed;
 2 wrong usage; 130 interrupted.`,
@@ -138,8 +138,8 @@ server decides whether and when the work ends. If it does not show the task
 after that, the command prints a warning only.
 
 If TARGET is a store, sqlite:PATH or postgres://…, the task is cancelled there.
-It may belong to any caller. ID is then the name that 'askback task list --all'
-and logs show, or the beginning of it. The task and the audit log record who
+It may belong to any caller. ID is then the name that 'askback task list' and
+logs show, or the beginning of it. The task and the audit log record who
 cancelled it, and why. The client does not see this.
 
 Exit codes: 0 the server was asked; 1 it failed; 2 wrong usage; 130 interrupted.`,
@@ -174,13 +174,13 @@ func taskListCommand() *cobra.Command {
 works in sessions of 2025-11-25 and with --tasks proposal. The tasks extension
 has no such list.
 
-With --all, for the operator, TARGET is a store. The list has the tasks of all
+If TARGET is a store, sqlite:PATH or postgres://…, the list has the tasks of all
 callers, the oldest first, with what they wait for. It shows the names that logs
 have, because the ids of tasks are secrets of their clients.
 
 Exit codes: 0 the list is there; 1 it failed; 2 wrong usage; 130 interrupted.`,
 		Example: `  askback task list --tasks proposal http://127.0.0.1:8080/mcp
-  askback task list --all --status input_required sqlite:tasks.db`,
+  askback task list --status input_required sqlite:tasks.db`,
 	}, 0, func(ctx context.Context, c *conversation, s *client.Session) (func() error, error) {
 		list, more, err := listTasks(ctx, s, c.asker.watch.dialect)
 		return func() error { return c.printTasks(list, more) }, err
@@ -191,7 +191,7 @@ Exit codes: 0 the list is there; 1 it failed; 2 wrong usage; 130 interrupted.`,
 		if err := f.check(args[0]); err != nil {
 			return err
 		}
-		if f.all {
+		if isStore(args[0]) {
 			return listStore(cmd, args[0], f)
 		}
 		return overServer(cmd, args)
