@@ -243,8 +243,7 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 		if s.sdk.Tasks, err = s.newTasks(engine, info); err != nil {
 			return nil, err
 		}
-		_, lists := s.opts.Tasks.Store.(task.Lister)
-		s.sdk.ListsTasks = lists && (s.opts.Tasks.ListAnonymous || s.opts.Principal != nil)
+		s.sdk.ListsTasks = s.opts.Tasks.ListAnonymous || s.opts.Principal != nil
 		carrier.Tasks = s.sdk.Tasks
 	}
 	if s.opts.Desk != nil {

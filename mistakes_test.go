@@ -179,43 +179,30 @@ func TestMistakesInSleeps(t *testing.T) {
 	for _, c := range []struct {
 		says, want string
 		sleep      func(ctx context.Context, call *askback.Call) error
-		store      task.Store
 		detach     bool
 	}{
-		{says: "outside of a task", want: "only a task can sleep: call Detach before it", store: new(task.MemoryStore),
+		{says: "outside of a task", want: "only a task can sleep: call Detach before it",
 			sleep: func(_ context.Context, call *askback.Call) error { return call.Sleep("nap", time.Second) }},
-		{says: "without a name", want: "a sleep needs a name", detach: true, store: new(task.MemoryStore),
+		{says: "without a name", want: "a sleep needs a name", detach: true,
 			sleep: func(_ context.Context, call *askback.Call) error { return call.Sleep("", time.Second) }},
-		{says: "a name that is no text", want: "the name of a sleep has 1 to", detach: true, store: new(task.MemoryStore),
+		{says: "a name that is no text", want: "the name of a sleep has 1 to", detach: true,
 			sleep: func(_ context.Context, call *askback.Call) error { return call.Sleep("\xff", time.Second) }},
-		{says: "no time", want: "must be more than zero", detach: true, store: new(task.MemoryStore),
+		{says: "no time", want: "must be more than zero", detach: true,
 			sleep: func(_ context.Context, call *askback.Call) error { return call.Sleep("nap", 0) }},
 		{says: "more time than the operator allows",
 			want: `sleep "nap": 721h0m0s is more than Limits.Within`, detach: true,
-			store: new(task.MemoryStore),
 			sleep: func(_ context.Context, call *askback.Call) error { return call.Sleep("nap", 721*time.Hour) }},
 		{says: "twice", want: `the sleep "nap" is reached twice in one run: give each its own name`, detach: true,
-			store: new(task.MemoryStore),
 			sleep: func(_ context.Context, call *askback.Call) error {
 				return errors.Join(call.Sleep("nap", time.Second), call.Sleep("nap", time.Second))
 			}},
-		{says: "in a step", want: "a step cannot ask", detach: true, store: new(task.MemoryStore),
+		{says: "in a step", want: "a step cannot ask", detach: true,
 			sleep: func(ctx context.Context, call *askback.Call) error {
 				return call.Do(ctx, "step", func(context.Context) error { return call.Sleep("nap", time.Second) })
 			}},
-		{says: "in a store that keeps no questions",
-			want: "it needs a store that keeps questions (a task.Asker)", detach: true,
-			store: plainStore{new(task.MemoryStore)},
-			sleep: func(_ context.Context, call *askback.Call) error { return call.Sleep("nap", time.Second) }},
-		{says: "a deadline in such a store",
-			want: "a deadline needs a store that keeps questions (a task.Asker)", detach: true,
-			store: plainStore{new(task.MemoryStore)},
-			sleep: func(_ context.Context, call *askback.Call) error {
-				return askback.Approve(call, "q", askback.Question{Message: "Sure?", Within: time.Hour})
-			}},
 	} {
 		t.Run(c.says, func(t *testing.T) {
-			s := harness.NewTaskServerOn(t, c.store, nil, harness.AddText("sleep", &askback.TaskSupport{AtDetach: true},
+			s := harness.NewTaskServer(t, nil, harness.AddText("sleep", &askback.TaskSupport{AtDetach: true},
 				func(ctx context.Context, call *askback.Call) (string, error) {
 					if c.detach {
 						if err := call.Detach(); err != nil {
@@ -234,6 +221,3 @@ func TestMistakesInSleeps(t *testing.T) {
 		})
 	}
 }
-
-// plainStore has none of the optional parts of a store.
-type plainStore struct{ task.Store }

@@ -20,11 +20,10 @@ import (
 )
 
 // DeskOptions let questions go to people apart from the client of the call: to the desk, where they answer through
-// package desk, or the command askback inbox. They need [Options.Tasks] with a store that is a task.Asker, because such
-// a call becomes a task, also one of a tool added with [AddTool]. A client that can take a task gets it; any other gets
-// the outcome of the call, if that comes soon, and otherwise words that say who is awaited, and how to get the outcome:
-// see [AddResultTool]. The zero value is ready to use. An instance without a desk does not run the tasks of one that
-// has one.
+// package desk, or the command askback inbox. They need [Options.Tasks], because such a call becomes a task, even of a
+// tool added with [AddTool]. A client that can take a task gets it; any other gets the outcome of the call, if that
+// comes soon, and otherwise words that say who is awaited, and how to get the outcome: see [AddResultTool]. The zero
+// value is ready to use. An instance without a desk does not run the tasks of one that has one.
 type DeskOptions struct {
 	// Fallback sends an elicitation to the desk, for the caller by name, if the client did not declare that it can be
 	// asked, or has shown it to nobody: see NotShown. An anonymous caller has no name, and so no fallback.
@@ -45,12 +44,11 @@ type DeskOptions struct {
 	Page string
 
 	// Notify, if set, is told what becomes of questions for people: that one is asked, is due soon, was decided, has
-	// met its deadline, or that its call has ended. Each notice is kept in the store, which must be a task.Outbox,
-	// until Notify returns nil: it is delivered at least once, by any process that runs tasks, the notices of one call
-	// in order, even when the task is deleted. After an error it is delivered again, up to an hour later, for three days;
-	// then the log has an error. A panic is an error. Notify may take 30 seconds, and is called for up to 32 notices at
-	// once. Callers take turns, and Tasks.PerPrincipal.Notices bounds what waits of one. Package desk/webhook has one that
-	// posts them.
+	// met its deadline, or that its call has ended. Each notice is kept in the store until Notify returns nil: it is
+	// delivered at least once, by any process that runs tasks, the notices of one call in order, even when the task is
+	// deleted. After an error it is delivered again, up to an hour later, for three days; then the log has an error. A
+	// panic is an error. Notify may take 30 seconds, and is called for up to 32 notices at once. Callers take turns, and
+	// Tasks.PerPrincipal.Notices bounds what waits of one. Package desk/webhook has one that posts them.
 	Notify func(ctx context.Context, n desk.Notice) error
 
 	// Remind is the share of the time until a deadline after which the notice comes that it is due soon, less than 1.
@@ -91,9 +89,6 @@ func (s *Server) useDesk(engine *call.Engine, service *tasks.Service) error {
 	}
 	if service == nil {
 		return errors.New("askback: Options.Desk needs Options.Tasks: a call waits for people as a task")
-	}
-	if _, keeps := service.Store.(task.Asker); !keeps {
-		return fmt.Errorf("askback: Options.Desk needs a store that keeps questions: %T is no task.Asker", service.Store)
 	}
 	engine.Desk = &call.Desk{Fallback: o.Fallback, NotShown: o.NotShown}
 	people, err := desk.Open(service.Store, &desk.Options{StoreTimeout: service.Engine.Settings().StoreTimeout})

@@ -16,7 +16,7 @@ var errAway = errors.New("the database is away")
 
 // awayTasks and awayStates are stores that do not answer.
 type (
-	awayTasks  struct{ harness.Store }
+	awayTasks  struct{ task.Store }
 	awayStates struct{ state.Store }
 )
 

@@ -305,7 +305,7 @@ func TestOptionsThatAreRefused(t *testing.T) {
 
 // broken is a store whose database fails, or does not answer.
 type broken struct {
-	harness.Store
+	task.Store
 	err error
 }
 

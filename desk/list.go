@@ -33,8 +33,7 @@ const (
 
 // Waiting yields the open questions that the filter lets pass. It reads an index of the store as it goes, so that
 // questions for others cost nothing; a question that is asked meanwhile may be missing. After an error with a question,
-// which cannot be read as a whole, the list goes on; an error without a question ends it. The error is an
-// [errors.ErrUnsupported] if the store is no [task.Asker].
+// which cannot be read as a whole, the list goes on; an error without a question ends it.
 func (d *Desk) Waiting(ctx context.Context, w Waiting) iter.Seq2[*Question, error] {
 	return listed("list the questions", d.waiting(ctx, w))
 }

@@ -134,8 +134,7 @@ func (d *Desk) Questions(ctx context.Context, name string, as *Person) ([]*Quest
 // who reads it, or nil.
 //
 // The error is a [task.ErrNotFound] if there is no such question, and the same if it does not concern the person: see
-// [Question.Concerns]. It is an [errors.ErrUnsupported] if the store is no [task.Asker]. An error with a question says
-// that not all of it can be read.
+// [Question.Concerns]. An error with a question says that not all of it can be read.
 func (d *Desk) Question(ctx context.Context, name, key string, as *Person) (*Question, error) {
 	r, err := d.question(ctx, name, key, as)
 	if err == nil && !r.concerns(as) {

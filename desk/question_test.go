@@ -16,7 +16,6 @@ import (
 	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/stored"
-	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -577,22 +576,5 @@ func TestBeginningsOfNames(t *testing.T) {
 	}
 	if err := ask(o.name, "q", &alice); err != nil {
 		t.Error(err)
-	}
-}
-
-// A desk on a store that keeps no questions says so.
-func TestAStoreWithoutQuestions(t *testing.T) {
-	d, alice := open(t, struct{ harness.Store }{new(task.MemoryStore)}), person("alice")
-	ctx, name := t.Context(), task.Name("any")
-	_, answer := d.Answer(ctx, name, "q", desk.Answer{By: alice, Action: "decline"})
-	_, question := d.Question(ctx, name, "q", &alice)
-	_, claim := d.Claim(ctx, name, "q", alice, time.Hour)
-	for _, err := range []error{answer, question, claim} {
-		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "is no task.Asker") {
-			t.Errorf("%v", err)
-		}
-	}
-	if got := keys(ctx, d, desk.Waiting{}); len(got) != 1 || !strings.Contains(got[0], "is no task.Asker") {
-		t.Errorf("%q", got)
 	}
 }

@@ -3,8 +3,6 @@ package inbox
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
@@ -180,9 +178,6 @@ func (l *list) read(questions iter.Seq2[*desk.Question, error], p desk.Person) e
 	for q, err := range questions {
 		switch {
 		case err != nil && q == nil:
-			if errors.Is(err, errors.ErrUnsupported) {
-				return fmt.Errorf("inbox: this store has no desk: %w", err)
-			}
 			return err
 		case err != nil:
 			l.Note = "A question of another release cannot be shown."

@@ -21,16 +21,15 @@ const (
 	pageOfWaiting = 100
 )
 
-// ObserveTasks measures how many tasks of a store have not ended, by status, as the gauge askback.tasks. If the store
-// is a task.Asker, it also measures what waits for people, by tool: askback.waiting is the number of open questions,
-// and askback.waiting.age is how long the oldest of them has been open. Of more than 1000 open questions it reads the
-// oldest 1000: then the number counts only these, and a tool that has only younger questions is left out.
+// ObserveTasks measures how many tasks of a store have not ended, by status, as the gauge askback.tasks. It also
+// measures what waits for people, by tool: askback.waiting is the number of open questions, and askback.waiting.age is
+// how long the oldest of them has been open. Of more than 1000 open questions it reads the oldest 1000: then the number
+// counts only these, and a tool that has only younger questions is left out.
 //
-// The store is asked once for each export; the stores of task/sqlite and task/postgres are Counters and Askers.
-// Instances that share a store report the same numbers: register it in one of them, or aggregate by max and not by sum.
+// The store is asked once for each export. Instances that share a store report the same numbers: register it in one of them, or aggregate by max and not by sum.
 // The registration's Unregister ends it; call it before the store is closed. Nil options are the zero Options. An error
 // of the store goes to the error handler of OpenTelemetry.
-func ObserveTasks(store task.Counter, opts *Options) (metric.Registration, error) {
+func ObserveTasks(store task.Store, opts *Options) (metric.Registration, error) {
 	m := opts.meter()
 	tasks, err1 := m.Int64ObservableGauge("askback.tasks", metric.WithUnit("{task}"),
 		metric.WithDescription("Tasks in the store that have not ended, by status. Instances that share a store report the "+
@@ -54,14 +53,10 @@ func ObserveTasks(store task.Counter, opts *Options) (metric.Registration, error
 		}
 		return nil
 	}
-	asker, asks := store.(task.Asker)
-	w := &waitingQuestions{store: asker}
+	w := &waitingQuestions{store: store}
 	return m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
 		ctx, cancel := context.WithTimeout(ctx, countTime)
 		defer cancel()
-		if !asks {
-			return countTasks(ctx, o)
-		}
 		tools, err1 := w.read(ctx)
 		err2 := countTasks(ctx, o)
 		for name, t := range tools {
@@ -75,7 +70,7 @@ func ObserveTasks(store task.Counter, opts *Options) (metric.Registration, error
 
 // waitingQuestions reads what waits for people.
 type waitingQuestions struct {
-	store task.Asker
+	store task.Store
 
 	mu     sync.Mutex // several readers may export at the same time
 	labels labels

@@ -68,11 +68,6 @@ func (m *memoryTask) usage() Quota {
 
 var _ interface {
 	Store
-	Evicter
-	Lister
-	Counter
-	Versioner
-	Outbox
 	Watcher
 } = (*MemoryStore)(nil)
 
@@ -146,7 +141,7 @@ func (s *MemoryStore) Get(ctx context.Context, id string) (t *Task, err error) {
 	return t, err
 }
 
-// List reads tasks of a principal. See [Lister].
+// List reads tasks of a principal. See [Store].
 func (s *MemoryStore) List(ctx context.Context, principal, dialect string, created time.Time, id string,
 	limit int) (tasks []*Task, err error) {
 	err = s.do(ctx, func(int64) error {
@@ -169,7 +164,7 @@ func (s *MemoryStore) List(ctx context.Context, principal, dialect string, creat
 	return tasks, err
 }
 
-// Select reads tasks of all principals. See [Lister].
+// Select reads tasks of all principals. See [Store].
 func (s *MemoryStore) Select(ctx context.Context, f Filter, after string, limit int) (tasks []*Task, err error) {
 	err = s.do(ctx, func(int64) error {
 		for _, id := range slices.Sorted(maps.Keys(s.tasks)) {
@@ -184,7 +179,7 @@ func (s *MemoryStore) Select(ctx context.Context, f Filter, after string, limit 
 	return tasks, err
 }
 
-// Count counts the tasks that have not ended. See [Counter].
+// Count counts the tasks that have not ended. See [Store].
 func (s *MemoryStore) Count(ctx context.Context) (map[Status]int, error) {
 	counts := make(map[Status]int)
 	err := s.do(ctx, func(int64) error {
@@ -203,7 +198,7 @@ func lets[T comparable](those []T, value T) bool {
 	return those == nil || slices.Contains(those, value)
 }
 
-// Versions reads the versions of tasks. See [Versioner].
+// Versions reads the versions of tasks. See [Store].
 func (s *MemoryStore) Versions(ctx context.Context, ids []string) (map[string]int64, error) {
 	versions := make(map[string]int64, len(ids))
 	err := s.do(ctx, func(int64) error {
@@ -381,7 +376,7 @@ func (s *MemoryStore) Purge(ctx context.Context, grace time.Duration, limit int)
 	return n, err
 }
 
-// Evict deletes tasks of a principal that ended long ago. See [Evicter].
+// Evict deletes tasks of a principal that ended long ago. See [Store].
 func (s *MemoryStore) Evict(ctx context.Context, principal string, age time.Duration, limit int) (n int, err error) {
 	err = s.do(ctx, func(now int64) error {
 		var ended []*memoryTask

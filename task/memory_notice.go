@@ -30,7 +30,7 @@ type memoryNotice struct {
 	dueAt int64 // the time at which it can be taken, in milliseconds since 1970
 }
 
-// Listen says that somebody listens for notices. See [Outbox].
+// Listen says that somebody listens for notices. See [Store].
 func (s *MemoryStore) Listen(ctx context.Context, d time.Duration, named, anonymous int) error {
 	return s.do(ctx, func(now int64) error {
 		s.outbox.listening = max(s.outbox.listening, now+roundUp(d))
@@ -39,7 +39,7 @@ func (s *MemoryStore) Listen(ctx context.Context, d time.Duration, named, anonym
 	})
 }
 
-// Notices takes notices. See [Outbox].
+// Notices takes notices. See [Store].
 func (s *MemoryStore) Notices(ctx context.Context, c NoticeClaim) (notices []*Notice, err error) {
 	err = s.do(ctx, func(now int64) error {
 		for len(s.reminders) > 0 && s.reminders[0].remindAt <= now && now < s.outbox.listening {
@@ -93,7 +93,7 @@ func (o *memoryOutbox) next(now, until int64, after string, delivering map[strin
 	return best
 }
 
-// Settle deletes a notice, or lets it be taken again. See [Outbox].
+// Settle deletes a notice, or lets it be taken again. See [Store].
 func (s *MemoryStore) Settle(ctx context.Context, n *Notice, retry time.Duration) error {
 	return s.do(ctx, func(now int64) error {
 		o, id := &s.outbox, n.Question.Task
@@ -121,7 +121,7 @@ func (s *MemoryStore) Settle(ctx context.Context, n *Notice, retry time.Duration
 	})
 }
 
-// Refused returns what was refused. See [Outbox].
+// Refused returns what was refused. See [Store].
 func (s *MemoryStore) Refused(ctx context.Context, limit int) (notices []*Notice, err error) {
 	err = s.do(ctx, func(int64) error {
 		o := &s.outbox

@@ -42,7 +42,7 @@ func (m *memoryTask) inTurn() (questions []*memoryQuestion) {
 	return questions
 }
 
-// Questions reads the questions of tasks whose names begin alike. See [Asker].
+// Questions reads the questions of tasks whose names begin alike. See [Store].
 func (s *MemoryStore) Questions(ctx context.Context, name string) (questions []*Question, err error) {
 	err = s.do(ctx, func(int64) error {
 		i, _ := slices.BinarySearchFunc(s.named, &memoryTask{name: name}, firstNamed)
@@ -56,7 +56,7 @@ func (s *MemoryStore) Questions(ctx context.Context, name string) (questions []*
 	return questions, err
 }
 
-// Waiting reads open questions. See [Asker].
+// Waiting reads open questions. See [Store].
 func (s *MemoryStore) Waiting(
 	ctx context.Context, f QuestionFilter, after *Question, limit int,
 ) (questions []*Question, err error) {
@@ -96,7 +96,7 @@ func clones(found []*memoryQuestion, limit int) (questions []*Question) {
 	return questions
 }
 
-// History reads questions of a history. See [Asker].
+// History reads questions of a history. See [Store].
 func (s *MemoryStore) History(
 	ctx context.Context, of QuestionHistory, after *Question, limit int,
 ) (questions []*Question, err error) {
@@ -116,7 +116,7 @@ func (s *MemoryStore) History(
 	return questions, err
 }
 
-// Changes reads questions in the order in which they were changed. See [Asker].
+// Changes reads questions in the order in which they were changed. See [Store].
 func (s *MemoryStore) Changes(
 	ctx context.Context, after *Question, limit int,
 ) (questions []*Question, now time.Time, err error) {
@@ -190,7 +190,7 @@ func (f *QuestionFilter) lets(q *memoryQuestion) bool {
 		lets(f.Targets, q.Target) && (f.Before.IsZero() || q.Asked.Before(f.Before))
 }
 
-// Overdue reads open questions whose deadline has passed. See [Asker].
+// Overdue reads open questions whose deadline has passed. See [Store].
 func (s *MemoryStore) Overdue(ctx context.Context, limit int) (questions []*Question, err error) {
 	err = s.do(ctx, func(now int64) error {
 		for _, q := range s.waiting[waitingKey{}].in(true) {
@@ -204,7 +204,7 @@ func (s *MemoryStore) Overdue(ctx context.Context, limit int) (questions []*Ques
 	return questions, err
 }
 
-// ChangeQuestion changes a question, and decides it. See [Asker].
+// ChangeQuestion changes a question, and decides it. See [Store].
 func (s *MemoryStore) ChangeQuestion(ctx context.Context, q *Question, expired bool) error {
 	return s.doTask(ctx, q.Task, nil, func(m *memoryTask, now int64) error {
 		stored := m.questions[q.Key]

@@ -20,14 +20,6 @@ func TestMemoryStore(t *testing.T) {
 	})
 }
 
-// A store with nothing optional passes the suite, which says what it did not test.
-func TestAStoreOfTheCoreOnly(t *testing.T) {
-	storetest.Run(t, func(*testing.T) func(*testing.T) task.Store {
-		store := struct{ task.Store }{new(task.MemoryStore)}
-		return func(*testing.T) task.Store { return store }
-	})
-}
-
 func TestMemoryStoreThatLosesCommits(t *testing.T) {
 	storetest.RunLostCommits(t, func(*testing.T) (func(*testing.T) task.Store, func(*testing.T) func(*testing.T)) {
 		store := new(task.MemoryStore)

@@ -11,7 +11,7 @@ type Quota struct {
 	Unfinished int   // tasks that have not ended
 	Kept       int   // tasks that are stored, including those that have ended
 	Bytes      int64 // size of their calls, journals, open questions and outcomes
-	Notices    int   // notices that wait to be delivered; see [Outbox], which refuses no write for it
+	Notices    int   // notices that wait to be delivered; see [Store.Listen], which refuses no write for it
 }
 
 // Check returns a [*QuotaError] if a principal that has used may not add that much. Every [Store] calls it, so that

@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// Store keeps tasks. These methods are all that running tasks needs. What a store can do beyond them it declares by
-// implementing [Evicter], [Lister], [Counter], [Versioner], [Asker], [Outbox] and [Watcher]; each says what is missing
-// without it. A type that wraps a Store hides what it does not pass on.
+// Store keeps tasks, what they ask, and the notices of that. A server learns of what other instances write sooner if the
+// Store is also a [Watcher]. A type that wraps a Store hides what it does not pass on.
 //
-// What holds for all methods, including the optional interfaces:
+// What holds for all methods:
 //
 //   - They are safe for concurrent use, by several processes too if the store is meant for
 //     them. A write is durable when its method returns.
@@ -35,6 +34,9 @@ type Store interface {
 	// Get reads the row of a task, and nothing that grows with its journal.
 	Get(ctx context.Context, id string) (*Task, error)
 
+	// Versions reads the Version of each of these tasks that exists.
+	Versions(ctx context.Context, ids []string) (map[string]int64, error)
+
 	// Claim takes due tasks for a server that has limit free workers and already runs load, and makes them due again at
 	// the end of the lease: Fence and Attempts rise by one, and each has a new Nonce. It returns them with their journals.
 	// It takes one task after another, and adds each to the load:
@@ -44,7 +46,7 @@ type Store interface {
 	//   - A principal gets another task only while it has fewer tasks than there are free workers. So some workers are
 	//     left for principals that have none.
 	//   - Of a principal's tasks, the next one has the Target for which the principal has the fewest tasks; among several
-	//   tasks, it is the task that has been due longest.
+	//     tasks, it is the task that has been due longest.
 	//
 	// Claim may take fewer tasks than these rules allow, but at least one.
 	Claim(ctx context.Context, after string, load []Load, lease time.Duration, limit int) ([]*Claimed, error)
@@ -86,6 +88,105 @@ type Store interface {
 	// alone: n counts those that were deleted, also with an error.
 	Purge(ctx context.Context, grace time.Duration, limit int) (n int, err error)
 
+	// Evict deletes up to limit tasks of a principal that are terminal, not due now or later, and were last updated longer
+	// than age ago, with their journals: those that were created first.
+	Evict(ctx context.Context, principal string, age time.Duration, limit int) (n int, err error)
+
+	// List reads up to limit tasks of a principal with this dialect: newest first, and those created at the same time
+	// by ID, descending. It begins after the task with this ID and time of creation; the zero time and "" are the
+	// start. Outcome and Nonce may be left out, and of Pending all after its first byte.
+	List(ctx context.Context, principal, dialect string, created time.Time, id string, limit int) ([]*Task, error)
+
+	// Select reads up to limit tasks that the filter lets pass, of all principals and in all dialects: in an order of
+	// their IDs, beginning after the given one; "" is the start. Outcome and Nonce may be left out. It is for
+	// operators, and may read every task.
+	Select(ctx context.Context, f Filter, after string, limit int) ([]*Task, error)
+
+	// Count counts the tasks that have not ended, of all principals and in all dialects, by their status: Working and
+	// InputRequired. It costs the more, the more of them there are, but reads none that has ended. A status without
+	// tasks may be missing.
+	Count(ctx context.Context) (map[Status]int, error)
+
+	// Questions reads the questions of the tasks whose [Name] is this or begins like this, with any status: in the order
+	// of the names, then in the order in which they were asked and, within one time, by Key. The result is empty if there
+	// is no such task. It reads an index, so that the questions of other tasks cost nothing.
+	Questions(ctx context.Context, name string) ([]*Question, error)
+
+	// Waiting reads up to limit open questions that the filter lets pass, each once, in the order that the filter says;
+	// questions of one time are ordered by the ID of their task and then by Key, reversed with Newest. It begins after the
+	// given question, and reads its Asked, Deadline, Task and Key; nil is the start. It reads an index, so that what
+	// others wait for costs nothing.
+	Waiting(ctx context.Context, f QuestionFilter, after *Question, limit int) ([]*Question, error)
+
+	// History reads up to limit questions of a history, in the order of [QuestionFilter.Newest]. Questions for nobody are
+	// left out. It begins after the given question, and reads its Asked, Task and Key; nil is the start. It reads an
+	// index, so that the history of others costs nothing.
+	History(ctx context.Context, of QuestionHistory, after *Question, limit int) ([]*Question, error)
+
+	// Changes reads up to limit questions in the order in which they were changed last; questions of one time are ordered
+	// by the [Name] of their task and then by Key. Questions for nobody are left out. It begins after the given question,
+	// and reads its Changed, Task and Key; without a Task it begins with the first of this time, and nil is the start. It
+	// reads an index, so that what was changed before costs nothing. It also returns the time by the clock of the store,
+	// as it was before the questions were read; a limit of zero reads only that.
+	//
+	// A change can be seen later than one with a later Changed, since transactions last: so a reader reads again what was
+	// changed a short time before, and knows what it has seen by Task, Key and Version.
+	Changes(ctx context.Context, after *Question, limit int) (changed []*Question, now time.Time, err error)
+
+	// ChangeQuestion writes For, Deadline, Votes, Voters and Decision of q if its Version is the stored one, and raises
+	// it. With a Decision the question is Decided, and its task, if it is [InputRequired], becomes [Working] and due at
+	// once, with its Pending as it is, its Version and Updated as by an Update, and Attempts 0. Version and Status are set
+	// in q too.
+	//
+	// Expired says that the change is made because the deadline has passed. The errors, in this order: [ErrNotFound];
+	// [ErrConflict] if the Version is not the stored one; [ErrClosed] if the question is not open; [ErrLate] if the
+	// stored deadline has passed, or is now, and expired is not set; [ErrEarly] if expired is set, and the deadline has
+	// not passed or the question has no deadline. With an error nothing is written and q is unchanged.
+	ChangeQuestion(ctx context.Context, q *Question, expired bool) error
+
+	// Overdue reads up to limit open questions whose deadline has passed, the one that passed first at first. Questions
+	// for nobody are among them.
+	Overdue(ctx context.Context, limit int) ([]*Question, error)
+
+	// Listen says that somebody listens for this time from now. It never shortens the time that was said before. Writes of
+	// all instances leave notices until it ends. A write leaves no more of a principal than named allows, and no more of
+	// the anonymous principal than anonymous allows: what is beyond is refused. Zero allows any number. The bounds of the
+	// last call hold; writes at the same time may pass them by one each.
+	Listen(ctx context.Context, d time.Duration, named, anonymous int) error
+
+	// Notices takes notices that are due. It makes them due again at the end of the lease, and raises their Attempts by
+	// one. Of each task only the one that was written first can be taken. Before that it writes, while somebody listens,
+	// the notices of deadlines of open questions that have come near. Principals take turns as in [Store.Claim]:
+	//
+	//   - The next notice belongs to the principal with the fewest deliveries; of several, to the first principal after
+	//     the given one, in any fixed order of principals that starts again after the last.
+	//   - A principal gets another delivery only while it has fewer than are free.
+	//   - Of a principal's notices, the next one is the one that has been due longest.
+	//
+	// The notices are in the order in which they were taken. Notices may take fewer than these rules allow, but at least
+	// one. It reads an index, so that the notices of others cost nothing.
+	Notices(ctx context.Context, c NoticeClaim) ([]*Notice, error)
+
+	// Settle deletes a notice or, if retry is more than zero, makes it due after that time, unless it was taken again
+	// since: then it does nothing. A notice that does not exist any more is no error.
+	Settle(ctx context.Context, n *Notice, retry time.Duration) error
+
+	// Refused deletes up to limit notices that a bound of Listen has refused, and returns them: those that were written
+	// first at first. They have no Notice of their question. Of a principal the first 1,000 are kept for it.
+	Refused(ctx context.Context, limit int) ([]*Notice, error)
+
 	// Close releases what the store holds. Nothing else may be called afterwards.
 	Close() error
+}
+
+// Watcher is a [Store] whose database tells instances of each other's writes. With any other
+// Store a server learns of them by asking again.
+type Watcher interface {
+	// Watch calls changed with the [Name] of each task that another instance has created or updated, and says whether
+	// the task is due at once; until ctx is done: then it returns the error of ctx. A task that was created under a
+	// lease is left out, since nobody can wait for it yet. What this Store itself has written may be left out, too: its
+	// server knows. Watch calls ready, if that is not nil, once it listens. When the connection is lost it returns an
+	// error, and can be called again, unless it is an errors.ErrUnsupported. Changes may be missed then and at other
+	// times: servers look for themselves now and then.
+	Watch(ctx context.Context, ready func(), changed func(name string, due bool)) error
 }

@@ -114,10 +114,9 @@ type Update struct {
 	// Due is the time from now after which the task may be claimed. Negative means that the
 	// task is parked: it cannot be claimed. With Keep, Due is ignored.
 	Due time.Duration
-	// Ask are the questions that are open while the task is parked, if it is: see [Asker]. Any other Store is never given
-	// one.
+	// Ask are the questions that are open while the task is parked, if it is: see [Question].
 	Ask []*Question
-	// Answered are keys of questions that the task's client has answered: see [Asker].
+	// Answered are keys of questions that the task's client has answered: see [Question].
 	Answered []string
 	// Entries are added to the journal.
 	Entries [][]byte

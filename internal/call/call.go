@@ -45,7 +45,6 @@ type Call struct {
 
 	detaches, audited bool // as [Opened] has it
 	waits             bool // for people, now or once it is a task
-	sleeps            bool // its home keeps questions, and so can wait for a time
 	desk              *Desk
 	within            time.Duration // the longest Within of a question
 

@@ -325,7 +325,7 @@ func (s *openCall) newCall(ctx context.Context, manual Manual) *Call {
 		Request: s.r, Round: j.Round + 1, Probe: probe, ctx: ctx, manual: manual, id: j.ID,
 		log: s.Log, audit: s.Audit, observer: s.Observer, trace: j.Trace, plain: j.PlainForms,
 		detaches: s.Detach != nil, audited: s.Audited, desk: s.Engine.Desk, within: s.Limits.Within,
-		waits: s.Opened.Wait != nil || s.Sleeps, sleeps: s.Sleeps,
+		waits: s.Opened.Wait != nil || s.Sleeps,
 	}
 	c.run.Screen = c
 	if probe != nil {

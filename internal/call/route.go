@@ -44,8 +44,6 @@ func (c *Call) check(key string, q *question.Question) error {
 	case (timed || len(q.For) > 0) && !question.IsKey(key):
 		return fault.Mistakef("its key of %d bytes is stored with its deadline, or for somebody else: it needs 1 to %d "+
 			"bytes of UTF-8, without control characters", len(key), question.MaxName)
-	case timed && !c.sleeps:
-		return fault.Mistakef("in a task a deadline needs a store that keeps questions (a task.Asker)")
 	case len(q.For) > 0:
 		return c.checkAddress(q)
 	}
@@ -95,8 +93,7 @@ func (c *Call) checkAddress(q *question.Question) error {
 	case c.Handler.Method != wire.CallTool:
 		return fault.Mistakef("it is for somebody else than the caller, and only tools can wait for that")
 	case !c.waits:
-		return fault.Mistakef("it is for somebody else than the caller, which needs Options.Tasks with a store that keeps " +
-			"questions (a task.Asker)")
+		return fault.Mistakef("it is for somebody else than the caller, which needs Options.Tasks")
 	}
 	return nil
 }
@@ -145,8 +142,6 @@ func (c *Call) sleep(name string, d time.Duration) error {
 	case c.Task == "":
 		return fault.Mistakef("sleep %q: only a task can sleep: call Detach before it, and add the tool with AddTaskTool",
 			name)
-	case !c.sleeps:
-		return fault.Mistakef("sleep %q: it needs a store that keeps questions (a task.Asker)", name)
 	}
 	_, err := c.askRun(c.ctx, sleepKey+name, question.Timer(d))
 	if c.Probe != nil {

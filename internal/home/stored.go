@@ -33,10 +33,9 @@ type Stored struct {
 	lost error // the reason why an entry was not recorded
 }
 
-// StoredDesk is what [Stored] needs for questions that wait for people or for a time. The zero value has no place for
-// them.
+// StoredDesk is what [Stored] needs for questions that wait for people or for a time.
 type StoredDesk struct {
-	// Questions reads the questions of a task by its name: see [task.Asker].
+	// Questions reads the questions of a task by its name: see [task.Store].
 	Questions func(ctx context.Context, name string) ([]*task.Question, error)
 	// Now reads the clock of the store.
 	Now func(ctx context.Context) (time.Time, error)
@@ -68,7 +67,7 @@ func (s *Stored) Open(ctx context.Context) (opened call.Opened, err error) {
 		return call.Opened{}, err
 	}
 	opened.Journal.Trace, opened.Journal.PlainForms = began.Trace, began.PlainForms
-	opened.Interrupted, opened.Audited, opened.Sleeps = s.interrupted, true, s.desk.Questions != nil
+	opened.Interrupted, opened.Audited, opened.Sleeps = s.interrupted, true, true
 	open, err := stored.DecodeQuestions(s.work.Task.Pending) // while some are decided
 	for _, q := range open {
 		opened.Journal.Pending = append(opened.Journal.Pending,

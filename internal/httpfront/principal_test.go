@@ -116,7 +116,7 @@ func TestGuardsStoresAndObserversThatPanic(t *testing.T) {
 }
 
 // panickingTasks is a store of tasks whose methods panic.
-type panickingTasks struct{ harness.Store }
+type panickingTasks struct{ task.Store }
 
 func (panickingTasks) Create(context.Context, *task.Task, time.Duration, time.Duration, []byte, [][]byte,
 	task.Quota) error {
@@ -132,7 +132,7 @@ func (panickingTasks) List(context.Context, string, string, time.Time, string, i
 }
 
 // forgetful is a store of tasks that cannot read them.
-type forgetful struct{ harness.Store }
+type forgetful struct{ task.Store }
 
 func (forgetful) Get(context.Context, string) (*task.Task, error) { panic("no database") }
 

@@ -21,7 +21,7 @@ import (
 
 // transitions is a store that records how the statuses of its tasks change.
 type transitions struct {
-	Store
+	task.Store
 	mu   sync.Mutex
 	seen map[string]bool
 }

@@ -61,16 +61,7 @@ func NewEngine(s task.Store, opts *Options) (*Engine, error) {
 	if err := e.opts.setDefaults(); err != nil {
 		return nil, err
 	}
-	if _, has := s.(task.Outbox); !has && e.opts.Notify != nil {
-		return nil, fmt.Errorf("task: notices need a store that keeps them: %T is no task.Outbox", s)
-	}
 	e.log = throttle.New(e.opts.Logger)
-	if _, ok := s.(task.Evicter); !ok {
-		if opts != nil && (opts.PerPrincipal != task.Quota{} || opts.Anonymous != task.Quota{}) {
-			return nil, fmt.Errorf("task: PerPrincipal and Anonymous cannot be set: %T has no quotas (it is no task.Evicter)", s)
-		}
-		e.log.Warn("task: the store has no quotas: nothing bounds what callers store", "store", fmt.Sprintf("%T", s))
-	}
 	e.store = safeStore{s, e.opts.StoreTimeout, e.log, e.opts.Called}
 	e.subscriptions = newSubscriptions(e.store, e.opts.Look, e.opts.Lease)
 	return e, nil
@@ -207,26 +198,26 @@ func (e *Engine) Journal(ctx context.Context, id string, most int) (call []byte,
 	return e.store.Journal(ctx, id, most)
 }
 
-// Questions reads the questions of the tasks whose names begin like this: see [task.Asker].
+// Questions reads the questions of the tasks whose names begin like this: see [task.Store].
 func (e *Engine) Questions(ctx context.Context, name string) ([]*task.Question, error) {
 	return e.store.Questions(ctx, name)
 }
 
-// Waiting reads up to limit open questions that the filter lets pass: see [task.Asker].
+// Waiting reads up to limit open questions that the filter lets pass: see [task.Store].
 func (e *Engine) Waiting(
 	ctx context.Context, f task.QuestionFilter, after *task.Question, limit int,
 ) ([]*task.Question, error) {
 	return e.store.Waiting(ctx, f, after, limit)
 }
 
-// History reads up to limit questions of a history: see [task.Asker].
+// History reads up to limit questions of a history: see [task.Store].
 func (e *Engine) History(
 	ctx context.Context, of task.QuestionHistory, after *task.Question, limit int,
 ) ([]*task.Question, error) {
 	return e.store.History(ctx, of, after, limit)
 }
 
-// Changes reads up to limit questions in the order of their last changes: see [task.Asker].
+// Changes reads up to limit questions in the order of their last changes: see [task.Store].
 func (e *Engine) Changes(
 	ctx context.Context, after *task.Question, limit int,
 ) (changed []*task.Question, now time.Time, err error) {
@@ -239,7 +230,7 @@ func (e *Engine) Now(ctx context.Context) (time.Time, error) {
 	return now, err
 }
 
-// ChangeQuestion writes what has become of a question: see [task.Asker]. A decision wakes the workers.
+// ChangeQuestion writes what has become of a question: see [task.Store]. A decision wakes the workers.
 func (e *Engine) ChangeQuestion(ctx context.Context, q *task.Question, expired bool) error {
 	err := e.store.ChangeQuestion(ctx, q, expired)
 	if err == nil {
@@ -334,21 +325,17 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer w.close()
 	w.all.Go(func() { e.watch(ctx) })
 	w.all.Go(func() { e.repeat(ctx, "sweeping", e.opts.Look, e.sweep) })
-	if _, keeps := e.store.store.(task.Asker); keeps && e.opts.Expire != nil {
+	if e.opts.Expire != nil {
 		w.all.Go(func() {
 			e.repeat(ctx, "deciding questions whose deadline has passed", e.opts.Look/2, e.expireQuestions)
 		})
 	}
-	if outbox, has := e.store.store.(task.Outbox); has {
-		if e.opts.Notify != nil {
-			w.all.Go(func() { e.notify(ctx, outbox) })
-		}
-		w.all.Go(func() {
-			e.repeat(ctx, "giving up notices", time.Hour, func(ctx context.Context) (int, error) {
-				return 0, e.forsake(ctx, outbox)
-			})
-		})
+	if e.opts.Notify != nil {
+		w.all.Go(func() { e.notify(ctx) })
 	}
+	w.all.Go(func() {
+		e.repeat(ctx, "giving up notices", time.Hour, func(ctx context.Context) (int, error) { return 0, e.forsake(ctx) })
+	})
 	w.all.Go(func() { checkPace(ctx, e.store, &e.opts.Settings) })
 	e.workers.Store(w)
 	defer e.workers.CompareAndSwap(w, nil)

@@ -18,7 +18,7 @@ import (
 
 // meddled is a store whose calls a test can intercept.
 type meddled struct {
-	Store
+	task.Store
 	create  func() error                                            // before a Create
 	get     func(id string)                                         // before a Get
 	update  func(t *task.Task, u task.Update) error                 // before an Update

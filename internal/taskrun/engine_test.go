@@ -16,23 +16,14 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Store is a store with all that a store can do, except to notify of changes.
-type Store interface {
-	task.Store
-	task.Evicter
-	task.Lister
-	task.Counter
-	task.Versioner
-}
-
 // fixture is a store and the engines of one or more instances on it.
 type fixture struct {
 	t     *testing.T
-	store Store
+	store task.Store
 }
 
 // silent is a store without notifications of changes.
-type silent struct{ Store }
+type silent struct{ task.Store }
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
@@ -512,7 +503,7 @@ func TestOptionsAreChecked(t *testing.T) {
 }
 
 // deaf is a store out of reach: Renew returns only when its context ends.
-type deaf struct{ Store }
+type deaf struct{ task.Store }
 
 func (d deaf) Renew(ctx context.Context, _ []task.Leased, _ time.Duration) ([]task.Renewed, error) {
 	<-ctx.Done()

@@ -42,7 +42,7 @@ func (h *Holder) Entries() [][]byte { return h.entries }
 // Stopped reports whether the task has been ended from outside, and the run cleans up.
 func (h *Holder) Stopped() bool { return h.stopped }
 
-// Questions reads the questions of the task: see [task.Asker].
+// Questions reads the questions of the task: see [task.Store].
 func (h *Holder) Questions(ctx context.Context) ([]*task.Question, error) {
 	return h.engine.Questions(ctx, task.Name(h.id))
 }

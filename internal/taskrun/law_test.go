@@ -18,7 +18,7 @@ import (
 // unreliable is a store to which a share of all calls is lost: half of them before they have an effect, half of them
 // after it. It records how each task ended.
 type unreliable struct {
-	Store
+	task.Store
 	share float64
 
 	mu     sync.Mutex

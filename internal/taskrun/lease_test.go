@@ -86,7 +86,7 @@ func TestTheContextEndsBeforeTheLease(t *testing.T) {
 
 // slow is a store whose answers are late.
 type slow struct {
-	Store
+	task.Store
 	id         string
 	claimed    func(ctx context.Context)       // after a Claim
 	renewed    func(ctx context.Context)       // after a Renew

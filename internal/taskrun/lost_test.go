@@ -18,7 +18,7 @@ import (
 
 // losing is a store whose answers may be lost: the write is made, and the engine gets an error.
 type losing struct {
-	Store
+	task.Store
 	update func(t *task.Task, u task.Update) bool // reports whether the answer to an Update is lost
 	append func() bool                            // and the answer to an Append
 }

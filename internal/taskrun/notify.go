@@ -61,24 +61,24 @@ func (d *deliveries) add(principal string, n int) {
 }
 
 // notify delivers the notices of the store until ctx is done.
-func (e *Engine) notify(ctx context.Context, outbox task.Outbox) {
+func (e *Engine) notify(ctx context.Context) {
 	d := &deliveries{freed: make(chan struct{}, 1), of: make(map[string]int)}
 	defer d.all.Wait()
 	var listened, looked time.Time
 	var last string // the principal that was served last
 	for ctx.Err() == nil {
-		err := e.listen(ctx, outbox, &listened, &looked)
+		err := e.listen(ctx, &listened, &looked)
 		free, delivering := d.free()
 		var notices []*task.Notice
 		if err == nil && free > 0 {
-			notices, err = e.store.notices(ctx, outbox,
+			notices, err = e.store.Notices(ctx,
 				task.NoticeClaim{After: last, Delivering: delivering, Free: free, Lease: noticeLease})
 		}
 		for _, n := range notices {
 			last = n.Question.Principal
 			d.add(n.Question.Principal, 1)
 			d.all.Go(func() {
-				e.deliver(ctx, outbox, n)
+				e.deliver(ctx, n)
 				d.add(n.Question.Principal, -1)
 				signal(d.freed)
 			})
@@ -102,9 +102,9 @@ func (e *Engine) notify(ctx context.Context, outbox task.Outbox) {
 }
 
 // listen tells the store now and then that somebody listens, and the operator what the store has refused.
-func (e *Engine) listen(ctx context.Context, outbox task.Outbox, listened, looked *time.Time) error {
+func (e *Engine) listen(ctx context.Context, listened, looked *time.Time) error {
 	if time.Since(*listened) > listenFor/100 {
-		err := e.store.listen(ctx, outbox, listenFor, e.opts.PerPrincipal.Notices, e.opts.Anonymous.Notices)
+		err := e.store.Listen(ctx, listenFor, e.opts.PerPrincipal.Notices, e.opts.Anonymous.Notices)
 		if err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func (e *Engine) listen(ctx context.Context, outbox task.Outbox, listened, looke
 	}
 	*looked = time.Now()
 	for {
-		refused, err := e.store.refused(ctx, outbox, sweepLimit)
+		refused, err := e.store.Refused(ctx, sweepLimit)
 		if err != nil || len(refused) == 0 {
 			return err
 		}
@@ -135,9 +135,9 @@ func (e *Engine) listen(ctx context.Context, outbox task.Outbox, listened, looke
 }
 
 // forsake gives up the notices that nobody has delivered, or given up, in time: as when no process does so any more.
-func (e *Engine) forsake(ctx context.Context, outbox task.Outbox) error {
+func (e *Engine) forsake(ctx context.Context) error {
 	for {
-		notices, err := e.store.notices(ctx, outbox,
+		notices, err := e.store.Notices(ctx,
 			task.NoticeClaim{Free: sweepLimit, Lease: noticeLease, Age: keepNotices})
 		if err != nil || len(notices) == 0 {
 			return err
@@ -145,7 +145,7 @@ func (e *Engine) forsake(ctx context.Context, outbox task.Outbox) error {
 		for _, n := range notices {
 			e.abandon(ctx, n, "error", "nobody delivers notices, or not for days")
 			e.delivered(ctx, n, time.Now(), noticeGivenUp)
-			if err := e.store.settleNotice(ctx, outbox, n, 0); err != nil {
+			if err := e.store.Settle(ctx, n, 0); err != nil {
 				return err
 			}
 		}
@@ -187,7 +187,7 @@ func (e *Engine) take(ctx context.Context, n *task.Notice) error {
 }
 
 // deliver delivers a notice, or makes it due again. It gives up, and says so, when that has been tried for days.
-func (e *Engine) deliver(ctx context.Context, outbox task.Outbox, n *task.Notice) {
+func (e *Engine) deliver(ctx context.Context, n *task.Notice) {
 	delivering, cancel := context.WithTimeout(ctx, deliveryTimeout)
 	defer cancel()
 	began, outcome := time.Now(), noticeDelivered
@@ -208,7 +208,7 @@ func (e *Engine) deliver(ctx context.Context, outbox task.Outbox, n *task.Notice
 		}
 	}
 	e.delivered(ctx, n, began, outcome)
-	if err := e.store.settleNotice(context.WithoutCancel(ctx), outbox, n, retry); err != nil {
+	if err := e.store.Settle(context.WithoutCancel(ctx), n, retry); err != nil {
 		e.log.WarnContext(ctx, "task: a notice may be delivered again: the store did not take note", "error", err)
 	}
 }

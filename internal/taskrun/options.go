@@ -25,7 +25,6 @@ type Options struct {
 	Expire func(q *task.Question) error
 
 	// Notify, if set, delivers a notice. It may be called for several at once, and again for one that it has delivered.
-	// It needs a store that is a [task.Outbox].
 	Notify func(ctx context.Context, n *task.Notice) error
 
 	// Called, if set, is called after each call of a method of the store. The error is nil if the store has answered,

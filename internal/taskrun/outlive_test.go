@@ -17,15 +17,10 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-type outboxStore interface {
-	task.Store
-	task.Outbox
-}
-
 // receiver takes notices, and remembers them.
 type receiver struct {
 	t       *testing.T
-	store   outboxStore
+	store   task.Store
 	consume func(ctx context.Context, n *task.Notice) error // nil takes what comes
 	within  time.Duration                                   // of the questions
 	look    time.Duration                                   // of engines; zero means their default

@@ -15,7 +15,7 @@ import (
 
 // distant is a store whose every call takes a while, of which so many may be under way at once.
 type distant struct {
-	Store
+	task.Store
 	takes       time.Duration
 	connections chan struct{}
 }

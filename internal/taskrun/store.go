@@ -55,11 +55,6 @@ func failure(ctx context.Context, err error) error {
 	return err
 }
 
-// lacks is the error of what the store cannot do. It is an [errors.ErrUnsupported].
-func (s safeStore) lacks(doing, part string) error {
-	return fmt.Errorf("the store cannot %s: %T is no %s: %w", doing, s.store, part, errors.ErrUnsupported)
-}
-
 // errSilent says that a call of the store took longer than [task.Settings.StoreTimeout].
 var errSilent = errors.New("the store did not answer")
 
@@ -77,48 +72,26 @@ func (s safeStore) Get(ctx context.Context, id string) (t *task.Task, err error)
 	return s.store.Get(ctx, id)
 }
 
-// Versions reads the versions of tasks at once, or one after the other if the store is no [task.Versioner].
 func (s safeStore) Versions(ctx context.Context, ids []string) (versions map[string]int64, err error) {
-	if store, ok := s.store.(task.Versioner); ok {
-		ctx, done := s.bound(ctx, "Versions", &err)
-		defer done()
-		return store.Versions(ctx, ids)
-	}
-	versions = make(map[string]int64, len(ids))
-	for _, id := range ids {
-		t, err := s.Get(ctx, id)
-		switch {
-		case err == nil:
-			versions[id] = t.Version
-		case !errors.Is(err, task.ErrNotFound):
-			return nil, err
-		}
-	}
-	return versions, nil
+	ctx, done := s.bound(ctx, "Versions", &err)
+	defer done()
+	return s.store.Versions(ctx, ids)
 }
 
 func (s safeStore) List(
 	ctx context.Context, principal, dialect string, created time.Time, id string, limit int,
 ) (tasks []*task.Task, err error) {
-	store, ok := s.store.(task.Lister)
-	if !ok {
-		return nil, s.lacks("list tasks", "task.Lister")
-	}
 	ctx, done := s.bound(ctx, "List", &err)
 	defer done()
-	return store.List(ctx, principal, dialect, created, id, limit)
+	return s.store.List(ctx, principal, dialect, created, id, limit)
 }
 
 func (s safeStore) Select(
 	ctx context.Context, f task.Filter, after string, limit int,
 ) (tasks []*task.Task, err error) {
-	store, ok := s.store.(task.Lister)
-	if !ok {
-		return nil, s.lacks("find tasks without their IDs", "task.Lister")
-	}
 	ctx, done := s.bound(ctx, "Select", &err)
 	defer done()
-	return store.Select(ctx, f, after, limit)
+	return s.store.Select(ctx, f, after, limit)
 }
 
 func (s safeStore) Claim(
@@ -171,82 +144,52 @@ func (s safeStore) Purge(ctx context.Context, grace time.Duration, limit int) (n
 	return s.store.Purge(ctx, grace, limit)
 }
 
-// Evict makes room for a principal. A store that is no [task.Evicter] has none to make.
 func (s safeStore) Evict(ctx context.Context, principal string, age time.Duration, limit int) (n int, err error) {
-	store, ok := s.store.(task.Evicter)
-	if !ok {
-		return 0, nil
-	}
 	ctx, done := s.bound(ctx, "Evict", &err)
 	defer done()
-	return store.Evict(ctx, principal, age, limit)
+	return s.store.Evict(ctx, principal, age, limit)
 }
 
 func (s safeStore) Questions(ctx context.Context, name string) (questions []*task.Question, err error) {
-	store, ok := s.store.(task.Asker)
-	if !ok {
-		return nil, s.lacks("read questions", "task.Asker")
-	}
 	ctx, done := s.bound(ctx, "Questions", &err)
 	defer done()
-	return store.Questions(ctx, name)
+	return s.store.Questions(ctx, name)
 }
 
 func (s safeStore) Waiting(
 	ctx context.Context, f task.QuestionFilter, after *task.Question, limit int,
 ) (questions []*task.Question, err error) {
-	store, ok := s.store.(task.Asker)
-	if !ok {
-		return nil, s.lacks("list questions", "task.Asker")
-	}
 	ctx, done := s.bound(ctx, "Waiting", &err)
 	defer done()
-	return store.Waiting(ctx, f, after, limit)
+	return s.store.Waiting(ctx, f, after, limit)
 }
 
 func (s safeStore) ChangeQuestion(ctx context.Context, q *task.Question, expired bool) (err error) {
-	store, ok := s.store.(task.Asker)
-	if !ok {
-		return s.lacks("change questions", "task.Asker")
-	}
 	ctx, done := s.bound(ctx, "ChangeQuestion", &err)
 	defer done()
-	return store.ChangeQuestion(ctx, q, expired)
+	return s.store.ChangeQuestion(ctx, q, expired)
 }
 
 func (s safeStore) History(
 	ctx context.Context, of task.QuestionHistory, after *task.Question, limit int,
 ) (questions []*task.Question, err error) {
-	store, ok := s.store.(task.Asker)
-	if !ok {
-		return nil, s.lacks("read histories", "task.Asker")
-	}
 	ctx, done := s.bound(ctx, "History", &err)
 	defer done()
-	return store.History(ctx, of, after, limit)
+	return s.store.History(ctx, of, after, limit)
 }
 
 func (s safeStore) Changes(
 	ctx context.Context, after *task.Question, limit int,
 ) (changed []*task.Question, now time.Time, err error) {
-	store, ok := s.store.(task.Asker)
-	if !ok {
-		return nil, now, s.lacks("tell what has changed", "task.Asker")
-	}
 	ctx, done := s.bound(ctx, "Changes", &err)
 	defer done()
-	return store.Changes(ctx, after, limit)
+	return s.store.Changes(ctx, after, limit)
 }
 
-// Overdue reads questions whose deadline has passed. A store that is no [task.Asker] has none.
 func (s safeStore) Overdue(ctx context.Context, limit int) (questions []*task.Question, err error) {
-	store, ok := s.store.(task.Asker)
-	if !ok {
-		return nil, nil
-	}
 	ctx, done := s.bound(ctx, "Overdue", &err)
 	defer done()
-	return store.Overdue(ctx, limit)
+	return s.store.Overdue(ctx, limit)
 }
 
 // watch waits for changes that other instances make. If the store is not a [task.Watcher] it returns
@@ -266,28 +209,28 @@ func (s safeStore) watch(
 	return true, w.Watch(ctx, ready, changed)
 }
 
-func (s safeStore) listen(ctx context.Context, o task.Outbox, d time.Duration, named, anonymous int) (err error) {
+func (s safeStore) Listen(ctx context.Context, d time.Duration, named, anonymous int) (err error) {
 	ctx, done := s.bound(ctx, "Listen", &err)
 	defer done()
-	return o.Listen(ctx, d, named, anonymous)
+	return s.store.Listen(ctx, d, named, anonymous)
 }
 
-func (s safeStore) notices(ctx context.Context, o task.Outbox, c task.NoticeClaim) (notices []*task.Notice, err error) {
+func (s safeStore) Notices(ctx context.Context, c task.NoticeClaim) (notices []*task.Notice, err error) {
 	ctx, done := s.bound(ctx, "Notices", &err)
 	defer done()
-	return o.Notices(ctx, c)
+	return s.store.Notices(ctx, c)
 }
 
-func (s safeStore) refused(ctx context.Context, o task.Outbox, limit int) (notices []*task.Notice, err error) {
+func (s safeStore) Refused(ctx context.Context, limit int) (notices []*task.Notice, err error) {
 	ctx, done := s.bound(ctx, "Refused", &err)
 	defer done()
-	return o.Refused(ctx, limit)
+	return s.store.Refused(ctx, limit)
 }
 
-func (s safeStore) settleNotice(ctx context.Context, o task.Outbox, n *task.Notice, retry time.Duration) (err error) {
+func (s safeStore) Settle(ctx context.Context, n *task.Notice, retry time.Duration) (err error) {
 	ctx, done := s.bound(ctx, "Settle", &err)
 	defer done()
-	return o.Settle(ctx, n, retry)
+	return s.store.Settle(ctx, n, retry)
 }
 
 // persist repeats a write until the store takes it, refuses it, or ctx is done.

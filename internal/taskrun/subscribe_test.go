@@ -16,7 +16,7 @@ import (
 
 // counting counts the reads of a store.
 type counting struct {
-	Store
+	task.Store
 	gets, looks atomic.Int64
 	fail        atomic.Bool // Versions fails
 }
@@ -217,21 +217,21 @@ func TestWaitingWithoutVersions(t *testing.T) {
 	})
 }
 
-// bare is a store with nothing that is optional, which may fail.
-type bare struct {
+// failing is a store that may fail.
+type failing struct {
 	task.Store
-	get    atomic.Pointer[error] // of the next Get
-	create error
+	versions atomic.Pointer[error] // of the next Versions
+	create   error
 }
 
-func (b *bare) Get(ctx context.Context, id string) (*task.Task, error) {
-	if err := b.get.Swap(nil); err != nil {
+func (b *failing) Versions(ctx context.Context, ids []string) (map[string]int64, error) {
+	if err := b.versions.Swap(nil); err != nil {
 		return nil, *err
 	}
-	return b.Store.Get(ctx, id)
+	return b.Store.Versions(ctx, ids)
 }
 
-func (b *bare) Create(
+func (b *failing) Create(
 	ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota,
 ) error {
 	if b.create != nil {
@@ -240,9 +240,9 @@ func (b *bare) Create(
 	return b.Store.Create(ctx, t, ttl, lease, call, entries, quota)
 }
 
-func TestWaitingOnABareStoreThatFails(t *testing.T) {
+func TestWaitingOnAStoreThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &bare{Store: new(task.MemoryStore)}
+		store := &failing{Store: new(task.MemoryStore)}
 		e := newIdle(t, store, nil)
 		created := must(e.Create(t.Context(), new(taskrun.New)))
 		ended := make(chan error)
@@ -252,18 +252,18 @@ func TestWaitingOnABareStoreThatFails(t *testing.T) {
 		}()
 		synctest.Wait()
 		failure := errors.New("the disk is full")
-		store.get.Store(&failure)
+		store.versions.Store(&failure)
 		if err := <-ended; !errors.Is(err, failure) {
 			t.Errorf("the error is %v", err)
 		}
 	})
 }
 
-// A store with a bound of its own may refuse a task although it has no quotas, and then nothing makes room.
-func TestABareStoreThatIsFull(t *testing.T) {
+// A store with a bound of its own may refuse a task where nothing can make room.
+func TestAStoreThatIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := &task.QuotaError{Max: task.Quota{Kept: 1}}
-		e := newIdle(t, &bare{Store: new(task.MemoryStore), create: full}, nil)
+		e := newIdle(t, &failing{Store: new(task.MemoryStore), create: full}, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := e.Create(ctx, new(taskrun.New)); !errors.Is(err, task.ErrQuota) || ctx.Err() != nil {

@@ -17,7 +17,7 @@ import (
 
 // writes counts the calls of a store that write.
 type writes struct {
-	Store
+	task.Store
 	creates, updates, appends, claimed, renewals atomic.Int32
 }
 
@@ -148,7 +148,7 @@ func TestAnEngineThatStopsTakesNoNewTask(t *testing.T) {
 
 // held is a store whose claims wait.
 type held struct {
-	Store
+	task.Store
 	claiming chan struct{} // one element lets one claim go on
 }
 
@@ -232,7 +232,7 @@ func TestAClaimWhoseAnswerWasLostEnds(t *testing.T) {
 }
 
 // lostClaims loses the answer to each write that claims what it writes.
-type lostClaims struct{ Store }
+type lostClaims struct{ task.Store }
 
 func (l *lostClaims) Create(
 	ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota,
@@ -459,7 +459,7 @@ func TestOneCallRenewsAllLeases(t *testing.T) {
 
 // lateRenewals is a store whose renewals arrive late.
 type lateRenewals struct {
-	Store
+	task.Store
 	late time.Duration
 }
 

@@ -87,7 +87,7 @@ func (a *answering) findMissed(ctx context.Context, id string, responses map[str
 	for wire := range responses {
 		unknown = unknown || closed(wire)
 	}
-	if _, keeps := a.Store.(task.Asker); !keeps || !unknown {
+	if !unknown {
 		return nil
 	}
 	rows, err := a.Engine.Questions(ctx, task.Name(id))

@@ -385,7 +385,7 @@ func TestTasksAreKeptAsLongAsARoundCanBeRepeated(t *testing.T) {
 
 // purging is a store that reports how long ended tasks stay.
 type purging struct {
-	harness.Store
+	task.Store
 	grace chan time.Duration
 }
 

@@ -279,16 +279,12 @@ func (s *Service) find(ctx context.Context, principal, name string) (id string, 
 	return id, err
 }
 
-// each calls do with the tasks of a principal, at most so many of each dialect, the newest first. A store that cannot
-// list has none.
+// each calls do with the tasks of a principal, at most so many of each dialect, the newest first.
 func (s *Service) each(ctx context.Context, principal string, most int, do func(*task.Task)) error {
 	for _, dialect := range dialects {
 		var after *task.Task
 		for n := 0; n < most; {
 			page, err := s.Engine.List(ctx, principal, dialect, after, min(searchPage, most-n))
-			if errors.Is(err, errors.ErrUnsupported) {
-				return nil
-			}
 			if err != nil {
 				return s.failed(ctx, "listing tasks", err)
 			}

@@ -25,9 +25,6 @@ func (s *Service) list(ctx context.Context, principal string, q *Request) (resul
 		return result{}, wire.Errorf(jsonrpc.CodeMethodNotFound,
 			"tasks/list: this server cannot tell callers apart, and does not list tasks")
 	}
-	if _, ok := s.Store.(task.Lister); !ok {
-		return result{}, wire.Errorf(jsonrpc.CodeMethodNotFound, "tasks/list: the store of this server cannot list tasks")
-	}
 	after, fault := parseCursor(strictjson.Get(q.Params, "cursor"))
 	if fault != nil {
 		return result{}, fault

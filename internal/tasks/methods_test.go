@@ -355,7 +355,7 @@ func TestWaitingForAResultCostsNothing(t *testing.T) {
 
 // counting is a store that counts how often a row is read.
 type counting struct {
-	harness.Store
+	task.Store
 	gets atomic.Int32
 }
 
@@ -464,7 +464,7 @@ func TestOtherRequestsNeitherAskNorTakeAnswers(t *testing.T) {
 
 // journalReads counts how often a store's journals are read.
 type journalReads struct {
-	harness.Store
+	task.Store
 	n atomic.Int64
 }
 
@@ -514,7 +514,7 @@ func TestSecretsOfTasksAreNotLogged(t *testing.T) {
 
 // brokenStore is a store whose reads and writes of tasks fail once it is broken.
 type brokenStore struct {
-	harness.Store
+	task.Store
 	broken atomic.Bool
 }
 

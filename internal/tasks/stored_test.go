@@ -67,7 +67,7 @@ func TestStoredQuestionsThatDoNotDecode(t *testing.T) {
 
 // unreadable is a store whose journals are not what was written.
 type unreadable struct {
-	harness.Store
+	task.Store
 	spoil  func(call []byte, entries [][]byte) ([]byte, [][]byte)
 	claims atomic.Int32
 }

@@ -153,9 +153,6 @@ func (s *Service) Handle(ctx context.Context, w *taskrun.Work) (taskrun.Verdict,
 
 // apart is what the home of a task needs for questions that wait for people or for a time.
 func (s *Service) apart(ctx context.Context, t *task.Task, callID string) (d home.StoredDesk) {
-	if _, keeps := s.Store.(task.Asker); !keeps {
-		return d
-	}
 	d.Questions, d.Now, d.Keeps = s.Engine.Questions, s.Engine.Now, s.Engine.Settings().TTL
 	if s.Desk != nil {
 		d.Remind, d.Measures = s.Desk.Remind, true

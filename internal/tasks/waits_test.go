@@ -263,7 +263,7 @@ func TestASilentStore(t *testing.T) {
 
 // silentStore is a store whose database does not answer while silent is set.
 type silentStore struct {
-	harness.Store
+	task.Store
 	silent atomic.Bool
 }
 

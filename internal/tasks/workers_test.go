@@ -89,7 +89,7 @@ func TestProcessThatRunsTasksDoesNotWarn(t *testing.T) {
 func TestToolThatIsNoTaskToolHereIsLeftToOthers(t *testing.T) {
 	t.Parallel()
 	// each instance polls at its own time; a write does not wake both
-	store := struct{ harness.Store }{new(task.MemoryStore)}
+	store := struct{ task.Store }{new(task.MemoryStore)}
 	log := new(harness.Log)
 	plain := func(s *askback.Server) {
 		askback.AddTool(s, &mcp.Tool{Name: "t"}, func(context.Context, *askback.Call, struct{}) (string, error) {
@@ -122,7 +122,7 @@ func TestStepsEndWithTheLease(t *testing.T) {
 	claimed := make(chan struct{})
 	ran := make(chan string, 10)
 	var runs atomic.Int32
-	store := struct{ harness.Store }{new(task.MemoryStore)} // it does not notify the worker
+	store := struct{ task.Store }{new(task.MemoryStore)} // it does not notify the worker
 	add := func(s *askback.Server) {
 		askback.AddTaskTool(s, &mcp.Tool{Name: "two"}, nil, func(ctx context.Context, call *askback.Call,
 			_ struct{}) (*mcp.CallToolResult, error) {
@@ -165,7 +165,7 @@ func TestStepsEndWithTheLease(t *testing.T) {
 
 // appendFails is a store whose Append fails while it is switched on.
 type appendFails struct {
-	harness.Store
+	task.Store
 	failing atomic.Bool
 }
 

@@ -41,7 +41,7 @@ func (p *people) judge(ctx context.Context, over bool) error {
 			return err
 		}
 		found[version(call)] = true
-		rows, err := p.store.(task.Asker).Questions(ctx, task.Name(t.ID))
+		rows, err := p.store.Questions(ctx, task.Name(t.ID))
 		if err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func (p *people) checkTaken(ctx context.Context) {
 		if !v.taken {
 			continue
 		}
-		rows, err := p.store.(task.Asker).Questions(ctx, v.task)
+		rows, err := p.store.Questions(ctx, v.task)
 		there := err == nil && slices.ContainsFunc(rows, func(row *task.Question) bool {
 			return row.Key == v.key && strings.Contains(string(row.Votes), `"`+reason+`"`)
 		})

@@ -198,12 +198,8 @@ func (p *people) decided(ctx context.Context) bool {
 
 // tasks are all tasks of deploy, also those that nobody was told of.
 func (p *people) tasks(ctx context.Context) (all []*task.Task, err error) {
-	lister, ok := p.store.(task.Lister)
-	if !ok {
-		return nil, errors.New("the store lists no tasks")
-	}
 	for after := ""; ; after = all[len(all)-1].ID {
-		page, err := lister.Select(ctx, task.Filter{Targets: []string{"deploy"}}, after, 100)
+		page, err := p.store.Select(ctx, task.Filter{Targets: []string{"deploy"}}, after, 100)
 		if err != nil || len(page) == 0 {
 			return all, err
 		}

@@ -25,7 +25,7 @@ const (
 	listedDeadline  = `deadline > '-infinity'`
 )
 
-// History implements [task.Asker].
+// History implements [task.Store].
 func (s *Store) History(
 	ctx context.Context, of task.QuestionHistory, after *task.Question, limit int,
 ) (all []*task.Question, err error) {
@@ -40,7 +40,7 @@ func (s *Store) History(
 	return s.readLists(ctx, lists{names: []string{list}}, task.QuestionFilter{Newest: true}, after, limit)
 }
 
-// Changes implements [task.Asker].
+// Changes implements [task.Store].
 func (s *Store) Changes(
 	ctx context.Context, after *task.Question, limit int,
 ) (all []*task.Question, now time.Time, err error) {

@@ -143,14 +143,14 @@ const thisNotice = `n.id = (SELECT id FROM {schema}.notice WHERE task = $1 AND `
 // remindersTogether bounds the notices of deadlines that a call of Notices leaves.
 const remindersTogether = 1000
 
-// Listen implements [task.Outbox].
+// Listen implements [task.Store].
 func (s *Store) Listen(ctx context.Context, d time.Duration, named, anonymous int) (err error) {
 	defer s.wrap(ctx, "listen for notices", &err)
 	_, err = s.exec(ctx, clients, s.sql.listen, d, named, anonymous)
 	return err
 }
 
-// Notices implements [task.Outbox]. It leaves the notices of 1,000 deadlines at most, and the notices of a task that is
+// Notices implements [task.Store]. It leaves the notices of 1,000 deadlines at most, and the notices of a task that is
 // being written to at this moment the next time.
 func (s *Store) Notices(ctx context.Context, c task.NoticeClaim) (notices []*task.Notice, err error) {
 	defer s.wrap(ctx, "take notices", &err)
@@ -183,7 +183,7 @@ func scanNotice(row pgx.CollectableRow) (*task.Notice, error) {
 	return n, err
 }
 
-// Settle implements [task.Outbox].
+// Settle implements [task.Store].
 func (s *Store) Settle(ctx context.Context, n *task.Notice, retry time.Duration) (err error) {
 	defer s.wrap(ctx, "settle a notice", &err)
 	id := lookup(n.Question.Task)
@@ -198,7 +198,7 @@ func (s *Store) Settle(ctx context.Context, n *task.Notice, retry time.Duration)
 	return s.on(ctx, clients, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, &batch).Close() })
 }
 
-// Refused implements [task.Outbox].
+// Refused implements [task.Store].
 func (s *Store) Refused(ctx context.Context, limit int) (notices []*task.Notice, err error) {
 	defer s.wrap(ctx, "read what was refused", &err)
 	return collect(ctx, s, clients, scanNotice, s.sql.refused, max(limit, 0))

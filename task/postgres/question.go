@@ -202,13 +202,13 @@ func listedQuestions(by, after, start, desc, condition string) string {
 			ORDER BY ` + order("w.")
 }
 
-// Questions implements [task.Asker].
+// Questions implements [task.Store].
 func (s *Store) Questions(ctx context.Context, name string) (all []*task.Question, err error) {
 	defer s.wrap(ctx, "read the questions of a task", &err)
 	return collect(ctx, s, clients, scanQuestionRow, s.sql.questions, lookup(name))
 }
 
-// Waiting implements [task.Asker].
+// Waiting implements [task.Store].
 func (s *Store) Waiting(
 	ctx context.Context, f task.QuestionFilter, after *task.Question, limit int,
 ) (all []*task.Question, err error) {
@@ -275,13 +275,13 @@ func (s *Store) readLists(
 		l.who, max(limit, 0), l.others, fit(f.Own), l.whoOthers)
 }
 
-// Overdue implements [task.Asker].
+// Overdue implements [task.Store].
 func (s *Store) Overdue(ctx context.Context, limit int) (all []*task.Question, err error) {
 	defer s.wrap(ctx, "look for deadlines that have passed", &err)
 	return collect(ctx, s, clients, scanQuestionRow, s.sql.overdue, max(limit, 0))
 }
 
-// ChangeQuestion implements [task.Asker].
+// ChangeQuestion implements [task.Store].
 func (s *Store) ChangeQuestion(ctx context.Context, q *task.Question, expired bool) (err error) {
 	defer s.wrap(ctx, "change a question", &err)
 	if err := checkFor(q); err != nil {

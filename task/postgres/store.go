@@ -62,7 +62,7 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Store is a [task.Store] with all that is optional. It is safe for concurrent use.
+// Store is a [task.Store] and a [task.Watcher]. It is safe for concurrent use.
 //
 // When the connection or the server is lost, methods return an error until the server is back. The error is a
 // *pgconn.ConnectError if no connection could be made, and a *pgconn.PgError if the server sent it, with the code
@@ -87,17 +87,10 @@ type Store struct {
 	running sync.WaitGroup // goroutines and calls of Watch
 }
 
-var (
-	_ interface {
-		task.Store
-		task.Evicter
-		task.Lister
-		task.Counter
-		task.Versioner
-		task.Watcher
-		task.Outbox
-	} = (*Store)(nil)
-)
+var _ interface {
+	task.Store
+	task.Watcher
+} = (*Store)(nil)
 
 // Open connects to the database with this URL, and creates its tables if they do not exist; see the package comment.
 // Errors never show the URL, which may hold a password.

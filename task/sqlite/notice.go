@@ -50,7 +50,7 @@ const (
 	noticeColumns = `seq, task, key, kind, principal, target, asked, deadline, written, attempts, people, notice`
 )
 
-// Listen says that somebody listens for notices. See [task.Outbox].
+// Listen says that somebody listens for notices. See [task.Store].
 func (s *Store) Listen(ctx context.Context, d time.Duration, named, anonymous int) (err error) {
 	defer s.wrap(ctx, "listen for notices", &err)
 	return s.write(ctx, func(ctx context.Context, now int64) error {
@@ -59,7 +59,7 @@ func (s *Store) Listen(ctx context.Context, d time.Duration, named, anonymous in
 	})
 }
 
-// Notices takes notices. See [task.Outbox].
+// Notices takes notices. See [task.Store].
 func (s *Store) Notices(ctx context.Context, c task.NoticeClaim) (notices []*task.Notice, err error) {
 	defer s.wrap(ctx, "take notices", &err)
 	var due bool
@@ -124,7 +124,7 @@ func scanNotice(rows *sql.Rows, to *noticeRow) error {
 	return readNames(people, &q.For)
 }
 
-// Settle deletes a notice, or lets it be taken again. See [task.Outbox].
+// Settle deletes a notice, or lets it be taken again. See [task.Store].
 func (s *Store) Settle(ctx context.Context, n *task.Notice, retry time.Duration) (err error) {
 	defer s.wrap(ctx, "settle a notice", &err)
 	return s.write(ctx, func(ctx context.Context, now int64) error {
@@ -138,7 +138,7 @@ func (s *Store) Settle(ctx context.Context, n *task.Notice, retry time.Duration)
 	})
 }
 
-// Refused returns what was refused. See [task.Outbox].
+// Refused returns what was refused. See [task.Store].
 func (s *Store) Refused(ctx context.Context, limit int) (notices []*task.Notice, err error) {
 	defer s.wrap(ctx, "read what was refused", &err)
 	var some bool

@@ -58,13 +58,13 @@ const (
 		updated = ?1 WHERE seq = ?2 AND status = 'input_required'`
 )
 
-// Questions reads the questions of tasks whose names begin alike. See [task.Asker].
+// Questions reads the questions of tasks whose names begin alike. See [task.Store].
 func (s *Store) Questions(ctx context.Context, name string) (questions []*task.Question, err error) {
 	defer s.wrap(ctx, "read the questions of a task", &err)
 	return readQuestions(ctx, s.r[questionsSQL], name)
 }
 
-// Overdue finds open questions whose deadline has passed. See [task.Asker].
+// Overdue finds open questions whose deadline has passed. See [task.Store].
 func (s *Store) Overdue(ctx context.Context, limit int) (questions []*task.Question, err error) {
 	defer s.wrap(ctx, "find overdue questions", &err)
 	return readQuestions(ctx, s.r[overdueSQL], time.Now().UnixMilli(), max(limit, 0))
@@ -117,7 +117,7 @@ type listedQuestion struct {
 	id, key string
 }
 
-// Waiting reads open questions. See [task.Asker].
+// Waiting reads open questions. See [task.Store].
 func (s *Store) Waiting(
 	ctx context.Context, f task.QuestionFilter, after *task.Question, limit int,
 ) (questions []*task.Question, err error) {
@@ -125,7 +125,7 @@ func (s *Store) Waiting(
 	return s.readLists(ctx, listsOf(&f), f, after, max(limit, 0))
 }
 
-// History reads questions of any status. See [task.Asker].
+// History reads questions of any status. See [task.Store].
 func (s *Store) History(
 	ctx context.Context, of task.QuestionHistory, after *task.Question, limit int,
 ) (questions []*task.Question, err error) {
@@ -137,7 +137,7 @@ func (s *Store) History(
 	return s.readLists(ctx, []list{l}, task.QuestionFilter{Newest: true}, after, max(limit, 0))
 }
 
-// Changes reads questions in the order in which they were changed. See [task.Asker].
+// Changes reads questions in the order in which they were changed. See [task.Store].
 func (s *Store) Changes(
 	ctx context.Context, after *task.Question, limit int,
 ) (questions []*task.Question, now time.Time, err error) {
@@ -258,7 +258,7 @@ func (s *Store) listed(
 	return found[:min(len(found), limit)], nil
 }
 
-// ChangeQuestion changes a question, and decides it. See [task.Asker].
+// ChangeQuestion changes a question, and decides it. See [task.Store].
 func (s *Store) ChangeQuestion(ctx context.Context, q *task.Question, expired bool) (err error) {
 	defer s.wrap(ctx, "change a question", &err)
 	status := task.QuestionOpen

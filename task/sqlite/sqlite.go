@@ -66,14 +66,7 @@ type Store struct {
 	opened []io.Closer // in this order; nothing is closed before what came after it
 }
 
-var _ interface {
-	task.Store
-	task.Evicter
-	task.Lister
-	task.Counter
-	task.Versioner
-	task.Outbox
-} = (*Store)(nil)
+var _ task.Store = (*Store)(nil)
 
 const (
 	// busyTimeout is how long a write waits for writes of other processes.

@@ -181,6 +181,7 @@ var purgeTests = []test{
 var contextTests = []test{
 	{"every method gives an error when its context is cancelled", func(f *fixture, s task.Store) {
 		t := f.add(s, "alice")
+		q := &task.Question{Task: t.ID, Key: "key"}
 		ctx, cancel := context.WithCancel(f.ctx)
 		cancel()
 		calls := map[string]func() error{
@@ -193,33 +194,30 @@ var contextTests = []test{
 			"Update":  func() error { return s.Update(ctx, clone(t), task.Update{Keep: true}) },
 			"Expired": func() error { _, err := s.Expired(ctx, 10); return err },
 			"Purge":   func() error { _, err := s.Purge(ctx, 0, 10); return err },
-		}
-		if s, ok := s.(task.Evicter); ok {
-			calls["Evict"] = func() error { _, err := s.Evict(ctx, "alice", 0, 10); return err }
-		}
-		if s, ok := s.(task.Lister); ok {
-			calls["List"] = func() error { _, err := s.List(ctx, "alice", "proposal", time.Time{}, "", 10); return err }
-			calls["Select"] = func() error { _, err := s.Select(ctx, task.Filter{}, "", 10); return err }
-		}
-		if s, ok := s.(task.Counter); ok {
-			calls["Count"] = func() error { _, err := s.Count(ctx); return err }
-		}
-		if s, ok := s.(task.Versioner); ok {
-			calls["Versions"] = func() error { _, err := s.Versions(ctx, []string{t.ID}); return err }
-		}
-		if s, ok := s.(task.Asker); ok {
-			q := &task.Question{Task: t.ID, Key: "key"}
-			calls["Questions"] = func() error { _, err := s.Questions(ctx, task.Name(t.ID)); return err }
-			calls["Waiting"] = func() error { _, err := s.Waiting(ctx, task.QuestionFilter{}, nil, 10); return err }
-			calls["ChangeQuestion"] = func() error { return except(task.ErrNotFound, s.ChangeQuestion(ctx, q, false)) }
-			calls["Overdue"] = func() error { _, err := s.Overdue(ctx, 10); return err }
-		}
-		if s, ok := s.(task.Outbox); ok {
-			n := &task.Notice{Question: &task.Question{Task: t.ID, Key: "key"}}
-			calls["Listen"] = func() error { return s.Listen(ctx, long, 0, 0) }
-			calls["Notices"] = func() error { _, err := s.Notices(ctx, task.NoticeClaim{Free: 10, Lease: long}); return err }
-			calls["Refused"] = func() error { _, err := s.Refused(ctx, 10); return err }
-			calls["Settle"] = func() error { return s.Settle(ctx, n, 0) }
+			"Evict":   func() error { _, err := s.Evict(ctx, "alice", 0, 10); return err },
+
+			"List":     func() error { _, err := s.List(ctx, "alice", "proposal", time.Time{}, "", 10); return err },
+			"Select":   func() error { _, err := s.Select(ctx, task.Filter{}, "", 10); return err },
+			"Count":    func() error { _, err := s.Count(ctx); return err },
+			"Versions": func() error { _, err := s.Versions(ctx, []string{t.ID}); return err },
+
+			"Questions": func() error { _, err := s.Questions(ctx, task.Name(t.ID)); return err },
+			"Waiting":   func() error { _, err := s.Waiting(ctx, task.QuestionFilter{}, nil, 10); return err },
+			"History": func() error {
+				_, err := s.History(ctx, task.QuestionHistory{Voter: "user:bob"}, nil, 10)
+				return err
+			},
+			"Changes":        func() error { _, _, err := s.Changes(ctx, nil, 10); return err },
+			"ChangeQuestion": func() error { return except(task.ErrNotFound, s.ChangeQuestion(ctx, q, false)) },
+			"Overdue":        func() error { _, err := s.Overdue(ctx, 10); return err },
+
+			"Listen": func() error { return s.Listen(ctx, long, 0, 0) },
+			"Notices": func() error {
+				_, err := s.Notices(ctx, task.NoticeClaim{Free: 10, Lease: long})
+				return err
+			},
+			"Settle":  func() error { return s.Settle(ctx, &task.Notice{Question: q}, 0) },
+			"Refused": func() error { _, err := s.Refused(ctx, 10); return err },
 		}
 		for name, call := range calls {
 			if call() == nil {
@@ -242,16 +240,12 @@ var contextTests = []test{
 					t = got
 				}
 			case 3:
-				if s, ok := s.(task.Lister); ok {
-					s.List(ctx, "bob", "proposal", time.Time{}, "", 100)
-				}
+				s.List(ctx, "bob", "proposal", time.Time{}, "", 100)
 			}
 			cancel()
 		}
-		if declares[task.Lister](f.T, s) {
-			for _, other := range f.list(s, "bob", "proposal", 100) {
-				f.wantJournal(s, other.ID, "one", "two")
-			}
+		for _, other := range f.list(s, "bob", "proposal", 100) {
+			f.wantJournal(s, other.ID, "one", "two")
 		}
 		t = f.get(s, t.ID)
 		t.Message = "on"
@@ -263,12 +257,13 @@ var contextTests = []test{
 // watch watches a store until stop is called.
 func (f *fixture) watch(s task.Store, ready func(), changed func(name string, due bool)) (stop func()) {
 	f.Helper()
+	w := f.watcher(s)
 	ctx, cancel := context.WithCancel(f.ctx)
 	f.Cleanup(cancel)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := s.(task.Watcher).Watch(ctx, ready, changed); ctx.Err() == nil {
+		if err := w.Watch(ctx, ready, changed); ctx.Err() == nil {
 			f.Errorf("Watch returned before its context was done: %v", err)
 		}
 	}()

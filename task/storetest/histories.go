@@ -165,7 +165,7 @@ var historyTests = []test{
 			whole := f.history(s, of)
 			for _, size := range []int{1, 2, 5, len(whole), len(whole) + 1} {
 				f.pages(size, whole, func(after *task.Question) ([]*task.Question, error) {
-					return s.(task.Asker).History(f.ctx, of, after, size)
+					return s.History(f.ctx, of, after, size)
 				})
 			}
 		}
@@ -268,11 +268,11 @@ var historyTests = []test{
 		}
 		for _, size := range []int{1, 2, 3, 4, 5} {
 			f.pages(size, whole, func(after *task.Question) ([]*task.Question, error) {
-				page, _, err := s.(task.Asker).Changes(f.ctx, after, size)
+				page, _, err := s.Changes(f.ctx, after, size)
 				return page, err
 			})
 		}
-		if page, now, err := s.(task.Asker).Changes(f.ctx, nil, 0); err != nil || len(page) > 0 || now.Before(last) {
+		if page, now, err := s.Changes(f.ctx, nil, 0); err != nil || len(page) > 0 || now.Before(last) {
 			f.Errorf("a limit of zero reads %d questions at %v, %v", len(page), now, err)
 		}
 	}},
@@ -292,7 +292,7 @@ var historyTests = []test{
 		}
 		for _, size := range []int{1, 2, 4, 15} {
 			f.pages(size, whole, func(after *task.Question) ([]*task.Question, error) {
-				page, _, err := s.(task.Asker).Changes(f.ctx, after, size)
+				page, _, err := s.Changes(f.ctx, after, size)
 				return page, err
 			})
 		}
@@ -301,7 +301,7 @@ var historyTests = []test{
 
 func (f *fixture) history(s task.Store, of task.QuestionHistory) []*task.Question {
 	f.Helper()
-	qs, err := s.(task.Asker).History(f.ctx, of, nil, 1000)
+	qs, err := s.History(f.ctx, of, nil, 1000)
 	f.ok("History", err)
 	return qs
 }
@@ -314,7 +314,7 @@ func (f *fixture) wantHistory(s task.Store, of task.QuestionHistory, keys ...str
 // changes reads what was changed after a place, and the time.
 func (f *fixture) changes(s task.Store, after *task.Question) ([]*task.Question, time.Time) {
 	f.Helper()
-	qs, now, err := s.(task.Asker).Changes(f.ctx, after, 1000)
+	qs, now, err := s.Changes(f.ctx, after, 1000)
 	f.ok("Changes", err)
 	return qs, now
 }

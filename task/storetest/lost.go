@@ -50,9 +50,6 @@ var lostTests = []test{
 		}},
 	{"an update that asks and is repeated because its answer was lost is ErrConflict, and asks nothing twice",
 		func(f *fixture, s task.Store) {
-			if !declares[task.Asker](f.T, s) {
-				f.SkipNow()
-			}
 			t := f.addRunning(s, "alice")
 			t.Status = task.InputRequired
 			first := question("first", "user:bob")
@@ -76,9 +73,6 @@ var lostTests = []test{
 		}},
 	{"a change of a question that is repeated because its answer was lost is ErrConflict, and nothing more is written",
 		func(f *fixture, s task.Store) {
-			if !declares[task.Asker](f.T, s) {
-				f.SkipNow()
-			}
 			t := f.addRunning(s, "alice")
 			f.park(s, t, question("key", "user:bob"))
 			for _, decision := range []string{"", "decision"} {
@@ -190,14 +184,10 @@ func losesAnswers(f *fixture, s task.Store) {
 }
 
 func losesDecisions(f *fixture, s task.Store) {
-	if !declares[task.Asker](f.T, s) {
-		f.SkipNow()
-	}
-	asker := s.(task.Asker)
-	losing := &losingAsker{&losingStore{Store: s}, asker}
+	losing := &losingStore{Store: s}
 	e, err := taskrun.NewEngine(losing, &taskrun.Options{
 		Settings: task.Settings{Lease: 2 * time.Second, Workers: 4},
-		Handler:  waitsForDecisions(asker), Look: 5 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Handler:  waitsForDecisions(s), Look: 5 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 		Expire: func(q *task.Question) error {
 			q.Decision = []byte("unanswered")
 			return nil
@@ -239,13 +229,13 @@ func losesDecisions(f *fixture, s task.Store) {
 }
 
 // waitsForDecisions returns a handler that waits for people and for a deadline, and records their decisions.
-func waitsForDecisions(asker task.Asker) taskrun.Handler {
+func waitsForDecisions(s task.Store) taskrun.Handler {
 	return func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		recorded, decisions := make(map[string]bool), make(map[string]string)
 		for _, e := range w.Entries {
 			recorded[strings.Fields(string(e))[0]] = true
 		}
-		all, err := asker.Questions(ctx, task.Name(w.Task.ID))
+		all, err := s.Questions(ctx, task.Name(w.Task.ID))
 		if err != nil {
 			return taskrun.Verdict{}, err
 		}
@@ -275,16 +265,6 @@ func waitsForDecisions(asker task.Asker) taskrun.Handler {
 	}
 }
 
-// losingAsker loses answers about questions, too.
-type losingAsker struct {
-	*losingStore
-	task.Asker
-}
-
-func (s *losingAsker) ChangeQuestion(ctx context.Context, q *task.Question, expired bool) error {
-	return s.answer(s.Asker.ChangeQuestion(ctx, q, expired))
-}
-
 // losingStore makes the writes that an engine asks for, and loses every fourth answer.
 type losingStore struct {
 	task.Store
@@ -310,6 +290,10 @@ func (s *losingStore) Update(ctx context.Context, t *task.Task, u task.Update) e
 		*t = *written
 	}
 	return err
+}
+
+func (s *losingStore) ChangeQuestion(ctx context.Context, q *task.Question, expired bool) error {
+	return s.answer(s.Store.ChangeQuestion(ctx, q, expired))
 }
 
 func (s *losingStore) Append(ctx context.Context, id string, claim task.Claim, there int, entry []byte) error {

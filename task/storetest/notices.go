@@ -362,7 +362,6 @@ var noticeTests = []test{
 		f.wantNotices(s, "asked extended", "asked shortened", "asked without", "due_soon shortened")
 	}},
 	{"notices outlive their task, whether it is purged or evicted, and can be settled", func(f *fixture, s task.Store) {
-		evicter, evicts := s.(task.Evicter)
 		f.listen(s, long)
 		for _, principal := range []string{"alice", ""} {
 			t := f.past(func() *task.Task { return f.addRunning(s, principal) })
@@ -370,14 +369,13 @@ var noticeTests = []test{
 			q.Notice = []byte("told")
 			f.park(s, t, q)
 			asked := f.notice(s, time.Millisecond)
-			switch {
-			case principal == "" && evicts:
+			if principal == "" {
 				f.updateStatus(s, t, task.Failed, task.Update{Due: -1})
 				f.tick(s, t.Updated.Add(time.Millisecond))
-				if n, err := evicter.Evict(f.ctx, principal, 0, 10); n != 1 || err != nil {
+				if n, err := s.Evict(f.ctx, principal, 0, 10); n != 1 || err != nil {
 					f.Fatalf("%d tasks were evicted, %v", n, err)
 				}
-			default:
+			} else {
 				f.updateStatus(s, t, task.Cancelled, task.Update{Due: -1})
 				f.purge(s, 0, 10, 1)
 			}
@@ -485,9 +483,8 @@ var noticeTests = []test{
 	}},
 	{"of a principal no more are left than the bounds allow, of all others they are, and Refused tells what was not",
 		func(f *fixture, s task.Store) {
-			outbox := s.(task.Outbox)
-			f.ok("Listen", outbox.Listen(f.ctx, long, 5, 1))
-			f.ok("Listen", f.instances(s, 2)[1].(task.Outbox).Listen(f.ctx, time.Millisecond, 3, 2))
+			f.ok("Listen", s.Listen(f.ctx, long, 5, 1))
+			f.ok("Listen", f.instances(s, 2)[1].Listen(f.ctx, time.Millisecond, 3, 2))
 			rows := make(map[string]*task.Task)
 			for _, principal := range []string{"alice", "bob", ""} {
 				t := f.addRunning(s, principal)
@@ -501,7 +498,7 @@ var noticeTests = []test{
 			}
 			wantRefused := func(limit int, want ...string) {
 				f.Helper()
-				refused, err := outbox.Refused(f.ctx, limit)
+				refused, err := s.Refused(f.ctx, limit)
 				f.ok("Refused", err)
 				var got []string
 				for _, n := range refused {
@@ -529,15 +526,14 @@ var noticeTests = []test{
 			if len(got) != 3+2 {
 				f.Errorf("the notices are %q", got)
 			}
-			refused, err := outbox.Refused(f.ctx, 100)
+			refused, err := s.Refused(f.ctx, 100)
 			if f.ok("Refused", err); len(refused) != 5-3+3-2 {
 				f.Errorf("%d were refused", len(refused))
 			}
 		}},
 	{"of what a principal was refused the first 1,000 are kept, and refused ones of another are, too",
 		func(f *fixture, s task.Store) {
-			outbox := s.(task.Outbox)
-			f.ok("Listen", outbox.Listen(f.ctx, long, 1, 1))
+			f.ok("Listen", s.Listen(f.ctx, long, 1, 1))
 			for _, ask := range []struct {
 				principal string
 				questions int
@@ -549,7 +545,7 @@ var noticeTests = []test{
 				}
 				f.park(s, t, asks...)
 			}
-			refused, err := outbox.Refused(f.ctx, 10_000)
+			refused, err := s.Refused(f.ctx, 10_000)
 			f.ok("Refused", err)
 			of := make(map[string]int)
 			for _, n := range refused {
@@ -586,7 +582,7 @@ var noticeTests = []test{
 			var left atomic.Int64
 			left.Store(3 * tasks)
 			together(&f.suite, 6, func(i int, _ func(any)) error {
-				s := handles[i%3].(task.Outbox)
+				s := handles[i%3]
 				for deadline := time.Now().Add(patience); left.Load() > 0 && time.Now().Before(deadline); {
 					taken, err := s.Notices(f.ctx, task.NoticeClaim{Free: 1 + i, Lease: long})
 					if err != nil {
@@ -621,7 +617,7 @@ var noticeTests = []test{
 				s := handles[(i+round)%3]
 				if i < len(keys) {
 					open[i].Decision = []byte("decision")
-					return except(task.ErrConflict, s.(task.Asker).ChangeQuestion(f.ctx, open[i], false))
+					return except(task.ErrConflict, s.ChangeQuestion(f.ctx, open[i], false))
 				}
 				for {
 					got, err := s.Get(f.ctx, t.ID)
@@ -651,7 +647,7 @@ var noticeTests = []test{
 
 func (f *fixture) listen(s task.Store, d time.Duration) {
 	f.Helper()
-	f.ok("Listen", s.(task.Outbox).Listen(f.ctx, d, 0, 0))
+	f.ok("Listen", s.Listen(f.ctx, d, 0, 0))
 }
 
 func (f *fixture) notices(s task.Store, lease time.Duration, limit int) []*task.Notice {
@@ -661,7 +657,7 @@ func (f *fixture) notices(s task.Store, lease time.Duration, limit int) []*task.
 
 func (f *fixture) takeNotices(s task.Store, c task.NoticeClaim) []*task.Notice {
 	f.Helper()
-	notices, err := s.(task.Outbox).Notices(f.ctx, c)
+	notices, err := s.Notices(f.ctx, c)
 	f.ok("Notices", err)
 	if len(notices) > c.Free {
 		f.Fatalf("Notices took %d, and %d were free", len(notices), c.Free)
@@ -693,7 +689,7 @@ func (f *fixture) nextNotice(s task.Store, lease time.Duration) (n *task.Notice)
 
 func (f *fixture) settle(s task.Store, n *task.Notice, retry time.Duration) {
 	f.Helper()
-	f.ok("Settle", s.(task.Outbox).Settle(f.ctx, n, retry))
+	f.ok("Settle", s.Settle(f.ctx, n, retry))
 }
 
 // settleAll takes and settles what is due until there is nothing more, and returns the kinds with the questions.

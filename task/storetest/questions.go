@@ -112,7 +112,7 @@ var askTests = []test{
 			f.wantChange(s, &task.Question{Task: t.ID, Key: none}, false, task.ErrNotFound)
 			f.wantChange(s, &task.Question{Task: none, Key: "a"}, false, task.ErrNotFound)
 			f.wantWaiting(s, task.QuestionFilter{Targets: []string{none}})
-			if got, err := s.(task.Asker).Questions(f.ctx, none); len(got) > 0 || err != nil {
+			if got, err := s.Questions(f.ctx, none); len(got) > 0 || err != nil {
 				f.Errorf("Questions of %q: %d, %v", none, len(got), err)
 			}
 		}
@@ -309,12 +309,10 @@ var askTests = []test{
 			f.park(s, stays, question("key", "user:bob"))
 			remove := map[string]func(t *task.Task) (n int, err error){
 				"Purge": func(*task.Task) (int, error) { return s.Purge(f.ctx, 0, 10) },
-			}
-			if s, ok := s.(task.Evicter); ok {
-				remove["Evict"] = func(t *task.Task) (int, error) {
-					f.tick(s.(task.Store), t.Updated)
+				"Evict": func(t *task.Task) (int, error) {
+					f.tick(s, t.Updated)
 					return s.Evict(f.ctx, "alice", 0, 1)
-				}
+				},
 			}
 			for says, remove := range remove {
 				t := f.past(func() *task.Task { return f.addRunning(s, "alice") })
@@ -355,9 +353,6 @@ var askTests = []test{
 		f.eventually("the timer is overdue", func() bool { return len(f.overdue(other, 10)) == 1 })
 	}},
 	{"what questions hold does not count in a quota", func(f *fixture, s task.Store) {
-		if !declares[task.Evicter](f.T, s) {
-			f.SkipNow()
-		}
 		quota := task.Quota{Unfinished: 1, Kept: 1, Bytes: 10}
 		t := newTask("alice")
 		f.ok("Create", s.Create(f.ctx, t, long, long, []byte("call"), nil, quota))
@@ -392,7 +387,7 @@ var askTests = []test{
 					s := handles[i%2]
 					if i < len(keys) {
 						open[i].Decision = []byte("decision")
-						return s.(task.Asker).ChangeQuestion(f.ctx, open[i], false)
+						return s.ChangeQuestion(f.ctx, open[i], false)
 					}
 					given := clone(t)
 					given.Status = task.InputRequired
@@ -430,7 +425,7 @@ var askTests = []test{
 					s := handles[(i+round)%2]
 					if i < len(keys) {
 						open[i].Decision = []byte("decision")
-						err := s.(task.Asker).ChangeQuestion(f.ctx, open[i], false)
+						err := s.ChangeQuestion(f.ctx, open[i], false)
 						if err == nil {
 							add(open[i].Key)
 						}
@@ -531,7 +526,7 @@ var answeredTests = []test{
 				s := handles[(i+round/2)%2]
 				if i == 0 {
 					q.Decision = []byte("decision")
-					err := s.(task.Asker).ChangeQuestion(f.ctx, q, false)
+					err := s.ChangeQuestion(f.ctx, q, false)
 					if err == nil {
 						add(task.QuestionDecided)
 					}
@@ -782,7 +777,7 @@ var changeTests = []test{
 					if round == 3 {
 						given.Decision = given.Votes
 					}
-					err := handles[i%3].(task.Asker).ChangeQuestion(f.ctx, &given, false)
+					err := handles[i%3].ChangeQuestion(f.ctx, &given, false)
 					if err == nil {
 						add(&given)
 					}
@@ -807,7 +802,7 @@ var changeTests = []test{
 			f.park(s, t, question("key", "user:bob"))
 			const people, enough = 8, 6
 			counted := together(&f.suite, people, func(i int, add func(byte)) error {
-				s := handles[i%3].(task.Asker)
+				s := handles[i%3]
 				for {
 					qs, err := s.Questions(f.ctx, task.Name(t.ID))
 					if err != nil {
@@ -836,9 +831,6 @@ var changeTests = []test{
 		}
 	}},
 	{"a Watcher is told of a task that a decision makes due", func(f *fixture, s task.Store) {
-		if !declares[task.Watcher](f.T, s) {
-			f.SkipNow()
-		}
 		other := f.another()
 		t := f.addRunning(other, "alice")
 		f.park(other, t, question("first", "user:bob"), question("second", "user:bob"))
@@ -888,7 +880,7 @@ var waitingTests = []test{
 				if want := []string{"a", "c", "b", "z", "0"}; !slices.Equal(keys, want) {
 					f.Errorf("the questions are %q, want %q", keys, want)
 				}
-				if qs, err := s.(task.Asker).Questions(f.ctx, t.ID); len(qs) > 0 || err != nil {
+				if qs, err := s.Questions(f.ctx, t.ID); len(qs) > 0 || err != nil {
 					f.Errorf("by the ID there are %d questions, %v", len(qs), err)
 				}
 			}
@@ -917,7 +909,7 @@ var waitingTests = []test{
 		slices.Sort(want)
 		f.decide(s, other.ID, "b")
 		read := func(s task.Store, name string) (got []string) {
-			qs, err := s.(task.Asker).Questions(f.ctx, name)
+			qs, err := s.Questions(f.ctx, name)
 			f.ok("Questions", err)
 			for _, q := range qs {
 				got = append(got, task.Name(q.Task)+" "+q.Key)
@@ -1089,7 +1081,7 @@ var waitingTests = []test{
 			after := mid
 			c.change(&after)
 			for _, filter := range []task.QuestionFilter{{}, {ByDeadline: true}, {For: []string{"user:bob", "user:carol"}}} {
-				got, err := s.(task.Asker).Waiting(f.ctx, filter, &after, 10)
+				got, err := s.Waiting(f.ctx, filter, &after, 10)
 				f.ok("Waiting", err)
 				if len(got) != c.want {
 					f.Errorf("after %s by deadline %v come %d questions, want %d", says, filter.ByDeadline, len(got), c.want)
@@ -1198,7 +1190,7 @@ func (f *fixture) change(s task.Store, q *task.Question) {
 func (f *fixture) wantChange(s task.Store, q *task.Question, expired bool, want error) {
 	f.Helper()
 	before := *q
-	f.wantError(fmt.Sprintf("ChangeQuestion of %.100q", q.Key), s.(task.Asker).ChangeQuestion(f.ctx, q, expired), want)
+	f.wantError(fmt.Sprintf("ChangeQuestion of %.100q", q.Key), s.ChangeQuestion(f.ctx, q, expired), want)
 	if diff := cmp.Diff(&before, q); want != nil && diff != "" {
 		f.Errorf("with the error %v the question was changed (-want +got):\n%s", want, diff)
 	}
@@ -1206,7 +1198,7 @@ func (f *fixture) wantChange(s task.Store, q *task.Question, expired bool, want 
 
 func (f *fixture) questions(s task.Store, id string) []*task.Question {
 	f.Helper()
-	qs, err := s.(task.Asker).Questions(f.ctx, task.Name(id))
+	qs, err := s.Questions(f.ctx, task.Name(id))
 	f.ok("Questions", err)
 	return qs
 }
@@ -1225,14 +1217,14 @@ func (f *fixture) question(s task.Store, id, key string) *task.Question {
 // waiting reads what waits, from the start.
 func (f *fixture) waiting(s task.Store, filter task.QuestionFilter) []*task.Question {
 	f.Helper()
-	qs, err := s.(task.Asker).Waiting(f.ctx, filter, nil, 1000)
+	qs, err := s.Waiting(f.ctx, filter, nil, 1000)
 	f.ok("Waiting", err)
 	return qs
 }
 
 func (f *fixture) overdue(s task.Store, limit int) []*task.Question {
 	f.Helper()
-	qs, err := s.(task.Asker).Overdue(f.ctx, limit)
+	qs, err := s.Overdue(f.ctx, limit)
 	f.ok("Overdue", err)
 	return qs
 }
@@ -1302,7 +1294,7 @@ func (f *fixture) wantKeys(what string, qs []*task.Question, want []string) {
 func (f *fixture) wantPages(s task.Store, filter task.QuestionFilter, size int, all []*task.Question) {
 	f.Helper()
 	f.pages(size, all, func(after *task.Question) ([]*task.Question, error) {
-		return s.(task.Asker).Waiting(f.ctx, filter, after, size)
+		return s.Waiting(f.ctx, filter, after, size)
 	})
 }
 

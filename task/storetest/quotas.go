@@ -8,7 +8,6 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// quotaTests are for a store that is a [task.Evicter].
 var quotaTests = []test{
 	{"a principal with as many unfinished tasks as its quota gets no more", func(f *fixture, s task.Store) {
 		for range 3 {
@@ -194,7 +193,7 @@ var quotaTests = []test{
 			f.tick(s, stay[len(stay)-1].Updated)
 			evict := func(age time.Duration, limit, want int) {
 				f.Helper()
-				n, err := other.(task.Evicter).Evict(f.ctx, "alice", age, limit)
+				n, err := other.Evict(f.ctx, "alice", age, limit)
 				f.ok("Evict", err)
 				if n != want {
 					f.Fatalf("Evict deleted %d tasks, want %d", n, want)
@@ -222,7 +221,7 @@ var quotaTests = []test{
 		f.updateStatus(s, t, task.Completed, task.Update{Due: -1})
 		f.wantFull("Create", s.Create(f.ctx, newTask("alice"), long, 0, nil, nil, quota), task.Quota{Kept: 1})
 		f.tick(s, t.Updated)
-		_, err := s.(task.Evicter).Evict(f.ctx, "alice", 0, 10)
+		_, err := s.Evict(f.ctx, "alice", 0, 10)
 		f.ok("Evict", err)
 		f.ok("Create", s.Create(f.ctx, newTask("alice"), long, 0, []byte("call"), nil, quota))
 	}},

@@ -66,9 +66,7 @@ var createTests = []test{
 		t := f.add(s, "alice")
 		again, other := clone(t), newTask("alice")
 		f.wantError("Create", s.Create(f.ctx, again, long, long, nil, nil, task.Quota{}), task.ErrExists)
-		if declares[task.Evicter](f.T, s) {
-			f.wantError("Create", s.Create(f.ctx, other, long, long, nil, nil, task.Quota{Unfinished: 1}), task.ErrQuota)
-		}
+		f.wantError("Create", s.Create(f.ctx, other, long, long, nil, nil, task.Quota{Unfinished: 1}), task.ErrQuota)
 		if again.Claim != (task.Claim{}) || again.Attempts != 0 || other.Claim != (task.Claim{}) || other.Attempts != 0 {
 			f.Errorf("the given tasks became %+v and %+v", again, other)
 		}
@@ -242,12 +240,12 @@ var versionTests = []test{
 			}
 		}
 		for _, s := range []task.Store{s, other} {
-			got, err := s.(task.Versioner).Versions(f.ctx, ids)
+			got, err := s.Versions(f.ctx, ids)
 			f.ok("Versions", err)
 			if diff := cmp.Diff(want, got); diff != "" {
 				f.Errorf("not the versions (-want +got):\n%s", diff)
 			}
-			none, err := s.(task.Versioner).Versions(f.ctx, nil)
+			none, err := s.Versions(f.ctx, nil)
 			f.ok("Versions", err)
 			if len(none) != 0 {
 				f.Errorf("of no tasks there are the versions %v", none)
@@ -329,7 +327,7 @@ var listTests = []test{
 		for _, size := range []int{1, 2, 7, n - 1, n, n + 1} {
 			var paged []*task.Task
 			for last := new(task.Task); len(paged) <= n; last = paged[len(paged)-1] {
-				page, err := s.(task.Lister).List(f.ctx, "alice", "proposal", last.Created, last.ID, size)
+				page, err := s.List(f.ctx, "alice", "proposal", last.Created, last.ID, size)
 				f.ok("List", err)
 				if len(page) > size {
 					f.Fatalf("List gave %d tasks, more than the limit, which is %d", len(page), size)
@@ -361,7 +359,7 @@ var listTests = []test{
 			{"an earlier time and a higher id", mid.Created.Add(-time.Millisecond), "zzz", []string{old.ID}},
 			{"the end", old.Created, old.ID, nil},
 		} {
-			got, err := s.(task.Lister).List(f.ctx, "alice", "proposal", c.created, c.id, 10)
+			got, err := s.List(f.ctx, "alice", "proposal", c.created, c.id, 10)
 			f.ok("List", err)
 			var ids []string
 			for _, t := range got {
@@ -404,7 +402,7 @@ var selectTests = []test{
 			for _, size := range []int{1, 3, 100} {
 				got := make(map[string]bool)
 				for after := ""; ; {
-					page, err := s.(task.Lister).Select(f.ctx, filter, after, size)
+					page, err := s.Select(f.ctx, filter, after, size)
 					f.ok("Select", err)
 					if len(page) == 0 {
 						break
@@ -431,7 +429,7 @@ var selectTests = []test{
 				}
 			}
 		}
-		if page, err := s.(task.Lister).Select(f.ctx, task.Filter{}, "", -1); err != nil || len(page) != 0 {
+		if page, err := s.Select(f.ctx, task.Filter{}, "", -1); err != nil || len(page) != 0 {
 			f.Errorf("with a negative limit: %d tasks, %v", len(page), err)
 		}
 	}},
@@ -450,7 +448,7 @@ var countTests = []test{
 				}
 			}
 		}
-		got, err := s.(task.Counter).Count(f.ctx)
+		got, err := s.Count(f.ctx)
 		f.ok("Count", err)
 		if !maps.Equal(got, want) || len(got) != 2 {
 			f.Errorf("Count gave %v, want %v", got, want)

@@ -28,7 +28,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -39,9 +38,8 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Run runs the suite: all that holds for every store, and what the store declares by implementing an optional interface
-// of package task. Of what it does not declare the test's log says so, and its tests are skipped. The tests run in
-// parallel.
+// Run runs the suite. The tests of Watch are skipped if the store is no [task.Watcher], and the test's log says so. The
+// tests run in parallel.
 //
 // Run calls database for each test, for a database without tasks that nobody else uses. What database returns opens a
 // handle on it; the suite opens several to play several instances, uses them at the same time, and closes them. A store
@@ -49,40 +47,33 @@ import (
 // the tests of concurrency use the one handle.
 func Run(t *testing.T, database func(t *testing.T) (open func(t *testing.T) task.Store)) {
 	for _, chapter := range []struct {
-		name     string
-		tests    []test
-		declared func(*testing.T, task.Store) bool // nil is for all stores
+		name  string
+		tests []test
 	}{
-		{"Create", createTests, nil},
-		{"Get", getTests, nil},
-		{"Claim", claimTests, nil},
-		{"Journal and Append", journalTests, nil},
-		{"Renew", renewTests, nil},
-		{"Update", updateTests, nil},
-		{"Expired", expiredTests, nil},
-		{"Purge", purgeTests, nil},
-		{"Time to live", liveTests, nil},
-		{"Writes under a lease", prolongTests, nil},
-		{"Lost answers", lostTests, nil},
-		{"Contexts", contextTests, nil},
-		{"Quotas", quotaTests, declares[task.Evicter]},
-		{"List", listTests, declares[task.Lister]},
-		{"Select", selectTests, declares[task.Lister]},
-		{"Count", countTests, declares[task.Counter]},
-		{"Versions", versionTests, declares[task.Versioner]},
-		{"Watch", watchTests, declares[task.Watcher]},
-		{"Time to live of those that ask", askingLiveTests, declares[task.Asker]},
-		{"Questions", questionTests, declares[task.Asker]},
-		{"Outbox", noticeTests, declares[task.Outbox]},
+		{"Create", createTests},
+		{"Get", getTests},
+		{"Claim", claimTests},
+		{"Journal and Append", journalTests},
+		{"Renew", renewTests},
+		{"Update", updateTests},
+		{"Expired", expiredTests},
+		{"Purge", purgeTests},
+		{"Time to live", liveTests},
+		{"Writes under a lease", prolongTests},
+		{"Lost answers", lostTests},
+		{"Contexts", contextTests},
+		{"Quotas", quotaTests},
+		{"List", listTests},
+		{"Select", selectTests},
+		{"Count", countTests},
+		{"Versions", versionTests},
+		{"Watch", watchTests},
+		{"Time to live of those that ask", askingLiveTests},
+		{"Questions", questionTests},
+		{"Outbox", noticeTests},
 	} {
 		t.Run(chapter.name, func(t *testing.T) {
 			t.Parallel()
-			if chapter.declared != nil {
-				f := &fixture{suite: suite{t, t.Context()}, database: database(t)}
-				if s, _ := f.tryOpen(); !chapter.declared(t, s) {
-					t.SkipNow()
-				}
-			}
 			for _, test := range chapter.tests {
 				parallel(t, test.says, func(in suite) {
 					f := &fixture{suite: in, database: database(in.T)}
@@ -97,14 +88,14 @@ func Run(t *testing.T, database func(t *testing.T) (open func(t *testing.T) task
 	}
 }
 
-// declares reports whether a store has the optional interface, and says so in the test's log if it does not.
-func declares[T any](t *testing.T, s task.Store) bool {
-	t.Helper()
-	_, ok := s.(T)
+// watcher returns a store as a Watcher, or skips the test if it is none.
+func (f *fixture) watcher(s task.Store) task.Watcher {
+	f.Helper()
+	w, ok := s.(task.Watcher)
 	if !ok {
-		t.Logf("not tested: this store is no %v", reflect.TypeFor[T]())
+		f.Skip("not tested: this store is no task.Watcher")
 	}
-	return ok
+	return w
 }
 
 // A test shows that a store does what the test says. It gets the first handle on a database.
@@ -368,17 +359,14 @@ func (f *fixture) journal(s task.Store, id string) (call []byte, entries [][]byt
 // list lists the tasks of a principal from the start.
 func (f *fixture) list(s task.Store, principal, dialect string, limit int) []*task.Task {
 	f.Helper()
-	ts, err := s.(task.Lister).List(f.ctx, principal, dialect, time.Time{}, "", limit)
+	ts, err := s.List(f.ctx, principal, dialect, time.Time{}, "", limit)
 	f.ok("List", err)
 	return ts
 }
 
-// wantListed requires that List has so many tasks of a principal, if the store has a List.
+// wantListed requires that List has so many tasks of a principal.
 func (f *fixture) wantListed(s task.Store, principal string, want int) {
 	f.Helper()
-	if !declares[task.Lister](f.T, s) {
-		return
-	}
 	if n := len(f.list(s, principal, "proposal", 100)); n != want {
 		f.Errorf("List has %d tasks of %q, want %d", n, principal, want)
 	}

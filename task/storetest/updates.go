@@ -44,24 +44,19 @@ var updateTests = []test{
 		again.Status = task.Working
 		lost.Fence++
 		forged.Nonce = "another"
-		type refused struct {
+		for _, c := range []struct {
 			t    *task.Task
 			u    task.Update
 			want error
-		}
-		cases := []refused{
+		}{
 			{stale, task.Update{}, task.ErrConflict},
 			{again, task.Update{}, task.ErrEnded},
 			{lost, task.Update{Leased: true}, task.ErrLeaseLost},
 			{forged, task.Update{Leased: true}, task.ErrLeaseLost},
 			{stale, task.Update{Entries: list("answer"), Quota: task.Quota{Bytes: 1}}, task.ErrConflict},
 			{again, task.Update{Entries: list("answer"), Quota: task.Quota{Bytes: 1}}, task.ErrEnded},
-		}
-		if declares[task.Evicter](f.T, s) {
-			u := task.Update{Entries: list("answer"), Quota: task.Quota{Bytes: 1}}
-			cases = append(cases, refused{large, u, task.ErrQuota})
-		}
-		for _, c := range cases {
+			{large, task.Update{Entries: list("answer"), Quota: task.Quota{Bytes: 1}}, task.ErrQuota},
+		} {
 			given := clone(c.t)
 			c.u.Lease = long
 			f.wantError("Update", s.Update(f.ctx, given, c.u), c.want)
@@ -100,7 +95,7 @@ var updateTests = []test{
 		for _, s := range handles {
 			f.wantRow(s, want)
 		}
-		if declares[task.Lister](f.T, s) && len(f.list(s, "mallory", "z", 10)) != 0 {
+		if len(f.list(s, "mallory", "z", 10)) != 0 {
 			f.Errorf("the task has moved to another principal")
 		}
 

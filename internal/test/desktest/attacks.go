@@ -30,7 +30,7 @@ type attack struct {
 
 // Attacks attacks a server and its desk on a store, in every way of a table. Each attack is refused, and after it, or
 // while it goes on, a call of somebody else ends as the people who are asked decide.
-func Attacks(t *testing.T, store Store) {
+func Attacks(t *testing.T, store task.Store) {
 	w := build(t, store, askback.DeskOptions{Wait: 20 * time.Second})
 	t.Run("alone", func(t *testing.T) {
 		for _, group := range [][]attack{byOthers, byNames, byAnswers, byTime, byClients, byReaders, byRows} {

@@ -157,7 +157,7 @@ func (w *world) asksTooMuch(t *testing.T) {
 }
 
 // Timing has clients say themselves how long after a question they answered. It is the server that measures it.
-func Timing(t *testing.T, store Store, other Store) {
+func Timing(t *testing.T, store task.Store, other task.Store) {
 	const elicits = `{"elicitation":{}}`
 	quick := build(t, store, askback.DeskOptions{Fallback: true, NotShown: time.Nanosecond, Wait: time.Millisecond})
 	slow := build(t, other, askback.DeskOptions{Fallback: true, NotShown: time.Hour, Wait: time.Millisecond})

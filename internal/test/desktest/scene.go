@@ -22,16 +22,10 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Store is a store with all that people at a desk need.
-type Store interface {
-	task.Outbox
-	task.Store
-}
-
 // world is a server whose calls wait for people, and its desk. The principal of a request is its header X-User.
 type world struct {
 	*desk.Desk
-	store Store
+	store task.Store
 	url   string
 
 	mu       sync.Mutex
@@ -55,7 +49,7 @@ type (
 )
 
 // build starts a server on a store.
-func build(t *testing.T, store Store, options askback.DeskOptions) *world {
+func build(t *testing.T, store task.Store, options askback.DeskOptions) *world {
 	t.Helper()
 	d, err := desk.Open(store, nil)
 	if err != nil {

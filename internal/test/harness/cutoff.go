@@ -11,7 +11,7 @@ import (
 
 // CutOff is a store that a process loses its connection to, as if it were killed.
 type CutOff struct {
-	Store
+	task.Store
 	Off atomic.Bool
 }
 

@@ -77,15 +77,6 @@ func (s *TaskServer) Get(capabilities, id, want string) map[string]any {
 	}
 }
 
-// Store is a store with all that a store can do, except to notify of changes, for tests that wrap one.
-type Store interface {
-	task.Store
-	task.Evicter
-	task.Lister
-	task.Counter
-	task.Versioner
-}
-
 // NewTaskServer starts an instance on a store of its own.
 func NewTaskServer(t testing.TB, opts *askback.Options, register ...func(*askback.Server)) *TaskServer {
 	t.Helper()

@@ -27,7 +27,7 @@ func (s *stores) tell(name string, due bool) {
 // faulty is the store as one instance has it: calls are lost, before or after they have an effect, and from a moment on
 // all of them, as if the process were killed. Without a law it loses none.
 type faulty struct {
-	Store
+	task.Store
 	*stores
 	law   *law
 	loss  bool

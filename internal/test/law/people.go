@@ -25,19 +25,9 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Store is what a store needs for the law of people.
-type Store interface {
-	task.Store
-	task.Evicter
-	task.Lister
-	task.Counter
-	task.Versioner
-	task.Asker
-}
-
 // Options are the choices of [People].
 type Options struct {
-	Store Store
+	Store task.Store
 	Seed  uint64
 	Calls int // at once
 	// Unit is the unit of all times: deadlines are a few of it, and a lease is ten.

@@ -27,7 +27,7 @@ const everything = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},
 // thieves are the stores of two instances, on one store beneath. In one of them another worker sometimes gets the task
 // just before an entry is recorded, as if the lease of the first one had ended.
 type thieves struct {
-	harness.Store
+	task.Store
 	often  atomic.Int32 // in percent
 	thefts atomic.Int64 // leases that were given away
 

@@ -22,7 +22,6 @@ import (
 	driver "modernc.org/sqlite"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
-	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/postgres"
@@ -151,7 +150,7 @@ func onSQLite(b *testing.B, asks bool) cost {
 }
 
 // runTasks runs an engine with its workers and clients in this process until all tasks have ended.
-func runTasks(b *testing.B, store harness.Store, asks bool) time.Duration {
+func runTasks(b *testing.B, store task.Store, asks bool) time.Duration {
 	ctx, stop := context.WithCancel(b.Context())
 	defer stop()
 	var completed atomic.Int64
@@ -201,11 +200,11 @@ func runTasks(b *testing.B, store harness.Store, asks bool) time.Duration {
 }
 
 // counting returns the store, which calls completed after each outcome that it has stored.
-func counting(store harness.Store, completed func()) task.Store {
+func counting(store task.Store, completed func()) task.Store {
 	c := countingStore{store, completed}
 	if w, ok := store.(task.Watcher); ok {
 		return struct {
-			harness.Store
+			task.Store
 			task.Watcher
 		}{c, w}
 	}
@@ -213,7 +212,7 @@ func counting(store harness.Store, completed func()) task.Store {
 }
 
 type countingStore struct {
-	harness.Store
+	task.Store
 	completed func()
 }
 
