@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	driver "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -44,3 +45,10 @@ func isCode(err error, code int) bool {
 	e, ok := errors.AsType[*driver.Error](err)
 	return ok && (e.Code() == code || e.Code()&0xff == code)
 }
+
+const (
+	// busyTimeout is how long a write waits for writes of other processes.
+	busyTimeout = 10 * time.Second
+	// walLimit is what the file with -wal is cut to after it had to grow beyond.
+	walLimit = 64 << 20
+)

@@ -54,7 +54,7 @@ const (
 func (s *Store) Listen(ctx context.Context, d time.Duration, named, anonymous int) (err error) {
 	defer s.wrap(ctx, "listen for notices", &err)
 	return s.write(ctx, func(ctx context.Context, now int64) error {
-		_, err := s.w[listenSQL].ExecContext(ctx, now+ceil(d), named, anonymous)
+		_, err := s.w.exec(ctx, listenSQL, now+ceil(d), named, anonymous)
 		return err
 	})
 }
@@ -69,7 +69,7 @@ func (s *Store) Notices(ctx context.Context, c task.NoticeClaim) (notices []*tas
 	}
 	err = s.write(ctx, func(ctx context.Context, now int64) error {
 		for _, query := range []string{remindSQL, remindedSQL, wakeNoticesSQL} {
-			if _, err := s.w[query].ExecContext(ctx, now); err != nil {
+			if _, err := s.w.exec(ctx, query, now); err != nil {
 				return err
 			}
 		}
@@ -129,11 +129,11 @@ func (s *Store) Settle(ctx context.Context, n *task.Notice, retry time.Duration)
 	defer s.wrap(ctx, "settle a notice", &err)
 	return s.write(ctx, func(ctx context.Context, now int64) error {
 		args := []any{n.Question.Task, n.Question.Key, string(n.Kind), n.Attempts}
+		query := settleSQL
 		if retry > 0 {
-			_, err := s.w[retrySQL].ExecContext(ctx, append(args, now+ceil(retry))...)
-			return err
+			query, args = retrySQL, append(args, now+ceil(retry))
 		}
-		_, err := s.w[settleSQL].ExecContext(ctx, args...)
+		_, err := s.w.exec(ctx, query, args...)
 		return err
 	})
 }

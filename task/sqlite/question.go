@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"math"
 	"slices"
@@ -53,6 +52,7 @@ const (
 		WHERE seq = ? AND status = 'open'`
 	changeQuestionSQL = `UPDATE question SET people = ?, deadline = ?2, remind = remind + ?2 - deadline, votes = ?,
 		voters = ?, decision = ?, status = ?, expired = ?, changed = ?, version = version + 1 WHERE seq = ?`
+	liveSQL      = `UPDATE task SET expires = max(expires, ?) WHERE seq = ? RETURNING expires`
 	liveOnSQL    = `UPDATE task SET expires = max(expires, ? + ttl) WHERE seq = ?`
 	dueAtOnceSQL = `UPDATE task SET status = 'working', due = ?1, wake = NULL, attempts = 0, version = version + 1,
 		updated = ?1 WHERE seq = ?2 AND status = 'input_required'`
@@ -101,14 +101,6 @@ func scanQuestion(rows *sql.Rows, to *questionRow) error {
 		q.Deadline = timeAt(deadline.Int64)
 	}
 	return errors.Join(readNames(people, &q.For), readNames(voters, &q.Voters))
-}
-
-// readNames reads a column that is a list of names, or NULL.
-func readNames(column []byte, to *[]string) error {
-	if column == nil {
-		return nil
-	}
-	return json.Unmarshal(column, to)
 }
 
 // listedQuestion is the place of a question in a list.
@@ -286,7 +278,7 @@ func (s *Store) ChangeQuestion(ctx context.Context, q *task.Question, expired bo
 		case expired && !late:
 			return task.ErrEarly
 		}
-		_, err = s.w[changeQuestionSQL].ExecContext(ctx, people, timeOrNull(q.Deadline), bytesOrNull(q.Votes),
+		_, err = s.w.exec(ctx, changeQuestionSQL, people, timeOrNull(q.Deadline), bytesOrNull(q.Votes),
 			voters, bytesOrNull(q.Decision), string(status), expired, now, seq)
 		if err == nil && !q.Deadline.IsZero() && q.Deadline.UnixMilli() != deadline.Int64 {
 			_, err = s.live(ctx, of, q.Deadline.Add(task.AfterDeadline).UnixMilli())
@@ -294,10 +286,10 @@ func (s *Store) ChangeQuestion(ctx context.Context, q *task.Question, expired bo
 		if err != nil || status == task.QuestionOpen {
 			return err
 		}
-		if _, err := s.w[liveOnSQL].ExecContext(ctx, now, of); err != nil {
+		if _, err := s.w.exec(ctx, liveOnSQL, now, of); err != nil {
 			return err
 		}
-		_, err = s.w[dueAtOnceSQL].ExecContext(ctx, now, of)
+		_, err = s.w.exec(ctx, dueAtOnceSQL, now, of)
 		return err
 	})
 	if err != nil {
@@ -333,7 +325,7 @@ func (s *Store) answered(
 
 func (s *Store) withdrawAll(ctx context.Context, questions []int64, now int64) error {
 	for _, seq := range questions {
-		if _, err := s.w[withdrawSQL].ExecContext(ctx, now, seq); err != nil {
+		if _, err := s.w.exec(ctx, withdrawSQL, now, seq); err != nil {
 			return err
 		}
 	}
@@ -392,7 +384,7 @@ func (s *Store) askOne(
 	case status == task.QuestionDecided:
 		return 0, task.ErrDecided
 	default:
-		_, err = s.w[reopenSQL].ExecContext(ctx, now, seq)
+		_, err = s.w.exec(ctx, reopenSQL, now, seq)
 		return 0, err
 	}
 	people := peopleOrNull(q.For)
@@ -404,22 +396,13 @@ func (s *Store) askOne(
 	if q.Remind > 0 && deadline != nil && people != nil {
 		remind = now + ceil(q.Remind)
 	}
-	_, err = s.w[addQuestionSQL].ExecContext(ctx, of, q.Key, name, now, deadline, remind, q.Equal, people,
+	_, err = s.w.exec(ctx, addQuestionSQL, of, q.Key, name, now, deadline, remind, q.Equal, people,
 		bytesOrNull(q.Content), bytesOrNull(q.Notice))
 	return until, err
 }
 
-// peopleOrNull makes a column of names.
-func peopleOrNull(names []string) any {
-	if len(names) == 0 {
-		return nil
-	}
-	return listOrNull(names)
-}
-
-func timeOrNull(t time.Time) any {
-	if t.IsZero() {
-		return nil
-	}
-	return t.UnixMilli()
+// live makes a task live until a time at least, and returns when its time to live ends.
+func (s *Store) live(ctx context.Context, seq, until int64) (expires int64, err error) {
+	err = s.w[liveSQL].QueryRowContext(ctx, until, seq).Scan(&expires)
+	return expires, err
 }

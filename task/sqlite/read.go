@@ -13,10 +13,6 @@ import (
 )
 
 const (
-	columns = `id, principal, method, target, dialect, status, message, round,
-		created, updated, expires, poll, stopped, attempts, version, fence`
-	whole = columns + `, pending, outcome, nonce`
-
 	getSQL  = `SELECT ` + whole + ` FROM task WHERE id = ?`
 	listSQL = `SELECT ` + columns + `, substr(pending, 1, 1) FROM task WHERE principal = ? AND dialect = ? AND (created, id) < (?, ?)
 		ORDER BY created DESC, id DESC LIMIT ?`
@@ -30,21 +26,7 @@ const (
 	versionsSQL = `SELECT id, version FROM task WHERE id IN (SELECT value FROM json_each(?))`
 	journalSQL  = `SELECT entry FROM journal WHERE task = (SELECT seq FROM task WHERE id = ?) AND n <= ? ORDER BY n`
 	expiredSQL  = `SELECT id FROM task WHERE ended = 0 AND expires <= ? ORDER BY expires LIMIT ?`
-
-	// Claim and Purge look before they write, because there is seldom something to do.
-	anyDueSQL = `SELECT EXISTS (SELECT 1 FROM task WHERE due IS NOT NULL) OR EXISTS (SELECT 1 FROM task
-		WHERE wake <= ?)`
-	anyPurgeableSQL = `SELECT EXISTS (SELECT 1 FROM task WHERE ended = 1 AND due IS NULL AND wake IS NULL
-		AND expires <= ?)`
 )
-
-// reads are the statements of the readers.
-var reads = []string{
-	getSQL, versionsSQL, listSQL, selectSQL, countSQL, journalSQL, expiredSQL, anyDueSQL, anyPurgeableSQL,
-	getStateSQL, findStatesSQL, questionsSQL, byAskedSQL, newestSQL, byDeadlineSQL, listedSQL,
-	overdueSQL, changesSQL,
-	anyNoticeSQL, anyRefusedSQL,
-}
 
 // Get reads the row of a task. See [task.Store].
 func (s *Store) Get(ctx context.Context, id string) (t *task.Task, err error) {
@@ -55,28 +37,6 @@ func (s *Store) Get(ctx context.Context, id string) (t *task.Task, err error) {
 	}
 	return t, err
 }
-
-// scanWhole reads the columns of whole.
-func scanWhole(row *sql.Row) (*task.Task, error) {
-	t := new(task.Task)
-	if err := scan(row, t, &t.Pending, &t.Outcome, &t.Nonce); err != nil {
-		return nil, err
-	}
-	return t, nil
-}
-
-// scan reads columns, and those after them into more.
-func scan(row interface{ Scan(...any) error }, t *task.Task, more ...any) error {
-	var created, updated, expires, poll int64
-	to := [19]any{&t.ID, &t.Principal, &t.Method, &t.Target, &t.Dialect, &t.Status, &t.Message, &t.Round,
-		&created, &updated, &expires, &poll, &t.Stopped, &t.Attempts, &t.Version, &t.Fence}
-	err := row.Scan(append(to[:16], more...)...)
-	t.Created, t.Updated, t.Expires = timeAt(created), timeAt(updated), timeAt(expires)
-	t.PollInterval = time.Duration(poll) * time.Millisecond
-	return err
-}
-
-func timeAt(milliseconds int64) time.Time { return time.UnixMilli(milliseconds).UTC() }
 
 // Versions reads the versions of tasks. See [task.Store].
 func (s *Store) Versions(ctx context.Context, ids []string) (versions map[string]int64, err error) {
@@ -130,15 +90,6 @@ func (s *Store) Count(ctx context.Context) (counts map[task.Status]int, err erro
 	return map[task.Status]int{task.Working: working, task.InputRequired: asking}, err
 }
 
-// listOrNull makes a JSON array, or NULL for nil.
-func listOrNull[T ~string](list []T) any {
-	if list == nil {
-		return nil
-	}
-	data, _ := json.Marshal(list) // Strings always marshal.
-	return string(data)
-}
-
 // Journal reads the call and the entries of a task. See [task.Store].
 func (s *Store) Journal(ctx context.Context, id string, most int) (call []byte, entries [][]byte, err error) {
 	defer s.wrap(ctx, "read the journal of a task", &err)
@@ -160,28 +111,3 @@ func (s *Store) Expired(ctx context.Context, limit int) (ids []string, err error
 	defer s.wrap(ctx, "find expired tasks", &err)
 	return collect(ctx, s.r[expiredSQL], column[string], time.Now().UnixMilli(), max(limit, 0))
 }
-
-// collect returns what scan makes of each row of a query.
-func collect[T any](
-	ctx context.Context, stmt *sql.Stmt, scan func(*sql.Rows, *T) error, args ...any,
-) (all []T, err error) {
-	rows, err := stmt.QueryContext(ctx, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var one T
-		if err := scan(rows, &one); err != nil {
-			return nil, err
-		}
-		all = append(all, one)
-	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-		return nil, err
-	}
-	return all, nil
-}
-
-// column scans rows of one column.
-func column[T any](rows *sql.Rows, to *T) error { return rows.Scan(to) }

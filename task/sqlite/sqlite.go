@@ -25,54 +25,16 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	_ "modernc.org/sqlite" // the driver
-
-	"github.com/askback-mcp/askback/task"
-)
-
-// Store is a [task.Store] in one SQLite file. Its zero value is not usable: see [Open].
-// It is safe for concurrent use, also by several processes, each with its own.
-//
-// Other errors than the errors of package task wrap the driver's *sqlite.Error, if it gave one. If a context ended, the
-// error is the context's.
-type Store struct {
-	path string
-	file fs.FileInfo // which file is open
-
-	// SQLite lets one connection write at a time. Here that is always the same one, so
-	// that writers of this process wait for each other in Go and not by polling a lock.
-	conn    *sql.Conn
-	writing chan struct{} // holds a token while the connection is in use
-	w       statements
-
-	mu      sync.Mutex
-	waiting []*write // for the connection
-
-	readers *sql.DB
-	r       statements
-
-	opened []io.Closer // in this order; nothing is closed before what came after it
-}
-
-var _ task.Store = (*Store)(nil)
-
-const (
-	// busyTimeout is how long a write waits for writes of other processes.
-	busyTimeout = 10 * time.Second
-	// walLimit is what the file with -wal is cut to after it had to grow beyond.
-	walLimit = 64 << 20
 )
 
 // Open opens the store in the file at path, and creates the file, for this user only, if it does not exist; its
@@ -124,9 +86,6 @@ func (s *Store) open(ctx context.Context) (err error) {
 	return err
 }
 
-// statements are prepared statements by their SQL.
-type statements map[string]*sql.Stmt
-
 func (s *Store) prepare(ctx context.Context, on interface {
 	PrepareContext(context.Context, string) (*sql.Stmt, error)
 }, queries []string) (statements, error) {
@@ -140,21 +99,6 @@ func (s *Store) prepare(ctx context.Context, on interface {
 		prepared[query] = stmt
 	}
 	return prepared, nil
-}
-
-// Close waits for the write that is going on, and closes the file. If no other process
-// has it open, everything is in the one file then.
-func (s *Store) Close() error {
-	s.writing <- struct{}{}
-	defer func() { <-s.writing }()
-	var errs []error
-	for _, opened := range slices.Backward(s.opened) {
-		errs = append(errs, opened.Close())
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("task/sqlite: close %s: %w", s.path, err)
-	}
-	return nil
 }
 
 // creating makes sure that nobody in this process has opened a file while locate closes
@@ -193,17 +137,6 @@ func locate(path string) (string, error) {
 	return path, nil
 }
 
-// present returns an error if the file that is open is no longer the one at the store's path. SQLite itself goes on
-// with a file that was removed or replaced, and everything written to it is lost when it is closed.
-func (s *Store) present() error {
-	now, err := os.Stat(s.path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(s.file, now) {
-		return errors.New("the file was removed or replaced while it was open: " +
-			"stop every process that has it open, put the file or a backup in its place, and start again")
-	}
-	return nil
-}
-
 // dsn returns the driver's name for the file, with pragmas for each connection.
 func dsn(path string, pragmas ...string) string {
 	path = filepath.ToSlash(path)
@@ -213,4 +146,26 @@ func dsn(path string, pragmas ...string) string {
 	pragmas = append([]string{"busy_timeout(" + strconv.FormatInt(busyTimeout.Milliseconds(), 10) + ")"}, pragmas...)
 	query := url.Values{"mode": {"rw"}, "_pragma": pragmas}
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: query.Encode()}).String()
+}
+
+// writes are the statements of the writer.
+var writes = []string{
+	beginSQL, commitSQL, rollbackSQL, savepointSQL, rollbackToSQL, releaseSQL, usageSQL, createSQL, callSQL, entrySQL,
+	appendSQL, wakeSQL,
+	firstPrincipalSQL, nextPrincipalSQL, firstTargetSQL, nextTargetSQL, claimSQL, claimedJournalSQL,
+	leasedSQL, recordedSQL, renewSQL, updateKeepSQL, updateRenewSQL, updateDueSQL, stateSQL, liveSQL, ownerSQL,
+	purgeableSQL, evictableSQL, deleteSQL, purgeJournalSQL,
+	putStateSQL, addStateSQL, swapStateSQL, deleteStateSQL, purgeStatesSQL, useStateSQL, purgeUsedSQL,
+	questionSQL, namedSQL, openSQL, addQuestionSQL, reopenSQL, withdrawSQL, changeQuestionSQL, liveOnSQL,
+	dueAtOnceSQL,
+	listenSQL, remindSQL, remindedSQL, wakeNoticesSQL, firstNotifiedSQL, nextNotifiedSQL, takeNoticeSQL, settleSQL,
+	retrySQL, refusedSQL,
+}
+
+// reads are the statements of the readers.
+var reads = []string{
+	getSQL, versionsSQL, listSQL, selectSQL, countSQL, journalSQL, expiredSQL, anyDueSQL, anyPurgeableSQL,
+	getStateSQL, findStatesSQL, questionsSQL, byAskedSQL, newestSQL, byDeadlineSQL, listedSQL,
+	overdueSQL, changesSQL,
+	anyNoticeSQL, anyRefusedSQL,
 }

@@ -14,7 +14,7 @@ const (
 	putStateSQL = `INSERT INTO state (id, call, expires, data) VALUES (?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET call = excluded.call, expires = excluded.expires, data = excluded.data`
 	addStateSQL    = putStateSQL + ` WHERE state.expires <= ?`
-	swapStateSQL   = `UPDATE state SET call = ?, expires = ?, data = ? WHERE id = ? AND expires > ? AND data = ?`
+	swapStateSQL   = `UPDATE state SET call = ?2, expires = ?3, data = ?4 WHERE id = ?1 AND expires > ?5 AND data = ?6`
 	deleteStateSQL = `DELETE FROM state WHERE id = ?`
 	purgeStatesSQL = `DELETE FROM state WHERE rowid IN (
 		SELECT rowid FROM state WHERE expires <= ? ORDER BY expires LIMIT ?)`
@@ -34,13 +34,10 @@ const purgedStates = 2
 // makes the Store a state.Store.
 func (s *Store) PutState(ctx context.Context, id, call string, data []byte, expires time.Time) (err error) {
 	defer s.wrap(ctx, "store a state", &err)
-	return s.write(ctx, func(ctx context.Context, now int64) error {
-		if _, err := s.w[purgeStatesSQL].ExecContext(ctx, now, purgedStates); err != nil {
-			return err
-		}
-		_, err := s.w[putStateSQL].ExecContext(ctx, id, call, expires.UnixMilli(), blob(data))
-		return err
+	_, err = s.writeState(ctx, purgeStatesSQL, putStateSQL, func(int64) []any {
+		return []any{id, call, expires.UnixMilli(), blob(data)}
 	})
+	return err
 }
 
 // SwapState is PutState if what is under id and has not expired is old, where nil is nothing.
@@ -48,25 +45,33 @@ func (s *Store) SwapState(
 	ctx context.Context, id, call string, old, data []byte, expires time.Time,
 ) (swapped bool, err error) {
 	defer s.wrap(ctx, "store a state", &err)
-	err = s.write(ctx, func(ctx context.Context, now int64) error {
-		var changed sql.Result
-		var err error
-		if old == nil {
-			if _, err := s.w[purgeStatesSQL].ExecContext(ctx, now, purgedStates); err != nil {
-				return err
-			}
-			changed, err = s.w[addStateSQL].ExecContext(ctx, id, call, expires.UnixMilli(), blob(data), now)
-		} else {
-			changed, err = s.w[swapStateSQL].ExecContext(ctx, call, expires.UnixMilli(), blob(data), id, now, old)
+	query := addStateSQL
+	if old != nil {
+		query = swapStateSQL
+	}
+	return s.writeState(ctx, purgeStatesSQL, query, func(now int64) []any {
+		args := []any{id, call, expires.UnixMilli(), blob(data), now}
+		if old != nil {
+			args = append(args, old)
 		}
-		if err != nil {
+		return args
+	})
+}
+
+// writeState runs a statement that writes a state, after one that deletes some of what has expired. It reports whether
+// a row was written.
+func (s *Store) writeState(
+	ctx context.Context, purge, query string, args func(now int64) []any,
+) (written bool, err error) {
+	err = s.write(ctx, func(ctx context.Context, now int64) error {
+		if _, err := s.w.exec(ctx, purge, now, purgedStates); err != nil {
 			return err
 		}
-		rows, err := changed.RowsAffected()
-		swapped = rows > 0
+		rows, err := s.w.exec(ctx, query, args(now)...)
+		written = rows > 0
 		return err
 	})
-	return swapped && err == nil, err
+	return written && err == nil, err
 }
 
 // GetState reads what is under id and has not expired, or nil.
@@ -89,7 +94,7 @@ func (s *Store) FindStates(ctx context.Context, call string, limit int) (found [
 func (s *Store) DeleteState(ctx context.Context, id string) (err error) {
 	defer s.wrap(ctx, "delete a state", &err)
 	return s.write(ctx, func(ctx context.Context, _ int64) error {
-		_, err := s.w[deleteStateSQL].ExecContext(ctx, id)
+		_, err := s.w.exec(ctx, deleteStateSQL, id)
 		return err
 	})
 }
@@ -103,17 +108,5 @@ type guard struct{ s *Store }
 // Use implements [state.Guard].
 func (g guard) Use(ctx context.Context, id string, expires time.Time) (fresh bool, err error) {
 	defer g.s.wrap(ctx, "use a state", &err)
-	err = g.s.write(ctx, func(ctx context.Context, now int64) error {
-		if _, err := g.s.w[purgeUsedSQL].ExecContext(ctx, now, purgedStates); err != nil {
-			return err
-		}
-		result, err := g.s.w[useStateSQL].ExecContext(ctx, id, expires.UnixMilli())
-		if err != nil {
-			return err
-		}
-		n, err := result.RowsAffected()
-		fresh = n == 1
-		return err
-	})
-	return fresh && err == nil, err
+	return g.s.writeState(ctx, purgeUsedSQL, useStateSQL, func(int64) []any { return []any{id, expires.UnixMilli()} })
 }
