@@ -26,9 +26,9 @@ const (
 // how long the oldest of them has been open. Of more than 1000 open questions it reads the oldest 1000: then the number
 // counts only these, and a tool that has only younger questions is left out.
 //
-// The store is asked once for each export. Instances that share a store report the same numbers: register it in one of them, or aggregate by max and not by sum.
-// The registration's Unregister ends it; call it before the store is closed. Nil options are the zero Options. An error
-// of the store goes to the error handler of OpenTelemetry.
+// The store is asked once for each export. Instances that share a store report the same numbers: register it in one of
+// them, or aggregate by max and not by sum. The registration's Unregister ends it; call it before the store is closed.
+// Nil options are the zero Options. An error of the store goes to the error handler of OpenTelemetry.
 func ObserveTasks(store task.Store, opts *Options) (metric.Registration, error) {
 	m := opts.meter()
 	tasks, err1 := m.Int64ObservableGauge("askback.tasks", metric.WithUnit("{task}"),
