@@ -3,7 +3,7 @@
 package tools
 
 import (
-	"archive/zip"
+	"bytes"
 	"fmt"
 	"io/fs"
 	"os"
@@ -13,28 +13,20 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/zip"
 )
 
 const (
 	root = "github.com/askback-mcp/askback"
-	// version is that under which the modules are published for the test.
-	version = "v0.0.1-importers"
+	// version is the one at which the modules require each other.
+	version = "v0.1.0"
 )
 
-// published are the modules that a user's build may need, by their directories, with the
-// others of these that they import.
-var published = map[string][]string{
-	".":                    nil,
-	"task/sqlite":          {"."},
-	"task/postgres":        {".", "internal/test/pgtest"},
-	"internal/test/pgtest": nil,
-	"otelaskback":          {"."},
-	"inbox":                {"."},
-	"bridge":               {"."},
-	"check":                {"."},
-	"cmd/askback": {".", "bridge", "check", "inbox", "task/sqlite", "task/postgres", "internal/test/pgtest",
-		"otelaskback"},
-}
+// published are the modules that a user's build may need, by their directories.
+var published = []string{".", "task/sqlite", "task/postgres", "internal/test/pgtest", "otelaskback", "inbox", "bridge",
+	"check", "cmd/askback"}
 
 // Those who import the library get no database and no terminal: neither the module graph
 // nor the download of go mod tidy has one. Those who import a store get that database.
@@ -56,24 +48,19 @@ func TestImportersGetOnlyWhatTheyImport(t *testing.T) {
 		"github.com/charmbracelet/", "modernc.org/"}
 	proxy := publish(t)
 	for _, c := range []struct {
-		name    string
-		modules []string
+		module  string
 		imports []string
 		get     []string // all others of the list are not to be there
 	}{
-		{"library", []string{"."}, []string{"", "/askbacktest", "/client", "/seal", "/task", "/task/storetest"}, nil},
-		{"task/sqlite", []string{".", "task/sqlite"}, []string{"", "/task/sqlite"}, []string{sqlite, "modernc.org/"}},
-		{"task/postgres", []string{".", "task/postgres", "internal/test/pgtest"}, []string{"", "/task/postgres"},
-			[]string{postgres}},
-		{"bridge", []string{".", "bridge"}, []string{"", "/bridge"}, nil},
-		{"otelaskback", []string{".", "otelaskback"}, []string{"", "/otelaskback"}, []string{otel}},
-		{"command",
-			[]string{".", "bridge", "check", "inbox", "task/sqlite", "task/postgres", "internal/test/pgtest",
-				"otelaskback", "cmd/askback"}, nil,
-			[]string{sqlite, postgres, command, terminal, otel, exporter, "charm.land/", "github.com/charmbracelet/",
-				"modernc.org/"}},
+		{".", []string{"", "/askbacktest", "/client", "/seal", "/task", "/task/storetest"}, nil},
+		{"task/sqlite", []string{"", "/task/sqlite"}, []string{sqlite, "modernc.org/"}},
+		{"task/postgres", []string{"", "/task/postgres"}, []string{postgres}},
+		{"bridge", []string{"", "/bridge"}, nil},
+		{"otelaskback", []string{"", "/otelaskback"}, []string{otel}},
+		{"cmd/askback", nil, []string{sqlite, postgres, command, terminal, otel, exporter, "charm.land/",
+			"github.com/charmbracelet/", "modernc.org/"}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.module, func(t *testing.T) {
 			t.Parallel()
 			i := &importer{t: t, dir: t.TempDir(), cache: t.TempDir(), proxy: proxy}
 			source := "package main\n\nimport (\n"
@@ -81,16 +68,13 @@ func TestImportersGetOnlyWhatTheyImport(t *testing.T) {
 				source += fmt.Sprintf("\t_ %q\n", root+p)
 			}
 			i.write("main.go", source+")\n\nfunc main() {}\n")
-			mod := "module example.com/importer\n\ngo 1.26.0\n"
-			for _, m := range c.modules {
-				mod += fmt.Sprintf("\nrequire %s %s", modulePath(m), version)
-			}
-			i.write("go.mod", mod+"\n")
-			if c.name == "library" {
+			i.write("go.mod", fmt.Sprintf("module example.com/importer\n\ngo 1.26.0\n\nrequire %s %s\n",
+				modulePath(c.module), version))
+			if c.module == "." {
 				i.run("go", "mod", "tidy") // of the others it would fetch what their tests need, too
 			}
 			// Everything that a build needs is loaded, and so downloaded.
-			if c.name == "command" {
+			if c.module == "cmd/askback" {
 				i.run("go", "list", "-mod=mod", "-deps", root+"/cmd/askback")
 			} else {
 				i.run("go", "list", "-mod=mod", "-deps", ".")
@@ -181,87 +165,37 @@ func goEnv(t *testing.T, name string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// publish makes a directory that is a module proxy with this checkout's modules as they
-// would be released, which is with requirements of each other.
+// publish makes a directory that is a module proxy with this checkout's modules.
 func publish(t *testing.T) string {
 	t.Helper()
-	checkout, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
 	proxy := t.TempDir()
-	for dir, needs := range published {
-		from, to := filepath.Join(checkout, dir), filepath.Join(proxy, filepath.FromSlash(modulePath(dir)), "@v")
+	for _, dir := range published {
+		from, to := filepath.Join("../..", dir), filepath.Join(proxy, filepath.FromSlash(modulePath(dir)), "@v")
 		if err := os.MkdirAll(to, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		mod := filepath.Join(to, version+".mod")
-		data, err := os.ReadFile(filepath.Join(from, "go.mod"))
+		mod, err := os.ReadFile(filepath.Join(from, "go.mod"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(string(data), "\nreplace ") {
+		if strings.Contains(string(mod), "\nreplace ") {
 			t.Errorf("the go.mod of %s has a replacement, which holds for nobody who imports it", dir)
 		}
-		for _, need := range needs {
-			data = fmt.Appendf(data, "\nrequire %s %s\n", modulePath(need), version)
+		var file bytes.Buffer
+		err = zip.CreateFromDir(&file, module.Version{Path: modulePath(dir), Version: version}, from)
+		if err != nil {
+			t.Fatal(err)
 		}
-		for file, content := range map[string][]byte{
-			mod:                                data,
-			filepath.Join(to, "list"):          []byte(version + "\n"),
-			filepath.Join(to, version+".info"): []byte(`{"Version":"` + version + `","Time":"2026-01-01T00:00:00Z"}`),
-			filepath.Join(to, version+".zip"):  pack(t, from, modulePath(dir)+"@"+version, data),
+		for name, content := range map[string][]byte{
+			version + ".mod":  mod,
+			version + ".info": []byte(`{"Version":"` + version + `","Time":"2026-01-01T00:00:00Z"}`),
+			version + ".zip":  file.Bytes(),
+			"list":            []byte(version + "\n"),
 		} {
-			if err := os.WriteFile(file, content, 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(to, name), content, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	return proxy
-}
-
-// pack makes the zip file of a module: the Go files and what they embed, without the
-// modules in directories below it.
-func pack(t *testing.T, from, prefix string, mod []byte) []byte {
-	t.Helper()
-	var file strings.Builder
-	z := zip.NewWriter(&file)
-	add := func(name string, data []byte) error {
-		w, err := z.Create(prefix + "/" + name)
-		if err == nil {
-			_, err = w.Write(data)
-		}
-		return err
-	}
-	err := filepath.WalkDir(from, func(at string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name, _ := filepath.Rel(from, at)
-		if d.IsDir() {
-			_, nested := os.Stat(filepath.Join(at, "go.mod"))
-			if at != from && (nested == nil || strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules") {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		if name == "go.mod" || !d.Type().IsRegular() || strings.Contains(name, "testdata"+string(filepath.Separator)) {
-			return nil
-		}
-		data, err := os.ReadFile(at)
-		if err == nil {
-			err = add(filepath.ToSlash(name), data)
-		}
-		return err
-	})
-	if err == nil {
-		err = add("go.mod", mod)
-	}
-	if err == nil {
-		err = z.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return []byte(file.String())
 }

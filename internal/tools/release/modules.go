@@ -79,7 +79,7 @@ func findModules(ctx context.Context, root string) ([]*module, error) {
 	byPath := func(a, b *module) int { return cmp.Compare(a.path, b.path) }
 	for _, m := range slices.SortedFunc(slices.Values(all), byPath) {
 		private := strings.Contains("/"+m.dir+"/", "/internal/")
-		if private || m.dir == "judge" || strings.HasPrefix(m.dir, "examples/") {
+		if private || m.dir == "judge" {
 			continue // nobody can import it, or has a reason to
 		}
 		if err := visit(m); err != nil {

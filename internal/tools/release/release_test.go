@@ -99,8 +99,8 @@ func TestRelease(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := []string{".", "cmd/askback", "inbox", "internal/test/pgtest", "otelaskback", "task/postgres", "task/redis",
-		"task/sqlite"}
+	want := []string{".", "bridge", "check", "cmd/askback", "examples", "inbox", "internal/test/pgtest", "otelaskback",
+		"task/postgres", "task/redis", "task/sqlite"}
 	var tags []string
 	for _, dir := range want {
 		tag := strings.TrimPrefix(dir+"/"+version, "./")
