@@ -2,9 +2,9 @@ package task
 
 import "time"
 
-// Notice says that something has become of a question. While somebody listens, each write of a [Store] leaves its notices
-// in the same transaction, at most one of each kind for a question, also when it was settled. Questions for nobody have
-// none. A notice has what it tells, so it outlives its question and its task: it stays until it is settled.
+// Notice says that something has become of a question. While somebody listens, each write of a [Store] leaves its
+// notices in the same transaction, at most one of each kind for a question, also when it was settled. Questions for
+// nobody have none. A notice has what it tells, so it outlives its question and its task: it stays until it is settled.
 type Notice struct {
 	Kind     NoticeKind
 	Written  time.Time

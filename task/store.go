@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Store keeps tasks, what they ask, and the notices of that. A server learns of what other instances write sooner if the
-// Store is also a [Watcher]. A type that wraps a Store hides what it does not pass on.
+// Store keeps tasks, what they ask, and the notices of that. A server learns of what other instances write sooner if
+// the Store is also a [Watcher]. A type that wraps a Store hides what it does not pass on.
 //
 // What holds for all methods:
 //

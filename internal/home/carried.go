@@ -116,7 +116,7 @@ func (d *detaching) Move(ctx context.Context, j *journal.Journal) (*call.Outcome
 	return d.Tasks.Create(ctx, d.request, d.task, j)
 }
 
-// taskRequestFor is how the client takes the task of a call that waits for people, which may be one of a tool without tasks.
+// taskRequestFor is how the client takes the task of a call that waits for people. The tool may be one without tasks.
 func (c *Carried) taskRequestFor() TaskRequest {
 	as := c.task
 	if as.Dialect == "" && !c.request.InSession && c.request.Params.Meta.Capabilities&wire.Tasks != 0 {

@@ -142,9 +142,11 @@ func (c *Carried) keepUndelivered(ctx context.Context, j *journal.Journal) {
 	}
 }
 
-// putState stores the encoding of j, also when the client has gone away: steps that ran must not run again. For the same
-// reason it leaves what is stored if another request of the call has come further in the meantime.
-func (c *Carried) putState(ctx context.Context, j *journal.Journal, b *seal.Binding, payload []byte, expires time.Time) {
+// putState stores the encoding of j, also when the client has gone away: steps that ran must not run again. For the
+// same reason it leaves what is stored if another request of the call has come further in the meantime.
+func (c *Carried) putState(ctx context.Context, j *journal.Journal, b *seal.Binding, payload []byte,
+	expires time.Time,
+) {
 	delivered := ctx.Err() == nil
 	if c.outlives.After(expires) { // the client may come back with the state before, and what came in time counts
 		expires = c.outlives

@@ -210,7 +210,8 @@ func (c *connection) Write(ctx context.Context, msg jsonrpc.Message) error {
 	return c.Connection.Write(ctx, msg)
 }
 
-// holdResponse holds back the SDK's answer to a subscription whose tasks have not ended, as when it agreed to nothing else.
+// holdResponse holds back the SDK's answer to a subscription whose tasks have not ended, as when it agreed to nothing
+// else.
 func (c *connection) holdResponse(res *jsonrpc.Response) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

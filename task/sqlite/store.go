@@ -192,8 +192,8 @@ func (s *Store) within(ctx context.Context, w *write, shared bool) (err, broken 
 	return s.saving(ctx, do)
 }
 
-// saving calls do in a savepoint, so that nothing is left of what do wrote if it returns an error. Broken is an error of
-// the transaction.
+// saving calls do in a savepoint, so that nothing is left of what do wrote if it returns an error. Broken is an error
+// of the transaction.
 func (s *Store) saving(ctx context.Context, do func() error) (err, broken error) {
 	if _, err := s.w.exec(ctx, savepointSQL); err != nil {
 		return err, err
