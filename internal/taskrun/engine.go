@@ -26,7 +26,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,11 +44,8 @@ type Engine struct {
 
 	workers atomic.Pointer[workers] // while Run runs, or nil
 
-	unknown sync.Map // targets left to other processes, each logged once
-	left    left
-
-	stuckTasks     stuck[string]      // that could not be expired
-	stuckQuestions stuck[questionKey] // that could not be decided by their deadline
+	runner runner
+	expiry expiry
 }
 
 // NewEngine returns an engine on a store.
@@ -64,6 +60,11 @@ func NewEngine(s task.Store, opts *Options) (*Engine, error) {
 	e.log = throttle.New(e.opts.Logger)
 	e.store = safeStore{s, e.opts.StoreTimeout, e.log, e.opts.Called}
 	e.subscriptions = newSubscriptions(e.store, e.opts.Look, e.opts.Lease)
+	e.runner.store, e.runner.opts, e.runner.log = e.store, &e.opts, e.log
+	e.runner.subscriptions, e.runner.changed = e.subscriptions, e.changed
+	e.runner.holder = func(w *Work) *Holder { return &Holder{e, w.Task.Principal, w.Task.ID, w.Entries, w.Stopped} }
+	e.expiry.store, e.expiry.opts, e.expiry.changed = e.store, &e.opts, e.changed
+	e.expiry.decide = func(ctx context.Context, q *task.Question) error { return e.ChangeQuestion(ctx, q, true) }
 	return e, nil
 }
 
@@ -128,7 +129,7 @@ func (e *Engine) Create(ctx context.Context, n *New) (*task.Task, error) {
 // freeWorker takes a free worker for a task that the caller is about to make due. Nil is none.
 func (e *Engine) freeWorker(t *task.Task) *freeWorker {
 	w := e.workers.Load()
-	if _, elsewhere := e.unknown.Load(t.Target); w == nil || elsewhere {
+	if _, elsewhere := e.runner.elsewhere.Load(t.Target); w == nil || elsewhere {
 		return nil
 	}
 	return w.takeFor(t)
@@ -306,36 +307,26 @@ func (e *Engine) Cancel(ctx context.Context, principal, id string) (*task.Task, 
 	})
 }
 
-// Stop makes t a task that was ended from outside, and returns the update that writes it. A parked task becomes due, so
-// that its handler cleans up; any other has a worker, or soon will have one.
-func Stop(t *task.Task, s task.Status, message string, outcome []byte) *task.Update {
-	u := &task.Update{Keep: t.Status != task.InputRequired}
-	t.Status, t.Message, t.Pending, t.Outcome = s, message, nil, outcome
-	t.Stopped, t.Attempts = true, 0
-	return u
-}
-
 // Run claims tasks and runs them until ctx is done. Then it interrupts the handlers that run
 // (see [ErrShutdown]), waits for them, gives their leases back, and returns.
 func (e *Engine) Run(ctx context.Context) error {
 	if e.opts.Handler == nil {
 		return errors.New("task: an engine without a handler cannot run tasks")
 	}
-	w := newWorkers(ctx, e.opts.Workers, newLeases(e.store, e.opts.Lease), e.work)
+	w := newWorkers(ctx, e.opts.Workers, newLeases(e.store, e.opts.Lease), e.runner.work)
 	defer w.close()
 	w.all.Go(func() { e.watch(ctx) })
-	w.all.Go(func() { e.repeat(ctx, "sweeping", e.opts.Look, e.sweep) })
+	w.all.Go(func() { repeat(ctx, e.log, "sweeping", e.opts.Look, e.expiry.sweep) })
 	if e.opts.Expire != nil {
 		w.all.Go(func() {
-			e.repeat(ctx, "deciding questions whose deadline has passed", e.opts.Look/2, e.expireQuestions)
+			repeat(ctx, e.log, "deciding questions whose deadline has passed", e.opts.Look/2, e.expiry.expireQuestions)
 		})
 	}
+	notices := &outbox{e.store, &e.opts, e.log}
 	if e.opts.Notify != nil {
-		w.all.Go(func() { e.notify(ctx) })
+		w.all.Go(func() { notices.run(ctx) })
 	}
-	w.all.Go(func() {
-		e.repeat(ctx, "giving up notices", time.Hour, func(ctx context.Context) (int, error) { return 0, e.forsake(ctx) })
-	})
+	w.all.Go(func() { repeat(ctx, e.log, "giving up notices", time.Hour, notices.forsake) })
 	w.all.Go(func() { checkPace(ctx, e.store, &e.opts.Settings) })
 	e.workers.Store(w)
 	defer e.workers.CompareAndSwap(w, nil)
@@ -361,11 +352,14 @@ func (e *Engine) Run(ctx context.Context) error {
 		if len(claimed) > 0 {
 			continue
 		}
-		freed := w.freed
-		if load == nil || err != nil {
-			freed = nil
+		var wake, freed <-chan struct{} // a store that fails is not hurried
+		if err == nil {
+			wake = e.wake
+			if load != nil {
+				freed = w.freed
+			}
 		}
-		e.idle(ctx, err != nil, freed)
+		idle(ctx, e.opts.Look, wake, freed)
 	}
 	return nil
 }
@@ -378,18 +372,14 @@ func (e *Engine) claim(ctx context.Context, after string, load []task.Load, limi
 	return e.store.Claim(ctx, after, load, e.opts.Lease, limit)
 }
 
-// idle waits until something may be due, or freed receives. Its looks are irregular: a change wakes all
+// idle waits until something may be due, or one of the channels receives. Its looks are irregular: a change wakes all
 // instances at once, and at regular intervals they would go on looking at the same time, so
 // that the quickest would win each claim, even of a task that it cannot run.
-func (e *Engine) idle(ctx context.Context, failing bool, freed <-chan struct{}) {
-	wake := e.wake
-	if failing {
-		wake = nil
-	}
+func idle(ctx context.Context, look time.Duration, wake, freed <-chan struct{}) {
 	select {
 	case <-wake:
 	case <-freed:
-	case <-time.After(e.opts.Look/2 + rand.N(e.opts.Look)):
+	case <-time.After(look/2 + rand.N(look)):
 	case <-ctx.Done():
 	}
 }
@@ -407,7 +397,7 @@ func (e *Engine) watch(ctx context.Context) {
 		default:
 			e.log.WarnContext(ctx,
 				"task: the store no longer tells of changes; looking every "+e.opts.Look.String()+" until it does", "error", err)
-			e.idle(ctx, true, nil)
+			idle(ctx, e.opts.Look, nil, nil)
 		}
 	}
 }
@@ -430,85 +420,4 @@ func (e *Engine) wakeWorkers() {
 		w.mark()
 	}
 	signal(e.wake)
-}
-
-// sweepLimit bounds the tasks of one sweep, so that none holds the store for long.
-const sweepLimit = 100
-
-// repeat calls do, with a pause when it has done less than it can do at once.
-func (e *Engine) repeat(
-	ctx context.Context, doing string, pause time.Duration, do func(context.Context) (int, error),
-) {
-	for ctx.Err() == nil {
-		n, err := do(ctx)
-		if err != nil && ctx.Err() == nil {
-			e.log.ErrorContext(ctx, "task: "+doing+" failed; trying again", "error", err)
-		}
-		if n < sweepLimit {
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
-			}
-		}
-	}
-}
-
-// sweep fails tasks whose time to live has ended, and deletes those that ended it long ago.
-func (e *Engine) sweep(ctx context.Context) (n int, err error) {
-	ids, err := e.store.Expired(ctx, sweepLimit+e.stuckTasks.len())
-	expired, failed := forEach(&e.stuckTasks, ids, func(id string) string { return id },
-		func(id string) error { return e.expire(ctx, id) })
-	purged, notPurged := e.store.Purge(ctx, e.opts.Grace, sweepLimit)
-	return max(expired, purged), errors.Join(err, failed, notPurged)
-}
-
-// expire fails a task whose time to live has ended. A decision may just have prolonged it: then the store refuses.
-func (e *Engine) expire(ctx context.Context, id string) error {
-	for {
-		t, err := e.store.Get(ctx, id)
-		if errors.Is(err, task.ErrNotFound) || err == nil && t.Status.Terminal() {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		ttl := t.Expires.Sub(t.Created)
-		message := fmt.Sprintf("The task did not end within its time to live of %v.", ttl)
-		if t.Status == task.InputRequired {
-			message = fmt.Sprintf("The input did not come in time: the task's time to live of %v ended.", ttl)
-		}
-		u := Stop(t, task.Failed, message, e.opts.Failure(message))
-		u.Expired = true
-		switch err := e.store.Update(ctx, t, *u); {
-		case err == nil:
-			e.changed(task.Name(id), !u.Keep)
-			return nil
-		case errors.Is(err, task.ErrConflict):
-		case errors.Is(err, task.ErrEarly), errors.Is(err, task.ErrNotFound):
-			return nil
-		default:
-			return fmt.Errorf("task %s: %w", task.Name(id), err)
-		}
-	}
-}
-
-// cloneTask returns a task that shares no bytes with t.
-func cloneTask(t *task.Task) *task.Task {
-	c := *t
-	c.Pending, c.Outcome = bytes.Clone(t.Pending), bytes.Clone(t.Outcome)
-	return &c
-}
-
-func cloneAll(entries [][]byte) (clones [][]byte) {
-	for _, entry := range entries {
-		clones = append(clones, bytes.Clone(entry))
-	}
-	return clones
-}
-
-func sizeOf(entries [][]byte) (n int64) {
-	for _, entry := range entries {
-		n += int64(len(entry))
-	}
-	return n
 }

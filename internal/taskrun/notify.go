@@ -60,25 +60,32 @@ func (d *deliveries) add(principal string, n int) {
 	}
 }
 
-// notify delivers the notices of the store until ctx is done.
-func (e *Engine) notify(ctx context.Context) {
+// outbox delivers the notices of a store, or gives them up.
+type outbox struct {
+	store safeStore
+	opts  *Options
+	log   *slog.Logger
+}
+
+// run delivers notices until ctx is done.
+func (o *outbox) run(ctx context.Context) {
 	d := &deliveries{freed: make(chan struct{}, 1), of: make(map[string]int)}
 	defer d.all.Wait()
 	var listened, looked time.Time
 	var last string // the principal that was served last
 	for ctx.Err() == nil {
-		err := e.listen(ctx, &listened, &looked)
+		err := o.listen(ctx, &listened, &looked)
 		free, delivering := d.free()
 		var notices []*task.Notice
 		if err == nil && free > 0 {
-			notices, err = e.store.Notices(ctx,
+			notices, err = o.store.Notices(ctx,
 				task.NoticeClaim{After: last, Delivering: delivering, Free: free, Lease: noticeLease})
 		}
 		for _, n := range notices {
 			last = n.Question.Principal
 			d.add(n.Question.Principal, 1)
 			d.all.Go(func() {
-				e.deliver(ctx, n)
+				o.deliver(ctx, n)
 				d.add(n.Question.Principal, -1)
 				signal(d.freed)
 			})
@@ -86,7 +93,7 @@ func (e *Engine) notify(ctx context.Context) {
 		freed := d.freed
 		if err != nil {
 			if ctx.Err() == nil {
-				e.log.ErrorContext(ctx, "task: delivering notices failed; trying again", "error", err)
+				o.log.ErrorContext(ctx, "task: delivering notices failed; trying again", "error", err)
 			}
 			freed = nil
 		}
@@ -95,16 +102,16 @@ func (e *Engine) notify(ctx context.Context) {
 		}
 		select {
 		case <-freed: // somebody may have had its share
-		case <-time.After(e.opts.Look):
+		case <-time.After(o.opts.Look):
 		case <-ctx.Done():
 		}
 	}
 }
 
 // listen tells the store now and then that somebody listens, and the operator what the store has refused.
-func (e *Engine) listen(ctx context.Context, listened, looked *time.Time) error {
+func (o *outbox) listen(ctx context.Context, listened, looked *time.Time) error {
 	if time.Since(*listened) > listenFor/100 {
-		err := e.store.Listen(ctx, listenFor, e.opts.PerPrincipal.Notices, e.opts.Anonymous.Notices)
+		err := o.store.Listen(ctx, listenFor, o.opts.PerPrincipal.Notices, o.opts.Anonymous.Notices)
 		if err != nil {
 			return err
 		}
@@ -115,7 +122,7 @@ func (e *Engine) listen(ctx context.Context, listened, looked *time.Time) error 
 	}
 	*looked = time.Now()
 	for {
-		refused, err := e.store.Refused(ctx, sweepLimit)
+		refused, err := o.store.Refused(ctx, sweepLimit)
 		if err != nil || len(refused) == 0 {
 			return err
 		}
@@ -124,10 +131,10 @@ func (e *Engine) listen(ctx context.Context, listened, looked *time.Time) error 
 			if count[n.Question.Principal]++; count[n.Question.Principal] == 1 {
 				first[n.Question.Principal] = n
 			}
-			e.delivered(ctx, n, time.Now(), noticeRefused)
+			o.delivered(ctx, n, time.Now(), noticeRefused)
 		}
 		for principal, n := range first {
-			e.opts.Logger.ErrorContext(ctx, "task: notices were not kept: as many of this caller as may be wait already; "+
+			o.opts.Logger.ErrorContext(ctx, "task: notices were not kept: as many of this caller as may be wait already; "+
 				"nobody is told, but the questions are at the desk", "principal", principal, "notices", count[principal],
 				"task", task.Name(n.Question.Task), "target", n.Question.Target)
 		}
@@ -135,26 +142,26 @@ func (e *Engine) listen(ctx context.Context, listened, looked *time.Time) error 
 }
 
 // forsake gives up the notices that nobody has delivered, or given up, in time: as when no process does so any more.
-func (e *Engine) forsake(ctx context.Context) error {
+func (o *outbox) forsake(ctx context.Context) (n int, err error) {
 	for {
-		notices, err := e.store.Notices(ctx,
+		notices, err := o.store.Notices(ctx,
 			task.NoticeClaim{Free: sweepLimit, Lease: noticeLease, Age: keepNotices})
 		if err != nil || len(notices) == 0 {
-			return err
+			return 0, err
 		}
 		for _, n := range notices {
-			e.abandon(ctx, n, "error", "nobody delivers notices, or not for days")
-			e.delivered(ctx, n, time.Now(), noticeGivenUp)
-			if err := e.store.Settle(ctx, n, 0); err != nil {
-				return err
+			o.abandon(ctx, n, "error", "nobody delivers notices, or not for days")
+			o.delivered(ctx, n, time.Now(), noticeGivenUp)
+			if err := o.store.Settle(ctx, n, 0); err != nil {
+				return 0, err
 			}
 		}
 	}
 }
 
 // abandon says that a notice is given up. No line of the log stands for several.
-func (e *Engine) abandon(ctx context.Context, n *task.Notice, args ...any) {
-	e.opts.Logger.With(noticeArgs(n)...).ErrorContext(ctx,
+func (o *outbox) abandon(ctx context.Context, n *task.Notice, args ...any) {
+	o.opts.Logger.With(noticeArgs(n)...).ErrorContext(ctx,
 		"task: giving up on a notice that nobody has taken for days", args...)
 }
 
@@ -163,16 +170,16 @@ func noticeArgs(n *task.Notice) []any {
 		slog.String("notice", string(n.Kind)), slog.Int("attempt", n.Attempts)}
 }
 
-func (e *Engine) delivered(ctx context.Context, n *task.Notice, began time.Time, outcome string) {
-	if e.opts.Delivered != nil {
-		e.opts.Delivered(ctx, n, began, outcome)
+func (o *outbox) delivered(ctx context.Context, n *task.Notice, began time.Time, outcome string) {
+	if o.opts.Delivered != nil {
+		o.opts.Delivered(ctx, n, began, outcome)
 	}
 }
 
 // take calls the consumer, and leaves it alone if it does not return although its time has passed.
-func (e *Engine) take(ctx context.Context, n *task.Notice) error {
+func (o *outbox) take(ctx context.Context, n *task.Notice) error {
 	taken := make(chan error, 1)
-	go func() { taken <- e.opts.Notify(ctx, n) }()
+	go func() { taken <- o.opts.Notify(ctx, n) }()
 	select {
 	case err := <-taken:
 		return err
@@ -187,11 +194,11 @@ func (e *Engine) take(ctx context.Context, n *task.Notice) error {
 }
 
 // deliver delivers a notice, or makes it due again. It gives up, and says so, when that has been tried for days.
-func (e *Engine) deliver(ctx context.Context, n *task.Notice) {
+func (o *outbox) deliver(ctx context.Context, n *task.Notice) {
 	delivering, cancel := context.WithTimeout(ctx, deliveryTimeout)
 	defer cancel()
 	began, outcome := time.Now(), noticeDelivered
-	err := e.take(delivering, n)
+	err := o.take(delivering, n)
 	var retry time.Duration
 	if err != nil {
 		retry = min(time.Second<<min(n.Attempts-1, 20), longestRetry)
@@ -200,15 +207,15 @@ func (e *Engine) deliver(ctx context.Context, n *task.Notice) {
 			retry, outcome = time.Millisecond, noticeLeft
 		case n.Age > deliverWithin:
 			retry, outcome = 0, noticeGivenUp
-			e.abandon(ctx, n, "error", err)
+			o.abandon(ctx, n, "error", err)
 		default:
 			outcome = noticeFailed
-			e.log.With(noticeArgs(n)...).WarnContext(ctx, "task: a notice was not delivered; trying again",
+			o.log.With(noticeArgs(n)...).WarnContext(ctx, "task: a notice was not delivered; trying again",
 				"error", err, "in", retry)
 		}
 	}
-	e.delivered(ctx, n, began, outcome)
-	if err := e.store.Settle(context.WithoutCancel(ctx), n, retry); err != nil {
-		e.log.WarnContext(ctx, "task: a notice may be delivered again: the store did not take note", "error", err)
+	o.delivered(ctx, n, began, outcome)
+	if err := o.store.Settle(context.WithoutCancel(ctx), n, retry); err != nil {
+		o.log.WarnContext(ctx, "task: a notice may be delivered again: the store did not take note", "error", err)
 	}
 }

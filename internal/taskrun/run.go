@@ -13,35 +13,48 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
+// runner runs tasks that were claimed, and writes their outcomes. It is safe for concurrent use by several workers.
+type runner struct {
+	store         safeStore
+	opts          *Options
+	log           *slog.Logger
+	subscriptions *subscriptions
+	changed       func(name string, due bool) // as Engine.changed
+	holder        func(w *Work) *Holder
+
+	elsewhere sync.Map // targets left to other processes, each logged once
+	left      left
+}
+
 // work runs a claimed task and writes the outcome.
-func (e *Engine) work(ctx context.Context, c *task.Claimed, l *lease, all *leases) {
+func (r *runner) work(ctx context.Context, c *task.Claimed, l *lease, all *leases) {
 	t := c.Task
-	log := e.log.With("task", task.Name(t.ID), "target", t.Target)
+	log := r.log.With("task", task.Name(t.ID), "target", t.Target)
 	write := context.WithoutCancel(ctx) // the last write of a run is not interrupted
 	if t.Status != task.Working && !t.Stopped {
 		// The handler does not run: it would repeat open questions, or change an outcome that the client knows.
 		log.WarnContext(ctx, "task: a task was due that has nothing to do; leaving it alone", "status", string(t.Status))
 		t.Attempts = 0
-		_ = e.settle(write, t, task.Update{Leased: true, Due: -1}) // a conflict is an answer that came meanwhile
+		_ = r.settle(write, t, task.Update{Leased: true, Due: -1}) // a conflict is an answer that came meanwhile
 		return
 	}
-	if t.Attempts > e.opts.Attempts {
-		e.log.ErrorContext(ctx, "task: giving up on a task", "task", task.Name(t.ID), "target", t.Target, "attempts",
+	if t.Attempts > r.opts.Attempts {
+		r.log.ErrorContext(ctx, "task: giving up on a task", "task", task.Name(t.ID), "target", t.Target, "attempts",
 			t.Attempts-1, "cleaning up", t.Stopped)
-		e.giveUp(write, t, fmt.Sprintf("it was begun %d times and came to nothing", t.Attempts-1))
+		r.giveUp(write, t, fmt.Sprintf("it was begun %d times and came to nothing", t.Attempts-1))
 		return
 	}
 	for {
 		w := &Work{Task: t, Call: c.Call, Entries: c.Entries, Stopped: t.Stopped,
-			store: e.store, lease: l, limit: e.opts.TaskBytes, progress: make(chan struct{}, 1)}
+			store: r.store, lease: l, limit: r.opts.TaskBytes, progress: make(chan struct{}, 1)}
 		c = new(task.Claimed) // a further attempt reads what this one records
 		now := *t             // the row, which keepAlive may change
-		verdict, err := e.attempt(ctx, w, &now, l, all)
+		verdict, err := r.attempt(ctx, w, &now, l, all)
 		t = &now
-		if e.conclude(ctx, w, t, verdict, err, log) {
+		if r.conclude(ctx, w, t, verdict, err, log) {
 			return
 		}
-		current, err := e.read(write, t.ID)
+		current, err := r.read(write, t.ID)
 		if err != nil || current.Claim != t.Claim {
 			return // the lease ends by itself
 		}
@@ -50,7 +63,7 @@ func (e *Engine) work(ctx context.Context, c *task.Claimed, l *lease, all *lease
 		}
 		if t.Status == task.Working { // an answer or a decision came meanwhile: run it again
 			t.Attempts = 0
-			_ = e.settle(write, t, task.Update{Leased: true, Due: 0})
+			_ = r.settle(write, t, task.Update{Leased: true, Due: 0})
 		}
 		return
 	}
@@ -58,16 +71,16 @@ func (e *Engine) work(ctx context.Context, c *task.Claimed, l *lease, all *lease
 
 // conclude writes what an attempt came to. It reports whether the run is over: if not, the task was changed from
 // outside during the attempt, or one of its questions was decided.
-func (e *Engine) conclude(
+func (r *runner) conclude(
 	ctx context.Context, w *Work, t *task.Task, verdict Verdict, err error, log *slog.Logger,
 ) (over bool) {
 	write := context.WithoutCancel(ctx)
 	u := task.Update{Leased: true, Due: -1}
 	switch {
 	case errors.Is(err, errAbandoned):
-		e.opts.Logger.ErrorContext(ctx,
+		r.opts.Logger.ErrorContext(ctx,
 			"task: a handler does not return although its context is done; leaving it, and its task to another worker",
-			"task", task.Name(t.ID), "target", t.Target, "after", e.opts.Lease)
+			"task", task.Name(t.ID), "target", t.Target, "after", r.opts.Lease)
 		return true // the lease ends by itself
 	case errors.Is(err, task.ErrLeaseLost):
 		log.WarnContext(ctx, "task: the lease is lost; another worker goes on")
@@ -75,11 +88,11 @@ func (e *Engine) conclude(
 	case errors.Is(err, ErrStopped) && !w.Stopped:
 		return false // once more, in this lease, to clean up
 	case errors.Is(err, ErrTooLarge):
-		log.ErrorContext(ctx, "task: a task holds too much; it fails", "limit in bytes", e.opts.TaskBytes)
-		e.giveUp(write, t, fmt.Sprintf("its call, journal and result would have more than %d bytes", e.opts.TaskBytes))
+		log.ErrorContext(ctx, "task: a task holds too much; it fails", "limit in bytes", r.opts.TaskBytes)
+		r.giveUp(write, t, fmt.Sprintf("its call, journal and result would have more than %d bytes", r.opts.TaskBytes))
 		return true
 	case err == nil && w.Stopped:
-		_ = e.settle(write, t, u)
+		_ = r.settle(write, t, u)
 		return true
 	case err == nil:
 		t.Status, t.Message, t.Pending, t.Outcome, t.Round = verdict.Status, verdict.Message, verdict.Pending,
@@ -95,19 +108,19 @@ func (e *Engine) conclude(
 			t.Attempts = handedOver
 		}
 	case errors.Is(err, ErrElsewhere) && !w.Stopped:
-		u.Due = e.left.due(t.ID, e.opts.Look)
+		u.Due = r.left.due(t.ID, r.opts.Look)
 		t.Attempts = max(handedOver, t.Attempts-1)
 		if held, ok := errors.AsType[*heldError](err); ok {
 			t.Message = held.message
 		}
 		if !errors.Is(err, ErrHeld) {
-			e.leaveTarget(ctx, t.Target, err, log)
+			r.leaveTarget(ctx, t.Target, err, log)
 		}
 	default:
 		u.Due = min(time.Second<<min(t.Attempts, 10), time.Minute)
 		log.ErrorContext(ctx, "task: an attempt failed; trying again later", "attempt", t.Attempts, "error", err)
 	}
-	err = e.settle(write, t, u)
+	err = r.settle(write, t, u)
 	return !errors.Is(err, task.ErrConflict) && !errors.Is(err, task.ErrDecided)
 }
 
@@ -116,32 +129,32 @@ func (e *Engine) conclude(
 const handedOver = -1
 
 // leaveTarget notes that this process cannot run the tasks of a target.
-func (e *Engine) leaveTarget(ctx context.Context, target string, err error, log *slog.Logger) {
-	if _, logged := e.unknown.LoadOrStore(target, true); !logged {
+func (r *runner) leaveTarget(ctx context.Context, target string, err error, log *slog.Logger) {
+	if _, logged := r.elsewhere.LoadOrStore(target, true); !logged {
 		log.WarnContext(ctx, "task: leaving tasks of this target to other processes", "error", err)
 	}
 }
 
 // read is a Get that ends with the lease.
-func (e *Engine) read(ctx context.Context, id string) (*task.Task, error) {
-	ctx, cancel := context.WithTimeout(ctx, e.opts.Lease)
+func (r *runner) read(ctx context.Context, id string) (*task.Task, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.opts.Lease)
 	defer cancel()
-	return e.store.Get(ctx, id)
+	return r.store.Get(ctx, id)
 }
 
 // settle writes the last update of a run.
-func (e *Engine) settle(ctx context.Context, t *task.Task, u task.Update) error {
-	ctx, cancel := context.WithTimeout(ctx, e.opts.Lease)
+func (r *runner) settle(ctx context.Context, t *task.Task, u task.Update) error {
+	ctx, cancel := context.WithTimeout(ctx, r.opts.Lease)
 	defer cancel()
 	doubt := false // the write may have been made, although there was no answer
-	err := e.store.persist(ctx, func() error {
+	err := r.store.persist(ctx, func() error {
 		next := *t
-		err := e.store.Update(ctx, &next, u)
+		err := r.store.Update(ctx, &next, u)
 		switch {
 		case err == nil:
 			*t = next
 		case errors.Is(err, task.ErrConflict) && doubt:
-			return e.reconcile(ctx, t)
+			return r.reconcile(ctx, t)
 		default:
 			doubt = true
 		}
@@ -149,12 +162,12 @@ func (e *Engine) settle(ctx context.Context, t *task.Task, u task.Update) error 
 	})
 	switch {
 	case err == nil:
-		e.changed(task.Name(t.ID), u.Due == 0 && !u.Keep)
+		r.changed(task.Name(t.ID), u.Due == 0 && !u.Keep)
 	case errors.Is(err, task.ErrConflict), errors.Is(err, task.ErrDecided):
 	case errors.Is(err, task.ErrLeaseLost):
-		e.log.WarnContext(ctx, "task: the lease is lost; another worker goes on", "task", task.Name(t.ID))
+		r.log.WarnContext(ctx, "task: the lease is lost; another worker goes on", "task", task.Name(t.ID))
 	default:
-		e.log.ErrorContext(ctx, "task: the outcome of a run was not stored; the task will run again", "task", task.Name(t.ID),
+		r.log.ErrorContext(ctx, "task: the outcome of a run was not stored; the task will run again", "task", task.Name(t.ID),
 			"error", err)
 	}
 	return err
@@ -164,8 +177,8 @@ func (e *Engine) settle(ctx context.Context, t *task.Task, u task.Update) error 
 // may itself be the cause. That attempt was made if what is stored is exactly what it would have written: others who
 // change the task meanwhile end it, or take a question out of Pending. The error is nil if the write was made,
 // [task.ErrConflict] if it was not or if more has changed, and [task.ErrLeaseLost] if another worker has the task.
-func (e *Engine) reconcile(ctx context.Context, t *task.Task) error {
-	now, err := e.store.Get(ctx, t.ID)
+func (r *runner) reconcile(ctx context.Context, t *task.Task) error {
+	now, err := r.store.Get(ctx, t.ID)
 	switch {
 	case err != nil:
 		return err
@@ -180,14 +193,14 @@ func (e *Engine) reconcile(ctx context.Context, t *task.Task) error {
 }
 
 // giveUp fails a task that has reached a bound, or ends its cleaning up.
-func (e *Engine) giveUp(ctx context.Context, t *task.Task, reason string) {
+func (r *runner) giveUp(ctx context.Context, t *task.Task, reason string) {
 	if t.Stopped {
-		_ = e.settle(ctx, t, task.Update{Leased: true, Due: -1})
+		_ = r.settle(ctx, t, task.Update{Leased: true, Due: -1})
 		return
 	}
 	message := "The task failed: " + reason + "."
-	_ = Stop(t, task.Failed, message, e.opts.Failure(message))
-	_ = e.settle(ctx, t, task.Update{Leased: true, Due: 0}) // to clean up
+	_ = Stop(t, task.Failed, message, r.opts.Failure(message))
+	_ = r.settle(ctx, t, task.Update{Leased: true, Due: 0}) // to clean up
 }
 
 // attempt runs the handler once and keeps the lease alive meanwhile. Now is the task's row as
@@ -196,7 +209,7 @@ func (e *Engine) giveUp(ctx context.Context, t *task.Task, reason string) {
 //
 // A handler that does not return within the length of a lease after its context is done is abandoned: nothing more is
 // recorded for it.
-func (e *Engine) attempt(ctx context.Context, w *Work, now *task.Task, l *lease, all *leases) (Verdict, error) {
+func (r *runner) attempt(ctx context.Context, w *Work, now *task.Task, l *lease, all *leases) (Verdict, error) {
 	run, interrupt := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer interrupt(nil)
 	defer context.AfterFunc(ctx, func() { interrupt(ErrShutdown) })()
@@ -205,12 +218,12 @@ func (e *Engine) attempt(ctx context.Context, w *Work, now *task.Task, l *lease,
 	alive, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	// Before the handler runs, so that no change is missed that comes while it does.
-	changed, done := e.subscriptions.subscribe(now.ID)
+	changed, done := r.subscriptions.subscribe(now.ID)
 	defer done()
 	h := all.hold(now, l)
 	var heart sync.WaitGroup
-	heart.Go(func() { e.keepAlive(alive, w, now, changed, h, interrupt) })
-	verdict, err := e.handleOrAbandon(leased, w)
+	heart.Go(func() { r.keepAlive(alive, w, now, changed, h, interrupt) })
+	verdict, err := r.handleOrAbandon(leased, w)
 	stop()
 	heart.Wait()
 	all.leave(h)
@@ -222,7 +235,7 @@ func (e *Engine) attempt(ctx context.Context, w *Work, now *task.Task, l *lease,
 		return Verdict{}, err
 	}
 	if w.inDoubt {
-		e.learn(context.WithoutCancel(ctx), w, now)
+		r.learn(context.WithoutCancel(ctx), w, now)
 	}
 	if recorded {
 		now.Attempts = 0
@@ -244,36 +257,36 @@ func (e *Engine) attempt(ctx context.Context, w *Work, now *task.Task, l *lease,
 var errAbandoned = errors.New("the handler does not return")
 
 // handleOrAbandon runs the handler until it returns, or until it has ignored for too long that its context is done.
-func (e *Engine) handleOrAbandon(ctx context.Context, w *Work) (Verdict, error) {
+func (r *runner) handleOrAbandon(ctx context.Context, w *Work) (Verdict, error) {
 	type result struct {
 		verdict Verdict
 		err     error
 	}
 	returned := make(chan result, 1)
 	go func() {
-		r := result{err: errGoexit} // the handler may end its goroutine
-		defer func() { returned <- r }()
-		r.verdict, r.err = e.handle(ctx, w)
+		res := result{err: errGoexit} // the handler may end its goroutine
+		defer func() { returned <- res }()
+		res.verdict, res.err = r.handle(ctx, w)
 	}()
 	select {
-	case r := <-returned:
-		return r.verdict, r.err
+	case res := <-returned:
+		return res.verdict, res.err
 	case <-ctx.Done():
 	}
 	select {
-	case r := <-returned:
-		return r.verdict, r.err
-	case <-time.After(e.opts.Lease):
+	case res := <-returned:
+		return res.verdict, res.err
+	case <-time.After(r.opts.Lease):
 		return Verdict{}, errAbandoned
 	}
 }
 
 // learn finds out whether the message whose answer was lost has been written. It must come before the next write.
-func (e *Engine) learn(ctx context.Context, w *Work, now *task.Task) {
-	ctx, cancel := context.WithTimeout(ctx, e.opts.Lease)
+func (r *runner) learn(ctx context.Context, w *Work, now *task.Task) {
+	ctx, cancel := context.WithTimeout(ctx, r.opts.Lease)
 	defer cancel()
-	_ = e.store.persist(ctx, func() error { // if it fails, the next write is a conflict
-		stored, err := e.store.Get(ctx, now.ID)
+	_ = r.store.persist(ctx, func() error { // if it fails, the next write is a conflict
+		stored, err := r.store.Get(ctx, now.ID)
 		if err == nil {
 			w.adopt(now, stored)
 		}
@@ -284,16 +297,16 @@ func (e *Engine) learn(ctx context.Context, w *Work, now *task.Task) {
 // errGoexit is the error of a handler that called runtime.Goexit, as the FailNow of a test does.
 var errGoexit = errors.New("the handler ended its goroutine instead of returning")
 
-func (e *Engine) handle(ctx context.Context, w *Work) (v Verdict, err error) {
+func (r *runner) handle(ctx context.Context, w *Work) (v Verdict, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the handler panicked: %v\n%s", p, debug.Stack())
 		}
 	}()
 	if w.Call == nil { // the claim did not bring the journal
-		reading, cancel := context.WithTimeout(ctx, e.opts.Lease)
+		reading, cancel := context.WithTimeout(ctx, r.opts.Lease)
 		defer cancel()
-		if w.Call, w.Entries, err = e.store.Journal(reading, w.Task.ID, -1); err != nil {
+		if w.Call, w.Entries, err = r.store.Journal(reading, w.Task.ID, -1); err != nil {
 			return v, fmt.Errorf("reading the journal: %w", err)
 		}
 	}
@@ -304,15 +317,14 @@ func (e *Engine) handle(ctx context.Context, w *Work) (v Verdict, err error) {
 	if ctx.Err() != nil {
 		return v, ctx.Err()
 	}
-	holder := &Holder{e, w.Task.Principal, w.Task.ID, w.Entries, w.Stopped}
-	return e.opts.Handler(context.WithValue(ctx, holderKey{}, holder), w)
+	return r.opts.Handler(context.WithValue(ctx, holderKey{}, r.holder(w)), w)
 }
 
 // reportEvery bounds how often the messages of one task are written.
 const reportEvery = 200 * time.Millisecond
 
 // keepAlive writes reported messages, and interrupts the run when the lease is lost or the task was ended from outside.
-func (e *Engine) keepAlive(
+func (r *runner) keepAlive(
 	ctx context.Context, w *Work, now *task.Task, changed <-chan struct{}, h *holding, interrupt context.CancelCauseFunc,
 ) {
 	var reported time.Time
@@ -332,24 +344,24 @@ func (e *Engine) keepAlive(
 				continue
 			}
 			reported = time.Now()
-			if err := e.report(ctx, w, now, h.lease); err == nil {
-				e.subscriptions.notify(task.Name(now.ID), changed)
+			if err := r.report(ctx, w, now, h.lease); err == nil {
+				r.subscriptions.notify(task.Name(now.ID), changed)
 				continue
 			}
 		case <-changed:
-		case r := <-h.renewed:
-			if errors.Is(r.Err, task.ErrLeaseLost) || errors.Is(r.Err, task.ErrNotFound) {
+		case renewal := <-h.renewed:
+			if errors.Is(renewal.Err, task.ErrLeaseLost) || errors.Is(renewal.Err, task.ErrNotFound) {
 				interrupt(task.ErrLeaseLost)
 				return
 			}
-			if r.Err != nil || r.Version == now.Version || w.Stopped {
+			if renewal.Err != nil || renewal.Version == now.Version || w.Stopped {
 				continue
 			}
 		}
 		if ctx.Err() != nil { // it may have ended the report, too
 			return
 		}
-		t, err := e.read(ctx, now.ID)
+		t, err := r.read(ctx, now.ID)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -366,7 +378,7 @@ func (e *Engine) keepAlive(
 }
 
 // report writes the last message that the handler reported.
-func (e *Engine) report(ctx context.Context, w *Work, now *task.Task, l *lease) error {
+func (r *runner) report(ctx context.Context, w *Work, now *task.Task, l *lease) error {
 	ctx, cancel := context.WithTimeout(ctx, l.left())
 	defer cancel()
 	sent := time.Now()
@@ -381,7 +393,7 @@ func (e *Engine) report(ctx context.Context, w *Work, now *task.Task, l *lease) 
 	if recorded {
 		next.Attempts = 0
 	}
-	err := e.store.Update(ctx, &next, task.Update{Leased: true, Keep: true})
+	err := r.store.Update(ctx, &next, task.Update{Leased: true, Keep: true})
 	switch {
 	case err == nil:
 		*now = next
