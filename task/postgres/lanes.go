@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // lane is the purpose of a connection. When several lanes wait, the first one is served first.
@@ -91,33 +89,4 @@ func (c *connections) next() {
 			c.waiting[l] = slices.Delete(c.waiting[l], 0, 1)
 		}
 	}
-}
-
-// on calls do with a connection.
-func (s *Store) on(ctx context.Context, l lane, do func(conn *pgxpool.Conn) error) error {
-	if err := s.connections.take(ctx, l); err != nil {
-		return err
-	}
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		s.connections.give(l)
-		return err
-	}
-	session := conn.Conn().PgConn()
-	defer func() {
-		// Released, the connection may be somebody else's already. The pool closes what is not idle.
-		idle := !session.IsClosed() && !session.IsBusy() && session.TxStatus() == 'I'
-		conn.Release()
-		if idle {
-			s.connections.give(l)
-			return
-		}
-		// The connection broke, or ctx ended before the answer came. The pool counts it until it is closed. This takes a
-		// while if the server is silent, and closing the pool waits for it, too.
-		go func() {
-			<-session.CleanupDone()
-			s.connections.give(l)
-		}()
-	}()
-	return do(conn)
 }

@@ -100,12 +100,6 @@ func ping(ctx context.Context, conn *pgx.Conn) error {
 	return conn.Ping(ctx)
 }
 
-// news is a change of a task.
-type news struct {
-	name string
-	due  bool // at once
-}
-
 // payload is the text of the notification. It names this Store, whose engine has no need of it.
 func (s *Store) payload(n news) string {
 	if n.due {
