@@ -17,7 +17,7 @@ import (
 
 // A host that knows neither tasks nor questions calls a tool that somebody has to approve. It is told in words who is
 // awaited, and its model fetches the result when it is there.
-func ExampleAddResultTool() {
+func ExampleServer_AddResultTool() {
 	ctx := context.Background()
 	store := new(task.MemoryStore)
 	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "releases", Version: "1.0.0"}, nil), &askback.Options{
@@ -28,7 +28,7 @@ func ExampleAddResultTool() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	askback.AddResultTool(srv)
+	srv.AddResultTool()
 	askback.AddTool(srv, &mcp.Tool{Name: "deploy"},
 		func(_ context.Context, call *askback.Call, in Release) (string, error) {
 			q := askback.Question{Message: "Deploy " + in.Version + "?", For: []string{askback.Group("release")}}
@@ -71,7 +71,7 @@ func ExampleTaskSupport_always() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	askback.AddResultTool(srv)
+	srv.AddResultTool()
 	finish := make(chan struct{})
 	askback.AddTaskTool(srv, &mcp.Tool{Name: "import"}, &askback.TaskSupport{Always: true},
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {

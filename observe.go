@@ -81,8 +81,8 @@ type Operation struct {
 	StateBytes int      // of the requestState that the client gets
 }
 
-// The kinds of an [Operation]. Of a question, a call of the store and a notice Observe is called when they have ended,
-// so that Outcome and the other fields are known then.
+// The kinds of an [Operation], and its transports. Of a question, a call of the store and a notice Observe is called
+// when they have ended, so that Outcome and the other fields are known then.
 const (
 	// OperationRequest is a request for a handler or about a task, from the gate to its outcome. Observe is called once
 	// the call is known, which may have begun elsewhere and bring a Trace, or at the end if it never is.
@@ -105,10 +105,8 @@ const (
 
 	// OperationNotice is one attempt of [DeskOptions].Notify to deliver a notice: the Step is its kind.
 	OperationNotice = report.OperationNotice
-)
 
-// How a request came: see [Operation].
-const (
+	// How a request came.
 	TransportHTTP = report.TransportHTTP
 	TransportPipe = report.TransportPipe // standard input and output, or any other connection of whole messages
 )

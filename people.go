@@ -22,8 +22,8 @@ import (
 // DeskOptions let questions go to people apart from the client of the call: to the desk, where they answer through
 // package desk, or the command askback inbox. They need [Options.Tasks], because such a call becomes a task, even of a
 // tool added with [AddTool]. A client that can take a task gets it; any other gets the outcome of the call, if that
-// comes soon, and otherwise words that say who is awaited, and how to get the outcome: see [AddResultTool]. The zero
-// value is ready to use. An instance without a desk does not run the tasks of one that has one.
+// comes soon, and otherwise words that say who is awaited, and how to get the outcome: see [Server.AddResultTool]. The
+// zero value is ready to use. An instance without a desk does not run the tasks of one that has one.
 type DeskOptions struct {
 	// Fallback sends an elicitation to the desk, for the caller by name, if the client did not declare that it can be
 	// asked, or has shown it to nobody: see NotShown. An anonymous caller has no name, and so no fallback.
@@ -100,7 +100,7 @@ func (s *Server) useDesk(engine *call.Engine, service *tasks.Service) error {
 	return nil
 }
 
-// resultArgs are the arguments of the tool of [AddResultTool].
+// resultArgs are the arguments of the tool of [Server.AddResultTool].
 type resultArgs struct {
 	Name string `json:"name,omitempty" jsonschema:"The name that the message of the waiting call gave"`
 }
@@ -112,9 +112,9 @@ type resultArgs struct {
 // A named caller gives the name, or at least six characters of its beginning; without a name the tool lists the calls
 // of the caller. An anonymous caller is told the ID of the task in place of a name, and gives the whole ID. Nobody can
 // fetch the outcome of another caller's call. AddResultTool panics without [Options.Desk].
-func AddResultTool(s *Server) {
+func (s *Server) AddResultTool() {
 	if s.opts.Desk == nil {
-		panic("askback.AddResultTool: it needs Options.Desk: without a desk no call waits for people, " +
+		panic("askback.Server.AddResultTool: it needs Options.Desk: without a desk no call waits for people, " +
 			"and every client gets the outcome of its calls at once or as a task")
 	}
 	no := false
@@ -129,7 +129,7 @@ func AddResultTool(s *Server) {
 	}
 	arguments, err := schema.ForArguments(t, reflect.TypeFor[resultArgs]())
 	if err != nil {
-		panic(fmt.Sprintf("askback.AddResultTool: %v", err))
+		panic(fmt.Sprintf("askback.Server.AddResultTool: %v", err))
 	}
 	s.register(t, &call.Handler{
 		Method: wire.CallTool, Fetches: true, Fail: toolError,

@@ -76,7 +76,7 @@ type TaskSupport struct {
 
 	// Always makes a task of the calls of every client, also of one that cannot take a task. Such a client waits for the
 	// outcome in its request, for at most [DeskOptions].Wait, and is asked there what the task asks it; then it is told
-	// in words how to get the outcome. It needs [Options.Desk]. See [AddResultTool].
+	// in words how to get the outcome. It needs [Options.Desk]. See [Server.AddResultTool].
 	Always bool
 
 	// If PollInterval is zero, the PollInterval of [Tasks] holds.

@@ -69,7 +69,7 @@ func New(opts *Options) (*Bridge, error) {
 	if b.server, err = askback.New(b.mcp, &b.opts.Server); err != nil {
 		return nil, err
 	}
-	askback.AddResultTool(b.server)
+	b.server.AddResultTool()
 	seen := &catalog{tools: newShelf(kindTool, b.mcp.RemoveTools), prompts: newShelf(kindPrompt, b.server.RemovePrompts)}
 	seen.resources.freed = b.listOthers
 	b.front.catalog, b.front.early = seen, newEarly(opts.Lists)

@@ -230,7 +230,7 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 	trivia.Register(srv)
 	if options.Desk != nil {
 		deploy.Register(srv)
-		askback.AddResultTool(srv)
+		srv.AddResultTool()
 	}
 	if ring != nil {
 		log.Info("sealing requestState", "keys", source, "key", ring.Keys()[0].ID(), "ttl", o.ttl)

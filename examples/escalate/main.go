@@ -89,7 +89,7 @@ func newServer(keys *seal.Ring, store task.Store, r refunds,
 		return nil, err
 	}
 	r.register(srv)
-	askback.AddResultTool(srv) // for hosts without tasks
+	srv.AddResultTool() // for hosts without tasks
 	return srv, nil
 }
 

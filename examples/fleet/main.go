@@ -165,7 +165,7 @@ func newServer(keys *seal.Ring, store *postgres.Store, observe observer) (*askba
 	if err != nil {
 		return nil, err
 	}
-	askback.AddResultTool(srv)
+	srv.AddResultTool()
 	askback.MustForm[approval]()
 	askback.AddTaskTool(srv, &mcp.Tool{Name: "refund_order", Description: "Refund an order"},
 		&askback.TaskSupport{AtDetach: true}, refund)

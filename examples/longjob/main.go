@@ -91,7 +91,7 @@ func newServer(keys *seal.Ring, store task.Store, wait time.Duration,
 	if err != nil {
 		return nil, err
 	}
-	askback.AddResultTool(srv)
+	srv.AddResultTool()
 	askback.AddTaskTool(srv, &mcp.Tool{Name: "import", Description: "Import a file"}, &askback.TaskSupport{Always: true},
 		func(ctx context.Context, call *askback.Call, in file) (string, error) {
 			for part := range parts {

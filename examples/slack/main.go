@@ -94,7 +94,7 @@ func newServer(keys *seal.Ring, store task.Store,
 		return nil, err
 	}
 	register(srv)
-	askback.AddResultTool(srv) // for hosts without tasks
+	srv.AddResultTool() // for hosts without tasks
 	return srv, nil
 }
 

@@ -35,7 +35,7 @@ func TestFetch(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				t.Cleanup(func() { time.Sleep(31 * time.Minute) }) // sessions end when they are idle
-				srv, d := deskServer(t, nil, askback.AddResultTool, addFailing)
+				srv, d := deskServer(t, nil, (*askback.Server).AddResultTool, addFailing)
 				ask := f.Dial(t, srv, &auth.TokenInfo{UserID: "alice"})
 				result := func(response map[string]any) map[string]any {
 					result, _ := response["result"].(map[string]any)
@@ -91,7 +91,7 @@ func addFailing(srv *askback.Server) {
 func TestFetchFindsOnlyTheCallersOwn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		srv, _ := deskServer(t, &askback.Options{Principal: harness.UserHeader}, askback.AddResultTool,
+		srv, _ := deskServer(t, &askback.Options{Principal: harness.UserHeader}, (*askback.Server).AddResultTool,
 			func(srv *askback.Server) {
 				askback.AddTool(srv, &mcp.Tool{Name: "ask"},
 					func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
@@ -132,7 +132,7 @@ func TestFetchFindsOnlyTheCallersOwn(t *testing.T) {
 func TestFetchLists(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		srv, d := deskServer(t, nil, askback.AddResultTool)
+		srv, d := deskServer(t, nil, (*askback.Server).AddResultTool)
 		b := &bubble{t: t, Handler: srv.HTTPHandler(nil)}
 		first := namesIn(b.text(b.send(t.Context(), "", "deploy", "", "")))[0]
 		var names []string
@@ -170,7 +170,7 @@ func TestFetchAsksTheClient(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		logger, log := harness.Logs()
-		srv, d := deskServer(t, &askback.Options{Logger: logger}, askback.AddResultTool)
+		srv, d := deskServer(t, &askback.Options{Logger: logger}, (*askback.Server).AddResultTool)
 		h := srv.HTTPHandler(nil)
 		round := func(target, arguments, responses, state string) *harness.Response {
 			return harness.Request{Target: target, Arguments: arguments, Capabilities: `{"elicitation":{}}`,
@@ -215,7 +215,7 @@ func TestFetchAsksTheClient(t *testing.T) {
 func TestFetchAsksInASession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		srv, d := deskServer(t, nil, askback.AddResultTool)
+		srv, d := deskServer(t, nil, (*askback.Server).AddResultTool)
 		c := harness.Pipe(t, srv)
 		c.Call(1, "initialize", harness.Initialize, "")
 		c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
@@ -244,7 +244,7 @@ func TestFetchAsksWhatWaitsForItsCallerAtTheDesk(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv, d := deskServer(t, &askback.Options{Desk: &askback.DeskOptions{Fallback: true, Wait: 5 * time.Second}},
-			askback.AddResultTool, harness.AddGreet, func(srv *askback.Server) {
+			(*askback.Server).AddResultTool, harness.AddGreet, func(srv *askback.Server) {
 				askback.AddTool(srv, &mcp.Tool{Name: "named"},
 					func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
 						q := askback.Question{Message: "A person?", For: []string{askback.User("alice")}}
@@ -304,7 +304,7 @@ func TestFetchTellsOfALateAnswer(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			opts := &askback.Options{Desk: &askback.DeskOptions{Wait: 5 * time.Second, Fallback: true}}
-			srv, d := deskServer(t, opts, askback.AddResultTool, func(srv *askback.Server) {
+			srv, d := deskServer(t, opts, (*askback.Server).AddResultTool, func(srv *askback.Server) {
 				askback.AddTool(srv, &mcp.Tool{Name: "late"}, late)
 			})
 			h := srv.HTTPHandler(nil)
@@ -369,7 +369,7 @@ func TestFetchByAnAmbiguousName(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		srv, _ := deskServer(t, &askback.Options{Tasks: &askback.Tasks{Store: store}}, askback.AddResultTool)
+		srv, _ := deskServer(t, &askback.Options{Tasks: &askback.Tasks{Store: store}}, (*askback.Server).AddResultTool)
 		b := &bubble{t: t, Handler: srv.HTTPHandler(nil)}
 		for name, want := range map[string]string{
 			task.Name(ids[0])[:6]: "no such call", task.Name(ids[0])[:25]: task.Name(ids[0]),
@@ -389,7 +389,7 @@ func TestFetchOnAnotherInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(task.MemoryStore)
 		open := func() *bubble {
-			srv, d := deskServer(t, &askback.Options{Tasks: &askback.Tasks{Store: store}}, askback.AddResultTool)
+			srv, d := deskServer(t, &askback.Options{Tasks: &askback.Tasks{Store: store}}, (*askback.Server).AddResultTool)
 			return &bubble{t: t, Handler: srv.HTTPHandler(nil), desk: d}
 		}
 		one, other := open(), open()
@@ -414,7 +414,7 @@ func TestFetchKeepsNobodyOut(t *testing.T) {
 		one := askback.Share{Total: 1, PerPrincipal: 1, Anonymous: 1}
 		srv, d := deskServer(t, &askback.Options{Principal: harness.UserHeader, Limits: askback.Limits{
 			Requests: one, Calls: one, Waits: askback.Share{Total: 2, PerPrincipal: 1, Anonymous: 1},
-		}}, askback.AddResultTool)
+		}}, (*askback.Server).AddResultTool)
 		b := &bubble{t: t, Handler: srv.HTTPHandler(nil), desk: d}
 		name := make(map[string]string)
 		for _, user := range []string{"alice", "eve"} {
@@ -446,9 +446,9 @@ func TestTheResultTool(t *testing.T) {
 				t.Errorf("the panic is %s", advice)
 			}
 		}()
-		harness.NewServer(t, &askback.Options{Logger: slog.New(slog.DiscardHandler)}, askback.AddResultTool)
+		harness.NewServer(t, &askback.Options{Logger: slog.New(slog.DiscardHandler)}, (*askback.Server).AddResultTool)
 	}()
-	srv, _ := deskServer(t, nil, askback.AddResultTool)
+	srv, _ := deskServer(t, nil, (*askback.Server).AddResultTool)
 	res := harness.Fronts[0].Dial(t, srv, nil)("tools/list", noTasks(`{}`))
 	for _, tool := range harness.At(res, "result", "tools").([]any) {
 		if harness.At(tool, "name") == "askback_result" {

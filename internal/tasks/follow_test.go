@@ -61,7 +61,7 @@ func TestAClientFollowsItsTask(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var steps []string
-				srv, _ := deskServer(t, &opts, askback.AddResultTool, addAlways(&steps))
+				srv, _ := deskServer(t, &opts, (*askback.Server).AddResultTool, addAlways(&steps))
 				h := srv.HTTPHandler(nil)
 				time.Sleep(time.Hour) // a guard in memory refuses what was sealed before it began
 				round := func(responses, state string) *harness.Response {
@@ -101,7 +101,7 @@ func TestASessionFollowsItsTask(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var steps []string
-		srv, _ := deskServer(t, nil, askback.AddResultTool, addAlways(&steps))
+		srv, _ := deskServer(t, nil, (*askback.Server).AddResultTool, addAlways(&steps))
 		c := harness.Pipe(t, srv)
 		c.Call(1, "initialize", harness.Initialize, "")
 		c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)

@@ -241,7 +241,7 @@ func TestASessionWhilePeopleAreAwaited(t *testing.T) {
 func TestATaskToolWithoutTasks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBubble(t, nil, askback.AddResultTool, harness.AddEcho, addTasks)
+		b := newBubble(t, nil, (*askback.Server).AddResultTool, harness.AddEcho, addTasks)
 		asked := b.result("tools/call", "echo", `"name":"echo"`, harness.ProposalOnly)
 		if asked["resultType"] != "input_required" {
 			t.Errorf("without people it has %v", asked)
