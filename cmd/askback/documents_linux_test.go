@@ -34,12 +34,11 @@ func repository(t *testing.T) string {
 var left = []struct{ command, reason string }{
 	{`\b(docker|kubectl)\b`, "needs Docker or a cluster"},
 	{`^go test work|^go test \./\.\.\.|^go test -race work`, "is what runs this test"},
-	{`\.ci/modules`, "is for a release, or for new dependencies"},
 	{`\.ci/run`, "runs for 20 minutes, and runs this test"},
 	{`^\.ci/benchdiff `, "is a measurement that runs for minutes"},
 	{`^go (run|tool|test) \./(internal|judge)/|^cd judge/|^go test .*-bench `,
 		"is a measurement or a judge that runs for minutes"},
-	{`^curl .*vuln\.go\.dev|^git (push|commit) |^(\w+=\S+ )*go install .*@v`, "needs the network, or a release"},
+	{`^curl .*vuln\.go\.dev|^git (push|commit|tag) |^(\w+=\S+ )*go install .*@v`, "needs the network, or a release"},
 	{`^for module in |^go mod tidy$`, "needs a module outside, as TestAModuleBesideACloneBuilds has one"},
 	{`^askback inbox serve postgres://`,
 		"serves until it is stopped, as testdata/inbox_serve.txtar has it"},

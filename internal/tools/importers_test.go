@@ -51,14 +51,15 @@ func TestImportersGetOnlyWhatTheyImport(t *testing.T) {
 		module  string
 		imports []string
 		get     []string // all others of the list are not to be there
+		test    string   // what only the module's own tests need is in the graph, and not downloaded
 	}{
-		{".", []string{"", "/askbacktest", "/client", "/seal", "/task", "/task/storetest"}, nil},
-		{"task/sqlite", []string{"", "/task/sqlite"}, []string{sqlite, "modernc.org/"}},
-		{"task/postgres", []string{"", "/task/postgres"}, []string{postgres}},
-		{"bridge", []string{"", "/bridge"}, nil},
-		{"otelaskback", []string{"", "/otelaskback"}, []string{otel}},
-		{"cmd/askback", nil, []string{sqlite, postgres, command, terminal, otel, exporter, "charm.land/",
-			"github.com/charmbracelet/", "modernc.org/"}},
+		{".", []string{"", "/askbacktest", "/client", "/seal", "/task", "/task/storetest"}, nil, ""},
+		{"task/sqlite", []string{"", "/task/sqlite"}, []string{sqlite, "modernc.org/"}, ""},
+		{"task/postgres", []string{"", "/task/postgres"}, []string{postgres}, ""},
+		{"bridge", []string{"", "/bridge"}, nil, ""},
+		{"otelaskback", []string{"", "/otelaskback"}, []string{otel}, ""},
+		{"cmd/askback", nil, []string{sqlite, postgres, command, terminal, "charm.land/", "github.com/charmbracelet/",
+			"modernc.org/"}, otel},
 	} {
 		t.Run(c.module, func(t *testing.T) {
 			t.Parallel()
@@ -84,7 +85,8 @@ func TestImportersGetOnlyWhatTheyImport(t *testing.T) {
 			for _, m := range all {
 				for place, text := range places {
 					has := strings.Contains("\n"+text, "\n"+m) || strings.Contains(text, "\t"+m)
-					if has && !slices.Contains(c.get, m) {
+					tested := m == c.test && place != "the download"
+					if has && !tested && !slices.Contains(c.get, m) {
 						t.Errorf("%s has %s:\n%s", place, m, text)
 					}
 				}

@@ -129,7 +129,7 @@ func TestTheExampleForGitLab(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if kept.When != "always" || kept.Reports.JUnit == "" || len(kept.Paths) != 2 {
+	if kept.When != "always" || kept.Reports.JUnit == "" || len(kept.Paths) != 1 {
 		t.Errorf("it keeps %+v", kept)
 	}
 }
