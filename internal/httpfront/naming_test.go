@@ -2,6 +2,7 @@ package httpfront_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -158,4 +159,39 @@ func begin(ctx context.Context, t *testing.T, url, method, body string, headers 
 	}
 	t.Cleanup(func() { res.Body.Close() })
 	return res
+}
+
+// A handler may call another server of its process with its own context. That server names its caller itself, and asks
+// its own operator whether the call may pass.
+func TestAServerInsideAHandlerHasItsOwnGate(t *testing.T) {
+	t.Parallel()
+	for _, middleware := range middlewares {
+		t.Run(middleware.name, func(t *testing.T) {
+			t.Parallel()
+			server := func(o askback.Options, register func(*askback.Server)) http.Handler {
+				var m *mcp.Server
+				srv := harness.EverythingOn(t, o, func(own *mcp.Server) { m = own })
+				middleware.add(m, srv)
+				register(srv)
+				return srv.HTTPHandler(nil)
+			}
+			n := new(named)
+			inner := server(askback.Options{Principal: n.principal, Authorize: func(context.Context, askback.Access) error {
+				return errors.New("not here")
+			}}, harness.AddGreet)
+			outer := server(askback.Options{}, harness.AddText("calls", nil,
+				func(ctx context.Context, _ *askback.Call) (string, error) {
+					r := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}
+					r.Context = func(req *http.Request) *http.Request { return req.WithContext(ctx) }
+					var res *harness.Response
+					if got := n.during(func() { res = r.Send(t, inner) }); got != 1 {
+						t.Errorf("the inner caller is named %d times", got)
+					}
+					return fmt.Sprint(res.Status), nil
+				}))
+			if got := (harness.Request{Target: "calls"}).Send(t, outer).Text(t); got != "403" {
+				t.Errorf("the inner server answers with %s", got)
+			}
+		})
+	}
 }
