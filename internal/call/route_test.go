@@ -58,7 +58,7 @@ func TestQuestionsThatNobodyCanAnswer(t *testing.T) {
 		{"less than no votes", "k", question.Question{Votes: -1}, nil, "-1 Votes are negative"},
 		{"votes of nobody", "k", question.Question{Votes: 2}, nil, "say who may answer in For"},
 		{"a key of two lines", "a\nb", question.Question{For: ada}, nil, "its key of 3 bytes is stored"},
-		{"a key of two lines, with a deadline", "a\nb", question.Question{Within: time.Hour}, nil, "stored with its deadline"},
+		{"two lines, with a deadline", "a\nb", question.Question{Within: time.Hour}, nil, "stored with its deadline"},
 		{"too many people", "k", question.Question{For: users(65)}, nil, "65 users and groups in For, and at most 64"},
 		{"neither user nor group", "k", question.Question{For: []string{"ada"}}, nil, `"ada" in For is nobody`},
 		{"a name with space around it", "k", question.Question{For: []string{"user: ada"}}, nil, "no space around it"},
@@ -119,8 +119,8 @@ func TestSleepsThatCannotBe(t *testing.T) {
 	}
 }
 
-// A form may go to the caller's own desk when its client has shown it to nobody, if the operator wants that and there is
-// a caller with a name.
+// A form may go to the caller's own desk when its client has shown it to nobody, if the operator wants that and there
+// is a caller with a name.
 func TestAFallbackIsForTheCaller(t *testing.T) {
 	for _, c := range []struct {
 		says   string
