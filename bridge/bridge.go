@@ -60,7 +60,7 @@ func New(opts *Options) (*Bridge, error) {
 		}
 	}
 	requests := &requests{&b.front, opts.Server.Principal}
-	b.mcp = mcp.NewServer(opts.Implementation, &mcp.ServerOptions{ // which may offer anything: see retell
+	b.mcp = mcp.NewServer(opts.Implementation, &mcp.ServerOptions{ // retell replaces what the SDK would offer
 		Logger: opts.SDKLogger, Capabilities: &mcp.ServerCapabilities{Logging: new(mcp.LoggingCapabilities)},
 		HasTools: true, HasPrompts: true, HasResources: true, CompletionHandler: requests.complete,
 		SubscribeHandler: requests.subscribe, UnsubscribeHandler: requests.unsubscribe,

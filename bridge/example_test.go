@@ -30,6 +30,10 @@ func Example() {
 		log.Fatal(err)
 	}
 	store := new(task.MemoryStore) // in a service one that outlives the process, such as task/sqlite
+	people, err := desk.Open(store, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
 	b, err := bridge.New(&bridge.Options{
 		Implementation: &mcp.Implementation{Name: "gateway", Version: "1.0.0"},
 		Servers: []bridge.Server{{Name: "shop", Identity: shop.URL, Connect: func() (mcp.Transport, error) {
@@ -38,7 +42,9 @@ func Example() {
 		Approve: &bridge.Approval{Tools: []string{"order"}, For: []string{askback.User("bob")}},
 		Server: askback.Options{
 			Keys: keys, Logger: quiet, Tasks: &askback.Tasks{Store: store},
-			Desk: &askback.DeskOptions{Wait: time.Minute}, // that a host waits which speaks no tasks
+			Desk: &askback.DeskOptions{Notify: func(ctx context.Context, n desk.Notice) error {
+				return approve(ctx, people, n) // in a service bob is told, and answers on the page of the inbox
+			}},
 			Principal: func(context.Context, *mcp.RequestExtra) (string, error) {
 				return "ada", nil // in a service from the request's token
 			},
@@ -55,11 +61,6 @@ func Example() {
 	web := httptest.NewServer(b.Server().HTTPHandler(nil))
 	defer web.Close()
 
-	people, err := desk.Open(store, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	go approve(ctx, people, "bob")
 	host, err := client.New(nil).Connect(ctx, &mcp.StreamableClientTransport{Endpoint: web.URL}, nil)
 	if err != nil {
 		log.Fatal(err)
@@ -88,17 +89,12 @@ func shopServer() *httptest.Server {
 	return httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, nil))
 }
 
-// approve has a person approve what is asked first, as they would on the page of the inbox.
-func approve(ctx context.Context, people *desk.Desk, name string) {
-	person := desk.Person{Name: name}
-	for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
-		for q, err := range people.Waiting(ctx, desk.Waiting{As: &person}) {
-			if err != nil {
-				return
-			}
-			fmt.Printf("%s approves: %s\n", name, q.Message)
-			_, _ = people.Answer(ctx, q.Name, q.Key, desk.Answer{By: person, Action: "accept"})
-			return
-		}
+// approve has bob approve what is asked.
+func approve(ctx context.Context, people *desk.Desk, n desk.Notice) error {
+	if n.Kind != task.NoticeAsked {
+		return nil
 	}
+	fmt.Println("bob approves:", n.Message)
+	_, err := people.Answer(ctx, n.Name, n.Key, desk.Answer{By: desk.Person{Name: "bob"}, Action: "accept"})
+	return err // then it is told again
 }

@@ -1,4 +1,4 @@
-// Package asks puts the questions of a server to whoever answers those of a call of ours.
+// Package asks puts the questions of a server behind the bridge to the host, or to people at the desk.
 package asks
 
 import (

@@ -51,8 +51,8 @@ type Times struct {
 	Watch  time.Duration // between two looks at the task of an open call
 }
 
-// Sessions are those of the callers at one server, with the calls that are open in them. They are safe for concurrent
-// use.
+// Sessions are the sessions that callers have at one server, with the calls that are open in them. They are safe for
+// concurrent use.
 type Sessions struct {
 	conn     *upstream.Conn
 	instance string
@@ -147,7 +147,7 @@ func (s *Sessions) Close() {
 	s.pool.close()
 }
 
-// kindOf is that of the session of a call's caller. A read goes to the session that a call of a tool has.
+// kindOf returns the kind of session that a call needs. A read goes to the session in which its caller calls tools.
 func kindOf(c *calls.Call) sessionKind {
 	can, desk := c.Can(), c.Host.Principal() != ""
 	can.Form, can.URL = can.Form || desk, can.URL || desk

@@ -61,8 +61,8 @@ func (c *Choice) leavesOut(names []string) bool {
 // anyText folds what is compared, so that the * of path.Match is any text, which may have a slash.
 func anyText(s string) string { return strings.ReplaceAll(strings.ToLower(s), "/", "\x00") }
 
-// Match reports whether a pattern matches one of the names of a tool. Patterns are those of path.Match, except that *
-// is any text and case makes no difference.
+// Match reports whether a pattern matches one of the names of a tool. The pattern has the syntax of
+// path.Match, except that * matches any text and case makes no difference.
 func Match(pattern string, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		match, _ := path.Match(anyText(pattern), anyText(name))

@@ -236,7 +236,7 @@ func needsTasks(err error) bool {
 		strings.Contains(string(fault.Data), strconv.Quote(wire.TasksExtension))
 }
 
-// failed makes a record of the error of a round. Its own error is that of outcome.Classify, for a target that cannot be
+// failed makes a record of the error of a round. It returns the error of outcome.Classify if the target cannot be
 // called again.
 func (p *pass) failed(ctx context.Context, n int, err error) (*outcome.Record, error) {
 	r, unknown := outcome.Classify(ctx, p, n, err)
