@@ -2,7 +2,6 @@ package askback_test
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -159,47 +158,6 @@ func TestACallWaitsForItsShare(t *testing.T) {
 	bob.Send(t, h).Asked(t, "login") // meanwhile
 	leave()
 	(<-done).Asked(t, "login")
-}
-
-// A handler may wait at checkpoints for as long as it has rounds: after two that its client sees the rest of them pass
-// inside one request, because clients give up at the third.
-func TestCheckpointsCostTwoRoundTrips(t *testing.T) {
-	t.Parallel()
-	for name, key := range map[string]func(round int) string{
-		"by round": func(round int) string { return fmt.Sprint("wait-", round) },
-		"by turn":  nil,
-	} {
-		t.Run(name, func(t *testing.T) {
-			register := func(srv *askback.Server) {
-				harness.AddText("t", nil, func(ctx context.Context, call *askback.Call) (string, error) {
-					if key == nil {
-						for i := range 5 {
-							if err := call.Checkpoint(ctx, fmt.Sprint(i)); err != nil {
-								return "", err
-							}
-						}
-					} else if call.Round() <= 5 {
-						return "", call.Checkpoint(ctx, key(call.Round()))
-					}
-					who, err := askback.Elicit[harness.Login](call, "who", "Who?")
-					if err != nil {
-						return "", err
-					}
-					return who.Name, call.Checkpoint(ctx, "last")
-				})(srv)
-			}
-			h := harness.NewServer(t, nil, register).HTTPHandler(nil)
-			r := harness.Request{Target: "t"}
-			for range 2 {
-				r.State = r.Send(t, h).Asked(t)
-			}
-			r.State = r.Send(t, h).Asked(t, "who")
-			r.Responses = `{"who":{"action":"accept","content":{"name":"Ann"}}}`
-			if got := r.Send(t, h).Text(t); got != "Ann" {
-				t.Errorf("got %q", got)
-			}
-		})
-	}
 }
 
 // A call that becomes a task at once runs no handler.

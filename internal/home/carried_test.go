@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -240,12 +241,6 @@ func (f find) Create(
 	return nil, errors.New("this test creates no task")
 }
 
-func (f find) Wait(
-	context.Context, *call.Request, home.TaskRequest, *journal.Journal,
-) (*call.Outcome, error) {
-	return nil, errors.New("this test has no desk")
-}
-
 func (f find) Find(_ context.Context, r *call.Request, _ home.TaskRequest, callID string) (*call.Outcome, error) {
 	return f(r, callID)
 }
@@ -282,6 +277,77 @@ func TestReplayGuard(t *testing.T) {
 	i.carrier.Tasks = find(func(*call.Request, string) (*call.Outcome, error) { return nil, nil })
 	i.want("refused", second)
 	f.refused("replayed")
+}
+
+// A guard that knows only what was used since a time lets no older state be used, nor what is stored of an older call.
+func TestAGuardThatBeganLater(t *testing.T) {
+	for says, start := range map[string]func(f *fleet) *instance{
+		"carried": func(f *fleet) *instance { return f.plain(f.trip) },
+		"dual":    func(f *fleet) *instance { return f.instance(state.Dual, 0, f.trip) },
+		"first":   func(f *fleet) *instance { return f.instance(state.StatelessFirst, 0, f.trip) },
+	} {
+		t.Run(says, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t)
+				f.carrier.Guard = new(state.MemoryGuard)
+				older := began
+				older.state = start(f).want("asks from", older)
+				older.answers = answer("from", "Oslo")
+				time.Sleep(time.Second)
+				f.carrier.Guard, f.carrier.Since = new(state.MemoryGuard), time.Now()
+				i := start(f)
+				i.want("refused", older)
+				f.refused("replayed")
+				if !strings.Contains(f.logged.String(), "it was sealed before this process began") {
+					t.Errorf("the log says %s", f.logged)
+				}
+				older.state = ""
+				i.want("asks from", older) // a new call
+				f.store.clear()
+				fresh := began
+				fresh.state = i.want("asks from", fresh)
+				fresh.answers = answer("from", "Oslo")
+				i.want("asks to", fresh)
+			})
+		})
+	}
+}
+
+// Clients give up on a call that is handed back a third time without a question, so from then on it continues inside
+// one request, with pauses that grow, for as long as the client waits.
+func TestACallThatComesBackTooOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		i := f.plain(func(ctx context.Context, c *call.Call) (mcp.Result, error) {
+			for n := range 8 {
+				if err := c.Checkpoint(ctx, fmt.Sprint(n)); err != nil {
+					return nil, err
+				}
+			}
+			return text("done"), nil
+		})
+		r := began
+		for range 2 {
+			start := time.Now()
+			if r.state = i.want("asks", r); time.Since(start) > 0 {
+				t.Errorf("a round took %v", time.Since(start))
+			}
+		}
+		impatient := r
+		var cancel context.CancelFunc
+		impatient.ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		if got, _ := i.send(impatient); got == "done" || time.Since(start) != 100*time.Millisecond {
+			t.Errorf("the client that left got %q after %v", got, time.Since(start))
+		}
+		start = time.Now()
+		i.want("done", r)
+		// 50, 100, 200, 400 and 800 milliseconds, and then a second
+		if took := time.Since(start); took != 2550*time.Millisecond {
+			t.Errorf("six checkpoints took %v", took)
+		}
+	})
 }
 
 // An instance whose clock is behind accepts a state for longer than one whose clock is right: the guard that they

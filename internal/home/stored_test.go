@@ -18,7 +18,9 @@ import (
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
+	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/stored"
+	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/task"
@@ -84,8 +86,8 @@ func TestNothingBeginsAfterTheLease(t *testing.T) {
 
 // A task with an entry that a newer release wrote is left to that release. A damaged journal is nobody's.
 func TestAJournalOfANewerReleaseIsLeftToIt(t *testing.T) {
-	open := func(entry []byte) error {
-		kept := home.NewStored(&taskrun.Work{Task: new(task.Task), Entries: [][]byte{entry},
+	open := func(pending string, entries ...[]byte) error {
+		kept := home.NewStored(&taskrun.Work{Task: &task.Task{Pending: []byte(pending)}, Entries: entries,
 			Call: (&stored.Call{ID: "id", Params: []byte(`{}`)}).Append(nil)}, nil, home.StoredDesk{})
 		_, err := kept.Open(t.Context())
 		if _, void := kept.Verdict(); void != err {
@@ -93,11 +95,14 @@ func TestAJournalOfANewerReleaseIsLeftToIt(t *testing.T) {
 		}
 		return err
 	}
-	if err := open([]byte{2, 's', 1, 'k', 0}); !errors.Is(err, taskrun.ErrElsewhere) {
+	if err := open("", []byte{2, 's', 1, 'k', 0}); !errors.Is(err, taskrun.ErrElsewhere) {
 		t.Errorf("a newer entry: %v", err)
 	}
-	if err := open([]byte{1, byte(journal.Step), 9}); err == nil || errors.Is(err, taskrun.ErrElsewhere) {
+	if err := open("", []byte{1, byte(journal.Step), 9}); err == nil || errors.Is(err, taskrun.ErrElsewhere) {
 		t.Errorf("a damaged entry: %v", err)
+	}
+	if err := open(`[{"digest":"AA=="}]`); err == nil || errors.Is(err, taskrun.ErrElsewhere) {
+		t.Errorf("damaged questions: %v", err)
 	}
 }
 
@@ -112,6 +117,125 @@ func (f full) Append(ctx context.Context, id string, claim task.Claim, there int
 		return errors.New("disk full")
 	}
 	return f.MemoryStore.Append(ctx, id, claim, there, entry)
+}
+
+// worker is an engine that runs the tasks of a store with one handler, in a bubble of time.
+type worker struct {
+	*taskrun.Engine
+	t       *testing.T
+	handler handler
+	runs    int
+	desk    home.StoredDesk
+	people  *call.Desk
+	told    []string           // what the operator is told of decisions
+	ended   []report.Operation // the questions whose end is observed
+	notices []*task.Notice
+}
+
+func newWorker(t *testing.T, store task.Store, h handler) *worker {
+	t.Helper()
+	w := &worker{t: t, handler: h}
+	var err error
+	w.Engine, err = taskrun.NewEngine(store, &taskrun.Options{
+		Settings: task.Settings{TaskBytes: 1 << 16},
+		Failure:  func(message string) []byte { return stored.EncodeFault(wire.Errorf(-32603, "%s", message)) },
+		Expire: func(q *task.Question) (err error) {
+			q.Decision, err = stored.Encode(&stored.Decision{Action: stored.Unanswered, When: q.Deadline})
+			return err
+		},
+		Notify: func(_ context.Context, n *task.Notice) error {
+			w.notices = append(w.notices, n) // one at a time
+			return nil
+		},
+		Logger:  slog.New(slog.DiscardHandler),
+		Handler: w.run,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.desk = home.StoredDesk{Questions: w.Questions, Now: w.Now, Tell: func(e report.AuditEvent) {
+		w.told = append(w.told, strings.Join([]string{e.Kind, e.Key, e.For, e.By, e.Channel, e.Action, e.Why}, " "))
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	go w.Run(ctx)
+	t.Cleanup(func() { cancel(); synctest.Wait() })
+	return w
+}
+
+func (w *worker) run(ctx context.Context, work *taskrun.Work) (taskrun.Verdict, error) {
+	w.runs++
+	began, err := stored.DecodeCall(work.Call)
+	if err != nil {
+		return taskrun.Verdict{}, err
+	}
+	r := &call.Request{
+		Params: &wire.Params{Target: "x", Arguments: strictjson.Get(began.Params, "arguments")},
+		Can:    wire.Form, Principal: work.Task.Principal, Task: task.Name(work.Task.ID), Fence: work.Task.Claim.Fence,
+		Handler: &call.Handler{
+			Method: wire.CallTool,
+			Invoke: func(ctx context.Context, c *call.Call, _ *wire.Params) (mcp.Result, error) { return w.handler(ctx, c) },
+			Fail: func(err error) mcp.Result {
+				failed := text(err.Error())
+				failed.IsError = true
+				return failed
+			},
+		},
+	}
+	r.WatchRun(&report.Observer{Hook: func(ctx context.Context, op *report.Operation) (context.Context, func()) {
+		if op.Kind == report.OperationQuestion {
+			w.ended = append(w.ended, *op)
+		}
+		return ctx, nil
+	}}, false, 0)
+	calls := &call.Engine{Limits: bound.Limits{Rounds: 5, Questions: 5}, Log: slog.New(slog.DiscardHandler),
+		Desk: w.people}
+	kept := home.NewStored(work, r, w.desk)
+	if work.Stopped {
+		return taskrun.Verdict{}, calls.CleanUp(ctx, r, kept, "failed")
+	}
+	if _, err := kept.Verdict(); err == nil {
+		w.t.Error("there is a verdict before the run")
+	}
+	_, _ = calls.Serve(ctx, r, kept)
+	return kept.Verdict()
+}
+
+// create begins a task of a call of a principal, with arguments unless they are empty.
+func (w *worker) create(principal, arguments string) *task.Task {
+	w.t.Helper()
+	params := `{}`
+	if arguments != "" {
+		params = `{"arguments":` + arguments + `}`
+	}
+	began := stored.Call{ID: "id", Params: []byte(params)}
+	row, err := w.Create(w.t.Context(), &taskrun.New{
+		Principal: principal, Method: wire.CallTool, Target: "x", Call: began.Append(nil),
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return row
+}
+
+// settled returns a task once it does not work, which may be at once.
+func (w *worker) settled(row *task.Task) *task.Task {
+	w.t.Helper()
+	for row.Status == task.Working {
+		var err error
+		if row, err = w.Wait(w.t.Context(), row.Principal, row.ID, row.Version); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return row
+}
+
+func (w *worker) row(id string) *task.Task {
+	w.t.Helper()
+	row, err := w.Row(w.t.Context(), id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return row
 }
 
 // What a run of a task came to is what the row of its task says, written by the engine that runs it.
@@ -202,65 +326,18 @@ func TestVerdicts(t *testing.T) {
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			runs, store := 0, full{new(task.MemoryStore), time.Now().Add(test.full)}
-			calls := &call.Engine{Limits: bound.Limits{Rounds: 5, Questions: 5}, Log: slog.New(slog.DiscardHandler)}
-			engine, err := taskrun.NewEngine(store, &taskrun.Options{
-				Settings: task.Settings{TaskBytes: 1 << 16},
-				Failure:  func(message string) []byte { return stored.EncodeFault(wire.Errorf(-32603, "%s", message)) },
-				Logger:   slog.New(slog.DiscardHandler),
-				Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-					runs++
-					r := &call.Request{Params: new(wire.Params), Can: wire.Form, Fence: w.Task.Claim.Fence}
-					r.Handler = &call.Handler{
-						Method: wire.CallTool,
-						Invoke: func(ctx context.Context, c *call.Call, _ *wire.Params) (mcp.Result, error) {
-							return test.handler(ctx, c)
-						},
-						Fail: func(err error) mcp.Result {
-							failed := text(err.Error())
-							failed.IsError = true
-							return failed
-						},
-					}
-					kept := home.NewStored(w, &call.Request{Params: new(wire.Params)}, home.StoredDesk{})
-					if w.Stopped {
-						return taskrun.Verdict{}, calls.CleanUp(ctx, r, kept, "failed")
-					}
-					if _, err := kept.Verdict(); err == nil {
-						t.Error("there is a verdict before the run")
-					}
-					_, _ = calls.Serve(ctx, r, kept)
-					return kept.Verdict()
-				},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			go engine.Run(ctx)
-			began := stored.Call{ID: "id", Params: []byte(`{}`)}
-			row, err := engine.Create(ctx, &taskrun.New{Method: wire.CallTool, Target: "x", Call: began.Append(nil)})
-			for err == nil && row.Status == task.Working {
-				row, err = engine.Wait(ctx, "", row.ID, row.Version)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			w := newWorker(t, full{new(task.MemoryStore), time.Now().Add(test.full)}, test.handler)
+			row := w.settled(w.create("", ""))
 			time.Sleep(time.Minute) // for a run that cleans up
-			if row, err = engine.Row(ctx, row.ID); err != nil {
-				t.Fatal(err)
-			}
+			row = w.row(row.ID)
 			all := row.Message + string(row.Outcome) + string(row.Pending)
-			if row.Status != test.status || runs != test.runs || !strings.Contains(all, test.outcome) {
+			if row.Status != test.status || w.runs != test.runs || !strings.Contains(all, test.outcome) {
 				t.Errorf("%s: %s after %d runs: %s; want %s after %d: %s",
-					test.says, row.Status, runs, all, test.status, test.runs, test.outcome)
+					test.says, row.Status, w.runs, all, test.status, test.runs, test.outcome)
 			}
 			if row.Round != test.rounds {
 				t.Errorf("%s: the row is in round %d, want %d", test.says, row.Round, test.rounds)
 			}
-			cancel()
-			synctest.Wait()
 		})
 	}
 }

@@ -17,16 +17,11 @@ import (
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/wire"
+	"github.com/askback-mcp/askback/state"
 )
 
 // takes notes how a call is to become a task.
 type takes struct{ as home.TaskRequest }
-
-func (k *takes) Wait(
-	context.Context, *call.Request, home.TaskRequest, *journal.Journal,
-) (*call.Outcome, error) {
-	return nil, errors.New("this test has no desk")
-}
 
 func (k *takes) Create(
 	_ context.Context, _ *call.Request, as home.TaskRequest, _ *journal.Journal,
@@ -53,8 +48,11 @@ func TestWhichCallsBecomeTasks(t *testing.T) {
 		task      string
 		inSession bool
 		refused   string // the code of the error
+		desk      bool   // the server has one
+		fetches   bool   // the tool fetches the outcomes of other calls
 		as        home.TaskRequest
 		atOnce    bool
+		waits     *home.TaskRequest // how it becomes a task to wait for people
 	}{
 		{says: "a tool that cannot"},
 		{says: "a tool that cannot, with the extension", meta: extension},
@@ -79,9 +77,22 @@ func TestWhichCallsBecomeTasks(t *testing.T) {
 			refused: missing},
 		{says: "a task only, with the member", support: &call.TaskSupport{Required: true}, task: `{"ttl":60000}`,
 			as: proposal, atOnce: true},
+		{says: "any tool with a desk", desk: true, waits: new(home.TaskRequest)},
+		{says: "any tool with a desk and the extension", desk: true, meta: extension,
+			waits: &home.TaskRequest{Dialect: home.DialectExtension}},
+		{says: "a desk in a session", desk: true, inSession: true, meta: extension, waits: new(home.TaskRequest)},
+		{says: "a desk and the member", desk: true, support: new(call.TaskSupport), task: `{"ttl":60000}`, as: proposal,
+			atOnce: true, waits: &proposal},
+		{says: "a desk and a tool that fetches", desk: true, fetches: true, meta: extension},
+		{says: "a desk without tasks", desk: true, without: true, meta: extension},
+		{says: "a desk and a prompt", desk: true, method: wire.GetPrompt, meta: extension},
+		{says: "always a task", desk: true, support: &call.TaskSupport{Always: true}, atOnce: true,
+			waits: new(home.TaskRequest)},
+		{says: "always a task, later", desk: true, support: &call.TaskSupport{Always: true, AtDetach: true},
+			waits: new(home.TaskRequest)},
 	} {
 		tasks := new(takes)
-		c := &home.Carrier{Keys: newRing(t)}
+		c := &home.Carrier{Keys: newRing(t), Desk: test.desk}
 		if !test.without {
 			c.Tasks = tasks
 		}
@@ -90,7 +101,7 @@ func TestWhichCallsBecomeTasks(t *testing.T) {
 			t.Fatal(invalid)
 		}
 		r := &call.Request{Params: &wire.Params{Target: "x", Meta: meta}, InSession: test.inSession}
-		r.Handler = &call.Handler{Method: wire.CallTool, Tasks: test.support}
+		r.Handler = &call.Handler{Method: wire.CallTool, Tasks: test.support, Fetches: test.fetches}
 		if test.method != "" {
 			r.Handler.Method = test.method
 		}
@@ -108,17 +119,58 @@ func TestWhichCallsBecomeTasks(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || opened.AtOnce != test.atOnce || (opened.Detach != nil) != (test.as.Dialect != "") {
+		always := test.support != nil && test.support.Always
+		if err != nil || opened.AtOnce != test.atOnce || (opened.Detach != nil) != (always || test.as.Dialect != "") ||
+			(opened.Wait != nil) != (test.waits != nil) {
 			t.Errorf("%s: %+v, %v", test.says, opened, err)
-		}
-		if opened.Detach == nil {
 			continue
 		}
-		out, err := opened.Detach.Move(t.Context(), opened.Journal)
-		if err != nil || string(out.Encoded) != "a task" || tasks.as != test.as {
-			t.Errorf("%s: %+v as %+v, want %+v; %v", test.says, out, tasks.as, test.as, err)
+		moves := func(to call.Mover, want home.TaskRequest) {
+			out, err := to.Move(t.Context(), opened.Journal)
+			if err != nil || string(out.Encoded) != "a task" || tasks.as != want {
+				t.Errorf("%s: %+v as %+v, want %+v; %v", test.says, out, tasks.as, want, err)
+			}
+		}
+		if opened.Detach != nil {
+			moves(opened.Detach, test.as)
+		}
+		if opened.Wait != nil {
+			moves(opened.Wait, *test.waits)
 		}
 	}
+}
+
+// A client that cannot take the task which its call has become follows it, in as many rounds as the task asks, and
+// repeats any of them.
+func TestAClientFollowsTheTaskOfItsCall(t *testing.T) {
+	f := newFleet(t)
+	f.carrier.Guard = new(state.MemoryGuard)
+	i := f.plain(f.trip)
+	r := began
+	r.state = i.want("asks from", r)
+	r.answers = answer("from", "Oslo")
+	i.want("asks to", r) // and its response is lost
+	follow := &call.Handler{Method: wire.CallTool}
+	follow.Invoke = func(_ context.Context, c *call.Call, _ *wire.Params) (mcp.Result, error) {
+		who, err := ask(c, "approver", "Who approves?")
+		return text("approved by " + who), err
+	}
+	i.carrier.Tasks = find(func(*call.Request, string) (*call.Outcome, error) {
+		return &call.Outcome{Follow: follow}, nil
+	})
+	r.state = i.want("asks approver", r)
+	r.answers = answer("approver", "Ada")
+	for range 2 {
+		i.want("approved by Ada", r)
+	}
+	i.carrier.Tasks = find(func(*call.Request, string) (*call.Outcome, error) { return nil, errors.New("no store") })
+	i.want("-32603 no store", r)
+	const gone = "-32602 the call went on as a task, which is no longer kept"
+	i.carrier.Tasks = find(func(*call.Request, string) (*call.Outcome, error) { return nil, nil })
+	i.want(gone, r)
+	i.carrier.Tasks = nil // as on an instance that has none
+	i.want(gone, r)
+	f.refused()
 }
 
 // Which client shows plain forms only is noted in the journal, whatever brought the client's name, and asked once for

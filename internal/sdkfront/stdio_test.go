@@ -73,6 +73,22 @@ func TestLinesOfTheLimitPass(t *testing.T) {
 	}
 }
 
+// A batch has at least one message, and no more than the limit.
+func TestBatchesOfLinesAreBounded(t *testing.T) {
+	const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+	for n, want := range []string{"an empty batch", "", "", "the batch exceeds the limit of 2 messages"} {
+		line := "[" + strings.TrimPrefix(strings.Repeat(","+ping, n), ",") + "]\n"
+		var passed, answered bytes.Buffer
+		err := filter(strings.NewReader(line), &passed, &answered, bound.Limits{MessageBytes: 1 << 20, Depth: 64, Batch: 2})
+		if !errors.Is(err, io.EOF) {
+			t.Error(err)
+		}
+		if refused := want != ""; !strings.Contains(answered.String(), want) || (passed.String() == line) == refused {
+			t.Errorf("%d messages: passed on %s, answered %s", n, &passed, &answered)
+		}
+	}
+}
+
 // No member of any message may be there twice, wherever it is.
 func TestDuplicateMembersAreRefusedEverywhere(t *testing.T) {
 	const next = `{"jsonrpc":"2.0","id":"next","method":"ping"}` + "\n"

@@ -429,13 +429,3 @@ func TestQuestionsOfASessionSayTheirTask(t *testing.T) {
 		t.Errorf("%v", final)
 	}
 }
-
-func TestModernListOfToolsHasNoExecution(t *testing.T) {
-	t.Parallel()
-	c := harness.TaskPipe(t, harness.AddEcho)
-	for _, tool := range harness.At(c.Call(1, "tools/list", "", harness.WithExtension), "result", "tools").([]any) {
-		if harness.At(tool, "execution") != nil {
-			t.Errorf("%v", tool)
-		}
-	}
-}

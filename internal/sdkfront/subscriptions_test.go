@@ -1,4 +1,4 @@
-package tasks_test
+package sdkfront_test
 
 import (
 	"bufio"
