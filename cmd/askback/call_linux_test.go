@@ -14,8 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
+	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
 )
 
 // screen is what a terminal shows of a command.
@@ -131,7 +133,7 @@ func TestAPageIsOpenedWithConsentOnly(t *testing.T) {
 
 	s := onTerminal(t, "call", "asker --stdio", "page")
 	s.enter(t, "decision", "3") // decline
-	if code := s.end(); code != exitToolError {
+	if code := s.end(); code != cli.ExitToolError {
 		t.Errorf("exit code %d:\n%s", code, s.text())
 	}
 	if _, err := os.Stat(opened); err == nil {
@@ -174,7 +176,7 @@ func TestAGivenAnswerIsNotAskedFor(t *testing.T) {
 	t.Parallel()
 	s := onTerminal(t, "call", "asker --stdio", "two", "--answer", `b={"word":"Good"}`)
 	s.enter(t, "The second word?", "/decline")
-	if code := s.end(); code != exitToolError || strings.Contains(s.text(), "The first word?") {
+	if code := s.end(); code != cli.ExitToolError || strings.Contains(s.text(), "The first word?") {
 		t.Errorf("exit code %d:\n%s", code, s.text())
 	}
 }
@@ -194,7 +196,7 @@ func TestAMisspeltAnswerIsNamedBeforeThePersonIsAsked(t *testing.T) {
 func TestParkingAsksNobody(t *testing.T) {
 	t.Parallel()
 	s := onTerminal(t, "call", "asker --stdio", "two", "--park", t.TempDir()+"/parked")
-	if code := s.end(); code != exitWaits || strings.Contains(s.text(), "word?") {
+	if code := s.end(); code != cli.ExitWaits || strings.Contains(s.text(), "word?") {
 		t.Errorf("exit code %d:\n%s", code, s.text())
 	}
 }
@@ -238,7 +240,7 @@ func TestProgressIsOneLineOnATerminal(t *testing.T) {
 		}
 		code := s.end()
 		got := regexp.MustCompile(`  0:\d\d  `).ReplaceAllString(drawn.ReplaceAllString(s.text(), ""), "  0:0N  ")
-		if code != exitInterrupted || got != want {
+		if code != cli.ExitInterrupted || got != want {
 			t.Errorf("%s: exit code %d: got  %q\nwant %q", env, code, got, want)
 		}
 	}

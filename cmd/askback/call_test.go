@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 )
 
 // A tool of the Go SDK that asks inside its session fails on 2026-07-28, which has no sessions. The hint that the
@@ -61,7 +63,7 @@ func TestOnlyIDsForScriptsArePrinted(t *testing.T) {
 			return `"resultType":"task","taskId":` + string(encoded) + `,"status":"working"`
 		})
 		code, stdout, stderr := command(t, "call", url, "t", "--detach")
-		if printed && (code != 0 || stdout != id+"\n") || !printed && (code != exitFailure || stdout != "" ||
+		if printed && (code != 0 || stdout != id+"\n") || !printed && (code != cli.ExitFailure || stdout != "" ||
 			!strings.Contains(stderr, "--output json prints it")) {
 			t.Errorf("%q: exit code %d, %q, %s", id, code, stdout, stderr)
 		}

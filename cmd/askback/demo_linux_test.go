@@ -16,8 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
 	"golang.org/x/sys/unix"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
+	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
 )
 
 // terminalDemo is `askback demo` on a terminal, where it waits for a person.
@@ -106,8 +108,8 @@ func (d *terminalDemo) fleet(t *testing.T) []string {
 	for _, match := range fleetLine.FindAllStringSubmatch(d.shown(), -1) {
 		pids = append(pids, match[1])
 	}
-	if len(pids) != demoServers {
-		t.Fatalf("no %d servers in\n%s", demoServers, d.shown())
+	if len(pids) != 3 {
+		t.Fatalf("no %d servers in\n%s", 3, d.shown())
 	}
 	return pids
 }
@@ -163,7 +165,7 @@ func TestDemoLeavesNothing(t *testing.T) {
 			if signal == syscall.SIGKILL {
 				return
 			}
-			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitInterrupted {
+			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != cli.ExitInterrupted {
 				t.Errorf("ended with %v", err)
 			}
 			<-d.closed
@@ -192,7 +194,7 @@ func TestDemoCleansUpWithoutAReader(t *testing.T) {
 	cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
 	err = cmd.Run()
 	writer.Close()
-	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitFailure {
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != cli.ExitFailure {
 		t.Errorf("ended with %v", err)
 	}
 	if !strings.HasPrefix(stderr.String(), "askback: writing the output: ") {

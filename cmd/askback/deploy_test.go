@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/child"
 	"github.com/askback-mcp/askback/internal/test/harness"
@@ -48,7 +49,7 @@ func TestDeployOverAKill(t *testing.T) {
 	run := func(args ...string) string {
 		t.Helper()
 		code, stdout, stderr := command(t, args...)
-		if code != exitOK {
+		if code != cli.ExitOK {
 			t.Fatalf("%q: exit code %d: %s", args, code, stderr)
 		}
 		return strings.TrimSpace(stdout)
@@ -114,7 +115,7 @@ func TestServersWithoutADesk(t *testing.T) {
 	for _, args := range [][]string{{"--user", ""}, {"--bare"}, {"--store", "none"}} {
 		url := startServe(t, append([]string{"--data", t.TempDir()}, args...)...)
 		code, stdout, stderr := command(t, "tools", url)
-		if code != exitOK || !strings.Contains(stdout, "provision_vm") {
+		if code != cli.ExitOK || !strings.Contains(stdout, "provision_vm") {
 			t.Fatalf("%q: exit code %d: %s", args, code, stderr)
 		}
 		for _, tool := range []string{"deploy", "askback_result"} {
@@ -123,7 +124,7 @@ func TestServersWithoutADesk(t *testing.T) {
 			}
 		}
 		if args[0] == "--user" {
-			if code, _, stderr := command(t, "task", "list", "--tasks", "proposal", url); code != exitOK {
+			if code, _, stderr := command(t, "task", "list", "--tasks", "proposal", url); code != cli.ExitOK {
 				t.Errorf("a caller without a name cannot list the tasks: %s", stderr)
 			}
 		}

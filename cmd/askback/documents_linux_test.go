@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/keyfile"
 )
 
 // repository is the directory of the documents. Its name keeps its dots, because go test would take a result from its
@@ -310,7 +312,7 @@ func newDocReader(t *testing.T) *docReader {
 	host := fmt.Sprintf("127.%d.%d.%d:", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return slices.Contains([]string{"PATH", keysVariable}, name) || strings.HasSuffix(strings.ToLower(name), "_proxy")
+		return slices.Contains([]string{"PATH", keyfile.Variable}, name) || strings.HasSuffix(strings.ToLower(name), "_proxy")
 	})
 	return &docReader{t: t, host: host, dir: dir, env: append(env, "PATH="+bin, "ASKBACK="+askback, "GO="+goTool,
 		"REPOSITORY="+root, "ADDR="+host+documentedPort,

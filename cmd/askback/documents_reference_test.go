@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 )
 
 // docs/reference.md has every command, with flags that the command has, and every exit code.
@@ -46,7 +48,8 @@ func TestReferenceOfTheCommand(t *testing.T) {
 		code, _ := strconv.Atoi(row[1])
 		codes = append(codes, code)
 	}
-	want := []int{exitOK, exitFailure, exitUsage, exitToolError, exitWaits, exitAtOnce, exitInterrupted}
+	want := []int{cli.ExitOK, cli.ExitFailure, cli.ExitUsage, cli.ExitToolError, cli.ExitWaits,
+		cli.ExitAtOnce, cli.ExitInterrupted}
 	if !slices.Equal(codes, want) {
 		t.Errorf("docs/reference.md has the exit codes %d, want %d", codes, want)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 )
 
 // Behind a proxy that gives a request to the wrong one of two servers, the session does not exist. The error says how
@@ -32,7 +34,7 @@ func TestASessionInAnotherServer(t *testing.T) {
 			}))
 			t.Cleanup(proxy.Close)
 			code, _, stderr := command(t, "call", proxy.URL, "tool", "--protocol-version", "2025-11-25")
-			if code != exitFailure || strings.Count(stderr, noSession) != 1 {
+			if code != cli.ExitFailure || strings.Count(stderr, cli.NoSession) != 1 {
 				t.Errorf("exit code %d: %s", code, stderr)
 			}
 		})
@@ -60,7 +62,7 @@ func TestAPageThatIsRequired(t *testing.T) {
 	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, nil))
 	t.Cleanup(web.Close)
 	code, stdout, stderr := command(t, "call", web.URL, "mail")
-	if code == exitOK || !strings.Contains(stdout+stderr, "https://login.example/") {
+	if code == cli.ExitOK || !strings.Contains(stdout+stderr, "https://login.example/") {
 		t.Errorf("exit code %d: %s\n%s", code, stdout, stderr)
 	}
 }

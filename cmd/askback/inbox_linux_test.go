@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -34,7 +35,7 @@ func TestAPersonAnswersAtTheInbox(t *testing.T) {
 	}
 	s = answer("--as", "alice", "--groups", "release")
 	s.enter(t, "When?", "/cancel")
-	if code := s.end(); code != exitWaits || !strings.Contains(s.text(), "nothing was answered: the question waits") {
+	if code := s.end(); code != cli.ExitWaits || !strings.Contains(s.text(), "nothing was answered: the question waits") {
 		t.Errorf("left: exit code %d:\n%s", code, s.text())
 	}
 	s = answer("--as", "alice", "--groups", "release", "--reason", "it is quiet then")

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 )
 
 // putOff returns the file that a command which ended has left, as its message names it.
@@ -44,7 +46,7 @@ func TestLaterParksTheCall(t *testing.T) {
 	s.types(t, "\t\t\r")
 	code := s.end()
 	file := putOff(t, s)
-	if code != exitWaits || !strings.Contains(s.text(), `askback: the call waits for answers to "a"`) {
+	if code != cli.ExitWaits || !strings.Contains(s.text(), `askback: the call waits for answers to "a"`) {
 		t.Errorf("exit code %d:\n%s", code, s.text())
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode() != 0o600 || filepath.Dir(file) != state+"/askback/parked" ||
@@ -57,7 +59,7 @@ func TestLaterParksTheCall(t *testing.T) {
 	s.types(t, "\x1b")
 	s.waitFor(t, "Leave without an answer?")
 	s.types(t, "\x1b[C\r")
-	if code := s.end(); code != exitWaits || putOff(t, s) != file || strings.Contains(s.text(), "The first word?") {
+	if code := s.end(); code != cli.ExitWaits || putOff(t, s) != file || strings.Contains(s.text(), "The first word?") {
 		t.Errorf("exit code %d:\n%s", code, s.text())
 	}
 
@@ -88,7 +90,7 @@ func TestAnInterruptionKeepsTheAnswers(t *testing.T) {
 		} else if err := s.cmd.Process.Signal(os.Interrupt); err != nil {
 			t.Fatal(err)
 		}
-		if code := s.end(); code != exitInterrupted ||
+		if code := s.end(); code != cli.ExitInterrupted ||
 			!strings.Contains(s.text(), `askback: interrupted: the call waits for answers to "a"`) {
 			t.Errorf("%s: exit code %d:\n%s", tt.term, code, s.text())
 		}
@@ -105,7 +107,7 @@ func TestAnInterruptionKeepsTheAnswers(t *testing.T) {
 		} else if err := s.cmd.Process.Signal(os.Interrupt); err != nil {
 			t.Fatal(err)
 		}
-		if code := s.end(); code != exitInterrupted || !strings.HasSuffix(s.text(), "askback: interrupted\n") {
+		if code := s.end(); code != cli.ExitInterrupted || !strings.HasSuffix(s.text(), "askback: interrupted\n") {
 			t.Errorf("%s: exit code %d:\n%s", tt.term, code, s.text())
 		}
 		if left, _ := filepath.Glob(state + "/askback/parked/*"); len(left) > 0 {
@@ -121,7 +123,7 @@ func TestLaterDoesNotWaitForTheSampler(t *testing.T) {
 		"--root", ".", "--sampler", "sleep 60")
 	began := time.Now()
 	s.enter(t, "Who are you?", "/later")
-	if code := s.end(); code != exitWaits || !strings.Contains(s.text(), `waits for answers to "who", "hello"`) {
+	if code := s.end(); code != cli.ExitWaits || !strings.Contains(s.text(), `waits for answers to "who", "hello"`) {
 		t.Errorf("exit code %d:\n%s", code, s.text())
 	}
 	if waited := time.Since(began); waited > 30*time.Second {
@@ -154,7 +156,7 @@ func TestLaterLeavesATask(t *testing.T) {
 	s := onTerminalWith(t, env, "call", url, "t")
 	s.enter(t, "First?", "/later")
 	want := "the task \"abc\" waits for answers to \"A\", \"B\"\nGo on with 'askback task result " + url + " abc'\n"
-	if code := s.end(); code != exitWaits || !strings.HasSuffix(s.text(), want) || len(got) > 0 ||
+	if code := s.end(); code != cli.ExitWaits || !strings.HasSuffix(s.text(), want) || len(got) > 0 ||
 		strings.Contains(s.text(), "Second?") {
 		t.Errorf("exit code %d, %d sent:\n%s", code, len(got), s.text())
 	}
@@ -162,7 +164,7 @@ func TestLaterLeavesATask(t *testing.T) {
 	s.enter(t, "First?", "yes")
 	s.enter(t, "Second?", "/later")
 	want = "the task \"abc\" waits for answers to \"B\"\nGo on with 'askback task result " + url + " abc'\n"
-	if code := s.end(); code != exitWaits || !strings.HasSuffix(s.text(), want) || len(got) != 1 ||
+	if code := s.end(); code != cli.ExitWaits || !strings.HasSuffix(s.text(), want) || len(got) != 1 ||
 		<-got != "tasks/update" {
 		t.Errorf("exit code %d:\n%s", code, s.text())
 	}
@@ -180,48 +182,5 @@ func TestNoLaterInASession(t *testing.T) {
 	s.end()
 	if strings.Contains(s.text(), "leaves the question open") {
 		t.Error(s.text())
-	}
-}
-
-func TestFilesOfLater(t *testing.T) {
-	state := t.TempDir()
-	t.Setenv("XDG_STATE_HOME", state)
-	const call = `{"endpoint":"http://localhost/","method":"tools/call","params":{},"requestState":"x","questions":[],` +
-		`"expires":"%s"}`
-	at := func(d time.Duration) string {
-		return strings.Replace(call, "%s", time.Now().Add(d).Format(time.RFC3339), 1)
-	}
-	old, err := parkAnew("../-x y"+strings.Repeat("z", 90), at(-time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if dir, name := filepath.Split(old); dir != state+"/askback/parked/" || !strings.HasPrefix(name, "xyzz") ||
-		len(name) > 60 {
-		t.Error(old)
-	}
-	now, err := parkAnew("", at(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(old); err == nil {
-		t.Error("an expired call stays")
-	}
-	if _, err := parkAnew("two", at(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(now); err != nil {
-		t.Error("a call that waits was removed")
-	}
-	own := filepath.Join(t.TempDir(), "own.json")
-	if err := os.WriteFile(own, []byte(at(time.Hour)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	removeParked(own)
-	removeParked(now)
-	if _, err := os.Stat(own); err != nil {
-		t.Error("a file of the user's own was removed")
-	}
-	if _, err := os.Stat(now); err == nil {
-		t.Error("a call that has its result stays")
 	}
 }

@@ -1,24 +1,43 @@
 // Command askback calls tools that ask back, answers their questions, and parks and resumes such calls. It also serves
 // example tools, makes and rotates the keys that seal requestState, and shows what a requestState holds.
 //
-// Each command has a file of its own name. The commands that speak with a server are built on conversation.go.
+// Each command is a package below internal, and main lists them. All of them build on package cli, those that speak
+// with a server on package conversation, and those that are servers on package serving.
 package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/bridgecmd"
+	"github.com/askback-mcp/askback/cmd/askback/internal/callcmd"
+	"github.com/askback-mcp/askback/cmd/askback/internal/checkcmd"
+	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
+	"github.com/askback-mcp/askback/cmd/askback/internal/democmd"
+	"github.com/askback-mcp/askback/cmd/askback/internal/inboxcmd"
+	"github.com/askback-mcp/askback/cmd/askback/internal/inspectcmd"
+	"github.com/askback-mcp/askback/cmd/askback/internal/keyfile"
+	"github.com/askback-mcp/askback/cmd/askback/internal/keyscmd"
+	"github.com/askback-mcp/askback/cmd/askback/internal/promptcmd"
+	"github.com/askback-mcp/askback/cmd/askback/internal/readcmd"
+	"github.com/askback-mcp/askback/cmd/askback/internal/replaycmd"
+	"github.com/askback-mcp/askback/cmd/askback/internal/resumecmd"
+	"github.com/askback-mcp/askback/cmd/askback/internal/servecmd"
+	"github.com/askback-mcp/askback/cmd/askback/internal/storage"
+	"github.com/askback-mcp/askback/cmd/askback/internal/taskcmd"
+	"github.com/askback-mcp/askback/cmd/askback/internal/toolscmd"
 )
 
 func main() {
-	if err := withholdKeys(); err != nil {
+	if err := keyfile.Withhold(); err != nil {
 		fmt.Fprintf(os.Stderr, "askback: %v\n", err)
-		os.Exit(exitFailure)
+		os.Exit(cli.ExitFailure)
 	}
 	os.Exit(execute(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
@@ -72,18 +91,16 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	}
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
-		return exitOK
+		return cli.ExitOK
 	}
 	if message := strings.TrimSpace(err.Error()); message != "" {
-		fmt.Fprintf(stderr, "askback: %s\n", harmless(message))
+		fmt.Fprintf(stderr, "askback: %s\n", cli.Harmless(message))
 	}
-	code := exitFailure
-	if exit, ok := errors.AsType[*exitError](err); ok {
-		code = exit.code
-	} else if !parsed {
-		code = exitUsage
+	code, given := cli.ExitCode(err)
+	if !given && !parsed {
+		code = cli.ExitUsage
 	}
-	if code == exitUsage {
+	if code == cli.ExitUsage {
 		fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
 	}
 	return code
@@ -95,19 +112,20 @@ func rootCommand() *cobra.Command {
 		Short:         "Run and call MCP servers whose tools ask back",
 		Long:          rootLong,
 		Example:       rootExample,
-		Version:       version(),
+		Version:       cli.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE:          needsCommand,
+		RunE:          cli.NeedsCommand,
 	}
 	root.SetUsageTemplate(usageTemplate)
 	root.SetVersionTemplate(versionLine())
 	root.Flags().Bool("version", false, "print the version")
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(callCommand(), toolsCommand(), promptCommand(), readCommand(), resumeCommand(), taskCommand(),
-		inboxCommand())
-	root.AddCommand(demoCommand(), serveCommand(), bridgeCommand(), keysCommand(), inspectCommand(), replayCommand(),
-		checkCommand(), versionCommand())
+	root.AddCommand(
+		callcmd.Command(), toolscmd.Command(), promptcmd.Command(), readcmd.Command(), resumecmd.Command(),
+		taskcmd.Command(), inboxcmd.Command(), democmd.Command(), servecmd.Command(), bridgecmd.Command(), keyscmd.Command(),
+		inspectcmd.Command(), replaycmd.Command(), checkcmd.Command(), versionCommand(),
+	)
 	return root
 }
 
@@ -115,21 +133,35 @@ func rootCommand() *cobra.Command {
 // number may follow where the line has an ellipsis. A store before other arguments may be missing, too.
 func checkArguments(cmd *cobra.Command, args []string) error {
 	names := strings.Fields(cmd.Use)[1:]
-	if len(names) > 1 && names[0] == "[STORE]" && !namesStore(args) {
+	if len(names) > 1 && names[0] == "[STORE]" && !storage.Leads(args) {
 		names = names[1:]
 	}
 	switch given := len(args); {
 	case cmd.HasSubCommands():
-		return nil // see needsCommand
+		return nil // see cli.NeedsCommand
 	case given < len(names) && !strings.ContainsAny(names[given], "[…"):
-		return usagef("the argument %s is missing", names[given])
+		return cli.Usagef("the argument %s is missing", names[given])
 	case given > len(names) && !strings.Contains(cmd.Use, "…"):
-		return usagef("unexpected argument %q", args[len(names)])
+		return cli.Usagef("unexpected argument %q", args[len(names)])
 	}
 	for i, name := range names[:min(len(names), len(args))] {
 		if args[i] == "" {
-			return usagef("the argument %s is empty", strings.Trim(name, "[]"))
+			return cli.Usagef("the argument %s is empty", strings.Trim(name, "[]"))
 		}
 	}
 	return nil
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return cli.Output(cmd.OutOrStdout(), versionLine())
+		},
+	}
+}
+
+func versionLine() string {
+	return fmt.Sprintf("askback %s (%s %s/%s)\n", cli.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

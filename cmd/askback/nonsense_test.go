@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 )
 
 // What cannot be right is refused before the command connects to anything.
@@ -72,8 +74,8 @@ func TestNonsenseIsRefusedFirst(t *testing.T) {
 			"script", at},
 	} {
 		code, _, stderr := command(t, args...)
-		if shown := strings.Join(args, " "); code != exitUsage {
-			t.Errorf("%s: exit code %d, want %d\n%s", shown, code, exitUsage, stderr)
+		if shown := strings.Join(args, " "); code != cli.ExitUsage {
+			t.Errorf("%s: exit code %d, want %d\n%s", shown, code, cli.ExitUsage, stderr)
 		} else if strings.Contains(stderr, secret) {
 			t.Errorf("%s: the secret is printed: %s", shown, stderr)
 		}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 )
 
 // soundResults are results of a server by method, with an example of whatever the command reads.
@@ -135,7 +137,7 @@ func withNulls(text string) []string {
 	if err := json.Unmarshal([]byte(text), &top); err != nil {
 		panic(err)
 	}
-	add := func() { all = append(all, compact(top)) }
+	add := func() { all = append(all, cli.Compact(top)) }
 	var walk func(v any)
 	walk = func(v any) {
 		switch v := v.(type) {

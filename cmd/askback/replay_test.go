@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 	"github.com/askback-mcp/askback/internal/rawclient/transcript"
 )
 
@@ -44,7 +45,7 @@ func TestTranscripts(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			keys := filepath.Join(dir, "my.keys")
-			if code, _, stderr := command(t, "keys", "new", keys); code != exitOK {
+			if code, _, stderr := command(t, "keys", "new", keys); code != cli.ExitOK {
 				t.Fatal(stderr)
 			}
 			shared := []string{"--keys", keys, "--store", "sqlite:" + filepath.Join(dir, "tasks.db"), "--data",
@@ -54,7 +55,7 @@ func TestTranscripts(t *testing.T) {
 				args = append(args, server.Name+"="+startServe(t, append(shared, server.Args...)...))
 			}
 			code, stdout, stderr := command(t, args...)
-			if code != exitOK {
+			if code != cli.ExitOK {
 				t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 			}
 		})
@@ -84,7 +85,7 @@ func startServe(t *testing.T, args ...string) string {
 	}()
 	t.Cleanup(func() {
 		stop()
-		if <-ended; code != exitOK {
+		if <-ended; code != cli.ExitOK {
 			t.Errorf("askback serve %q ended with code %d", args, code)
 		}
 		if t.Failed() {

@@ -20,6 +20,9 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
+	"github.com/askback-mcp/askback/cmd/askback/internal/keyfile"
 )
 
 func TestMain(m *testing.M) {
@@ -39,7 +42,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Values[serversKey{}] = make(map[string]*server)
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, ".state"))
-			env.Setenv("me", defaultCaller())
+			env.Setenv("me", cli.DefaultCaller())
 			env.Setenv("GORACE", "atexit_sleep_ms=1") // else every process takes a second to end
 			return nil
 		},
@@ -136,8 +139,8 @@ func scriptStart(ts *testscript.TestScript, neg bool, args []string) {
 	for _, name := range []string{"PATH", "HOME", "XDG_STATE_HOME", "TMPDIR", "WORK", "GOCOVERDIR"} {
 		s.cmd.Env = append(s.cmd.Env, name+"="+ts.Getenv(name))
 	}
-	if keys := ts.Getenv(keysVariable); keys != "" {
-		s.cmd.Env = append(s.cmd.Env, keysVariable+"="+keys)
+	if keys := ts.Getenv(keyfile.Variable); keys != "" {
+		s.cmd.Env = append(s.cmd.Env, keyfile.Variable+"="+keys)
 	}
 	log, err := os.Create(ts.MkAbs(args[0] + ".err"))
 	ts.Check(err)

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 )
 
 // nastyTasks serves tasks in whose every word is harm, in both dialects.
@@ -103,7 +105,7 @@ func TestAnInterruptionDoesNotAnswerATask(t *testing.T) {
 			t.Fatal(err)
 		}
 		code := s.end()
-		if text := s.text(); code != exitInterrupted ||
+		if text := s.text(); code != cli.ExitInterrupted ||
 			!strings.Contains(text, "the task may still go on: 'askback task result "+url+" abc' waits for it") ||
 			!strings.HasSuffix(text, "askback: interrupted\n") {
 			t.Errorf("%v: exit code %d:\n%s", args, code, text)

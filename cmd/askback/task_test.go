@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 )
 
 // scripted serves the results of methods, as the members of an object each. A method without one is unknown.
@@ -88,7 +90,7 @@ func TestListsOfTasksAreBounded(t *testing.T) {
 	pages := 0
 	url := scripted(t, func(string) string { pages++; return page })
 	code, stdout, stderr := command(t, "task", "list", "--tasks", "proposal", url)
-	if lines := strings.Count(stdout, "\n"); code != 0 || lines != 1+maxTasks || len(stdout) > 1<<20 || pages != 2 ||
+	if lines := strings.Count(stdout, "\n"); code != 0 || lines != 1+cli.MaxListed || len(stdout) > 1<<20 || pages != 2 ||
 		!strings.Contains(stderr, "the first 10000") {
 		t.Errorf("exit code %d, %d lines, %d bytes, %d pages: %s", code, lines, len(stdout), pages, stderr)
 	}

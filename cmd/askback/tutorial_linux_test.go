@@ -19,6 +19,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/askback-mcp/askback/cmd/askback/internal/keyfile"
 	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
 )
 
@@ -126,7 +127,7 @@ func newTutorialReader(t *testing.T) *tutorialReader {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = tty, tty, tty, []*os.File{names, ended}
 	cmd.Env = append(os.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "REPOSITORY="+repository,
 		"GO="+goTool,
-		"TERM=xterm", "NO_COLOR=", "ACCESSIBLE=", "LC_ALL=C.UTF-8", "GOFLAGS="+tutorialFlags, "GOWORK=", keysVariable+"=")
+		"TERM=xterm", "NO_COLOR=", "ACCESSIBLE=", "LC_ALL=C.UTF-8", "GOFLAGS="+tutorialFlags, "GOWORK=", keyfile.Variable+"=")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -58,6 +58,9 @@ var itemsJSON []byte
 //go:embed schema.sql
 var schema string
 
+// File is the name of the file in which the example server keeps its items.
+const File = "workitems.db"
+
 // Open opens the store in the file at path and, if it is new, fills it with the bundled items. An empty path, or
 // ":memory:", means a fresh store in memory that is gone after Close.
 func Open(ctx context.Context, path string) (*Store, error) {

@@ -5,9 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
 )
 
 // towns is the schema of one field, whose list has n towns, and three others behind them.

@@ -13,8 +13,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
 	"github.com/charmbracelet/x/term"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
 )
 
 const (

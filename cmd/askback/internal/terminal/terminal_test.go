@@ -9,9 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
 )
 
 func wants[T any](t *testing.T, a *asked[T], want T) {

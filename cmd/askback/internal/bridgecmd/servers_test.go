@@ -1,0 +1,56 @@
+package bridgecmd
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/stdio"
+)
+
+// Programs of a file get their own variables and those that say where things are, and nothing else.
+func TestServersOfAFileAreApart(t *testing.T) {
+	t.Setenv("SECRET_OF_OTHERS", "s3cret")
+	path := filepath.Join(t.TempDir(), "mcp.json")
+	text := `{"mcpServers":{"a":{"command":"a","env":{"OWN":"1"},"cwd":"/"},` +
+		`"b c":{"command":"b"},"d":{"url":"http://h/"}}}`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stderr bytes.Buffer
+	behind, err := new(bridgeOptions).behind([]string{path}, &stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(behind.servers); n != 3 || behind.servers[1].Prefix != "b-c" {
+		t.Fatalf("the servers are %+v", behind.servers)
+	}
+	for i, own := range []bool{true, false} {
+		transport, err := behind.servers[i].Connect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := transport.(*stdio.Transport).Cmd
+		if slices.Contains(cmd.Env, "OWN=1") != own || strings.Contains(strings.Join(cmd.Env, " "), "s3cret") ||
+			!slices.Contains(cmd.Env, "PATH="+os.Getenv("PATH")) {
+			t.Errorf("the server %d has the environment %q", i, cmd.Env)
+		}
+	}
+}
+
+// A command line without a server, or with flags that are not for a file, is refused.
+func TestServersAreNamedOnce(t *testing.T) {
+	for want, o := range map[string]*bridgeOptions{
+		`its own "headers"`:     {headers: []string{"A: b"}},
+		"is for one server":     {version: "2025-11-25"},
+		"the server is missing": {},
+	} {
+		args := map[string][]string{`its own "headers"`: {"x.json"}, "is for one server": {"x.json"}}[want]
+		if _, err := o.behind(args, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: the error is %v, want %q", args, err, want)
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package inboxcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
+	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/task"
+)
+
+func showCommand() *cobra.Command {
+	f := new(inboxFlags)
+	cmd := &cobra.Command{
+		Use:   "show [STORE] NAME",
+		Short: "Show the questions of a task, and who answered",
+		Long: `Show the questions that the task NAME has asked people: the text, the form, the
+arguments of the call, who answered and why. NAME is the name in 'askback inbox
+list' and in logs, or its beginning.
+
+Exit codes: 0 it is shown; 1 there is no such task, or it has asked nobody;
+2 wrong usage; 130 interrupted.`,
+		Example: `  askback inbox show 23WGRG`,
+	}
+	f.register(cmd, func(ctx context.Context, cmd *cobra.Command, d *desk.Desk, format string, args []string) error {
+		questions, err := findQuestions(ctx, d, args[0])
+		if err != nil {
+			return err
+		}
+		for i, q := range questions {
+			text := card(q, f.where, time.Now())
+			if format == "json" {
+				text = inertLine(q)
+			} else if i > 0 {
+				text = "\n" + text
+			}
+			if err := cli.Output(cmd.OutOrStdout(), text); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return cmd
+}
+
+// findQuestions reads the questions of a task. Who can open the store may read them all.
+func findQuestions(ctx context.Context, d *desk.Desk, name string) ([]*desk.Question, error) {
+	questions, err := d.Questions(ctx, name, nil)
+	if len(questions) > 0 {
+		return questions, nil // those that cannot be read in full are shown as far as they can
+	}
+	if errors.Is(err, task.ErrNotFound) {
+		err = fmt.Errorf("%w: 'askback inbox list' shows what waits", err)
+	}
+	return nil, err
+}
