@@ -4,7 +4,7 @@
 //	report, err := check.Run(ctx, check.Options{Server: check.Endpoint{URL: url, Header: header}})
 //
 // A request that is accepted is no finding by itself. Each attack runs between controls, which are honest calls and
-// calls that must not work, and it counts if it has an influence: see conclude.go.
+// calls that must not work, and it counts if it has an influence.
 //
 // The package is frozen. A probe changes only with the clause that it is bound to, or when it accuses a correct server,
 // and no feature is added. Defects are mended.
@@ -13,19 +13,26 @@ package check
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
-	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/askback-mcp/askback/check/corpus"
 	"github.com/askback-mcp/askback/check/findings"
+	"github.com/askback-mcp/askback/check/internal/discover"
+	"github.com/askback-mcp/askback/check/internal/endpoint"
+	"github.com/askback-mcp/askback/check/internal/plan"
+	"github.com/askback-mcp/askback/check/internal/reading"
+	"github.com/askback-mcp/askback/check/internal/redact"
+	"github.com/askback-mcp/askback/check/internal/talk"
+	"github.com/askback-mcp/askback/check/internal/tasks"
+	"github.com/askback-mcp/askback/check/internal/transport"
+	"github.com/askback-mcp/askback/check/internal/trial"
 )
 
 // Options say what is judged, and how far the check may go. The zero values are the careful ones.
@@ -59,6 +66,19 @@ type Endpoint struct {
 	Header  http.Header // of the first identity
 }
 
+// What a user tells of a server, in a file of JSON.
+type (
+	// A Plan has all of it. Its zero value tells nothing.
+	Plan = plan.Plan
+	// A PlannedCall is how a tool, a prompt or a resource is called.
+	PlannedCall = plan.Call
+	// A Duration is a [time.Duration] that is written as in "30s".
+	Duration = plan.Duration
+)
+
+// ParsePlan reads the file of a plan.
+func ParsePlan(data []byte) (Plan, error) { return plan.Parse(data) }
+
 // An OptionError is a mistake in the options of a check.
 type OptionError string
 
@@ -81,12 +101,13 @@ func Run(ctx context.Context, o Options) (*findings.Report, error) {
 
 // judgeAll finds the targets, and runs each probe on each of them.
 func (r *run) judgeAll(ctx context.Context) {
-	if r.discover(ctx); r.report.Revision == "" {
+	if r.server.Run(ctx); r.Line.Revision == "" {
 		return // nothing that it does is what the probes expect
 	}
+	r.prepareJudges()
 	r.beginExpiry(ctx)
 	for turn := range turns {
-		for _, t := range append(slices.Clone(r.targets), nil) {
+		for _, t := range append(slices.Clone(r.server.Targets), nil) {
 			for _, p := range corpus.Probes() {
 				if r.chosen(p) && r.applies(p, t) && turnOf(p) == turn {
 					r.tell(strings.TrimSpace(p.ID + " " + t.String()))
@@ -123,29 +144,12 @@ var errTime = errors.New("the time of the run is over")
 type run struct {
 	Options
 	report *findings.Report
-	local  bool // the server is on this machine
-	line   *line
-
-	argument    string           // stands for the text of each call in the arguments of targets
-	canaries    []string         // all texts that were made up
-	usedUp      []*regexp.Regexp // the values that calls use up
-	secrets     *secrets         // all texts that no output may have
-	tokens      *secrets         // of these, what not even a raw transcript has
-	targets     []*target
-	otherAsked  string // a request that must not ask, and did
-	planned     map[string]PlannedCall
-	listed      bool   // a request that must not ask has a result
-	lister      string // the method of the first list that has one
-	served      *call  // the newest honest request beside those of endpoint probes
-	refusal     string // of a list
-	refusedCall string // the first call that is refused, and why
-	unanswered  unanswered
-	expires     time.Time // when the states of expiring calls are no longer valid
-	declares    bool      // the server has the extension for tasks
-	oldTasks    bool      // the server says that it has the tasks of an earlier revision
-	owed        []owed    // tasks that are still to be cancelled
-	taskIDs     []string  // of the first identity's tasks, in their order
-	nothing     string    // why there are no targets
+	*talk.Client
+	server   *discover.Discovery
+	attacks  *trial.Judge
+	endpoint *endpoint.Judge
+	taskRuns *tasks.Judge
+	reader   *reading.Judge
 }
 
 // Init finds what a server has, without an attack, and returns the plan that a user completes. The report has what
@@ -158,7 +162,7 @@ func Init(ctx context.Context, o Options) (Plan, *findings.Report, error) {
 	defer r.close()
 	ctx, cancel := context.WithTimeoutCause(ctx, r.Timeout, errTime)
 	defer cancel()
-	r.discover(ctx)
+	r.server.Run(ctx)
 	r.finish()
 	plan := r.Plan
 	plan.Calls = r.redactPlanned()
@@ -166,30 +170,30 @@ func Init(ctx context.Context, o Options) (Plan, *findings.Report, error) {
 }
 
 func newRun(o Options) (*run, error) {
-	r := &run{Options: o, planned: map[string]PlannedCall{}, secrets: newSecrets(), tokens: newSecrets(),
-		report: &findings.Report{Kind: "server", Started: time.Now().UTC()}}
+	r := &run{Options: o, report: &findings.Report{Kind: "server", Started: time.Now().UTC()}}
 	return r, r.prepare()
 }
 
 func (r *run) prepare() error {
+	local, secrets := false, redact.New()
 	if len(r.Server.Program) > 0 {
-		r.local = true
+		local = true
 		r.report.Subject = r.Server.Program[0]
 	} else {
 		at, err := url.Parse(r.Server.URL)
 		if err != nil || at.Host == "" {
 			return OptionError("the address is not a URL, such as http://127.0.0.1:8080/mcp")
 		}
-		r.local = isLocal(at.Hostname())
+		local = transport.IsLocal(at.Hostname())
 		r.report.Subject = (&url.URL{Scheme: at.Scheme, Host: at.Host, Path: at.Path}).String()
-		r.secret(at.RawQuery)
+		secrets.AddToken(at.RawQuery)
 		if at.User != nil {
 			password, _ := at.User.Password()
-			r.secret(password)
-			r.secret(at.User.Username())
+			secrets.AddToken(password)
+			secrets.AddToken(at.User.Username())
 		}
 	}
-	if r.Load && !r.local && !r.Own {
+	if r.Load && !local && !r.Own {
 		return OptionError("--load sends what may stop a server: away from this machine it needs --i-own-this-server")
 	}
 	for _, name := range r.Only {
@@ -205,7 +209,7 @@ func (r *run) prepare() error {
 	if r.Load {
 		longer = 3 // it waits for what the server makes of half a request, and of abandoned rounds
 	}
-	if r.local {
+	if local {
 		r.Timeout = cmp.Or(r.Timeout, longer*time.Minute)
 		r.patience = cmp.Or(r.patience, 3*time.Second)
 	} else {
@@ -216,44 +220,33 @@ func (r *run) prepare() error {
 	for _, header := range []http.Header{r.Server.Header, r.Second} {
 		for _, values := range header {
 			for _, value := range values {
-				r.secret(value)
+				secrets.AddToken(value)
 				_, token, _ := strings.Cut(value, " ")
-				r.secret(token)
+				secrets.AddToken(token)
 			}
 		}
 	}
-	r.argument = r.canary()
-	r.Plan.secrets(func(text string) {
-		r.secrets.add(text, leastPart)
-		r.secrets.add(jsonText(text), leastPart)
+	r.Plan.Answers(func(text string) {
+		secrets.Add(text)
+		secrets.Add(talk.JSONText(text))
 	})
-	var err error
-	r.line, err = newLine(r)
-	return err
+	line, err := transport.New(transport.Options{URL: r.Server.URL, Program: r.Server.Program, Header: r.Server.Header,
+		Second: r.Second, Replica: r.Plan.Replica, Elsewhere: r.Plan.Elsewhere, Local: local,
+		MaxRequests: r.MaxRequests, PerSecond: r.PerSecond, Patience: r.patience, Quiet: r.quiet})
+	if err != nil {
+		return err
+	}
+	r.Client = talk.New(line, secrets)
+	r.server = discover.New(r.Client, r.Plan.Calls, r.Allow, r.tell)
+	return nil
 }
 
-func (r *run) close() { r.line.close() }
+func (r *run) close() { r.Line.Close() }
 
 func (r *run) tell(what string) {
 	if r.Progress != nil {
-		r.Progress(r.secrets.clean(what))
+		r.Progress(r.Secrets.Clean(what))
 	}
-}
-
-// isLocal reports whether a host is this machine.
-func isLocal(host string) bool {
-	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
-}
-
-// canary makes up a text that occurs nowhere else.
-func (r *run) canary() string {
-	b := []byte("canary")
-	for range 7 {
-		b = append(b, 'a'+byte(rand.IntN(26)))
-	}
-	r.canaries = append(r.canaries, string(b))
-	return string(b)
 }
 
 // finish cancels the tasks that are left, and removes what is secret from the report.
@@ -261,18 +254,26 @@ func (r *run) finish() {
 	// The run may have ended by its time, and what it leaves behind is cleared up nevertheless.
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second+r.patience)
 	defer cancel()
-	r.cancelOwed(ctx)
-	for _, t := range r.targets {
-		r.report.Targets = append(r.report.Targets, t.shown())
+	left := r.Tasks.Cancel(ctx)
+	for _, t := range r.server.Targets {
+		r.report.Targets = append(r.report.Targets, discover.Describe(t))
 	}
-	r.report.Requests = r.line.sent
+	r.report.Name, r.report.Revision, r.report.Requests = r.server.Name, r.Line.Revision, r.Line.Sent
 	r.report.Took = time.Since(r.report.Started)
-	if r.report.Stopped = r.line.stopped; r.report.Stopped == "" {
-		r.report.Stopped = r.nothing
-	}
-	if len(r.owed) > 0 {
+	r.report.Stopped = cmp.Or(r.Line.Stopped, r.server.Nothing)
+	if left > 0 {
 		r.report.Stopped = strings.TrimPrefix(fmt.Sprintf("%s; %d tasks of the check could not be cancelled",
-			r.report.Stopped, len(r.owed)), "; ")
+			r.report.Stopped, left), "; ")
 	}
-	r.redact()
+	r.Secrets.CleanReport(r.report, r.Raw)
+}
+
+// redactPlanned returns how things are called, without what a server has put into names, options and constants.
+func (r *run) redactPlanned() (calls map[string]PlannedCall) {
+	text, err := json.Marshal(r.server.Planned)
+	if err != nil {
+		return nil
+	}
+	_ = json.Unmarshal([]byte(r.Secrets.Clean(string(text))), &calls) // without its syntax there is nothing to show
+	return calls
 }

@@ -8,9 +8,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"testing"
-	"time"
 
-	"github.com/askback-mcp/askback/check/corpus"
 	"github.com/askback-mcp/askback/check/findings"
 	"github.com/askback-mcp/askback/check/planted"
 )
@@ -77,37 +75,5 @@ func TestRequestsAreNotWasted(t *testing.T) {
 			"redeem": {Never: true}, "prompts/get book": {Never: true}, "planted://guests": {Never: true}}}})
 	if err != nil || report.Stopped != "" || len(report.Targets) < 4 {
 		t.Errorf("%d targets, %d requests: %v, %s", len(report.Targets), report.Requests, err, report.Stopped)
-	}
-}
-
-// However many calls wait for the end of their states' time, it passes once: all of them begin before it does.
-func TestTheTimeOfStatesPassesOnce(t *testing.T) {
-	t.Parallel()
-	const ttl = 500 * time.Millisecond
-	web := httptest.NewServer(planted.New(planted.Options{Fault: "expiry-ignored", TTL: ttl}))
-	t.Cleanup(web.Close)
-	r, err := newRun(Options{Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)}, Allow: []string{"*"},
-		MaxRequests: 5000, Only: []string{"state-expired"}, Plan: Plan{TTL: Duration(ttl)}, patience: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.close()
-	r.discover(t.Context())
-	r.beginExpiry(t.Context())
-	for _, target := range r.targets {
-		if want := repeats; target.stateRound() > 0 && len(target.expiring) != want {
-			t.Errorf("%s: %d calls wait, want %d", target, len(target.expiring), want)
-		}
-	}
-	before, found := r.expires, 0
-	for _, target := range r.targets {
-		for _, p := range corpus.Probes() {
-			if p.ID == "state-expired" && target.asks() && r.verdict(t.Context(), p, target).Level == findings.Warn {
-				found++
-			}
-		}
-	}
-	if found < 5 || !r.expires.Equal(before) {
-		t.Errorf("%d findings", found)
 	}
 }

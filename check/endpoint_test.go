@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/askback-mcp/askback/check/findings"
@@ -93,32 +92,5 @@ func TestABodyThatEndsTheServer(t *testing.T) {
 	}
 	if got := levels(report); got["http-depth"] != findings.Warn || got["http-utf8"] != findings.Pass {
 		t.Errorf("%v; %s", got, report.Stopped)
-	}
-}
-
-func TestFill(t *testing.T) {
-	t.Parallel()
-	q := request{method: "tools/list", able: "{}"}
-	body, err := fill(`{{id}} {{method}} {{bytes:ff}} {{nested:3}} {{filler:100000}}.`, q, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(body.reader())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := "7 \"tools/list\" \xff [[[]]] " + strings.Repeat("a", 100_000) + "."; string(text) != want {
-		t.Errorf("%.80q…, %d bytes", text, len(text))
-	}
-	if body.size() != int64(len(text)) {
-		t.Errorf("the size is %d", body.size())
-	}
-	if text, placeholders := body.template(); !placeholders || !strings.HasSuffix(text, "{{filler:100000}}.") {
-		t.Errorf("%q", text)
-	}
-	for _, wrong := range []string{"{{else}}", "{{bytes:f}}", "{{filler:99999999}}", "{{nested}}"} {
-		if _, err := fill(wrong, q, 1); err == nil {
-			t.Errorf("%s: no error", wrong)
-		}
 	}
 }

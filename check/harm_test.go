@@ -97,7 +97,7 @@ func TestWhatMayBeCalled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.local = test.local
+		r.Line.Local = test.local
 		r.judgeAll(t.Context())
 		r.close()
 		web.Close()
@@ -180,39 +180,6 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 	if elsewhere.count != 0 {
 		t.Errorf("%d requests followed a redirect", elsewhere.count)
-	}
-}
-
-// Nothing that a check sends consents to a URL, gives a root, or lets a server choose what a model says.
-func TestAnswersAreTheLeast(t *testing.T) {
-	t.Parallel()
-	r, err := newRun(Options{Server: Endpoint{URL: "http://127.0.0.1:1/mcp"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.close()
-	questions := []question{{key: "u", method: "elicitation/create", mode: "url", url: "https://example.com"},
-		{key: "s", method: "sampling/createMessage"}, {key: "r", method: "roots/list"}}
-	c := &call{target: &target{}, canary: "canaryabcdefg", replies: []*reply{{class: advanced, questions: questions}}}
-	for _, how := range []string{
-		"", "none", "decline", "cancel", "action", "schema", "key", "unasked", "fit-again", "kind",
-	} {
-		for key, answer := range r.alterAnswers(c, how, "", "canaryabcdefg") {
-			text, err := json.Marshal(answer)
-			if err != nil {
-				t.Fatal(err)
-			}
-			switch {
-			case how == "kind":
-				if strings.HasPrefix(key, "u") && strings.Contains(string(text), "accept") {
-					t.Errorf("%s %s: %s", how, key, text)
-				}
-			case key[0] == 'u' && string(text) != `{"action":"decline"}`,
-				key[0] == 'r' && string(text) != `{"roots":[]}`,
-				key[0] == 's' && !strings.Contains(string(text), "This is the constant answer of a check."):
-				t.Errorf("%s %s: %s", how, key, text)
-			}
-		}
 	}
 }
 

@@ -3,7 +3,6 @@ package check
 import (
 	"bufio"
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -104,92 +103,5 @@ func TestSlowToolsDoNotEndTheRun(t *testing.T) {
 	defer mu.Unlock()
 	if report.Stopped != "" || report.Count(findings.Pass) == 0 || calls["greet"] != 1 || calls["redeem"] != 1 {
 		t.Errorf("%q, %d pass, calls %v", report.Stopped, report.Count(findings.Pass), calls)
-	}
-}
-
-func TestATokenGoesToItsOriginOnly(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		own, other string
-		want       bool
-	}{
-		{"https://a.example/mcp", "https://a.example/other", true},
-		{"https://a.example/mcp", "https://b.example/mcp", false},
-		{"https://a.example/mcp", "http://a.example/mcp", false},
-		{"https://a.example/mcp", "https://a.example:8443/mcp", false},
-		{"https://a.example/mcp", "http://127.0.0.1:8080/mcp", false},
-		{"http://127.0.0.1:8080/mcp", "http://127.0.0.1:8081/mcp", true},
-		{"http://127.0.0.1:8080/mcp", "https://b.example/mcp", false},
-	} {
-		for _, at := range []string{"replica", "elsewhere"} {
-			r, err := newRun(Options{Server: Endpoint{URL: test.own, Header: bearer("a-token")}, Second: bearer("another"),
-				Plan: Plan{Replica: test.other, Elsewhere: test.other}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, as := range []string{"", "second"} {
-				if got := r.client(as, at).Header != nil; got != test.want {
-					t.Errorf("from %s to %s at %s: %t", test.own, at, test.other, got)
-				}
-			}
-			if r.client("", "").Header.Get("Authorization") != "Bearer a-token" {
-				t.Error("the server itself does not get its token")
-			}
-			r.close()
-		}
-	}
-}
-
-// A question too many does not cost the memory and the time of reading it.
-func TestTooManyQuestionsAreNotRead(t *testing.T) {
-	t.Parallel()
-	r, err := newRun(Options{Server: Endpoint{URL: "http://127.0.0.1:1/mcp"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ask := func(n int) *reply {
-		requests := map[string]any{}
-		for i := range n {
-			requests[fmt.Sprint(i)] = map[string]any{"method": "elicitation/create", "params": map[string]any{}}
-		}
-		result, err := json.Marshal(map[string]any{"resultType": "input_required", "inputRequests": requests})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r.read(&call{target: &target{}}, &response{result: result})
-	}
-	if p := ask(maxQuestions); !p.asks() || len(p.questions) != maxQuestions {
-		t.Errorf("%s, %d questions", p.class, len(p.questions))
-	}
-	if p := ask(maxQuestions + 1); p.asks() || len(p.questions) != 0 || p.why == "" {
-		t.Errorf("%s, %d questions", p.class, len(p.questions))
-	}
-}
-
-// A secret is removed wherever it stands in a longer text, also one in base64.
-func TestSecretsAreRemovedFromLongerTexts(t *testing.T) {
-	t.Parallel()
-	const token = "a-secret-token-of-somebody"
-	r, err := newRun(Options{Server: Endpoint{URL: "http://127.0.0.1:1/mcp", Header: bearer(token)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for before := range 4 {
-		for after := range 4 {
-			text := strings.Repeat("<", before) + token + strings.Repeat(">", after)
-			for _, e := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding, base64.RawURLEncoding} {
-				r.report.Verdicts = []findings.Verdict{{Reason: "got " + e.EncodeToString([]byte(text)), Target: text}}
-				r.redact()
-				v := r.report.Verdicts[0]
-				if !strings.Contains(v.Reason, redacted) || strings.Contains(v.Target, token) {
-					t.Errorf("%q: %s", text, v.Reason)
-				}
-				for part := range strings.SplitSeq(strings.TrimPrefix(v.Reason, "got "), redacted) {
-					if len(part) > 8 {
-						t.Errorf("%q: %s is left", text, part)
-					}
-				}
-			}
-		}
 	}
 }

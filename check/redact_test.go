@@ -12,11 +12,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/askback-mcp/askback/check/findings"
+	"github.com/askback-mcp/askback/check/internal/redact"
 	"github.com/askback-mcp/askback/check/report"
 )
 
@@ -256,38 +258,21 @@ func outputs(t *testing.T, r *findings.Report) map[string]string {
 	return all
 }
 
-// A raw transcript has answers, and no tokens.
-func TestARawTranscriptHasNoTokens(t *testing.T) {
-	t.Parallel()
-	r, err := newRun(Options{Server: Endpoint{URL: "http://127.0.0.1:1/mcp", Header: bearer(echoToken)}, Raw: true,
-		Plan: Plan{Calls: map[string]PlannedCall{"ask": {Answers: map[string]map[string]any{"q": {"a": echoAnswer}}}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.close()
-	r.report.Verdicts = []findings.Verdict{{Transcript: echoToken + " " + echoAnswer, Reason: echoAnswer}}
-	r.redact()
-	v := r.report.Verdicts[0]
-	if v.Transcript != redacted+" "+echoAnswer || strings.Contains(v.Reason, echoAnswer) {
-		t.Errorf("%+v", v)
-	}
-}
-
 // Nothing is removed from a text without a secret, and no text makes the removal fail.
 func FuzzClean(f *testing.F) {
 	for _, encode := range encodings {
 		f.Add("got "+encode(echoToken), echoToken)
 	}
 	f.Fuzz(func(t *testing.T, text, secret string) {
-		s := newSecrets()
-		s.add(secret, leastPiece)
-		clean := s.clean(text)
-		lower := lowerCase(secret)
-		if len(lower) >= leastSecret && len(lower) < maxKept && strings.Contains(lowerCase(clean), lower) &&
-			!strings.Contains(redacted, lower) {
+		s := redact.New()
+		s.AddToken(secret)
+		clean := s.Clean(text)
+		lower := lowerASCII(secret)
+		if len(lower) >= 6 && len(lower) < 16<<10 && strings.Contains(lowerASCII(clean), lower) &&
+			!strings.Contains(redact.Redacted, lower) {
 			t.Errorf("%q is left in %q", secret, clean)
 		}
-		if none := newSecrets().clean(text); none != text {
+		if none := redact.New().Clean(text); none != text {
 			t.Errorf("%q became %q", text, none)
 		}
 	})
@@ -296,8 +281,9 @@ func FuzzClean(f *testing.F) {
 // No secret of either identity is in any output, however a server sends it back.
 func TestNoSecretIsInAnyOutput(t *testing.T) {
 	t.Parallel()
-	secrets := map[string]int{echoToken: leastPiece, echoOther: leastPiece, echoQuery: leastPiece, echoUser: leastPiece,
-		echoPass: leastPiece, echoState: leastPart, echoAnswer: leastPart}
+	const piece, part = 10, 32 // characters of a token, and of a state or an answer, that no output may have
+	secrets := map[string]int{echoToken: piece, echoOther: piece, echoQuery: piece, echoUser: piece,
+		echoPass: piece, echoState: part, echoAnswer: part}
 	for name, encode := range encodings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -341,4 +327,38 @@ func TestNoSecretIsInAnyOutput(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A raw transcript has answers, and no tokens.
+func TestARawTranscriptHasNoTokens(t *testing.T) {
+	t.Parallel()
+	r, err := newRun(Options{Server: Endpoint{URL: "http://127.0.0.1:1/mcp", Header: bearer(echoToken)}, Raw: true,
+		Plan: Plan{Calls: map[string]PlannedCall{"ask": {Answers: map[string]map[string]any{"q": {"a": echoAnswer}}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	r.report.Verdicts = []findings.Verdict{{Transcript: echoToken + " " + echoAnswer, Reason: echoAnswer}}
+	r.finish()
+	v := r.report.Verdicts[0]
+	if v.Transcript != redact.Redacted+" "+echoAnswer || strings.Contains(v.Reason, echoAnswer) {
+		t.Errorf("%+v", v)
+	}
+}
+
+// lowerASCII is a text with small letters, as far as ASCII goes.
+func lowerASCII(text string) string {
+	b := []byte(text)
+	for i, c := range b {
+		if c >= 'A' && c <= 'Z' {
+			b[i] += 'a' - 'A'
+		}
+	}
+	return string(b)
+}
+
+func reversed(text string) string {
+	b := []byte(text)
+	slices.Reverse(b)
+	return string(b)
 }

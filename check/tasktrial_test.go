@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback/check/findings"
+	"github.com/askback-mcp/askback/check/internal/redact"
 	"github.com/askback-mcp/askback/check/planted"
 )
 
@@ -180,7 +181,7 @@ func TestIDsOfTasksAreRedacted(t *testing.T) {
 			t.Errorf("%s is in the report: %s", id, text)
 		}
 	}
-	if len(ids) < 6 || !bytes.Contains(text, []byte("there is no task "+redacted)) {
+	if len(ids) < 6 || !bytes.Contains(text, []byte("there is no task "+redact.Redacted)) {
 		t.Errorf("%d IDs: %s", len(ids), text)
 	}
 }

@@ -1,0 +1,28 @@
+package plan
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// A plan that can be read is as it was after it is written.
+func FuzzParse(f *testing.F) {
+	f.Add(`{"calls":{"a":{"arguments":{"b":"any text"},"answers":{"q":{"x":[1,"two"]}},"toTheEnd":true}},` +
+		`"stateTTL":"30s"}`)
+	f.Add(`{"stateTTL":"-1s"}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := Parse([]byte(text))
+		if err != nil {
+			return
+		}
+		p.Answers(func(string) {})
+		again, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Parse(again); err != nil && !strings.Contains(err.Error(), "exceeded max depth") {
+			t.Errorf("%s: %v", again, err)
+		}
+	})
+}

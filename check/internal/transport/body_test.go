@@ -1,0 +1,34 @@
+package transport
+
+import (
+	"io"
+	"strings"
+	"testing"
+)
+
+func TestFill(t *testing.T) {
+	t.Parallel()
+	q := Request{Method: "tools/list", Capabilities: "{}"}
+	body, err := q.Fill(`{{id}} {{method}} {{bytes:ff}} {{nested:3}} {{filler:100000}}.`, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(body.reader())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "7 \"tools/list\" \xff [[[]]] " + strings.Repeat("a", 100_000) + "."; string(text) != want {
+		t.Errorf("%.80q…, %d bytes", text, len(text))
+	}
+	if body.size() != int64(len(text)) {
+		t.Errorf("the size is %d", body.size())
+	}
+	if text, placeholders := body.Template(); !placeholders || !strings.HasSuffix(text, "{{filler:100000}}.") {
+		t.Errorf("%q", text)
+	}
+	for _, wrong := range []string{"{{else}}", "{{bytes:f}}", "{{filler:99999999}}", "{{nested}}"} {
+		if _, err := q.Fill(wrong, 1); err == nil {
+			t.Errorf("%s: no error", wrong)
+		}
+	}
+}
