@@ -37,7 +37,7 @@ var left = []struct{ command, reason string }{
 	{`\b(docker|kubectl)\b`, "needs Docker or a cluster"},
 	{`^go test work|^go test \./\.\.\.|^go test -race work`, "is what runs this test"},
 	{`\.ci/run`, "runs for 20 minutes, and runs this test"},
-	{`^\.ci/benchdiff `, "is a measurement that runs for minutes"},
+	{`^\.ci/(benchdiff |release$)`, "is a measurement or a build that runs for minutes"},
 	{`^go (run|tool|test) \./(internal|judge)/|^cd judge/|^go test .*-bench `,
 		"is a measurement or a judge that runs for minutes"},
 	{`^curl .*vuln\.go\.dev|^git (push|commit|tag) |^(\w+=\S+ )*go install .*@v`, "needs the network, or a release"},
