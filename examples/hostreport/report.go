@@ -14,10 +14,10 @@ import (
 	"github.com/askback-mcp/askback/internal/foreign"
 )
 
-// mostOfMessage is how much of one message is read for the report, in bytes.
+// mostOfMessage bounds the part of a message that is read for the report, in bytes.
 const mostOfMessage = 1 << 20
 
-// mostOfLine is how long a line of the report is, in characters.
+// mostOfLine bounds a line of the report, in characters.
 const mostOfLine = 10_000
 
 // report writes a line for each thing that a host says or does.

@@ -73,7 +73,6 @@ func run(ctx context.Context) (err error) {
 	return work.Wait()
 }
 
-// parts is how many parts a file has.
 const parts = 3
 
 type file struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/askback-mcp/askback"
 )
 
-// parts is how many steps the work is divided into.
+// parts is the number of steps of the work.
 const parts = 4
 
 type args struct {

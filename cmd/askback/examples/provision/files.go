@@ -175,7 +175,7 @@ func (m *machine) boot(ctx context.Context, to network) (File, error) {
 		to.Hostname, m.CPUs, m.MemoryMiB, to.Network, cmd, output))
 }
 
-// manifest is what machine.json holds: the outcome, and what was asked for.
+// manifest is the content of machine.json: the request, and its outcome.
 type manifest struct {
 	Outcome
 	Begun     time.Time `json:"begun"`

@@ -17,7 +17,7 @@ const (
 	duplicateOf     = "Duplicate Of" // a link, but required in the way a field is
 )
 
-// process is what the fields of a work item are and which rules their changes obey.
+// process lists the fields of a work item, and the rules that their changes obey.
 type process struct {
 	Fields []field `json:"fields"`
 	Rules  []rule  `json:"rules"`
@@ -148,7 +148,7 @@ func quote(s string) string {
 	return fmt.Sprintf("%q… (%d bytes)", strings.ToValidUTF8(s[:most], ""), len(s))
 }
 
-// summary tells what a change did, which made item a duplicate of original unless that is nil.
+// summary describes a change, which made item a duplicate of original unless that is nil.
 func (p *process) summary(item Item, change map[string]string, original *Item) string {
 	headline, link := item.String()+" updated.", ""
 	resolved := change[stateField] == "Resolved" && change[resolutionField] != ""

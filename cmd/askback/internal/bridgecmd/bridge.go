@@ -55,7 +55,7 @@ type bridgeOptions struct {
 	page      inboxpage.Server // of --local
 }
 
-// bridgeTTL is how long a call lives that waits for people.
+// bridgeTTL is the lifetime of a call that waits for people.
 const bridgeTTL = 7 * 24 * time.Hour
 
 // Command returns 'askback bridge'.
@@ -267,7 +267,7 @@ func (o *bridgeOptions) check() error {
 	return cmp.Or(cli.CheckRevision("--revision", o.version), cli.CheckMessageBytes(o.most))
 }
 
-// approval is what the flags say of approvals, or nil.
+// approval returns the approvals that the flags ask for, or nil.
 func (o *bridgeOptions) approval() (*bridge.Approval, error) {
 	if len(o.approve) == 0 {
 		if o.edit || len(o.approveBy) > 0 || o.votes != 1 {
@@ -293,7 +293,7 @@ func (o *bridgeOptions) approval() (*bridge.Approval, error) {
 	return a, nil
 }
 
-// choose reads what the flags say of the tools that are offered.
+// choose reads the flags about the tools that are offered.
 func (o *bridgeOptions) choose() error {
 	o.tools.Rename = make(map[string]string)
 	for _, pair := range o.rename {

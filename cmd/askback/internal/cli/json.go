@@ -11,7 +11,7 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// MaxDepth is how deep JSON of the command line may be nested.
+// MaxDepth bounds the nesting of JSON on the command line.
 const MaxDepth = 64
 
 // CheckObject checks that a text is one JSON object.
@@ -48,7 +48,7 @@ func IndentedJSON(v any) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("the output as JSON: %w", err)
 	}
-	return Inert(text), nil
+	return foreign.JSON(text), nil
 }
 
 // IndentedRaw shows JSON on lines that are indented by four spaces, except the first. It quotes a text that is not
@@ -58,8 +58,5 @@ func IndentedRaw(raw []byte) string {
 	if err := json.Indent(&b, raw, "    ", "  "); err != nil {
 		return strconv.Quote(string(raw))
 	}
-	return Inert(b.Bytes())
+	return foreign.JSON(b.Bytes())
 }
-
-// Inert escapes the characters in JSON that act on a terminal.
-func Inert(text []byte) string { return foreign.JSON(text) }

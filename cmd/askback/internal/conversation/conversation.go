@@ -20,8 +20,8 @@ import (
 	"github.com/askback-mcp/askback/cmd/askback/internal/terminal"
 )
 
-// Conversation is what the commands that speak with a server share: their flags, the client made from them, and the
-// handling of signals, timeouts and errors.
+// Conversation is one command's conversation with a server. It has the flags, makes the client from them, and handles
+// signals, timeouts and errors.
 type Conversation struct {
 	Cmd    *cobra.Command
 	Tasks  taskFlags

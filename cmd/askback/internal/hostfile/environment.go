@@ -14,7 +14,7 @@ func inherited() []string {
 	return []string{"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER"}
 }
 
-// Environment is what a program of the file inherits, as NAME=value: where things are, and nothing that may be secret.
+// Environment returns what a program of the file inherits, as NAME=value: the places of things, and no secrets.
 func Environment(lookup func(string) (string, bool)) (env []string) {
 	for _, name := range inherited() {
 		if value, set := lookup(name); set && !strings.HasPrefix(value, "()") { // a function of the shell

@@ -25,7 +25,7 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// File is what a host's file says. The servers have the order of the file, without the ones that are switched off.
+// File is the content of a host's file. The servers have its order, without the ones that are switched off.
 type File struct {
 	Servers  []Server
 	Warnings []string // of what is not used, and of secrets that others can read
@@ -215,7 +215,7 @@ func (r *reader) checkName(m member, name string) error {
 	return nil
 }
 
-// Prefix is what stands before the names of a server's tools and prompts, without the underscore that follows it. It
+// Prefix stands before the names of a server's tools and prompts, without the underscore that follows it. It
 // has none itself, so that two servers never share a name: the first underscore ends it.
 func Prefix(name string) string {
 	return strings.Map(func(c rune) rune {
@@ -367,8 +367,8 @@ func (m member) checkKind(kind, command, address string, s *Server) error {
 	return nil
 }
 
-// identity checks the URL of a server, and is what tells it from others: without a password, so that a new one changes
-// nothing.
+// identity checks the URL of a server. It returns what tells the server from others: the URL without a password, so
+// that a new password changes nothing.
 func (m member) identity(name, address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {

@@ -127,8 +127,8 @@ func storeOfTask(cmd *cobra.Command, stores []string, name string) (string, erro
 		len(has), cli.HarmlessLine(name, 60), strings.Join(has, "\n  "))
 }
 
-// person is whom the command acts for, and the channel of what it does. Who runs it is named as 'askback serve' names
-// its caller.
+// person returns the person for whom the command acts, and the channel of the answers, which names the system's user as
+// 'askback serve' names its caller.
 func (f *inboxFlags) person() (p desk.Person, channel string) {
 	self := cli.DefaultCaller()
 	return desk.Person{Name: cmp.Or(f.as, self), Groups: f.groups}, "command (" + self + ")"

@@ -9,11 +9,12 @@ import (
 	"github.com/askback-mcp/askback/cmd/askback/internal/arguments"
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/foreign"
 	"github.com/askback-mcp/askback/task"
 )
 
 // inertLine encodes a value as JSON on one line in which nothing acts on a terminal.
-func inertLine(v any) string { return cli.EndLine(cli.Inert([]byte(cli.Compact(v)))) }
+func inertLine(v any) string { return cli.EndLine(foreign.JSON([]byte(cli.Compact(v)))) }
 
 func waitingTable(rows []string) string {
 	if rows == nil {
@@ -30,7 +31,7 @@ func waitingRow(q *desk.Question, now time.Time) string {
 	}, "\t")
 }
 
-// historyTable shows what became of questions.
+// historyTable shows questions with their outcomes.
 func historyTable(rows []string) string {
 	if rows == nil {
 		return "there is nothing\n"
@@ -126,7 +127,7 @@ func voteText(v *desk.Vote, now time.Time) string {
 	return text
 }
 
-// card shows a question, and how to answer it while it is open. Where is how a command line names its store.
+// card shows a question and, while it is open, the command that answers it. Where names its store in that command.
 func card(q *desk.Question, where string, now time.Time) string {
 	b := new(strings.Builder)
 	b.WriteString(facts(q, now) + "\n" + cli.Wrap(cli.Harmless(q.Message), ""))

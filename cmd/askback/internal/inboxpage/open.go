@@ -67,7 +67,7 @@ func Open(cmd *cobra.Command, store string) error {
 	return errors.Join(failed...)
 }
 
-// signIn is what a socket answers.
+// signIn is the answer of a socket.
 type signIn struct{ URL, Store string }
 
 // socketDir returns the directory of the sockets. It makes it if it is not there.

@@ -91,7 +91,7 @@ func (s *Server) Run(
 	return nil
 }
 
-// Address is where people reach the page of a listener on this machine.
+// Address returns the URL at which people on this machine reach the page of a listener.
 func (s *Server) Address(listener net.Listener) string {
 	if listener.Addr().Network() == "unix" {
 		return s.Addr

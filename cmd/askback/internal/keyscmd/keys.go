@@ -203,7 +203,7 @@ func giveOut(place string) string {
 	return fmt.Sprintf("give %s to every server, and restart those that have the keys in %s", place, keyfile.Variable)
 }
 
-// explainStep tells what a step did, and which step is next.
+// explainStep describes a step, and the one that follows.
 func explainStep(step seal.Step, old, next *seal.Ring, place string, now time.Time, wait time.Duration) string {
 	keys := next.Keys()
 	sealing, others := keys[0].ID(), keyfile.IDs(keys[1:])

@@ -11,7 +11,7 @@ import (
 	"github.com/askback-mcp/askback/cmd/askback/internal/storage"
 )
 
-// place is where a server keeps what outlives the process.
+// place has the data that outlive the process.
 type place struct {
 	tasks       *storage.Store // nil for --store none
 	machines    string         // the directory of the machines of provision_vm, unless machinesErr is set

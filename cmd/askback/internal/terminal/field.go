@@ -323,7 +323,7 @@ func withZone(s string) string {
 	return s
 }
 
-// problem tells what is wrong with the answer. It is empty for a valid one.
+// problem returns the fault of the answer. It is empty for a valid one.
 func (f *field) problem() string {
 	raw := f.raw()
 	switch {

@@ -38,7 +38,7 @@ every other list it prints a warning.`,
 	})
 }
 
-// offer is what a server offers. None of its lists is nil.
+// offer has the lists of a server. None of them is nil.
 type offer struct {
 	Tools     []*mcp.Tool             `json:"tools"`
 	Prompts   []*mcp.Prompt           `json:"prompts"`
