@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -68,30 +66,12 @@ func newStuck(t *testing.T) *stuck {
 // startBridge starts a bridge over HTTP whose store is in a directory.
 func startBridge(t *testing.T, dir, server string, args ...string) (url string, kill func()) {
 	t.Helper()
-	return startBridgeTo(t, new(syncBuffer), dir, server, args...)
-}
-
-// syncBuffer holds what a process writes while others read it.
-type syncBuffer struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.String()
+	return startBridgeTo(t, new(harness.Log), dir, server, args...)
 }
 
 // startBridgeTo starts a bridge whose standard error goes to a buffer.
 func startBridgeTo(
-	t *testing.T, stderr *syncBuffer, dir, server string, args ...string,
+	t *testing.T, stderr *harness.Log, dir, server string, args ...string,
 ) (url string, kill func()) {
 	t.Helper()
 	cmd := exec.Command("askback", append([]string{"bridge", server, "--addr", "127.0.0.1:0", "--lease", "1s",
@@ -117,7 +97,7 @@ func startBridgeTo(
 // With --local the bridge serves the page, for its user alone, and prints its address where no host reads it.
 func TestABridgeHasThePage(t *testing.T) {
 	t.Parallel()
-	var stderr syncBuffer
+	var stderr harness.Log
 	startBridgeTo(t, &stderr, t.TempDir(), newStuck(t).url, "--local")
 	var page, token string
 	harness.Eventually(t, "the address is printed", func() bool {
@@ -141,7 +121,7 @@ func TestABridgeHasThePage(t *testing.T) {
 func TestABridgeBetweenPipes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	var stderr syncBuffer
+	var stderr harness.Log
 	cmd := exec.Command("askback", "bridge", "--store", filepath.Join(dir, "bridge.db"), "--", "askback", "serve",
 		"--stdio", "--data", dir)
 	cmd.Stderr = &stderr

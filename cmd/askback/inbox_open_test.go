@@ -45,7 +45,7 @@ func TestAUserOpensThePageThatRuns(t *testing.T) {
 		t.Errorf("no page: %q, %q", lines, failed)
 	}
 
-	var stderr syncBuffer
+	var stderr harness.Log
 	bridge, kill := startBridgeTo(t, &stderr, state, newStuck(t).url, "--local", "--approve", "*", "--wait", "100ms")
 	var first string
 	harness.Eventually(t, "the address is printed", func() bool {

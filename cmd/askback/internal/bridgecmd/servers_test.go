@@ -54,3 +54,35 @@ func TestServersAreNamedOnce(t *testing.T) {
 		}
 	}
 }
+
+// What the flags say of names and sessions is said of the only server. Of a file's servers they shorten the names.
+func TestFlagsAreForTheServers(t *testing.T) {
+	t.Parallel()
+	o := &bridgeOptions{prefix: "tidy", nameLength: 20, perCall: true, version: "2025-11-25"}
+	one, err := o.behind([]string{"http://h/"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := one.servers[0]; s.Prefix != "tidy" || s.NameLength != 20 || !s.SessionPerCall || s.Version != "2025-11-25" {
+		t.Errorf("the only server is %+v", s)
+	}
+	path := filepath.Join(t.TempDir(), "mcp.json")
+	text := `{"mcpServers":{"a":{"url":"http://a/","toolNameLength":16},"b":{"url":"http://b/","toolNameLength":64,` +
+		`"includeTools":["x"],"excludeTools":["y"],"renameTools":{"x":"z"}},"c":{"url":"http://c/"}}}`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := (&bridgeOptions{nameLength: 20}).behind([]string{path}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int{16, 20, 20} {
+		if s := file.servers[i]; s.NameLength != want || s.SessionPerCall {
+			t.Errorf("the server %d is %+v", i, s)
+		}
+	}
+	tools := file.servers[1].Tools
+	if !slices.Equal(tools.Allow, []string{"x"}) || !slices.Equal(tools.Deny, []string{"y"}) || tools.Rename["x"] != "z" {
+		t.Errorf("the tools are %+v", tools)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/drain"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -116,16 +117,12 @@ func TestStopEndsWaitsForTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var store task.MemoryStore
 		h := newServer(t, &store).HTTPHandler(nil)
-		created := post(h, "tools/call", `"name": "echo", "arguments": {"input": "hi"}, "task": {"ttl": 600000},`)
-		_, rest, _ := strings.Cut(created, `"taskId":"`)
-		id, _, _ := strings.Cut(rest, `"`)
-
+		id := begin(t, h)
 		ctx, stop := context.WithCancel(t.Context())
 		listener := newPipes()
 		served := make(chan error, 1)
 		go func() { served <- HTTP(ctx, listener, h, io.Discard, atOnce) }()
-		body := `{"jsonrpc": "2.0", "id": 1, "method": "tasks/result", "params": {"taskId": "` + id + `", "_meta": {
-			"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}}}`
+		body := harness.Message(1, "tasks/result", `"taskId":`+harness.Quote(id), `{}`)
 		client := listener.send(t, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
 			"Accept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tasks/result\r\n"+
 			"Content-Length: %d\r\n\r\n%s", len(body), body))

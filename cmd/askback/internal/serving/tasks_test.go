@@ -3,18 +3,15 @@ package serving
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/cmd/askback/examples/echo"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -45,11 +42,10 @@ func TestTasksStopBeforeServingDoes(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		err := WithTasks(ctx, RunTasks(srv), atOnce, func(ctx context.Context) error {
 			run := func() string {
-				created := post(h, "tools/call", `"name": "echo", "arguments": {"input": "hi"}, "task": {"ttl": 60000},`)
-				_, rest, _ := strings.Cut(created, `"taskId":"`)
-				id, _, _ := strings.Cut(rest, `"`)
+				id := begin(t, h)
 				time.Sleep(10 * time.Second)
-				return post(h, "tasks/get", `"taskId": "`+id+`",`)
+				body := harness.Message(1, "tasks/get", `"taskId":`+harness.Quote(id), harness.AllCapabilities)
+				return harness.Request{Method: "tasks/get", Target: id, Body: body}.Send(t, h).Raw
 			}
 			if got := run(); !strings.Contains(got, `"completed"`) {
 				t.Errorf("a task of a server that runs: %s", got)
@@ -67,40 +63,22 @@ func TestTasksStopBeforeServingDoes(t *testing.T) {
 	})
 }
 
-// newServer makes a server whose anonymous callers share the tasks of a store. Nil is a server without tasks.
+// newServer makes a server whose callers share the tasks of a store. Nil is a server without tasks.
 func newServer(t *testing.T, store task.Store) *askback.Server {
 	t.Helper()
-	var tasks *askback.Tasks
+	options := new(askback.Options)
 	if store != nil {
-		tasks = &askback.Tasks{Store: store, Settings: task.Settings{Workers: 1}, ListAnonymous: true}
+		options.Tasks = &askback.Tasks{Store: store, Settings: task.Settings{Workers: 1}, ListAnonymous: true}
 	}
-	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil), &askback.Options{
-		Tasks: tasks, Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	echo.Register(srv)
-	return srv
+	return harness.NewServer(t, options, echo.Register)
 }
 
-func post(h http.Handler, method, params string) string {
-	r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(`{"jsonrpc": "2.0", "id": 1,
-		"method": "`+method+`",
-		"params": {`+params+`"_meta": {
-			"io.modelcontextprotocol/protocolVersion": "2026-07-28",
-			"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}
-		}}}`))
-	for name, value := range map[string]string{
-		"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
-		"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": method,
-	} {
-		r.Header.Set(name, value)
-	}
-	if method == "tools/call" {
-		r.Header.Set("Mcp-Name", "echo")
-	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w.Body.String()
+// begin begins a task of echo, and returns its ID.
+func begin(t *testing.T, h http.Handler) (id string) {
+	t.Helper()
+	body := harness.Message(1, "tools/call", `"name":"echo","arguments":{"input":"hi"},"task":{"ttl":600000}`,
+		harness.AllCapabilities)
+	_, rest, _ := strings.Cut(harness.Request{Target: "echo", Body: body}.Send(t, h).Raw, `"taskId":"`)
+	id, _, _ = strings.Cut(rest, `"`)
+	return id
 }
