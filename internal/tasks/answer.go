@@ -45,7 +45,7 @@ func (s *Service) answer(
 	t, err := answer()
 	for errors.Is(err, task.ErrLate) {
 		var more []string
-		if more, err = s.lateAmong(ctx, id, a.update.Answered); err == nil {
+		if more, err = a.lateRows(ctx, id); err == nil {
 			late = append(late, more...)
 			t, err = answer()
 		}
@@ -54,7 +54,7 @@ func (s *Service) answer(
 		return nil, err
 	}
 	if len(a.taken) > 0 && s.Calls.Audit != nil {
-		s.tellAnswered(ctx, t, a.round, a.taken)
+		a.tell(ctx, t)
 	}
 	if err := a.findMissed(ctx, id, responses); err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (s *Service) answer(
 	if len(a.reasons) == 0 && len(a.missed) == 0 {
 		return nil, nil
 	}
-	callID := s.callID(ctx, t)
+	callID := a.callID(ctx, t)
 	for _, r := range a.reasons {
 		call.LogRefused(ctx, s.Log, callID, t.Method, t.Target, a.round, r)
 	}
@@ -102,13 +102,14 @@ func (a *answering) findMissed(ctx context.Context, id string, responses map[str
 	return err
 }
 
-// lateAmong returns the rows that are closed, or whose deadline has passed by the clock of the store.
-func (s *Service) lateAmong(ctx context.Context, id string, keys []string) (late []string, err error) {
-	rows, err := s.Engine.Questions(ctx, task.Name(id))
+// lateRows returns the rows of what was answered that are closed, or whose deadline has passed by the clock of the store.
+func (a *answering) lateRows(ctx context.Context, id string) (late []string, err error) {
+	keys := a.update.Answered
+	rows, err := a.Engine.Questions(ctx, task.Name(id))
 	if err != nil {
 		return nil, err
 	}
-	now, err := s.Engine.Now(ctx)
+	now, err := a.Engine.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +177,7 @@ func (a *answering) take(ctx context.Context, responses map[string][]byte, measu
 		}
 		if j.Counted() > a.Calls.Limits.Rounds {
 			limit := &fault.LimitError{Limit: "rounds per call", Max: int64(a.Calls.Limits.Rounds)}
-			return a.fail(a.task, a.reasons[len(a.reasons)-1].LimitReached(limit)), nil
+			return fail(a.task, a.reasons[len(a.reasons)-1].LimitReached(limit)), nil
 		}
 		askAgain(j, a.left, a.refused)
 	}
@@ -214,7 +215,7 @@ func (a *answering) read(ctx context.Context, q stored.Question, raw []byte) (fi
 		}
 		reason, mark := a.journal.Refuse(q.Key, digest, raw, question.Correctable(q.Method), unfit)
 		if a.reasons = append(a.reasons, reason); reason.Final {
-			return a.fail(a.task, call.Unanswerable(&reason)), nil
+			return fail(a.task, call.Unanswerable(&reason)), nil
 		}
 		a.record(mark)
 		if q.Method == input.MethodElicit {
@@ -240,8 +241,8 @@ func (a *answering) record(e journal.Entry) {
 }
 
 // callID returns the public ID of a task's call, or "" if it cannot be read, which the task's next run reports.
-func (s *Service) callID(ctx context.Context, t *task.Task) string {
-	data, _, err := s.Engine.Journal(ctx, t.ID, 0)
+func (a *answering) callID(ctx context.Context, t *task.Task) string {
+	data, _, err := a.Engine.Journal(ctx, t.ID, 0)
 	if err != nil {
 		return ""
 	}
@@ -252,19 +253,19 @@ func (s *Service) callID(ctx context.Context, t *task.Task) string {
 	return journal.Derived("call", began.ID)
 }
 
-// tellAnswered tells the operator of the answers that a task has got.
-func (s *Service) tellAnswered(ctx context.Context, t *task.Task, round int, answers []journal.Entry) {
-	callID := s.callID(ctx, t)
-	for _, a := range answers {
-		e := call.Answered(a.Key, a.Digest, a.Value)
+// tell tells the operator of the answers that a task has got.
+func (a *answering) tell(ctx context.Context, t *task.Task) {
+	callID := a.callID(ctx, t)
+	for _, taken := range a.taken {
+		e := call.Answered(taken.Key, taken.Digest, taken.Value)
 		e.Principal, e.Method, e.Target = t.Principal, t.Method, t.Target
-		e.Call, e.Task, e.Round = callID, task.Name(t.ID), round
-		s.Calls.Audit.Tell(ctx, e)
+		e.Call, e.Task, e.Round = callID, task.Name(t.ID), a.round
+		a.Calls.Audit.Tell(ctx, e)
 	}
 }
 
 // fail fails a parked task, whose handler then cleans up.
-func (s *Service) fail(t *task.Task, err error) *task.Update {
+func fail(t *task.Task, err error) *task.Update {
 	sent := fault.Wire(err)
 	u := &task.Update{Keep: t.Status == task.Working} // then it has a worker, or soon will have one
 	t.Status, t.Message, t.Pending, t.Outcome = task.Failed, sent.Message, nil, stored.EncodeFault(sent)
@@ -273,14 +274,14 @@ func (s *Service) fail(t *task.Task, err error) *task.Update {
 }
 
 // journalOf returns the journal of a task, with more entries.
-func (s *Service) journalOf(ctx context.Context, t *task.Task, more [][]byte) (*journal.Journal, error) {
-	_, entries, err := s.Engine.Journal(ctx, t.ID, -1)
+func (a *answering) journalOf(ctx context.Context, t *task.Task, more [][]byte) (*journal.Journal, error) {
+	_, entries, err := a.Engine.Journal(ctx, t.ID, -1)
 	if err != nil {
 		return nil, err
 	}
 	j, err := stored.DecodeJournal("", t.Round, slices.Concat(entries, more))
 	if err != nil {
-		return nil, s.unreadable(ctx, err)
+		return nil, a.unreadable(ctx, err)
 	}
 	return j, nil
 }

@@ -28,10 +28,11 @@ const ResultTool = "askback_result"
 // Fetch serves a call c of the tool that fetches the outcome of another call. It waits as that call did, and asks what
 // that call asks its client. Without a name it lists the calls of its caller.
 func (s *Service) Fetch(ctx context.Context, c *call.Call, name string) (*mcp.CallToolResult, error) {
+	own := &ownCalls{s, c.Principal}
 	if name == "" {
-		return s.ownCalls(ctx, c.Principal)
+		return own.list(ctx)
 	}
-	t, err := s.callNamed(ctx, c.Principal, name)
+	t, err := own.named(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +86,7 @@ func (f *fetching) run(ctx context.Context) (*mcp.CallToolResult, error) {
 		if len(answered) > 0 {
 			continue
 		}
-		f.task = f.waitFor(ctx, f.call.Request, f.task, func(t *task.Task) bool {
+		f.task = f.wait(ctx, func(t *task.Task) bool {
 			open, err := f.questions(ctx, t)
 			return len(open) > 0 || err != nil || asksClient(t) && !canAnswer(f.call.Request, t)
 		})
@@ -93,7 +94,7 @@ func (f *fetching) run(ctx context.Context) (*mcp.CallToolResult, error) {
 			return ended(f.task)
 		}
 		if open, err := f.questions(ctx, f.task); len(open) == 0 || err != nil || ctx.Err() != nil {
-			return f.words(context.WithoutCancel(ctx), f.call.Request, f.task, f.note), nil
+			return f.words(context.WithoutCancel(ctx)), nil
 		}
 	}
 }
@@ -232,42 +233,48 @@ const (
 // dialects are the dialects of all tasks.
 var dialects = []string{"", home.DialectExtension, home.DialectProposal}
 
-// callNamed finds the call of a principal by the beginning of its name, or the call of an anonymous caller by its ID.
-func (s *Service) callNamed(ctx context.Context, principal, name string) (t *task.Task, err error) {
+// ownCalls are the calls of a principal that are tasks.
+type ownCalls struct {
+	*Service
+	principal string
+}
+
+// named finds the call of a principal by the beginning of its name, or the call of an anonymous caller by its ID.
+func (o *ownCalls) named(ctx context.Context, name string) (t *task.Task, err error) {
 	name = strings.TrimSpace(name)
-	if principal != "" {
+	if o.principal != "" {
 		name = strings.ToUpper(name)
-		if name, err = s.find(ctx, principal, name); err != nil {
+		if name, err = o.find(ctx, name); err != nil {
 			return nil, err
 		}
 	}
-	t, err = s.Engine.Get(ctx, principal, name)
+	t, err = o.Engine.Get(ctx, o.principal, name)
 	if errors.Is(err, task.ErrNotFound) {
 		return nil, errNoCall
 	}
 	if err != nil {
-		return nil, s.failed(ctx, "retrieving a task", err)
+		return nil, o.failed(ctx, "retrieving a task", err)
 	}
 	return t, nil
 }
 
 // find returns the ID of the one task of a principal whose name begins like this.
-func (s *Service) find(ctx context.Context, principal, name string) (id string, err error) {
+func (o *ownCalls) find(ctx context.Context, name string) (id string, err error) {
 	whole := len(task.Name(""))
 	if len(name) < leastName || len(name) > whole {
 		return "", errNoCall
 	}
 	if len(name) == whole {
-		questions, err := s.Engine.Questions(ctx, name)
+		questions, err := o.Engine.Questions(ctx, name)
 		if err != nil {
-			return "", s.failed(ctx, "retrieving a task", err)
+			return "", o.failed(ctx, "retrieving a task", err)
 		}
-		if len(questions) > 0 && questions[0].Principal == principal {
+		if len(questions) > 0 && questions[0].Principal == o.principal {
 			return questions[0].Task, nil
 		}
 	}
 	found := 0
-	err = s.each(ctx, principal, mostSearch, func(t *task.Task) {
+	err = o.each(ctx, mostSearch, func(t *task.Task) {
 		if strings.HasPrefix(task.Name(t.ID), name) {
 			id = t.ID
 			found++
@@ -279,14 +286,14 @@ func (s *Service) find(ctx context.Context, principal, name string) (id string, 
 	return id, err
 }
 
-// each calls do with the tasks of a principal, at most so many of each dialect, the newest first.
-func (s *Service) each(ctx context.Context, principal string, most int, do func(*task.Task)) error {
+// each calls do with the tasks of the principal, at most so many of each dialect, the newest first.
+func (o *ownCalls) each(ctx context.Context, most int, do func(*task.Task)) error {
 	for _, dialect := range dialects {
 		var after *task.Task
 		for n := 0; n < most; {
-			page, err := s.Engine.List(ctx, principal, dialect, after, min(searchPage, most-n))
+			page, err := o.Engine.List(ctx, o.principal, dialect, after, min(searchPage, most-n))
 			if err != nil {
-				return s.failed(ctx, "listing tasks", err)
+				return o.failed(ctx, "listing tasks", err)
 			}
 			if len(page) == 0 {
 				break
@@ -300,13 +307,13 @@ func (s *Service) each(ctx context.Context, principal string, most int, do func(
 	return nil
 }
 
-// ownCalls lists the calls of a principal: those that have not ended, and then the others, each the newest first.
-func (s *Service) ownCalls(ctx context.Context, principal string) (*mcp.CallToolResult, error) {
-	if principal == "" {
+// list lists the calls of the principal: those that have not ended, and then the others, each the newest first.
+func (o *ownCalls) list(ctx context.Context) (*mcp.CallToolResult, error) {
+	if o.principal == "" {
 		return nil, errors.New("the name of a call is missing: give the name from the message of the call that waits")
 	}
 	var all []*task.Task
-	if err := s.each(ctx, principal, searchPage, func(t *task.Task) { all = append(all, t) }); err != nil {
+	if err := o.each(ctx, searchPage, func(t *task.Task) { all = append(all, t) }); err != nil {
 		return nil, err
 	}
 	slices.SortStableFunc(all, func(a, b *task.Task) int {
@@ -327,7 +334,7 @@ func (s *Service) ownCalls(ctx context.Context, principal string) (*mcp.CallTool
 			lines = append(lines, fmt.Sprintf("There are more: %d calls in all.", len(all)))
 			break
 		}
-		line, err := s.listed(ctx, t)
+		line, err := o.line(ctx, t)
 		if err != nil {
 			return nil, err
 		}
@@ -336,20 +343,20 @@ func (s *Service) ownCalls(ctx context.Context, principal string) (*mcp.CallTool
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Join(lines, "\n")}}}, nil
 }
 
-// listed is the line of a task in a list.
-func (s *Service) listed(ctx context.Context, t *task.Task) (string, error) {
+// line is the line of a task in a list.
+func (o *ownCalls) line(ctx context.Context, t *task.Task) (string, error) {
 	how := string(t.Status)
 	if t.Status == task.InputRequired { // of which a list may leave out the questions
-		now, err := s.Engine.Get(ctx, t.Principal, t.ID)
+		now, err := o.Engine.Get(ctx, t.Principal, t.ID)
 		if err != nil && !errors.Is(err, task.ErrNotFound) {
-			return "", s.failed(ctx, "retrieving a task", err)
+			return "", o.failed(ctx, "retrieving a task", err)
 		}
 		if err == nil {
 			t = now
 		}
 	}
 	if !t.Status.Terminal() {
-		how, _ = s.awaited(ctx, t)
+		how, _ = o.awaited(ctx, t)
 	}
 	since := t.Created.UTC().Format(question.TimeFormat)
 	return fmt.Sprintf("- %s: %s, since %s: %s", task.Name(t.ID), t.Target, since, how), nil

@@ -20,18 +20,18 @@ import (
 // perPage bounds a page of tasks/list.
 const perPage = 50
 
-func (s *Service) list(ctx context.Context, principal string, q *Request) (result, error) {
-	if principal == "" && !s.ListAnonymous {
+func (x *exchange) list(ctx context.Context) (result, error) {
+	if x.principal == "" && !x.ListAnonymous {
 		return result{}, wire.Errorf(jsonrpc.CodeMethodNotFound,
 			"tasks/list: this server cannot tell callers apart, and does not list tasks")
 	}
-	after, fault := parseCursor(strictjson.Get(q.Params, "cursor"))
+	after, fault := parseCursor(strictjson.Get(x.Params, "cursor"))
 	if fault != nil {
 		return result{}, fault
 	}
-	tasks, err := s.Engine.List(ctx, principal, home.DialectProposal, after, perPage+1)
+	tasks, err := x.Engine.List(ctx, x.principal, home.DialectProposal, after, perPage+1)
 	if err != nil {
-		return result{}, s.failed(ctx, "listing tasks", err)
+		return result{}, x.failed(ctx, "listing tasks", err)
 	}
 	more := len(tasks) > perPage
 	if more {
@@ -43,13 +43,13 @@ func (s *Service) list(ctx context.Context, principal string, q *Request) (resul
 			members = append(members, ',')
 		}
 		if t.Status == task.Completed { // its outcome decides whether it failed in this dialect
-			if t, err = s.Engine.Get(ctx, principal, t.ID); errors.Is(err, task.ErrNotFound) {
+			if t, err = x.Engine.Get(ctx, x.principal, t.ID); errors.Is(err, task.ErrNotFound) {
 				t = tasks[i]
 			} else if err != nil {
-				return result{}, s.failed(ctx, "listing tasks", err)
+				return result{}, x.failed(ctx, "listing tasks", err)
 			}
 		}
-		row := s.row(t, false)
+		row := x.row(t, false)
 		members = append(row.Append(append(members, '{'), false), '}')
 	}
 	members = append(members, ']')

@@ -26,7 +26,8 @@ import (
 
 // Serve answers a principal's request about tasks, which [Request.Check] has passed, with the encoded result.
 func (s *Service) Serve(ctx context.Context, principal string, q *Request) ([]byte, error) {
-	res, err := s.serve(ctx, principal, q)
+	x := &exchange{s, q, principal}
+	res, err := x.serve(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -37,90 +38,97 @@ func (s *Service) Serve(ctx context.Context, principal string, q *Request) ([]by
 	return encoded, nil
 }
 
-func (s *Service) serve(ctx context.Context, principal string, q *Request) (result, error) {
-	switch q.Method {
+// exchange is a principal's request about tasks, and the answer to it.
+type exchange struct {
+	*Service
+	*Request
+	principal string
+}
+
+func (x *exchange) serve(ctx context.Context) (result, error) {
+	switch x.Method {
 	case wire.GetTask:
-		t, err := s.get(ctx, principal, q)
+		t, err := x.get(ctx)
 		if err != nil {
 			return result{}, err
 		}
-		return s.describe(ctx, t, q.Extension())
+		return x.describe(ctx, t, x.Extension())
 	case wire.CancelTask:
-		return s.cancel(ctx, principal, q)
+		return x.cancel(ctx)
 	case wire.TaskResult:
-		return s.await(ctx, principal, q)
+		return x.await(ctx)
 	case wire.ListTasks:
-		return s.list(ctx, principal, q)
+		return x.list(ctx)
 	default:
-		return s.update(ctx, principal, q)
+		return x.update(ctx)
 	}
 }
 
 // get reads the task of a request. The error is one for the client.
-func (s *Service) get(ctx context.Context, principal string, q *Request) (*task.Task, error) {
-	t, err := s.Engine.Get(ctx, principal, q.TaskID)
+func (x *exchange) get(ctx context.Context) (*task.Task, error) {
+	t, err := x.Engine.Get(ctx, x.principal, x.TaskID)
 	if err == nil {
-		err = q.finds(t)
+		err = x.finds(t)
 	}
 	if err != nil {
-		return nil, s.refuse(ctx, q, "retrieving a task", err)
+		return nil, x.refuse(ctx, "retrieving a task", err)
 	}
 	return t, nil
 }
 
 // refuse is [Service.failed] for a request, whose client may have to declare the extension to find its task (SEP-2663,
 // "Protocol Errors").
-func (s *Service) refuse(ctx context.Context, q *Request, doing string, err error) error {
-	declares := q.Session != nil || q.Extension() || q.Method == wire.TaskResult || q.Method == wire.InputResponse
+func (x *exchange) refuse(ctx context.Context, doing string, err error) error {
+	declares := x.Session != nil || x.Extension() || x.Method == wire.TaskResult || x.Method == wire.InputResponse
 	if errors.Is(err, task.ErrNotFound) && !declares {
 		return wire.MissingCapability(wire.Tasks)
 	}
-	return s.failed(ctx, doing, err)
+	return x.failed(ctx, doing, err)
 }
 
 // update gives a task the answers of a request.
-func (s *Service) update(ctx context.Context, principal string, q *Request) (result, error) {
-	if q.Method == wire.UpdateTask && !q.Extension() {
+func (x *exchange) update(ctx context.Context) (result, error) {
+	if x.Method == wire.UpdateTask && !x.Extension() {
 		return result{}, wire.MissingCapability(wire.Tasks)
 	}
-	responses, invalid := wire.ParseResponses(strictjson.Get(q.Params, "inputResponses"))
+	responses, invalid := wire.ParseResponses(strictjson.Get(x.Params, "inputResponses"))
 	if invalid != nil {
-		if _, err := s.get(ctx, principal, q); err != nil {
+		if _, err := x.get(ctx); err != nil {
 			return result{}, err
 		}
 		return result{}, invalid
 	}
-	late, err := s.answer(ctx, principal, q.TaskID, q.finds, responses, false)
+	late, err := x.answer(ctx, x.principal, x.TaskID, x.finds, responses, false)
 	if err != nil {
-		return result{}, s.refuse(ctx, q, "answering a task", err)
+		return result{}, x.refuse(ctx, "answering a task", err)
 	}
 	if len(late) > 0 {
 		return result{}, wire.Errorf(jsonrpc.CodeInvalidParams,
 			"too late: the deadline of %q has passed; answers to other questions are taken", late)
 	}
-	if q.Extension() {
+	if x.Extension() {
 		return result{}, nil
 	}
-	return result{related: q.TaskID}, nil
+	return result{related: x.TaskID}, nil
 }
 
-func (s *Service) cancel(ctx context.Context, principal string, q *Request) (result, error) {
-	if _, err := s.get(ctx, principal, q); err != nil {
+func (x *exchange) cancel(ctx context.Context) (result, error) {
+	if _, err := x.get(ctx); err != nil {
 		return result{}, err
 	}
-	t, err := s.Engine.Cancel(ctx, principal, q.TaskID)
+	t, err := x.Engine.Cancel(ctx, x.principal, x.TaskID)
 	ended := errors.Is(err, task.ErrEnded)
 	switch {
 	case err != nil && !ended:
-		return result{}, s.failed(ctx, "cancelling a task", err)
-	case q.Extension():
+		return result{}, x.failed(ctx, "cancelling a task", err)
+	case x.Extension():
 		return result{}, nil
 	case ended:
-		row := s.row(t, false)
+		row := x.row(t, false)
 		return result{}, wire.Errorf(jsonrpc.CodeInvalidParams, "Cannot cancel task: already in terminal status '%s'",
 			row.Status)
 	}
-	return s.describe(ctx, t, false)
+	return x.describe(ctx, t, false)
 }
 
 // errEnding ends a wait whose server ends.
@@ -129,31 +137,31 @@ var errEnding = &fault.UnavailableError{Reason: "the server is stopping: send th
 
 // await answers tasks/result once the task has ended. While the task waits for input, a session
 // is asked with requests of the server; any other client gets the questions as the answer.
-func (s *Service) await(ctx context.Context, principal string, q *Request) (result, error) {
+func (x *exchange) await(ctx context.Context) (result, error) {
 	ctx, done := ending.Follow(ctx, errEnding)
 	defer done()
 	version := int64(-1)
 	for {
 		resume := gate.Waiting(ctx)
-		t, err := s.Engine.Wait(ctx, principal, q.TaskID, version)
+		t, err := x.Engine.Wait(ctx, x.principal, x.TaskID, version)
 		if gaveWay := resume(); gaveWay != nil {
 			return result{}, gaveWay
 		}
 		if err == nil {
-			err = q.finds(t)
+			err = x.finds(t)
 		}
 		if err != nil {
-			return result{}, s.refuse(ctx, q, "waiting for a task", err)
+			return result{}, x.refuse(ctx, "waiting for a task", err)
 		}
 		version = t.Version
 		switch {
 		case t.Status == task.InputRequired && len(t.Pending) == 0: // it waits for others than its client
-		case t.Status == task.InputRequired && q.Session != nil:
-			if err := s.ask(ctx, q.Session, t); err != nil {
-				return result{}, s.failed(ctx, "asking for a task", err)
+		case t.Status == task.InputRequired && x.Session != nil:
+			if err := x.ask(ctx, t); err != nil {
+				return result{}, x.failed(ctx, "asking for a task", err)
 			}
 		case t.Status == task.InputRequired:
-			requests, err := s.inputRequests(ctx, t)
+			requests, err := x.inputRequests(ctx, t)
 			return result{questions: requests, related: t.ID}, err
 		case t.Status == task.Completed:
 			return result{outcome: t.Outcome, related: t.ID}, nil
@@ -166,14 +174,14 @@ func (s *Service) await(ctx context.Context, principal string, q *Request) (resu
 }
 
 // ask sends the open questions of a task to the client of a session.
-func (s *Service) ask(ctx context.Context, session *mcp.ServerSession, t *task.Task) error {
-	requests, err := s.inputRequests(ctx, t)
+func (x *exchange) ask(ctx context.Context, t *task.Task) error {
+	requests, err := x.inputRequests(ctx, t)
 	if err != nil {
 		return err
 	}
 	var typed mcp.InputRequestMap
 	if err := json.Unmarshal(wire.AppendInputRequests(nil, requests), &typed); err != nil {
-		return s.unreadable(ctx, fmt.Errorf("a stored question: %w", err))
+		return x.unreadable(ctx, fmt.Errorf("a stored question: %w", err))
 	}
 	related := mcp.Meta{wire.MetaRelatedTask: map[string]any{"taskId": t.ID}}
 	for _, request := range typed {
@@ -191,9 +199,9 @@ func (s *Service) ask(ctx context.Context, session *mcp.ServerSession, t *task.T
 	defer withdraw()
 	go func() {
 		defer withdraw()
-		_, _ = s.Engine.Wait(asking, t.Principal, t.ID, t.Version)
+		_, _ = x.Engine.Wait(asking, t.Principal, t.ID, t.Version)
 	}()
-	responses, _, err := home.Ask(asking, session, t.ID, typed, nil, nil, true)
+	responses, _, err := home.Ask(asking, x.Session, t.ID, typed, nil, nil, true)
 	switch {
 	case asking.Err() != nil:
 		return ctx.Err()
@@ -201,6 +209,6 @@ func (s *Service) ask(ctx context.Context, session *mcp.ServerSession, t *task.T
 		return wire.Errorf(jsonrpc.CodeInternalError, "%v", err)
 	}
 	// A late answer is not an error of this request, which waits for the task.
-	_, err = s.answer(ctx, t.Principal, t.ID, func(*task.Task) error { return nil }, responses, true)
+	_, err = x.answer(ctx, t.Principal, t.ID, func(*task.Task) error { return nil }, responses, true)
 	return err
 }

@@ -134,11 +134,12 @@ func (s *Service) Handle(ctx context.Context, w *taskrun.Work) (taskrun.Verdict,
 			return nil
 		},
 	}
-	kept := home.NewStored(w, r, s.apart(ctx, w.Task, journal.Derived("call", began.ID)))
-	recovered := s.logRecovered(ctx, w, journal.Derived("call", began.ID))
+	run := &running{s, w, journal.Derived("call", began.ID)}
+	kept := home.NewStored(w, r, run.desk(ctx))
+	recovered := run.logRecovered(ctx)
 	r.WatchRun(s.Calls.Observer, recovered, dueFor(w.Task, recovered))
 	if w.Stopped {
-		s.tellCancelled(ctx, w.Task, journal.Derived("call", began.ID))
+		run.tellCancelled(ctx)
 		err := s.Calls.CleanUp(ctx, r, kept, string(w.Task.Status))
 		r.Watch.SetOutcome("cleaned_up")
 		finishRun(ctx, r.Watch, err, err)
@@ -151,17 +152,25 @@ func (s *Service) Handle(ctx context.Context, w *taskrun.Work) (taskrun.Verdict,
 	return verdict, void
 }
 
-// apart is what the home of a task needs for questions that wait for people or for a time.
-func (s *Service) apart(ctx context.Context, t *task.Task, callID string) (d home.StoredDesk) {
-	d.Questions, d.Now, d.Keeps = s.Engine.Questions, s.Engine.Now, s.Engine.Settings().TTL
-	if s.Desk != nil {
-		d.Remind, d.Measures = s.Desk.Remind, true
+// running is a run of the handler of a task.
+type running struct {
+	*Service
+	work   *taskrun.Work
+	callID string
+}
+
+// desk is what the home of the task needs for questions that wait for people or for a time.
+func (r *running) desk(ctx context.Context) (d home.StoredDesk) {
+	d.Questions, d.Now, d.Keeps = r.Engine.Questions, r.Engine.Now, r.Engine.Settings().TTL
+	if r.Desk != nil {
+		d.Remind, d.Measures = r.Desk.Remind, true
 	}
-	if s.Calls.Audit != nil {
+	if r.Calls.Audit != nil {
+		t := r.work.Task
 		d.Tell = func(e report.AuditEvent) {
 			e.Principal, e.Method, e.Target = t.Principal, t.Method, t.Target
-			e.Call, e.Task, e.Round = callID, task.Name(t.ID), t.Round+1
-			s.Calls.Audit.Tell(ctx, e)
+			e.Call, e.Task, e.Round = r.callID, task.Name(t.ID), t.Round+1
+			r.Calls.Audit.Tell(ctx, e)
 		}
 	}
 	return d
@@ -174,14 +183,15 @@ func Expire(q *task.Question) (err error) {
 }
 
 // tellCancelled tells the operator that another operator has cancelled the task, if it was not its client.
-func (s *Service) tellCancelled(ctx context.Context, t *task.Task, callID string) {
-	if s.Calls.Audit == nil || t.Status != task.Cancelled {
+func (r *running) tellCancelled(ctx context.Context) {
+	t := r.work.Task
+	if r.Calls.Audit == nil || t.Status != task.Cancelled {
 		return
 	}
 	if c, ok := stored.DecodeCancellation(t.Outcome); ok {
-		s.Calls.Audit.Tell(ctx, report.AuditEvent{
+		r.Calls.Audit.Tell(ctx, report.AuditEvent{
 			Kind: report.AuditCancelled, Principal: t.Principal, Method: t.Method, Target: t.Target,
-			Call: callID, Task: task.Name(t.ID), Round: t.Round + 1, By: c.By, Why: c.Reason,
+			Call: r.callID, Task: task.Name(t.ID), Round: t.Round + 1, By: c.By, Why: c.Reason,
 		})
 	}
 }
@@ -208,7 +218,8 @@ func finishRun(ctx context.Context, w *report.Watch, err, void error) {
 // one. Such a run recorded nothing before the task was claimed again, or it recorded a step last. After a run that
 // handed the task over, this claim is not an attempt. For a task that was ended from outside only the number of
 // attempts to clean up counts, because its journal may end with a step in any case.
-func (s *Service) logRecovered(ctx context.Context, w *taskrun.Work, callID string) bool {
+func (r *running) logRecovered(ctx context.Context) bool {
+	w := r.work
 	if w.Task.Attempts < 2 {
 		if w.Stopped || len(w.Entries) == 0 || w.Task.Fence < 2 || w.Task.Attempts < 1 {
 			return false
@@ -218,8 +229,8 @@ func (s *Service) logRecovered(ctx context.Context, w *taskrun.Work, callID stri
 			return false
 		}
 	}
-	s.Log.InfoContext(ctx, "askback: a task goes on after a run that did not end: "+
-		"its worker stopped, failed or lost its lease", "call", callID,
+	r.Log.InfoContext(ctx, "askback: a task goes on after a run that did not end: "+
+		"its worker stopped, failed or lost its lease", "call", r.callID,
 		"target", w.Task.Target, "task", task.Name(w.Task.ID), "fence", w.Task.Fence, "attempt", w.Task.Attempts)
 	return true
 }

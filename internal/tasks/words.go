@@ -23,35 +23,34 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// waitFor waits until a task has ended or enough returns true of it, but no longer than [Desk.Wait], the server and the
+// wait waits until the task has ended or enough returns true of it, but no longer than [Desk.Wait], the server and the
 // client allow. The request holds no shares meanwhile. It returns the task as it is then.
-func (s *Service) waitFor(
-	ctx context.Context, r *call.Request, t *task.Task, enough func(*task.Task) bool,
-) *task.Task {
+func (f *fetching) wait(ctx context.Context, enough func(*task.Task) bool) *task.Task {
+	r, t := f.call.Request, f.task
 	waiting, stop := ending.Follow(ctx, errEnding)
 	defer stop()
 	waiting, resume := gate.Leave(waiting, r.Principal)
 	defer resume()
 	began, before := time.Now(), r.Reported()
-	waiting, stopWaiting := context.WithDeadline(waiting, began.Add(s.Desk.Wait))
+	waiting, stopWaiting := context.WithDeadline(waiting, began.Add(f.Desk.Wait))
 	defer stopWaiting()
 	report := func(message string) { // a client that does not take it is told at the end
 		_ = r.Report(waiting, before+time.Since(began).Seconds(), 0, message)
 	}
 	for !t.Status.Terminal() && !enough(t) {
-		now, err := s.waitOnce(waiting, t)
+		now, err := f.waitOnce(waiting, t)
 		switch {
 		case err == nil:
 			if now.Message != t.Message && !now.Status.Terminal() {
-				report(s.message(now))
+				report(f.message(now))
 			}
 			t = now
 		case waiting.Err() != nil:
 			return t
 		case errors.Is(err, context.DeadlineExceeded):
-			report(s.message(t))
+			report(f.message(t))
 		default: // the call goes on without its client
-			_ = s.storeFailed(ctx, "waiting for a task", err)
+			_ = f.storeFailed(ctx, "waiting for a task", err)
 			return t
 		}
 	}
@@ -59,10 +58,10 @@ func (s *Service) waitFor(
 }
 
 // waitOnce waits for a change of a task until it is time to tell its client.
-func (s *Service) waitOnce(ctx context.Context, t *task.Task) (*task.Task, error) {
+func (f *fetching) waitOnce(ctx context.Context, t *task.Task) (*task.Task, error) {
 	ctx, cancel := context.WithTimeout(ctx, call.ReportsEvery)
 	defer cancel()
-	now, err := s.Engine.Wait(ctx, t.Principal, t.ID, t.Version)
+	now, err := f.Engine.Wait(ctx, t.Principal, t.ID, t.Version)
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err()
 	}
@@ -101,16 +100,16 @@ func handle(t *task.Task) string {
 	return task.Name(t.ID)
 }
 
-// words tells a client that cannot take a task what its call waits for, and how to get the outcome. First is what it is
-// told before that.
-func (s *Service) words(ctx context.Context, r *call.Request, t *task.Task, first string) *mcp.CallToolResult {
-	tool := s.Handlers.Lookup(wire.CallTool, ResultTool)
+// words tells a client that cannot take a task what its call waits for, and how to get the outcome.
+func (f *fetching) words(ctx context.Context) *mcp.CallToolResult {
+	r, t := f.call.Request, f.task
+	tool := f.Handlers.Lookup(wire.CallTool, ResultTool)
 	hasTool := tool != nil && tool.Fetches // and not the author's own
 	text := []string{}
-	if first != "" {
-		text = append(text, first)
+	if f.note != "" {
+		text = append(text, f.note)
 	}
-	awaited, equal := s.awaited(ctx, t)
+	awaited, equal := f.awaited(ctx, t)
 	text = append(text, awaited)
 	switch name := handle(t); {
 	case !hasTool:
