@@ -10,7 +10,7 @@ import (
 type Quota struct {
 	Unfinished int   // tasks that have not ended
 	Kept       int   // tasks that are stored, including those that have ended
-	Bytes      int64 // size of their calls, journals, open questions and outcomes
+	Bytes      int64 // size of their calls, journals, outcomes and what they ask their clients; not of a [Question]
 	Notices    int   // notices that wait to be delivered; see [Store.Listen], which refuses no write for it
 }
 

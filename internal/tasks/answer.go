@@ -102,7 +102,7 @@ func (a *answering) findMissed(ctx context.Context, id string, responses map[str
 	return err
 }
 
-// lateRows returns the rows of what was answered that are closed, or whose deadline has passed by the clock of the store.
+// lateRows returns the rows of what was answered that are closed, or past their deadline by the clock of the store.
 func (a *answering) lateRows(ctx context.Context, id string) (late []string, err error) {
 	keys := a.update.Answered
 	rows, err := a.Engine.Questions(ctx, task.Name(id))
