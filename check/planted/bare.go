@@ -60,7 +60,7 @@ func (s *server) bareText(r *request, t target, about string) string {
 	case "id", "id-compared":
 		return about
 	case "state-optional":
-		return s.aead(encode, decode).seal([]byte(r.principal + " " + t.name + " " + about))
+		return s.aead(inBase64).seal([]byte(r.principal + " " + t.name + " " + about))
 	case "bare-expiry":
 		return "until=" + time.Now().UTC().Add(s.TTL).Format(time.RFC3339) + "&ask=" + t.name
 	}
@@ -79,7 +79,7 @@ func (s *server) readBare(r *request, t target, about string) (string, bool) {
 	case "id-compared":
 		return about, *r.State == about
 	case "state-optional":
-		text, ok := s.aead(encode, decode).open(*r.State)
+		text, ok := s.aead(inBase64).open(*r.State)
 		return about, ok && string(text) == r.principal+" "+t.name+" "+about
 	case "bare-expiry":
 		var until string
@@ -98,7 +98,7 @@ func (s *server) readBare(r *request, t target, about string) (string, bool) {
 }
 
 // act records that a tool has acted on something. It is false if the server acts once, and has.
-func (s *server) act(t target, about string) bool {
+func (s *states) act(t target, about string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	done := "done " + t.method + t.name + " " + about
@@ -113,7 +113,7 @@ func (s *server) act(t target, about string) bool {
 }
 
 // mayAct reports whether a tool knows what it is to act on, and has not.
-func (s *server) mayAct(t target, about string) bool {
+func (s *states) mayAct(t target, about string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return (s.Known == nil || slices.Contains(s.Known, about)) && !s.ended["done "+t.method+t.name+" "+about]

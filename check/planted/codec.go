@@ -21,32 +21,20 @@ import (
 	"sync/atomic"
 )
 
-// A codec turns the JSON of a state into the text that a client keeps, and back.
-type codec struct {
-	seal func(text []byte) string
-	open func(token string) ([]byte, bool)
-}
-
 // Seals are the ways in which a correct server protects its states. In some of them several texts mean one state, as
 // in Base64 whose last bits are not looked at. That is no fault: nobody can change what a state says.
 var Seals = []string{"aead", "aead-lenient", "aead-hex", "aead-spaces", "hmac", "jwt", "gzip-hmac", "stored", "counted"}
 
-func (s *server) codecOf() codec {
+func (s *sealer) codecOf() codec {
 	switch s.Fault {
 	case "plain-json":
 		return codec{func(b []byte) string { return string(b) }, func(t string) ([]byte, bool) { return []byte(t), true }}
 	case "plain-base64", "plain-arguments":
-		return codec{encode, decode}
+		return inBase64
 	case "plain-hex":
-		return codec{hex.EncodeToString, decodeHex}
+		return inHex
 	case "plain-gzip":
-		return codec{func(b []byte) string { return encode(deflate(b)) }, func(t string) ([]byte, bool) {
-			b, ok := decode(t)
-			if !ok {
-				return nil, false
-			}
-			return inflate(b)
-		}}
+		return inBase64.of(deflate, inflate)
 	case "plain-query":
 		return codec{toQuery, fromQuery}
 	case "jwt-none", "jwt-unverified":
@@ -54,46 +42,39 @@ func (s *server) codecOf() codec {
 	case "mac-part":
 		return s.macOfPart()
 	case "mac-optional", "mac-short", "token-in-state":
-		return s.mac(nil, nil)
+		return s.mac()
 	case "token-in-gzip":
-		return s.mac(deflate, inflate)
+		return s.mac().of(deflate, inflate)
 	case "stream-cipher":
 		return s.streamCipher()
 	case "xor":
-		return codec{func(b []byte) string { return encode(xor(b)) }, func(t string) ([]byte, bool) {
-			b, ok := decode(t)
-			return xor(b), ok
-		}}
+		return inBase64.of(xor, func(b []byte) ([]byte, bool) { return xor(b), true })
 	case "checksum":
-		return checksum()
+		return inBase64.of(addChecksum, cutChecksum)
 	}
 	switch s.Seal {
 	case "", "aead":
-		return s.aead(encode, decode)
+		return s.aead(inBase64)
 	case "aead-lenient": // as the decoders of some languages do
-		return s.aead(encode, func(t string) ([]byte, bool) {
+		return s.aead(codec{encode, func(t string) ([]byte, bool) {
+			t = strings.NewReplacer("+", "-", "/", "_").Replace(t)
 			return decode(strings.Map(func(r rune) rune {
-				switch {
-				case r == '+':
-					return '-'
-				case r == '/':
-					return '_'
-				case r < 128 && strings.ContainsRune(alphabet, r):
+				if strings.ContainsRune(alphabet, r) {
 					return r
 				}
 				return -1
 			}, t))
-		})
+		}})
 	case "aead-hex":
-		return s.aead(hex.EncodeToString, decodeHex)
+		return s.aead(inHex)
 	case "aead-spaces":
-		return s.aead(encode, func(t string) ([]byte, bool) { return decode(strings.TrimSpace(t)) })
+		return s.aead(codec{encode, func(t string) ([]byte, bool) { return decode(strings.TrimSpace(t)) }})
 	case "hmac":
-		return s.mac(nil, nil)
+		return s.mac()
 	case "jwt":
 		return s.jwt()
 	case "gzip-hmac":
-		return s.mac(deflate, inflate)
+		return s.mac().of(deflate, inflate)
 	case "stored":
 		return codec{func(b []byte) string { return s.keep(newID(), b) }, s.kept}
 	case "counted": // anybody can read and guess it, and what it is for is on the server
@@ -101,6 +82,22 @@ func (s *server) codecOf() codec {
 		return codec{func(b []byte) string { return s.keep(fmt.Sprintf("round-%04d", count.Add(1)), b) }, s.kept}
 	}
 	panic("planted: there is no seal " + s.Seal)
+}
+
+var inBase64, inHex = codec{encode, decode}, codec{hex.EncodeToString, decodeHex}
+
+// of returns a codec of bytes that are packed before they become a text.
+func (c codec) of(pack func([]byte) []byte, unpack func([]byte) ([]byte, bool)) codec {
+	return codec{
+		func(b []byte) string { return c.seal(pack(b)) },
+		func(t string) ([]byte, bool) {
+			b, ok := c.open(t)
+			if !ok {
+				return nil, false
+			}
+			return unpack(b)
+		},
+	}
 }
 
 const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -134,43 +131,35 @@ func inflate(b []byte) ([]byte, bool) {
 	return text, err == nil
 }
 
-func (s *server) aead(encode func([]byte) string, decode func(string) ([]byte, bool)) codec {
+func (s *sealer) aead(text codec) codec {
+	gcm, err := cipher.NewGCMWithRandomNonce(s.block())
+	if err != nil {
+		panic(err)
+	}
+	return text.of(func(b []byte) []byte { return gcm.Seal(nil, nil, b, nil) }, func(b []byte) ([]byte, bool) {
+		b, err := gcm.Open(nil, nil, b, nil)
+		return b, err == nil
+	})
+}
+
+func (s *sealer) block() cipher.Block {
 	block, err := aes.NewCipher(s.Key)
 	if err != nil {
 		panic(err)
 	}
-	gcm, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		panic(err)
-	}
-	return codec{
-		func(b []byte) string { return encode(gcm.Seal(nil, nil, b, nil)) },
-		func(t string) ([]byte, bool) {
-			b, ok := decode(t)
-			if !ok {
-				return nil, false
-			}
-			text, err := gcm.Open(nil, nil, b, nil)
-			return text, err == nil
-		},
-	}
+	return block
 }
 
-func (s *server) sum(b []byte) []byte {
+func (s *sealer) sum(b []byte) []byte {
 	h := hmac.New(sha256.New, s.Key)
 	h.Write(b)
 	return h.Sum(nil)
 }
 
 // mac has the text in clear, and its MAC after a dot.
-func (s *server) mac(pack func([]byte) []byte, unpack func([]byte) ([]byte, bool)) codec {
+func (s *sealer) mac() codec {
 	return codec{
-		func(b []byte) string {
-			if pack != nil {
-				b = pack(b)
-			}
-			return encode(b) + "." + encode(s.sum(b))
-		},
+		func(b []byte) string { return encode(b) + "." + encode(s.sum(b)) },
 		func(t string) ([]byte, bool) {
 			text, sum, signed := strings.Cut(t, ".")
 			b, ok := decode(text)
@@ -188,16 +177,13 @@ func (s *server) mac(pack func([]byte) []byte, unpack func([]byte) ([]byte, bool
 			case !hmac.Equal(got, want):
 				return nil, false
 			}
-			if unpack != nil {
-				return unpack(b)
-			}
 			return b, true
 		},
 	}
 }
 
 // macOfPart protects all of a state except its answers.
-func (s *server) macOfPart() codec {
+func (s *sealer) macOfPart() codec {
 	return codec{
 		func(b []byte) string {
 			var st state
@@ -226,7 +212,7 @@ func (s *server) macOfPart() codec {
 	}
 }
 
-func (s *server) jwt() codec {
+func (s *sealer) jwt() codec {
 	head := encode([]byte(`{"alg":"HS256","typ":"JWT"}`))
 	return codec{
 		func(b []byte) string {
@@ -256,30 +242,22 @@ func (s *server) jwt() codec {
 	}
 }
 
-func (s *server) streamCipher() codec {
-	block, err := aes.NewCipher(s.Key)
-	if err != nil {
-		panic(err)
-	}
+func (s *sealer) streamCipher() codec {
 	turn := func(iv, b []byte) []byte {
 		out := make([]byte, len(b))
-		cipher.NewCTR(block, iv).XORKeyStream(out, b)
+		cipher.NewCTR(s.block(), iv).XORKeyStream(out, b)
 		return out
 	}
-	return codec{
-		func(b []byte) string {
-			iv := make([]byte, aes.BlockSize)
-			_, _ = rand.Read(iv)
-			return encode(append(iv, turn(iv, b)...))
-		},
-		func(t string) ([]byte, bool) {
-			b, ok := decode(t)
-			if !ok || len(b) < aes.BlockSize {
-				return nil, false
-			}
-			return turn(b[:aes.BlockSize], b[aes.BlockSize:]), true
-		},
-	}
+	return inBase64.of(func(b []byte) []byte {
+		iv := make([]byte, aes.BlockSize)
+		_, _ = rand.Read(iv)
+		return append(iv, turn(iv, b)...)
+	}, func(b []byte) ([]byte, bool) {
+		if len(b) < aes.BlockSize {
+			return nil, false
+		}
+		return turn(b[:aes.BlockSize], b[aes.BlockSize:]), true
+	})
 }
 
 func xor(b []byte) []byte {
@@ -291,21 +269,17 @@ func xor(b []byte) []byte {
 	return out
 }
 
-// checksum has a sum that everybody can make.
-func checksum() codec {
-	return codec{
-		func(b []byte) string {
-			return encode(binary.BigEndian.AppendUint32(bytes.Clone(b), crc32.ChecksumIEEE(b)))
-		},
-		func(t string) ([]byte, bool) {
-			b, ok := decode(t)
-			if !ok || len(b) < 4 {
-				return nil, false
-			}
-			text, sum := b[:len(b)-4], b[len(b)-4:]
-			return text, binary.BigEndian.Uint32(sum) == crc32.ChecksumIEEE(text)
-		},
+// addChecksum adds a sum that everybody can make.
+func addChecksum(b []byte) []byte {
+	return binary.BigEndian.AppendUint32(bytes.Clone(b), crc32.ChecksumIEEE(b))
+}
+
+func cutChecksum(b []byte) ([]byte, bool) {
+	if len(b) < 4 {
+		return nil, false
 	}
+	text, sum := b[:len(b)-4], b[len(b)-4:]
+	return text, binary.BigEndian.Uint32(sum) == crc32.ChecksumIEEE(text)
 }
 
 func toQuery(b []byte) string {
@@ -340,7 +314,7 @@ func fromQuery(t string) ([]byte, bool) {
 // maxStored bounds what abandoned rounds leave behind.
 const maxStored = 10_000
 
-func (s *server) keep(id string, b []byte) string {
+func (s *sealer) keep(id string, b []byte) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.stored) >= maxStored {
@@ -350,7 +324,7 @@ func (s *server) keep(id string, b []byte) string {
 	return id
 }
 
-func (s *server) kept(t string) ([]byte, bool) {
+func (s *sealer) kept(t string) ([]byte, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b, ok := s.stored[t]

@@ -15,54 +15,14 @@ import (
 )
 
 const (
-	version    = "2026-07-28"
 	maxBody    = 1 << 20
 	maxDepth   = 64
 	maxAnswers = 100
 	bodyTime   = 5 * time.Second
 )
 
-// A request is a message of a client that is going to be answered.
-type request struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	params
-
-	principal string // the name of the token's owner
-	token     string
-	target    string // what Mcp-Name has to name, if anything
-	arguments map[string]any
-	meta      map[string]any
-}
-
-type params struct {
-	Name          string                     `json:"name"`
-	URI           string                     `json:"uri"`
-	TaskID        string                     `json:"taskId"`
-	Cursor        string                     `json:"cursor"`
-	State         *string                    `json:"requestState"`
-	Answers       map[string]json.RawMessage `json:"inputResponses"`
-	Notifications struct {
-		TaskIDs []string `json:"taskIds"`
-	} `json:"notifications"`
-}
-
-// A refusal is an error as the client sees it.
-type refusal struct {
-	status  int
-	Code    int    `json:"code"`
-	Message string `json:"message"`
-	Data    any    `json:"data,omitempty"`
-}
-
-func (e *refusal) Error() string { return e.Message }
-
-func invalid(message string) error  { return &refusal{http.StatusBadRequest, -32602, message, nil} }
-func mismatch(message string) error { return &refusal{http.StatusBadRequest, -32020, message, nil} }
-
-func lacks(capabilities any) error {
-	return &refusal{http.StatusBadRequest, -32021, "Missing required client capability",
-		map[string]any{"requiredCapabilities": capabilities}}
+func mismatch(message string) error {
+	return &refusal{http.StatusBadRequest, -32020, message, nil}
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -104,9 +64,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // isOwn reports whether a request is of no page, or of a page of this server, which is on the local host: a page of
 // another host can have its own name lead here (DNS rebinding), so that its origin is the host of the request.
-func (s *server) isOwn(r *http.Request) bool {
+func (o *Options) isOwn(r *http.Request) bool {
 	origin := r.Header.Get("Origin")
-	if origin == "" || s.has("http-origin") {
+	if origin == "" || o.has("http-origin") {
 		return true
 	}
 	u, err := url.Parse(origin)
@@ -114,7 +74,7 @@ func (s *server) isOwn(r *http.Request) bool {
 		return false
 	}
 	addr, _ := netip.ParseAddr(u.Hostname())
-	return s.has("http-rebinding") || u.Hostname() == "localhost" || addr.IsLoopback()
+	return o.has("http-rebinding") || u.Hostname() == "localhost" || addr.IsLoopback()
 }
 
 // read reads the body and compares the headers with it.
@@ -174,29 +134,29 @@ func (s *server) read(w http.ResponseWriter, r *http.Request, req *request) erro
 }
 
 // strict refuses JSON that two readers could understand differently.
-func (s *server) strict(text []byte) error {
+func (o *Options) strict(text []byte) error {
 	depth := maxDepth
-	if s.has("http-depth") {
+	if o.has("http-depth") {
 		depth = 1 << 20
 	}
 	err := strictjson.Check(text, depth)
 	wrong := new(strictjson.Error)
-	if errors.As(err, &wrong) && (wrong.Kind == strictjson.Duplicate && s.has("http-duplicate") ||
-		wrong.Kind == strictjson.Encoding && s.has("http-utf8")) {
+	if errors.As(err, &wrong) && (wrong.Kind == strictjson.Duplicate && o.has("http-duplicate") ||
+		wrong.Kind == strictjson.Encoding && o.has("http-utf8")) {
 		return nil
 	}
 	return err
 }
 
-func (s *server) compare(h http.Header, req *request) error {
+func (o *Options) compare(h http.Header, req *request) error {
 	body, _ := req.meta["io.modelcontextprotocol/protocolVersion"].(string)
-	if header := h.Get("MCP-Protocol-Version"); header != body && !s.has("http-version") {
+	if header := h.Get("MCP-Protocol-Version"); header != body && !o.has("http-version") {
 		return mismatch("Header mismatch: MCP-Protocol-Version does not match the body")
 	}
-	if len(req.ID) > 0 && h.Get("Mcp-Method") != req.Method && !s.has("http-method") {
+	if len(req.ID) > 0 && h.Get("Mcp-Method") != req.Method && !o.has("http-method") {
 		return mismatch("Header mismatch: Mcp-Method does not match the body")
 	}
-	if req.target != "" && headerText(h.Get("Mcp-Name")) != req.target && !s.has("http-name") {
+	if req.target != "" && headerText(h.Get("Mcp-Name")) != req.target && !o.has("http-name") {
 		return mismatch("Header mismatch: Mcp-Name does not match the body")
 	}
 	_, declared := req.meta["io.modelcontextprotocol/clientCapabilities"].(map[string]any)
@@ -221,40 +181,3 @@ func headerText(value string) string {
 	}
 	return value
 }
-
-// respond writes a result or an error.
-func (s *server) respond(w http.ResponseWriter, req *request, result map[string]any, err error) {
-	message := map[string]any{"jsonrpc": "2.0", "id": req.ID}
-	if len(req.ID) == 0 {
-		message["id"] = nil
-	}
-	status := http.StatusOK
-	if err != nil {
-		wrong := new(refusal)
-		if !errors.As(err, &wrong) {
-			wrong = &refusal{http.StatusBadRequest, -32602, err.Error(), nil}
-		}
-		status, message["error"] = wrong.status, wrong
-	} else {
-		if result["resultType"] == nil {
-			result["resultType"] = "complete"
-		}
-		result["_meta"] = map[string]any{"io.modelcontextprotocol/serverInfo": info}
-		message["result"] = result
-	}
-	text, err := json.Marshal(message)
-	if err != nil {
-		http.Error(w, "the response cannot be encoded", http.StatusInternalServerError)
-		return
-	}
-	if s.Stream && status == http.StatusOK {
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = w.Write([]byte(": the response follows\n\nevent: message\ndata: " + string(text) + "\n\n"))
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(text)
-}
-
-var info = map[string]any{"name": "planted", "version": "1.0.0"}

@@ -12,7 +12,6 @@ import (
 	"crypto/sha256"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -21,20 +20,6 @@ const (
 	Alice = "planted-token-of-alice-5e1c"
 	Bob   = "planted-token-of-bob-9d07"
 )
-
-// Options say which server is made.
-type Options struct {
-	Fault   string        // a name in Faults; empty is the correct server
-	Seal    string        // a name in Seals: how a correct server protects its states; empty is the first one
-	Refusal string        // a name in Refusals: how a correct server refuses a state; empty is the first one
-	Key     []byte        // protects states, and is shared by replicas; nil is a new one
-	TTL     time.Duration // of states; zero is ten minutes
-	Stream  bool          // responses to calls are streams of events
-
-	ActsOnce bool     // another call for the same city is an error, as of something that is deleted
-	Known    []string // the cities that there are; nil is all
-	Format   string   // of the name of a city in the schema of a tool
-}
 
 // Refusals are the ways in which a correct server answers a state that it refuses: by an error of the protocol, an
 // error of the tool, a text, and the first question once more.
@@ -56,9 +41,9 @@ func New(o Options) http.Handler {
 		key := sha256.Sum256([]byte("the key of the example"))
 		o.Key = key[:]
 	}
-	s := &server{Options: o, ended: map[string]bool{}, tasks: map[string]*taskState{}, stored: map[string][]byte{}}
-	s.codec = s.codecOf()
-	return s
+	seals := &sealer{Options: o, stored: map[string][]byte{}}
+	return &server{Options: o, questions: questions{o}, sealer: seals, tasks: map[string]*taskState{},
+		states: &states{Options: o, codec: seals.codecOf(), ended: map[string]bool{}}}
 }
 
 // Replicas returns two replicas of the server.
@@ -69,18 +54,3 @@ func Replicas(o Options) (http.Handler, http.Handler) {
 	}
 	return first, first // nothing tells them apart
 }
-
-type server struct {
-	Options
-	codec codec
-
-	mu     sync.Mutex
-	ended  map[string]bool // calls and states that are not taken again
-	stored map[string][]byte
-	tasks  map[string]*taskState
-	latest int // the number of the newest task, for predictable IDs
-	open   int // first rounds without a retry
-}
-
-// has reports whether one of these faults is planted.
-func (s *server) has(faults ...string) bool { return slices.Contains(faults, s.Fault) }

@@ -32,7 +32,7 @@ func textThatFits(v any) (string, bool) {
 	return text, ok && text != "" && utf8.RuneCountInString(text) <= maxName
 }
 
-func (s *server) name() question {
+func (s *questions) name() question {
 	text, property := "Who are you?", "name"
 	switch s.Fault {
 	case "password":
@@ -51,7 +51,7 @@ func (s *server) name() question {
 	return q
 }
 
-func (s *server) guest() question {
+func (s *questions) guest() question {
 	return form("guest", "Who is the guest?", map[string]any{
 		"guest": map[string]any{"type": "string", "minLength": 1, "maxLength": maxName},
 		"class": map[string]any{"type": "string", "enum": []string{"first", "second"}}},
@@ -61,7 +61,7 @@ func (s *server) guest() question {
 		}})
 }
 
-func (s *server) confirm() question {
+func (s *questions) confirm() question {
 	return form("confirm", "Is this right: %s?", map[string]any{
 		"confirm": map[string]any{"type": "boolean", "default": true},
 		"seats":   map[string]any{"type": "integer", "minimum": 1, "maximum": 8, "default": 1}},
@@ -74,7 +74,7 @@ func (s *server) confirm() question {
 		}})
 }
 
-func (s *server) page() question {
+func (s *questions) page() question {
 	url := "https://connect.example.com/start"
 	switch s.Fault {
 	case "url-user":
@@ -86,7 +86,7 @@ func (s *server) page() question {
 		"Connect your account.", map[string]any{"mode": "url", "url": url}, nil}
 }
 
-func (s *server) completion() question {
+func (s *questions) completion() question {
 	return question{"completion", "sampling/createMessage", map[string]any{"sampling": map[string]any{}}, "",
 		map[string]any{"maxTokens": 100, "messages": []any{map[string]any{"role": "user",
 			"content": map[string]any{"type": "text", "text": "Write a summary."}}}}, nil}
@@ -109,21 +109,8 @@ func said(answers map[string]string) string {
 	return strings.Join(parts, ", ")
 }
 
-// can reports whether the client of a request has declared a capability, and a mode of it.
-func can(r *request, path ...string) bool {
-	at, _ := r.meta["io.modelcontextprotocol/clientCapabilities"].(map[string]any)
-	for i, name := range path {
-		next, ok := at[name].(map[string]any)
-		if !ok {
-			return i == 1 && path[0] == "elicitation" && name == "form" && len(at) == 0 // {} means forms only
-		}
-		at = next
-	}
-	return true
-}
-
 // mayAsk returns an error if the client has not declared that it can be asked this.
-func (s *server) mayAsk(r *request, q question) error {
+func (s *questions) mayAsk(r *request, q question) error {
 	declared := true
 	mode, _ := q.params["mode"].(string)
 	switch {
@@ -150,7 +137,7 @@ const (
 )
 
 // read returns the outcome of the answer to a question, and its text.
-func (s *server) readAnswer(q question, answers map[string]json.RawMessage) (string, outcome) {
+func (s *questions) readAnswer(q question, answers map[string]json.RawMessage) (string, outcome) {
 	raw, ok := answers[q.key]
 	if s.has("key-ignored") && !ok && len(answers) > 0 {
 		raw, ok = answers[slices.Sorted(maps.Keys(answers))[0]], true
@@ -194,7 +181,7 @@ func (s *server) readAnswer(q question, answers map[string]json.RawMessage) (str
 }
 
 // content returns the text of a form that fits.
-func (s *server) content(q question, raw json.RawMessage) (string, outcome) {
+func (s *questions) content(q question, raw json.RawMessage) (string, outcome) {
 	var content map[string]any
 	if json.Unmarshal(raw, &content) != nil {
 		return "", again

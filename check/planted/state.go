@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A state is what the server keeps of a call between its rounds.
+// A state holds a call between its rounds.
 type state struct {
 	Call      string            `json:"call"`
 	Principal string            `json:"principal,omitempty"`
@@ -25,7 +25,7 @@ type state struct {
 
 var errState = errors.New("the state does not verify")
 
-func (s *server) newState(r *request) *state {
+func (s *states) newState(r *request) *state {
 	st := &state{Call: newID(), Request: s.digest(r), Answers: map[string]string{}}
 	if s.isPlain() {
 		st.Call = "call"
@@ -48,7 +48,7 @@ func (s *server) newState(r *request) *state {
 }
 
 // principal is whom the state is bound to.
-func (s *server) principal(r *request) string {
+func (s *states) principal(r *request) string {
 	if s.has("principal-claimed") {
 		claimed, _ := r.meta["example.com/user"].(string)
 		return claimed
@@ -57,10 +57,10 @@ func (s *server) principal(r *request) string {
 }
 
 // isPlain reports whether nothing in a state may look like a signature, because there is none.
-func (s *server) isPlain() bool { return strings.HasPrefix(s.Fault, "plain-") || s.has("checksum") }
+func (s *states) isPlain() bool { return strings.HasPrefix(s.Fault, "plain-") || s.has("checksum") }
 
 // digest identifies the request that a state belongs to.
-func (s *server) digest(r *request) string {
+func (s *states) digest(r *request) string {
 	parts := []any{r.Method, r.target, r.arguments}
 	if s.has("method-unbound") {
 		parts[0] = nil
@@ -89,7 +89,7 @@ func (s *server) digest(r *request) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func (s *server) sealed(st *state) string {
+func (s *states) sealed(st *state) string {
 	text, err := json.Marshal(st)
 	if err != nil {
 		panic(err)
@@ -98,7 +98,7 @@ func (s *server) sealed(st *state) string {
 }
 
 // opened returns the state that a request presents, if it belongs to the request.
-func (s *server) opened(r *request, token string) (*state, error) {
+func (s *states) opened(r *request, token string) (*state, error) {
 	st := new(state)
 	text, ok := s.codec.open(token)
 	if !ok || json.Unmarshal(text, st) != nil {
@@ -123,7 +123,7 @@ func (s *server) opened(r *request, token string) (*state, error) {
 }
 
 // end records that a call which must happen once has ended. It returns false if it had.
-func (s *server) end(st *state, token string) bool {
+func (s *states) end(st *state, token string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := st.Call
@@ -140,7 +140,7 @@ func (s *server) end(st *state, token string) bool {
 	return true
 }
 
-func (s *server) hasEnded(st *state) bool {
+func (s *states) hasEnded(st *state) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ended[st.Call]

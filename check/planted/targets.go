@@ -7,17 +7,6 @@ import (
 	"strings"
 )
 
-// A target is something that asks: a tool, a prompt or a resource.
-type target struct {
-	method  string
-	name    string
-	text    string
-	hints   map[string]any
-	script  []question
-	once    bool // ends at most once for each first round
-	becomes bool // a task
-}
-
 var (
 	reads   = map[string]any{"readOnlyHint": true}
 	changes = map[string]any{"destructiveHint": true}
@@ -128,17 +117,4 @@ func (s *server) call(r *request) (map[string]any, error) {
 		return s.create(r, t)
 	}
 	return s.round(r, t)
-}
-
-// done returns the result of a call that has ended.
-func done(r *request, text string) map[string]any {
-	content := map[string]any{"type": "text", "text": text}
-	switch r.Method {
-	case "prompts/get":
-		return map[string]any{"messages": []any{map[string]any{"role": "user", "content": content}}}
-	case "resources/read":
-		return map[string]any{"ttlMs": 0, "cacheScope": "private",
-			"contents": []any{map[string]any{"uri": r.URI, "mimeType": "text/plain", "text": text}}}
-	}
-	return map[string]any{"content": []any{content}, "isError": false}
 }

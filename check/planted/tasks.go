@@ -13,17 +13,6 @@ const (
 	maxTasks       = 1000
 )
 
-type taskState struct {
-	id, owner, city string
-	status          string
-	script          []question
-	step            int
-	answers         map[string]string
-	created         time.Time
-	updated         time.Time
-	result          any
-}
-
 func declaresTasks(r *request) bool { return can(r, "extensions", tasksExtension) }
 
 // create makes a task of a call.
