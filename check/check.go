@@ -66,9 +66,9 @@ type Endpoint struct {
 	Header  http.Header // of the first identity
 }
 
-// What a user tells of a server, in a file of JSON.
+// The description of a server by a user, in a file of JSON.
 type (
-	// A Plan has all of it. Its zero value tells nothing.
+	// A Plan is the whole file. All of it may be left out.
 	Plan = plan.Plan
 	// A PlannedCall is how a tool, a prompt or a resource is called.
 	PlannedCall = plan.Call
@@ -102,7 +102,7 @@ func Run(ctx context.Context, o Options) (*findings.Report, error) {
 // judgeAll finds the targets, and runs each probe on each of them.
 func (r *run) judgeAll(ctx context.Context) {
 	if r.server.Run(ctx); r.Line.Revision == "" {
-		return // nothing that it does is what the probes expect
+		return // the probes expect a server of this revision
 	}
 	r.prepareJudges()
 	r.beginExpiry(ctx)

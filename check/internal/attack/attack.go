@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -38,19 +39,14 @@ func (k *Attacker) Attack(ctx context.Context, c *talk.Call, s corpus.Step, vari
 			return nil, err
 		}
 	}
-	answers := map[string]any{}
 	last := c.Last()
-	for _, q := range last.Questions {
-		answers[q.Key] = k.Honest(c.Target, q, c.Canary)
-	}
+	answers := k.Answers(c.Target, last.Questions, c.Canary)
 	if s.Answers != "" {
 		answers = k.alterAnswers(c, s.Answers, variant, text)
 	}
 	if variant == NeverAsked {
 		for _, round := range c.Target.Rounds {
-			for _, q := range round.Questions {
-				answers[q.Key] = k.Honest(c.Target, q, text)
-			}
+			maps.Copy(answers, k.Answers(c.Target, round.Questions, text))
 		}
 	}
 	state := last.State

@@ -113,7 +113,7 @@ func shifted(text string, by time.Duration) (later string, ok bool) {
 	return "", false
 }
 
-// options are what may stand in place of a text that is one of several to choose from.
+// options returns the other choices for a text that is one of several.
 func options(t *talk.Target, text string) (others []string) {
 	var properties []fit.Property
 	for _, p := range t.Inputs {

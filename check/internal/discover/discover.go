@@ -37,14 +37,14 @@ type Discovery struct {
 	Planned    map[string]plan.Call // how everything is called
 	OldTasks   bool                 // the server says that it has the tasks of an earlier revision
 	OtherAsked string               // a request that must not ask, and did
-	Lister     string               // the method of the first list that has a result; empty is none
+	Lister     string               // the method of the first list that has a result; empty: there is none
 	Nothing    string               // why there are no targets
 
 	refusal     string // of a list
 	refusedCall string // the first call that is refused, and why
 }
 
-// New returns a discovery that calls what the plan and the permission allow. It tells what it does next.
+// New returns a discovery that calls what the plan and the permission allow. It tells its next action.
 func New(c *talk.Client, calls map[string]plan.Call, allow []string, tell func(what string)) *Discovery {
 	return &Discovery{Client: c, calls: calls, allow: allow, tell: tell, Planned: map[string]plan.Call{}}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/askback-mcp/askback/check/internal/talk"
 )
 
-// A listed is an entry of a list.
+// listed is an entry of a list.
 type listed struct {
 	Name        string          `json:"name"`
 	URI         string          `json:"uri"`
@@ -25,7 +25,7 @@ type listed struct {
 	Annotations hints `json:"annotations"`
 }
 
-// hints are what a server says of a tool.
+// hints are the annotations of a tool.
 type hints struct {
 	ReadOnly    *bool `json:"readOnlyHint"`
 	Destructive *bool `json:"destructiveHint"`
@@ -71,7 +71,7 @@ func prepareArguments(cl *talk.Client, t *talk.Target, entry listed) {
 	}
 }
 
-// rows are what a plan says of values that calls use up: the n-th value of each argument together.
+// rows returns the values of a plan that calls use up: the n-th value of each argument together.
 func rows(p *plan.Call) (all []*talk.Row) {
 	for name, values := range p.UseUp {
 		for i, value := range values {

@@ -23,7 +23,7 @@ import (
 type Judge struct {
 	*talk.Client
 	Targets []*talk.Target
-	Lister  string // the method of a list that has a result; empty is none
+	Lister  string // the method of a list that has a result; empty: there is none
 	Second  bool   // there is another principal
 
 	served *talk.Call // the newest honest request
@@ -74,7 +74,7 @@ func (e *Judge) judgeEndpoint(ctx context.Context, p corpus.Probe, t *talk.Targe
 	return e.weigh(p, v, a)
 }
 
-// tries are what a request came to that must be refused.
+// tries are the outcomes of a request that must be refused.
 type tries struct {
 	taken, lost int
 	last        *talk.Call // that was taken
@@ -82,7 +82,7 @@ type tries struct {
 	silence     error      // why nothing came
 }
 
-// weigh makes a verdict of what the tries came to between two controls.
+// weigh makes a verdict of the tries between two controls.
 func (e *Judge) weigh(p corpus.Probe, v *findings.Verdict, a tries) error {
 	switch {
 	case a.taken == 0 && a.refusal != "":

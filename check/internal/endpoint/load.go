@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -95,9 +96,7 @@ func (e *Judge) crowd(ctx context.Context, t *talk.Target) (*talk.Call, error) {
 	for range manyAnswers {
 		answers[fmt.Sprintf("%012x", rand.Uint64())] = json.RawMessage(`{"action":"accept","content":{}}`)
 	}
-	for _, q := range c.Last().Questions {
-		answers[q.Key] = e.Honest(t, q, c.Canary)
-	}
+	maps.Copy(answers, e.Answers(t, c.Last().Questions, c.Canary))
 	params := t.Params(c.Arguments)
 	params["inputResponses"] = answers
 	if state := c.Last().State; state != nil {

@@ -80,7 +80,7 @@ func (p Property) kind() string {
 	return "string"
 }
 
-// isDefault reports whether a value is what a server may take where nobody has answered.
+// isDefault reports whether a value is the default, which a server may take where nobody has answered.
 func (p Property) isDefault(value any) bool {
 	var unless any
 	if json.Unmarshal(p.Default, &unless) != nil {

@@ -1,4 +1,4 @@
-// Package plan has what a user tells of a server.
+// Package plan reads the file in which a user describes a server.
 package plan
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// A Plan is what a user tells of a server, in a file of JSON. All of it may be left out.
+// A Plan describes a server, in a file of JSON that a user completes. All of it may be left out.
 type Plan struct {
 	// Calls say how something is called, by its name; a name that several methods have stands behind its method, as in
 	// "prompts/get review".

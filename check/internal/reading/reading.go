@@ -107,12 +107,12 @@ func (r *Judge) judgeQuestions(ctx context.Context, p corpus.Probe, t *talk.Targ
 }
 
 // undeclared reports whether a client with these capabilities must not be asked this.
-func undeclared(q talk.Question, able string) bool {
+func undeclared(q talk.Question, capabilities string) bool {
 	var has struct {
 		Elicitation     map[string]json.RawMessage
 		Sampling, Roots json.RawMessage
 	}
-	_ = json.Unmarshal([]byte(able), &has) // the JSON is ours
+	_ = json.Unmarshal([]byte(capabilities), &has) // the JSON is ours
 	switch q.Method {
 	case "elicitation/create":
 		_, form := has.Elicitation["form"]

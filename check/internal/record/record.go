@@ -88,7 +88,7 @@ func sent(s talk.Exchange, names map[string]string, id int) (how, headers, body 
 	return how, headers, body
 }
 
-// expected is what a transcript expects of a response that ends a call: its type, and of the last response the content
+// expected returns the response that ends a call, for a comparison: its type, and of the last response the content
 // as well.
 func expected(p *talk.Reply, whole bool) string {
 	var result map[string]json.RawMessage

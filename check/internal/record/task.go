@@ -47,7 +47,7 @@ func andMore(members map[string]any) map[string]any {
 	return members
 }
 
-// expectedOfTask is what a transcript expects of a response about a task. The last one has the effect of the attack.
+// expectedOfTask returns the response about a task, for a comparison. The last one has the effect of the attack.
 func expectedOfTask(s talk.Exchange, names map[string]string, last bool) string {
 	p, want := s.Reply, map[string]any{}
 	switch method := s.Request.Method; {

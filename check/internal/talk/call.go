@@ -137,12 +137,16 @@ func (cl *Client) Advance(ctx context.Context, t *Target, s corpus.Step, round i
 
 // Answer sends the next round of a call, as honestly as the step says, and keeps the reply if all of it is honest.
 func (cl *Client) Answer(ctx context.Context, c *Call, s corpus.Step) (*Reply, error) {
-	last := c.Last()
+	return cl.SendCall(ctx, c, s, cl.Answers(c.Target, c.Last().Questions, c.Canary), c.Last().State)
+}
+
+// Answers are the honest answers to some questions, by their keys.
+func (cl *Client) Answers(t *Target, asked []Question, text string) map[string]any {
 	answers := map[string]any{}
-	for _, q := range last.Questions {
-		answers[q.Key] = cl.Honest(c.Target, q, c.Canary)
+	for _, q := range asked {
+		answers[q.Key] = cl.Honest(t, q, text)
 	}
-	return cl.SendCall(ctx, c, s, answers, last.State)
+	return answers
 }
 
 // Honest is the answer of somebody who agrees, with the least that fits.

@@ -45,7 +45,7 @@ func (t *Target) String() string {
 // Asks reports whether the target asks before its result, or before it becomes a task.
 func (t *Target) Asks() bool { return len(t.Rounds) > 0 && t.Rounds[0].Asks() }
 
-// StateRound is the number of the last round that has a state, from one. Zero is none.
+// StateRound is the number of the last round that has a state, from one. Zero means that none has.
 func (t *Target) StateRound() int {
 	for i, round := range slices.Backward(t.Rounds) {
 		if round.Asks() && round.State != nil {

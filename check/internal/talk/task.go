@@ -142,10 +142,7 @@ func (cl *Client) Observe(ctx context.Context, tk *Task, before *Reply, polls in
 func (cl *Client) Update(
 	ctx context.Context, tk *Task, as, capabilities string, asked []Question, text string,
 ) (*Reply, error) {
-	answers := map[string]any{}
-	for _, q := range asked {
-		answers[q.Key] = cl.Honest(tk.Call.Target, q, text)
-	}
+	answers := cl.Answers(tk.Call.Target, asked, text)
 	return cl.Ask(ctx, tk, transport.Request{As: as, Capabilities: capabilities, Method: "tasks/update",
 		Params: map[string]any{"taskId": tk.ID, "inputResponses": answers}})
 }

@@ -18,11 +18,13 @@ type subscription struct {
 }
 
 // listen subscribes to a task. The reply is how the server acknowledges it, or refuses to.
-func (j *Judge) listen(ctx context.Context, tk *talk.Task, as, able string) (*subscription, *talk.Reply, error) {
-	if able == "" {
-		able = talk.TaskCapabilities
+func (j *Judge) listen(
+	ctx context.Context, tk *talk.Task, as, capabilities string,
+) (*subscription, *talk.Reply, error) {
+	if capabilities == "" {
+		capabilities = talk.TaskCapabilities
 	}
-	q := transport.Request{As: as, At: tk.Call.At, Method: "subscriptions/listen", Capabilities: able,
+	q := transport.Request{As: as, At: tk.Call.At, Method: "subscriptions/listen", Capabilities: capabilities,
 		Params: map[string]any{"notifications": map[string]any{"taskIds": []any{tk.ID}}}}
 	type begun struct {
 		events *transport.Stream

@@ -119,7 +119,7 @@ func (j *Judge) concludeTasks(p corpus.Probe, v *findings.Verdict, attempts []ve
 	return verdict.Pass(v, "it had no effect, %d times of %d", len(attempts), len(attempts))
 }
 
-// describeTask says what was seen.
+// describeTask says in words what was seen.
 func describeTask(p corpus.Probe, proof string, came *talk.Reply) string {
 	aim, second := aimOf(p), slices.Contains(p.Needs, "second")
 	switch {

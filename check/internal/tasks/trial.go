@@ -78,9 +78,9 @@ func (j *Judge) try(ctx context.Context, p corpus.Probe, t *talk.Target, who *st
 // takeStep takes one step of a trial.
 func (j *Judge) takeStep(ctx context.Context, tr *trial, t *talk.Target, s corpus.Step) (err error) {
 	var p *talk.Reply
-	as, able := tr.as(s), ""
+	as, capabilities := tr.as(s), ""
 	if s.Capabilities == "no-tasks" {
-		able = transport.AllCapabilities
+		capabilities = transport.AllCapabilities
 	}
 	if tr.attacks(s) && tr.before == nil && s.Do != "create" {
 		if err := j.prepared(ctx, tr); err != nil {
@@ -96,7 +96,7 @@ func (j *Judge) takeStep(ctx context.Context, tr *trial, t *talk.Target, s corpu
 				"arguments and answers that fit, in the file of 'askback check init'")
 		}
 	case "get":
-		p, err = j.look(ctx, tr, t, s, as, able)
+		p, err = j.look(ctx, tr, t, s, as, capabilities)
 	case "update":
 		asked, text := tr.task.Newest.Questions, tr.task.Call.Canary
 		if tr.attacks(s) {
@@ -107,17 +107,17 @@ func (j *Judge) takeStep(ctx context.Context, tr *trial, t *talk.Target, s corpu
 				return talk.NoVerdict("no question of the task takes a text", "")
 			}
 		}
-		if p, err = j.Update(ctx, tr.task, as, able, asked, text); err == nil && !tr.attacks(s) {
+		if p, err = j.Update(ctx, tr.task, as, capabilities, asked, text); err == nil && !tr.attacks(s) {
 			tr.task.Answered = append(tr.task.Answered, asked...)
 			_, err = j.Observe(ctx, tr.task, tr.task.Newest, talk.MaxPolls)
 		}
 	case "cancel":
-		p, err = j.Ask(ctx, tr.task, transport.Request{As: as, Capabilities: able, Method: "tasks/cancel"})
+		p, err = j.Ask(ctx, tr.task, transport.Request{As: as, Capabilities: capabilities, Method: "tasks/cancel"})
 	case "list":
-		p, err = j.Ask(ctx, tr.task, transport.Request{As: as, Capabilities: able, Method: "tasks/list",
+		p, err = j.Ask(ctx, tr.task, transport.Request{As: as, Capabilities: capabilities, Method: "tasks/list",
 			Params: map[string]any{}})
 	case "listen":
-		tr.events, p, err = j.listen(ctx, tr.task, as, able)
+		tr.events, p, err = j.listen(ctx, tr.task, as, capabilities)
 	default:
 		err = talk.NoVerdict("this check does not know the step "+s.Do, "a newer version of the command")
 	}
@@ -135,7 +135,7 @@ func (j *Judge) takeText(t *talk.Target, asked []talk.Question) bool {
 	})
 }
 
-// take makes the task of a trial and reads it until it asks, unless it is what is judged.
+// take makes the task of a trial and reads it until it asks, unless the creation itself is judged.
 func (j *Judge) take(
 	ctx context.Context, tr *trial, t *talk.Target, s corpus.Step, judged bool,
 ) (p *talk.Reply, err error) {
@@ -176,14 +176,14 @@ func (j *Judge) prepared(ctx context.Context, tr *trial) error {
 
 // look is the step get: the owner's waits for a change as long as an honest one takes.
 func (j *Judge) look(
-	ctx context.Context, tr *trial, t *talk.Target, s corpus.Step, as, able string,
+	ctx context.Context, tr *trial, t *talk.Target, s corpus.Step, as, capabilities string,
 ) (*talk.Reply, error) {
 	tk := tr.task
 	if s.Task == "unknown" {
 		return j.getUnknown(ctx, tr)
 	}
-	if as != tk.Call.As || able != "" {
-		return j.Ask(ctx, tk, transport.Request{As: as, Capabilities: able, Method: "tasks/get"})
+	if as != tk.Call.As || capabilities != "" {
+		return j.Ask(ctx, tk, transport.Request{As: as, Capabilities: capabilities, Method: "tasks/get"})
 	}
 	polls := 1
 	switch {
@@ -230,7 +230,7 @@ func (tr *trial) changes() bool {
 	return false
 }
 
-// proof is what a trial proves, of the proofs that count for the probe. Control is the owner's, if there is one.
+// proof returns the proof of a trial, if it counts for the probe. Control is the owner's, if there is one.
 func (tr *trial) proof(control *trial) string {
 	proof := tr.seen(control)
 	if tr.probe.Verdicts[proof] == "" {

@@ -15,7 +15,7 @@ import (
 
 const leastOnly = 5 // characters of a text that occurs nowhere by chance
 
-// prove is the proof of an attempt. The text is the attack's own, and only what nothing else has brought in.
+// prove returns the proof of an attempt. The text is the attack's own, and only what nothing else has brought in.
 func (j *Judge) prove(tr *trial, c *talk.Call, a verdict.Attempt, text, only string) string {
 	aim, valid := tr.aim, tr.control.valid
 	alike := a.Reply.Like(valid)
@@ -23,7 +23,7 @@ func (j *Judge) prove(tr *trial, c *talk.Call, a verdict.Attempt, text, only str
 	case a.Reply.Class != talk.Refused && tr.shows(a.Reply, only):
 		return "canary"
 	case aim.State == "forge" && a.Taken && a.Reply.Echoed && alike:
-		return "canary" // the state itself is what the result tells
+		return "canary" // the result quotes the state itself
 	case aim.Answers == "fit-again" && j.kept(valid, a, text):
 		return ""
 	case a.Taken && (alike || a.Reply.Like(tr.control.second) || aim.State == "forge"):
@@ -36,8 +36,8 @@ func (j *Judge) prove(tr *trial, c *talk.Call, a verdict.Attempt, text, only str
 	return ""
 }
 
-// proveUnbegun is the proof of an attempt on a call that was never begun, which has an argument of its own. Only what
-// ends like the honest call counts.
+// proveUnbegun returns the proof of an attempt on a call that was never begun, which has an argument of its own. Only
+// what ends like the honest call counts.
 func (tr *trial) proveUnbegun(a verdict.Attempt, text string) string {
 	switch {
 	case !a.Taken || !a.Reply.Like(tr.control.valid):

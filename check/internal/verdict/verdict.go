@@ -50,7 +50,7 @@ func FoundTimes(
 type Attempt struct {
 	Variant string
 	Reply   *talk.Reply
-	Proof   string // canary, difference, suspicion, refused; empty is none
+	Proof   string // canary, difference, suspicion, refused; empty proves nothing
 	Taken   bool   // it had an effect that the negative controls do not have
 	Steps   []talk.Exchange
 }
