@@ -26,7 +26,6 @@ import (
 	"github.com/askback-mcp/askback/check/findings"
 	"github.com/askback-mcp/askback/check/internal/discover"
 	"github.com/askback-mcp/askback/check/internal/endpoint"
-	"github.com/askback-mcp/askback/check/internal/plan"
 	"github.com/askback-mcp/askback/check/internal/reading"
 	"github.com/askback-mcp/askback/check/internal/redact"
 	"github.com/askback-mcp/askback/check/internal/talk"
@@ -65,19 +64,6 @@ type Endpoint struct {
 	Program []string    // the command line of a server that speaks over standard input and output, in place of a URL
 	Header  http.Header // of the first identity
 }
-
-// The description of a server by a user, in a file of JSON.
-type (
-	// A Plan is the whole file. All of it may be left out.
-	Plan = plan.Plan
-	// A PlannedCall is how a tool, a prompt or a resource is called.
-	PlannedCall = plan.Call
-	// A Duration is a [time.Duration] that is written as in "30s".
-	Duration = plan.Duration
-)
-
-// ParsePlan reads the file of a plan.
-func ParsePlan(data []byte) (Plan, error) { return plan.Parse(data) }
 
 // An OptionError is a mistake in the options of a check.
 type OptionError string
@@ -226,7 +212,7 @@ func (r *run) prepare() error {
 			}
 		}
 	}
-	r.Plan.Answers(func(text string) {
+	answerTexts(r.Plan.Calls, func(text string) {
 		secrets.Add(text)
 		secrets.Add(talk.JSONText(text))
 	})

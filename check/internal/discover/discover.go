@@ -12,9 +12,9 @@ import (
 
 	"github.com/askback-mcp/askback/check/corpus"
 	"github.com/askback-mcp/askback/check/findings"
-	"github.com/askback-mcp/askback/check/internal/plan"
 	"github.com/askback-mcp/askback/check/internal/talk"
 	"github.com/askback-mcp/askback/check/internal/transport"
+	"github.com/askback-mcp/askback/check/plan"
 	"github.com/askback-mcp/askback/internal/rawclient"
 )
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/askback-mcp/askback/check/internal/fit"
-	"github.com/askback-mcp/askback/check/internal/plan"
 	"github.com/askback-mcp/askback/check/internal/talk"
+	"github.com/askback-mcp/askback/check/plan"
 )
 
 // listed is an entry of a list.

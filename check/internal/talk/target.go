@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/check/internal/fit"
-	"github.com/askback-mcp/askback/check/internal/plan"
+	"github.com/askback-mcp/askback/check/plan"
 	"github.com/askback-mcp/askback/internal/rawclient/alter"
 )
 

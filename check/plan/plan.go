@@ -64,27 +64,3 @@ func Parse(data []byte) (p Plan, err error) {
 	decoder.DisallowUnknownFields()
 	return p, decoder.Decode(&p)
 }
-
-// Answers tells the texts of the answers, which no output may have.
-func (p *Plan) Answers(tell func(string)) {
-	var walk func(v any)
-	walk = func(v any) {
-		switch v := v.(type) {
-		case string:
-			tell(v)
-		case []any:
-			for _, e := range v {
-				walk(e)
-			}
-		case map[string]any:
-			for _, e := range v {
-				walk(e)
-			}
-		}
-	}
-	for _, c := range p.Calls {
-		for _, answer := range c.Answers {
-			walk(answer)
-		}
-	}
-}
