@@ -275,19 +275,27 @@ func printTasks(c *conversation.Conversation, list []*client.Task, more bool) er
 	return c.Show(map[string]any{"tasks": encoded}, taskTable(list, time.Now()))
 }
 
-// listTasks reads the server's list of tasks. More reports whether the server has further tasks.
+// maxPages bounds the pages of a list: a server can make a list as long as it likes, and a page as large as a message
+// may be.
+const maxPages = 16
+
+// listTasks reads the server's list of tasks. More reports whether the server has further tasks. With an error the list
+// holds what came before it.
 func listTasks(ctx context.Context, s *client.Session,
 	dialect client.TaskDialect) (list []*client.Task, more bool, err error) {
-	read := 0
-	list, err = readPages(func(cursor string) ([]*client.Task, string, error) {
-		page, next, err := s.ListTasks(ctx, cursor)
-		read += len(page)
-		more = read > cli.MaxListed || next != ""
-		if read >= cli.MaxListed {
-			next = ""
+	for cursor, pages := "", 0; ; pages++ {
+		if pages == maxPages {
+			err = fmt.Errorf("the server's list has more than %d pages", maxPages)
+			break
 		}
-		return page, next, err
-	})
+		var page []*client.Task
+		page, cursor, err = s.ListTasks(ctx, cursor)
+		list = append(list, page...)
+		more = len(list) > cli.MaxListed || cursor != ""
+		if err != nil || cursor == "" || len(list) >= cli.MaxListed {
+			break
+		}
+	}
 	list = list[:min(len(list), cli.MaxListed)]
 	fault, isFault := errors.AsType[*jsonrpc.Error](err)
 	switch {
@@ -373,23 +381,4 @@ func taskTable(list []*client.Task, now time.Time) string {
 			cli.HarmlessLine(t.ID, conversation.MaxID)}, "\t"))
 	}
 	return cli.Table(rows)
-}
-
-// maxPages is how many pages of a list are read: a server can make a list as long as it likes, and a page as large as a
-// message may be.
-const maxPages = 16
-
-// readPages reads a list. Page reads the page at a cursor and returns the cursor of the next one, which is empty after
-// the last. With an error the list holds what came before it.
-func readPages[T any](page func(cursor string) (items []*T, next string, err error)) ([]*T, error) {
-	list, cursor := []*T{}, ""
-	for range maxPages {
-		items, next, err := page(cursor)
-		list = append(list, slices.DeleteFunc(items, func(item *T) bool { return item == nil })...)
-		if err != nil || next == "" {
-			return list, err
-		}
-		cursor = next
-	}
-	return list, fmt.Errorf("the server's list has more than %d pages", maxPages)
 }
