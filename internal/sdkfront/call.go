@@ -16,24 +16,24 @@ import (
 )
 
 // call serves a request that may ask.
-func (f *Front) call(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-	return f.pass(ctx, method, target(req), req, func(ctx context.Context, p gate.Passage) (mcp.Result, error) {
-		h := f.Lookup(ctx, method, target(req))
+func (in incoming) call(ctx context.Context) (mcp.Result, error) {
+	return in.pass(ctx, target(in.req), func(ctx context.Context, p gate.Passage) (mcp.Result, error) {
+		h := in.Lookup(ctx, in.method, target(in.req))
 		if h == nil {
-			return f.serveForeign(ctx, p, method, req)
+			return in.serveForeign(ctx, p)
 		}
 		var result mcp.Result
 		var err error
-		if sessionOf(req) == nil { // it came past the SDK
-			result, err = f.ServeHandler(ctx, h, req)
+		if sessionOf(in.req) == nil { // it came past the SDK
+			result, err = in.ServeHandler(ctx, h, in.req)
 		} else {
-			result, err = f.next(ctx, method, req)
+			result, err = in.registered.next(ctx, in.method, in.req)
 		}
 		if err != nil {
 			return nil, err
 		}
 		if out := takeOutcome(result); out != nil {
-			return f.encode(out, p.InSession)
+			return in.encode(out, p.InSession)
 		}
 		if _, _, manual := call.ManualOutcome(result); manual {
 			// The result is from a handler that was added to the SDK's server in place of ours.
@@ -59,49 +59,50 @@ func (f *Front) encode(out *call.Outcome, inSession bool) (mcp.Result, error) {
 
 // serveForeign serves a request for a handler that is registered on the SDK's server. If it is in the manual style,
 // the state is sealed for it and, in a session, its further rounds are asked there, too.
-func (f *Front) serveForeign(ctx context.Context, p gate.Passage, method string, req mcp.Request) (mcp.Result, error) {
-	m := newManualRequest(req)
-	r, err := f.foreignRequest(p, method, req, m)
+func (in incoming) serveForeign(ctx context.Context, p gate.Passage) (mcp.Result, error) {
+	m := newManualRequest(in.req)
+	r, err := in.foreignRequest(p, m)
 	if err != nil {
 		return nil, err
 	}
-	r.Handler = &call.Handler{Method: method, Invoke: func(ctx context.Context, c *call.Call,
+	r.Handler = &call.Handler{Method: in.method, Invoke: func(ctx context.Context, c *call.Call,
 		params *wire.Params) (mcp.Result, error) {
-		result, err := f.next(ctx, method, c.View())
-		if isUnknown(err, method, params.Target) {
+		result, err := in.registered.next(ctx, in.method, c.View())
+		if isUnknown(err, in.method, params.Target) {
 			err = &fault.NotRunError{Err: err}
 		}
 		return result, err
 	}}
-	r.Ran = f.ran(ctx)
+	r.Ran = in.requestOf(ctx).ran()
 	r.As = func(back call.Manual) mcp.Request { return m.with(back.State, m.typed(back)) }
-	var at call.Home = f.Carrier.Home(r)
+	var at call.Home = in.Carrier.Home(r)
 	if r.InSession {
-		at = f.Carrier.Held(r, sessionOf(req))
+		at = in.Carrier.Held(r, sessionOf(in.req))
 	}
-	out, err := f.Calls.Serve(ctx, r, at)
+	out, err := in.Calls.Serve(ctx, r, at)
 	switch {
 	case err != nil:
 		return nil, foreignError(err)
 	case out.Result != nil:
 		return out.Result, nil
 	}
-	return f.encode(out, r.InSession)
+	return in.encode(out, r.InSession)
 }
 
 // ServeHandler serves a request for one of our handlers at the end of the SDK's path. A result that the SDK's types
 // do not express is one that they do, and carries the outcome past the middleware that stands between.
 func (f *Front) ServeHandler(ctx context.Context, h *call.Handler, req mcp.Request) (mcp.Result, error) {
+	in := incoming{f, h.Method, req}
 	p, passed := ctx.Value(passageKey{f}).(gate.Passage)
 	if !passed { // another middleware made a context of its own
-		return f.pass(ctx, h.Method, target(req), req, func(ctx context.Context, _ gate.Passage) (mcp.Result, error) {
+		return in.pass(ctx, target(req), func(ctx context.Context, _ gate.Passage) (mcp.Result, error) {
 			return f.ServeHandler(ctx, h, req)
 		})
 	}
 	if h.Matches != nil { // the SDK chose it by the order of the texts
 		h = cmp.Or(f.Handlers.Lookup(h.Method, target(req)), h)
 	}
-	out, err := f.serveOwn(ctx, p, h, req)
+	out, err := in.serveOwn(ctx, p, h)
 	if err != nil {
 		return nil, fault.Wire(err)
 	}
@@ -111,38 +112,38 @@ func (f *Front) ServeHandler(ctx context.Context, h *call.Handler, req mcp.Reque
 	return carryOutcome(h.Method, out), nil
 }
 
-func (f *Front) serveOwn(ctx context.Context, p gate.Passage, h *call.Handler, req mcp.Request) (*call.Outcome, error) {
-	raw, id, err := exactParams(req, f.Calls.Limits.Depth)
+func (in incoming) serveOwn(ctx context.Context, p gate.Passage, h *call.Handler) (*call.Outcome, error) {
+	raw, id, err := exactParams(in.req, in.Calls.Limits.Depth)
 	if err != nil {
 		return nil, err
 	}
-	if err := strictjson.Check(raw, f.Calls.Limits.Depth); err != nil {
+	if err := strictjson.Check(raw, in.Calls.Limits.Depth); err != nil {
 		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: %v", err)
 	}
 	params, fault := wire.ParseParams(h.Method, raw)
 	if fault != nil {
 		return nil, fault
 	}
-	session := sessionOf(req)
+	session := sessionOf(in.req)
 	r := &call.Request{
-		Handler: h, Params: params, Raw: raw, Progress: f.progressTo(ctx, session, req), Session: session,
-		Extra: req.GetExtra(), Ran: f.ran(ctx),
+		Handler: h, Params: params, Raw: raw, Progress: in.progress(ctx), Session: session,
+		Extra: in.req.GetExtra(), Ran: in.requestOf(ctx).ran(),
 	}
 	admit(r, p)
 	if !p.InSession {
-		return f.Calls.Serve(ctx, r, f.Carrier.Home(r))
+		return in.Calls.Serve(ctx, r, in.Carrier.Home(r))
 	}
 	r.Can = sessionCapabilities(session)
-	held := f.Carrier.Held(r, session)
-	echo := f.Echo.Load()
+	held := in.Carrier.Held(r, session)
+	echo := in.Echo.Load()
 	if echo == nil || id == nil {
-		return f.Calls.Serve(ctx, r, held)
+		return in.Calls.Serve(ctx, r, held)
 	}
 	at, err := (*echo)(r, held, id)
 	if err != nil {
 		return nil, err
 	}
-	return f.Calls.Serve(ctx, r, at)
+	return in.Calls.Serve(ctx, r, at)
 }
 
 // admit gives a request for a handler of ours what the gate knows of it.
@@ -151,15 +152,16 @@ func admit(r *call.Request, p gate.Passage) {
 	r.Can = r.Params.Meta.Capabilities &^ wire.Tasks // the home says whether this call can become one
 }
 
-// progressTo tells the client of a request how far the call is, if it asked to be told.
-func (f *Front) progressTo(ctx context.Context, session *mcp.ServerSession, req mcp.Request) call.ProgressFunc {
+// progress tells the client of a request how far the call is, if it asked to be told.
+func (in incoming) progress(ctx context.Context) call.ProgressFunc {
+	session := sessionOf(in.req)
 	if session == nil {
-		if r := f.requestOf(ctx); r != nil {
+		if r := in.requestOf(ctx); r != nil {
 			return r.progress()
 		}
 		return nil
 	}
-	params, ok := req.GetParams().(mcp.RequestParams)
+	params, ok := in.req.GetParams().(mcp.RequestParams)
 	if !ok || params.GetProgressToken() == nil {
 		return nil
 	}

@@ -58,17 +58,17 @@ func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
 		}
 		switch m := msg.(type) {
 		case *jsonrpc.Response:
-			if fault := c.front.strict(m.Result); fault != nil {
+			if fault := c.strict(m.Result); fault != nil {
 				return &jsonrpc.Response{ID: m.ID, Error: fault}, nil // what was asked fails
 			}
 		case *jsonrpc.Request:
-			if fault := c.front.strict(m.Params); fault != nil {
+			if fault := c.strict(m.Params); fault != nil {
 				if m.IsCall() {
 					c.refuse(ctx, m.ID, fault)
 				}
 				continue
 			}
-			if fault := c.front.unspoken(m); fault != nil {
+			if fault := unspoken(m); fault != nil {
 				c.refuse(ctx, m.ID, fault)
 				continue
 			}
@@ -88,7 +88,7 @@ func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
 
 // unspoken returns the error for a request that names a revision in its _meta which this server does not know, where
 // the SDK would serve it.
-func (f *Front) unspoken(req *jsonrpc.Request) *jsonrpc.Error {
+func unspoken(req *jsonrpc.Request) *jsonrpc.Error {
 	if !req.IsCall() {
 		return nil
 	}
@@ -101,11 +101,11 @@ func (f *Front) unspoken(req *jsonrpc.Request) *jsonrpc.Error {
 }
 
 // strict checks the params or the result of a message, like a member of an HTTP request's body.
-func (f *Front) strict(member []byte) *jsonrpc.Error {
+func (c *connection) strict(member []byte) *jsonrpc.Error {
 	if len(member) == 0 {
 		return nil
 	}
-	if err := strictjson.Check(member, f.Calls.Limits.Depth-1); err != nil {
+	if err := strictjson.Check(member, c.front.Calls.Limits.Depth-1); err != nil {
 		return wire.Errorf(jsonrpc.CodeParseError, "parse error: %v", err)
 	}
 	return nil

@@ -58,25 +58,24 @@ func newManualRequest(req mcp.Request) *manualRequest {
 }
 
 // foreignRequest reads a request for a handler that is registered on the SDK's server.
-func (f *Front) foreignRequest(p gate.Passage, method string, req mcp.Request,
-	m *manualRequest) (*call.Request, error) {
+func (in incoming) foreignRequest(p gate.Passage, m *manualRequest) (*call.Request, error) {
 	r := &call.Request{
-		Params:    &wire.Params{Target: target(req), Arguments: m.arguments, State: m.state, HasState: m.state != ""},
+		Params:    &wire.Params{Target: target(in.req), Arguments: m.arguments, State: m.state, HasState: m.state != ""},
 		Principal: p.Principal,
 		InSession: p.InSession,
 		Watch:     p.Watch,
 	}
 	if p.InSession {
-		r.Can = sessionCapabilities(sessionOf(req))
+		r.Can = sessionCapabilities(sessionOf(in.req))
 		r.Params.State, r.Params.HasState = "", false // which no session has
 		return r, nil
 	}
 	if m.arguments != nil {
-		if err := strictjson.Check(m.arguments, f.Calls.Limits.Depth); err != nil {
+		if err := strictjson.Check(m.arguments, in.Calls.Limits.Depth); err != nil {
 			return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: %v", err)
 		}
 	}
-	if meta, err := json.Marshal(req.GetParams().GetMeta()); err == nil {
+	if meta, err := json.Marshal(in.req.GetParams().GetMeta()); err == nil {
 		parsed, fault := wire.ParseMeta(meta)
 		if fault != nil {
 			return nil, fault

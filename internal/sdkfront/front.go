@@ -43,12 +43,11 @@ type Front struct {
 	before    bool          // there was middleware when ours was added
 	warn      sync.Once
 
-	listing   *mcp.ServerSession // asks the SDK's server for lists
-	lists     bool               // List answers clients
-	tools     pages
-	templates templates
+	registered registered
+	lists      bool // List answers clients
+	tools      pages
+	templates  templates
 
-	next    mcp.MethodHandler // the SDK's handlers, and the middleware that was there before ours
 	mu      sync.Mutex
 	handler atomic.Pointer[mcp.MethodHandler] // handle in the middleware of AddReceivingMiddleware
 	chained atomic.Bool                       // there is such middleware

@@ -54,12 +54,12 @@ func (f *Front) requestOf(ctx context.Context) *Request {
 	return r
 }
 
-// ran is [Request].Ran of the request of a context, or nil.
-func (f *Front) ran(ctx context.Context) *atomic.Bool {
-	if r := f.requestOf(ctx); r != nil {
-		return &r.Ran
+// ran is Ran of a request, or nil if there is none.
+func (r *Request) ran() *atomic.Bool {
+	if r == nil {
+		return nil
 	}
-	return nil
+	return &r.Ran
 }
 
 // progress tells the client how far the call is, if it asked to be told and takes notifications; else it is nil.

@@ -25,11 +25,14 @@ func (f *Front) Install() error {
 	}
 	var err error
 	f.lists = !hasCacheableHook(f.Server)
-	if f.listing, err = listingSession(f.Server); err != nil {
+	if f.registered.session, err = listingSession(f.Server); err != nil {
 		return fmt.Errorf("askback: opening a session for lists: %w", err)
 	}
 	f.Server.AddSendingMiddleware(f.sending)
-	f.Server.AddReceivingMiddleware(f.middleware)
+	f.Server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		f.registered.next = next
+		return f.receive
+	})
 	if f.Tasks == nil {
 		return nil
 	}
@@ -57,10 +60,4 @@ func receivingHandler(m *mcp.Server) reflect.Value {
 		return reflect.Value{}
 	}
 	return field
-}
-
-// middleware stands around the SDK's handlers.
-func (f *Front) middleware(next mcp.MethodHandler) mcp.MethodHandler {
-	f.next = next
-	return f.receive
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/strictjson"
-	"github.com/askback-mcp/askback/internal/wire"
 )
 
 // List returns the encoded result of a list or of server/discover, as the SDK's server makes it for a request of
@@ -26,7 +25,7 @@ func (f *Front) List(ctx context.Context, r *Request) []byte {
 			return nil
 		}
 	}
-	req := f.listRequest(r.Method, cursor, &r.Extra)
+	req := f.registered.request(r.Method, cursor, &r.Extra)
 	if req == nil || !f.lists || f.watched() || !decodable(strictjson.Get(r.Params, "_meta")) {
 		return nil
 	}
@@ -44,29 +43,6 @@ func (f *Front) List(ctx context.Context, r *Request) []byte {
 		return nil
 	}
 	return encoded
-}
-
-// listRequest returns the request of a method that List serves, or nil.
-func (f *Front) listRequest(method, cursor string, extra *mcp.RequestExtra) mcp.Request {
-	meta := mcp.Meta{mcp.MetaKeyProtocolVersion: wire.Version}
-	switch method {
-	case "tools/list":
-		return &mcp.ListToolsRequest{Session: f.listing, Params: &mcp.ListToolsParams{Meta: meta, Cursor: cursor},
-			Extra: extra}
-	case "prompts/list":
-		return &mcp.ListPromptsRequest{Session: f.listing, Params: &mcp.ListPromptsParams{Meta: meta, Cursor: cursor},
-			Extra: extra}
-	case "resources/list":
-		return &mcp.ListResourcesRequest{Session: f.listing, Params: &mcp.ListResourcesParams{Meta: meta, Cursor: cursor},
-			Extra: extra}
-	case "resources/templates/list":
-		return &mcp.ListResourceTemplatesRequest{Session: f.listing, Params: &mcp.ListResourceTemplatesParams{Meta: meta,
-			Cursor: cursor}, Extra: extra}
-	case "server/discover":
-		return &mcp.ServerRequest[*mcp.DiscoverParams]{Session: f.listing, Params: &mcp.DiscoverParams{Meta: meta},
-			Extra: extra}
-	}
-	return nil
 }
 
 // decodable reports whether the SDK can decode what a client says of itself, without which it refuses a request.

@@ -38,7 +38,7 @@ func (f *Front) Listen(ctx context.Context, id, params []byte,
 		return nil
 	})
 	if panicked != nil {
-		return nil, f.panicked(ctx, tasks.MethodListen, panicked)
+		return nil, logPanic(ctx, f.Log, tasks.MethodListen, panicked)
 	}
 	return l, err
 }

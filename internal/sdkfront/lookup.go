@@ -22,10 +22,10 @@ func (f *Front) Lookup(ctx context.Context, method, target string) *call.Handler
 	if h == nil || h.Matches == nil || f.before { // middleware around ours must not see lists that no client asked for
 		return h
 	}
-	if f.hasResource(ctx, target) {
+	if f.registered.hasResource(ctx, target) {
 		return nil
 	}
-	f.ask(ctx, "resources/templates/list", func(result mcp.Result) (next string) {
+	f.registered.each(ctx, "resources/templates/list", func(result mcp.Result) (next string) {
 		list, ok := result.(*mcp.ListResourceTemplatesResult)
 		if !ok {
 			return ""
@@ -57,7 +57,7 @@ func (f *Front) ParamHeaders(ctx context.Context, tool string) ([]wire.ParamHead
 		return h.Headers, nil
 	}
 	var found *mcp.Tool
-	f.ask(ctx, "tools/list", func(result mcp.Result) (next string) {
+	f.registered.each(ctx, "tools/list", func(result mcp.Result) (next string) {
 		list, ok := result.(*mcp.ListToolsResult)
 		if !ok {
 			return ""
@@ -78,33 +78,4 @@ func (f *Front) ParamHeaders(ctx context.Context, tool string) ([]wire.ParamHead
 		return nil, fmt.Errorf("askback: the input schema of the tool %q: %w", tool, err)
 	}
 	return headers, nil
-}
-
-// hasResource reports whether the SDK's server has a resource under exactly this URI.
-func (f *Front) hasResource(ctx context.Context, uri string) (found bool) {
-	f.ask(ctx, "resources/list", func(result mcp.Result) (next string) {
-		list, ok := result.(*mcp.ListResourcesResult)
-		if !ok {
-			return ""
-		}
-		for _, r := range list.Resources {
-			if found = r.URI == uri; found {
-				return ""
-			}
-		}
-		return list.NextCursor
-	})
-	return found
-}
-
-// ask asks the SDK's server for a list, because a list is the only way to learn what is registered there. It passes
-// each page to read, which returns the cursor of the next page, or "".
-func (f *Front) ask(ctx context.Context, method string, read func(page mcp.Result) (next string)) {
-	for cursor, first := "", true; first || cursor != ""; first = false {
-		page, err := f.next(ctx, method, f.listRequest(method, cursor, nil))
-		if err != nil {
-			return // a cursor that is no longer valid
-		}
-		cursor = read(page)
-	}
 }

@@ -15,22 +15,29 @@ import (
 // passageKey is the key of a request's [gate.Passage] in its context.
 type passageKey struct{ *Front }
 
+// incoming is a request behind all middleware, whether it came through the SDK's server or past it.
+type incoming struct {
+	*Front
+	method string
+	req    mcp.Request
+}
+
 // pass brings a request through the gate. What serve returns is encoded where the SDK's types cannot express it.
-func (f *Front) pass(ctx context.Context, method, target string, req mcp.Request,
+func (in incoming) pass(ctx context.Context, target string,
 	serve func(ctx context.Context, p gate.Passage) (mcp.Result, error)) (result mcp.Result, err error) {
-	r := f.requestOf(ctx)
+	r := in.requestOf(ctx)
 	ctx, cancel := r.during(ctx)
 	defer cancel()
-	a := gate.Access{Method: method, Target: target, Extra: req.GetExtra()}
-	err = f.Gate.Pass(ctx, a, f.describe(ctx, req), legacySession(req),
+	a := gate.Access{Method: in.method, Target: target, Extra: in.req.GetExtra()}
+	err = in.Gate.Pass(ctx, a, in.origin(ctx), legacySession(in.req),
 		func(ctx context.Context, p gate.Passage) (err error) {
-			result, err = serve(context.WithValue(ctx, passageKey{f}, p), p)
+			result, err = serve(context.WithValue(ctx, passageKey{in.Front}, p), p)
 			return err
 		})
 	r.refuse(err)
 	switch fault.Of(err) {
 	case fault.Refused, fault.Unavailable, fault.Crowded, fault.Limit:
-		if sessionOf(req) != nil {
+		if sessionOf(in.req) != nil {
 			return nil, fault.Wire(err)
 		}
 	}
@@ -55,15 +62,15 @@ func (e *notFoundError) As(target any) bool {
 	return ok
 }
 
-// describe returns what is known of a request beside its caller and target. The SDK does not tell its handlers the
+// origin returns what is known of a request beside its caller and target. The SDK does not tell its handlers the
 // request's ID.
-func (f *Front) describe(ctx context.Context, req mcp.Request) gate.Origin {
-	meta := req.GetParams().GetMeta()
-	from := gate.Origin{Transport: transportOf(req.GetExtra()), Meta: report.MetaTexts(meta)}
-	if r := f.requestOf(ctx); r != nil && sessionOf(req) == nil {
+func (in incoming) origin(ctx context.Context) gate.Origin {
+	meta := in.req.GetParams().GetMeta()
+	from := gate.Origin{Transport: transportOf(in.req.GetExtra()), Meta: report.MetaTexts(meta)}
+	if r := in.requestOf(ctx); r != nil && sessionOf(in.req) == nil {
 		from.ID = r.ID
 	}
-	if session := legacySession(req); session != nil {
+	if session := legacySession(in.req); session != nil {
 		if opened := session.InitializeParams(); opened != nil {
 			from.Version = opened.ProtocolVersion
 		}

@@ -3,6 +3,7 @@ package sdkfront
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"reflect"
 	"strings"
@@ -18,8 +19,8 @@ import (
 // receive serves a request, from every transport. A panic of middleware, or of a handler of the SDK's, costs the
 // request and not the process.
 func (f *Front) receive(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
-	if probe, ok := req.(*mcp.ServerRequest[*mcp.DiscoverParams]); ok && probe.Session != f.listing {
-		req, err = f.apart(probe)
+	if probe, ok := req.(*mcp.ServerRequest[*mcp.DiscoverParams]); ok && probe.Session != f.registered.session {
+		req, err = apart(f.Server, probe)
 		if err != nil {
 			return nil, err
 		}
@@ -37,10 +38,10 @@ func (f *Front) receive(ctx context.Context, method string, req mcp.Request) (re
 		return nil
 	})
 	if panicked != nil {
-		return nil, f.panicked(ctx, method, panicked)
+		return nil, logPanic(ctx, f.Log, method, panicked)
 	}
 	session := sessionOf(req)
-	if passed, ok := result.(*raw.Result); ok && err == nil && session != nil && session != f.listing {
+	if passed, ok := result.(*raw.Result); ok && err == nil && session != nil && session != f.registered.session {
 		return f.encode(&call.Outcome{Result: passed}, legacySession(req) != nil)
 	}
 	return result, err
@@ -49,8 +50,8 @@ func (f *Front) receive(ctx context.Context, method string, req mcp.Request) (re
 // apart returns a probe as one in a session of its own. The SDK would take it for the beginning of its session, and
 // refuse to initialize the session of a client whose probe has timed out (basic/transports/stdio, "Backward
 // Compatibility").
-func (f *Front) apart(probe *mcp.ServerRequest[*mcp.DiscoverParams]) (mcp.Request, error) {
-	session, err := listingSession(f.Server)
+func apart(m *mcp.Server, probe *mcp.ServerRequest[*mcp.DiscoverParams]) (mcp.Request, error) {
+	session, err := listingSession(m)
 	if err != nil {
 		return nil, err
 	}
@@ -59,9 +60,9 @@ func (f *Front) apart(probe *mcp.ServerRequest[*mcp.DiscoverParams]) (mcp.Reques
 	return &own, nil
 }
 
-// panicked logs a panic of middleware or of another function of the operator, and returns the error for the client.
-func (f *Front) panicked(ctx context.Context, method string, err error) error {
-	f.Log.ErrorContext(ctx, "askback: middleware panicked", "method", method, "error", err)
+// logPanic logs a panic of middleware or of another function of the operator, and returns the error for the client.
+func logPanic(ctx context.Context, log *slog.Logger, method string, err error) error {
+	log.ErrorContext(ctx, "askback: middleware panicked", "method", method, "error", err)
 	return fault.Internal()
 }
 
@@ -101,19 +102,20 @@ func (f *Front) hold(
 
 // handle brings a request to the gate, and all others to the SDK's handlers.
 func (f *Front) handle(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+	in := incoming{f, method, req}
 	switch {
 	case wire.MayAsk(method) && target(req) != "":
-		return f.call(ctx, method, req)
+		return in.call(ctx)
 	case f.Tasks != nil && wire.IsTask(method):
-		return f.aboutTask(ctx, method, req)
+		return in.aboutTask(ctx)
 	case method == "initialize":
 		if err := f.Gate.Opened(ctx, sessionOf(req), req.GetExtra()); err != nil {
 			return nil, fault.Wire(err)
 		}
 	}
-	result, err := f.next(ctx, method, req)
+	result, err := f.registered.next(ctx, method, req)
 	if err != nil || f.Tasks == nil {
 		return result, err
 	}
-	return f.advertise(req, result)
+	return in.advertise(result)
 }

@@ -29,7 +29,7 @@ func (f *Front) sending(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		native := asksNatively(req.GetParams())
 		if native {
-			f.tellNative(ctx, p, report.AuditAsked, nil)
+			tellNative(ctx, f.Gate.Audit, p, report.AuditAsked, nil)
 		}
 		resume := gate.Waiting(ctx)
 		result, err := next(ctx, method, req)
@@ -37,7 +37,7 @@ func (f *Front) sending(next mcp.MethodHandler) mcp.MethodHandler {
 			return nil, gaveWay
 		}
 		if native && err == nil {
-			f.tellNative(ctx, p, report.AuditAnswered, result)
+			tellNative(ctx, f.Gate.Audit, p, report.AuditAnswered, result)
 		}
 		if err == nil {
 			result = home.Answered(ctx, result)
@@ -56,12 +56,12 @@ func asksNatively(params mcp.Params) bool {
 }
 
 // tellNative tells the operator of a question that a handler asks through its session.
-func (f *Front) tellNative(ctx context.Context, p gate.Passage, kind string, result mcp.Result) {
+func tellNative(ctx context.Context, audit *report.Audit, p gate.Passage, kind string, result mcp.Result) {
 	e := report.AuditEvent{Kind: kind, Principal: p.Principal, Method: p.Method, Target: p.Target, Round: 1}
 	if r, ok := result.(*mcp.ElicitResult); ok {
 		e.Action = r.Action
 	}
-	f.Gate.Audit.Tell(ctx, e)
+	audit.Tell(ctx, e)
 }
 
 // listingSession returns the session that asks the SDK's server for lists. It is like the session of an HTTP request,

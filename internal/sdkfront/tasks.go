@@ -15,18 +15,18 @@ import (
 )
 
 // aboutTask serves a request about tasks.
-func (f *Front) aboutTask(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-	params, _ := req.GetParams().(*rawParams)
+func (in incoming) aboutTask(ctx context.Context) (mcp.Result, error) {
+	params, _ := in.req.GetParams().(*rawParams)
 	if params == nil {
 		params = new(rawParams) // a request without any
 	}
 	if params.raw != nil {
-		if err := strictjson.Check(params.raw, f.Calls.Limits.Depth); err != nil {
+		if err := strictjson.Check(params.raw, in.Calls.Limits.Depth); err != nil {
 			return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: %v", err)
 		}
 	}
 	q := &tasks.Request{
-		Method: method, TaskID: wire.Name(method, params.raw), Params: params.raw, Session: legacySession(req),
+		Method: in.method, TaskID: wire.Name(in.method, params.raw), Params: params.raw, Session: legacySession(in.req),
 	}
 	if q.Session == nil {
 		meta, invalid := wire.ParseMeta(strictjson.Get(params.raw, "_meta"))
@@ -38,10 +38,10 @@ func (f *Front) aboutTask(ctx context.Context, method string, req mcp.Request) (
 	if invalid := q.Check(); invalid != nil {
 		return nil, invalid
 	}
-	return f.pass(ctx, method, q.TaskID, req, func(ctx context.Context, p gate.Passage) (mcp.Result, error) {
+	return in.pass(ctx, q.TaskID, func(ctx context.Context, p gate.Passage) (mcp.Result, error) {
 		own := *params // which the SDK hands to the method's handler, past all middleware
 		own.serve = func(ctx context.Context) (*rawResult, error) {
-			encoded, err := f.Tasks.Serve(ctx, p.Principal, q)
+			encoded, err := in.Tasks.Serve(ctx, p.Principal, q)
 			switch class := fault.Of(err); {
 			case class.Busy():
 				return nil, err
@@ -50,17 +50,17 @@ func (f *Front) aboutTask(ctx context.Context, method string, req mcp.Request) (
 			}
 			return &rawResult{encoded: encoded}, nil
 		}
-		if sessionOf(req) == nil { // it came past the SDK
+		if sessionOf(in.req) == nil { // it came past the SDK
 			return own.serve(ctx)
 		}
-		return f.next(ctx, method, &mcp.ServerRequest[*rawParams]{Session: sessionOf(req), Params: &own,
-			Extra: req.GetExtra()})
+		return in.registered.next(ctx, in.method, &mcp.ServerRequest[*rawParams]{Session: sessionOf(in.req), Params: &own,
+			Extra: in.req.GetExtra()})
 	})
 }
 
 // advertise tells clients that there are tasks: the extension to clients of 2026-07-28, the capability and each tool's
 // support to earlier clients.
-func (f *Front) advertise(req mcp.Request, result mcp.Result) (mcp.Result, error) {
+func (in incoming) advertise(result mcp.Result) (mcp.Result, error) {
 	switch r := result.(type) {
 	case *mcp.DiscoverResult:
 		r.Capabilities.AddExtension(wire.TasksExtension, nil)
@@ -69,19 +69,19 @@ func (f *Front) advertise(req mcp.Request, result mcp.Result) (mcp.Result, error
 		own := &initializeResult{InitializeResult: r}
 		own.Capabilities.ServerCapabilities = r.Capabilities
 		own.Capabilities.Tasks = json.RawMessage(`{"cancel":{},"requests":{"tools":{"call":{}}}}`)
-		if f.ListsTasks {
+		if in.ListsTasks {
 			own.Capabilities.Tasks = json.RawMessage(`{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`)
 		}
 		encoded, err := json.Marshal(own)
 		return &rawResult{encoded: encoded}, err
 	case *mcp.ListToolsResult:
-		if legacySession(req) == nil {
+		if legacySession(in.req) == nil {
 			return r, nil
 		}
 		own := &listToolsResult{r, make([]listedTool, len(r.Tools))}
 		for i, t := range r.Tools {
 			own.Tools[i].Tool = t
-			if h := f.Handlers.Lookup(wire.CallTool, t.Name); h != nil && h.Tasks != nil {
+			if h := in.Handlers.Lookup(wire.CallTool, t.Name); h != nil && h.Tasks != nil {
 				support := "optional"
 				if h.Tasks.Required {
 					support = "required"
