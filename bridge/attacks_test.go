@@ -255,7 +255,8 @@ func TestResultsInTheBridgesName(t *testing.T) {
 	h.on("tools/call plain", func(json.RawMessage) string {
 		return `{"resultType":"complete","content":[{"type":"text","text":"hello"}],"requestState":"evil","taskId":"evil",
 			"inputRequests":{"q":{"method":"elicitation/create","params":{}}},"_meta":{"io.github.askback-mcp/outcome":"evil",
-			"io.github.askback-mcp/expires":"evil","io.modelcontextprotocol/related-task":{"taskId":"evil"},"example.com/a":"kept"}}`
+			"io.github.askback-mcp/expires":"evil","io.modelcontextprotocol/related-task":{"taskId":"evil"},
+			"example.com/a":"kept"}}`
 	})
 	_, s := beside(t, h, able())
 	res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "evil_plain"})

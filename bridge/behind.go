@@ -37,17 +37,17 @@ type behind struct {
 	guarded  atomic.Bool              // people have to approve, or had to, calls of one of its tools
 }
 
-// lists are what one server behind offers, as the bridge offers it.
+// lists are the offers of one server behind, as the bridge offers them.
 type lists struct {
 	mu                                  sync.Mutex // one refresh at a time
 	tools, prompts, resources, template map[string]string
 
 	adopted bool
 
-	begun  atomic.Int64  // readings, one after the other
-	read   atomic.Int64  // those that have ended
+	reads  atomic.Int64  // how often they were read, with the reading that is under way
+	read   atomic.Int64  // the number of the last reading that has ended
 	poke   chan struct{} // something has changed; has room for one
-	ended  chan struct{} // the connection has; has room for one
+	lost   chan struct{} // the connection was; has room for one
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 }

@@ -90,7 +90,7 @@ func (b *Bridge) newBehind(i int, schemes []names.Scheme) *behind {
 	s, tasks := b.opts.Servers[i], b.opts.Server.Tasks
 	u := &behind{Server: calls.NewServer(s.Identity), Name: s.Name, index: i, scheme: schemes[i], catalog: b.front.catalog,
 		front: b.server, store: tasks.Store, approval: (*calls.Approval)(b.opts.Approve)}
-	u.lists.poke, u.lists.ended = make(chan struct{}, 1), make(chan struct{}, 1)
+	u.lists.poke, u.lists.lost = make(chan struct{}, 1), make(chan struct{}, 1)
 	u.reviewed = func(ctx context.Context) {
 		if b.front.early.isOver() { // before that, others are still read
 			b.guard.review(ctx)
@@ -106,7 +106,7 @@ func (b *Bridge) newBehind(i int, schemes []names.Scheme) *behind {
 	u.Lease, u.MostKept = cmp.Or(tasks.Lease, 10*time.Second), int(cmp.Or(tasks.TaskBytes, 16<<20)/4)
 	u.Conn = upstream.New(upstream.Options{
 		Connect: s.Connect, Version: s.Version, Several: len(schemes) > 1,
-		Changed: u.lists.changed, Lost: func() { signal(u.lists.ended) },
+		Changed: u.lists.changed, Lost: func() { signal(u.lists.lost) },
 		Client: client.Options{
 			Implementation: b.opts.Implementation,
 			Limits:         client.Limits{MessageBytes: b.opts.MessageBytes, Rounds: mostPages, CallTTL: rounds.AtRest},

@@ -2,7 +2,7 @@ package bridge
 
 import "github.com/askback-mcp/askback/bridge/internal/calls"
 
-// catalog is what hosts see of all servers.
+// catalog has the tools, prompts and resources of all servers, as hosts see them.
 type catalog struct {
 	tools     *shelf
 	prompts   *shelf

@@ -59,8 +59,8 @@ func (g *guard) Reviewed(ctx context.Context) error {
 // listed is a tool that a server has listed, whether it is offered or not.
 type listed struct {
 	*behind
-	names []string // all that patterns are compared with
-	as    string   // the name that hosts see, or empty
+	names   []string // all that patterns are compared with
+	shownAs string   // the name that hosts see, or empty
 }
 
 // listed returns the tools of all servers whose lists were read, and the titles of the other servers.
@@ -72,12 +72,12 @@ func (g *guard) listed() (all []listed, missing []string) {
 			continue
 		}
 		for _, name := range *offered {
-			_, as := g.catalog.tools.from(u.Server, name)
+			_, shownAs := g.catalog.tools.from(u.Server, name)
 			names := u.scheme.All(name)
-			if as != "" {
-				names = append(names, as)
+			if shownAs != "" {
+				names = append(names, shownAs)
 			}
-			all = append(all, listed{u, names, as})
+			all = append(all, listed{u, names, shownAs})
 		}
 	}
 	return all, missing
@@ -136,14 +136,14 @@ func (g *guard) review(ctx context.Context) {
 	none := g.unused(all)
 	var guarded, tools, idle []string
 	for _, t := range all {
-		if t.as != "" {
-			tools = append(tools, t.as)
+		if t.shownAs != "" {
+			tools = append(tools, t.shownAs)
 		}
 		if a.Of(t.names) == nil {
 			continue
 		}
-		if t.as != "" {
-			guarded = append(guarded, t.as)
+		if t.shownAs != "" {
+			guarded = append(guarded, t.shownAs)
 		}
 		t.guarded.Store(true)
 		g.proven.Store(true)

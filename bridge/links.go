@@ -28,7 +28,7 @@ func (f *front) find(ctx context.Context, req mcp.Request) {
 	var awaited []reading
 	for _, u := range f.servers {
 		if res := u.Conn.Introduction(); res != nil && res.Capabilities != nil && res.Capabilities.Resources != nil {
-			awaited = append(awaited, reading{&u.lists, u.lists.begun.Load()})
+			awaited = append(awaited, reading{&u.lists, u.lists.reads.Load()})
 			u.lists.changed()
 		}
 	}

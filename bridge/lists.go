@@ -39,7 +39,7 @@ func (b *behind) refresh(ctx context.Context) error {
 	defer cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := l.begun.Add(1)
+	n := l.reads.Add(1)
 	defer func() {
 		l.read.Store(n)
 		b.catalog.resources.announce()
@@ -210,7 +210,7 @@ func (b *behind) follow() {
 			select {
 			case <-ctx.Done():
 				return
-			case <-l.ended:
+			case <-l.lost:
 				later()
 				continue
 			case <-l.poke:

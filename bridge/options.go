@@ -11,40 +11,44 @@ import (
 	"github.com/askback-mcp/askback/bridge/internal/names"
 )
 
-// Options configure a [Bridge]. It needs Implementation, Servers and, in Server, Keys, Tasks and Desk.
+// Options configure a [Bridge]. What they point to must not be changed after [New]. The bridge calls their functions
+// from several goroutines at once.
 type Options struct {
-	// Implementation says who the bridge is, to hosts and to the servers behind.
+	// Implementation says who the bridge is, to hosts and to the servers behind. It is required.
 	Implementation *mcp.Implementation
 
-	// Server are the options of the bridge's own server. Keys are required: they also seal what is kept of the state of
-	// the servers behind. Tasks and Desk are required, too: calls wait there.
+	// Server are the options of the bridge's own server. New returns an error if Keys, Tasks or Desk is nil. The keys also
+	// seal what is kept of the requestState of the servers behind. Calls wait in the store of Tasks, and at the Desk.
 	Server askback.Options
 
-	// Servers are the servers behind, at least one. Of resources with one URI, the first server's is offered.
+	// Servers are the servers behind. New returns an error for an empty list, and for a name or pattern that is wrong. Of
+	// resources with one URI, the first server's is offered.
 	Servers []Server
 
-	// Start is how long the bridge waits for a server that is one of several. Zero means 15 seconds. A server that is not
-	// there by then is tried again, and its tools appear later.
+	// Start bounds the wait of [Bridge.Start] for the servers if there are several. Zero means 15 seconds. A server that
+	// is not there by then is tried again, and its tools appear later. Start fails if all are missing.
 	Start time.Duration
 
-	// Lists is how long a host's list waits for servers that start, from New on. Zero means 5 seconds. The list is then
-	// without what these servers offer, and the host is told when that has changed.
+	// Lists bounds the wait of a host's list for servers that start, from New on. Zero means 5 seconds. Then the list
+	// lacks the offers of these servers, and a notification tells the host when it has changed.
 	Lists time.Duration
 
-	// Sessions bounds, for each server before 2026-07-28, the sessions of callers, besides the one for its lists. Zero
-	// means 32. Every caller has a share of them.
+	// Sessions bounds, for each server before 2026-07-28, the sessions of all callers together, besides the one for its
+	// lists. Zero means 32. Every caller has a share of them. A call beyond its caller's share waits a
+	// moment, and then fails.
 	Sessions int
 
-	// MessageBytes bounds one message of a server behind, in bytes. Zero means 16 MiB.
+	// MessageBytes bounds one message of a server behind, in bytes. Zero means 16 MiB. A call whose response is longer
+	// fails with an error that says so.
 	MessageBytes int64
 
 	// SDKLogger receives what the SDK's server logs. Nil means nothing.
 	SDKLogger *slog.Logger
 
-	// Tools says which tools of all servers are offered.
+	// Tools says which tools of all servers are offered, of those that [Server.Tools] offers.
 	Tools Choice
 
-	// Approve says which calls a person approves before they are passed on, or is nil.
+	// Approve says which calls a person approves before they are passed on. Nil means none.
 	Approve *Approval
 }
 
@@ -60,16 +64,16 @@ type Server struct {
 	// Tools says which tools of this server are offered.
 	Tools Choice
 
-	// NameLength bounds the names that hosts see, in bytes: some hosts take 64. Zero means 128. A name that is cut ends
-	// with a digest.
+	// NameLength bounds the names that hosts see, in bytes: some hosts take 64. Zero means 128, the most that the
+	// specification allows ("Tool Names"). A name that is cut ends with a digest.
 	NameLength int
 
 	// Identity tells the server from any other, such as its address or its command line. Stored calls belong to it, and
 	// a server with another identity does not get them.
 	Identity string
 
-	// Connect returns a transport to the server. It is called again after its connection has ended, and for
-	// each further session with a server before 2026-07-28.
+	// Connect returns a transport to the server. It is required. It is called again after its connection has ended, after
+	// an error, and for each further session with a server before 2026-07-28.
 	Connect func() (mcp.Transport, error)
 
 	// Version is the revision of the protocol to speak with the server. Empty means the newest that both know. Some

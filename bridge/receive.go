@@ -9,7 +9,7 @@ import (
 	"github.com/askback-mcp/askback/bridge/internal/names"
 )
 
-// front is what hosts have to do with: all servers, and what hosts see of them.
+// front answers hosts, from all servers and what hosts see of them.
 type front struct {
 	servers []*behind
 	catalog *catalog
@@ -41,7 +41,7 @@ func (f *front) receiving(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// waitsFor is what a request waits for while the bridge starts, or nil.
+// waitsFor returns the event for which a request waits while the bridge starts, or nil.
 func (f *front) waitsFor(method string, req mcp.Request) context.Context {
 	kind, name := kindResource, ""
 	switch p := req.GetParams().(type) {

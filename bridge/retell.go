@@ -16,7 +16,7 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// What hosts are told of the servers behind is made of the bytes of these servers. The results of the bridge's own
+// What hosts are out of the servers behind is made of the bytes of these servers. The results of the bridge's own
 // server have the SDK's types, which leave out what they do not know, and what is zero.
 
 // tellings change a member of a result. By the request's method.
@@ -28,23 +28,22 @@ var tellings = map[string]func(f *front, name string, value []byte) []byte{
 	"resources/templates/list": listing("resourceTemplates", kindTemplate, "uriTemplate"),
 }
 
-// retell returns a result of which each member is what tell makes of it. A member of which it makes nothing is left
-// out.
+// retell returns a result with each member as tell changes it. Nil leaves the member out.
 func (f *front) retell(result mcp.Result, tell func(*front, string, []byte) []byte) (mcp.Result, error) {
 	encoded, err := encode(result)
 	if err != nil {
 		return nil, err
 	}
-	told := object.New(0)
+	out := object.New(0)
 	for name, value := range strictjson.Members(encoded) {
 		if name := string(name); name != "_meta" && name != "resultType" {
-			told.Add(name, tell(f, name, value))
+			out.Add(name, tell(f, name, value))
 		}
 	}
 	if instructions := f.instructions(); instructions != "" && strictjson.Get(encoded, "capabilities") != nil {
-		told.Add("instructions", wire.AppendString(nil, instructions))
+		out.Add("instructions", wire.AppendString(nil, instructions))
 	}
-	own := &raw.Result{Object: told.End()}
+	own := &raw.Result{Object: out.End()}
 	own.Meta = result.GetMeta()
 	return own, nil
 }
@@ -67,17 +66,17 @@ func (f *front) tellWho(name string, value []byte) []byte {
 		completions = completions || res.Capabilities.Completions != nil
 		subscribe = subscribe || res.Capabilities.Resources != nil && res.Capabilities.Resources.Subscribe
 	}
-	told := object.New(0)
+	out := object.New(0)
 	for name, value := range strictjson.Members(value) {
 		switch name := string(name); {
 		case name == "logging" && !logging, name == "completions" && !completions:
 		case name == "resources" && !subscribe:
-			told.Add(name, []byte(`{"listChanged":true}`))
+			out.Add(name, []byte(`{"listChanged":true}`))
 		default:
-			told.Add(name, value)
+			out.Add(name, value)
 		}
 	}
-	return told.End()
+	return out.End()
 }
 
 // listing tells each item of a list as its server has written it.
@@ -86,31 +85,31 @@ func listing(member, kind, key string) func(*front, string, []byte) []byte {
 		if name != member {
 			return value
 		}
-		told := []byte{'['}
+		out := []byte{'['}
 		for item := range strictjson.Elements(value) {
-			if len(told) > 1 {
-				told = append(told, ',')
+			if len(out) > 1 {
+				out = append(out, ',')
 			}
 			exposed, _ := strictjson.String(strictjson.Get(item, key))
 			t := f.catalog.seen(kind, exposed)
 			if t == nil || t.Definition == "" {
-				told = append(told, item...)
+				out = append(out, item...)
 				continue
 			}
-			told = append(told, asWritten(t, item)...)
+			out = append(out, asWritten(t, item)...)
 		}
-		return append(told, ']')
+		return append(out, ']')
 	}
 }
 
 // asWritten returns the definition that the server has written. Two members are the bridge's own: the name, and how
 // calls become tasks.
 func asWritten(t *calls.Target, own []byte) []byte {
-	told, written := object.New(0), []byte(t.Definition)
+	out, written := object.New(0), []byte(t.Definition)
 	for name, value := range strictjson.Members(written) {
 		switch name := string(name); name {
 		case "name", "execution":
-			told.Add(name, strictjson.Get(own, name))
+			out.Add(name, strictjson.Get(own, name))
 		case "_meta":
 			meta := object.New(0)
 			for name, value := range strictjson.Members(value) {
@@ -118,17 +117,17 @@ func asWritten(t *calls.Target, own []byte) []byte {
 					meta.Add(string(name), value)
 				}
 			}
-			told.Add(name, meta.End())
+			out.Add(name, meta.End())
 		default:
-			told.Add(name, value)
+			out.Add(name, value)
 		}
 	}
 	for name, value := range strictjson.Members(own) {
 		if strictjson.Get(written, string(name)) == nil {
-			told.Add(string(name), value)
+			out.Add(string(name), value)
 		}
 	}
-	return told.End()
+	return out.End()
 }
 
 // encode encodes a result without escapes for HTML, where descriptions are readable.

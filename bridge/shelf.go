@@ -30,9 +30,9 @@ type source struct {
 // offer is something that a server offers.
 type offer struct {
 	names.Label
-	show  func(name string) *calls.Target // offers it to hosts under a name, or panics
-	as    string                          // the name that hosts see, or empty
-	stale bool                            // hosts have to see it anew
+	show    func(name string) *calls.Target // offers it to hosts under a name, or panics
+	shownAs string                          // the name that hosts see, or empty
+	stale   bool                            // hosts have to see it anew
 }
 
 func newShelf(kind string, hide func(...string)) *shelf {
@@ -46,7 +46,7 @@ func (s *shelf) put(from *calls.Server, l names.Label, show func(name string) *c
 	defer s.mu.Unlock()
 	o := &offer{Label: l, show: show, stale: true}
 	if had := s.offers[source{from, l.Own}]; had != nil {
-		o.as = had.as
+		o.shownAs = had.shownAs
 	}
 	s.offers[source{from, l.Own}] = o
 }
@@ -67,11 +67,11 @@ func (s *shelf) drop(of *calls.Server, own string) {
 
 // withdraw hides something, with the lock held.
 func (s *shelf) withdraw(o *offer) {
-	if o.as != "" {
-		s.hide(o.as)
-		s.shown[o.as].Hidden.Store(true)
-		delete(s.shown, o.as)
-		o.as = ""
+	if o.shownAs != "" {
+		s.hide(o.shownAs)
+		s.shown[o.shownAs].Hidden.Store(true)
+		delete(s.shown, o.shownAs)
+		o.shownAs = ""
 	}
 }
 
@@ -88,18 +88,18 @@ func (s *shelf) settle() {
 		}
 		all := names.Distinct(labels)
 		for i, f := range from { // first, so that a name is free when something else gets it
-			if o := s.offers[f]; o.as != all[i] {
+			if o := s.offers[f]; o.shownAs != all[i] {
 				s.withdraw(o)
 			}
 		}
 		for i, f := range from {
 			o := s.offers[f]
-			if o.as == all[i] && !o.stale {
+			if o.shownAs == all[i] && !o.stale {
 				continue
 			}
 			if err := s.show(f, o, all[i]); err != nil {
 				leaveOut(f.Server, s.kind, f.own, err)
-				if o.as == "" { // and keeps nothing else from having its name
+				if o.shownAs == "" { // and keeps nothing else from having its name
 					delete(s.offers, f)
 					again = true
 				}
@@ -114,7 +114,7 @@ func (s *shelf) show(from source, o *offer, name string) error {
 	if name == "" {
 		return errors.New("its name cannot be told from another one")
 	}
-	if short, _ := o.Short(); o.as != name && name != short {
+	if short, _ := o.Short(); o.shownAs != name && name != short {
 		from.Log.Warn("bridge: two would have one name, so each gets a digest; rename one of them", "server", from.Title,
 			"kind", strings.TrimSpace(s.kind), "name", short, "as", name)
 	}
@@ -123,7 +123,7 @@ func (s *shelf) show(from source, o *offer, name string) error {
 		if before := s.latest[from]; before != nil && t.Strict() {
 			before.Turned.Store(true)
 		}
-		s.latest[from], s.shown[name], o.as = t, t, name
+		s.latest[from], s.shown[name], o.shownAs = t, t, name
 		return nil
 	})
 }
@@ -136,13 +136,13 @@ func (s *shelf) of(name string) *calls.Target {
 }
 
 // from returns what a server had last under its own name, or nil, and the name that hosts see, if they do.
-func (s *shelf) from(of *calls.Server, own string) (t *calls.Target, as string) {
+func (s *shelf) from(of *calls.Server, own string) (t *calls.Target, shownAs string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if o := s.offers[source{of, own}]; o != nil {
-		as = o.as
+		shownAs = o.shownAs
 	}
-	return s.latest[source{of, own}], as
+	return s.latest[source{of, own}], shownAs
 }
 
 // has reports whether something of a server is on the shelf.

@@ -169,8 +169,8 @@ func (s *MemoryStore) Select(ctx context.Context, f Filter, after string, limit 
 	err = s.do(ctx, func(int64) error {
 		for _, id := range slices.Sorted(maps.Keys(s.tasks)) {
 			m := s.tasks[id]
-			if len(tasks) < limit && id > after && lets(f.Statuses, m.Status) && lets(f.Principals, m.Principal) &&
-				lets(f.Targets, m.Target) {
+			if len(tasks) < limit && id > after && matches(f.Statuses, m.Status) && matches(f.Principals, m.Principal) &&
+				matches(f.Targets, m.Target) {
 				tasks = append(tasks, m.clone())
 			}
 		}
@@ -193,8 +193,8 @@ func (s *MemoryStore) Count(ctx context.Context) (map[Status]int, error) {
 	return counts, err
 }
 
-// lets reports whether a field of a filter lets a value pass.
-func lets[T comparable](those []T, value T) bool {
+// matches reports whether a field of a filter lets a value pass.
+func matches[T comparable](those []T, value T) bool {
 	return those == nil || slices.Contains(those, value)
 }
 

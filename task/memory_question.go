@@ -75,7 +75,7 @@ func (s *MemoryStore) Waiting(
 				if n >= limit {
 					break
 				}
-				if f.lets(q) {
+				if f.matches(q) {
 					found = append(found, q)
 					n++
 				}
@@ -181,13 +181,13 @@ func (f *QuestionFilter) keys() (keys []waitingKey) {
 	return []waitingKey{{index: forPeople}}
 }
 
-// lets reports whether the filter lets a question pass that is in one of its indexes.
-func (f *QuestionFilter) lets(q *memoryQuestion) bool {
+// matches reports whether the filter lets a question pass that is in one of its indexes.
+func (f *QuestionFilter) matches(q *memoryQuestion) bool {
 	isFor := func(names []string) bool {
 		return slices.ContainsFunc(q.For, func(name string) bool { return slices.Contains(names, name) })
 	}
 	return (f.For == nil && f.ForOthers == nil || isFor(f.For) || q.Principal != f.Own && isFor(f.ForOthers)) &&
-		lets(f.Targets, q.Target) && (f.Before.IsZero() || q.Asked.Before(f.Before))
+		matches(f.Targets, q.Target) && (f.Before.IsZero() || q.Asked.Before(f.Before))
 }
 
 // Overdue reads open questions whose deadline has passed. See [Store].

@@ -16,7 +16,7 @@ type Notice struct {
 	Question *Question
 }
 
-// NoticeKind is what has become of a [Question].
+// NoticeKind names a change of a [Question].
 type NoticeKind string
 
 // The kinds of notices, in the order in which a question has them.

@@ -2,7 +2,7 @@ package task
 
 import "time"
 
-// Settings are what an operator chooses for the tasks of a server. A field that is zero has its default; a negative one
+// Settings are an operator's, for the tasks of a server. A field that is zero has its default; a negative one
 // is an error.
 type Settings struct {
 	// TTL is the time to live of a task whose client asks for none; default 24 hours, or MaxTTL if that is less. A

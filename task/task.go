@@ -97,7 +97,7 @@ var (
 	ErrExists = errors.New("there is a task with this id already")
 )
 
-// Update is what an update of a task writes besides the row.
+// Update says what to write of a task besides its row, and under which conditions.
 type Update struct {
 	// Leased requires that the Claim of the given task is the stored one. A worker sets it in all its updates.
 	Leased bool

@@ -69,7 +69,7 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 		} else if err == nil && len(out.Apart) > 0 && len(out.Questions) == 0 && s.Wait != nil {
 			out, err = s.Wait.Move(ctx, s.Journal)
 		}
-		r.ended(ctx, e.Log, s.Journal.ID, round, began, s.outcome(ctx, out, err), out)
+		r.noteEnded(ctx, e.Log, s.Journal.ID, round, began, s.outcome(ctx, out, err), out)
 		if err != nil || !out.InputRequired() {
 			out, err = s.end(ctx, round, out, err)
 			if err == nil && s.follow(out) {
@@ -306,7 +306,7 @@ func (e *Engine) CleanUp(ctx context.Context, r *Request, home Home, reason stri
 	return err
 }
 
-// errEnded is what a handler gets that runs again to clean up, for all that it had not done before.
+// errEnded is the error of all that a handler had not done before it runs again to clean up.
 var errEnded = fmt.Errorf("the task was ended from outside: %w", context.Canceled)
 
 // failed makes a handler's error its tool's result, except where the protocol has an error for it.

@@ -55,7 +55,7 @@ type Opened struct {
 	Audited bool
 }
 
-// Answers are what a client answered to the questions of a round, by their keys on the wire.
+// Answers are a client's answers to the questions of a round, by their keys on the wire.
 type Answers struct {
 	Responses map[string][]byte
 	Bare      bool // they came without a state, and count for any question with their key

@@ -20,7 +20,7 @@ import (
 // finds InputResponses and RequestState in its next request. Its state is kept as
 // journal.Manual, and the keys of its questions as pending ones with no digest.
 
-// Manual is what such a handler gets back.
+// Manual has the answers and the state that such a handler gets back.
 type Manual struct {
 	State     string
 	Responses map[string][]byte

@@ -73,8 +73,8 @@ func (r *Request) watch(ctx context.Context, j *journal.Journal) context.Context
 	return ctx
 }
 
-// ended notes the end of a round that began at a time, for the log and the operator.
-func (r *Request) ended(
+// noteEnded notes the end of a round that began at a time, for the log and the operator.
+func (r *Request) noteEnded(
 	ctx context.Context, log *slog.Logger, id string, round int, began time.Time, outcome string, out *Outcome,
 ) {
 	debug := log.Enabled(ctx, slog.LevelDebug)

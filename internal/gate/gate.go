@@ -1,4 +1,4 @@
-// Package gate is what every request for a handler or a task passes, from any front: see [Gate].
+// Package gate lets requests for handlers and tasks through, from any front: see [Gate].
 package gate
 
 import (
@@ -15,9 +15,9 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// Gate is what every request for a handler or a task passes, from any front. It names the caller, asks the operator
-// whether the caller may, takes the request's share of the limits, and tells the operator how it ended. It is safe for
-// concurrent use; its fields must not be changed while it is used.
+// Gate lets every request for a handler or a task through, or refuses it, from any front. It names the caller, asks the
+// operator whether the caller may, takes the request's share of the limits, and tells the operator how it ended. It is
+// safe for concurrent use; its fields must not be changed while it is used.
 type Gate struct {
 	// Name returns the principal of a request. Nil means the UserID of the token info.
 	Name func(ctx context.Context, extra *mcp.RequestExtra) (string, error)
@@ -41,7 +41,7 @@ type Access struct {
 	Extra     *mcp.RequestExtra
 }
 
-// Origin is what a front knows of a request beside its [Access].
+// Origin says where a request came from, beside its [Access].
 type Origin struct {
 	Named     bool   // the front has set [Access].Principal, as [Gate.Principal] named the caller
 	ID        []byte // of JSON-RPC, raw; nil if the front does not know it

@@ -36,7 +36,7 @@ func HolderOf(ctx context.Context) *Holder {
 	return h
 }
 
-// Entries are what the journal had when the run began. They must not be changed.
+// Entries are the journal's when the run began. They must not be changed.
 func (h *Holder) Entries() [][]byte { return h.entries }
 
 // Stopped reports whether the task has been ended from outside, and the run cleans up.

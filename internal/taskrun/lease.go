@@ -8,7 +8,7 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// lease is what a worker knows of its lease on a task by the clocks of this machine.
+// lease follows a worker's lease on a task by the clocks of this machine.
 type lease struct {
 	length time.Duration
 

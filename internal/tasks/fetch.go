@@ -91,7 +91,7 @@ func (f *fetching) run(ctx context.Context) (*mcp.CallToolResult, error) {
 			return len(open) > 0 || err != nil || asksClient(t) && !canAnswer(f.call.Request, t)
 		})
 		if f.task.Status.Terminal() {
-			return ended(f.task)
+			return callResult(f.task)
 		}
 		if open, err := f.questions(ctx, f.task); len(open) == 0 || err != nil || ctx.Err() != nil {
 			return f.words(context.WithoutCancel(ctx)), nil

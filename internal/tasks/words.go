@@ -71,8 +71,8 @@ func (f *fetching) waitOnce(ctx context.Context, t *task.Task) (*task.Task, erro
 // asksClient reports whether a task waits for answers of its client.
 func asksClient(t *task.Task) bool { return t.Status == task.InputRequired && len(t.Pending) > 0 }
 
-// ended returns the outcome of a task that has ended as its call would have.
-func ended(t *task.Task) (*mcp.CallToolResult, error) {
+// callResult returns the outcome of a task that has ended as its call would have.
+func callResult(t *task.Task) (*mcp.CallToolResult, error) {
 	switch t.Status {
 	case task.Failed:
 		return nil, stored.DecodeFault(t.Outcome, t.Message)

@@ -57,7 +57,7 @@ func NewServer(identity string) *Server {
 
 // Way passes calls on to a server.
 type Way interface {
-	// Pass passes a call on until it has ended, and returns how. Its error is what the handler returns: most often that
+	// Pass passes a call on until it has ended, and returns how. The handler returns its error: most often that
 	// the call waits. ErrModern says that nothing was sent, and that the server wants rounds.
 	Pass(ctx context.Context, c *Call) (*outcome.Record, error)
 }
@@ -76,7 +76,7 @@ type Guard interface {
 	MadeFor(identity, tool string) *Target
 }
 
-// Target is what a call is for: a tool, a prompt or a resource of the server.
+// Target is the tool, the prompt or the resource of a server that a call is for.
 type Target struct {
 	*Server
 	Method string

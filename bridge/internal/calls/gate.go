@@ -8,18 +8,11 @@ import (
 	"github.com/askback-mcp/askback/internal/question"
 )
 
-// Approval says which calls a person approves before they are passed on to the server.
+// Approval has the meaning of bridge.Approval.
 type Approval struct {
-	// Tools are patterns of the names of tools, as path.Match has them, except that * is any text and case makes no
-	// difference. They are compared with a tool's name at the server, with that one behind its prefix, and with the name
-	// that hosts see.
-	Tools []string
-	// For says who may approve, each made by askback.User or askback.Group. Empty means the caller.
-	For []string
-	// Votes is how many of them must approve. Zero is one.
-	Votes int
-	// Edit lets them edit the arguments, as far as the tool's input schema allows it.
-	Edit bool
+	Tools, For []string
+	Votes      int
+	Edit       bool
 }
 
 // Check returns an error for a pattern that is malformed, or that no name can match.
@@ -40,7 +33,7 @@ func (a *Approval) Of(all []string) *Approval {
 	return nil
 }
 
-// policy is what a process wants of a call before it passes it on. The zero value lets it pass.
+// policy says which approval a process demands before it passes a call on. The zero value demands none.
 type policy struct {
 	For   []string `json:"for,omitempty"` // who approves, in order
 	Votes int      `json:"votes,omitempty"`

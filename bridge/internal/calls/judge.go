@@ -9,7 +9,7 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// finding is what is known of arguments and the tool's input schema: both are empty if they fit.
+// finding says how arguments violate the tool's input schema: both are empty if they fit.
 type finding struct {
 	Unable string `json:"unable,omitempty"` // why the schema cannot be applied
 	Misfit string `json:"misfit,omitempty"` // why they do not fit

@@ -12,7 +12,7 @@ import (
 	"github.com/askback-mcp/askback/internal/taskrun"
 )
 
-// callStart is what the journal has of the beginning of a call.
+// callStart is the first record of a call in its journal.
 type callStart struct {
 	Instance string `json:"instance"` // the process that has the open call
 	Behind   string `json:"behind"`   // the server
@@ -77,7 +77,7 @@ func (c *call) attempt(ctx context.Context, attempt int) (*outcome.Record, error
 	return c.follow(ctx, open, suffix, attempt)
 }
 
-// start is what the journal has of a call that begins here.
+// start makes the first record of a call that begins here.
 func (c *call) start() *callStart { return &callStart{Instance: c.instance, Behind: c.Identity} }
 
 // record records how the call ended.

@@ -6,7 +6,7 @@ import (
 	"github.com/askback-mcp/askback/bridge/internal/upstream"
 )
 
-// habits are what is known of the tools of a server.
+// habits remember which tools of a server ask.
 type habits struct {
 	mu    sync.Mutex
 	asked bool            // the server has asked

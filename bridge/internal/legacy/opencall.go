@@ -83,7 +83,7 @@ type openQuestion struct {
 	sure      bool        // it is of this call
 }
 
-// answer is what the server gets, or why it gets none.
+// answer is for the server, or says why it gets none.
 type answer struct {
 	upstream.Answer
 	err error

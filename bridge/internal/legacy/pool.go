@@ -99,7 +99,7 @@ func (e *fullError) Error() string {
 		"for an answer: answer or cancel one of them, or try again later", e.most, e.busy)
 }
 
-// wait is what a call waits for: a change, until a time.
+// wait lets a call wait for a change of the pool, until a time.
 type wait struct {
 	changed <-chan struct{}
 	until   time.Time
@@ -111,7 +111,7 @@ func (p *pool) take(ctx context.Context, kind sessionKind, tool string) (*seat, 
 	for began := time.Now(); ; {
 		s, w, err := p.reserve(kind, tool, began)
 		if s != nil {
-			return p.begun(ctx, s)
+			return p.awaitSession(ctx, s)
 		}
 		if err != nil {
 			return nil, err
@@ -205,8 +205,8 @@ func (s *pooled) begin() {
 	}()
 }
 
-// begun waits until the session of a place has begun.
-func (p *pool) begun(ctx context.Context, s *seat) (*seat, error) {
+// awaitSession waits until the session of a place has begun.
+func (p *pool) awaitSession(ctx context.Context, s *seat) (*seat, error) {
 	select {
 	case <-s.ready:
 	case <-ctx.Done():

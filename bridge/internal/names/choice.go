@@ -9,15 +9,10 @@ import (
 	"unicode"
 )
 
-// Choice says which tools are offered, and under which names. The zero value offers all, under their own.
+// Choice has the meaning of bridge.Choice.
 type Choice struct {
-	// Allow has patterns: see Match. Nil means all tools, and an empty slice means none.
-	Allow []string
-	// Deny has patterns of tools that are not offered even if they are allowed.
-	Deny []string
-	// Rename has new names for tools. The old one is the name at the server, and then the prefix stays. Or it is the name
-	// with its prefix, and then the new one has none.
-	Rename map[string]string
+	Allow, Deny []string
+	Rename      map[string]string
 }
 
 // Check returns an error for a pattern that is malformed, or a name that the specification does not allow.

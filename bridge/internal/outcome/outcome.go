@@ -19,7 +19,7 @@ import (
 	"github.com/askback-mcp/askback/client"
 )
 
-// Subject is what a call is for: a tool, a prompt or a resource.
+// Subject is the tool, the prompt or the resource of a call.
 type Subject interface {
 	// Thing names it, such as: tool "order".
 	Thing() string
@@ -85,9 +85,9 @@ func DidNotRun(s Subject, n int, e *client.NotRunError) *Record {
 	case fault.Code == mcp.CodeMissingRequiredClientCapabilities: // which a server may find out while it runs
 		return &Record{Error: fault, NotRun: n == 1}
 	}
-	told := *fault
-	told.Message += fmt.Sprintf(" (HTTP status %d %s: %s did not run)", e.Status, http.StatusText(e.Status), round)
-	return &Record{Error: &told, NotRun: n == 1}
+	explained := *fault
+	explained.Message += fmt.Sprintf(" (HTTP status %d %s: %s did not run)", e.Status, http.StatusText(e.Status), round)
+	return &Record{Error: &explained, NotRun: n == 1}
 }
 
 // statusError is an error of package client that has an HTTP status.

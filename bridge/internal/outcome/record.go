@@ -11,7 +11,7 @@ import (
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
-// Record is what a round with the server brought, as a journal keeps it. Exactly one of its first four fields is set.
+// Record is the outcome of a round with the server, as a journal keeps it. Exactly one of its first four fields is set.
 type Record struct {
 	Result json.RawMessage `json:"result,omitempty"` // of the call, as the server sent it
 	Error  *jsonrpc.Error  `json:"error,omitempty"`  // of the server

@@ -7,7 +7,7 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// Abilities are what a server is told that it can ask.
+// Abilities are the client capabilities that a server is told: what it can ask.
 type Abilities struct{ Form, URL, Sampling, Tools, Roots bool }
 
 // All is everything that a server can ask.

@@ -106,11 +106,11 @@ var byOthers = []attack{
 	{says: "nobody", want: "has 0 bytes", do: func(s *scene) string { return s.refused(approves("", "release")) }},
 	{says: "somebody who claims what they are not asked", want: unknown, do: func(s *scene) string {
 		_, err := s.Claim(s.Context(), s.name, "release", approves("eve", "oncall").By, time.Hour)
-		return told(err)
+		return errorText(err)
 	}},
 	{says: "the caller, to whom the question is handed over", want: `is not for "carol"`, do: func(s *scene) string {
 		_, err := s.HandOver(s.Context(), s.name, "release", approves("bob", "release").By, "carol", time.Hour)
-		return told(err)
+		return errorText(err)
 	}},
 }
 
@@ -266,23 +266,23 @@ var byTime = []attack{
 	}},
 	{says: "a deadline in a hundred years", want: "within 366 days", do: func(s *scene) string {
 		_, err := s.Extend(s.Context(), s.name, "release", approves("bob", "release").By, time.Now().AddDate(100, 0, 0), "")
-		return told(err)
+		return errorText(err)
 	}},
 	{says: "a deadline that has passed", want: "later than now", do: func(s *scene) string {
 		_, err := s.Extend(s.Context(), s.name, "release", approves("bob", "release").By, time.Now().Add(-time.Hour), "")
-		return told(err)
+		return errorText(err)
 	}},
 	{says: "a nearer deadline", want: "can only be moved to a later time", do: func(s *scene) string {
 		_, err := s.Extend(s.Context(), s.name, "release", approves("bob", "release").By, time.Now().Add(time.Minute), "")
-		return told(err)
+		return errorText(err)
 	}},
 	{says: "the caller who extends", want: "the call is your own", do: func(s *scene) string {
 		_, err := s.Extend(s.Context(), s.name, "release", approves("carol", "release").By, time.Now().Add(2*time.Hour), "")
-		return told(err)
+		return errorText(err)
 	}},
 	{says: "a claim for a year", want: "at most 24h", do: func(s *scene) string {
 		_, err := s.Claim(s.Context(), s.name, "release", approves("bob", "release").By, 366*24*time.Hour)
-		return told(err)
+		return errorText(err)
 	}},
 }
 

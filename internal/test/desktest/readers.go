@@ -90,7 +90,7 @@ var byReaders = []attack{
 			}
 		}
 		_, err = s.Question(s.Context(), name, "q1", &desk.Person{Name: "mallory"})
-		return told(err)
+		return errorText(err)
 	}},
 	{says: "readers of what changes", votes: 1, want: "nobody else", do: func(s *scene) string {
 		ctx, stop := context.WithTimeout(s.Context(), 20*time.Second)

@@ -250,10 +250,10 @@ func (s *scene) refused(a desk.Answer) string { return s.refusedAt(s.name, "rele
 func (s *scene) refusedAt(name, key string, a desk.Answer) string {
 	s.Helper()
 	_, err := s.Answer(s.Context(), name, key, a)
-	return told(err)
+	return errorText(err)
 }
 
-func told(err error) string {
+func errorText(err error) string {
 	if err == nil {
 		return "NOT REFUSED"
 	}
