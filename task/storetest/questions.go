@@ -888,7 +888,8 @@ var waitingTests = []test{
 	{"Questions reads the questions of all tasks whose names begin alike, task by task", func(f *fixture, s task.Store) {
 		const common = 3 // characters of the name; so many names have them that two are soon found
 		t, ids := newTask("alice"), make(map[string]string)
-		for ; ids[task.Name(t.ID)[:common]] == ""; t.ID = newID() {
+		lower := func(name string) bool { return strings.ToLower(name) == name } // which digits are
+		for ; ids[task.Name(t.ID)[:common]] == "" || lower(task.Name(t.ID)[:common]); t.ID = newID() {
 			ids[task.Name(t.ID)[:common]] = t.ID
 		}
 		beginning := task.Name(t.ID)[:common]
