@@ -603,34 +603,42 @@ func (r *Run) Finish(handlerErr error) (asks []Ask, suspended bool, err error) {
 		}
 		return 1
 	})
+	keys := wireKeys{journal: r.journal, before: r.before, numbered: r.Numbered}
 	for _, a := range r.asked {
-		if q := r.pend(a); a.Apart {
+		if q := keys.pend(a); a.Apart {
 			r.journal.Apart = append(r.journal.Apart, q)
 		} else {
 			r.journal.Pending = append(r.journal.Pending, q)
 		}
 	}
-	r.withdraw()
+	r.marks = append(r.marks, keys.withdraw()...)
 	return r.asked, true, nil
+}
+
+// wireKeys gives the questions of a round their keys on the wire.
+type wireKeys struct {
+	journal  *Journal
+	before   []Question // those pending when the run began
+	numbered bool       // see [Run.Numbered]
 }
 
 // pend returns the pending question that the journal remembers. Its wire key never names another question, so that a
 // late answer cannot be taken for an answer to something else.
-func (r *Run) pend(a Ask) Question {
+func (k *wireKeys) pend(a Ask) Question {
 	q := Question{Key: a.Key, Digest: a.Digest, Within: a.Within, Apart: a.Apart}
 	if a.Apart || a.Within > 0 {
-		q.Row, q.Known = r.journal.row(a.Key, a.Digest, a.Apart)
+		q.Row, q.Known = k.journal.row(a.Key, a.Digest, a.Apart)
 	}
-	for _, b := range r.before {
+	for _, b := range k.before {
 		if b.Key == a.Key && b.Digest == a.Digest {
 			q.Wire, q.Asked, q.Deadline = b.Wire, b.Asked, b.Deadline
 		}
 	}
-	if q.Wire == "" && q.Known && r.journal.find(Delivered, q.Row) == nil {
+	if q.Wire == "" && q.Known && k.journal.find(Delivered, q.Row) == nil {
 		q.Wire = q.Row
 	}
 	if q.Wire == "" {
-		q.Wire = r.journal.WireKey(r.preferredWireKey(a), r.before...)
+		q.Wire = k.journal.WireKey(k.preferred(a), k.before...)
 	}
 	if !q.Known {
 		q.Row = q.Wire
@@ -638,28 +646,29 @@ func (r *Run) pend(a Ask) Question {
 	return q
 }
 
-// preferredWireKey returns the wire key for a question that is put for the first time, if that is still unused: the
+// preferred returns the wire key for a question that is put for the first time, if that is still unused: the
 // author's key for the first question under it, and a key of its own for each other.
-func (r *Run) preferredWireKey(a Ask) string {
-	used := slices.ContainsFunc(r.before, func(q Question) bool { return q.Key == a.Key }) ||
-		slices.ContainsFunc(r.journal.Entries, func(e Entry) bool { return e.Key == a.Key && e.isAnswer() })
-	if !used || r.Numbered {
+func (k *wireKeys) preferred(a Ask) string {
+	used := slices.ContainsFunc(k.before, func(q Question) bool { return q.Key == a.Key }) ||
+		slices.ContainsFunc(k.journal.Entries, func(e Entry) bool { return e.Key == a.Key && e.isAnswer() })
+	if !used || k.numbered {
 		return a.Key
 	}
 	return a.Key + "#" + hex.EncodeToString(a.Digest[:])
 }
 
 // withdraw records the wire keys of questions that were pending and are asked no more, so that no other question gets
-// one of them. If the keys are numbered, that goes for a question that was settled by its deadline, too: no entry has
-// its wire key yet.
-func (r *Run) withdraw() {
-	for _, q := range r.before {
+// one of them, and returns the new entries. If the keys are numbered, that goes for a question that was settled by its
+// deadline, too: no entry has its wire key yet.
+func (k *wireKeys) withdraw() (marks []Entry) {
+	for _, q := range k.before {
 		same := func(p Question) bool { return p.Wire == q.Wire }
-		if slices.ContainsFunc(r.journal.Pending, same) || !r.Numbered && r.journal.answer(q.Key, q.Digest) >= 0 ||
-			r.journal.find(Delivered, q.Wire) != nil || (q.Digest == Digest{}) {
+		if slices.ContainsFunc(k.journal.Pending, same) || !k.numbered && k.journal.answer(q.Key, q.Digest) >= 0 ||
+			k.journal.find(Delivered, q.Wire) != nil || (q.Digest == Digest{}) {
 			continue
 		}
 		e := Entry{Kind: Delivered, Key: q.Wire}
-		r.journal.Entries, r.marks = append(r.journal.Entries, e), append(r.marks, e)
+		k.journal.Entries, marks = append(k.journal.Entries, e), append(marks, e)
 	}
+	return marks
 }
