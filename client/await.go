@@ -22,11 +22,11 @@ import (
 // WaitTask waits for the result of a task, and answers its questions. Errors are as for [Session.CallTool]; an
 // [ErrTaskUnknown] means that there is nothing to wait for. The task continues if ctx is cancelled.
 func (s *Session) WaitTask(ctx context.Context, id string) (*mcp.CallToolResult, error) {
-	d, err := s.dialect()
+	tasks, err := s.tasks()
 	if err != nil {
 		return nil, err
 	}
-	return as[*mcp.CallToolResult]((&await{Session: s, id: id, tasks: d}).run(ctx))
+	return as[*mcp.CallToolResult]((&await{Session: s, id: id, tasks: tasks}).run(ctx))
 }
 
 // as returns a result in its own type, or nil if there is none. A nil interface must not become a typed nil.
@@ -39,7 +39,7 @@ func as[R mcp.Result](res mcp.Result, err error) (R, error) {
 type await struct {
 	*Session
 	id     string
-	tasks  TaskDialect
+	tasks  taskRequests
 	target string          // The tool of the call, if it is known.
 	params json.RawMessage // The parameters of the call, if they are known.
 	round  int             // how often the call, and then the task, has asked
@@ -68,22 +68,14 @@ type reply struct {
 // backstop is the time between two status requests while the server reports changes itself.
 const backstop = time.Minute
 
-// resumeTask waits for the task of a pending call.
-func (s *Session) resumeTask(ctx context.Context, p *Pending) (mcp.Result, error) {
-	w, err := s.awaitPending(p)
-	if err != nil {
-		return nil, err
-	}
-	return w.run(ctx)
-}
-
 // awaitPending waits for the task of a pending call from where its waiting ended.
 func (s *Session) awaitPending(p *Pending) (*await, error) {
-	w := &await{Session: s, id: p.TaskID, tasks: p.Tasks, params: p.Params, round: p.Round, have: make(map[string]reply)}
+	w := &await{Session: s, id: p.TaskID, tasks: taskRequests{s, p.Tasks}, params: p.Params, round: p.Round,
+		have: make(map[string]reply)}
 	w.trace.text = p.Trace
 	if s.legacy() || p.Tasks != TasksExtension && p.Tasks != TasksProposal {
 		var err error
-		if w.tasks, err = s.dialect(); err != nil {
+		if w.tasks, err = s.tasks(); err != nil {
 			return nil, err
 		}
 	}
@@ -127,7 +119,7 @@ func (w *await) wait(ctx context.Context) (mcp.Result, error) {
 // pending is the call as it stands.
 func (w *await) pending() *Pending {
 	p := &Pending{Endpoint: w.endpoint, Method: wire.CallTool, Params: w.params, Round: w.round, Trace: w.trace.String(),
-		Parked: time.Now(), TaskID: w.id, Tasks: w.tasks,
+		Parked: time.Now(), TaskID: w.id, Tasks: w.tasks.dialect,
 		Answers: make(map[string]json.RawMessage)}
 	if t := w.task; t != nil {
 		p.Questions = t.Questions
@@ -149,8 +141,8 @@ func (w *await) pending() *Pending {
 
 func (w *await) drive(ctx context.Context) (*mcp.CallToolResult, error) {
 	w.sent, w.subscription = make(map[string]reply), newSubscription(w.Session, w.id)
-	if w.tasks == TasksExtension && !w.silent.Load() && (w.task == nil || !w.task.Ended()) {
-		defer w.subscription.subscribe(ctx, w.tasks)()
+	if w.tasks.dialect == TasksExtension && !w.silent.Load() && (w.task == nil || !w.task.Ended()) {
+		defer w.subscription.subscribe(ctx, w.tasks.dialect)()
 	}
 	var err error
 	r := new(Round)
@@ -203,7 +195,7 @@ func (w *await) poll(ctx context.Context) (*Round, error) {
 func (w *await) pollOnce(ctx context.Context) (*Task, error) {
 	ctx, cancel := join(ctx, w.subscription.ended)
 	defer cancel()
-	return w.getTask(ctx, w.tasks, w.id)
+	return w.tasks.get(ctx, w.id)
 }
 
 // isFinal reports whether an error ends the waiting. If it does not, isFinal has paused.
@@ -251,7 +243,7 @@ func (w *await) act(ctx context.Context, r *Round) (res *mcp.CallToolResult, aga
 		return nil, false, w.report(ctx, r)
 	case t.Status == taskCancelled:
 		return w.finish(ctx, r, nil, t.cancellation())
-	case w.tasks == TasksProposal:
+	case w.tasks.dialect == TasksProposal:
 		if err := w.report(ctx, r); err != nil {
 			return nil, false, err
 		}
@@ -383,15 +375,15 @@ func (w *await) answer(ctx context.Context, r *Round, open []*Question) error {
 func (w *await) send(ctx context.Context, answers map[string]json.RawMessage) error {
 	for {
 		began := time.Now()
-		err := w.sendAnswers(ctx, w.tasks, w.id, w.task.state, answers)
+		err := w.tasks.answer(ctx, w.id, w.task.state, answers)
 		if err != nil && !w.isFinal(ctx, err) {
 			continue
 		}
 		if err == nil {
 			w.failures = 0
 		}
-		refused := w.report(ctx, &Round{Method: answerMethod(w.tasks), Elapsed: time.Since(began), Answers: answers,
-			Err: err})
+		refused := w.report(ctx, &Round{Method: answerMethod(w.tasks.dialect), Elapsed: time.Since(began),
+			Answers: answers, Err: err})
 		if isFault(err) {
 			return w.recheck(ctx, err)
 		}
@@ -402,7 +394,7 @@ func (w *await) send(ctx context.Context, answers map[string]json.RawMessage) er
 // recheck requests the status after the server has answered another request with an error. The error may only mean that
 // the task has ended meanwhile, or is unknown by now: recheck then returns nil, or [ErrTaskUnknown], in its place.
 func (w *await) recheck(ctx context.Context, failed error) error {
-	t, err := w.getTask(ctx, w.tasks, w.id)
+	t, err := w.tasks.get(ctx, w.id)
 	if errors.Is(err, ErrTaskUnknown) {
 		w.over = true
 		return err
@@ -476,7 +468,7 @@ func (w *await) fetch(ctx context.Context) (res *mcp.CallToolResult, again bool,
 	responded := make(chan struct{})
 	go func() {
 		defer close(responded)
-		raw, failed = w.exchange(bounded, w.tasks, x, &taskParams{TaskID: w.id})
+		raw, failed = w.exchange(bounded, w.tasks.dialect, x, &taskParams{TaskID: w.id})
 	}()
 	defer func() { cancel(); <-responded }()
 
@@ -510,7 +502,7 @@ func (w *await) fetch(ctx context.Context) (res *mcp.CallToolResult, again bool,
 			} else if w.task.Ended() && time.Since(ended) > backstop/2 { // the response was lost on its way
 				return nil, true, nil
 			}
-			t, err := w.getTask(ctx, w.tasks, w.id)
+			t, err := w.tasks.get(ctx, w.id)
 			if err != nil {
 				continue
 			}

@@ -94,7 +94,11 @@ func (s *Session) ReadResource(ctx context.Context, params *mcp.ReadResourcePara
 // than once, unless the server lets each state be used only once.
 func (s *Session) Resume(ctx context.Context, p *Pending) (mcp.Result, error) {
 	if p.TaskID != "" {
-		return s.resumeTask(ctx, p)
+		w, err := s.awaitPending(p)
+		if err != nil {
+			return nil, err
+		}
+		return w.run(ctx)
 	}
 	c, err := s.newCall(p.Method, p.Params, p.Meta)
 	if err != nil {
@@ -228,8 +232,8 @@ func (c *call) drive(ctx context.Context) (mcp.Result, error) {
 
 // awaitTask waits for the task that the call has become.
 func (c *call) awaitTask() *await {
-	w := &await{Session: c.Session, id: c.became.ID, tasks: c.tasks, target: c.target, params: c.params,
-		round: c.round, task: c.became, reported: c.became}
+	w := &await{Session: c.Session, id: c.became.ID, tasks: taskRequests{c.Session, c.tasks}, target: c.target,
+		params: c.params, round: c.round, task: c.became, reported: c.became}
 	w.trace.text = c.trace.String()
 	return w
 }
@@ -243,7 +247,7 @@ func (c *call) negotiate(ctx context.Context) error {
 	support := ""
 	if d := c.opts.Tasks; c.takes && (d == TasksAuto || d == TasksProposal) {
 		var err error
-		if support, err = c.taskSupport(ctx, c.target); err != nil {
+		if support, err = c.inline.taskSupport(c.target, c.List(ctx, "tools/list")); err != nil {
 			return fmt.Errorf("finding out whether %q runs as a task: %w", c.target, err)
 		}
 	}
@@ -376,7 +380,7 @@ func (c *call) send(ctx context.Context, x *tap.Exchange) (json.RawMessage, mcp.
 			return cached, nil, nil
 		}
 	}
-	ctx, end := c.operate(ctx, x, Operation{Method: c.method, Target: c.target, Round: c.round}, &c.trace)
+	ctx, end := c.observer.begin(ctx, x, Operation{Method: c.method, Target: c.target, Round: c.round}, &c.trace)
 	if c.direct != nil {
 		result, err := c.direct.call(ctx, x, c.method, c.target, c.sent, c.arguments)
 		err = c.named(delivered(ctx, x, err))

@@ -142,10 +142,10 @@ func (c *Client) connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 		_ = s.sdk.Close() // the context's end is the reason
 		return nil, fmt.Errorf("connecting: %w", context.Cause(ctx))
 	}
-	s.cut, s.observed = cut, observed
 	if authorized {
-		s.observed.session = s.sdk.ID()
+		observed.session = s.sdk.ID()
 	}
+	s.cut, s.observer = cut, observer{c.opts.Observe, s.sdk, observed}
 	initialized, _ := hello.Result() // nil if the session began without that request
 	s.takes, s.probed = takesTasks(initialized), !hello.Spent()
 	s.inline = c.inline.of(s.sdk)

@@ -84,7 +84,7 @@ func FuzzTask(f *testing.F) {
 			got.TTL > century || got.PollInterval < 0 || got.PollInterval > century {
 			t.Fatalf("%+v", got)
 		}
-		w := &await{Session: s, id: got.ID, tasks: TasksExtension, task: got}
+		w := &await{Session: s, id: got.ID, tasks: taskRequests{s, TasksExtension}, task: got}
 		if at := w.interval(); at < c.opts.Limits.MinPoll || at > c.opts.Limits.MaxPoll {
 			t.Fatalf("looks every %v", at)
 		}

@@ -29,15 +29,15 @@ func (s *Session) List(ctx context.Context, method string) iter.Seq2[json.RawMes
 		name = "resourceTemplates"
 	}
 	return func(yield func(json.RawMessage, error) bool) {
-		size := int64(0)
+		l := list{session: s, method: method, name: name}
 		for n, next := 0, ""; n == 0 || next != ""; n++ {
 			var items []json.RawMessage
 			err := error(&LimitError{"pages of the list of " + name, int64(s.opts.Limits.Rounds)})
 			if n < s.opts.Limits.Rounds {
-				items, next, err = s.page(ctx, method, name, next, &size)
+				items, next, err = l.page(ctx, next)
 			}
 			for _, item := range items {
-				if s.listed(method, item) && !yield(item, nil) {
+				if l.has(item) && !yield(item, nil) {
 					return
 				}
 			}
@@ -49,25 +49,32 @@ func (s *Session) List(ctx context.Context, method string) iter.Seq2[json.RawMes
 	}
 }
 
-// page reads a page of a list, whose pages so far have size bytes, and returns the cursor of the next one.
-func (s *Session) page(
-	ctx context.Context, method, name, cursor string, size *int64,
-) (items []json.RawMessage, next string, err error) {
-	page, err := s.request(ctx, TasksExtension, method, "", &taskParams{Cursor: cursor})
+// list is a list that a session reads.
+type list struct {
+	session *Session
+	method  string
+	name    string // the member of a page that has its items
+	size    int64  // bytes of the pages so far
+}
+
+// page reads a page and returns the cursor of the next one.
+func (l *list) page(ctx context.Context, cursor string) (items []json.RawMessage, next string, err error) {
+	s, most := l.session, l.session.opts.Limits.MessageBytes
+	page, err := s.request(ctx, TasksExtension, l.method, "", &taskParams{Cursor: cursor})
 	if status, ok := errors.AsType[*tap.StatusError](err); ok && status.Code == http.StatusNotFound && s.sdk.ID() != "" {
 		err = fmt.Errorf("%w: %w", mcp.ErrSessionMissing, err)
 	}
 	if err != nil {
 		return nil, "", err
 	}
-	if *size += int64(len(page)); *size > s.opts.Limits.MessageBytes {
-		return nil, "", &LimitError{"bytes of the list of " + name, s.opts.Limits.MessageBytes}
+	if l.size += int64(len(page)); l.size > most {
+		return nil, "", &LimitError{"bytes of the list of " + l.name, most}
 	}
-	if items, err = itemsOf(page, name); err == nil {
+	if items, err = itemsOf(page, l.name); err == nil {
 		next, err = nextCursor(page)
 	}
 	if err == nil && next == cursor && next != "" {
-		err = &ProtocolError{fmt.Sprintf("a page of the list of %s leads to itself", name)}
+		err = &ProtocolError{fmt.Sprintf("a page of the list of %s leads to itself", l.name)}
 	}
 	return items, next, err
 }
@@ -86,9 +93,9 @@ func itemsOf(page []byte, name string) (items []json.RawMessage, err error) {
 	return items, nil
 }
 
-// listed reports whether an item belongs to the list. Of a tool it notes which arguments its calls mirror into headers.
-func (s *Session) listed(method string, item []byte) bool {
-	if method != "tools/list" {
+// has reports whether an item belongs to the list. Of a tool it notes which arguments its calls mirror into headers.
+func (l *list) has(item []byte) bool {
+	if l.method != "tools/list" {
 		return true
 	}
 	name, _ := strictjson.String(strictjson.Get(item, "name"))
@@ -96,7 +103,7 @@ func (s *Session) listed(method string, item []byte) bool {
 	if raw := strictjson.Get(item, "inputSchema"); raw == nil || json.Unmarshal(raw, &schema) != nil {
 		return true
 	}
-	return s.inline.learn(&mcp.Tool{Name: name, InputSchema: schema}, s.opts.SDK.Logger)
+	return l.session.inline.learn(&mcp.Tool{Name: name, InputSchema: schema}, l.session.opts.SDK.Logger)
 }
 
 // learn notes which arguments the calls of a tool mirror into headers. It reports false for a tool that is left out.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client/internal/tap"
 	"github.com/askback-mcp/askback/internal/strictjson"
@@ -37,23 +38,29 @@ func (t *callTrace) set(text string) {
 // traceKey is the key of a task's *callTrace in the context of the requests about the task.
 type traceKey struct{}
 
-// operate tells the host that a request is about to be sent. The function that it returns takes the request's outcome.
-func (s *Session) operate(
+// observer tells the host of a session's requests.
+type observer struct {
+	observe  func(context.Context, *Operation) (context.Context, func()) // [Options.Observe]
+	sdk      *mcp.ClientSession
+	observed observedSession
+}
+
+// begin tells the host that a request is about to be sent. The function that it returns takes the request's outcome.
+func (b *observer) begin(
 	ctx context.Context, x *tap.Exchange, o Operation, trace *callTrace,
 ) (context.Context, func(result []byte, err error)) {
-	observe := s.opts.Observe
-	if observe == nil {
+	if b.observe == nil {
 		return ctx, func([]byte, error) {}
 	}
 	op := new(o) // only an operation that is observed is allocated
-	op.Began, op.Session, op.Transport, op.Server = time.Now(), s.observed.session, s.observed.transport, s.observed.server
-	if res := s.sdk.InitializeResult(); res != nil {
+	op.Began, op.Session, op.Transport, op.Server = time.Now(), b.observed.session, b.observed.transport, b.observed.server
+	if res := b.sdk.InitializeResult(); res != nil {
 		op.Protocol = res.ProtocolVersion
 	}
 	meta := make(map[string]string)
 	op.SetMeta = func(name, value string) { meta[name] = value }
 	op.Trace = trace.String()
-	observed, end := observe(ctx, op)
+	observed, end := b.observe(ctx, op)
 	trace.set(op.Trace)
 	x.Meta = meta
 	if observed == nil {
@@ -95,15 +102,15 @@ func outcomeOf(ctx context.Context, result []byte, err error) (outcome string, c
 	return "completed", 0
 }
 
-// observeTask is [Session.exchange] with an operation around it.
-func (s *Session) observeTask(
+// observeTask sends a request about tasks, or one for a list, with an operation around it.
+func (b *observer) observeTask(
 	ctx context.Context, x *tap.Exchange, send func(ctx context.Context) (json.RawMessage, error),
 ) (json.RawMessage, error) {
-	if s.opts.Observe == nil || strings.HasSuffix(x.Method, "/list") && x.Method != "tasks/list" {
+	if b.observe == nil || strings.HasSuffix(x.Method, "/list") && x.Method != "tasks/list" {
 		return send(ctx)
 	}
 	trace, _ := ctx.Value(traceKey{}).(*callTrace)
-	ctx, end := s.operate(ctx, x, Operation{Method: x.Method}, cmp.Or(trace, new(callTrace)))
+	ctx, end := b.begin(ctx, x, Operation{Method: x.Method}, cmp.Or(trace, new(callTrace)))
 	raw, err := send(ctx)
 	end(raw, err)
 	return raw, err

@@ -57,7 +57,7 @@ func (s *Session) exchange(
 	}
 	ctx, done := join(ctx, s.life)
 	defer done()
-	raw, err := s.observeTask(ctx, x, func(ctx context.Context) (json.RawMessage, error) {
+	raw, err := s.observer.observeTask(ctx, x, func(ctx context.Context) (json.RawMessage, error) {
 		if s.direct != nil {
 			plain := *params
 			plain.SetMeta(nil)

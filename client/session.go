@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -26,7 +25,7 @@ type Session struct {
 	takes    bool               // calls can be tasks, before 2026-07-28
 	probed   bool               // the server has answered the probe
 	silent   atomic.Bool        // the server sends no notifications about tasks
-	observed observedSession
+	observer observer
 }
 
 // legacy reports whether the session is of a revision before 2026-07-28.
@@ -67,20 +66,4 @@ func (s *Session) begin(ctx context.Context) (_ context.Context, leave func()) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.Limits.CallTTL, s.opts.Limits.timeReached())
 	ended := s.inline.enter(s.life)
 	return ctx, func() { ended(); cancel(); done() }
-}
-
-// dialect is the dialect for tasks that are known by their IDs.
-func (s *Session) dialect() (TaskDialect, error) {
-	switch d := s.opts.Tasks; {
-	case d == TasksOff:
-		return "", errors.New("this client has its tasks off: see Options.Tasks")
-	case d == TasksExtension && s.legacy():
-		return "", errors.New("the server does not speak 2026-07-28, which the tasks extension belongs to")
-	case d == TasksAuto && s.legacy():
-		return TasksProposal, nil
-	case d == TasksAuto:
-		return TasksExtension, nil
-	default:
-		return d, nil
-	}
 }

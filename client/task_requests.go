@@ -20,18 +20,19 @@ import (
 // GetTask returns the status of a task. The error is an [ErrTaskUnknown] if the server does
 // not know it, or does not show it to this user. (SEP-2663, "Task Polling")
 func (s *Session) GetTask(ctx context.Context, id string) (*Task, error) {
-	d, err := s.dialect()
+	requests, err := s.tasks()
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.getTask(ctx, d, id)
-	if err != nil || d == TasksExtension || t.Status != taskAsks || s.legacy() {
+	t, err := requests.get(ctx, id)
+	if err != nil || requests.dialect == TasksExtension || t.Status != taskAsks || s.legacy() {
 		return t, err
 	}
 	// The questions come with the result, whose response waits if they were just answered.
 	bounded, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	raw, err := s.exchange(bounded, d, &tap.Exchange{Method: wire.TaskResult, Name: id}, &taskParams{TaskID: id})
+	x := &tap.Exchange{Method: wire.TaskResult, Name: id}
+	raw, err := s.exchange(bounded, requests.dialect, x, &taskParams{TaskID: id})
 	switch {
 	case err != nil && ctx.Err() == nil && bounded.Err() != nil:
 		return t, nil
@@ -43,7 +44,7 @@ func (s *Session) GetTask(ctx context.Context, id string) (*Task, error) {
 		return nil, err
 	}
 	if asked == nil { // it has ended
-		return s.getTask(ctx, d, id)
+		return requests.get(ctx, id)
 	}
 	t.Questions, t.state = asked.Questions, asked.state
 	return t, nil
@@ -56,7 +57,7 @@ func (s *Session) GetTask(ctx context.Context, id string) (*Task, error) {
 //
 // In a session before 2026-07-28 it is an error: there the handlers answer, during [Session.WaitTask].
 func (s *Session) AnswerTask(ctx context.Context, id string, answers map[string]any) error {
-	d, err := s.dialect()
+	requests, err := s.tasks()
 	if err != nil {
 		return err
 	}
@@ -78,29 +79,29 @@ func (s *Session) AnswerTask(ctx context.Context, id string, answers map[string]
 			return err
 		}
 	}
-	return s.sendAnswers(ctx, d, id, t.state, raw)
+	return requests.answer(ctx, id, t.state, raw)
 }
 
 // CancelTask asks the server to end a task. Whether and when it does shows in the task's
 // status. (SEP-2663, "Task Cancellation")
 func (s *Session) CancelTask(ctx context.Context, id string) error {
-	d, err := s.dialect()
+	requests, err := s.tasks()
 	if err != nil {
 		return err
 	}
-	_, err = s.request(ctx, d, wire.CancelTask, id, &taskParams{TaskID: id})
+	_, err = s.request(ctx, requests.dialect, wire.CancelTask, id, &taskParams{TaskID: id})
 	return err
 }
 
 // ListTasks lists the caller's tasks, a page at a time: cursor is empty for the first, next is empty after the last.
 // The extension has no list: its clients keep the IDs. (2025-11-25, "Listing Tasks")
 func (s *Session) ListTasks(ctx context.Context, cursor string) (tasks []*Task, next string, err error) {
-	d, err := s.dialect()
+	requests, err := s.tasks()
 	if err != nil {
 		return nil, "", err
 	}
-	raw, err := s.request(ctx, d, wire.ListTasks, "", &taskParams{Cursor: cursor})
-	if hasCode(err, jsonrpc.CodeMethodNotFound) && d == TasksExtension {
+	raw, err := s.request(ctx, requests.dialect, wire.ListTasks, "", &taskParams{Cursor: cursor})
+	if hasCode(err, jsonrpc.CodeMethodNotFound) && requests.dialect == TasksExtension {
 		return nil, "", fmt.Errorf("the tasks extension has no list of tasks, keep their ids: %w", err)
 	}
 	if err != nil {
@@ -123,9 +124,32 @@ func (s *Session) ListTasks(ctx context.Context, cursor string) (tasks []*Task, 
 	return tasks, next, nil
 }
 
-// getTask requests the status of a task.
-func (s *Session) getTask(ctx context.Context, d TaskDialect, id string) (*Task, error) {
-	raw, err := s.request(ctx, d, wire.GetTask, id, &taskParams{TaskID: id})
+// taskRequests are a session's requests about tasks, in one dialect.
+type taskRequests struct {
+	session *Session
+	dialect TaskDialect
+}
+
+// tasks returns the requests about tasks that are known by their IDs.
+func (s *Session) tasks() (taskRequests, error) {
+	switch d := s.opts.Tasks; {
+	case d == TasksOff:
+		return taskRequests{}, errors.New("this client has its tasks off: see Options.Tasks")
+	case d == TasksExtension && s.legacy():
+		return taskRequests{}, errors.New("the server does not speak 2026-07-28, which the tasks extension belongs to")
+	case d == TasksAuto && s.legacy():
+		return taskRequests{s, TasksProposal}, nil
+	case d == TasksAuto:
+		return taskRequests{s, TasksExtension}, nil
+	default:
+		return taskRequests{s, d}, nil
+	}
+}
+
+// get requests the status of a task.
+func (r taskRequests) get(ctx context.Context, id string) (*Task, error) {
+	s := r.session
+	raw, err := s.request(ctx, r.dialect, wire.GetTask, id, &taskParams{TaskID: id})
 	if hasCode(err, jsonrpc.CodeInvalidParams) {
 		if s.legacy() {
 			return nil, fmt.Errorf("%w: %.80q: %w (this session is of %s: a client of another revision may have made the task)",
@@ -151,15 +175,13 @@ func answerMethod(d TaskDialect) string {
 	return wire.UpdateTask
 }
 
-// sendAnswers answers questions of a task. The state is the one that came with them, or nil.
-func (s *Session) sendAnswers(
-	ctx context.Context, d TaskDialect, id string, state *string, answers map[string]json.RawMessage,
-) error {
+// answer answers questions of a task. The state is the one that came with them, or nil.
+func (r taskRequests) answer(ctx context.Context, id string, state *string, answers map[string]json.RawMessage) error {
 	params := &taskParams{TaskID: id, InputResponses: answers}
-	if d == TasksProposal {
+	if r.dialect == TasksProposal {
 		params = &taskParams{InputResponses: answers, RequestState: state}
 		params.SetMeta(mcp.Meta{wire.MetaRelatedTask: map[string]any{"taskId": id}})
 	}
-	_, err := s.request(ctx, d, answerMethod(d), id, params)
+	_, err := r.session.request(ctx, r.dialect, answerMethod(r.dialect), id, params)
 	return err
 }

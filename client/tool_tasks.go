@@ -1,7 +1,8 @@
 package client
 
 import (
-	"context"
+	"encoding/json"
+	"iter"
 
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
@@ -27,26 +28,27 @@ func takesTasks(initialized []byte) bool {
 	return strictjson.TypeOf(value) == strictjson.TypeObject
 }
 
-// taskSupport returns what a tool says of tasks, or the empty string if it is not listed.
-func (s *Session) taskSupport(ctx context.Context, tool string) (string, error) {
-	known := s.inline.tools.Load()
+// taskSupport returns what a tool says of tasks, or the empty string if it is not listed. List is read only if the tool
+// is not known.
+func (s *inlineState) taskSupport(tool string, list iter.Seq2[json.RawMessage, error]) (string, error) {
+	known := s.tools.Load()
 	if known != nil {
 		if support, listed := (*known)[tool]; listed {
 			return support, nil
 		}
 	}
-	all, err := s.listToolTasks(ctx)
+	all, err := readToolTasks(list)
 	if err != nil {
 		return "", err
 	}
-	s.inline.tools.CompareAndSwap(known, &all) // The list may have changed meanwhile: then nothing is kept.
+	s.tools.CompareAndSwap(known, &all) // The list may have changed meanwhile: then nothing is kept.
 	return all[tool], nil
 }
 
-// listToolTasks reads the whole list of tools.
-func (s *Session) listToolTasks(ctx context.Context) (map[string]string, error) {
+// readToolTasks reads the whole list of tools.
+func readToolTasks(list iter.Seq2[json.RawMessage, error]) (map[string]string, error) {
 	all := make(map[string]string)
-	for tool, err := range s.List(ctx, "tools/list") {
+	for tool, err := range list {
 		if err != nil {
 			return nil, err
 		}
