@@ -131,8 +131,9 @@ func (c *Client) connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 		Life:         wired,
 		Echo:         c.opts.Drafts,
 	}
-	hello := &tap.Exchange{Quiet: true, Web: web != nil}
-	if s.sdk, err = c.sdk.Connect(hello.Context(ctx), tap.Transport(t, config), opts); err != nil {
+	hello := &tap.Hello{Web: web != nil}
+	begins := &tap.Exchange{Hello: hello}
+	if s.sdk, err = c.sdk.Connect(begins.Context(ctx), tap.Transport(t, config), opts); err != nil {
 		connecting()
 		cut()
 		return nil, fmt.Errorf("connecting: %w", hello.Refusal(err))
@@ -146,7 +147,7 @@ func (c *Client) connect(ctx context.Context, t mcp.Transport, opts *mcp.ClientS
 		observed.session = s.sdk.ID()
 	}
 	s.cut, s.observer = cut, observer{c.opts.Observe, s.sdk, observed}
-	initialized, _ := hello.Result() // nil if the session began without that request
+	initialized, _ := begins.Result() // nil if the session began without that request
 	s.takes, s.probed = takesTasks(initialized), !hello.Spent()
 	s.inline = c.inline.of(s.sdk)
 	s.inline.web.Store(web != nil)

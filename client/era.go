@@ -32,10 +32,11 @@ const codeHeaderMismatch = -32020
 // hide the one that tells the user what to do.
 func probe(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		hello := tap.ExchangeOf(ctx)
-		if hello == nil || !hello.Quiet {
+		x := tap.ExchangeOf(ctx)
+		if x == nil || x.Hello == nil {
 			return next(ctx, method, req)
 		}
+		hello := x.Hello
 		switch method {
 		case "initialize":
 			if hello.Modern != nil {
@@ -59,7 +60,7 @@ func probe(next mcp.MethodHandler) mcp.MethodHandler {
 
 // isModern returns the error with which connecting ends because the server refused the probe as one of 2026-07-28 does,
 // or nil.
-func isModern(hello *tap.Exchange, err error) error {
+func isModern(hello *tap.Hello, err error) error {
 	if refused := hello.Unauthorized(err); refused != nil {
 		return refused
 	}

@@ -33,17 +33,19 @@ func changesNothing(method string) bool {
 
 // patient sends a request, and sends it again while its server is not there and the bounds allow it. Once the probe of
 // a server has used them up, what follows it is sent once.
-func (t *roundTripper) patient(x *Exchange, req *http.Request, method string) (*http.Response, error) {
+func patient(base http.RoundTripper, hello *Hello, req *http.Request, method string) (*http.Response, error) {
 	began, pause := time.Now(), firstPause
 	for try := 1; ; try++ {
-		res, err := t.base.RoundTrip(req)
+		res, err := base.RoundTrip(req)
 		wait, away := notThere(res, err)
-		if !away || x.Spent() || req.GetBody == nil {
+		if !away || hello.Spent() || req.GetBody == nil {
 			return res, err
 		}
 		if wait = min(max(wait, pause), mostPause); try == mostTries || err != nil && try >= mostDials ||
 			time.Since(began)+wait > againTime {
-			x.setSpent(method == MethodDiscover)
+			if method == MethodDiscover {
+				hello.markSpent()
+			}
 			return res, err
 		}
 		if res != nil {
@@ -93,56 +95,4 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// Spent reports whether the probe of a server was sent as often as it may be, in vain.
-func (x *Exchange) Spent() bool {
-	if x == nil {
-		return false
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.spent
-}
-
-func (x *Exchange) setSpent(spent bool) {
-	if x == nil {
-		return
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.spent = x.spent || spent
-}
-
-// Unauthorized returns why the server refused the probe for lack of authorization, or nil. It is err, that of the SDK,
-// if the SDK authorizes requests.
-func (x *Exchange) Unauthorized(err error) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.unauthorized != nil && x.authorizes {
-		return err
-	}
-	return x.unauthorized
-}
-
-// setUnauthorized notes whether the response to the probe is such a refusal, and whether the SDK had an answer to it.
-func (x *Exchange) setUnauthorized(res *http.Response, err error, authorizes bool) {
-	var refused error
-	status, ok := errors.AsType[interface {
-		error
-		HTTPStatus() int
-	}](err)
-	switch {
-	case ok && unauthorized(status.HTTPStatus()):
-		refused = err
-	case err == nil && unauthorized(res.StatusCode):
-		refused = ReadStatus(res)
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.unauthorized, x.authorizes = refused, authorizes
-}
-
-func unauthorized(status int) bool {
-	return status == http.StatusUnauthorized || status == http.StatusForbidden
 }

@@ -31,11 +31,11 @@ func (b *jsonBody) Read(p []byte) (int, error) {
 		}
 		var shown []byte
 		switch {
-		case err == nil && len(bytes.TrimSpace(data)) == 0 && !b.x.Quiet:
+		case err == nil && len(bytes.TrimSpace(data)) == 0 && b.x.Hello == nil:
 			shown = b.x.failure(&StatusError{Code: b.status})
 		case err == nil:
 			shown = b.x.message(data, b.config)
-			if !b.x.Quiet && !answers(shown, b.x.requestID()) { // else the SDK would wait, or end the connection
+			if b.x.Hello == nil && !answers(shown, b.x.requestID()) { // else the SDK would wait, or end the connection
 				shown = b.x.failure(b.x.stray(data, b.config))
 			}
 		case bounded.left < 0:

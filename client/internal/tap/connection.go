@@ -64,7 +64,7 @@ func (c *connection) Write(ctx context.Context, msg jsonrpc.Message) error {
 	req, ok := msg.(*jsonrpc.Request)
 	x := ExchangeOf(ctx)
 	if x != nil && ok && req.Method == methodCancelled {
-		if x.Quiet { // The probe took too long. It leaves no trace.
+		if x.Hello != nil { // The probe took too long. It leaves no trace.
 			return nil
 		}
 		defer x.markCancelled()
@@ -93,7 +93,7 @@ func (c *connection) Write(ctx context.Context, msg jsonrpc.Message) error {
 	c.mu.Lock()
 	c.open[req.ID] = request{x, context.AfterFunc(ctx, func() { c.close(req.ID) })}
 	c.mu.Unlock()
-	if x.Delivery.Once = x.Method == "" && !x.Quiet; x.Delivery.Once {
+	if x.Delivery.Once = x.Method == "" && x.Hello == nil; x.Delivery.Once {
 		ctx = x.Delivery.Context(ctx)
 	}
 	err = c.deliver(ctx, &tapped, &x.Delivery)

@@ -45,14 +45,9 @@ type Exchange struct {
 	// stops it while the user authorizes the client. It may be nil.
 	Timer *time.Timer
 
-	// Quiet keeps the result of the request that begins a session of a revision before
-	// 2026-07-28, and shows it to the SDK as it came.
-	Quiet bool
-
-	// Web is set if a quiet exchange is with a server at a URL, and Modern is the reason why it sends no initialize. The
-	// tap does not use them.
-	Web    bool
-	Modern error
+	// Hello is set if the exchange begins a session. The tap then keeps the result of initialize, and shows it to the SDK
+	// as it came.
+	Hello *Hello
 
 	// Cancelled is closed when the server was told that the request is cancelled. It may be nil.
 	Cancelled chan struct{}
@@ -66,13 +61,6 @@ type Exchange struct {
 	result []byte
 	fault  *jsonrpc.Error // the server's response
 	err    error
-
-	refused *StatusError // the server's last word to a quiet exchange, which is no message
-
-	// Of a quiet exchange's probe.
-	spent        bool  // it was sent as often as it may be
-	unauthorized error // it was refused, for lack of authorization
-	authorizes   bool  // the SDK asks the user then
 }
 
 type exchangeKey struct{}
@@ -173,7 +161,7 @@ func (x *Exchange) markCancelled() {
 // with its context too, such as the notification that cancels it.
 func (x *Exchange) sends(method string) bool {
 	switch {
-	case x.Quiet:
+	case x.Hello != nil:
 		return method == methodInitialize
 	case x.Method != "":
 		return method == CustomMethod
@@ -233,7 +221,7 @@ const complete = `{"resultType":"complete","content":[],"messages":[],"contents"
 
 // take keeps a result and returns the one that the SDK gets in its place.
 func (x *Exchange) take(result []byte, c *Config) ([]byte, error) {
-	if x.Quiet {
+	if x.Hello != nil {
 		if strictjson.Check(result, c.Depth) == nil {
 			x.keep(result)
 		}
@@ -266,7 +254,7 @@ func (x *Exchange) take(result []byte, c *Config) ([]byte, error) {
 func (x *Exchange) message(data []byte, c *Config) []byte {
 	err := strictjson.Check(data, c.Depth+envelope)
 	if err != nil {
-		if x.Quiet || !json.Valid(data) {
+		if x.Hello != nil || !json.Valid(data) {
 			return data // The SDK reports what is wrong.
 		}
 		err = c.Broken(fmt.Sprintf("its response is not valid: %v", err))

@@ -37,7 +37,10 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	var id, answer []byte // The ID of this request, or of the request that this message answers.
 	own := false          // the request is the exchange's
 	method := ""
-	hello := x // begins a session, if it is quiet
+	var hello *Hello
+	if x != nil {
+		hello = x.Hello
+	}
 	release := func() {}
 	if req.Body != nil {
 		body, err := io.ReadAll(req.Body)
@@ -60,13 +63,13 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		method, _ = strictjson.String(strictjson.Get(body, "method"))
 		switch {
 		case x == nil:
-		case x.Quiet && method == methodCancelled: // The probe took too long. It leaves no trace.
+		case hello != nil && method == methodCancelled: // The probe took too long. It leaves no trace.
 			return accepted(req), nil
 		case x.sends(method):
 			if body, err = x.rewrite(method, body); err != nil {
 				return nil, err
 			}
-			req, own = x.mark(req), !x.Quiet
+			req, own = x.mark(req), hello == nil
 		default:
 			defer x.markCancelled()
 			x = nil
@@ -74,7 +77,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 		req.Body, _ = req.GetBody()
 		req.ContentLength = int64(len(body))
-	} else if x != nil && x.Quiet { // a stream or the end of the session, which outlives the exchange
+	} else if hello != nil { // a stream or the end of the session, which outlives the exchange
 		x = nil
 	} else if x != nil { // the rest of its stream
 		id = x.requestID()
@@ -110,24 +113,29 @@ func accepted(req *http.Request) *http.Response {
 }
 
 // dispatch sends a request, and notes what the one that begins a session meets.
-func (t *roundTripper) dispatch(hello *Exchange, req *http.Request, method string, id []byte) (*http.Response,
+func (t *roundTripper) dispatch(hello *Hello, req *http.Request, method string, id []byte) (*http.Response,
 	error) {
 	if !changesNothing(method) {
 		return t.base.RoundTrip(req)
 	}
-	res, err := t.patient(hello, req, method)
+	res, err := patient(t.base, hello, req, method)
 	if hello != nil && method == MethodDiscover {
 		hello.setUnauthorized(res, err, t.authorizes)
 	}
-	if err == nil && hello != nil && hello.Quiet && !t.authorizing(res) && refusesHello(method, res) {
-		hello.refuse(method, res, id)
+	if err == nil && hello != nil && !t.authorizing(res) && refusesHello(method, res) {
+		status := ReadStatus(res)
+		if method == methodInitialize {
+			hello.setRefused(status)
+		}
+		// The response itself would end the connection.
+		stand(res, wire.AppendError(nil, id, wire.Errorf(jsonrpc.CodeInternalError, "%v", status)))
 	}
 	return res, err
 }
 
 // mark returns the exchange's own request with what notes its way to the server.
 func (x *Exchange) mark(req *http.Request) *http.Request {
-	if x.Quiet {
+	if x.Hello != nil {
 		return req
 	}
 	x.Delivery.Once = x.Method == ""
@@ -197,27 +205,6 @@ func refusesHello(method string, res *http.Response) bool {
 		res.Header.Get("Content-Length") == "0"
 }
 
-// refuse shows the SDK an error in place of such a response, which would end the connection.
-func (x *Exchange) refuse(method string, res *http.Response, id []byte) {
-	status := ReadStatus(res)
-	if method == methodInitialize {
-		x.mu.Lock()
-		x.refused = status
-		x.mu.Unlock()
-	}
-	stand(res, wire.AppendError(nil, id, wire.Errorf(jsonrpc.CodeInternalError, "%v", status)))
-}
-
-// Refusal returns the status with which the server refused to begin, or err.
-func (x *Exchange) Refusal(err error) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.refused == nil {
-		return err
-	}
-	return x.refused
-}
-
 const sessionHeader = "Mcp-Session-Id"
 
 // tapBody lets the tap read the body of a response first. The id names the request that the response answers; it is nil
@@ -225,7 +212,7 @@ const sessionHeader = "Mcp-Session-Id"
 func (t *roundTripper) tapBody(x *Exchange, id []byte, res *http.Response) {
 	switch {
 	case mediaType(res) == typeEvents:
-		x = cmp.Or(x, &Exchange{Quiet: true})
+		x = cmp.Or(x, &Exchange{Hello: new(Hello)})
 		res.Body = &eventBody{ReadCloser: res.Body, in: eventstream.NewReader(res.Body, t.config.MessageBytes), x: x,
 			config: t.config, echoes: t.echoes, asked: t.asked, id: id}
 	case mediaType(res) == typeJSON && x != nil && res.StatusCode < 300:
