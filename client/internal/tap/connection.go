@@ -17,21 +17,6 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// transport taps a transport of whole messages.
-type transport struct {
-	mcp.Transport
-	config *Config
-}
-
-func (t *transport) Connect(ctx context.Context) (mcp.Connection, error) {
-	conn, err := t.Transport.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &connection{Connection: conn, config: t.config, asked: newUnanswered(t.config),
-		open: make(map[jsonrpc.ID]request)}, nil
-}
-
 type connection struct {
 	mcp.Connection
 	config *Config

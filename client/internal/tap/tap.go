@@ -16,14 +16,7 @@
 // streamable.
 package tap
 
-import (
-	"context"
-	"errors"
-	"net/http"
-	"net/url"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-)
+import "context"
 
 // CustomMethod is the SDK's name for every request that it does not know.
 const CustomMethod = "tasks"
@@ -66,38 +59,6 @@ func (c *Config) bound() error { return c.tooLarge(c.MessageBytes) }
 
 // tooLarge returns the error for a message of more than most bytes.
 func (c *Config) tooLarge(most int64) error { return c.Limit(BytesOfMessage, most) }
-
-// Transport returns a transport for one connection, which taps another transport. An HTTP
-// transport of the SDK must have an HTTPClient; it is copied.
-func Transport(below mcp.Transport, c Config) mcp.Transport {
-	web, ok := below.(*mcp.StreamableClientTransport)
-	if !ok {
-		return &transport{below, &c}
-	}
-	tapped := *web
-	tapped.HTTPClient = &http.Client{
-		Transport: &roundTripper{
-			config: &c, echoes: newEchoes(&c), asked: newUnanswered(&c), base: follower{web.HTTPClient},
-			authorizes: web.OAuthHandler != nil,
-		},
-		// The follower has already followed the redirects.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	tapped.MaxEventSize = int(c.MessageBytes)
-	return &tapped
-}
-
-// follower sends each request as the host's client does, with its cookies, its timeout and its rules for redirects, so
-// that a tap sees one request, and the response in which the redirects end.
-type follower struct{ client *http.Client }
-
-func (f follower) RoundTrip(req *http.Request) (*http.Response, error) {
-	res, err := f.client.Do(req)
-	if wrapped, ok := errors.AsType[*url.Error](err); ok {
-		err = wrapped.Err // the client above names the method and the URL, too
-	}
-	return res, err
-}
 
 // AwayError reports that the server did not answer a request, which may be sent again. It does
 // not wrap its cause: the end of an HTTP connection is not the end of the session.
