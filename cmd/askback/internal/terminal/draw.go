@@ -26,23 +26,23 @@ func (s *screen) View() tea.View {
 	s.top = max(0, min(s.top, len(middle)-s.room))
 	end := min(len(middle), s.top+s.room)
 
-	all := append(head, s.rule("↑", s.top))
+	all := append(head, rule(s.width-1, "↑", s.top))
 	all = append(all, middle[s.top:end]...)
-	all = append(all, s.rule("↓", len(middle)-end))
+	all = append(all, rule(s.width-1, "↓", len(middle)-end))
 	return tea.NewView(strings.Join(append(all, foot...), "\n"))
 }
 
 // rule draws a line across. It tells how many lines are out of view behind it.
-func (s *screen) rule(arrow string, hidden int) string {
+func rule(width int, arrow string, hidden int) string {
 	if hidden == 0 {
-		return faint.Render(strings.Repeat("─", s.width-1))
+		return faint.Render(strings.Repeat("─", width))
 	}
 	lines := "lines"
 	if hidden == 1 {
 		lines = "line"
 	}
 	note := fmt.Sprintf("── %s %d more %s (page up, page down) ", arrow, hidden, lines)
-	return faint.Render(note + strings.Repeat("─", max(0, s.width-1-lipgloss.Width(note))))
+	return faint.Render(note + strings.Repeat("─", max(0, width-lipgloss.Width(note))))
 }
 
 func (s *screen) help() string {
@@ -93,7 +93,7 @@ func (s *screen) middle() (lines []string, from, to int) {
 		if b.kind != theirs || len(lines) == 0 {
 			blank()
 		}
-		add("", s.block(b))
+		add("", b.draw(s.inner()))
 	}
 	blank()
 	switch {
@@ -111,7 +111,7 @@ func (s *screen) middle() (lines []string, from, to int) {
 		add("  ", wrap(bold.Render("This will be sent:"), s.inner()))
 		blank()
 		from = len(lines)
-		add("  ", s.answers())
+		add("  ", answers(s.fields, s.inner()))
 		blank()
 	default:
 		for i := range s.fields {
@@ -146,36 +146,36 @@ func (s *screen) middle() (lines []string, from, to int) {
 	return lines, from, to
 }
 
-// block draws one part of the body.
-func (s *screen) block(b block) []string {
+// draw draws one part of the body.
+func (b block) draw(width int) []string {
 	switch b.kind {
 	case theirs:
-		lines := wrap(b.text, s.inner())
+		lines := wrap(b.text, width)
 		for i, l := range lines {
 			lines[i] = accent.Render("│ ") + l
 		}
 		return lines
 	case heading:
-		return indent(wrap(bold.Render(b.text), s.inner()))
+		return indent(wrap(bold.Render(b.text), width))
 	case warning:
-		return indent(withMark("! ", b.text, s.inner(), alarm))
+		return indent(withMark("! ", b.text, width, alarm))
 	case address:
-		return indent(s.address(b))
+		return indent(b.address(width))
 	}
-	return indent(wrap(b.text, s.inner()))
+	return indent(wrap(b.text, width))
 }
 
 // record draws what was asked and answered, which stays on the terminal.
 func (s *screen) record() string {
 	all := wrap(bold.Render(s.server)+" "+s.asks, s.width-1)
 	for _, b := range s.body {
-		all = append(all, s.block(b)...)
+		all = append(all, b.draw(s.inner())...)
 	}
 	mark, style := "✗ ", wrong
 	switch s.result {
 	case accept:
 		mark, style = "✓ ", fine
-		all = append(all, indent(s.answers())...)
+		all = append(all, indent(answers(s.fields, s.inner()))...)
 	case later:
 		mark, style = "… ", accent
 	}
@@ -249,25 +249,25 @@ func (f *field) inView(cursor int, here bool) (shown []int, note string) {
 }
 
 // answers draws what will be sent, in two columns.
-func (s *screen) answers() []string {
+func answers(fields []*field, width int) []string {
 	column := 0
-	for _, f := range s.fields {
-		column = max(column, min(lipgloss.Width(f.label), s.inner()/3))
+	for _, f := range fields {
+		column = max(column, min(lipgloss.Width(f.label), width/3))
 	}
 	var all []string
-	for _, f := range s.fields {
+	for _, f := range fields {
 		label := faint.Width(column + 2).Render(lipgloss.Wrap(f.label, column, ""))
-		value := lipgloss.Wrap(strings.Join(f.answer(), "\n"), s.inner()-column-2, "")
+		value := lipgloss.Wrap(strings.Join(f.answer(), "\n"), width-column-2, "")
 		all = append(all, strings.Split(lipgloss.JoinHorizontal(lipgloss.Top, label, value), "\n")...)
 	}
 	return all
 }
 
 // address draws an address with its host emphasized. It is cut into lines at any place, and nothing is added to it.
-func (s *screen) address(b block) []string {
+func (b block) address(width int) []string {
 	var lines []string
-	for start := 0; start < len(b.text); start += s.inner() {
-		end := min(len(b.text), start+s.inner())
+	for start := 0; start < len(b.text); start += width {
+		end := min(len(b.text), start+width)
 		from, to := min(max(b.mark[0], start), end), min(max(b.mark[1], start), end)
 		lines = append(lines, b.text[start:from]+host.Render(b.text[from:to])+b.text[to:end])
 	}
