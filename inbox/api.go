@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"log/slog"
 	"mime"
 	"net/http"
 	"net/url"
@@ -38,17 +39,24 @@ const (
 	mostTools    = 20
 )
 
+// api serves the addresses below /api/, which are for programs.
+type api struct {
+	desk *desk.Desk
+	log  *slog.Logger
+}
+
 // serveAPI registers the addresses for programs.
 func (in *Inbox) serveAPI() {
+	a := &api{in.desk, in.log}
 	in.handle("GET /whoami", whoami)
-	in.handle("GET /api/whoami", in.apiPerson)
-	in.handle("GET /api/questions", in.apiList)
+	in.handle("GET /api/whoami", a.person)
+	in.handle("GET /api/questions", a.list)
 	const one = "/api/questions/{name}/{key}"
-	in.handle("GET "+one, in.apiQuestion)
-	in.handle("POST "+one+"/answer", changing(in, in.apiAnswer))
-	in.handle("POST "+one+"/claim", changing(in, in.apiClaim))
-	in.handle("POST "+one+"/hand-over", changing(in, in.apiHandOver))
-	in.handle("POST "+one+"/extend", changing(in, in.apiExtend))
+	in.handle("GET "+one, a.question)
+	in.handle("POST "+one+"/answer", changing(a, a.answer))
+	in.handle("POST "+one+"/claim", changing(a, a.claim))
+	in.handle("POST "+one+"/hand-over", changing(a, a.handOver))
+	in.handle("POST "+one+"/extend", changing(a, a.extend))
 	in.mux.HandleFunc("GET /events", in.serveEvents)
 	in.mux.HandleFunc("GET /api/openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/yaml")
@@ -63,8 +71,8 @@ type person struct {
 	Groups []string `json:"groups"`
 }
 
-func (in *Inbox) apiPerson(w http.ResponseWriter, r *http.Request, p desk.Person) {
-	in.reply(w, r, person{p.Name, append([]string{}, p.Groups...)})
+func (a *api) person(w http.ResponseWriter, r *http.Request, p desk.Person) {
+	a.reply(w, r, person{p.Name, append([]string{}, p.Groups...)})
 }
 
 // shown is a question as programs see it.
@@ -86,9 +94,9 @@ type shownList struct {
 	Next      int     `json:"next,omitempty"` // the number of the next page; 0 if this is the last page
 }
 
-func (in *Inbox) apiList(w http.ResponseWriter, r *http.Request, p desk.Person) {
+func (a *api) list(w http.ResponseWriter, r *http.Request, p desk.Person) {
 	query := r.URL.Query()
-	all, err := in.listed(r, query, p)
+	all, err := a.find(r, query, p)
 	limit, err2 := number(query, "limit", defaultLimit, mostLimit)
 	page, err3 := number(query, "page", 1, mostPage)
 	if err := errors.Join(err, err2, err3); err != nil {
@@ -98,7 +106,7 @@ func (in *Inbox) apiList(w http.ResponseWriter, r *http.Request, p desk.Person) 
 	list, at := shownList{Questions: []shown{}}, 0
 	for q, err := range all {
 		if q == nil {
-			in.refuseError(w, r, err)
+			a.fail(w, r, err)
 			return
 		}
 		if at++; at <= (page-1)*limit {
@@ -112,11 +120,11 @@ func (in *Inbox) apiList(w http.ResponseWriter, r *http.Request, p desk.Person) 
 		}
 		list.Questions = append(list.Questions, newQuestion(q, p, err))
 	}
-	in.reply(w, r, list)
+	a.reply(w, r, list)
 }
 
-// listed returns the list that a query chooses.
-func (in *Inbox) listed(
+// find returns the questions of the list that a query chooses.
+func (a *api) find(
 	r *http.Request, query url.Values, p desk.Person,
 ) (all iter.Seq2[*desk.Question, error], err error) {
 	known := []string{"list", "order", "search", "tool", "limit", "page"}
@@ -141,15 +149,15 @@ func (in *Inbox) listed(
 	}
 	switch list := query.Get("list"); list {
 	case "", "waiting":
-		return in.desk.Waiting(r.Context(), w), nil
+		return a.desk.Waiting(r.Context(), w), nil
 	case "answered", "began":
 		if order != "" || w.Search != "" || w.Targets != nil {
 			return nil, errors.New("order, search and tool are for the list of what waits: the others have the newest first")
 		}
 		if list == "began" {
-			return in.desk.Began(r.Context(), p), nil
+			return a.desk.Began(r.Context(), p), nil
 		}
-		return in.desk.Answered(r.Context(), p), nil
+		return a.desk.Answered(r.Context(), p), nil
 	}
 	return nil, errors.New("the list must be waiting, answered or began")
 }
@@ -166,18 +174,18 @@ func number(query url.Values, name string, without, most int) (int, error) {
 	return n, nil
 }
 
-func (in *Inbox) apiQuestion(w http.ResponseWriter, r *http.Request, p desk.Person) {
-	q, err := in.desk.Question(r.Context(), r.PathValue("name"), r.PathValue("key"), &p)
+func (a *api) question(w http.ResponseWriter, r *http.Request, p desk.Person) {
+	q, err := a.desk.Question(r.Context(), r.PathValue("name"), r.PathValue("key"), &p)
 	if q == nil {
-		in.refuseError(w, r, err)
+		a.fail(w, r, err)
 		return
 	}
-	in.reply(w, r, newQuestion(q, p, err))
+	a.reply(w, r, newQuestion(q, p, err))
 }
 
 // changing returns the handler of a change to a question, whose body is a T with no other members.
 func changing[T any](
-	in *Inbox, do func(r *http.Request, p desk.Person, body T) (*desk.Question, error),
+	a *api, do func(r *http.Request, p desk.Person, body T) (*desk.Question, error),
 ) func(w http.ResponseWriter, r *http.Request, p desk.Person) {
 	return func(w http.ResponseWriter, r *http.Request, p desk.Person) {
 		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
@@ -191,22 +199,22 @@ func changing[T any](
 			return
 		}
 		q, err := do(r, p, body)
-		if errors.Is(err, task.ErrNotFound) && in.seen(r, p) {
+		if errors.Is(err, task.ErrNotFound) && a.seen(r, p) {
 			refuse(w, r, &problem{kind: "not-asked", Status: http.StatusForbidden,
 				Title: "You may see this question, but you are not asked: others must answer."})
 			return
 		}
 		if err != nil {
-			in.refuseError(w, r, err)
+			a.fail(w, r, err)
 			return
 		}
-		in.reply(w, r, newQuestion(q, p, nil))
+		a.reply(w, r, newQuestion(q, p, nil))
 	}
 }
 
 // seen reports whether a question that somebody may not answer concerns them all the same.
-func (in *Inbox) seen(r *http.Request, p desk.Person) bool {
-	q, _ := in.desk.Question(r.Context(), r.PathValue("name"), r.PathValue("key"), &p)
+func (a *api) seen(r *http.Request, p desk.Person) bool {
+	q, _ := a.desk.Question(r.Context(), r.PathValue("name"), r.PathValue("key"), &p)
 	return q != nil
 }
 
@@ -251,17 +259,17 @@ type answerBody struct {
 	Reason  string          `json:"reason"`
 }
 
-func (in *Inbox) apiAnswer(r *http.Request, p desk.Person, b answerBody) (*desk.Question, error) {
-	a := desk.Answer{By: p, Action: b.Action, Content: b.Content, Reason: b.Reason, Channel: channelAPI}
-	return in.desk.Answer(r.Context(), r.PathValue("name"), r.PathValue("key"), a)
+func (a *api) answer(r *http.Request, p desk.Person, b answerBody) (*desk.Question, error) {
+	answer := desk.Answer{By: p, Action: b.Action, Content: b.Content, Reason: b.Reason, Channel: channelAPI}
+	return a.desk.Answer(r.Context(), r.PathValue("name"), r.PathValue("key"), answer)
 }
 
 type claimBody struct {
 	Seconds int64 `json:"seconds"`
 }
 
-func (in *Inbox) apiClaim(r *http.Request, p desk.Person, b claimBody) (*desk.Question, error) {
-	return in.desk.Claim(r.Context(), r.PathValue("name"), r.PathValue("key"), p, seconds(b.Seconds))
+func (a *api) claim(r *http.Request, p desk.Person, b claimBody) (*desk.Question, error) {
+	return a.desk.Claim(r.Context(), r.PathValue("name"), r.PathValue("key"), p, seconds(b.Seconds))
 }
 
 type handOverBody struct {
@@ -269,8 +277,8 @@ type handOverBody struct {
 	Seconds int64  `json:"seconds"`
 }
 
-func (in *Inbox) apiHandOver(r *http.Request, p desk.Person, b handOverBody) (*desk.Question, error) {
-	return in.desk.HandOver(r.Context(), r.PathValue("name"), r.PathValue("key"), p, b.To, seconds(b.Seconds))
+func (a *api) handOver(r *http.Request, p desk.Person, b handOverBody) (*desk.Question, error) {
+	return a.desk.HandOver(r.Context(), r.PathValue("name"), r.PathValue("key"), p, b.To, seconds(b.Seconds))
 }
 
 type extendBody struct {
@@ -278,8 +286,8 @@ type extendBody struct {
 	Reason   string    `json:"reason"`
 }
 
-func (in *Inbox) apiExtend(r *http.Request, p desk.Person, b extendBody) (*desk.Question, error) {
-	return in.desk.Extend(r.Context(), r.PathValue("name"), r.PathValue("key"), p, b.Deadline, b.Reason)
+func (a *api) extend(r *http.Request, p desk.Person, b extendBody) (*desk.Question, error) {
+	return a.desk.Extend(r.Context(), r.PathValue("name"), r.PathValue("key"), p, b.Deadline, b.Reason)
 }
 
 // seconds converts a number of seconds to a duration. What is longer than any claim stays so.
@@ -289,21 +297,21 @@ func seconds(n int64) time.Duration {
 }
 
 // reply sends what a program asked for.
-func (in *Inbox) reply(w http.ResponseWriter, r *http.Request, value any) {
+func (a *api) reply(w http.ResponseWriter, r *http.Request, value any) {
 	text, err := json.Marshal(value)
 	if err != nil {
-		in.refuseError(w, r, err)
+		a.fail(w, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(append(text, '\n')) // an error means that the client is gone
 }
 
-// refuseError tells the sender of a request the reason of its failure, and logs the inbox's own faults.
-func (in *Inbox) refuseError(w http.ResponseWriter, r *http.Request, err error) {
+// fail tells the sender of a request the reason of its failure, and logs the inbox's own faults.
+func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p, known := problemOf(err)
 	if !known && r.Context().Err() == nil {
-		in.log.ErrorContext(r.Context(), "inbox: a request failed", "path", r.URL.Path, "error", err)
+		a.log.ErrorContext(r.Context(), "inbox: a request failed", "path", r.URL.Path, "error", err)
 	}
 	refuse(w, r, p)
 }
