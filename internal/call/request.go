@@ -50,8 +50,8 @@ type Request struct {
 	Params    *wire.Params
 	Raw       []byte // the parameters as they came
 	Can       wire.Capability
-	Principal string
 	InSession bool // the request is the whole call, in a session before 2026-07-28
+	Principal string
 	Watch     *report.Watch
 	// Crowded waits a moment for a share of the calls that run at once, and reports whether there is still none: then
 	// the call is to be handed back to the client, if it can be. It is nil if the call has its share.

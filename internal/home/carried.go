@@ -6,6 +6,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -22,7 +24,9 @@ import (
 )
 
 // Home returns the home of one request's call.
-func (c *Carrier) Home(r *call.Request) *Carried { return &Carried{Carrier: c, request: r} }
+func (c *Carrier) Home(r *call.Request) *Carried {
+	return &Carried{Carrier: c, request: r, stored: storedState{carrier: c, request: r}}
+}
 
 // Carried is the home of a journal that travels in requestState. It implements [call.Home].
 type Carried struct {
@@ -34,12 +38,10 @@ type Carried struct {
 	resumed bool // in a round after the first
 	manual  bool // with a handler in the SDK's manual style
 	entries int
-	stored  []byte // what the store holds of the call, if no other request has changed it
+	timed   []journal.Question // those that were open and have a deadline
+	issued  time.Time          // when its state was sealed, or zero
 
-	timed    []journal.Question // those that were open and have a deadline
-	outlives time.Time          // the end of its state because of them
-
-	issued time.Time // when its state was sealed, or zero
+	stored storedState
 
 	digest [32]byte // of the arguments, unless their parameters have it
 	paused time.Duration
@@ -66,7 +68,7 @@ func (c *Carried) Open(ctx context.Context) (opened call.Opened, err error) {
 		}
 	}
 	c.resumed, c.manual, c.entries = j.Round > 0, j.IsManual(), len(j.Entries)
-	c.timed, c.outlives = c.expire(ctx, c.request, j, now)
+	c.timed, c.stored.outlives = c.expire(ctx, c.request, j, now)
 	answers := call.Answers{Responses: params.Responses, Bare: c.Bare && !params.HasState}
 	if c.Desk && !c.manual {
 		measure(j, answers, c.issued, now)
@@ -150,12 +152,12 @@ func (c *Carried) open(ctx context.Context, now time.Time) (*journal.Journal, *c
 	c.issued = opened.Issued
 	if sum, ok := journal.DecodeReference(payload); ok {
 		var reason seal.Reason
-		payload, reason, err = c.load(ctx, sum)
+		payload, reason, err = c.stored.load(ctx, sum)
 		switch {
 		case reason != "":
 			return c.recallOrRefuse(ctx, reason, err)
 		case err != nil:
-			c.failed(ctx, "reading a stored state", err)
+			c.stored.failed(ctx, "reading a stored state", err)
 			return nil, nil, fault.Internal()
 		}
 	}
@@ -176,8 +178,8 @@ func (c *Carried) open(ctx context.Context, now time.Time) (*journal.Journal, *c
 		}
 		return nil, nil, c.refuseUse(ctx, opened.Issued, "it was used before")
 	}
-	if c.stored = payload; c.States != nil && c.States.Mode == state.Dual {
-		j = c.reconcile(ctx, j, payload)
+	if c.stored.data = payload; c.States != nil && c.States.Mode == state.Dual {
+		j = c.stored.reconcile(ctx, j, payload)
 	}
 	return j, nil, nil
 }
@@ -191,6 +193,34 @@ func (c *Carried) moved(ctx context.Context, j *journal.Journal) (out *call.Outc
 		err = wire.Errorf(jsonrpc.CodeInvalidParams, "the call went on as a task, which is no longer kept")
 	}
 	return out, err
+}
+
+// recall returns the stored journal of a call whose request brought no state that opens,
+// or nil. An error is the replay guard's.
+func (c *Carried) recall(ctx context.Context, outcome state.Outcome) (*journal.Journal, error) {
+	if !c.stored.keeps() {
+		return nil, nil
+	}
+	b := c.binding()
+	j := c.stored.find(ctx, &b)
+	if j == nil {
+		return nil, nil
+	}
+	now := time.Now()
+	until := now.Add(c.Limits.RoundTTL)
+	if longer := c.expiry(j, now); longer.After(until) { // the round's state outlives a deadline
+		until = longer
+	}
+	fresh, err := c.use(ctx, until, roundID(j))
+	switch {
+	case err != nil:
+		return nil, err
+	case !fresh:
+		c.stored.observe(ctx, state.Unknown)
+		return nil, nil
+	}
+	c.stored.observe(ctx, outcome)
+	return j, nil
 }
 
 // recallOrRefuse returns the stored journal of a call whose state does not open, or refuses the state.
@@ -208,21 +238,9 @@ func (c *Carried) recallOrRefuse(
 func (c *Carried) refuse(ctx context.Context, reason seal.Reason, err error) error {
 	c.Log.WarnContext(ctx, "askback: requestState refused", "method", c.request.Handler.Method,
 		"target", c.request.Params.Target, "reason", string(reason), "error", err)
-	c.tell(ctx, report.AuditRefused, string(reason))
+	c.tell(ctx, c.request, report.AuditRefused, string(reason))
 	c.request.Watch.RefusedState(string(reason))
 	return wire.InvalidState()
-}
-
-// observe tells the operator the outcome of a state.
-func (c *Carried) observe(ctx context.Context, outcome state.Outcome) {
-	c.tell(ctx, report.AuditState, string(outcome))
-}
-
-func (c *Carried) tell(ctx context.Context, kind, reason string) {
-	r := c.request
-	c.Audit.Tell(ctx, report.AuditEvent{
-		Kind: kind, Principal: r.Principal, Method: r.Handler.Method, Target: r.Params.Target, Reason: reason,
-	})
 }
 
 // Begin implements [call.Home].
@@ -277,10 +295,10 @@ func (c *Carried) Seal(ctx context.Context, j *journal.Journal) (sealed string, 
 	if expires = c.expiry(j, now); !expires.After(now) {
 		return "", expires, fault.TimeLimit("seconds per call", c.Limits.CallTTL)
 	}
-	if c.States != nil {
-		sealed, err = c.sealBesideStore(ctx, j, now, expires)
+	if b := c.binding(); c.States != nil {
+		sealed, err = c.stored.seal(ctx, j, &b, now, expires)
 	} else {
-		sealed, err = c.Keys.Seal(c.binding(), j.Append(make([]byte, 0, 512)), now, expires)
+		sealed, err = c.Keys.Seal(b, j.Append(make([]byte, 0, 512)), now, expires)
 	}
 	switch {
 	case err != nil:
@@ -319,6 +337,26 @@ func (c *Carried) End(ctx context.Context, j *journal.Journal, _ *call.Outcome, 
 	}
 }
 
+// keepUndelivered stores the journal of a round whose client has gone away. The client gets no
+// response, so it may repeat the round.
+func (c *Carried) keepUndelivered(ctx context.Context, j *journal.Journal) {
+	if !c.stored.keeps() {
+		return
+	}
+	j.Round++ // a client that repeats the round is one round behind
+	if len(j.Pending) == 0 {
+		// Its questions keep their deadlines.
+		j.Pending = slices.DeleteFunc(c.timed, func(q journal.Question) bool { return j.Settled(&q) })
+	}
+	now, b, payload := time.Now(), c.binding(), j.Append(nil)
+	if expires := c.expiry(j, now); expires.After(now) && len(payload) <= c.Limits.StoredBytes {
+		c.stored.put(ctx, j, &b, payload, expires)
+	}
+}
+
+// Drop deletes the state of a call that has ended.
+func (c *Carried) Drop(ctx context.Context, j *journal.Journal) { c.stored.drop(ctx, j) }
+
 // Spend marks a state that was answered elsewhere as used, so that no call goes on from it
 // where states may be used once.
 func (c *Carried) Spend(ctx context.Context, j *journal.Journal, sealed string) error {
@@ -345,6 +383,11 @@ func (c *Carried) useState(ctx context.Context, opened *seal.State, j *journal.J
 		return c.use(ctx, opened.Expires, opened.ID)
 	}
 	return c.use(ctx, opened.Expires, opened.ID, roundID(j)) // another instance may be in an earlier phase
+}
+
+// roundID returns the ID of a round for a [state.Guard], whether its journal was carried or stored.
+func roundID(j *journal.Journal) string {
+	return journal.Derived("round "+strconv.Itoa(j.Round), j.ID)
 }
 
 // refuseUse refuses a state because of the replay guard.

@@ -57,3 +57,10 @@ type Tasks interface {
 	// Find returns the outcome of a request whose call became a task before, or nil.
 	Find(ctx context.Context, r *call.Request, as TaskRequest, callID string) (*call.Outcome, error)
 }
+
+// tell tells the operator what became of a request's state.
+func (c *Carrier) tell(ctx context.Context, r *call.Request, kind, reason string) {
+	c.Audit.Tell(ctx, report.AuditEvent{
+		Kind: kind, Principal: r.Principal, Method: r.Handler.Method, Target: r.Params.Target, Reason: reason,
+	})
+}

@@ -19,14 +19,14 @@ func InvalidState() *jsonrpc.Error {
 // Params are the parameters of a request that may be answered with input required. The byte slices alias the
 // request's body.
 type Params struct {
-	Target    string            // params.name or params.uri
-	Arguments []byte            // raw object; nil when absent
-	Digest    *[32]byte         // [strictjson.Digest] of Arguments; nil when it was not made yet
-	Floats    bool              // each number is certainly a float64
-	Responses map[string][]byte // inputResponses: raw objects by key; nil when absent
-	State     string
+	Target    string    // params.name or params.uri
+	Arguments []byte    // raw object; nil when absent
+	Digest    *[32]byte // [strictjson.Digest] of Arguments; nil when it was not made yet
+	Floats    bool      // each number is certainly a float64
 	HasState  bool
-	Task      []byte // the raw member task; nil when absent
+	State     string
+	Responses map[string][]byte // inputResponses: raw objects by key; nil when absent
+	Task      []byte            // the raw member task; nil when absent
 	Meta      Meta
 }
 
