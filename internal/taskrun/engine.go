@@ -25,10 +25,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/jitter"
 	"github.com/askback-mcp/askback/internal/throttle"
 	"github.com/askback-mcp/askback/task"
 )
@@ -322,8 +322,10 @@ func (e *Engine) Run(ctx context.Context) error {
 			repeat(ctx, e.log, "deciding questions whose deadline has passed", e.opts.Look/2, e.expiry.expireQuestions)
 		})
 	}
-	notices := &outbox{e.store, &e.opts, e.log}
+	notices := &outbox{store: e.store, opts: &e.opts, log: e.log}
 	if e.opts.Notify != nil {
+		// Before the first claim: what a worker asks while nobody listens has no notices.
+		_ = e.store.persist(ctx, func() error { return notices.listen(ctx) })
 		w.all.Go(func() { notices.run(ctx) })
 	}
 	w.all.Go(func() { repeat(ctx, e.log, "giving up notices", time.Hour, notices.forsake) })
@@ -379,7 +381,7 @@ func idle(ctx context.Context, look time.Duration, wake, freed <-chan struct{}) 
 	select {
 	case <-wake:
 	case <-freed:
-	case <-time.After(look/2 + rand.N(look)):
+	case <-time.After(look/2 + jitter.N(look)):
 	case <-ctx.Done():
 	}
 }

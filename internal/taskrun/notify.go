@@ -25,8 +25,8 @@ const (
 	listenFor = 24 * time.Hour
 	// keepNotices is how long the store keeps a notice at most: those that deliver have had the time to give it up.
 	keepNotices = deliverWithin + listenFor
-	// lookForRefused is how often a process looks for notices that the store has refused.
-	lookForRefused = 10 * time.Second
+	// refusedEvery is how often a process looks for notices that the store has refused.
+	refusedEvery = 10 * time.Second
 )
 
 // errNotTaken says that a consumer did not return although the time for a delivery had passed.
@@ -65,16 +65,20 @@ type outbox struct {
 	store safeStore
 	opts  *Options
 	log   *slog.Logger
+
+	listened, looked time.Time // when listen and lookForRefused last did their work
 }
 
 // run delivers notices until ctx is done.
 func (o *outbox) run(ctx context.Context) {
 	d := &deliveries{freed: make(chan struct{}, 1), of: make(map[string]int)}
 	defer d.all.Wait()
-	var listened, looked time.Time
 	var last string // the principal that was served last
 	for ctx.Err() == nil {
-		err := o.listen(ctx, &listened, &looked)
+		err := o.listen(ctx)
+		if err == nil {
+			err = o.lookForRefused(ctx)
+		}
 		free, delivering := d.free()
 		var notices []*task.Notice
 		if err == nil && free > 0 {
@@ -108,19 +112,24 @@ func (o *outbox) run(ctx context.Context) {
 	}
 }
 
-// listen tells the store now and then that somebody listens, and the operator what the store has refused.
-func (o *outbox) listen(ctx context.Context, listened, looked *time.Time) error {
-	if time.Since(*listened) > listenFor/100 {
-		err := o.store.Listen(ctx, listenFor, o.opts.PerPrincipal.Notices, o.opts.Anonymous.Notices)
-		if err != nil {
-			return err
-		}
-		*listened = time.Now()
-	}
-	if time.Since(*looked) < lookForRefused {
+// listen tells the store now and then that somebody listens.
+func (o *outbox) listen(ctx context.Context) error {
+	if time.Since(o.listened) <= listenFor/100 {
 		return nil
 	}
-	*looked = time.Now()
+	err := o.store.Listen(ctx, listenFor, o.opts.PerPrincipal.Notices, o.opts.Anonymous.Notices)
+	if err == nil {
+		o.listened = time.Now()
+	}
+	return err
+}
+
+// lookForRefused tells the operator now and then what the store has refused.
+func (o *outbox) lookForRefused(ctx context.Context) error {
+	if time.Since(o.looked) < refusedEvery {
+		return nil
+	}
+	o.looked = time.Now()
 	for {
 		refused, err := o.store.Refused(ctx, sweepLimit)
 		if err != nil || len(refused) == 0 {

@@ -105,6 +105,55 @@ func TestNotices(t *testing.T) {
 	})
 }
 
+// deafStore fails for a while to take that somebody listens.
+type deafStore struct {
+	task.Store
+	fails int
+}
+
+func (s *deafStore) Listen(ctx context.Context, d time.Duration, named, anonymous int) error {
+	if s.fails--; s.fails >= 0 {
+		return errors.New("the connection broke")
+	}
+	return s.Store.Listen(ctx, d, named, anonymous)
+}
+
+// Nothing is asked before the store knows that somebody listens: nobody would be told of it.
+func TestNothingIsAskedUnheard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := make(chan task.NoticeKind, 1)
+		e, err := taskrun.NewEngine(&deafStore{new(task.MemoryStore), 3}, &taskrun.Options{
+			Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
+				q := &task.Question{Key: "approve", For: []string{"user:bob"}, Content: []byte("?")}
+				return taskrun.Verdict{Status: task.InputRequired, Ask: []*task.Question{q}, Round: 1}, nil
+			},
+			Notify: func(_ context.Context, n *task.Notice) error { told <- n.Kind; return nil },
+			Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Create(t.Context(), &taskrun.New{Principal: "alice"}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- e.Run(ctx) }()
+		select {
+		case kind := <-told:
+			if kind != task.NoticeAsked {
+				t.Errorf("the first notice is %q", kind)
+			}
+		case <-time.After(time.Hour):
+			t.Error("nobody was told of the question")
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A consumer that never returns for the notices of one caller keeps neither the others' waiting nor the engine from
 // stopping.
 func TestAConsumerThatHangsForOneCaller(t *testing.T) {
