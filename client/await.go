@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client/internal/tap"
+	"github.com/askback-mcp/askback/internal/jitter"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -215,7 +216,7 @@ func (w *await) isFinal(ctx context.Context, err error) bool {
 	limits := &w.opts.Limits
 	wait := min(limits.FirstPause<<w.failures, limits.MaxPause)
 	w.failures++
-	return pause(ctx, jitter(wait)) != nil
+	return pause(ctx, jitter.Around(wait)) != nil
 }
 
 // report calls [Options.OnRound], if there is something new.

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client/internal/tap"
+	"github.com/askback-mcp/askback/internal/jitter"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -355,7 +356,7 @@ func (c *call) nextPause(p *Pending) time.Duration {
 		return 0
 	}
 	limits := &c.opts.Limits
-	return jitter(min(max(2*c.pause, limits.FirstPause), limits.MaxPause))
+	return jitter.Around(min(max(2*c.pause, limits.FirstPause), limits.MaxPause))
 }
 
 // sendRound sends a request, and once more in two cases: the headers of a tool that was not

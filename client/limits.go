@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 )
 
@@ -82,9 +81,4 @@ func join(ctx, other context.Context) (context.Context, context.CancelFunc) {
 	}
 	stop := context.AfterFunc(other, end)
 	return ctx, func() { stop(); cancel(nil) }
-}
-
-// jitter varies a duration by a quarter, so that clients that a server turned away together do not return together.
-func jitter(d time.Duration) time.Duration {
-	return d*3/4 + rand.N(d/2+1)
 }

@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/jitter"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/internal/strictjson"
@@ -349,7 +349,7 @@ func (d *Desk) change(
 			return nil, fmt.Errorf("it is not known whether it was recorded; give it again: %w", err)
 		}
 		select {
-		case <-time.After(rand.N(pause)): // at random, so that many voters do not meet again and again
+		case <-time.After(jitter.N(pause)): // at random, so that many voters do not meet again and again
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}

@@ -15,7 +15,7 @@ const root = "github.com/askback-mcp/askback"
 func TestImportsRunOneWay(t *testing.T) {
 	order := []string{
 		"internal/edits", "internal/ending", "internal/eventstream", "internal/exactjson", "internal/excerpt",
-		"internal/tags", "internal/throttle", "seal", "state",
+		"internal/jitter", "internal/tags", "internal/throttle", "seal", "state",
 		"internal/strictjson", "input", "internal/raw", "internal/wire", "internal/fault", "internal/bound",
 		"internal/journal",
 		"internal/foreign", "internal/form", "internal/question", "internal/schema",
@@ -27,7 +27,7 @@ func TestImportsRunOneWay(t *testing.T) {
 	}
 	besides := []string{"drain", "internal/child", "internal/rawclient", "internal/rawclient/alter",
 		"internal/rawclient/transcript", "internal/test/desktest", "internal/test/harness", "internal/test/hostile",
-		"internal/test/law", "internal/test/program"}
+		"internal/test/law", "internal/test/program", "internal/test/sim"}
 	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
 	list.Dir = "../.."
 	out, err := list.Output()

@@ -14,7 +14,7 @@ func TestPeopleLaw(t *testing.T) {
 	s := open(t, pgtest.DSN(t))
 	t.Cleanup(func() { s.Close() })
 	var all law.Summary
-	o := law.Options{Store: s, Unit: 100 * time.Millisecond, Loss: 0.05, Kills: 4, Thefts: 0.05, Reworded: true}
+	o := law.Options{Store: s, Unit: 100 * time.Millisecond, Chances: law.Faults, Thefts: 0.05, Reworded: true}
 	for o.Seed = range 2 {
 		o.Calls = 12
 		all.Add(law.People(t, o))

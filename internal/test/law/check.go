@@ -33,13 +33,17 @@ func (c *caller) check(ctx context.Context, content any) {
 		c.violate("call %d ended with %q, but %v", c.number, end.Trace, err)
 		return
 	}
-	recorded := c.checkSteps(t, entries, want.Steps)
+	recorded := c.checkSteps(t, entries, end, want.Steps)
 	if trace := want.Trace(recorded); !slices.Equal(trace, end.Trace) {
 		c.violate("call %d differs from the program run once:\n got %q\nwant %q", c.number, end.Trace, trace)
 	}
+	faults := len(c.sim.Events())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for key := range asks {
+	for key, a := range asks {
+		if a.host && !c.whole && faults > 0 {
+			continue // a client that has lost a response carries the journal before it, and may come back after the deadline
+		}
 		for _, release := range []int{1, 2} {
 			if seen := c.outcomes[fmt.Sprint(c.number, release, key)]; len(seen) > 1 {
 				c.bad = append(c.bad, fmt.Sprintf("call %d: its runs saw %q become of the question %q in the words of release %d",
@@ -51,30 +55,21 @@ func (c *caller) check(ctx context.Context, content any) {
 
 // find returns the task of the call, or nil if it never became one, and its journal.
 func (c *caller) find(ctx context.Context) (t *task.Task, entries []journal.Entry) {
-	for after := ""; ; {
-		page, err := c.Store.Select(ctx, task.Filter{}, after, 100)
-		if err != nil {
-			c.violate("listing the tasks: %v", err)
+	for _, candidate := range c.tasks(ctx) {
+		call, raw, err := c.Store.Journal(ctx, candidate.ID, -1)
+		if err != nil || !strings.Contains(string(call), fmt.Sprintf(`"call":%d}`, c.number)) {
+			continue
 		}
-		for _, candidate := range page {
-			call, raw, err := c.Store.Journal(ctx, candidate.ID, -1)
-			if err != nil || !strings.Contains(string(call), fmt.Sprintf(`"call":%d}`, c.number)) {
-				continue
+		for _, data := range raw {
+			e, err := journal.DecodeEntry(data)
+			if err != nil {
+				c.violate("call %d: its journal: %v", c.number, err)
 			}
-			for _, data := range raw {
-				e, err := journal.DecodeEntry(data)
-				if err != nil {
-					c.violate("call %d: its journal: %v", c.number, err)
-				}
-				entries = append(entries, e)
-			}
-			return candidate, entries
+			entries = append(entries, e)
 		}
-		if len(page) == 0 {
-			return nil, nil
-		}
-		after = page[len(page)-1].ID
+		return candidate, entries
 	}
+	return nil, nil
 }
 
 // checkRows checks the questions of a task, and adds what has become of those in the words of a release.
@@ -231,7 +226,7 @@ func (c *caller) clientOutcomes(end result, outcomes map[string]string) {
 }
 
 // checkSteps checks what was recorded, and returns the number of the run of each step.
-func (c *caller) checkSteps(t *task.Task, entries []journal.Entry, steps []string) map[string]int64 {
+func (c *caller) checkSteps(t *task.Task, entries []journal.Entry, end result, steps []string) map[string]int64 {
 	recorded := make(map[string]int64)
 	for _, e := range entries {
 		if e.Kind != journal.Step {
@@ -243,16 +238,18 @@ func (c *caller) checkSteps(t *task.Task, entries []journal.Entry, steps []strin
 		recorded[e.Key] = program.Number(e.Value)
 	}
 	runs := c.ran(c.number).Numbers()
+	faults := len(c.sim.Events())
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	lost := c.lost + faults
 	for _, name := range steps {
-		if t == nil && len(runs[name]) > 0 {
-			recorded[name] = runs[name][0]
+		if t == nil { // the client carries the journal, and may carry an older one again
+			recorded[name] = end.number(name)
 		}
 		n, ok := recorded[name]
-		if !ok || !slices.Contains(runs[name], n) || len(runs[name])-1 > c.lost {
-			c.bad = append(c.bad, fmt.Sprintf("call %d: the step %s is recorded as %d, of the runs %v, and %d leases were lost",
-				c.number, name, n, runs[name], c.lost))
+		if !ok || !slices.Contains(runs[name], n) || len(runs[name])-1 > lost {
+			c.bad = append(c.bad, fmt.Sprintf("call %d: the step %s is recorded as %d, of the runs %v, and %d times it may have run again",
+				c.number, name, n, runs[name], lost))
 		}
 	}
 	return recorded

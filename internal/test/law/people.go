@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/internal/test/program"
+	"github.com/askback-mcp/askback/internal/test/sim"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -32,14 +32,22 @@ type Options struct {
 	Calls int // at once
 	// Unit is the unit of all times: deadlines are a few of it, and a lease is ten.
 	Unit time.Duration
-	// Loss is the share of calls to the store whose request or answer is lost.
-	Loss float64
-	// Kills is how often a worker is killed.
-	Kills int
+	// Virtual says that time is that of a bubble, in which every seam parks, and that notices are delivered.
+	Virtual bool
+	// Chances are the fates of what the servers do. Hosts, people and receivers have those of a network.
+	Chances sim.Chances
 	// Thefts is the share of writes before or after which a worker loses its lease.
 	Thefts float64
-	// Reworded makes half of the workers another release of the handler, which asks the same in other words.
+	// Reworded makes half of the servers another release of the handler, which asks the same in other words.
 	Reworded bool
+	// Only are the fates that may come, or nil for all.
+	Only []sim.Event
+}
+
+// Faults are the chances of a server that everything happens to.
+var Faults = sim.Chances{
+	sim.LostBefore: 0.03, sim.LostAfter: 0.03, sim.Delayed: 0.03, sim.Frozen: 0.005,
+	sim.KilledBefore: 0.005, sim.KilledAfter: 0.005,
 }
 
 // asks are the questions of all programs: for the client ("host") or for people.
@@ -72,6 +80,16 @@ var choices = program.Choices{Ops: []program.Op{
 type result struct {
 	Release int      `json:"release"` // the words that the last run asked in
 	Trace   []string `json:"trace"`
+}
+
+// number returns the number of the run of a step, or 0.
+func (r result) number(step string) (n int64) {
+	for _, line := range r.Trace {
+		if after, is := strings.CutPrefix(line, "step "+step+"="); is {
+			fmt.Sscan(after, &n)
+		}
+	}
+	return n
 }
 
 // arguments are those of the tool that runs programs.
@@ -111,18 +129,19 @@ func (a arguments) decode() (p program.Program, err error) {
 type peopled struct {
 	world
 	*law
-	number  int // of the call
+	part    *sim.Part // the server
+	number  int       // of the call
 	release int
 }
 
 // handler is the handler of all programs in one release.
-func (l *law) handler(release int) askback.ToolHandler[arguments, string] {
+func (l *law) handler(part *sim.Part, release int) askback.ToolHandler[arguments, string] {
 	return func(ctx context.Context, call *askback.Call, in arguments) (string, error) {
 		p, err := in.decode()
 		if err != nil {
 			return "", err
 		}
-		w := peopled{world{call}, l, in.Call, release}
+		w := peopled{world{call}, l, part, in.Call, release}
 		trace, err := p.Run(ctx, w, askback.ErrInputRequired, l.ran(in.Call))
 		if err != nil {
 			return "", err
@@ -132,13 +151,20 @@ func (l *law) handler(release int) askback.ToolHandler[arguments, string] {
 	}
 }
 
+// Step runs a step, whose effect is outside of the server.
 func (w peopled) Step(
 	ctx context.Context, name string, step func(context.Context) (string, error),
-) (string, error) {
+) (result string, err error) {
 	return w.world.Step(ctx, name, func(ctx context.Context) (string, error) {
-		result, err := step(ctx)
-		w.pause(ctx, 0.2)
-		return result, err
+		for { // an author repeats what may be repeated
+			err := w.part.Do(ctx, fmt.Sprintf("effect %s of call %d", name, w.number), func(ctx context.Context) (err error) {
+				result, err = step(ctx)
+				return err
+			})
+			if !errors.Is(err, sim.ErrLost) {
+				return result, err
+			}
+		}
 	})
 }
 
@@ -206,13 +232,15 @@ type law struct {
 	Options
 	t testing.TB
 
+	sim *sim.Scheduler
+
 	mu       sync.Mutex
-	random   *rand.Rand
-	steps    map[int]*program.Runs // of each call
-	outcomes map[string][]string   // of each question in the words of each release, as handlers saw it
-	given    map[string][]string   // what clients have answered
-	cast     map[string][]vote     // that people were told of, by name of the task and key
-	lost     int                   // leases, by theft or kill
+	steps    map[int]*program.Runs        // of each call
+	outcomes map[string][]string          // of each question in the words of each release, as handlers saw it
+	given    map[string][]string          // what clients have answered
+	cast     map[string][]vote            // that people were told of, by name of the task and key
+	lost     int                          // leases, by theft
+	told     map[string][]task.NoticeKind // by name of the task and key, each kind once, as it came first
 	bad      []string
 }
 
@@ -248,35 +276,9 @@ func (l *law) seen(call, release int, key, outcome string) {
 	}
 }
 
-// chance decides by the seed.
-func (l *law) chance(share float64) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.random.Float64() < share
-}
-
-func (l *law) intN(n int) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.random.IntN(n)
-}
-
-func register(l *law, release int) func(*askback.Server) {
+func register(l *law, part *sim.Part, release int) func(*askback.Server) {
 	return func(s *askback.Server) {
-		askback.AddTaskTool(s, &mcp.Tool{Name: "whole"}, nil, l.handler(release))
-		askback.AddTool(s, &mcp.Tool{Name: "program"}, l.handler(release))
-	}
-}
-
-// pause waits about so many units.
-func (l *law) pause(ctx context.Context, units float64) bool {
-	l.mu.Lock()
-	d := time.Duration(2 * l.random.Float64() * units * float64(l.Unit))
-	l.mu.Unlock()
-	select {
-	case <-time.After(d):
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
+		askback.AddTaskTool(s, &mcp.Tool{Name: "whole"}, nil, l.handler(part, release))
+		askback.AddTool(s, &mcp.Tool{Name: "program"}, l.handler(part, release))
 	}
 }

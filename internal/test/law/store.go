@@ -1,0 +1,183 @@
+package law
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/askback-mcp/askback/internal/test/sim"
+	"github.com/askback-mcp/askback/task"
+)
+
+// stores tells the instances on one store of changes, as a database does.
+type stores struct {
+	mu      sync.Mutex
+	changed []func(name string, due bool)
+}
+
+func (s *stores) tell(name string, due bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, changed := range s.changed {
+		changed(name, due)
+	}
+}
+
+// seam is the store as one part has it.
+type seam struct {
+	task.Store
+	*stores
+	law  *law
+	part *sim.Part
+}
+
+func (s *seam) Watch(ctx context.Context, ready func(), changed func(name string, due bool)) error {
+	s.mu.Lock()
+	s.changed = append(s.changed, changed)
+	s.mu.Unlock()
+	ready()
+	<-ctx.Done()
+	return nil
+}
+
+func (s *seam) Create(
+	ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota,
+) error {
+	next := *t
+	err := s.part.Do(ctx, "Create", func(ctx context.Context) error {
+		err := s.Store.Create(ctx, &next, ttl, lease, call, entries, quota)
+		s.tell(task.Name(t.ID), err == nil && lease == 0)
+		return err
+	})
+	if err == nil {
+		*t = next
+	}
+	return err
+}
+
+func (s *seam) Get(ctx context.Context, id string) (*task.Task, error) {
+	return sim.Get(ctx, s.part, "Get", func(ctx context.Context) (*task.Task, error) { return s.Store.Get(ctx, id) })
+}
+
+func (s *seam) Versions(ctx context.Context, ids []string) (map[string]int64, error) {
+	return sim.Get(ctx, s.part, "Versions", func(ctx context.Context) (map[string]int64, error) {
+		return s.Store.Versions(ctx, ids)
+	})
+}
+
+func (s *seam) Claim(
+	ctx context.Context, after string, load []task.Load, lease time.Duration, limit int,
+) ([]*task.Claimed, error) {
+	return sim.Get(ctx, s.part, "Claim", func(ctx context.Context) ([]*task.Claimed, error) {
+		return s.Store.Claim(ctx, after, load, lease, limit)
+	})
+}
+
+func (s *seam) Journal(ctx context.Context, id string, most int) (call []byte, entries [][]byte, err error) {
+	entries, err = sim.Get(ctx, s.part, "Journal", func(ctx context.Context) (got [][]byte, err error) {
+		call, got, err = s.Store.Journal(ctx, id, most)
+		return got, err
+	})
+	return call, entries, err
+}
+
+func (s *seam) Append(ctx context.Context, id string, claim task.Claim, there int, entry []byte) error {
+	s.between(ctx, id)
+	return s.part.Do(ctx, "Append", func(ctx context.Context) error { return s.Store.Append(ctx, id, claim, there, entry) })
+}
+
+func (s *seam) Renew(ctx context.Context, leases []task.Leased, lease time.Duration) ([]task.Renewed, error) {
+	return sim.Get(ctx, s.part, "Renew", func(ctx context.Context) ([]task.Renewed, error) {
+		return s.Store.Renew(ctx, leases, lease)
+	})
+}
+
+func (s *seam) Update(ctx context.Context, t *task.Task, u task.Update) error {
+	if u.Ask != nil {
+		s.between(ctx, t.ID)
+		defer s.between(ctx, t.ID)
+	}
+	next := *t
+	err := s.part.Do(ctx, "Update", func(ctx context.Context) error {
+		err := s.Store.Update(ctx, &next, u)
+		s.tell(task.Name(t.ID), u.Lease <= 0 && !u.Keep && u.Due == 0)
+		return err
+	})
+	if err == nil {
+		*t = next
+	}
+	return err
+}
+
+func (s *seam) Expired(ctx context.Context, limit int) ([]string, error) {
+	return sim.Get(ctx, s.part, "Expired", func(ctx context.Context) ([]string, error) { return s.Store.Expired(ctx, limit) })
+}
+
+func (s *seam) Purge(ctx context.Context, grace time.Duration, limit int) (int, error) {
+	return sim.Get(ctx, s.part, "Purge", func(ctx context.Context) (int, error) { return s.Store.Purge(ctx, grace, limit) })
+}
+
+func (s *seam) Questions(ctx context.Context, name string) ([]*task.Question, error) {
+	return sim.Get(ctx, s.part, "Questions", func(ctx context.Context) ([]*task.Question, error) {
+		return s.Store.Questions(ctx, name)
+	})
+}
+
+func (s *seam) Waiting(
+	ctx context.Context, f task.QuestionFilter, after *task.Question, limit int,
+) ([]*task.Question, error) {
+	return sim.Get(ctx, s.part, "Waiting", func(ctx context.Context) ([]*task.Question, error) {
+		return s.Store.Waiting(ctx, f, after, limit)
+	})
+}
+
+func (s *seam) Overdue(ctx context.Context, limit int) ([]*task.Question, error) {
+	return sim.Get(ctx, s.part, "Overdue", func(ctx context.Context) ([]*task.Question, error) {
+		return s.Store.Overdue(ctx, limit)
+	})
+}
+
+func (s *seam) ChangeQuestion(ctx context.Context, q *task.Question, expired bool) error {
+	next := *q
+	err := s.part.Do(ctx, "ChangeQuestion", func(ctx context.Context) error {
+		err := s.Store.ChangeQuestion(ctx, &next, expired)
+		s.tell(task.Name(q.Task), len(next.Decision) > 0)
+		return err
+	})
+	if err == nil {
+		*q = next
+	}
+	return err
+}
+
+func (s *seam) Listen(ctx context.Context, d time.Duration, named, anonymous int) error {
+	return s.part.Do(ctx, "Listen", func(ctx context.Context) error { return s.Store.Listen(ctx, d, named, anonymous) })
+}
+
+func (s *seam) Notices(ctx context.Context, c task.NoticeClaim) ([]*task.Notice, error) {
+	return sim.Get(ctx, s.part, "Notices", func(ctx context.Context) ([]*task.Notice, error) {
+		return s.Store.Notices(ctx, c)
+	})
+}
+
+func (s *seam) Settle(ctx context.Context, n *task.Notice, retry time.Duration) error {
+	return s.part.Do(ctx, "Settle", func(ctx context.Context) error { return s.Store.Settle(ctx, n, retry) })
+}
+
+// between is what happens around a write of a worker: time passes, and perhaps the lease of the task is lost.
+func (s *seam) between(ctx context.Context, id string) {
+	s.part.Pause(ctx, 0.02)
+	if !s.part.Chance(s.law.Thefts) {
+		return
+	}
+	t, err := s.Store.Get(ctx, id)
+	if err != nil || t.Status != task.Working || t.Stopped {
+		return
+	}
+	s.law.mu.Lock()
+	s.law.lost++ // before, because the task may end at once
+	s.law.mu.Unlock()
+	err = s.Store.Update(ctx, t, task.Update{})
+	s.tell(task.Name(id), err == nil)
+	s.part.Pause(ctx, 0.05)
+}

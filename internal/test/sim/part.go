@@ -1,0 +1,140 @@
+package sim
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Part acts in a simulation. It is safe for concurrent use.
+type Part struct {
+	Name    string
+	Chances Chances
+
+	s      *Scheduler
+	frozen time.Time // until then nothing that it does goes on; guarded by s.mu
+	dead   chan struct{}
+	death  sync.Once
+}
+
+// passage is something that waits at a seam.
+type passage struct {
+	part  *Part
+	rank  float64
+	ready chan struct{} // closed when it goes on
+}
+
+// Part returns a new part.
+func (s *Scheduler) Part(name string, chances Chances) *Part {
+	return &Part{Name: name, Chances: chances, s: s, dead: make(chan struct{})}
+}
+
+// Kill ends the part: nothing that it does from now on happens.
+func (p *Part) Kill() { p.death.Do(func() { close(p.dead) }) }
+
+// Dead is closed when the part is killed.
+func (p *Part) Dead() <-chan struct{} { return p.dead }
+
+// Do lets the part do something through a seam. What it does, and to what, names it in the story.
+func (p *Part) Do(ctx context.Context, what string, act func(context.Context) error) error {
+	what = p.s.numbered(p.Name + ": " + what)
+	if err := p.park(ctx, what); err != nil {
+		return err
+	}
+	fate := p.s.fate(p, what)
+	switch fate {
+	case LostBefore:
+		return ErrLost
+	case KilledBefore:
+		p.Kill()
+		return ErrDead
+	case LostAfter:
+		if err := act(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
+		return ErrLost
+	case KilledAfter:
+		_ = act(context.WithoutCancel(ctx))
+		p.Kill()
+		return ErrDead
+	case Delayed:
+		if !p.wait(ctx, p.s.pause(5, "delay", what)) {
+			return p.ended(ctx)
+		}
+	}
+	if fate != Done { // others have gone on meanwhile
+		if err := p.park(ctx, what); err != nil {
+			return err
+		}
+	}
+	return act(ctx)
+}
+
+// park waits for the scheduler.
+func (p *Part) park(ctx context.Context, what string) error {
+	if err := p.ended(ctx); err != nil || p.s.more == nil {
+		return err
+	}
+	w := &passage{p, p.s.Draw("order", what), make(chan struct{})}
+	p.s.mu.Lock()
+	p.s.parked = append(p.s.parked, w)
+	p.s.mu.Unlock()
+	select {
+	case p.s.more <- struct{}{}:
+	default:
+	}
+	select {
+	case <-w.ready:
+	case <-ctx.Done():
+	case <-p.dead:
+	}
+	p.s.mu.Lock()
+	p.s.drop(w)
+	p.s.mu.Unlock()
+	return p.ended(ctx)
+}
+
+// ended returns an error if the part is dead, or the context is done.
+func (p *Part) ended(ctx context.Context) error {
+	select {
+	case <-p.dead:
+		return ErrDead
+	default:
+		return context.Cause(ctx)
+	}
+}
+
+// wait waits, unless the part is killed or the context is done before.
+func (p *Part) wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+	case <-p.dead:
+	}
+	return false
+}
+
+// Pause lets a time of about so many units pass. It reports whether the part goes on.
+func (p *Part) Pause(ctx context.Context, units float64) bool {
+	return p.wait(ctx, p.s.pause(units, "pause", p.s.numbered(p.Name+" pauses")))
+}
+
+// IntN chooses a number from 0 up to n.
+func (p *Part) IntN(n int) int { return int(float64(n) * p.s.Draw(p.s.numbered(p.Name+" chooses"))) }
+
+// Chance decides something that happens with this share.
+func (p *Part) Chance(share float64) bool { return p.s.Draw(p.s.numbered(p.Name+" tosses")) < share }
+
+// Get is [Part.Do] with a result, which is lost with an error.
+func Get[T any](ctx context.Context, p *Part, what string, act func(context.Context) (T, error)) (result T, err error) {
+	var got T
+	err = p.Do(ctx, what, func(ctx context.Context) (err error) {
+		got, err = act(ctx)
+		return err
+	})
+	if err == nil {
+		result = got
+	}
+	return result, err
+}

@@ -1,0 +1,152 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/askback-mcp/askback/internal/test/sim"
+)
+
+var some = sim.Chances{
+	sim.LostBefore: 0.1, sim.LostAfter: 0.1, sim.Delayed: 0.1, sim.Frozen: 0.02,
+	sim.KilledBefore: 0.005, sim.KilledAfter: 0.005,
+}
+
+// run lets four parts do forty things each, and returns what happened, in order, and the fates.
+func run(t *testing.T, seed uint64, chances sim.Chances, only []sim.Event) (happened []string, fates []sim.Event) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sim.New(seed, time.Second, only)
+		s.Run(func() {
+			var mu sync.Mutex
+			var all sync.WaitGroup
+			for i := range 4 {
+				part := s.Part(fmt.Sprint("part ", i), chances)
+				all.Go(func() {
+					for n := range 40 {
+						what := fmt.Sprintf("%s does %d", part.Name, n)
+						_ = part.Do(t.Context(), fmt.Sprint("thing ", n), func(context.Context) error {
+							mu.Lock()
+							defer mu.Unlock()
+							happened = append(happened, what)
+							return nil
+						})
+					}
+				})
+			}
+			all.Wait()
+		})
+		fates = s.Events()
+	})
+	return happened, fates
+}
+
+// The seed decides the order and the fates, also what they are when there are fewer of them.
+func TestTheSeedDecides(t *testing.T) {
+	for seed := range uint64(20) {
+		happened, fates := run(t, seed, some, nil)
+		again, sameFates := run(t, seed, some, nil)
+		if !slices.Equal(happened, again) || !slices.Equal(fates, sameFates) {
+			t.Fatalf("seed %d: %q with %v, and then %q with %v", seed, happened, fates, again, sameFates)
+		}
+		other, _ := run(t, seed+1000, some, nil)
+		if slices.Equal(happened, other) {
+			t.Errorf("seed %d: another seed makes no difference", seed)
+		}
+		half := fates[:len(fates)/2]
+		_, fewer := run(t, seed, some, half)
+		for _, e := range fewer {
+			if !slices.ContainsFunc(half, func(h sim.Event) bool { return h.What == e.What && h.Fate == e.Fate }) {
+				t.Errorf("seed %d: with half of the fates, there is %v", seed, e)
+			}
+		}
+	}
+}
+
+// What is lost, and who is killed, is as the fate says.
+func TestFates(t *testing.T) {
+	for _, test := range []struct {
+		fate     sim.Fate
+		err      error
+		happens  bool
+		survives bool
+	}{
+		{sim.LostBefore, sim.ErrLost, false, true},
+		{sim.LostAfter, sim.ErrLost, true, true},
+		{sim.Delayed, nil, true, true},
+		{sim.Frozen, nil, true, true},
+		{sim.KilledBefore, sim.ErrDead, false, false},
+		{sim.KilledAfter, sim.ErrDead, true, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := sim.New(1, time.Second, nil)
+			s.Run(func() {
+				part, other := s.Part("part", sim.Chances{test.fate: 1}), s.Part("other", nil)
+				began, happened := time.Now(), 0
+				act := func(context.Context) error { happened++; return nil }
+				var beside time.Duration
+				var both sync.WaitGroup
+				both.Go(func() {
+					_ = other.Do(t.Context(), "something", func(context.Context) error { beside = time.Since(began); return nil })
+				})
+				err := part.Do(t.Context(), "something", act)
+				both.Wait()
+				if !errors.Is(err, test.err) || (happened == 1) != test.happens {
+					t.Errorf("%s: it happened %d times: %v", test.fate, happened, err)
+				}
+				if late := time.Since(began) > 0; late != (test.fate == sim.Delayed || test.fate == sim.Frozen) || beside > 0 {
+					t.Errorf("%s: it took %v, and what another part did %v", test.fate, time.Since(began), beside)
+				}
+				part.Chances = nil
+				err = part.Do(t.Context(), "something more", act)
+				if survives := err == nil; survives != test.survives {
+					t.Errorf("%s: afterwards: %v", test.fate, err)
+				}
+			})
+		})
+	}
+}
+
+// Who waits at a seam goes away with its context.
+func TestAContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sim.New(1, time.Second, nil)
+		s.Run(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			began := time.Now()
+			err := s.Part("part", sim.Chances{sim.Delayed: 1}).Do(ctx, "something", func(context.Context) error {
+				t.Error("it happened")
+				return nil
+			})
+			if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Millisecond {
+				t.Errorf("after %v: %v", time.Since(began), err)
+			}
+		})
+	})
+}
+
+// Of many fates, Shrink finds those that matter.
+func TestShrink(t *testing.T) {
+	_, fates := run(t, 3, some, nil)
+	if len(fates) < 20 {
+		t.Fatalf("%d fates", len(fates))
+	}
+	matter := []sim.Event{fates[3], fates[len(fates)-2]}
+	runs := 0
+	small := sim.Shrink(fates, func(only []sim.Event) bool {
+		runs++
+		return slices.Contains(only, matter[0]) && slices.Contains(only, matter[1])
+	})
+	if !slices.Equal(small, matter) {
+		t.Errorf("%v, want %v", small, matter)
+	}
+	if runs > 3*len(fates) {
+		t.Errorf("%d runs for %d fates", runs, len(fates))
+	}
+}
