@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -186,5 +187,21 @@ func TestACopiedDecisionHasBeenAskedFor(t *testing.T) {
 	}
 	if strayed := r.Strayed(); strayed != nil {
 		t.Errorf("the handler has not asked for %q", strayed)
+	}
+}
+
+// That the key of a withdrawn question is used up is made durable, as its entry in the journal is.
+func TestAWithdrawnKeyIsCommitted(t *testing.T) {
+	j := &Journal{Pending: []Question{{Key: "a", Wire: "a", Digest: question("a", "?").Digest}}}
+	run := Begin(j, nil, new(bound.Limits))
+	var marks []Entry
+	run.Commit = func(_ context.Context, e *Entry) error { marks = append(marks, *e); return nil }
+	_, err := run.Ask(question("b", "?"))
+	if _, suspended, err := run.Finish(err); err != nil || !suspended {
+		t.Fatal(suspended, err)
+	}
+	if err := run.CommitRefused(t.Context()); err != nil || len(marks) != 1 || marks[0].Kind != Delivered ||
+		marks[0].Key != "a" {
+		t.Errorf("committed %v, %v", marks, err)
 	}
 }
