@@ -67,6 +67,25 @@ type Question struct {
 	Equal []string `json:"equal,omitempty"`
 }
 
+// Summary says in one line how the question stands, such as "accepted by bob and carol". It has the names of people as
+// they are stored.
+func (q *Question) Summary() string {
+	switch d := q.Decision; {
+	case d != nil && len(d.By) == 0:
+		return "unanswered: the deadline has passed"
+	case d != nil:
+		ended := map[string]string{"accept": "accepted", "decline": "declined", "cancel": "dismissed"}
+		who := make([]string, len(d.By))
+		for i, by := range d.By {
+			who[i] = by.Who
+		}
+		return ended[d.Action] + " by " + strings.Join(who, " and ")
+	case q.Status != task.QuestionOpen:
+		return "withdrawn: the call has ended, or no longer asks"
+	}
+	return fmt.Sprintf("open: %d of %d votes", len(q.Count), q.Votes)
+}
+
 // Vote is the answer of one person.
 type Vote struct {
 	Who     string    `json:"who"`

@@ -51,6 +51,23 @@ func encode(key string, who []string, a stored.Asking) *task.Question {
 	return &task.Question{Key: key, For: who, Content: content}
 }
 
+// A page and a terminal say with the same words how a question stands.
+func TestSummary(t *testing.T) {
+	by := []input.Provenance{{Who: "bob"}, {Who: "carol"}}
+	for want, q := range map[string]desk.Question{
+		"open: 1 of 2 votes": {Status: task.QuestionOpen, Votes: 2, Count: make([]desk.Vote, 1)},
+		"withdrawn: the call has ended, or no longer asks": {Status: task.QuestionWithdrawn},
+		"unanswered: the deadline has passed":              {Status: task.QuestionDecided, Decision: new(desk.Decision)},
+		"accepted by bob and carol":                        {Decision: &desk.Decision{Action: "accept", By: by}},
+		"declined by bob":                                  {Decision: &desk.Decision{Action: "decline", By: by[:1]}},
+		"dismissed by bob":                                 {Decision: &desk.Decision{Action: "cancel", By: by[:1]}},
+	} {
+		if got := q.Summary(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 // one is a desk on a store with one task of carol's, which asks one question.
 type one struct {
 	*testing.T

@@ -131,28 +131,19 @@ func voteOf(q *desk.Question, name string) *desk.Vote {
 }
 
 func standingOf(q *desk.Question) standing {
-	switch d := q.Decision; {
-	case d != nil && len(d.By) == 0:
-		return standing{Text: "Unanswered: the deadline has passed", Short: "unanswered", Class: "failed"}
-	case d != nil:
-		var who []string
-		for _, by := range d.By {
-			who = append(who, plain(by.Who))
+	text := plain(q.Summary())
+	first, _, _ := strings.Cut(text, " ")
+	s := standing{Text: strings.ToUpper(text[:1]) + text[1:], Short: strings.TrimSuffix(first, ":"), Class: "over"}
+	switch {
+	case q.Decision != nil && q.Decision.Action == "accept":
+		s.Class = "accepted"
+	case q.Decision != nil:
+		s.Class = "failed"
+	case q.Status == task.QuestionOpen:
+		s.Text, s.Class = "Open", "open" // the card shows the votes by themselves
+		if q.Votes > 1 {
+			s.Short = fmt.Sprintf("%d of %d votes", len(q.Count), q.Votes)
 		}
-		s := standing{Text: done(d.Action) + " by " + strings.Join(who, " and "), Short: strings.ToLower(done(d.Action)),
-			Class: "over"}
-		if d.Action == "accept" {
-			s.Class = "accepted"
-		} else {
-			s.Class = "failed"
-		}
-		return s
-	case q.Status != task.QuestionOpen:
-		return standing{Text: "Withdrawn: the call has ended, or no longer asks", Short: "withdrawn", Class: "over"}
-	}
-	s := standing{Text: "Open", Short: fmt.Sprintf("%d of %d votes", len(q.Count), q.Votes), Class: "open"}
-	if q.Votes == 1 {
-		s.Short = "open"
 	}
 	return s
 }

@@ -41,7 +41,7 @@ func TestAPersonAnswersAtTheInbox(t *testing.T) {
 	s = answer("--as", "alice", "--groups", "release", "--reason", "it is quiet then")
 	s.waitFor(t, `"version": "4.2"`)
 	s.enter(t, "When?", "9")
-	if code := s.end(); code != 0 || !strings.HasSuffix(s.text(), "window: decided: accept by alice\n") {
+	if code := s.end(); code != 0 || !strings.HasSuffix(s.text(), "window: accepted by alice\n") {
 		t.Errorf("exit code %d:\n%s", code, s.text())
 	}
 	_, stdout, stderr := command(t, "inbox", "show", "sqlite:"+path, task.Name("a"), "--json")
@@ -50,7 +50,7 @@ func TestAPersonAnswersAtTheInbox(t *testing.T) {
 		t.Errorf("%s%s", stdout, stderr)
 	}
 	s = answer("--as", "bob", "--groups", "release")
-	if code := s.end(); code != 1 || !strings.Contains(s.text(), "is decided: accept by alice") {
+	if code := s.end(); code != 1 || !strings.Contains(s.text(), "is accepted by alice") {
 		t.Errorf("bob: exit code %d:\n%s", code, s.text())
 	}
 }

@@ -105,7 +105,8 @@ func (f *inboxFlags) answer(
 	if format == "json" {
 		return cli.Output(cmd.OutOrStdout(), inertLine(q))
 	}
-	return cli.Output(cmd.OutOrStdout(), fmt.Sprintf("%s: %s\n", cli.HarmlessLine(q.Key, 60), standing(q)))
+	status := fmt.Sprintf("%s: %s\n", cli.HarmlessLine(q.Key, 60), cli.HarmlessLine(q.Summary(), 500))
+	return cli.Output(cmd.OutOrStdout(), status)
 }
 
 // ask shows a question to the person at the terminal, and reads the answer.
@@ -120,7 +121,7 @@ func (f *inboxFlags) ask(
 		return err
 	}
 	if q.Status != task.QuestionOpen {
-		return fmt.Errorf("the question %s is %s", cli.HarmlessLine(q.Key, 60), standing(q))
+		return fmt.Errorf("the question %s is %s", cli.HarmlessLine(q.Key, 60), cli.HarmlessLine(q.Summary(), 500))
 	}
 	if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "%s\n", facts(q, time.Now())); err != nil {
 		return err

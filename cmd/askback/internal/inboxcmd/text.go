@@ -42,7 +42,7 @@ func historyTable(rows []string) string {
 func historyRow(q *desk.Question, now time.Time) string {
 	return strings.Join([]string{
 		q.Name, cli.HarmlessLine(q.Key, 30), cli.HarmlessLine(q.Target, 30), cli.HarmlessLine(callerName(q), 30),
-		cli.Span(now.Sub(q.Asked)) + " ago", cli.HarmlessLine(standing(q), 60), cli.HarmlessLine(q.Message, 60),
+		cli.Span(now.Sub(q.Asked)) + " ago", cli.HarmlessLine(q.Summary(), 60), cli.HarmlessLine(q.Message, 60),
 	}, "\t")
 }
 
@@ -58,27 +58,10 @@ func deadlineText(q *desk.Question, now time.Time) string {
 	return "passed"
 }
 
-// standing says how a question stands, in a few words.
-func standing(q *desk.Question) string {
-	switch {
-	case q.Decision != nil && len(q.Decision.By) == 0:
-		return "unanswered: the deadline has passed"
-	case q.Decision != nil:
-		var who []string
-		for _, by := range q.Decision.By {
-			who = append(who, cli.HarmlessLine(by.Who, 60))
-		}
-		return fmt.Sprintf("decided: %s by %s", q.Decision.Action, strings.Join(who, " and "))
-	case q.Status == task.QuestionOpen:
-		return fmt.Sprintf("open: %d of %d votes", len(q.Count), q.Votes)
-	}
-	return "withdrawn: the call has ended, or no longer asks"
-}
-
 // facts shows all of a question except what is asked.
 func facts(q *desk.Question, now time.Time) string {
 	rows := []string{
-		"task\t" + q.Name, "key\t" + cli.HarmlessLine(q.Key, 200), "status\t" + standing(q),
+		"task\t" + q.Name, "key\t" + cli.HarmlessLine(q.Key, 200), "status\t" + cli.HarmlessLine(q.Summary(), 500),
 		"tool\t" + cli.HarmlessLine(q.Target, 100), "caller\t" + cli.HarmlessLine(callerName(q), 100),
 		"for\t" + cli.HarmlessLine(cli.Keys(q.For), 200), "asked\t" + cli.Span(now.Sub(q.Asked)) + " ago",
 	}
