@@ -61,7 +61,7 @@ type Step struct {
 	Save         string            `json:"save,omitempty"`         // a name for this call
 	Target       string            `json:"target,omitempty"`       // "other-target" or "other-method"
 	Arguments    string            `json:"arguments,omitempty"`    // "other"
-	State        string            `json:"state,omitempty"`        // an alteration: "none", "random", "flip", "cut", "forge"
+	State        string            `json:"state,omitempty"`        // "none", "random", "flip", "cut", "forge"
 	Answers      string            `json:"answers,omitempty"`      // an alteration: "none", "decline", …
 	Round        string            `json:"round,omitempty"`        // "each": from each earlier round, to the end
 	Capabilities string            `json:"capabilities,omitempty"` // "none", or what is not declared

@@ -59,7 +59,8 @@ func newStatements(schema string) statements {
 					poll_interval, stopped, attempts, created, updated, expires, ttl, due, lease, version, fence, nonce, entries,
 					bytes)
 				SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::bytea, $9::bytea, $10::bigint,
-					$11::bigint, $12::boolean, $13::bigint, now, now, now + $14::interval, $14, statement_timestamp() + $21::interval, $21, 0,
+					$11::bigint, $12::boolean, $13::bigint, now, now, now + $14::interval, $14,
+					statement_timestamp() + $21::interval, $21, 0,
 					$22::bigint, $23::text,
 					cardinality($16::bytea[]), $20::bigint
 				FROM date_trunc('milliseconds', statement_timestamp()) AS now, used

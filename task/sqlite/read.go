@@ -14,7 +14,8 @@ import (
 
 const (
 	getSQL  = `SELECT ` + whole + ` FROM task WHERE id = ?`
-	listSQL = `SELECT ` + columns + `, substr(pending, 1, 1) FROM task WHERE principal = ? AND dialect = ? AND (created, id) < (?, ?)
+	listSQL = `SELECT ` + columns + `, substr(pending, 1, 1) FROM task
+		WHERE principal = ? AND dialect = ? AND (created, id) < (?, ?)
 		ORDER BY created DESC, id DESC LIMIT ?`
 	selectSQL = `SELECT ` + columns + `, pending FROM task WHERE id > ?1
 		AND (?2 IS NULL OR status IN (SELECT value FROM json_each(?2)))

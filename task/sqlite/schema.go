@@ -228,7 +228,8 @@ CREATE TRIGGER notice_settled AFTER DELETE ON notice WHEN NOT OLD.refused BEGIN
 END;
 
 CREATE TRIGGER question_asked AFTER INSERT ON question WHEN NEW.people IS NOT NULL BEGIN
-	` + leaveNotice + ` SELECT task.id, NEW.key, 'asked', principal, target, NEW.asked, NEW.deadline, NEW.changed, NEW.people,
+	` + leaveNotice + ` SELECT task.id, NEW.key, 'asked', principal, target, NEW.asked, NEW.deadline,
+		NEW.changed, NEW.people,
 			NEW.notice
 		FROM listening, task WHERE until > NEW.changed AND seq = NEW.task;
 END;
@@ -244,7 +245,8 @@ END;
 CREATE TRIGGER task_ended AFTER UPDATE OF ended ON task WHEN NEW.ended AND NOT OLD.ended BEGIN
 	UPDATE question SET status = 'withdrawn', over = 1, version = version + 1, changed = NEW.updated
 	WHERE task = NEW.seq AND status = 'open';
-	` + leaveNotice + ` SELECT NEW.id, key, 'ended', NEW.principal, NEW.target, asked, deadline, NEW.updated, people, notice
+	` + leaveNotice + ` SELECT NEW.id, key, 'ended', NEW.principal, NEW.target, asked, deadline, NEW.updated,
+		people, notice
 		FROM listening, question WHERE until > NEW.updated AND task = NEW.seq AND people IS NOT NULL AND NOT over
 		ORDER BY asked, key;
 END;

@@ -35,9 +35,11 @@ const (
 		WHERE id = ?3 AND fence = ?4 AND nonce = ?5 AND (due IS NOT NULL OR wake IS NOT NULL)`
 
 	// ?1 is the status, ?2 the time, ?3 a time to live, ?4 whether the claim matters.
-	updateSQL = `UPDATE task SET status = ?1, updated = ?2, ttl = iif(?3 > ttl AND ?3 > 0, ?3, ttl), ended = ?5, message = ?6, pending = ?7,
+	updateSQL = `UPDATE task SET status = ?1, updated = ?2, ttl = iif(?3 > ttl AND ?3 > 0, ?3, ttl), ended = ?5,
+		message = ?6, pending = ?7,
 		outcome = ?8, round = ?9, stopped = ?10, attempts = ?11, version = version + 1,
-		expires = max(expires, iif(?3 > 0, ?2 + ?3, expires), iif(status = 'input_required' AND ?1 = 'working', ?2 + ttl, expires))`
+		expires = max(expires, iif(?3 > 0, ?2 + ?3, expires),
+			iif(status = 'input_required' AND ?1 = 'working', ?2 + ttl, expires))`
 	// The returned seq is negative if the task has open questions: another column would be another allocation.
 	updateWhereSQL = ` WHERE id = ?12 AND version = ?13 AND (NOT ?4 OR fence = ?14 AND nonce = ?15)
 		AND (ended = 0 OR status = ?1) AND (NOT ?16 OR expires <= ?2)

@@ -248,7 +248,7 @@ func (c *caller) checkSteps(t *task.Task, entries []journal.Entry, end result, s
 		}
 		n, ok := recorded[name]
 		if !ok || !slices.Contains(runs[name], n) || len(runs[name])-1 > lost {
-			c.bad = append(c.bad, fmt.Sprintf("call %d: the step %s is recorded as %d, of the runs %v, and %d times it may have run again",
+			c.bad = append(c.bad, fmt.Sprintf("call %d: the step %s is recorded as %d, of the runs %v, with %d faults",
 				c.number, name, n, runs[name], lost))
 		}
 	}

@@ -40,8 +40,9 @@ func (r *run) follow(ctx context.Context, n int) {
 		name, made.Ops = "whole", append(slices.Clip(made.Ops), program.Sleep)
 	}
 	number := n + 1000*int(r.Seed) // other runs may use the store, too
+	network := sim.Chances{sim.LostBefore: 0.03, sim.LostAfter: 0.03, sim.Delayed: 0.03}
 	c := &caller{
-		run: r, part: r.sim.Part(fmt.Sprint("host ", n), sim.Chances{sim.LostBefore: 0.03, sim.LostAfter: 0.03, sim.Delayed: 0.03}),
+		run: r, part: r.sim.Part(fmt.Sprint("host ", n), network),
 		program: made.Program(2, rand.New(rand.NewPCG(0, uint64(number)+1)).IntN), capabilities: `{}`, whole: whole,
 	}
 	if n%2 == 0 {

@@ -83,7 +83,9 @@ func (s *seam) Journal(ctx context.Context, id string, most int) (call []byte, e
 
 func (s *seam) Append(ctx context.Context, id string, claim task.Claim, there int, entry []byte) error {
 	s.between(ctx, id)
-	return s.part.Do(ctx, "Append", func(ctx context.Context) error { return s.Store.Append(ctx, id, claim, there, entry) })
+	return s.part.Do(ctx, "Append", func(ctx context.Context) error {
+		return s.Store.Append(ctx, id, claim, there, entry)
+	})
 }
 
 func (s *seam) Renew(ctx context.Context, leases []task.Leased, lease time.Duration) ([]task.Renewed, error) {
@@ -110,11 +112,15 @@ func (s *seam) Update(ctx context.Context, t *task.Task, u task.Update) error {
 }
 
 func (s *seam) Expired(ctx context.Context, limit int) ([]string, error) {
-	return sim.Get(ctx, s.part, "Expired", func(ctx context.Context) ([]string, error) { return s.Store.Expired(ctx, limit) })
+	return sim.Get(ctx, s.part, "Expired", func(ctx context.Context) ([]string, error) {
+		return s.Store.Expired(ctx, limit)
+	})
 }
 
 func (s *seam) Purge(ctx context.Context, grace time.Duration, limit int) (int, error) {
-	return sim.Get(ctx, s.part, "Purge", func(ctx context.Context) (int, error) { return s.Store.Purge(ctx, grace, limit) })
+	return sim.Get(ctx, s.part, "Purge", func(ctx context.Context) (int, error) {
+		return s.Store.Purge(ctx, grace, limit)
+	})
 }
 
 func (s *seam) Questions(ctx context.Context, name string) ([]*task.Question, error) {

@@ -2,8 +2,8 @@ package sim
 
 import "slices"
 
-// Shrink returns as few of the events as it finds with which a run still fails. It leaves out half of them at once, then
-// a quarter, and in the end each alone.
+// Shrink returns as few of the events as it finds with which a run still fails. It leaves out half of them at once,
+// then a quarter, and in the end each alone.
 func Shrink(events []Event, fails func(only []Event) bool) []Event {
 	for size := (len(events) + 1) / 2; size > 0; size /= 2 {
 		for i := 0; i < len(events); {

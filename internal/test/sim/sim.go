@@ -3,8 +3,8 @@
 // A part is anything that acts: an instance, a host, a person, a receiver. What it does to the world around it goes
 // through a seam: a call of the store, a request, an effect. In a bubble of [testing/synctest] it parks there. When
 // nothing in the bubble can go on, the scheduler picks one of those that are parked, and says what becomes of it. Order
-// and fates follow from the seed, each by a draw of its own, so that a fate that is left out changes no other. Without a
-// bubble, in front of a real database, nothing parks, and only the fates are the seed's.
+// and fates follow from the seed, each by a draw of its own, so that a fate that is left out changes no other. Without
+// a bubble, in front of a real database, nothing parks, and only the fates are the seed's.
 package sim
 
 import (
