@@ -90,9 +90,9 @@ func ExampleDesk_Answered() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println(q.Message, q.Status, q.Decision.Action)
+		fmt.Println(q.Message, q.Summary())
 	}
-	// Output: Deploy shop? decided decline
+	// Output: Deploy shop? declined by alice
 }
 
 // Whose call asks a question sees what becomes of it.
