@@ -10,6 +10,7 @@ func TestJSON(t *testing.T) {
 		`{"a":"\\\u003cb"}`:              `{"a":"\\<b"}`,
 		`{"a":"\u202e\u0022\u001b"}`:     `{"a":"\u202e\u0022\u001b"}`,
 		"{\"a\":\"\u202e\x1b\"}":         `{"a":"\u202e\u001b"}`,
+		"{\"a\":\"\xff\"}":               `{"a":"\ufffd"}`, // no character
 	} {
 		if got := JSON([]byte(text)); got != want {
 			t.Errorf("JSON(%s) = %s, want %s", text, got, want)

@@ -238,6 +238,9 @@ func TestCancelInterruptsAndCleansUp(t *testing.T) {
 			if ctx.Err() != nil {
 				t.Errorf("nothing can be cleaned up: %v", ctx.Err())
 			}
+			if w.Task.Claim.Fence != 1 {
+				t.Errorf("the claim %d cleans up, and not the one that was interrupted", w.Task.Claim.Fence)
+			}
 			cleaned <- w.Entries
 			return taskrun.Verdict{}, nil
 		}
