@@ -250,7 +250,8 @@ func testAPILists(t *testing.T) {
 	for query, want := range map[string][]string{
 		"": names, "list=waiting&order=oldest": names, "order=newest": {names[2], names[1], names[0]},
 		"order=deadline": {names[2], names[1], names[0]}, "search=GREEN": {names[1]}, "tool=deploy": names,
-		"tool=other": nil, strings.Repeat("tool=deploy&", 20): names, "limit=2&page=2": {names[2]}, "list=answered": nil, "list=began": nil,
+		"tool=other": nil, strings.Repeat("tool=deploy&", 20): names,
+		"limit=2&page=2": {names[2]}, "list=answered": nil, "list=began": nil,
 	} {
 		if got, _ := o.list(alice, query); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", query, got, want)
