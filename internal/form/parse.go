@@ -16,8 +16,8 @@ import (
 
 // Parse compiles a schema that its author wrote by hand. It accepts the five shapes of property on the elicitation
 // page, the legacy enumNames beside enum, and $schema; anything else is an error that names the property, the keyword
-// and what is allowed. Numbers are bounded to the range of a float64, integers from −2⁶³ to 2⁶⁴−1: wide enough
-// for every type of Go. The decoder reports a number that does not fit its own type.
+// and what is allowed. Numbers are bounded to the range of a float64, integers from -1<<63 to 1<<64-1: wide enough for
+// every type of Go. The decoder reports a number that does not fit its own type.
 //
 // The schema's JSON is equivalent to the given document, in this package's order and spacing.
 func Parse(schema []byte) (*Schema, error) {
