@@ -88,6 +88,7 @@ func (w *worker) open(row *task.Task, want ...string) {
 func (w *worker) decide(row *task.Task, key string, d *stored.Decision) *task.Task {
 	w.t.Helper()
 	time.Sleep(time.Minute)
+	synctest.Wait()
 	encoded, err := stored.Encode(d)
 	if err != nil {
 		w.t.Fatal(err)
@@ -146,6 +147,7 @@ func TestAQuestionForPeopleIsPut(t *testing.T) {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
 		time.Sleep(31 * time.Minute)
+		synctest.Wait()
 		var kinds []task.NoticeKind
 		for _, n := range w.notices {
 			kinds = append(kinds, n.Kind)
@@ -254,6 +256,7 @@ func TestDecisionsReachTheHandler(t *testing.T) {
 			if c.decision.Action == "" {
 				waited = time.Hour
 				time.Sleep(waited + 2*time.Second)
+				synctest.Wait()
 				row = w.row(row.ID)
 			} else {
 				c.decision.When = q.Asked.Add(waited)
@@ -403,6 +406,7 @@ func TestATaskSleeps(t *testing.T) {
 			t.Errorf("the task sleeps as %+v", row)
 		}
 		time.Sleep(7*time.Hour + 20*time.Second)
+		synctest.Wait()
 		row = w.row(row.ID)
 		if row.Status != task.InputRequired || len(row.Pending) == 0 {
 			t.Errorf("after %v the task is %s: %s", time.Since(began), row.Status, row.Message)
@@ -442,6 +446,7 @@ func TestAQuestionToTheClientIsTimedInTheStore(t *testing.T) {
 			t.Errorf("the desk has %+v", q)
 		}
 		time.Sleep(time.Hour + 2*time.Second) // it runs again
+		synctest.Wait()
 		row = w.row(row.ID)
 		if left, err := stored.DecodeQuestions(row.Pending); err != nil || len(left) != 1 || left[0].Wire != "what" ||
 			!left[0].AskedAt().Equal(began) {
@@ -493,6 +498,7 @@ func TestADecisionThatCannotBeRead(t *testing.T) {
 				t.Errorf("without a connection the task is %s", outcome(now))
 			}
 			time.Sleep(5 * time.Minute)
+			synctest.Wait()
 			if got := outcome(w.row(row.ID)); got != `v4: {"action":"decline"} by ` {
 				t.Errorf("then it is %s", got)
 			}
@@ -505,6 +511,7 @@ func TestADecisionThatCannotBeRead(t *testing.T) {
 			row := w.settled(w.create("alice", ""))
 			row = w.decideAs(row, "v4", []byte(`{"action":"delegate"}`))
 			time.Sleep(time.Minute)
+			synctest.Wait()
 			if row = w.row(row.ID); row.Status != task.Working || w.runs < 3 || len(w.told) > 0 {
 				t.Errorf("after %d runs the task is %s; told is %q", w.runs, outcome(row), w.told)
 			}

@@ -283,6 +283,7 @@ func TestHeldCallsBeat(t *testing.T) {
 					return text(who), err
 				})
 			time.Sleep(time.Minute)
+			synctest.Wait()
 			var want []string
 			if wants {
 				want = []string{"100 of 0: began"}
