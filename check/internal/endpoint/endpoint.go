@@ -37,8 +37,8 @@ func (e *Judge) Run(ctx context.Context, p corpus.Probe, t *talk.Target, v *find
 	return e.judgeEndpoint(ctx, p, t, v)
 }
 
-// judgeEndpoint sends a request whose headers or whose bytes are not those of an honest client. It is found if it is
-// served three times, as the honest request is before and after.
+// judgeEndpoint sends a request with headers or bytes that no honest client sends. The probe finds something if the
+// server serves it three times, as it serves the honest request before and after.
 func (e *Judge) judgeEndpoint(ctx context.Context, p corpus.Probe, t *talk.Target, v *findings.Verdict) error {
 	aim := p.Steps[len(p.Steps)-1]
 	if aim.Do == "offer" {

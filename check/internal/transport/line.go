@@ -35,7 +35,7 @@ const (
 	maxSilent   = 4       // requests in a row without a response, after which the server counts as gone
 	maxRest     = 10 * time.Second
 
-	// AllCapabilities are those of a client without extensions.
+	// AllCapabilities declares everything that a client can be asked, and no extension.
 	AllCapabilities = `{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}`
 )
 
@@ -206,7 +206,7 @@ func (l *Line) Send(ctx context.Context, q Request) (*Response, error) {
 		return nil, fmt.Errorf("%w: %v", ErrLost, plain(err))
 	}
 	l.Silent, l.answered = 0, true
-	var kind struct{ ResultType string } // which only this revision has
+	var kind struct{ ResultType string } // the member resultType came with 2026-07-28
 	if json.Unmarshal(res.Result, &kind) == nil && kind.ResultType != "" {
 		l.Revision = rawclient.Modern
 	}

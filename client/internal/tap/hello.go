@@ -39,8 +39,8 @@ func (h *Hello) markSpent() {
 	h.spent = true
 }
 
-// Unauthorized returns why the server refused the probe for lack of authorization, or nil. It is err, that of the SDK,
-// if the SDK authorizes requests.
+// Unauthorized returns why the server refused the probe for lack of authorization, or nil. If the SDK authorizes
+// requests, it returns the SDK's own error err.
 func (h *Hello) Unauthorized(err error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -50,6 +50,11 @@ var Faults = sim.Chances{
 	sim.KilledBefore: 0.005, sim.KilledAfter: 0.005,
 }
 
+// FewFaults are as rare as in a day of which nobody speaks. What runs twice then is nearly always wrong.
+var FewFaults = sim.Chances{
+	sim.LostBefore: 0.001, sim.LostAfter: 0.001, sim.Delayed: 0.001, sim.KilledBefore: 0.0005, sim.KilledAfter: 0.0005,
+}
+
 // asks are the questions of all programs: for the client ("host") or for people.
 var asks = map[string]struct {
 	host   bool

@@ -27,6 +27,7 @@ func TestPeople(t *testing.T) {
 		{"all is well", law.Options{}},
 		{"leases are stolen", law.Options{Thefts: 0.1}},
 		{"the network fails", law.Options{Chances: network}},
+		{"hardly anything fails", law.Options{Chances: law.FewFaults}},
 		{"everything fails", law.Options{Chances: law.Faults}},
 		{"everything fails in an upgrade", law.Options{Chances: law.Faults, Thefts: 0.05, Reworded: true}},
 	} {

@@ -57,7 +57,10 @@ func (p *Part) Do(ctx context.Context, what string, act func(context.Context) er
 		_ = act(context.WithoutCancel(ctx))
 		p.Kill()
 		return ErrDead
-	case Delayed:
+	case Delayed, Frozen:
+		if p.s.more != nil && fate == Frozen {
+			break // the scheduler keeps all that the part does
+		}
 		if !p.wait(ctx, p.s.pause(5, "delay", what)) {
 			return p.ended(ctx)
 		}

@@ -21,7 +21,7 @@ import (
 // Fate is what becomes of something that goes through a seam.
 type Fate string
 
-// The fates. A part that is killed is gone for good.
+// The fates. A part that is killed is gone for good. Without a bubble, a part that is frozen is only delayed.
 const (
 	Done         Fate = "done"
 	LostBefore   Fate = "lost before it happened"
