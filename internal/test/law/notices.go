@@ -11,7 +11,7 @@ import (
 )
 
 // patience is how long receivers may take to have been told of everything.
-const patience = time.Hour
+const patience = 20 * time.Minute
 
 // notified takes a notice that a server delivers.
 func (r *run) notified(part *sim.Part, n desk.Notice) error {
