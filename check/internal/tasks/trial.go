@@ -262,7 +262,7 @@ func (tr *trial) seen(control *trial) string {
 		if strings.Contains(p.Raw, tr.text) {
 			return "canary"
 		}
-		expired := p.Status == "failed" && tr.before.Status != "failed" // after the ttlMs a server may say that the task failed
+		expired := p.Status == "failed" && tr.before.Status != "failed" // after its ttlMs a task may fail
 		if p.Text != tr.before.Text && (control == nil && !expired || control != nil && p.Like(control.judged)) {
 			return "difference"
 		}
