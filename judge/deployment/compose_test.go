@@ -106,7 +106,7 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// The configuration in docs/deploy, which 'go run ./judge/fleet' runs, is the fleet's with other addresses.
+// The configuration in docs/deploy is the fleet's, which 'go run ./judge/real' runs, with other addresses.
 func TestNginxConfigurationIsTheRecipe(t *testing.T) {
 	recipe, err := os.ReadFile(filepath.Join(folder, "../../docs/deploy/nginx.conf"))
 	if err != nil {

@@ -94,12 +94,20 @@ func Start(t testing.TB) *Server {
 // with the test.
 func (s *Server) Standby(t testing.TB) *Server {
 	t.Helper()
-	standby, err := start(false, s)
+	standby, end, err := s.Follow()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(standby.close)
+	t.Cleanup(end)
 	return standby
+}
+
+// Follow is [Server.Standby] for a program that is no test. The standby ends with the process, or when close is called.
+func (s *Server) Follow() (standby *Server, close func(), err error) {
+	if standby, err = start(false, s); err != nil {
+		return nil, nil, err
+	}
+	return standby, standby.close, nil
 }
 
 // Open starts a server for a program that is no test. It ends with the process, or when close is called.

@@ -81,7 +81,7 @@ func (m *machine) writeDisk(ctx context.Context) (File, error) {
 			if _, err := w.Write(chunk); err != nil {
 				return err
 			}
-			if err := m.pace(ctx, "write-disk", 1/float64(m.DiskMiB)); err != nil {
+			if err := m.pace(ctx, 1/float64(m.DiskMiB)); err != nil {
 				return err
 			}
 		}

@@ -24,8 +24,7 @@ type Host struct {
 	// The file effects.log in it gets a line "time step call-id process-id" whenever a step has been done.
 	Root string
 
-	// Delay makes each step take longer, so that one can watch it. Zero adds nothing. The file waits.log in Root gets a
-	// line, in the format of effects.log, whenever a step continues after such a wait.
+	// Delay makes each step take longer, so that one can watch it. Zero adds nothing.
 	Delay time.Duration
 }
 
@@ -224,16 +223,13 @@ func (m *machine) sweep() error {
 	return err
 }
 
-// trace notes that a step has been done.
-func (m *machine) trace(step string) error { return m.note("effects.log", step, time.Now()) }
-
-// note adds a line to a log. Each line is one write, so that lines of several processes do not mix.
-func (m *machine) note(file, step string, at time.Time) error {
-	log, err := os.OpenFile(filepath.Join(m.host.Root, file), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+// trace notes that a step has been done. Each line is one write, so that lines of several processes do not mix.
+func (m *machine) trace(step string) error {
+	log, err := os.OpenFile(filepath.Join(m.host.Root, "effects.log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(log, "%s %s %s %d\n", at.UTC().Format(time.RFC3339Nano), step, m.call.ID(), os.Getpid())
+	_, err = fmt.Fprintf(log, "%s %s %s %d\n", time.Now().UTC().Format(time.RFC3339Nano), step, m.call.ID(), os.Getpid())
 	return errors.Join(err, log.Close())
 }
 
@@ -248,17 +244,10 @@ func (m *machine) progress(ctx context.Context, step string, written int, messag
 }
 
 // pace waits for a part of Delay. It returns an error if the worker must stop.
-func (m *machine) pace(ctx context.Context, step string, share float64) error {
-	if m.host.Delay == 0 {
-		return ctx.Err()
-	}
+func (m *machine) pace(ctx context.Context, share float64) error {
 	select {
 	case <-time.After(time.Duration(float64(m.host.Delay) * share)):
 	case <-ctx.Done():
 	}
-	at := time.Now() // the worker has its lease at this time, if the context is not done after it
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return m.note("waits.log", step, at)
+	return ctx.Err()
 }

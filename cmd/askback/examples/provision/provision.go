@@ -256,7 +256,7 @@ func step[T any](ctx context.Context, m *machine, name, message string,
 			return none, &stepError{name, err}
 		}
 		if name != "write-disk" { // which takes it in portions
-			if err := m.pace(ctx, name, 1); err != nil {
+			if err := m.pace(ctx, 1); err != nil {
 				return none, err
 			}
 		}

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -289,11 +288,10 @@ func effects(t *testing.T, host *provision.Host) (steps []string) {
 	return steps
 }
 
-// wantOnly wants nothing else in the host's directory, except the log of steps that waited.
+// wantOnly wants nothing else in the host's directory.
 func wantOnly(t *testing.T, host *provision.Host, names ...string) {
 	t.Helper()
-	got := slices.DeleteFunc(entries(t, host), func(name string) bool { return name == "waits.log" })
-	if diff := cmp.Diff(names, got); diff != "" {
+	if diff := cmp.Diff(names, entries(t, host)); diff != "" {
 		t.Errorf("left on the host (-want +got):\n%s", diff)
 	}
 }
