@@ -145,11 +145,14 @@ func (w *Work) Record(ctx context.Context, entry []byte) error {
 }
 
 // lookUp reads how long the journal is, and reports whether it has an entry. The error is [task.ErrLeaseLost] if
-// another worker recorded the same entry.
+// another worker recorded the same entry, or if the database has lost entries: what follows would stand behind a hole.
 func (w *Work) lookUp(ctx context.Context, entry []byte) (found bool, err error) {
 	_, entries, err := w.store.Journal(ctx, w.Task.ID, -1)
 	if err != nil {
 		return false, err
+	}
+	if len(entries) < w.there {
+		return false, task.ErrLeaseLost
 	}
 	w.there = len(entries)
 	if !slices.ContainsFunc(entries, func(e []byte) bool { return bytes.Equal(e, entry) }) {

@@ -1,6 +1,7 @@
 package taskrun_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -594,6 +595,48 @@ func TestAConflictUnderAnotherClaim(t *testing.T) {
 		}
 		if now, err := store.Get(ctx, "a"); err != nil || now.Status != task.Cancelled {
 			t.Errorf("the task is %+v (%v), want it cancelled", now, err)
+		}
+	})
+}
+
+// forgetful is a store that loses the entries that lose names, after it has acknowledged them.
+type forgetful struct {
+	task.Store
+	lose func(entry []byte) bool
+}
+
+func (s *forgetful) Append(ctx context.Context, id string, claim task.Claim, there int, entry []byte) error {
+	if s.lose(entry) {
+		return nil
+	}
+	return s.Store.Append(ctx, id, claim, there, entry)
+}
+
+// A failover that loses an entry leaves no hole in the journal: what comes after the entry is recorded after it is
+// recorded again.
+func TestALostEntryIsRecordedAgainBeforeTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		lost := false
+		f.store = &forgetful{f.store, func(entry []byte) bool {
+			before := lost
+			lost = lost || string(entry) == "b"
+			return lost != before
+		}}
+		e, stop := f.engine(&taskrun.Options{Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+			for _, step := range []string{"a", "b", "c"}[len(w.Entries):] {
+				if err := w.Record(ctx, []byte(step)); err != nil {
+					return taskrun.Verdict{}, err
+				}
+			}
+			return completed("done"), nil
+		}})
+		defer stop()
+		created := f.create(e, &taskrun.New{})
+		f.until(e, created, task.Completed)
+		if _, entries, err := f.store.Journal(t.Context(), created.ID, -1); err != nil ||
+			string(bytes.Join(entries, nil)) != "abc" {
+			t.Errorf("the journal is %q, %v", entries, err)
 		}
 	})
 }
