@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/stored"
@@ -22,7 +23,7 @@ func (c *caller) check(ctx context.Context, content any) {
 		c.violate("call %d: the result is %q: %v", c.number, text, err)
 		return
 	}
-	t, entries := c.find(ctx)
+	t, entries := c.find(ctx, c.number)
 	outcomes := make(map[string]string)
 	if t != nil {
 		c.checkRows(ctx, t, entries, end, outcomes)
@@ -53,27 +54,63 @@ func (c *caller) check(ctx context.Context, content any) {
 	}
 }
 
+// checkFailure checks that a call that failed has waited too long for people: since it began, asked, or learned a
+// decision it had its time to live, and no deadline has still to come.
+func (c *caller) checkFailure(ctx context.Context, now map[string]any) error {
+	t, _ := c.find(ctx, c.number)
+	if t == nil || t.Status != task.Failed || c.TTL == 0 {
+		if c.losses() > 0 {
+			return errGone
+		}
+		c.violate("call %d is %v: %v of %s", c.number, now["status"], now, c.program)
+		return nil
+	}
+	since := t.Created
+	rows, _ := c.Store.Questions(ctx, task.Name(t.ID))
+	for _, row := range rows {
+		since = later(since, row.Asked)
+		if d, err := stored.DecodeDecision(row.Decision); err == nil {
+			since = later(since, d.When)
+		}
+		if row.Deadline.After(t.Updated) {
+			c.violate("call %d failed %v before the deadline of %q", c.number, row.Deadline.Sub(t.Updated), row.Key)
+		}
+	}
+	if lived := t.Updated.Sub(since); lived < time.Duration(c.TTL)*c.Unit {
+		c.violate("call %d failed %v after what it has learned or asked last: %s", c.number, lived, c.program)
+	}
+	return nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
 // faults counts what may have made the call run a step again: what came to the servers, or to its own host.
 func (c *caller) faults() (n int) {
 	for _, e := range c.sim.Events() {
-		if strings.HasPrefix(e.What, "server ") || strings.HasPrefix(e.What, c.part.Name+":") {
+		who, _, _ := strings.Cut(e.What, ":")
+		if who == "world" || who == c.part.Name || strings.HasPrefix(who, "server ") {
 			n++
 		}
 	}
 	return n
 }
 
-// find returns the task of the call, or nil if it never became one, and its journal.
-func (c *caller) find(ctx context.Context) (t *task.Task, entries []journal.Entry) {
-	for _, candidate := range c.tasks(ctx) {
-		call, raw, err := c.Store.Journal(ctx, candidate.ID, -1)
-		if err != nil || !strings.Contains(string(call), fmt.Sprintf(`"call":%d}`, c.number)) {
+// find returns the task of a call, or nil if it never became one, and its journal.
+func (l *law) find(ctx context.Context, number int) (t *task.Task, entries []journal.Entry) {
+	for _, candidate := range l.tasks(ctx) {
+		call, raw, err := l.Store.Journal(ctx, candidate.ID, -1)
+		if err != nil || !strings.Contains(string(call), fmt.Sprintf(`"call":%d}`, number)) {
 			continue
 		}
 		for _, data := range raw {
 			e, err := journal.DecodeEntry(data)
 			if err != nil {
-				c.violate("call %d: its journal: %v", c.number, err)
+				l.violate("call %d: its journal: %v", number, err)
 			}
 			entries = append(entries, e)
 		}
@@ -126,24 +163,7 @@ func (c *caller) checkRow(row *task.Question, asking *stored.Asking) (outcome st
 		c.violate("%s: %v", name, err)
 		return ""
 	}
-	counted := make(map[string]bool)
-	for i, v := range ballot.Votes {
-		if i >= ballot.From && counted[v.Who] {
-			c.violate("%s: %s is counted twice", name, v.Who)
-		}
-		counted[v.Who] = counted[v.Who] || i >= ballot.From
-		if !row.Deadline.IsZero() && !v.When.Before(row.Deadline) {
-			c.violate("%s: %s voted %v after its deadline", name, v.Who, v.When.Sub(row.Deadline))
-		}
-	}
-	c.mu.Lock()
-	cast := c.cast[task.Name(row.Task)+" "+row.Key]
-	c.mu.Unlock()
-	for _, v := range cast {
-		if !slices.ContainsFunc(ballot.Votes, func(b stored.Vote) bool { return b.Who == v.who && b.Action == v.action }) {
-			c.violate("%s: the vote of %s is lost", name, v.who)
-		}
-	}
+	counted := c.checkVotes(row, ballot, name)
 	if row.Status != task.QuestionDecided {
 		return ""
 	}
@@ -184,6 +204,36 @@ func (c *caller) checkRow(row *task.Question, asking *stored.Asking) (outcome st
 		outcome = fmt.Sprintf("accept %d", n.N)
 	}
 	return outcome + " by " + strings.Join(who, "+")
+}
+
+// checkVotes checks that each vote is there once, if its person was told so, and returns who counts.
+func (c *caller) checkVotes(row *task.Question, ballot *stored.Ballot, name string) (counted map[string]bool) {
+	counted = make(map[string]bool)
+	for i, v := range ballot.Votes {
+		if i >= ballot.From && counted[v.Who] {
+			c.violate("%s: %s is counted twice", name, v.Who)
+		}
+		counted[v.Who] = counted[v.Who] || i >= ballot.From
+		if !row.Deadline.IsZero() && !v.When.Before(row.Deadline) {
+			c.violate("%s: %s voted %v after its deadline", name, v.Who, v.When.Sub(row.Deadline))
+		}
+	}
+	c.mu.Lock()
+	cast, refused := c.cast[nameOf(row)], c.refused[nameOf(row)]
+	c.mu.Unlock()
+	for _, v := range refused {
+		if counted[v.who] && !slices.ContainsFunc(slices.Concat(cast, refused), func(b vote) bool {
+			return b.who == v.who && (b.action == "" || slices.Contains(cast, b))
+		}) {
+			c.violate("%s: %s was told that no vote of theirs is there", name, v.who)
+		}
+	}
+	for _, v := range cast {
+		if !slices.ContainsFunc(ballot.Votes, func(b stored.Vote) bool { return b.Who == v.who && b.Action == v.action }) {
+			c.violate("%s: the vote of %s is lost", name, v.who)
+		}
+	}
+	return counted
 }
 
 // checkCopies checks that the journal has what a question has become at most once, and returns how often.
@@ -248,12 +298,13 @@ func (c *caller) checkSteps(t *task.Task, entries []journal.Entry, end result, s
 		recorded[e.Key] = program.Number(e.Value)
 	}
 	runs := c.ran(c.number).Numbers()
-	faults := c.faults()
+	lost, restored := c.faults(), c.losses() > 0
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	lost := c.lost + faults
-	for _, name := range steps {
-		if t == nil { // the client carries the journal, and may carry an older one again
+	for i, name := range steps {
+		kept := slices.ContainsFunc(steps[i:], func(later string) bool { return recorded[later] != 0 })
+		// The client carries the journal, and may carry an older one again; or the store has lost its end.
+		if t == nil || restored && !kept {
 			recorded[name] = end.number(name)
 		}
 		n, ok := recorded[name]

@@ -19,7 +19,7 @@ import (
 )
 
 // mostWait bounds how long a call may take, in units. People look every few.
-const mostWait = 2000
+const mostWait = 1000
 
 // follow makes a call and sees it to its end. Every other call is one of a client that takes no tasks, and can be asked
 // nothing.
@@ -39,27 +39,53 @@ func (r *run) follow(ctx context.Context, n int) {
 	if whole { // only a task can sleep
 		name, made.Ops = "whole", append(slices.Clip(made.Ops), program.Sleep)
 	}
-	number := n + 1000*int(r.Seed) // other runs may use the store, too
 	network := sim.Chances{sim.LostBefore: 0.03, sim.LostAfter: 0.03, sim.Delayed: 0.03}
+	number := r.number(n)
 	c := &caller{
-		run: r, part: r.sim.Part(fmt.Sprint("host ", n), network),
+		run: r, part: r.sim.Part(fmt.Sprint("host ", n), network), principal: []string{"alice", "bob"}[n/2%2],
 		program: made.Program(2, rand.New(rand.NewPCG(0, uint64(number)+1)).IntN), capabilities: `{}`, whole: whole,
 	}
 	if n%2 == 0 {
 		c.capabilities = harness.WithExtension
 	}
-	var res map[string]any
-	var in string
+	if n == 0 && r.Poisoned {
+		c.program = program.Program{{Op: program.Ask, Keys: []string{"soon"}}}
+	}
 	for again := 0; ; again++ { // a client that has lost the first answer makes another call
 		c.number = number + 100*again
-		in = arguments{c.program.String(), c.number}.String()
-		var err error
-		if res, err = c.send(ctx, "tools/call", name, `"name":`+harness.Quote(name)+`,"arguments":`+in); err == nil {
-			break
-		}
-		if !c.part.Pause(ctx, 1) {
+		res, err := c.converse(ctx, name, again)
+		switch {
+		case ctx.Err() != nil:
+			if n > 0 || !r.Poisoned {
+				r.violate("call %d has not ended after %v: %s", c.number, mostWait*r.Unit, c.program)
+			}
+			return
+		case err == nil && res != nil:
+			c.check(ctx, harness.Content(res))
+			return
+		case err == nil:
 			return
 		}
+		c.part.Pause(ctx, 1)
+	}
+}
+
+// number returns the number of a call: other runs may use the store, too.
+func (l *law) number(n int) int { return n + 1000*int(l.Seed) }
+
+// converse makes a call and answers what it asks. It returns no result if the call may not have one. An error says that
+// the client knows nothing of its call, and makes another one.
+func (c *caller) converse(ctx context.Context, name string, again int) (res map[string]any, err error) {
+	in := `"name":` + harness.Quote(name) + `,"arguments":` + arguments{c.program.String(), c.number}.String()
+	first := ctx
+	if c.Virtual && again == 0 && c.part.Chance(0.1) { // the client is impatient
+		var cancel context.CancelFunc
+		first, cancel = context.WithTimeout(ctx, 4*c.Unit)
+		defer cancel()
+	}
+	before := c.losses()
+	if res, err = c.send(first, "tools/call", name, in); err != nil {
+		return nil, err
 	}
 	for res["resultType"] == "input_required" {
 		more := `,"inputResponses":` + c.answers(res["inputRequests"], true)
@@ -67,58 +93,96 @@ func (r *run) follow(ctx context.Context, n int) {
 			more += `,"requestState":` + harness.Quote(state)
 		}
 		c.part.Pause(ctx, 0.5)
-		res = c.surely(ctx, "tools/call", name, `"name":`+harness.Quote(name)+`,"arguments":`+in+more)
+		before = c.losses()
+		if res, err = c.surely(ctx, "tools/call", name, in+more); err != nil {
+			return nil, err
+		}
+	}
+	if res["status"] == string(task.Failed) {
+		return nil, c.checkFailure(ctx, res)
 	}
 	id, isTask := res["taskId"].(string)
 	for isTask && ctx.Err() == nil {
-		now := c.surely(ctx, "tasks/get", id, `"taskId":`+harness.Quote(id))
+		before = c.losses()
+		now, err := c.surely(ctx, "tasks/get", id, `"taskId":`+harness.Quote(id))
+		if err != nil {
+			return nil, err
+		}
 		switch now["status"] {
 		case "completed":
-			res, isTask = now["result"].(map[string]any), false
+			res, isTask = now["result"].(map[string]any), before != c.losses()
 		case "working", "input_required":
-			answers := c.answers(now["inputRequests"], false)
-			// Nobody has asked the client for what people decide: it cannot answer it.
-			for key, a := range asks {
-				if !a.host {
-					answers = strings.Replace(answers, "{", "{"+harness.Quote(key)+`:{"action":"accept","content":{"n":77}},`, 1)
-				}
+			if err := c.update(ctx, id, now["inputRequests"]); err != nil {
+				return nil, err
 			}
-			answers = strings.Replace(answers, ",}", "}", 1)
-			if c.part.Chance(0.7) {
-				c.part.Pause(ctx, 0.3)
-				c.surely(ctx, "tasks/update", id, `"taskId":`+harness.Quote(id)+`,"inputResponses":`+answers)
-			}
-			c.part.Pause(ctx, 1)
 		default:
-			r.violate("call %d is %v: %v of %s", c.number, now["status"], now, c.program)
-			return
+			return nil, c.checkFailure(ctx, now)
 		}
 	}
 	if name := onItsOwn.FindStringSubmatch(fmt.Sprint(harness.Content(res))); name != nil {
-		res = c.outcome(ctx, name[1])
+		return c.outcome(ctx, name[1])
 	}
-	if ctx.Err() != nil {
-		r.violate("call %d has not ended after %v: %s", c.number, mostWait*r.Unit, c.program)
-		return
+	if before != c.losses() {
+		return nil, errGone
 	}
-	c.check(ctx, harness.Content(res))
+	return res, nil
+}
+
+// update answers some of what a task asks its client.
+func (c *caller) update(ctx context.Context, id string, requests any) (err error) {
+	answers := c.answers(requests, false)
+	// Nobody has asked the client for what people decide: it cannot answer it.
+	for key, a := range asks {
+		if !a.host {
+			answers = strings.Replace(answers, "{", "{"+harness.Quote(key)+`:{"action":"accept","content":{"n":77}},`, 1)
+		}
+	}
+	answers = strings.Replace(answers, ",}", "}", 1)
+	if c.part.Chance(0.7) {
+		c.part.Pause(ctx, 0.3)
+		_, err = c.surely(ctx, "tasks/update", id, `"taskId":`+harness.Quote(id)+`,"inputResponses":`+answers)
+	}
+	c.part.Pause(ctx, 1)
+	return err
+}
+
+// errGone says that the store has lost a call.
+var errGone = errors.New("the call is gone")
+
+// losses counts how often the store has lost something.
+func (l *law) losses() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.restored
 }
 
 // onItsOwn is what a client is told that could not wait for its call, such as when the store was out of reach.
 var onItsOwn = regexp.MustCompile(`The call goes on by itself, under the name "(\w+)"`)
 
 // outcome waits for the result of a call that goes on by itself.
-func (c *caller) outcome(ctx context.Context, name string) map[string]any {
+func (c *caller) outcome(ctx context.Context, name string) (res map[string]any, err error) {
 	for c.part.Pause(ctx, 1) {
-		for _, t := range c.tasks(ctx) {
-			if task.Name(t.ID) != name || !t.Status.Terminal() {
-				continue
-			}
-			var res map[string]any
-			whole, err := c.Store.Get(ctx, t.ID) // a list leaves the outcome out
-			if err == nil && json.Unmarshal(whole.Outcome, &res) == nil {
-				return res
-			}
+		t := c.named(ctx, name)
+		switch {
+		case t == nil && c.losses() > 0:
+			return nil, errGone
+		case t == nil || !t.Status.Terminal():
+			continue
+		case t.Status != task.Completed:
+			return nil, c.checkFailure(ctx, map[string]any{"status": string(t.Status)})
+		}
+		whole, err := c.Store.Get(ctx, t.ID) // a list leaves the outcome out
+		if err == nil && json.Unmarshal(whole.Outcome, &res) == nil {
+			return res, nil
+		}
+	}
+	return nil, nil
+}
+
+func (l *law) named(ctx context.Context, name string) *task.Task {
+	for _, t := range l.tasks(ctx) {
+		if task.Name(t.ID) == name {
+			return t
 		}
 	}
 	return nil
@@ -128,6 +192,7 @@ func (c *caller) outcome(ctx context.Context, name string) map[string]any {
 type caller struct {
 	*run
 	part         *sim.Part
+	principal    string
 	number       int
 	program      program.Program
 	capabilities string
@@ -136,11 +201,11 @@ type caller struct {
 
 // surely sends a request until it is answered. The result is empty if that is an error, which happens to answers that
 // come too late.
-func (c *caller) surely(ctx context.Context, method, target, members string) map[string]any {
+func (c *caller) surely(ctx context.Context, method, target, members string) (res map[string]any, err error) {
 	for {
-		res, err := c.send(ctx, method, target, members)
-		if err == nil || !c.part.Pause(ctx, 0.5) {
-			return res
+		res, err = c.send(ctx, method, target, members)
+		if err == nil || errors.Is(err, errGone) || !c.part.Pause(ctx, 0.5) {
+			return res, err
 		}
 	}
 }
@@ -157,6 +222,7 @@ func (c *caller) send(ctx context.Context, method, target, members string) (resu
 		defer cancel()
 		request := harness.Request{
 			Method: method, Target: target, Body: harness.Message(1, method, members, c.capabilities),
+			Header:  http.Header{"From": {c.principal}},
 			Context: func(r *http.Request) *http.Request { return r.WithContext(ctx) },
 		}
 		answered := make(chan *harness.Response, 1)
@@ -168,6 +234,8 @@ func (c *caller) send(ctx context.Context, method, target, members string) (resu
 			select {
 			case <-s.part.Dead():
 				return sim.ErrLost
+			case <-ctx.Done():
+				return context.Cause(ctx)
 			default:
 			}
 			result, err = c.read(method, res)
@@ -205,6 +273,10 @@ func (c *caller) read(method string, res *harness.Response) (map[string]any, err
 	case e == nil:
 	case strings.HasSuffix(e.Message, "send the request again"):
 		return nil, errors.New(e.Message)
+	case c.losses() > 0 && (strings.Contains(e.Message, "not found") || strings.Contains(e.Message, "nknown")):
+		return nil, errGone
+	case c.TTL > 0 && strings.Contains(e.Message, "time to live"):
+		return map[string]any{"status": string(task.Failed)}, nil
 	case method != "tasks/update" || !strings.Contains(e.Message, "too late"):
 		c.violate("call %d: %s: %s", c.number, method, e.Message)
 	}

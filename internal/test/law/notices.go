@@ -2,6 +2,8 @@ package law
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -10,28 +12,42 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// patience is how long receivers may take to have been told of everything.
+// patience is how long receivers may take to have been told of everything. If they were dead for long, it is an hour
+// more, which is the longest pause between two attempts.
 const patience = 20 * time.Minute
 
 // notified takes a notice that a server delivers.
-func (r *run) notified(part *sim.Part, n desk.Notice) error {
+func (r *run) notified(ctx context.Context, part *sim.Part, n desk.Notice) error {
 	select {
 	case <-part.Dead():
 		return sim.ErrDead
 	default:
 	}
+	switch waited := time.Since(n.Time); {
+	case time.Since(r.began) < time.Duration(r.Dead)*r.Unit:
+		return errors.New("nobody takes notices yet")
+	case r.Crowded && n.Principal == "mallory":
+		<-ctx.Done()
+		return context.Cause(ctx)
+	case r.Crowded && waited > 5*r.Unit:
+		r.violate("%q was told after %v that %q was %s", n.Principal, waited, n.Key, n.Kind)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	of := n.Name + " " + n.Key
 	if !slices.Contains(r.told[of], n.Kind) {
-		r.told[of] = append(r.told[of], n.Kind)
+		r.told[of] = append(slices.Clip(r.told[of]), n.Kind)
 	}
 	return nil
 }
 
 // checkNotices waits until everybody has been told what has become of every question for people.
 func (r *run) checkNotices(ctx context.Context) {
-	for end := time.Now().Add(patience); ; {
+	wait := patience
+	if r.Dead > 0 {
+		wait += time.Duration(r.Dead)*r.Unit + time.Hour
+	}
+	for end := time.Now().Add(wait); ; {
 		missing := r.untold(ctx)
 		if len(missing) == 0 {
 			return
@@ -46,19 +62,31 @@ func (r *run) checkNotices(ctx context.Context) {
 	}
 }
 
-// untold returns what nobody was told.
+// untold returns what nobody was told, also of tasks that were deleted since.
 func (r *run) untold(ctx context.Context) (missing []string) {
 	for _, t := range r.tasks(ctx) {
 		rows, err := r.Store.Questions(ctx, task.Name(t.ID))
 		if err != nil {
 			return []string{"the questions of a task: " + err.Error()}
 		}
+		r.mu.Lock()
 		for _, row := range rows {
-			missing = append(missing, r.untoldOf(row)...)
+			if len(row.For) > 0 && t.Principal != "mallory" {
+				r.asked[nameOf(row)] = row
+			}
 		}
+		r.mu.Unlock()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, of := range slices.Sorted(maps.Keys(r.asked)) {
+		missing = append(missing, r.untoldOf(of)...)
 	}
 	return missing
 }
+
+// nameOf names a question.
+func nameOf(row *task.Question) string { return task.Name(row.Task) + " " + row.Key }
 
 // tasks returns all tasks.
 func (l *law) tasks(ctx context.Context) (all []*task.Task) {
@@ -73,14 +101,8 @@ func (l *law) tasks(ctx context.Context) (all []*task.Task) {
 	}
 }
 
-func (r *run) untoldOf(row *task.Question) (missing []string) {
-	if len(row.For) == 0 {
-		return nil
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	of := task.Name(row.Task) + " " + row.Key
-	told := r.told[of]
+func (r *run) untoldOf(of string) (missing []string) {
+	row, told := r.asked[of], r.told[of]
 	ends := slices.ContainsFunc(told, func(k task.NoticeKind) bool {
 		return k == task.NoticeDecided || k == task.NoticeUnanswered || k == task.NoticeEnded
 	})

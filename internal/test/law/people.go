@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -40,6 +41,22 @@ type Options struct {
 	Thefts float64
 	// Reworded makes half of the servers another release of the handler, which asks the same in other words.
 	Reworded bool
+	// Rotated has the servers take on other keys, one after the other.
+	Rotated bool
+	// Locked is the chance that the row of a task is locked for a while, whenever somebody looks for one.
+	Locked float64
+	// Poisoned makes the first call one whose deadline nobody can write down.
+	Poisoned bool
+	// Restored is the chance that the store loses what it was told since somebody copied it, whenever somebody does.
+	Restored float64
+	// Servers is how many there are; zero means three.
+	Servers int
+	// TTL is the time to live of a task in units; zero means the default. People then come late.
+	TTL int
+	// Dead is how many units long no notice is taken, from the beginning.
+	Dead int
+	// Crowded makes the receiver of one caller, who has asked very much, never answer.
+	Crowded bool
 	// Only are the fates that may come, or nil for all.
 	Only []sim.Event
 }
@@ -47,7 +64,7 @@ type Options struct {
 // Faults are the chances of a server that everything happens to.
 var Faults = sim.Chances{
 	sim.LostBefore: 0.03, sim.LostAfter: 0.03, sim.Delayed: 0.03, sim.Frozen: 0.005,
-	sim.KilledBefore: 0.005, sim.KilledAfter: 0.005,
+	sim.KilledBefore: 0.005, sim.KilledAfter: 0.005, sim.Late: 0.01,
 }
 
 // FewFaults are as rare as in a day of which nobody speaks. What runs twice then is nearly always wrong.
@@ -156,21 +173,38 @@ func (l *law) handler(part *sim.Part, release int) askback.ToolHandler[arguments
 	}
 }
 
-// Step runs a step, whose effect is outside of the server.
+// Step runs a step, which takes a while and has an effect outside of the server.
 func (w peopled) Step(
 	ctx context.Context, name string, step func(context.Context) (string, error),
 ) (result string, err error) {
 	return w.world.Step(ctx, name, func(ctx context.Context) (string, error) {
 		for { // an author repeats what may be repeated
-			err := w.part.Do(ctx, fmt.Sprintf("effect %s of call %d", name, w.number), func(ctx context.Context) (err error) {
-				result, err = step(ctx)
-				return err
-			})
+			takes := 0.1
+			if w.Virtual {
+				takes = []float64{0, 0.1, 0.1, 0.5, 1, 2, 8, 16}[w.part.IntN(8)]
+			}
+			w.part.Pause(ctx, takes)
+			if err := context.Cause(ctx); err != nil {
+				return "", err
+			}
+			w.checkLease(ctx)
+			result, err := sim.Get(ctx, w.part, fmt.Sprintf("effect %s of call %d", name, w.number), step)
 			if !errors.Is(err, sim.ErrLost) {
 				return result, err
 			}
 		}
 	})
+}
+
+// checkLease checks that no other worker has the task, unless a lease was stolen: what begins then has two hands.
+func (w peopled) checkLease(ctx context.Context) {
+	if !w.Virtual || w.Thefts > 0 || w.Restored > 0 || w.call.Fence() == 0 {
+		return
+	}
+	t, _ := w.find(ctx, w.number)
+	if t != nil && t.Claim.Fence != w.call.Fence() {
+		w.violate("call %d has an effect in its lease %d, and the store is at %d", w.number, w.call.Fence(), t.Claim.Fence)
+	}
 }
 
 func (w peopled) Pause(ctx context.Context, op program.Op, name string) error {
@@ -217,7 +251,7 @@ func (w peopled) ask(key string) (outcome string, err error) {
 		outcome, err = declined.Action, nil
 	}
 	if late, ok := errors.AsType[*askback.UnansweredError](err); ok {
-		if within := late.Deadline.Sub(late.Asked); within != q.Within.Round(time.Millisecond) || late.Key != key {
+		if within := late.Deadline.Sub(late.Asked); within < q.Within.Round(time.Millisecond) || late.Key != key {
 			return "", fmt.Errorf("%q was asked for %v: %v", key, within, late)
 		}
 		return "unanswered", nil
@@ -239,14 +273,27 @@ type law struct {
 
 	sim *sim.Scheduler
 
-	mu       sync.Mutex
-	steps    map[int]*program.Runs        // of each call
-	outcomes map[string][]string          // of each question in the words of each release, as handlers saw it
-	given    map[string][]string          // what clients have answered
-	cast     map[string][]vote            // that people were told of, by name of the task and key
-	lost     int                          // leases, by theft
-	told     map[string][]task.NoticeKind // by name of the task and key, each kind once, as it came first
+	mu    sync.Mutex
+	steps map[int]*program.Runs // of each call
+	given map[string][]string   // what clients have answered
+	memory
+	rows     rows
+	restored int // how often the store has lost something
 	bad      []string
+}
+
+// memory is what was seen of the store, and is forgotten with what the store loses.
+type memory struct {
+	outcomes map[string][]string          // of each question in the words of each release, as handlers saw it
+	cast     map[string][]vote            // that people were told of, by name of the task and key
+	refused  map[string][]vote            // that people were told not to be there, or not sure to be, without an action
+	told     map[string][]task.NoticeKind // by name of the task and key, each kind once, as it came first
+	asked    map[string]*task.Question    // the questions for people, as they were seen last
+}
+
+func (m *memory) clone() memory {
+	return memory{maps.Clone(m.outcomes), maps.Clone(m.cast), maps.Clone(m.refused), maps.Clone(m.told),
+		maps.Clone(m.asked)}
 }
 
 // vote is what a person was told to have said.

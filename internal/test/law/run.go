@@ -1,10 +1,10 @@
 package law
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -36,7 +36,7 @@ func (s *Summary) Add(other Summary) {
 // Check fails the test if runs with these options have not tried the law.
 func (s *Summary) Check(t testing.TB, o Options) {
 	t.Helper()
-	faults := len(o.Chances) > 0 || o.Thefts > 0
+	faults := len(o.Chances) > 0 || o.Thefts > 0 || o.Locked > 0 || o.Restored > 0
 	if s.Votes == 0 || s.Unanswered == 0 || s.Decided <= s.Unanswered || faults && s.Lost == 0 {
 		t.Errorf("the law was not tried: %+v", *s)
 	}
@@ -48,49 +48,70 @@ func (s *Summary) Check(t testing.TB, o Options) {
 // once and the same by every replay.
 func People(t testing.TB, o Options) Summary {
 	t.Helper()
-	summary, bad, events := Play(t, o)
+	summary, bad, _ := Play(t, o)
 	for _, b := range bad {
 		t.Error(b)
-	}
-	if len(bad) > 0 {
-		for _, e := range events {
-			_ = e
-		}
 	}
 	return summary
 }
 
 // Play is [People], and returns what was wrong, and the fates that came.
 func Play(t testing.TB, o Options) (summary Summary, bad []string, events []sim.Event) {
+	o.Servers = cmp.Or(o.Servers, 3)
 	l := &law{
 		Options: o, t: t, sim: sim.New(o.Seed, o.Unit, o.Only), steps: make(map[int]*program.Runs),
-		outcomes: make(map[string][]string), given: make(map[string][]string), cast: make(map[string][]vote),
-		told: make(map[string][]task.NoticeKind),
+		given: make(map[string][]string),
+		memory: memory{make(map[string][]string), make(map[string][]vote), make(map[string][]vote),
+			make(map[string][]task.NoticeKind), make(map[string]*task.Question)},
+		rows: rows{until: make(map[string]time.Time), poisoned: make(map[string]bool)},
 	}
-	r := &run{law: l, stores: new(stores), ring: harness.NewRing(t), live: make(map[int]*server)}
+	r := &run{law: l, began: time.Now(), stores: new(stores), ring: harness.NewRing(t), live: make(map[int]*server)}
 	if o.Virtual {
 		l.sim.Run(r.play)
 	} else {
 		r.play()
 	}
-	r.summary.Calls, r.summary.Lost = o.Calls, l.lost+len(l.sim.Events())
+	r.summary.Calls, r.summary.Lost = o.Calls, len(l.sim.Events())
 	return r.summary, l.bad, l.sim.Events()
 }
 
 func (r *run) play() {
 	ctx, stop := context.WithCancel(context.Background())
 	var others, callers sync.WaitGroup
-	for i := range 3 {
+	r.receiver = r.sim.Part("receiver", sim.Chances{sim.LostBefore: 0.1, sim.LostAfter: 0.1, sim.Delayed: 0.1})
+	if r.Crowded {
+		r.crowd(ctx)
+	}
+	if r.Crowded || r.Dead > 0 {
+		r.receiver.Chances = nil
+	}
+	for i := range r.Servers {
 		others.Go(func() { r.work(ctx, i) })
 	}
+	asked, enough := context.WithCancel(ctx)
 	for i := range 5 {
-		others.Go(func() { r.vote(ctx, i) })
+		others.Go(func() { r.vote(asked, i) })
 	}
-	r.receiver = r.sim.Part("receiver", sim.Chances{sim.LostBefore: 0.1, sim.LostAfter: 0.1, sim.Delayed: 0.1})
+	for _, happens := range []struct {
+		chance float64
+		to     func(context.Context)
+	}{{r.Locked, r.lockRows}, {r.Restored, r.restore}} {
+		if happens.chance > 0 {
+			others.Go(func() { happens.to(ctx) })
+		}
+	}
+	if r.Rotated {
+		others.Go(func() { r.rotate(ctx) })
+	}
 	for i := range r.Calls {
-		callers.Go(func() { r.follow(ctx, i) })
+		until := &callers
+		if i == 0 && r.Poisoned { // it never ends
+			until = &others
+		}
+		until.Go(func() { r.follow(ctx, i) })
 	}
 	callers.Wait()
+	enough()
 	if r.Virtual {
 		r.checkNotices(ctx)
 	}
@@ -100,8 +121,9 @@ func (r *run) play() {
 
 type run struct {
 	*law
+	began    time.Time
 	stores   *stores
-	ring     *seal.Ring
+	ring     *seal.Ring // of servers that are born; guarded by mu
 	receiver *sim.Part
 	summary  Summary
 	live     map[int]*server // by place
@@ -110,22 +132,26 @@ type run struct {
 // server is one that lives.
 type server struct {
 	part    *sim.Part
+	ring    *seal.Ring
 	handler http.Handler
 }
 
-func (r *run) options(part *sim.Part) *askback.Options {
+func (r *run) options(part *sim.Part, ring *seal.Ring) *askback.Options {
 	plenty := task.Quota{Unfinished: 1 << 20, Kept: 1 << 20, Bytes: 1 << 40, Notices: 1 << 20}
 	opts := &askback.Options{
-		Keys:      r.ring,
-		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil },
-		Desk:      &askback.DeskOptions{Wait: 24 * time.Hour},
+		Keys: ring,
+		Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
+			return extra.Header.Get("From"), nil
+		},
+		Desk: &askback.DeskOptions{Wait: 24 * time.Hour},
 		Tasks: &askback.Tasks{Store: &seam{r.Store, r.stores, r.law, part}, Settings: task.Settings{
 			Lease: 10 * r.Unit, StoreTimeout: 10 * r.Unit, Attempts: 10_000, PerPrincipal: plenty, Anonymous: plenty,
+			TTL: time.Duration(r.TTL) * r.Unit,
 		}},
 	}
 	if r.Virtual {
 		opts.Desk.Notify = func(ctx context.Context, n desk.Notice) error {
-			return r.receiver.Do(ctx, string(n.Kind), func(context.Context) error { return r.notified(part, n) })
+			return r.receiver.Do(ctx, string(n.Kind), func(context.Context) error { return r.notified(ctx, part, n) })
 		}
 	}
 	return opts
@@ -140,7 +166,11 @@ func (r *run) work(ctx context.Context, place int) {
 		if r.Reworded {
 			release = 1 + operator.IntN(2)
 		}
-		srv := harness.NewServer(r.t, r.options(part), register(r.law, part, release))
+		ring := harness.NewRing(r.t)
+		r.mu.Lock()
+		_ = ring.Replace(r.ring)
+		r.mu.Unlock()
+		srv := harness.NewServer(r.t, r.options(part, ring), register(r.law, part, release))
 		living, end := context.WithCancel(ctx)
 		var running sync.WaitGroup
 		running.Go(func() {
@@ -149,7 +179,7 @@ func (r *run) work(ctx context.Context, place int) {
 			}
 		})
 		r.mu.Lock()
-		r.live[place] = &server{part, srv.HTTPHandler(nil)}
+		r.live[place] = &server{part, ring, srv.HTTPHandler(nil)}
 		r.mu.Unlock()
 		select {
 		case <-part.Dead():
@@ -161,55 +191,5 @@ func (r *run) work(ctx context.Context, place int) {
 		}
 		end()
 		running.Wait()
-	}
-}
-
-// vote lets a person answer what waits. Alice, whose calls they are, is one of them.
-func (r *run) vote(ctx context.Context, who int) {
-	person := desk.Person{Name: fmt.Sprintf("p%d", who), Groups: []string{"g", "h"}}
-	if who == 4 {
-		person.Name = "alice"
-	}
-	part := r.sim.Part(person.Name, sim.Chances{sim.LostBefore: 0.05, sim.LostAfter: 0.05, sim.Delayed: 0.05})
-	d, err := desk.Open(&seam{r.Store, r.stores, r.law, part}, nil)
-	if err != nil {
-		r.violate("opening a desk: %v", err)
-		return
-	}
-	busy := []float64{0.2, 0.5, 1, 2}[r.Seed%4]
-	for part.Pause(ctx, busy) {
-		var waiting []*desk.Question
-		for q, err := range d.Waiting(ctx, desk.Waiting{}) {
-			if err == nil {
-				waiting = append(waiting, q)
-			}
-		}
-		if len(waiting) > 0 {
-			r.answer(ctx, d, part, person, waiting[part.IntN(len(waiting))])
-		}
-	}
-}
-
-func (r *run) answer(ctx context.Context, d *desk.Desk, part *sim.Part, person desk.Person, q *desk.Question) {
-	a := desk.Answer{By: person, Action: "accept", Reason: "why not"}
-	switch n := part.IntN(20); {
-	case n == 0:
-		a.Action = "decline"
-	case n == 1:
-		a.Action = "cancel"
-	case asks[q.AuthorKey].form:
-		a.Content = fmt.Appendf(nil, `{"n":%d}`, max(0, n-16))
-	}
-	at := time.Now()
-	_, err := d.Answer(ctx, q.Name, q.Key, a)
-	switch {
-	case err == nil && person.Name == q.Principal && !slices.Contains(q.For, "user:"+person.Name):
-		r.violate("%q has answered their own call: %q", person.Name, q.Key)
-	case err == nil:
-		r.mu.Lock()
-		of := q.Name + " " + q.Key
-		r.cast[of] = append(r.cast[of], vote{person.Name, a.Action, string(a.Content), at})
-		r.summary.Votes++
-		r.mu.Unlock()
 	}
 }

@@ -2,6 +2,8 @@ package law
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,6 +47,9 @@ func (s *seam) Create(
 ) error {
 	next := *t
 	err := s.part.Do(ctx, "Create", func(ctx context.Context) error {
+		if s.law.Poisoned && strings.Contains(string(call), fmt.Sprintf(`"call":%d}`, s.law.number(0))) {
+			s.law.rows.poison(t.ID)
+		}
 		err := s.Store.Create(ctx, &next, ttl, lease, call, entries, quota)
 		s.tell(task.Name(t.ID), err == nil && lease == 0)
 		return err
@@ -69,28 +74,58 @@ func (s *seam) Claim(
 	ctx context.Context, after string, load []task.Load, lease time.Duration, limit int,
 ) ([]*task.Claimed, error) {
 	return sim.Get(ctx, s.part, "Claim", func(ctx context.Context) ([]*task.Claimed, error) {
-		return s.Store.Claim(ctx, after, load, lease, limit)
+		claimed, err := s.Store.Claim(ctx, after, load, lease, limit)
+		for _, c := range claimed {
+			if c.Status.Terminal() && !c.Stopped {
+				s.law.violate("a task is due although it is %s", c.Status)
+			}
+		}
+		return claimed, err
 	})
 }
 
 func (s *seam) Journal(ctx context.Context, id string, most int) (call []byte, entries [][]byte, err error) {
-	entries, err = sim.Get(ctx, s.part, "Journal", func(ctx context.Context) (got [][]byte, err error) {
-		call, got, err = s.Store.Journal(ctx, id, most)
+	type journal struct{ call, entries [][]byte }
+	got, err := sim.Get(ctx, s.part, "Journal", func(ctx context.Context) (got journal, err error) {
+		got.call = make([][]byte, 1)
+		got.call[0], got.entries, err = s.Store.Journal(ctx, id, most)
 		return got, err
 	})
-	return call, entries, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return got.call[0], got.entries, nil
 }
 
 func (s *seam) Append(ctx context.Context, id string, claim task.Claim, there int, entry []byte) error {
 	s.between(ctx, id)
-	return s.part.Do(ctx, "Append", func(ctx context.Context) error {
+	return s.write(ctx, "Append", id, func(ctx context.Context) error {
 		return s.Store.Append(ctx, id, claim, there, entry)
 	})
 }
 
+// write lets the part write to the row of a task, unless that is locked for too long.
+func (s *seam) write(ctx context.Context, what, id string, act func(context.Context) error) error {
+	return s.part.Do(ctx, what, func(ctx context.Context) error {
+		if err := s.law.rows.wait(ctx, id, 10*s.law.Unit); err != nil {
+			return err
+		}
+		return act(ctx)
+	})
+}
+
 func (s *seam) Renew(ctx context.Context, leases []task.Leased, lease time.Duration) ([]task.Renewed, error) {
-	return sim.Get(ctx, s.part, "Renew", func(ctx context.Context) ([]task.Renewed, error) {
-		return s.Store.Renew(ctx, leases, lease)
+	return sim.Get(ctx, s.part, "Renew", func(ctx context.Context) (renewed []task.Renewed, err error) {
+		for _, l := range leases {
+			one := []task.Renewed{{Err: errLocked}}
+			if !s.law.rows.locked(l.ID) {
+				if one, err = s.Store.Renew(ctx, []task.Leased{l}, lease); err != nil {
+					return nil, err
+				}
+			}
+			renewed = append(renewed, one...)
+		}
+		return renewed, nil
 	})
 }
 
@@ -100,7 +135,10 @@ func (s *seam) Update(ctx context.Context, t *task.Task, u task.Update) error {
 		defer s.between(ctx, t.ID)
 	}
 	next := *t
-	err := s.part.Do(ctx, "Update", func(ctx context.Context) error {
+	err := s.write(ctx, "Update", t.ID, func(ctx context.Context) error {
+		if u.Expired && s.law.rows.poisonous(t.ID) {
+			return errPoisoned
+		}
 		err := s.Store.Update(ctx, &next, u)
 		s.tell(task.Name(t.ID), u.Lease <= 0 && !u.Keep && u.Due == 0)
 		return err
@@ -145,7 +183,10 @@ func (s *seam) Overdue(ctx context.Context, limit int) ([]*task.Question, error)
 
 func (s *seam) ChangeQuestion(ctx context.Context, q *task.Question, expired bool) error {
 	next := *q
-	err := s.part.Do(ctx, "ChangeQuestion", func(ctx context.Context) error {
+	err := s.write(ctx, "ChangeQuestion", q.Task, func(ctx context.Context) error {
+		if s.law.rows.poisonous(q.Task) {
+			return errPoisoned
+		}
 		err := s.Store.ChangeQuestion(ctx, &next, expired)
 		s.tell(task.Name(q.Task), len(next.Decision) > 0)
 		return err
@@ -173,16 +214,10 @@ func (s *seam) Settle(ctx context.Context, n *task.Notice, retry time.Duration) 
 // between is what happens around a write of a worker: time passes, and perhaps the lease of the task is lost.
 func (s *seam) between(ctx context.Context, id string) {
 	s.part.Pause(ctx, 0.02)
-	if !s.part.Chance(s.law.Thefts) {
-		return
-	}
 	t, err := s.Store.Get(ctx, id)
-	if err != nil || t.Status != task.Working || t.Stopped {
+	if err != nil || t.Status != task.Working || t.Stopped || !s.part.Happens("its lease is stolen", s.law.Thefts) {
 		return
 	}
-	s.law.mu.Lock()
-	s.law.lost++ // before, because the task may end at once
-	s.law.mu.Unlock()
 	err = s.Store.Update(ctx, t, task.Update{})
 	s.tell(task.Name(id), err == nil)
 	s.part.Pause(ctx, 0.05)

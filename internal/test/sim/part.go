@@ -57,6 +57,9 @@ func (p *Part) Do(ctx context.Context, what string, act func(context.Context) er
 		_ = act(context.WithoutCancel(ctx))
 		p.Kill()
 		return ErrDead
+	case Late:
+		p.later(ctx, what, act)
+		return ErrLost
 	case Delayed, Frozen:
 		if p.s.more != nil && fate == Frozen {
 			break // the scheduler keeps all that the part does
@@ -71,6 +74,20 @@ func (p *Part) Do(ctx context.Context, what string, act func(context.Context) er
 		}
 	}
 	return act(ctx)
+}
+
+// later does something when the part has given it up, or is dead.
+func (p *Part) later(ctx context.Context, what string, act func(context.Context) error) {
+	if p.s.more == nil {
+		return
+	}
+	ctx, under := context.WithoutCancel(ctx), p.s.Part(p.Name, nil)
+	p.s.late.Go(func() {
+		under.wait(ctx, p.s.pause(20, "late", what))
+		if under.park(ctx, what) == nil {
+			_ = act(ctx)
+		}
+	})
 }
 
 // park waits for the scheduler.
@@ -129,15 +146,28 @@ func (p *Part) IntN(n int) int { return int(float64(n) * p.s.Draw(p.s.numbered(p
 // Chance decides something that happens with this share.
 func (p *Part) Chance(share float64) bool { return p.s.Draw(p.s.numbered(p.Name+" tosses")) < share }
 
+// Happens decides whether something happens that has this chance. It is an event of the story, like a fate.
+func (p *Part) Happens(what string, chance float64) bool {
+	what = p.s.numbered(p.Name + ": " + what)
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	if !p.s.may(what) || p.s.Draw("happens", what) >= chance {
+		return false
+	}
+	p.s.came(what, "it happens")
+	return true
+}
+
 // Get is [Part.Do] with a result, which is lost with an error.
 func Get[T any](ctx context.Context, p *Part, what string, act func(context.Context) (T, error)) (result T, err error) {
-	var got T
-	err = p.Do(ctx, what, func(ctx context.Context) (err error) {
-		got, err = act(ctx)
+	got := make(chan T, 2) // what is late must not change what was returned before
+	err = p.Do(ctx, what, func(ctx context.Context) error {
+		one, err := act(ctx)
+		got <- one
 		return err
 	})
 	if err == nil {
-		result = got
+		result = <-got
 	}
 	return result, err
 }

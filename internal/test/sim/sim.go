@@ -21,11 +21,13 @@ import (
 // Fate is what becomes of something that goes through a seam.
 type Fate string
 
-// The fates. A part that is killed is gone for good. Without a bubble, a part that is frozen is only delayed.
+// The fates. A part that is killed is gone for good. Without a bubble, a part that is frozen is only delayed, and what
+// is late never happens.
 const (
 	Done         Fate = "done"
 	LostBefore   Fate = "lost before it happened"
 	LostAfter    Fate = "lost after it happened"
+	Late         Fate = "lost, and it happens a while later"
 	Delayed      Fate = "delayed"
 	Frozen       Fate = "frozen, and all that its part does"
 	KilledBefore Fate = "killed before it happened"
@@ -33,7 +35,7 @@ const (
 )
 
 // fates are all that a draw can bring, in an order that never changes.
-var fates = []Fate{LostBefore, LostAfter, Delayed, Frozen, KilledBefore, KilledAfter}
+var fates = []Fate{LostBefore, LostAfter, Delayed, Frozen, KilledBefore, KilledAfter, Late}
 
 // Chances are the shares of fates other than Done, each from 0 to 1.
 type Chances map[Fate]float64
@@ -59,6 +61,7 @@ type Scheduler struct {
 	unit time.Duration   // of pauses and delays
 	only map[string]bool // what may have a fate, or nil for all
 	more chan struct{}   // something has parked; nil if nothing parks
+	late sync.WaitGroup  // what has still to happen
 
 	mu     sync.Mutex
 	began  time.Time
@@ -87,6 +90,7 @@ func (s *Scheduler) Run(play func()) {
 	go func() {
 		defer close(over)
 		play()
+		s.late.Wait()
 	}()
 	for {
 		synctest.Wait()
@@ -169,7 +173,7 @@ func (s *Scheduler) fate(p *Part, what string) Fate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.passed++
-	if s.only != nil && !s.only[what] {
+	if !s.may(what) {
 		return Done
 	}
 	x := s.Draw("fate", what)
@@ -177,13 +181,20 @@ func (s *Scheduler) fate(p *Part, what string) Fate {
 		if x -= p.Chances[f]; x >= 0 {
 			continue
 		}
-		s.events = append(s.events, Event{time.Since(s.began), what, f})
+		s.came(what, f)
 		if f == Frozen {
 			p.frozen = time.Now().Add(s.pause(30, "frozen", what))
 		}
 		return f
 	}
 	return Done
+}
+
+// may reports whether something may have a fate.
+func (s *Scheduler) may(what string) bool { return s.only == nil || s.only[what] }
+
+func (s *Scheduler) came(what string, f Fate) {
+	s.events = append(s.events, Event{time.Since(s.began), what, f})
 }
 
 // pause draws a time of up to twice so many units.

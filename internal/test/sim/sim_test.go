@@ -15,7 +15,7 @@ import (
 
 var some = sim.Chances{
 	sim.LostBefore: 0.1, sim.LostAfter: 0.1, sim.Delayed: 0.1, sim.Frozen: 0.02,
-	sim.KilledBefore: 0.005, sim.KilledAfter: 0.005,
+	sim.KilledBefore: 0.005, sim.KilledAfter: 0.005, sim.Late: 0.02,
 }
 
 // run lets four parts do forty things each, and returns what happened, in order, and the fates.
@@ -82,6 +82,7 @@ func TestFates(t *testing.T) {
 		{sim.Frozen, nil, true, true},
 		{sim.KilledBefore, sim.ErrDead, false, false},
 		{sim.KilledAfter, sim.ErrDead, true, false},
+		{sim.Late, sim.ErrLost, false, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := sim.New(1, time.Second, nil)
@@ -110,6 +111,36 @@ func TestFates(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What is late happens when its part has long been told that it was lost, and is killed. The end of a run waits for it.
+func TestLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sim.New(1, time.Second, nil)
+		began, happened := time.Now(), time.Time{}
+		s.Run(func() {
+			part := s.Part("part", sim.Chances{sim.Late: 1})
+			_ = part.Do(t.Context(), "something", func(context.Context) error { happened = time.Now(); return nil })
+			part.Kill()
+		})
+		if !happened.After(began) {
+			t.Errorf("it happened at %v", happened)
+		}
+	})
+}
+
+// What happens by chance is an event, and can be left out like a fate.
+func TestHappens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sim.New(1, time.Second, nil)
+		if happens := s.Part("part", nil).Happens("a theft", 1); !happens || len(s.Events()) != 1 {
+			t.Errorf("it happens: %v, with the events %v", happens, s.Events())
+		}
+		s = sim.New(1, time.Second, []sim.Event{})
+		if s.Part("part", nil).Happens("a theft", 1) {
+			t.Error("it happens, although it was left out")
+		}
+	})
 }
 
 // Who waits at a seam goes away with its context.

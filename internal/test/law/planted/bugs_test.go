@@ -1,0 +1,169 @@
+package planted
+
+// bug is a fault of the code that the law must find.
+type bug struct {
+	name    string
+	world   string // whose seeds look for it
+	patches []patch
+}
+
+// patch replaces a text that is as often in a file as it says.
+type patch struct {
+	file     string
+	times    int
+	old, new string
+}
+
+const (
+	tasksFile     = "task/memory.go"
+	questionsFile = "task/memory_question.go"
+	noticesFile   = "task/memory_notice.go"
+	runFile       = "internal/taskrun/run.go"
+	engineFile    = "internal/taskrun/engine.go"
+)
+
+// The worlds of the law.
+const (
+	thefts = "leases are stolen"
+	lossy  = "the network fails"
+	quiet  = "hardly anything fails"
+	well   = "all is well"
+	wild   = "everything fails"
+	poison = "a row is poisoned"
+	late   = "people come late"
+	dead   = "nobody takes notices for long"
+	crowd  = "a crowd is before everybody"
+)
+
+var bugs = []bug{
+	{
+		// Whoever had the lease once can record steps, behind whatever there is by then.
+		name:  "append-without-fence",
+		world: thefts,
+		patches: []patch{
+			{tasksFile, 1, "return s.doTask(ctx, id, &claim, func(", "return s.doTask(ctx, id, nil, func("},
+			{tasksFile, 1, "if len(m.entries) != there {", "if false {"},
+		},
+	},
+	{
+		// Whoever had the lease once can change the task, if nobody has changed it since.
+		name:    "update-without-fence",
+		world:   wild,
+		patches: []patch{{tasksFile, 1, "\tif u.Leased {\n\t\tclaim = &t.Claim", "\tif false {\n\t\tclaim = &t.Claim"}},
+	},
+	{
+		name:    "update-without-version",
+		world:   wild,
+		patches: []patch{{tasksFile, 1, "case m.Version != t.Version:", "case false:"}},
+	},
+	{
+		name:    "lease-taken-early",
+		world:   well,
+		patches: []patch{{tasksFile, 1, "m.dueAt <= now && (best", "m.dueAt <= now+8000 && (best"}},
+	},
+	{
+		// A worker goes on although it cannot renew its lease, or learns that another has it.
+		name:  "lost-lease-interrupts-nothing",
+		world: wild,
+		patches: []patch{
+			{runFile, 2, "interrupt(task.ErrLeaseLost)", "_ = task.ErrLeaseLost"},
+			{"internal/taskrun/lease.go", 1, "c.interrupt(task.ErrLeaseLost)", "_, _ = c.interrupt, task.ErrLeaseLost"},
+		},
+	},
+	{
+		name:  "step-not-recorded",
+		world: well,
+		patches: []patch{{"internal/home/stored.go", 1,
+			"err := s.work.Record(ctx, e.Append(nil))",
+			"var err error\n\tif e.Kind != journal.Step {\n\t\terr = s.work.Record(ctx, e.Append(nil))\n\t}"}},
+	},
+	{
+		name:  "completed-task-is-due",
+		world: well,
+		patches: []patch{{runFile, 1, "if t.Status == task.Working {\n\t\t\tu.Due = verdict.Wait",
+			"if t.Status == task.Working || t.Status == task.Completed {\n\t\t\tu.Due = verdict.Wait"}},
+	},
+	{
+		// The worker copies a decision into the journal, and copies it again.
+		name:  "decision-copied-twice",
+		world: well,
+		patches: []patch{{"internal/journal/run.go", 1, "err = r.Commit(context.Background(), e)",
+			"err = errors.Join(r.Commit(context.Background(), e), r.Commit(context.Background(), e))"}},
+	},
+	{
+		// A deadline that passes decides a question which people have decided before.
+		name:  "expiry-after-a-decision",
+		world: well,
+		patches: []patch{
+			{questionsFile, 1, "for _, q := range s.waiting[waitingKey{}].in(true) {", "for q := range decidedToo(s) {"},
+			{questionsFile, 1, "|| !q.late(now) {\n\t\t\t\tbreak", "|| !q.late(now) {\n\t\t\t\tcontinue"},
+			{questionsFile, 1, "case stored.Status != QuestionOpen:\n\t\t\treturn ErrClosed",
+				"case stored.Status != QuestionOpen && !expired:\n\t\t\treturn ErrClosed"},
+			{questionsFile, 1, "// late reports", `func decidedToo(s *MemoryStore) iter.Seq[*memoryQuestion] {
+	return func(yield func(*memoryQuestion) bool) {
+		for _, m := range s.named {
+			for _, q := range m.inTurn() {
+				if q.Status != QuestionWithdrawn && !strings.Contains(string(q.Decision), "unanswered") && !yield(q) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// late reports`},
+		},
+	},
+	{
+		// A vote counts that comes after the deadline.
+		name:    "late-vote-counts",
+		world:   well,
+		patches: []patch{{questionsFile, 1, "case stored.late(now) && !expired:", "case false:"}},
+	},
+	{
+		// A vote that the same person gives again is counted again.
+		name:  "vote-counted-twice",
+		world: well,
+		patches: []patch{{"desk/vote.go", 1, "return slices.ContainsFunc(b.Votes[b.From:], func",
+			"return false && slices.ContainsFunc(b.Votes[b.From:], func"}},
+	},
+	{
+		// Only one goroutine of a server tells the store that somebody listens, and not before others claim.
+		name:    "claimed-before-somebody-listens",
+		world:   dead,
+		patches: []patch{{engineFile, 1, "_ = e.store.persist(ctx, func() error { return notices.listen(ctx) })", ""}},
+	},
+	{
+		// Notices go with their task.
+		name:  "purge-takes-notices",
+		world: dead,
+		patches: []patch{{tasksFile, 1, "	delete(s.tasks, m.ID)\n", "\tdelete(s.tasks, m.ID)\n" +
+			"\tif its := s.outbox.tasks[m.ID]; len(its) > 0 {\n\t\tremove(&s.outbox.turns, its[0], longestUntaken)\n" +
+			"\t\tdelete(s.outbox.tasks, m.ID)\n\t}\n"}},
+	},
+	{
+		// A decision leaves the work no more time than was left before it.
+		name:  "decision-prolongs-nothing",
+		world: late,
+		patches: []patch{
+			{questionsFile, 1, "m.live(now + m.ttl)", ""},
+			{tasksFile, 1, "m.live(now + m.ttl)", ""},
+		},
+	},
+	{
+		// The first row that cannot be written to keeps a sweep from all others.
+		name:  "first-error-ends-a-sweep",
+		world: poison,
+		patches: []patch{
+			{"internal/taskrun/stuck.go", 1, "s.add(k)", "_ = k"},
+			{"internal/taskrun/stuck.go", 1, "\t\troom <- struct{}{}\n",
+				"\t\tall.Wait()\n\t\tif err != nil {\n\t\t\tbreak\n\t\t}\n\t\troom <- struct{}{}\n"},
+		},
+	},
+	{
+		// Who has most notices has all places for their delivery.
+		name:    "deliveries-without-shares",
+		world:   crowd,
+		patches: []patch{{noticesFile, 1, "if n := delivering[principal]; n < fewest {", "if n := 0; n < fewest {"}},
+	},
+}
