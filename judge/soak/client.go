@@ -35,20 +35,14 @@ func wrong(what string, got any) error { return fmt.Errorf("%s: got %.500v", wha
 
 // interaction is a modern call with a question, and the answer to it.
 func (c *client) interaction(ctx context.Context) error {
-	var asked, done rawclient.Result
+	var asked rawclient.Result
 	if err := c.Call(ctx, "tools/call", ask, &asked); err != nil {
 		return err
 	}
 	if asked.Type != "input_required" || asked.State == "" {
 		return wrong("a call that asks", asked)
 	}
-	if err := c.Call(ctx, "tools/call", asked.Retry(ask, map[string]any{"login": octocat}), &done); err != nil {
-		return err
-	}
-	if done.Text() != "Hello octocat" {
-		return wrong("an answered call", done)
-	}
-	return nil
+	return c.Call(ctx, "tools/call", asked.Retry(ask, map[string]any{"login": octocat}), nil)
 }
 
 // inSession is a call with a question inside a session, and the answer to it. Abandoned, the client goes away instead.
@@ -75,12 +69,8 @@ func (c *client) inSession(ctx context.Context, abandoned bool) error {
 	if err := session.Answer(ctx, question, octocat); err != nil {
 		return err
 	}
-	var done rawclient.Result
-	if err := call.Result(&done); err != nil {
+	if err := call.Result(nil); err != nil {
 		return fmt.Errorf("a result in a session: %w", err)
-	}
-	if done.Text() != "Hello octocat" {
-		return wrong("an answered call in a session", done)
 	}
 	ended, err := session.Send(ctx, http.MethodDelete, nil, nil)
 	if err == nil {
@@ -136,13 +126,8 @@ func (c *client) wholeTask(ctx context.Context, abandoned bool) error {
 	if err != nil {
 		return err
 	}
-	if task, err = c.until(ctx, id, "completed"); err != nil {
-		return err
-	}
-	if task.Result.Text() != "ground floor of octocat" {
-		return wrong("a completed task", *task)
-	}
-	return nil
+	_, err = c.until(ctx, id, "completed")
+	return err
 }
 
 // listen subscribes to tasks, and returns the stream after its first message.

@@ -19,8 +19,8 @@ type kind struct {
 	pause   time.Duration
 	once    func(c *client, ctx context.Context) error
 
-	done, failed atomic.Int64
-	first        atomic.Pointer[error] // of those that failed
+	done   atomic.Int64
+	failed atomic.Pointer[error] // the first
 }
 
 // mixedLoad are the kinds of load of a soak.
@@ -117,8 +117,7 @@ func (k *kind) run(ctx context.Context, c *client) {
 	if err := k.once(c, limited); err == nil {
 		k.done.Add(1)
 	} else if ctx.Err() == nil {
-		k.failed.Add(1)
-		k.first.CompareAndSwap(nil, &err)
+		k.failed.CompareAndSwap(nil, &err)
 	}
 	select {
 	case <-time.After(k.pause):

@@ -8,7 +8,7 @@
 // The mixed load is calls that ask, sessions before 2026-07-28, tasks on SQLite, subscriptions, slow readers, and
 // calls, sessions, tasks and bodies that their clients abandon. The server is a process of its own, in which an
 // abandoned call lives for 20 seconds. Every ten seconds a line tells its memory, goroutines and descriptors; after a
-// warm-up none may grow. A response that is not as it should be is a failure, too.
+// warm-up none may grow. It measures: judge/real and the simulation judge what the responses say.
 //
 // A flood gets a server of its own, and comes from a process that the machine serves last (nice). The bars: the
 // server's memory stays below 200 MB, and 99 of 100 interactions of another caller take at most three times as long

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/askback-mcp/askback/judge/process"
@@ -59,19 +58,15 @@ func soak(ctx context.Context, s *process.Server, duration, every time.Duration,
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "\nload\tdone\tfailed\t")
-	var failed error
-	for _, k := range load {
-		fmt.Fprintf(table, "%s\t%d\t%d\t\n", k.name, k.done.Load(), k.failed.Load())
-		if first := k.first.Load(); first != nil {
-			failed = errors.Join(failed, fmt.Errorf("%s: %d failed, the first with: %w", k.name, k.failed.Load(), *first))
+	err := grew(samples, warmUp(duration))
+	for _, k := range load { // what uses nothing because it fails is no measurement
+		if first := k.failed.Load(); first != nil {
+			err = errors.Join(err, fmt.Errorf("%s: one failed: %w", k.name, *first))
 		} else if k.done.Load() == 0 {
-			failed = errors.Join(failed, fmt.Errorf("%s: none was done", k.name))
+			err = errors.Join(err, fmt.Errorf("%s: none was done", k.name))
 		}
 	}
-	table.Flush()
-	return errors.Join(failed, grew(samples, warmUp(duration)))
+	return err
 }
 
 func megabytes(bytes int64) float64 { return float64(bytes) / 1e6 }
