@@ -13,6 +13,7 @@ import (
 
 	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/bound"
+	"github.com/askback-mcp/askback/internal/clock"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
@@ -32,9 +33,9 @@ type Engine struct {
 	Desk *Desk
 }
 
-// Provenance returns what is recorded with the answers that the client of a principal gives now.
-func Provenance(principal string) []input.Provenance {
-	now := time.UnixMilli(time.Now().UnixMilli())
+// Provenance returns what is recorded with the answers that the client of a principal gave at a time.
+func Provenance(principal string, now time.Time) []input.Provenance {
+	now = time.UnixMilli(now.UnixMilli())
 	return []input.Provenance{{Who: principal, When: now, Channel: input.ChannelHost}}
 }
 
@@ -55,7 +56,7 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 	ctx = s.begin(ctx)
 	switch {
 	case s.AtOnce:
-		if out, err := s.detachAtOnce(ctx); err != nil || !s.follow(out) {
+		if out, err := s.detachAtOnce(ctx); err != nil || !s.follow(ctx, out) {
 			return out, err
 		}
 	case r.Crowded != nil && s.mayShed() && r.Crowded(ctx):
@@ -72,7 +73,7 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 		r.noteEnded(ctx, e.Log, s.Journal.ID, round, began, s.outcome(ctx, out, err), out)
 		if err != nil || !out.InputRequired() {
 			out, err = s.end(ctx, round, out, err)
-			if err == nil && s.follow(out) {
+			if err == nil && s.follow(ctx, out) {
 				continue
 			}
 			return out, err
@@ -85,7 +86,7 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 		if !again {
 			return out, nil
 		}
-		s.Journal.By = Provenance(r.Principal) // of the answers with which the call goes on
+		s.Journal.By = Provenance(r.Principal, clock.Now(ctx)) // of the answers with which the call goes on
 	}
 }
 
@@ -100,7 +101,7 @@ type openCall struct {
 // begin tells the operator that the request goes on with its call.
 func (s *openCall) begin(ctx context.Context) context.Context {
 	if len(s.Answers.Responses) > 0 {
-		s.Journal.By = Provenance(s.r.Principal)
+		s.Journal.By = Provenance(s.r.Principal, clock.Now(ctx))
 	}
 	return s.r.watch(ctx, s.Journal)
 }
@@ -115,9 +116,9 @@ func (s *openCall) detachAtOnce(ctx context.Context) (*Outcome, error) {
 
 // follow lets the request of a client that cannot take a task go on as one that follows the task. By then the operator
 // knows how the call itself went on.
-func (s *openCall) follow(out *Outcome) bool {
+func (s *openCall) follow(ctx context.Context, out *Outcome) bool {
 	if out.Follow != nil {
-		s.r.Handler, s.Opened = out.Follow, Opened{Journal: s.Journal.Follow()}
+		s.r.Handler, s.Opened = out.Follow, Opened{Journal: s.Journal.Follow(clock.Now(ctx))}
 	}
 	return out.Follow != nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/clock"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/report"
@@ -53,7 +54,7 @@ func (c *Carried) Open(ctx context.Context) (opened call.Opened, err error) {
 	if c.task, err = c.readTaskRequest(c.request, params.Meta.Capabilities&wire.Tasks != 0); err != nil {
 		return opened, err
 	}
-	now := time.Now()
+	now := clock.Now(ctx)
 	j, out, err := c.open(ctx, now)
 	if err == nil && out == nil && j.Moved {
 		out, err = c.moved(ctx, j)
@@ -64,7 +65,7 @@ func (c *Carried) Open(ctx context.Context) (opened call.Opened, err error) {
 	case out != nil:
 		opened.Follow = out.Follow
 		if !j.Moved {
-			j = j.Follow()
+			j = j.Follow(now)
 		}
 	}
 	c.resumed, c.manual, c.entries = j.Round > 0, j.IsManual(), len(j.Entries)
@@ -206,7 +207,7 @@ func (c *Carried) recall(ctx context.Context, outcome state.Outcome) (*journal.J
 	if j == nil {
 		return nil, nil
 	}
-	now := time.Now()
+	now := clock.Now(ctx)
 	until := now.Add(c.Limits.RoundTTL)
 	if longer := c.expiry(j, now); longer.After(until) { // the round's state outlives a deadline
 		until = longer
@@ -260,7 +261,7 @@ func (c *Carried) Suspend(
 	if len(out.Questions) == 0 && !j.IsManual() && j.HandedBackTooOften() {
 		return none, true, c.pause(ctx)
 	}
-	j.Start(time.Now())
+	j.Start(clock.Now(ctx))
 	// The state has the deadlines of questions, and for a desk the time at which they were asked.
 	fresh := c.Bare && !c.Desk && latest(j).IsZero() && j.Round == 1 && len(j.Entries) == 0 && j.Manual == ""
 	if fresh && len(out.Questions) > 0 && !out.Named {
@@ -291,7 +292,7 @@ func (c *Carried) pause(ctx context.Context) error {
 
 // Seal makes the requestState of j, and stores what the phase wants stored.
 func (c *Carried) Seal(ctx context.Context, j *journal.Journal) (sealed string, expires time.Time, err error) {
-	now := time.Now()
+	now := clock.Now(ctx)
 	if expires = c.expiry(j, now); !expires.After(now) {
 		return "", expires, fault.TimeLimit("seconds per call", c.Limits.CallTTL)
 	}
@@ -348,7 +349,7 @@ func (c *Carried) keepUndelivered(ctx context.Context, j *journal.Journal) {
 		// Its questions keep their deadlines.
 		j.Pending = slices.DeleteFunc(c.timed, func(q journal.Question) bool { return j.Settled(&q) })
 	}
-	now, b, payload := time.Now(), c.binding(), j.Append(nil)
+	now, b, payload := clock.Now(ctx), c.binding(), j.Append(nil)
 	if expires := c.expiry(j, now); expires.After(now) && len(payload) <= c.Limits.StoredBytes {
 		c.stored.put(ctx, j, &b, payload, expires)
 	}
@@ -363,7 +364,7 @@ func (c *Carried) Spend(ctx context.Context, j *journal.Journal, sealed string) 
 	if c.Guard == nil {
 		return nil
 	}
-	opened, err := c.Keys.Open(sealed, c.binding(), time.Now())
+	opened, err := c.Keys.Open(sealed, c.binding(), clock.Now(ctx))
 	if err != nil {
 		return nil // it has expired, and is of no use to anybody
 	}

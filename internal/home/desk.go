@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/clock"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/report"
@@ -91,15 +92,23 @@ func (s *Stored) put(
 	return nil
 }
 
+// now reads the clock of the store, once. The zero time is nobody's.
+func (s *Stored) now() time.Time {
+	if s.asks.IsZero() {
+		s.asks, _ = s.desk.Now(s.ctx)
+	}
+	return s.asks
+}
+
 // waitsFor says who is awaited, how many of them, and until when.
 func (s *Stored) waitsFor(q *question.Question, p *journal.Question) string {
 	var deadline time.Time
 	if row := s.rows[p.Row]; row != nil { // it may have been extended
 		deadline = row.Deadline
 	} else if q.Within > 0 {
-		now, err := s.desk.Now(s.ctx)
-		if err != nil { // these are words, and the deadline is the store's
-			now = time.Now()
+		now := s.now()
+		if now.IsZero() { // these are words, and the deadline is the store's
+			now = clock.Now(s.ctx)
 		}
 		deadline = now.Add(q.Within)
 	}

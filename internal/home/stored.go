@@ -28,6 +28,7 @@ type Stored struct {
 	verdict taskrun.Verdict
 	void    error                     // why the run has no verdict
 	rows    map[string]*task.Question // of the task by key, once they are needed
+	asks    time.Time                 // when it asks, by the clock of the store, once that is needed
 
 	mu   sync.Mutex
 	lost error // the reason why an entry was not recorded
@@ -135,7 +136,9 @@ func (s *Stored) Suspend(
 				open[i].Row = j.Pending[i].Row
 			}
 			if s.desk.Measures {
-				open[i].SetAsked(j.Pending[i].Asked)
+				if open[i].SetAsked(j.Pending[i].Asked); open[i].Asked == 0 {
+					open[i].SetAsked(s.now())
+				}
 			}
 		}
 		v.Pending, err = stored.EncodeQuestions(open)

@@ -73,10 +73,10 @@ type Journal struct {
 	Asleep bool
 }
 
-// Follow returns the journal of a client that follows the task which its call has become.
-func (j *Journal) Follow() *Journal {
+// Follow returns the journal of a client that from now on follows the task which its call has become.
+func (j *Journal) Follow(now time.Time) *Journal {
 	return &Journal{
-		ID: j.ID, Started: time.UnixMilli(time.Now().UnixMilli()), Round: j.Round, Trace: j.Trace, PlainForms: j.PlainForms,
+		ID: j.ID, Started: time.UnixMilli(now.UnixMilli()), Round: j.Round, Trace: j.Trace, PlainForms: j.PlainForms,
 		Moved: true,
 	}
 }

@@ -127,7 +127,8 @@ type Question struct {
 	Params json.RawMessage `json:"params"`
 	// Row is the key of the task.Question that has its deadline. Empty means that it has none.
 	Row string `json:"row,omitempty"`
-	// Asked is when the client was first asked, in milliseconds since 1970. Zero means that nobody knows.
+	// Asked is when the client was first asked, by the clock of the store, in milliseconds since 1970. Zero means that
+	// nobody knows.
 	Asked int64 `json:"asked,omitempty"`
 }
 
@@ -139,12 +140,11 @@ func (q *Question) AskedAt() time.Time {
 	return time.UnixMilli(q.Asked)
 }
 
-// SetAsked says when the client was first asked; the zero time is now.
+// SetAsked says when the client was first asked. The zero time means that nobody knows.
 func (q *Question) SetAsked(at time.Time) {
-	if at.IsZero() {
-		at = time.Now()
+	if q.Asked = 0; !at.IsZero() {
+		q.Asked = at.UnixMilli()
 	}
-	q.Asked = at.UnixMilli()
 }
 
 // EncodeQuestions encodes the questions that a task waits for.

@@ -133,7 +133,8 @@ type answering struct {
 	round   int              // of the answers
 	journal *journal.Journal // of the task, once it is needed
 
-	late          []string // the rows of questions whose deadline has passed
+	now           time.Time // by the clock of the store, once there is an answer
+	late          []string  // the rows of questions whose deadline has passed
 	open          []stored.Question
 	left, refused []stored.Question // have no answer; are asked again
 	missed        []stored.Question // have an answer that came too late
@@ -157,6 +158,11 @@ func (a *answering) take(ctx context.Context, responses map[string][]byte, measu
 		if !ok || isLate {
 			a.left = append(a.left, q)
 			continue
+		}
+		if a.now.IsZero() {
+			if a.now, err = a.Engine.Now(ctx); err != nil {
+				return nil, err
+			}
 		}
 		if !measured {
 			raw = question.WithAfter(raw, a.since(&q))
@@ -196,7 +202,7 @@ func (a *answering) since(q *stored.Question) time.Duration {
 	if a.Desk == nil || q.Asked == 0 {
 		return -1
 	}
-	return time.Since(q.AskedAt())
+	return a.now.Sub(q.AskedAt())
 }
 
 // read records the answer to a question, or that it does not fit. If the task fails because of that, it returns the
@@ -224,7 +230,7 @@ func (a *answering) read(ctx context.Context, q stored.Question, raw []byte) (fi
 		a.refused = append(a.refused, q)
 	} else {
 		answer := journal.Entry{
-			Kind: journal.Unread, Key: q.Key, Digest: digest, Value: raw, By: call.Provenance(a.task.Principal),
+			Kind: journal.Unread, Key: q.Key, Digest: digest, Value: raw, By: call.Provenance(a.task.Principal, a.now),
 		}
 		a.record(answer)
 		if q.Row != "" {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/clock"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -109,5 +110,40 @@ func TestTheStatusOfAFallback(t *testing.T) {
 				t.Errorf("%s: %q, want %q", tt.arguments, got, tt.want)
 			}
 		})
+	}
+}
+
+// When a client has answered, and whether it declined too fast for a person, is told by the clock of the store, and not
+// by that of the instance that took the answer.
+func TestAnInstanceWithAnotherClockTakesAnswers(t *testing.T) {
+	t.Parallel()
+	const capabilities = `{"elicitation":{"form":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+	for _, off := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
+		for after, want := range map[time.Duration]string{100 * time.Millisecond: "true 100ms", time.Minute: "false 1m0s"} {
+			synctest.Test(t, func(t *testing.T) {
+				t.Cleanup(func() { time.Sleep(31 * time.Minute) })
+				began := time.Now()
+				b := newBubble(t, nil, func(srv *askback.Server) {
+					askback.AddTaskTool(srv, &mcp.Tool{Name: "ask"}, nil,
+						func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+							err := askback.Approve(call, "ask", askback.Question{Message: "?"})
+							if no, ok := errors.AsType[*askback.DeclinedError](err); ok {
+								return fmt.Sprint(no.NotShown, call.Answers("ask")[0].When.Sub(began)), nil
+							}
+							return "", err
+						})
+				})
+				id, _ := b.result("tools/call", "ask", `"name":"ask"`, capabilities)["taskId"].(string)
+				time.Sleep(after)
+				ctx := clock.WithOff(t.Context(), func() time.Duration { return off })
+				b.request(ctx, "tasks/update", id,
+					`"taskId":"`+id+`","inputResponses":{"ask":{"action":"decline"}}`, capabilities)
+				synctest.Wait()
+				result, _ := b.result("tasks/get", id, `"taskId":"`+id+`"`, capabilities)["result"].(map[string]any)
+				if got := harness.Content(result); got != want {
+					t.Errorf("off by %v: %v, want %s", off, got, want)
+				}
+			})
+		}
 	}
 }

@@ -2,6 +2,9 @@ package tasks_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/clock"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -117,4 +121,42 @@ func TestWhatIsNotAnsweredEndsInItsTime(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A deadline, and the time that a task lives beyond it, are the store's to count: an instance whose clock is off asks
+// as any other does.
+func TestAnInstanceWithAnotherClockAsks(t *testing.T) {
+	t.Parallel()
+	for _, off := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			opts := anHour()
+			opts.Tasks.TTL, opts.Desk = time.Minute, new(askback.DeskOptions)
+			srv := harness.NewServer(t, opts, func(srv *askback.Server) {
+				askback.AddTaskTool(srv, &mcp.Tool{Name: "ask"}, nil,
+					func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+						err := askback.Approve(call, "ask", askback.Question{
+							Message: "?", For: []string{askback.User("bob")}, Within: 20 * time.Minute,
+						})
+						late, ok := errors.AsType[*askback.UnansweredError](err)
+						if !ok {
+							return "", err
+						}
+						err = call.Do(ctx, "escalate", func(context.Context) error { time.Sleep(30 * time.Second); return nil })
+						return "unanswered after " + late.Deadline.Sub(began).String(), err
+					})
+			})
+			ctx, stop := context.WithCancel(clock.WithOff(context.Background(), func() time.Duration { return off }))
+			go srv.RunTasks(ctx)
+			b := &bubble{t: t, Handler: srv.HTTPHandler(nil)}
+			id, _ := b.result("tools/call", "ask", `"name":"ask"`, harness.WithExtension)["taskId"].(string)
+			time.Sleep(21 * time.Minute)
+			result := b.result("tasks/get", id, `"taskId":"`+id+`"`, harness.WithExtension)["result"]
+			if got := fmt.Sprint(result); !strings.Contains(got, "unanswered after 20m0s") {
+				t.Errorf("off by %v: it ended with %s", off, got)
+			}
+			stop()
+			time.Sleep(time.Minute)
+		})
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/clock"
 	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/internal/taskrun"
@@ -40,9 +41,9 @@ func Observe(opts *taskrun.Options, o *report.Observer) {
 
 // dueFor returns how long a claimed task was due, if that can be known: the last write made it so, unless a worker has
 // claimed it since. The clocks of the store and of this process may differ.
-func dueFor(t *task.Task, recovered bool) time.Duration {
+func dueFor(ctx context.Context, t *task.Task, recovered bool) time.Duration {
 	if recovered {
 		return 0
 	}
-	return max(time.Since(t.Updated), 0)
+	return max(clock.Now(ctx).Sub(t.Updated), 0)
 }

@@ -60,7 +60,7 @@ func TestHowLongATaskWasDue(t *testing.T) {
 			recovered bool
 			want      time.Duration
 		}{{time.Minute, false, time.Minute}, {time.Minute, true, 0}, {-time.Minute, false, 0}} {
-			if got := dueFor(&task.Task{Updated: time.Now().Add(-c.ago)}, c.recovered); got != c.want {
+			if got := dueFor(t.Context(), &task.Task{Updated: time.Now().Add(-c.ago)}, c.recovered); got != c.want {
 				t.Errorf("written %v ago, recovered %v: due for %v", c.ago, c.recovered, got)
 			}
 		}

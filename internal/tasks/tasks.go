@@ -137,7 +137,7 @@ func (s *Service) Handle(ctx context.Context, w *taskrun.Work) (taskrun.Verdict,
 	run := &running{s, w, journal.Derived("call", began.ID)}
 	kept := home.NewStored(w, r, run.desk(ctx))
 	recovered := run.logRecovered(ctx)
-	r.WatchRun(s.Calls.Observer, recovered, dueFor(w.Task, recovered))
+	r.WatchRun(s.Calls.Observer, recovered, dueFor(ctx, w.Task, recovered))
 	if w.Stopped {
 		run.tellCancelled(ctx)
 		err := s.Calls.CleanUp(ctx, r, kept, string(w.Task.Status))

@@ -32,7 +32,7 @@ func (f *fetching) wait(ctx context.Context, enough func(*task.Task) bool) *task
 	waiting, resume := gate.Leave(waiting, r.Principal)
 	defer resume()
 	began, before := time.Now(), r.Reported()
-	waiting, stopWaiting := context.WithDeadline(waiting, began.Add(f.Desk.Wait))
+	waiting, stopWaiting := context.WithTimeout(waiting, f.Desk.Wait)
 	defer stopWaiting()
 	report := func(message string) { // a client that does not take it is told at the end
 		_ = r.Report(waiting, before+time.Since(began).Seconds(), 0, message)
