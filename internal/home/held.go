@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/clock"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/gate"
 	"github.com/askback-mcp/askback/internal/journal"
@@ -29,11 +30,14 @@ import (
 type Held struct {
 	*Carried
 	Session *mcp.ServerSession
+
+	started time.Time // by the clock of the instance
+	began   time.Time // the same moment, to measure from
 }
 
 // Held returns the home of a call in a session.
 func (c *Carrier) Held(r *call.Request, session *mcp.ServerSession) *Held {
-	return &Held{c.Home(r), session}
+	return &Held{Carried: c.Home(r), Session: session}
 }
 
 // Open implements [call.Home]. A request in a session has no state and no answers.
@@ -41,9 +45,13 @@ func (h *Held) Open(ctx context.Context) (opened call.Opened, err error) {
 	if h.task, err = h.readTaskRequest(h.request, false); err != nil { // nor the extension
 		return opened, err
 	}
-	j := &journal.Journal{ID: rand.Text(), Started: time.Now()}
+	h.started, h.began = clock.Now(ctx), time.Now()
+	j := &journal.Journal{ID: rand.Text(), Started: h.started}
 	return h.opened(ctx, j, call.Answers{}), nil
 }
+
+// now is the time by the clock of the instance as it was when the call began. It may be set before the call ends.
+func (h *Held) now() time.Time { return h.started.Add(time.Since(h.began)) }
 
 // Suspend implements [call.Home]: it asks the client, and the call goes on.
 func (h *Held) Suspend(
@@ -54,15 +62,16 @@ func (h *Held) Suspend(
 	}
 	id := journal.Derived("call", j.ID)
 	manual := slices.ContainsFunc(out.Questions, func(q *question.Question) bool { return q.Accept == nil })
-	j.Start(time.Now())
-	var deadlines map[string]time.Time
+	now := h.now()
+	j.Start(now)
+	var within map[string]time.Duration
 	for _, q := range j.Pending {
 		if !q.Deadline.IsZero() {
-			if deadlines == nil {
-				deadlines = make(map[string]time.Time)
+			if within == nil {
+				within = make(map[string]time.Duration)
 				defer gate.Unhurried(ctx)()
 			}
-			deadlines[q.Wire] = q.Deadline
+			within[q.Wire] = q.Deadline.Sub(now)
 		}
 	}
 	fallback := make(map[string]bool)
@@ -70,7 +79,7 @@ func (h *Held) Suspend(
 		fallback[q.Wire] = q.Fallback
 	}
 	defer h.beat(ctx)()
-	responses, unfit, err := Ask(ctx, h.Session, id, out.Typed(), deadlines, fallback, !manual)
+	responses, unfit, err := Ask(ctx, h.Session, id, out.Typed(), within, fallback, !manual)
 	for _, q := range out.Questions {
 		if err == nil && unfit[q.Wire] && q.Accept == nil { // its handler would take it for one that fits
 			refusal := journal.Refusal{Key: q.Wire, Reason: q.Unfit(responses[q.Wire])}
@@ -78,8 +87,8 @@ func (h *Held) Suspend(
 			delete(responses, q.Wire)
 		}
 	}
-	if err == nil && len(deadlines) > 0 {
-		j.Expire(time.Now(), responses)
+	if err == nil && len(within) > 0 {
+		j.Expire(h.now(), responses)
 	}
 	return call.Answers{Responses: responses}, true, err
 }
@@ -106,11 +115,11 @@ func (h *Held) beat(ctx context.Context) (stop func()) {
 
 // Ask sends questions as requests of the server and waits for all results. Those that do not fit their questions are
 // among the responses, too: they are unfit, unless the caller of Ask checks all of them. A question that is not
-// answered by its deadline, if it has one, is withdrawn, and has no response. An error of the client counts as an
+// answered within its time, if it has one, is withdrawn, and has no response. An error of the client counts as an
 // answer that says nothing to a question that others can be asked, by fallback.
 func Ask(
 	ctx context.Context, session *mcp.ServerSession, callID string, requests mcp.InputRequestMap,
-	deadlines map[string]time.Time, fallback map[string]bool, checked bool,
+	within map[string]time.Duration, fallback map[string]bool, checked bool,
 ) (responses map[string][]byte, unfit map[string]bool, err error) {
 	var mu sync.Mutex
 	responses, unfit = make(map[string][]byte, len(requests)), make(map[string]bool)
@@ -119,10 +128,10 @@ func Ask(
 		group.Go(func() error {
 			a, began := &answered{checked: checked}, time.Now()
 			asking := ctx
-			if deadline, has := deadlines[key]; has {
+			if left, has := within[key]; has {
 				a.timed = true
 				var withdraw context.CancelFunc
-				asking, withdraw = context.WithDeadlineCause(ctx, deadline, errLate)
+				asking, withdraw = context.WithTimeoutCause(ctx, left, errLate)
 				defer withdraw()
 			}
 			result, err := send(context.WithValue(asking, answeredKey{}, a), session, callID, key, request)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/clock"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -79,7 +80,7 @@ func inSession(t *testing.T, answer func(context.Context, *mcp.ElicitParams) (*m
 }
 
 // hold serves a call of a handler in a session, as its client asks for it, and returns the text of its result, or its
-// error.
+// error. After a minute somebody sets the clock back by an hour.
 func hold(t *testing.T, engine *call.Engine, c *home.Carrier, session *mcp.ServerSession, r *call.Request, h handler,
 ) string {
 	t.Helper()
@@ -91,7 +92,14 @@ func hold(t *testing.T, engine *call.Engine, c *home.Carrier, session *mcp.Serve
 	}
 	engine.Limits, engine.Log = bound.Limits{Rounds: 5, Questions: 5, CallTTL: time.Hour}, slog.New(slog.DiscardHandler)
 	c.Log = engine.Log
-	out, err := engine.Serve(t.Context(), r, c.Held(r, session))
+	start := time.Now()
+	ctx := clock.WithOff(t.Context(), func() time.Duration {
+		if time.Since(start) > time.Minute {
+			return -time.Hour
+		}
+		return 0
+	})
+	out, err := engine.Serve(ctx, r, c.Held(r, session))
 	switch {
 	case err != nil:
 		return err.Error()
