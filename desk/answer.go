@@ -159,12 +159,8 @@ func (r *row) closed() error {
 func (d *Desk) Answer(ctx context.Context, name, key string, a Answer) (*Question, error) {
 	err := a.check()
 	var q *Question
-	var when time.Time
 	if err == nil {
-		when, err = d.engine.Now(ctx)
-	}
-	if err == nil {
-		q, err = d.change(ctx, name, key, &a.By, func(r *row) (bool, error) {
+		q, err = d.change(ctx, name, key, &a.By, func(r *row, when time.Time) (bool, error) {
 			v, err := a.vote(r, when)
 			switch {
 			case err == nil && counts(r.ballot, v):
@@ -223,15 +219,11 @@ func (d *Desk) claim(
 	if length > longestClaim {
 		return nil, invalid("a claim lasts at most %v", longestClaim)
 	}
-	at, err := d.engine.Now(ctx)
-	if err != nil {
-		return nil, err
-	}
-	wanted := &stored.DeskClaim{By: to, Until: at.Add(length).Truncate(time.Millisecond)}
-	return d.change(ctx, name, key, &by, func(r *row) (bool, error) {
+	return d.change(ctx, name, key, &by, func(r *row, at time.Time) (bool, error) {
 		if r.Status != task.QuestionOpen {
 			return false, r.closed()
 		}
+		wanted := &stored.DeskClaim{By: to, Until: at.Add(length).Truncate(time.Millisecond)}
 		c := r.ballot.Claim
 		if c != nil && !at.Before(c.Until) {
 			c = nil
@@ -288,15 +280,10 @@ func (d *Desk) Extend(
 func (d *Desk) extend(
 	ctx context.Context, name, key string, by Person, deadline time.Time, reason string,
 ) (*Question, error) {
-	at, err := d.engine.Now(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if !deadline.After(at) || deadline.After(at.Add(longestExtension)) {
-		return nil, invalid("the deadline must be later than now, and within %d days", longestExtension/(24*time.Hour))
-	}
-	return d.change(ctx, name, key, &by, func(r *row) (bool, error) {
+	return d.change(ctx, name, key, &by, func(r *row, at time.Time) (bool, error) {
 		switch {
+		case !deadline.After(at) || deadline.After(at.Add(longestExtension)):
+			return false, invalid("the deadline must be later than now, and within %d days", longestExtension/(24*time.Hour))
 		case r.Status != task.QuestionOpen:
 			return false, r.closed()
 		case r.Deadline.IsZero():
@@ -318,14 +305,19 @@ func (d *Desk) extend(
 	})
 }
 
-// change reads a question, calls edit with it, and writes what edit has changed: its ballot, its deadline, its
-// decision. Edit reports whether all is done already, and then nothing is written. When somebody else has changed the
-// question meanwhile, change begins again.
+// change reads a question, calls edit with it and the time by the store's clock, and writes what edit has changed: its
+// ballot, its deadline, its decision. Edit reports whether all is done already, and then nothing is written. When
+// somebody else has changed the question meanwhile, change begins again.
 func (d *Desk) change(
-	ctx context.Context, name, key string, by *Person, edit func(r *row) (done bool, err error),
+	ctx context.Context, name, key string, by *Person, edit func(r *row, at time.Time) (done bool, err error),
 ) (*Question, error) {
+	at, err := d.engine.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	editNow := func(r *row) (bool, error) { return edit(r, at) }
 	for pause := time.Millisecond; ; pause = min(2*pause, 64*time.Millisecond) {
-		r, done, deadline, err := d.edited(ctx, name, key, by, edit)
+		r, done, deadline, err := d.edited(ctx, name, key, by, editNow)
 		if err != nil {
 			return nil, err
 		}
@@ -335,7 +327,7 @@ func (d *Desk) change(
 		}
 		switch {
 		case err == nil:
-			return r.show(time.Now()), nil
+			return r.show(at), nil
 		case errors.Is(err, task.ErrNotFound):
 			return nil, errUnknown
 		case errors.Is(err, task.ErrLate):
@@ -343,8 +335,8 @@ func (d *Desk) change(
 		case !errors.Is(err, task.ErrConflict) && !errors.Is(err, task.ErrClosed):
 			// The response of the store was lost, and the write may or may not have happened. Edit finds out which: a
 			// person must not be told to vote again when the vote counts.
-			if r, done, _, again := d.edited(ctx, name, key, by, edit); again == nil && done {
-				return r.show(time.Now()), nil
+			if r, done, _, again := d.edited(ctx, name, key, by, editNow); again == nil && done {
+				return r.show(at), nil
 			}
 			return nil, fmt.Errorf("it is not known whether it was recorded; give it again: %w", err)
 		}

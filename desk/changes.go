@@ -19,7 +19,7 @@ import (
 // on; what changed meanwhile comes when the store answers again. An error with a question says that not all of it can
 // be read. A question whose task is deleted is not yielded.
 func (d *Desk) Changes(ctx context.Context, every time.Duration) iter.Seq2[*Question, error] {
-	return listed("look for changes", func(yield func(*row, error) bool) {
+	return shown("look for changes", time.Time{}, func(yield func(*row, error) bool) {
 		f := follower{engine: d.engine, seen: make(map[change]time.Time)}
 		for ctx.Err() == nil {
 			for r, err := range f.look(ctx) {

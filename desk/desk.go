@@ -101,7 +101,7 @@ type Task struct {
 type Cancellation struct {
 	By     string    `json:"by"`     // who decided it, at most 256 bytes
 	Reason string    `json:"reason"` // for people, at most 4096 bytes
-	At     time.Time `json:"at"`     // by the clock of the desk, which sets it
+	At     time.Time `json:"at"`     // by the clock of the store; the desk sets it
 }
 
 func (c *Cancellation) check() error {
@@ -198,8 +198,10 @@ func (d *Desk) Cancel(ctx context.Context, name string, c Cancellation) (*Task, 
 	if err != nil {
 		return nil, fmt.Errorf("desk: cancel a task: %w", err)
 	}
-	c.At = time.Now().UTC().Truncate(time.Millisecond)
-	outcome, err := stored.EncodeCancellation(stored.Cancellation(c))
+	var outcome []byte
+	if c.At, err = d.engine.Now(ctx); err == nil {
+		outcome, err = stored.EncodeCancellation(stored.Cancellation(c))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("desk: cancel the task %s: %w", task.Name(t.ID), err)
 	}

@@ -35,29 +35,44 @@ const (
 // questions for others cost nothing; a question that is asked meanwhile may be missing. After an error with a question,
 // which cannot be read as a whole, the list goes on; an error without a question ends it.
 func (d *Desk) Waiting(ctx context.Context, w Waiting) iter.Seq2[*Question, error] {
-	return listed("list the questions", d.waiting(ctx, w))
+	return d.listed(ctx, "list the questions", d.waiting(ctx, w))
 }
 
 // Answered yields the questions that a person has voted on, open or closed, the newest first. Questions whose tasks
 // were deleted are gone, and so are votes that [Question.Earlier] has no more. It returns the errors that
 // [Desk.Waiting] returns.
 func (d *Desk) Answered(ctx context.Context, by Person) iter.Seq2[*Question, error] {
-	return listed("list what a person has answered", d.history(ctx, by, task.QuestionHistory{Voter: by.Name}))
+	return d.listed(ctx, "list what a person has answered", d.history(ctx, by, task.QuestionHistory{Voter: by.Name}))
 }
 
 // Began yields the questions that a person's own calls have asked people, open or closed, the newest first. Questions
 // whose tasks were deleted are gone. It returns the errors that [Desk.Waiting] returns.
 func (d *Desk) Began(ctx context.Context, by Person) iter.Seq2[*Question, error] {
-	return listed("list what a person has asked", d.history(ctx, by, task.QuestionHistory{Principal: by.Name}))
+	return d.listed(ctx, "list what a person has asked", d.history(ctx, by, task.QuestionHistory{Principal: by.Name}))
 }
 
-// listed yields the questions of rows for a list.
-func listed(doing string, rows iter.Seq2[*row, error]) iter.Seq2[*Question, error] {
+// listed yields the questions of rows for a list, as they are now by the clock of the store.
+func (d *Desk) listed(ctx context.Context, doing string, rows iter.Seq2[*row, error]) iter.Seq2[*Question, error] {
 	return func(yield func(*Question, error) bool) {
-		now := time.Now()
+		now, err := d.engine.Now(ctx)
+		if err != nil {
+			yield(nil, fmt.Errorf("desk: %s: %w", doing, err))
+			return
+		}
+		shown(doing, now, rows)(yield)
+	}
+}
+
+// shown yields the questions of rows as they are at a time, or as they were when they changed if that is later.
+func shown(doing string, at time.Time, rows iter.Seq2[*row, error]) iter.Seq2[*Question, error] {
+	return func(yield func(*Question, error) bool) {
 		for r, err := range rows {
 			var q *Question
 			if err == nil {
+				now := at
+				if r.Changed.After(at) {
+					now = r.Changed
+				}
 				q, err = r.show(now), r.unreadable
 			}
 			if err != nil {

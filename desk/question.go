@@ -241,7 +241,11 @@ const mostEqual = 20
 // show returns all that a row tells a person, with what else the store has of its call. With an error some of it is
 // missing.
 func (d *Desk) show(ctx context.Context, r *row, as *Person) (*Question, error) {
-	q := r.show(time.Now())
+	now, err := d.engine.Now(ctx)
+	q := r.show(now)
+	if err != nil {
+		return q, err
+	}
 	if r.unreadable != nil {
 		return q, r.unreadable
 	}
