@@ -21,6 +21,7 @@ import (
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/clock"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task"
 )
@@ -30,7 +31,8 @@ type scene struct {
 	t     *testing.T
 	store *task.MemoryStore
 	keys  *seal.Ring
-	log   io.Writer // of bridges, or nil
+	log   io.Writer       // of bridges, or nil
+	life  context.Context // of bridges
 
 	mu      sync.Mutex
 	effects map[int][]bool // of the tools, by call: whether the arguments were edited
@@ -52,7 +54,8 @@ func newScene(t *testing.T) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &scene{t: t, store: new(task.MemoryStore), keys: keys, effects: make(map[int][]bool),
+	return &scene{t: t, store: new(task.MemoryStore), keys: keys, life: context.Background(),
+		effects: make(map[int][]bool),
 		refused: make(map[int]bool), edited: make(map[int]bool), asked: make(map[int]bool),
 		approved: make(map[string]bool)}
 }
@@ -180,7 +183,7 @@ func (s *scene) open(approval *bridge.Approval, servers ...bridge.Server) *front
 	if f.desk, err = desk.Open(s.store, nil); err != nil {
 		s.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(s.life)
 	var working sync.WaitGroup
 	working.Go(func() { _ = f.Server().RunTasks(ctx) })
 	f.stop = sync.OnceFunc(func() {
@@ -194,7 +197,7 @@ func (s *scene) open(approval *bridge.Approval, servers ...bridge.Server) *front
 // host connects a host to a bridge of the scene.
 func (s *scene) host(f *front, version string, opts client.Options) *client.Session {
 	here, there := mcp.NewInMemoryTransports()
-	if _, err := f.Server().Connect(context.Background(), there, nil); err != nil {
+	if _, err := f.Server().Connect(s.life, there, nil); err != nil {
 		s.t.Fatal(err)
 	}
 	session, err := client.New(&opts).Connect(s.t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: version})
@@ -479,6 +482,45 @@ func TestACallIsLeftToABridgeThatAsksTheSame(t *testing.T) {
 			t.Errorf("%d effects at a bridge that asks the same", n)
 		}
 	})
+}
+
+// The clocks of bridges may differ: what one has sealed another opens, and a call that nobody has is given up in time.
+func TestBridgesWithOtherClocks(t *testing.T) {
+	for _, older := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScene(t)
+			ahead := clock.WithOff(s.life, func() time.Duration { return 10 * time.Minute })
+			open := func(life context.Context) *front {
+				s.life = life
+				if older {
+					return s.open(nil, s.behind("older", "m", s.older(nil, "asks")))
+				}
+				return s.open(nil, s.behind("modern", "m", s.modern(nil, "asks")))
+			}
+			before := open(ahead)
+			h := s.host(before, "", client.Options{Tasks: client.TasksOff})
+			call(t, h, "m_asks", load{N: 1})
+			h.Close()
+			before.stop()
+			p := &people{s: s, desk: before.desk, draw: func() string { return "accept" }}
+			p.answer()
+			between := open(ahead)
+			if older { // it notes since when nobody goes on with the call
+				time.Sleep(time.Second)
+			}
+			between.stop()
+			last := open(context.Background())
+			defer last.stop()
+			time.Sleep(2 * time.Minute)
+			rows, err := s.store.Select(t.Context(), task.Filter{}, "", 10)
+			if err != nil || len(rows) != 1 || rows[0].Status != task.Completed {
+				t.Errorf("older %v: it is %+v, %v", older, rows, err)
+			}
+			if n := s.tookEffect(1); (n == 1) == older {
+				t.Errorf("older %v: %d effects", older, n)
+			}
+		})
+	}
 }
 
 // A call that has begun without the record of its gate is not passed on.

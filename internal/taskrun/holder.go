@@ -3,6 +3,7 @@ package taskrun
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/askback-mcp/askback/task"
 )
@@ -46,6 +47,9 @@ func (h *Holder) Stopped() bool { return h.stopped }
 func (h *Holder) Questions(ctx context.Context) ([]*task.Question, error) {
 	return h.engine.Questions(ctx, task.Name(h.id))
 }
+
+// Now reads the clock of the store.
+func (h *Holder) Now(ctx context.Context) (time.Time, error) { return h.engine.Now(ctx) }
 
 // Row reads the task.
 func (h *Holder) Row(ctx context.Context) (*task.Task, error) {

@@ -176,9 +176,9 @@ func (c *call) answer(open *openCall, questions []*openQuestion, keys []string) 
 }
 
 // endLost ends a call that this process does not have, once nobody else can have it. It returns nil if the tool is to
-// be called again. The journal has the time since which the call is left to the process that had it, because some hosts
-// start a bridge for each call, and it does not live long enough. This process leaves it for a moment of its own, too:
-// after the machine slept, or if clocks differ, the process that has the call is the first to go on.
+// be called again. The journal has the time since which the call is left to the process that had it, by the store's
+// clock, because some hosts start a bridge for each call, and it does not live long enough. This process leaves it for
+// a moment of its own, too: after the machine slept, the process that has the call is the first to go on.
 func (c *call) endLost(ctx context.Context, suffix string, attempt int, start *callStart) (*outcome.Record, error) {
 	n, asked, err := c.lastQuestion(ctx, suffix)
 	if err != nil {
@@ -186,11 +186,15 @@ func (c *call) endLost(ctx context.Context, suffix string, attempt int, start *c
 	}
 	if start.Instance != c.instance {
 		left := fmt.Sprintf("left at %d of %s", n, suffix)
-		since, err := askback.Do(ctx, c.Host, left, func(context.Context) (time.Time, error) { return time.Now(), nil })
+		now, err := taskrun.HolderOf(ctx).Now(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", taskrun.ErrHeld, err)
+		}
+		since, err := askback.Do(ctx, c.Host, left, func(context.Context) (time.Time, error) { return now, nil })
 		if err != nil {
 			return nil, err
 		}
-		if !c.waited.Expired(c.Host.ID()+left, c.holder/6) || time.Since(since) < c.holder {
+		if !c.waited.Expired(c.Host.ID()+left, c.holder/6) || now.Sub(since) < c.holder {
 			return nil, taskrun.ErrHeld
 		}
 	}

@@ -48,7 +48,7 @@ func (w *Rounds) Pass(ctx context.Context, c *calls.Call) (*outcome.Record, erro
 			return r, err
 		}
 		p.once = r.Once
-		if next, err = p.open(n, r.Sealed); err != nil {
+		if next, err = p.open(ctx, n, r.Sealed); err != nil {
 			return nil, err
 		}
 		if carried += len(r.Sealed); carried > mostCarried && c.Method == wire.CallTool {
@@ -220,7 +220,7 @@ func (p *pass) send(ctx context.Context, n int, next *client.Pending) (*outcome.
 	case asked == nil:
 		return &outcome.Record{Result: result}, nil
 	}
-	sealed, err := p.seal(n, asked)
+	sealed, err := p.seal(ctx, n, asked)
 	if err != nil {
 		return outcome.Endf("The tool %q asks, but what has to be kept for it is too large or cannot be "+
 			"sealed: %v", p.Name, err), nil

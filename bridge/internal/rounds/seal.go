@@ -1,6 +1,7 @@
 package rounds
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/askback-mcp/askback/bridge/internal/outcome"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/clock"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/seal"
@@ -19,20 +21,24 @@ const AtRest = 366 * 24 * time.Hour
 
 // seal seals what a call waits for after a round. It opens for this call and this round only. The parameters of the
 // call are left out, because the one who opens it has them.
-func (p *pass) seal(round int, pending *client.Pending) (string, error) {
+func (p *pass) seal(ctx context.Context, round int, pending *client.Pending) (string, error) {
 	own := *pending
 	own.Params, own.Answers = json.RawMessage("{}"), nil
 	payload, err := json.Marshal(own)
 	if err != nil {
 		return "", err
 	}
-	now := time.Now()
+	now := clock.Now(ctx)
 	return p.way.Keys.Seal(p.binding(round), payload, now, now.Add(AtRest))
 }
 
+// ahead is how far the clock of the bridge that sealed something may be ahead of the clock of the one that opens it.
+// What is sealed waits in a store, for which the clocks of bridges do not count.
+const ahead = 24 * time.Hour
+
 // open opens what seal sealed.
-func (p *pass) open(round int, sealed string) (*client.Pending, error) {
-	state, err := p.way.Keys.Open(sealed, p.binding(round), time.Now())
+func (p *pass) open(ctx context.Context, round int, sealed string) (*client.Pending, error) {
+	state, err := p.way.Keys.Open(sealed, p.binding(round), clock.Now(ctx).Add(ahead))
 	if refused, ok := errors.AsType[*seal.OpenError](err); ok && refused.Reason == seal.ReasonAudience {
 		return nil, taskrun.Held("It waits for a bridge in front of the server that it is for.")
 	}
