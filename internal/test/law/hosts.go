@@ -15,6 +15,7 @@ import (
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/program"
 	"github.com/askback-mcp/askback/internal/test/sim"
+	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -146,7 +147,7 @@ func (c *caller) update(ctx context.Context, id string, requests any) (err error
 	return err
 }
 
-// errGone says that the store has lost a call.
+// errGone says that the store has lost a call, or that its state was refused.
 var errGone = errors.New("the call is gone")
 
 // losses counts how often the store has lost something.
@@ -223,7 +224,7 @@ func (c *caller) send(ctx context.Context, method, target, members string) (resu
 		request := harness.Request{
 			Method: method, Target: target, Body: harness.Message(1, method, members, c.capabilities),
 			Header:  http.Header{"From": {c.principal}},
-			Context: func(r *http.Request) *http.Request { return r.WithContext(ctx) },
+			Context: func(r *http.Request) *http.Request { return r.WithContext(s.clock(ctx)) },
 		}
 		answered := make(chan *harness.Response, 1)
 		go func() { answered <- request.Send(c.t, s.handler) }()
@@ -275,6 +276,8 @@ func (c *caller) read(method string, res *harness.Response) (map[string]any, err
 		return nil, errors.New(e.Message)
 	case c.losses() > 0 && (strings.Contains(e.Message, "not found") || strings.Contains(e.Message, "nknown")):
 		return nil, errGone
+	case c.Clocks > seal.MaxClockSkew && strings.HasSuffix(e.Message, "expired requestState"):
+		return nil, errGone // it comes from a server whose clock is ahead
 	case c.TTL > 0 && strings.Contains(e.Message, "time to live"):
 		return map[string]any{"status": string(task.Failed)}, nil
 	case method != "tasks/update" || !strings.Contains(e.Message, "too late"):

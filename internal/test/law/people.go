@@ -37,6 +37,9 @@ type Options struct {
 	Virtual bool
 	// Chances are the fates of what the servers do. Hosts, people and receivers have those of a network.
 	Chances sim.Chances
+	// Clocks is how far the clocks of servers may be off, at most. With Jumps they are set again and again.
+	Clocks time.Duration
+	Jumps  bool
 	// Thefts is the share of writes before or after which a worker loses its lease.
 	Thefts float64
 	// Reworded makes half of the servers another release of the handler, which asks the same in other words.

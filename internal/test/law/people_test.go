@@ -30,6 +30,8 @@ var worlds = []struct {
 	{"all is well", law.Options{}},
 	{"leases are stolen", law.Options{Thefts: 0.1}},
 	{"the network fails", law.Options{Chances: network}},
+	{"clocks are off", law.Options{Clocks: 10 * time.Minute}},
+	{"clocks are off, and jump", law.Options{Clocks: 10 * time.Minute, Jumps: true, Chances: law.Faults}},
 	{"hardly anything fails", law.Options{Chances: law.FewFaults}},
 	{"everything fails", law.Options{Chances: law.Faults}},
 	{"everything fails in an upgrade", law.Options{Chances: law.Faults, Thefts: 0.05, Reworded: true, Rotated: true}},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/clock"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/program"
 	"github.com/askback-mcp/askback/internal/test/sim"
@@ -134,6 +135,24 @@ type server struct {
 	part    *sim.Part
 	ring    *seal.Ring
 	handler http.Handler
+	clock   func(context.Context) context.Context // with the server's clock
+}
+
+// clock returns what gives a server a clock that is off: half of them by up to a third of what servers may differ in,
+// and the others by minutes. A clock that jumps is set every ten units.
+func (r *run) clock(part *sim.Part) func(context.Context) context.Context {
+	off := func() time.Duration {
+		times := 0
+		if r.Jumps {
+			times = int(time.Since(r.began) / (10 * r.Unit))
+		}
+		most, setting := r.Clocks, fmt.Sprint(part.Name, times)
+		if r.sim.Draw("good clock", setting) < 0.5 {
+			most = min(most, seal.MaxClockSkew/3)
+		}
+		return time.Duration((2*r.sim.Draw("clock", setting) - 1) * float64(most))
+	}
+	return func(ctx context.Context) context.Context { return clock.WithOff(ctx, off) }
 }
 
 func (r *run) options(part *sim.Part, ring *seal.Ring) *askback.Options {
@@ -171,7 +190,8 @@ func (r *run) work(ctx context.Context, place int) {
 		_ = ring.Replace(r.ring)
 		r.mu.Unlock()
 		srv := harness.NewServer(r.t, r.options(part, ring), register(r.law, part, release))
-		living, end := context.WithCancel(ctx)
+		own := r.clock(part)
+		living, end := context.WithCancel(own(ctx))
 		var running sync.WaitGroup
 		running.Go(func() {
 			if err := srv.RunTasks(living); err != nil {
@@ -179,7 +199,7 @@ func (r *run) work(ctx context.Context, place int) {
 			}
 		})
 		r.mu.Lock()
-		r.live[place] = &server{part, ring, srv.HTTPHandler(nil)}
+		r.live[place] = &server{part, ring, srv.HTTPHandler(nil), own}
 		r.mu.Unlock()
 		select {
 		case <-part.Dead():
