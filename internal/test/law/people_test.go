@@ -77,6 +77,7 @@ func TestPeople(t *testing.T) {
 func play(t *testing.T, o law.Options) (summary law.Summary, bad []string, events []sim.Event) {
 	t.Run("play", func(t *testing.T) {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+		defer sim.Watch(func(stacks string) { panic("a lock is held across a seam:\n\n" + stacks) })()
 		cryptotest.SetGlobalRandom(t, o.Seed)
 		synctest.Test(t, func(t *testing.T) {
 			o.Store = new(task.MemoryStore)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -160,6 +161,33 @@ func TestAContextEnds(t *testing.T) {
 			}
 		})
 	})
+}
+
+// A lock that is held at a seam stops the time of its bubble, and somebody says so.
+func TestALockAcrossASeam(t *testing.T) {
+	var lock sync.Mutex
+	var said string
+	stop := sim.Watch(func(stacks string) {
+		said = stacks
+		lock.Unlock()
+	})
+	defer stop()
+	synctest.Test(t, func(t *testing.T) {
+		s := sim.New(1, time.Second, nil)
+		s.Run(func() {
+			holds := make(chan struct{})
+			go func() {
+				lock.Lock()
+				close(holds)
+				_ = s.Part("part", nil).Do(t.Context(), "something", func(context.Context) error { return nil })
+			}()
+			<-holds
+			lock.Lock()
+		})
+	})
+	if !strings.Contains(said, "sync.Mutex") || !strings.Contains(said, "(*Part).Do") {
+		t.Errorf("said is %q", said)
+	}
 }
 
 // Of many fates, Shrink finds those that matter.
