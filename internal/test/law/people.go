@@ -91,6 +91,7 @@ var asks = map[string]struct {
 	"soon":       {to: []string{askback.Group("g")}, votes: 2, within: 3},
 	"now":        {to: []string{askback.Group("g"), askback.User("p0")}, votes: 3, within: 1},
 	"form":       {to: []string{askback.Group("g")}, votes: 2, form: true, within: 12},
+	"hour":       {to: []string{askback.Group("h")}, votes: 2, within: 60},
 	"users":      {to: []string{askback.User("p1"), askback.User("alice"), askback.User("p2")}, votes: 2},
 	"users#2":    {to: []string{askback.User("p1"), askback.User("alice"), askback.User("p2")}, votes: 2},
 }

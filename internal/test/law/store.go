@@ -100,7 +100,12 @@ func (s *seam) Journal(ctx context.Context, id string, most int) (call []byte, e
 func (s *seam) Append(ctx context.Context, id string, claim task.Claim, there int, entry []byte) error {
 	s.between(ctx, id)
 	return s.write(ctx, "Append", id, func(ctx context.Context) error {
-		return s.Store.Append(ctx, id, claim, there, entry)
+		before, _ := s.Store.Get(ctx, id)
+		err := s.Store.Append(ctx, id, claim, there, entry)
+		if s.law.Virtual && err == nil && before.Claim != claim {
+			s.law.violate("a worker with the lease %d has recorded a step in the lease %d", claim.Fence, before.Fence)
+		}
+		return err
 	})
 }
 
@@ -139,7 +144,15 @@ func (s *seam) Update(ctx context.Context, t *task.Task, u task.Update) error {
 		if u.Expired && s.law.rows.poisonous(t.ID) {
 			return errPoisoned
 		}
+		before, _ := s.Store.Get(ctx, t.ID)
 		err := s.Store.Update(ctx, &next, u)
+		switch {
+		case !s.law.Virtual || err != nil:
+		case before.Version != t.Version:
+			s.law.violate("an update of version %d was made in version %d", t.Version, before.Version)
+		case u.Leased && before.Claim != t.Claim:
+			s.law.violate("an update under the lease %d was made in the lease %d", t.Fence, before.Fence)
+		}
 		s.tell(task.Name(t.ID), u.Lease <= 0 && !u.Keep && u.Due == 0)
 		return err
 	})

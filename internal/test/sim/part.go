@@ -60,6 +60,10 @@ func (p *Part) Do(ctx context.Context, what string, act func(context.Context) er
 	case Late:
 		p.later(ctx, what, act)
 		return ErrLost
+	case KilledLate:
+		p.later(ctx, what, act)
+		p.Kill()
+		return ErrDead
 	case Delayed, Frozen:
 		if p.s.more != nil && fate == Frozen {
 			break // the scheduler keeps all that the part does

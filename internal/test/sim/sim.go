@@ -10,9 +10,8 @@ package sim
 import (
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"slices"
-	"strings"
+	"strconv"
 	"sync"
 	"testing/synctest"
 	"time"
@@ -28,6 +27,7 @@ const (
 	LostBefore   Fate = "lost before it happened"
 	LostAfter    Fate = "lost after it happened"
 	Late         Fate = "lost, and it happens a while later"
+	KilledLate   Fate = "killed, and it happens a while later"
 	Delayed      Fate = "delayed"
 	Frozen       Fate = "frozen, and all that its part does"
 	KilledBefore Fate = "killed before it happened"
@@ -35,7 +35,7 @@ const (
 )
 
 // fates are all that a draw can bring, in an order that never changes.
-var fates = []Fate{LostBefore, LostAfter, Delayed, Frozen, KilledBefore, KilledAfter, Late}
+var fates = []Fate{LostBefore, LostAfter, Delayed, Frozen, KilledBefore, KilledAfter, Late, KilledLate}
 
 // Chances are the shares of fates other than Done, each from 0 to 1.
 type Chances map[Fate]float64
@@ -151,9 +151,13 @@ func (s *Scheduler) Passed() int {
 
 // Draw returns a number from 0 up to 1 that follows from the seed and the words.
 func (s *Scheduler) Draw(words ...string) float64 {
-	h := fnv.New64a()
-	fmt.Fprint(h, s.seed, strings.Join(words, "\x00"))
-	x := h.Sum64()
+	x := uint64(14695981039346656037) ^ s.seed // FNV-1a, in which nothing is allocated
+	for _, word := range words {
+		for i := range len(word) {
+			x = (x ^ uint64(word[i])) * 1099511628211
+		}
+		x *= 1099511628211
+	}
 	for _, factor := range []uint64{0xbf58476d1ce4e5b9, 0x94d049bb133111eb} { // FNV leaves alike what is nearly alike
 		x = (x ^ x>>30) * factor
 	}
@@ -165,7 +169,7 @@ func (s *Scheduler) numbered(what string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts[what]++
-	return fmt.Sprintf("%s %d", what, s.counts[what])
+	return what + " " + strconv.Itoa(s.counts[what])
 }
 
 // fate draws what becomes of something that a part does.

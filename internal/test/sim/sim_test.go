@@ -84,6 +84,7 @@ func TestFates(t *testing.T) {
 		{sim.KilledBefore, sim.ErrDead, false, false},
 		{sim.KilledAfter, sim.ErrDead, true, false},
 		{sim.Late, sim.ErrLost, false, true},
+		{sim.KilledLate, sim.ErrDead, false, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := sim.New(1, time.Second, nil)
@@ -114,20 +115,21 @@ func TestFates(t *testing.T) {
 	}
 }
 
-// What is late happens when its part has long been told that it was lost, and is killed. The end of a run waits for it.
+// What is late happens when its part has long been told that it was lost, or is killed. The end of a run waits for it.
 func TestLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := sim.New(1, time.Second, nil)
-		began, happened := time.Now(), time.Time{}
-		s.Run(func() {
-			part := s.Part("part", sim.Chances{sim.Late: 1})
-			_ = part.Do(t.Context(), "something", func(context.Context) error { happened = time.Now(); return nil })
-			part.Kill()
+	for _, fate := range []sim.Fate{sim.Late, sim.KilledLate} {
+		synctest.Test(t, func(t *testing.T) {
+			s := sim.New(1, time.Second, nil)
+			began, happened := time.Now(), time.Time{}
+			s.Run(func() {
+				part := s.Part("part", sim.Chances{fate: 1})
+				_ = part.Do(t.Context(), "something", func(context.Context) error { happened = time.Now(); return nil })
+			})
+			if !happened.After(began) {
+				t.Errorf("%s: it happened at %v", fate, happened)
+			}
 		})
-		if !happened.After(began) {
-			t.Errorf("it happened at %v", happened)
-		}
-	})
+	}
 }
 
 // What happens by chance is an event, and can be left out like a fate.

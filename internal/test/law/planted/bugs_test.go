@@ -28,6 +28,8 @@ const (
 	lossy  = "the network fails"
 	quiet  = "hardly anything fails"
 	well   = "all is well"
+	deaths = "servers die"
+	slow   = "the store is slow"
 	wild   = "everything fails"
 	poison = "a row is poisoned"
 	late   = "people come late"
@@ -48,7 +50,7 @@ var bugs = []bug{
 	{
 		// Whoever had the lease once can change the task, if nobody has changed it since.
 		name:    "update-without-fence",
-		world:   wild,
+		world:   deaths,
 		patches: []patch{{tasksFile, 1, "\tif u.Leased {\n\t\tclaim = &t.Claim", "\tif false {\n\t\tclaim = &t.Claim"}},
 	},
 	{
