@@ -30,7 +30,9 @@ import (
 type Options struct {
 	Store task.Store
 	Seed  uint64
-	Calls int // at once
+	Calls int // at once, unless Over
+	// Over is the time over which the calls begin.
+	Over time.Duration
 	// Unit is the unit of all times: deadlines are a few of it, and a lease is ten.
 	Unit time.Duration
 	// Virtual says that time is that of a bubble, in which every seam parks, and that notices are delivered.

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"testing"
 	"testing/cryptotest"
 	"testing/synctest"
@@ -84,6 +85,7 @@ func TestPeople(t *testing.T) {
 func play(t *testing.T, o law.Options) (summary law.Summary, bad []string, events []sim.Event) {
 	t.Run("play", func(t *testing.T) {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+		defer debug.SetGCPercent(debug.SetGCPercent(400)) // for a fifth less of the processor
 		defer sim.Watch(func(stacks string) { panic("a lock is held across a seam:\n\n" + stacks) })()
 		cryptotest.SetGlobalRandom(t, o.Seed)
 		synctest.Test(t, func(t *testing.T) {

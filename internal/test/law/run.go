@@ -22,8 +22,11 @@ import (
 )
 
 // Summary counts what runs of [People] have tried: calls, votes that were taken, questions that were decided, questions
-// that nobody answered in time, and faults.
-type Summary struct{ Calls, Votes, Decided, Unanswered, Lost int }
+// that nobody answered in time, and faults, and how long they took.
+type Summary struct {
+	Calls, Votes, Decided, Unanswered, Lost int
+	Took                                    time.Duration
+}
 
 // Add adds what another run has tried.
 func (s *Summary) Add(other Summary) {
@@ -32,6 +35,7 @@ func (s *Summary) Add(other Summary) {
 	s.Decided += other.Decided
 	s.Unanswered += other.Unanswered
 	s.Lost += other.Lost
+	s.Took += other.Took
 }
 
 // Check fails the test if runs with these options have not tried the law.
@@ -72,7 +76,7 @@ func Play(t testing.TB, o Options) (summary Summary, bad []string, events []sim.
 	} else {
 		r.play()
 	}
-	r.summary.Calls, r.summary.Lost = o.Calls, len(l.sim.Events())
+	r.summary.Calls, r.summary.Lost, r.summary.Took = o.Calls, len(l.sim.Events()), time.Since(r.began)
 	return r.summary, l.bad, l.sim.Events()
 }
 
@@ -109,7 +113,10 @@ func (r *run) play() {
 		if i == 0 && r.Poisoned { // it never ends
 			until = &others
 		}
-		until.Go(func() { r.follow(ctx, i) })
+		until.Go(func() {
+			time.Sleep(time.Duration(i) * r.Over / time.Duration(r.Calls))
+			r.follow(ctx, i)
+		})
 	}
 	callers.Wait()
 	enough()
