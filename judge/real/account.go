@@ -19,8 +19,8 @@ const unanswered = stored.Unanswered
 
 const (
 	// bound is how long somebody may wait for what nobody else holds up. A kill costs a lease and the time in which nginx
-	// leaves an instance alone; a failover takes a few seconds.
-	bound = 30 * time.Second
+	// leaves an instance alone; a failover takes a few seconds; a bridge is started until it finds an instance.
+	bound = time.Minute
 	// noticeBound is longer: a notice whose deliverer is killed waits for the lease of the delivery, which is a minute,
 	// and that may happen again.
 	noticeBound = 2*time.Minute + bound
