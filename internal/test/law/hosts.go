@@ -52,7 +52,9 @@ func (r *run) follow(ctx context.Context, n int) {
 	if n == 0 && r.Poisoned {
 		c.program = program.Program{{Op: program.Ask, Keys: []string{"soon"}}}
 	}
-	for again := 0; ; again++ { // a client that has lost the first answer makes another call
+	// A client that has lost the first answer makes another call, until it has lost too many: it can wait in a request
+	// only, and no server lives as long as its people take.
+	for again := range 20 {
 		c.number = number + 100*again
 		res, err := c.converse(ctx, name, again)
 		switch {

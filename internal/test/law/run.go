@@ -175,6 +175,9 @@ func (r *run) options(part *sim.Part, ring *seal.Ring) *askback.Options {
 			TTL: time.Duration(r.TTL) * r.Unit,
 		}},
 	}
+	if r.Dead > 0 { // tasks are deleted before anybody takes their notices
+		opts.Limits.RoundTTL = 10 * time.Minute
+	}
 	if r.Virtual {
 		opts.Desk.Notify = func(ctx context.Context, n desk.Notice) error {
 			return r.receiver.Do(ctx, string(n.Kind), func(context.Context) error { return r.notified(ctx, part, n) })

@@ -25,7 +25,7 @@ func (r *run) vote(ctx context.Context, who int) {
 	}
 	busy := []float64{0.2, 0.5, 1, 2}[r.Seed%4]
 	if r.TTL > 0 {
-		busy = float64(r.TTL) / 3
+		busy = float64(r.TTL) / 2
 	}
 	for part.Pause(ctx, busy) {
 		var waiting []*desk.Question

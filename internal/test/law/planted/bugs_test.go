@@ -20,6 +20,7 @@ const (
 	noticesFile   = "task/memory_notice.go"
 	runFile       = "internal/taskrun/run.go"
 	engineFile    = "internal/taskrun/engine.go"
+	deskFile      = "internal/home/desk.go"
 )
 
 // The worlds of the law.
@@ -33,6 +34,7 @@ const (
 	wild   = "everything fails"
 	poison = "a row is poisoned"
 	late   = "people come late"
+	skewed = "people come late, and clocks are off"
 	dead   = "nobody takes notices for long"
 	crowd  = "a crowd is before everybody"
 )
@@ -168,4 +170,28 @@ var bugs = []bug{
 		world:   crowd,
 		patches: []patch{{noticesFile, 1, "if n := delivering[principal]; n < fewest {", "if n := 0; n < fewest {"}},
 	},
+	{
+		// The clock of the server that asks says when a deadline is.
+		name:  "deadline-by-another-clock",
+		world: skewed,
+		patches: []patch{ownClock,
+			{deskFile, 1, "Content: content, Within: q.Within,", "Content: content, Within: s.byOwnClock(q.Within),"}},
+	},
+	{
+		// The clock of the server that asks says how long a task lives.
+		name:    "life-by-another-clock",
+		world:   skewed,
+		patches: []patch{ownClock, {deskFile, 1, "v.TTL = s.desk.Keeps", "v.TTL = s.byOwnClock(s.desk.Keeps)"}},
+	},
 }
+
+// ownClock is what bugs need that look at the clock of their server.
+var ownClock = patch{deskFile, 1, "// waitsFor says", `func (s *Stored) byOwnClock(d time.Duration) time.Duration {
+	now, err := s.desk.Now(s.ctx)
+	if d == 0 || err != nil {
+		return d
+	}
+	return max(1, d+clock.Now(s.ctx).Sub(now))
+}
+
+// waitsFor says`}
