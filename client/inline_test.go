@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -334,5 +336,38 @@ func TestQuestionsInASessionComeAsBytes(t *testing.T) {
 	}
 	if len(got) != 1 {
 		t.Errorf("%d questions came in memory", len(got))
+	}
+}
+
+// The answer to a question is sent again if its connection breaks, because the server waits for it.
+func TestAnAnswerIsSentAgain(t *testing.T) {
+	m := mcp.NewServer(&mcp.Implementation{Name: "other", Version: "1"}, nil)
+	mcp.AddTool(m, &mcp.Tool{Name: "t"},
+		func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+			res, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "?"})
+			if err != nil {
+				return nil, nil, err
+			}
+			return text(res.Action), nil, nil
+		})
+	h := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, nil)
+	var broke atomic.Bool
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if bytes.Contains(body, []byte(`"decline"`)) && !broke.Swap(true) {
+			panic(http.ErrAbortHandler)
+		}
+		h.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
+	opts := answers()
+	opts.Form = func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
+		return &mcp.ElicitResult{Action: "decline"}, nil
+	}
+	session := connect(t, opts, &mcp.StreamableClientTransport{Endpoint: web.URL}, "2025-11-25")
+	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+	if err != nil || res.Content[0].(*mcp.TextContent).Text != "decline" || !broke.Load() {
+		t.Errorf("%v, %v", res, err)
 	}
 }

@@ -32,16 +32,20 @@ func changesNothing(method string) bool {
 }
 
 // patient sends a request, and sends it again while its server is not there and the bounds allow it. Once the probe of
-// a server has used them up, what follows it is sent once.
+// a server has used them up, what follows it is sent once. An answer to a question, which has no method, is also sent
+// again after its connection broke: the server waits for it, and takes it once.
 func patient(base http.RoundTripper, hello *Hello, req *http.Request, method string) (*http.Response, error) {
-	began, pause := time.Now(), firstPause
+	began, pause, answers, failures := time.Now(), firstPause, method == "", mostDials
+	if answers {
+		failures = mostTries
+	}
 	for try := 1; ; try++ {
 		res, err := base.RoundTrip(req)
 		wait, away := notThere(res, err)
-		if !away || hello.Spent() || req.GetBody == nil {
+		if !away && (err == nil || !answers) || hello.Spent() || req.GetBody == nil {
 			return res, err
 		}
-		if wait = min(max(wait, pause), mostPause); try == mostTries || err != nil && try >= mostDials ||
+		if wait = min(max(wait, pause), mostPause); try == mostTries || err != nil && try >= failures ||
 			time.Since(began)+wait > againTime {
 			if method == MethodDiscover {
 				hello.markSpent()

@@ -83,7 +83,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		id = x.requestID()
 	}
 	x.startTimer()
-	res, err := t.dispatch(hello, req, method, id)
+	res, err := t.dispatch(hello, req, method, id, answer != nil)
 	if own && err != nil {
 		x.Delivery.Broke(err)
 	}
@@ -113,9 +113,10 @@ func accepted(req *http.Request) *http.Response {
 }
 
 // dispatch sends a request, and notes what the one that begins a session meets.
-func (t *roundTripper) dispatch(hello *Hello, req *http.Request, method string, id []byte) (*http.Response,
-	error) {
-	if !changesNothing(method) {
+func (t *roundTripper) dispatch(
+	hello *Hello, req *http.Request, method string, id []byte, answers bool,
+) (*http.Response, error) {
+	if !changesNothing(method) && !answers {
 		return t.base.RoundTrip(req)
 	}
 	res, err := patient(t.base, hello, req, method)
