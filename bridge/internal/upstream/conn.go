@@ -231,11 +231,12 @@ func (c *Conn) dial(d *dial) {
 func (c *Conn) await(session *client.Session) {
 	_ = session.SDK().Wait()
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.open == session {
 		c.open = nil
 		c.opts.Lost()
 	}
+	c.mu.Unlock()
+	_ = session.Close() // which ends its subscription, too
 }
 
 // Introduction is what the server has said of itself, or nil.
