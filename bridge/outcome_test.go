@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -296,6 +298,68 @@ func TestACallThatIsRepeatedAsksNobodyAgain(t *testing.T) {
 	name := f.answer(t, "ada", says("red")).Name
 	if text := fetch(t, h, name); text != "red" || s.count("fragile") != 2 {
 		t.Errorf("%q after %d runs", text, s.count("fragile"))
+	}
+}
+
+// A tool that can be called again, and whose server is gone then, may have run all the same.
+func TestARepeatedCallThatIsNotSent(t *testing.T) {
+	s := new(older)
+	m := s.server("2025-11-25")
+	var web *httptest.Server
+	mcp.AddTool(m, &mcp.Tool{Name: "fragile", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
+		func(ctx context.Context, req *mcp.CallToolRequest, _ subject) (*mcp.CallToolResult, any, error) {
+			_, err := elicit(ctx, req, "Which color?")
+			web.Listener.Close()
+			web.CloseClientConnections()
+			return text("done"), nil, err
+		})
+	web = httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, nil))
+	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
+	f := newFront(t, web.URL)
+	h := host(t, f.url, "", client.Options{Tasks: client.TasksOff})
+	waits(t, h, "fragile", nil)
+	name := f.answer(t, "ada", says("red")).Name
+	if text := fetch(t, h, name); !strings.HasPrefix(text, `The tool "fragile" may have run: `) {
+		t.Errorf("%q", text)
+	}
+}
+
+// A call that waits for another session, because the server has forgotten the first one, ends with the bridge.
+func TestACallThatWaitsForItsSecondSession(t *testing.T) {
+	s := newScripted(t, "2025-11-25")
+	begins := make(chan struct{})
+	var held atomic.Bool
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if held.Load() && bytes.Contains(body, []byte(`"initialize"`)) {
+			close(begins)
+			<-r.Context().Done()
+			return
+		}
+		s.ServeHTTP(w, r)
+	}))
+	t.Cleanup(web.Close)
+	b, err := bridge.Open(t.Context(), frontOptions(t, web.URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewServer(b.Server().HTTPHandler(nil))
+	t.Cleanup(front.Close)
+	h := host(t, front.URL, "", client.Options{})
+	if text := told(t, h, "act"); text != "done" {
+		t.Fatal(text)
+	}
+	s.mu.Lock()
+	s.forgotten = fmt.Sprint("s", s.sessions)
+	s.mu.Unlock()
+	held.Store(true)
+	ended := make(chan string)
+	go func() { ended <- told(t, h, "act") }()
+	<-begins
+	b.Close()
+	if text := <-ended; !strings.Contains(text, "was not called: the bridge stops") {
+		t.Errorf("%q", text)
 	}
 }
 

@@ -25,14 +25,17 @@ const mostAttempts = 5
 type call struct {
 	*calls.Call
 	*Sessions
+	attempt int
 }
+
+// Repeated implements [outcome.Subject].
+func (c *call) Repeated() bool { return c.attempt > 1 }
 
 // Pass passes a call of a tool on in its caller's session.
 func (s *Sessions) Pass(ctx context.Context, of *calls.Call) (*outcome.Record, error) {
-	c := &call{of, s}
-	back := c.Asks.Mark()
+	back := of.Asks.Mark()
 	for attempt := 1; ; attempt++ {
-		r, err := c.attempt(ctx, attempt)
+		r, err := (&call{of, s, attempt}).pass(ctx)
 		if r != nil || err != nil {
 			return r, err
 		}
@@ -40,13 +43,13 @@ func (s *Sessions) Pass(ctx context.Context, of *calls.Call) (*outcome.Record, e
 	}
 }
 
-// attempt passes the call on once. It returns nil if the session was lost and the tool is to be called again.
-func (c *call) attempt(ctx context.Context, attempt int) (*outcome.Record, error) {
+// pass passes the call on once. It returns nil if the session was lost and the tool is to be called again.
+func (c *call) pass(ctx context.Context) (*outcome.Record, error) {
 	suffix := "1"
-	if attempt > 1 {
-		suffix = fmt.Sprintf("1 again %d", attempt-1)
+	if c.attempt > 1 {
+		suffix = fmt.Sprintf("1 again %d", c.attempt-1)
 	}
-	key := callKey{c.Host.ID(), attempt}
+	key := callKey{c.Host.ID(), c.attempt}
 	if c.Host.Nonce() == "" {
 		return c.first(ctx, key, suffix)
 	}
@@ -72,9 +75,9 @@ func (c *call) attempt(ctx context.Context, attempt int) (*outcome.Record, error
 		}
 	}
 	if open == nil {
-		return c.endLost(ctx, suffix, attempt, start)
+		return c.endLost(ctx, suffix, start)
 	}
-	return c.follow(ctx, open, suffix, attempt)
+	return c.follow(ctx, open, suffix)
 }
 
 // start makes the first record of a call that begins here.
@@ -123,7 +126,7 @@ func (c *call) first(ctx context.Context, key callKey, suffix string) (*outcome.
 }
 
 // follow is one run of a task whose open call this process has.
-func (c *call) follow(ctx context.Context, open *openCall, suffix string, attempt int) (*outcome.Record, error) {
+func (c *call) follow(ctx context.Context, open *openCall, suffix string) (*outcome.Record, error) {
 	defer open.enter(c.Host, taskrun.HolderOf(ctx))()
 	c.Host.OnCancel(func(context.Context) error { open.forget(errCancelled); return nil })
 	var keys []string // of the questions that are recorded
@@ -132,7 +135,7 @@ func (c *call) follow(ctx context.Context, open *openCall, suffix string, attemp
 		if err != nil {
 			return nil, err
 		}
-		if result != nil && open.lost && c.mayCallAgain(attempt) {
+		if result != nil && open.lost && c.mayCallAgain() {
 			return nil, c.Host.Do(ctx, "lost "+suffix, func(context.Context) error { return nil })
 		}
 		if result != nil {
@@ -179,7 +182,7 @@ func (c *call) answer(open *openCall, questions []*openQuestion, keys []string) 
 // be called again. The journal has the time since which the call is left to the process that had it, by the store's
 // clock, because some hosts start a bridge for each call, and it does not live long enough. This process leaves it for
 // a moment of its own, too: after the machine slept, the process that has the call is the first to go on.
-func (c *call) endLost(ctx context.Context, suffix string, attempt int, start *callStart) (*outcome.Record, error) {
+func (c *call) endLost(ctx context.Context, suffix string, start *callStart) (*outcome.Record, error) {
 	n, asked, err := c.lastQuestion(ctx, suffix)
 	if err != nil {
 		return nil, err
@@ -198,7 +201,7 @@ func (c *call) endLost(ctx context.Context, suffix string, attempt int, start *c
 			return nil, taskrun.ErrHeld
 		}
 	}
-	if c.mayCallAgain(attempt) && start.Behind == c.Identity {
+	if c.mayCallAgain() && start.Behind == c.Identity {
 		return nil, c.Host.Do(ctx, "lost "+suffix, func(context.Context) error { return nil })
 	}
 	return askback.Do(ctx, c.Host, "round "+suffix, func(context.Context) (*outcome.Record, error) {
@@ -206,8 +209,8 @@ func (c *call) endLost(ctx context.Context, suffix string, attempt int, start *c
 	})
 }
 
-// mayCallAgain reports whether the tool is called again after so many attempts.
-func (c *call) mayCallAgain(attempts int) bool { return c.Repeatable && attempts < mostAttempts }
+// mayCallAgain reports whether the tool is called again after this attempt.
+func (c *call) mayCallAgain() bool { return c.Repeatable && c.attempt < mostAttempts }
 
 // errNotAsked says that a journal has no further question.
 var errNotAsked = errors.New("there is no further question")

@@ -34,13 +34,22 @@ func (c *call) open(ctx context.Context, key callKey) (open *openCall, refused *
 	if errors.Is(err, calls.ErrModern) {
 		return nil, nil, calls.ErrModern
 	}
-	if refused, ok := errors.AsType[*client.NotRunError](err); ok {
-		return nil, outcome.DidNotRun(c, 1, refused), nil
-	}
 	if err != nil {
-		return nil, outcome.Endf("The tool %q was not called: %v", c.Name, err), nil
+		return nil, c.notMade(err), nil
 	}
 	return open, nil, nil
+}
+
+// notMade is the end of a call that was not made.
+func (c *call) notMade(err error) *outcome.Record {
+	notRun, ok := errors.AsType[*client.NotRunError](err)
+	switch {
+	case ok:
+		return outcome.DidNotRun(c, 1, notRun)
+	case c.Repeated():
+		return outcome.DidNotRun(c, 1, &client.NotRunError{Err: err})
+	}
+	return outcome.Endf("The tool %q was not called: %v", c.Name, err)
 }
 
 // send makes the call at its place in a session, and gives the place back. If the server has forgotten the session
@@ -52,8 +61,7 @@ func (c *call) send(ctx context.Context, open *openCall, at *seat, pending *clie
 		c.pool.give(at, false)
 		if at, err = c.pool.take(ctx, at.kind, at.tool); err != nil {
 			open.modern = errors.Is(err, calls.ErrModern)
-			r, _ := outcome.Classify(ctx, c, 1, err)
-			return c.explainEnd(open, r, nil)
+			return c.explainEnd(open, c.notMade(err), nil)
 		}
 		result, err = c.sendAt(ctx, open, at, pending)
 	}

@@ -25,6 +25,8 @@ type Subject interface {
 	Thing() string
 	// Strict reports whether a round with it must not be sent twice.
 	Strict() bool
+	// Repeated reports whether the round was sent before, and nobody knows whether it ran then.
+	Repeated() bool
 }
 
 // UnknownError says that nobody knows whether a round ran.
@@ -67,6 +69,10 @@ func DidNotRun(s Subject, n int, e *client.NotRunError) *Record {
 	round, hint := "the call", ""
 	if n > 1 {
 		round = fmt.Sprintf("round %d of the call", n)
+	}
+	if s.Repeated() {
+		return Endf("The %s may have run: the outcome of %s is unknown. When it was sent again, it did not run: %v.",
+			s.Thing(), round, e)
 	}
 	switch e.Status {
 	case 0:

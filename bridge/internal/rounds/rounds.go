@@ -68,11 +68,16 @@ type pass struct {
 	way   *Rounds
 	once  bool // a round that is begun must not be sent again
 	tasks bool // the server makes tasks of such calls only
+	again int  // how often the round was sent again
 }
+
+// Repeated implements [outcome.Subject].
+func (p *pass) Repeated() bool { return p.again > 0 }
 
 // round sends one round, or finds what it brought. What must not be sent twice is stored before it is sent, and the
 // journal says that it begins.
 func (p *pass) round(ctx context.Context, n int, next *client.Pending) (*outcome.Record, error) {
+	p.again = 0
 	safe := !p.once || next.TaskID != ""       // a task can be asked for its result again
 	if n > 1 && (!safe || next.TaskID != "") { // nobody waits in a request for a task of the server's
 		if err := p.Host.Detach(); err != nil {
@@ -126,10 +131,10 @@ func (p *pass) step(ctx context.Context, n int, name string, next *client.Pendin
 // sendOnce sends a round that must not run twice. If it was begun and nobody knows the outcome, a person decides
 // whether it is sent again.
 func (p *pass) sendOnce(ctx context.Context, n int, next *client.Pending) (*outcome.Record, error) {
-	for again := 0; ; again++ {
+	for ; ; p.again++ {
 		suffix := fmt.Sprint(n)
-		if again > 0 {
-			suffix = fmt.Sprintf("%d again %d", n, again)
+		if p.again > 0 {
+			suffix = fmt.Sprintf("%d again %d", n, p.again)
 		}
 		begins := false // and did not begin in an earlier run
 		err := p.Host.Do(ctx, "begin "+suffix, func(context.Context) error {
