@@ -21,11 +21,13 @@ import (
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/keyfile"
 	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
+	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
 // The reader of docs/tutorial.md begins in an empty folder, writes its blocks of Go, types its blocks of shell and sees
 // what its blocks of text show.
 func TestTutorial(t *testing.T) {
+	judge.Skip(t)
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/tutorial.md")
 	if err != nil {

@@ -133,9 +133,9 @@ var raceDetector bool
 // Whatever calls to the store are lost or arrive late: a task that has ended does not run again, and stays as it is; a
 // question costs one round; an entry is in the journal once; and every task ends.
 func TestLawOfLostCalls(t *testing.T) {
-	seeds := uint64(40)
+	seeds := uint64(8)
 	if testing.Short() || raceDetector {
-		seeds = 5
+		seeds = 2
 	}
 	for _, share := range []float64{0.05, 0.1, 0.2, 0.35, 0.5} {
 		t.Run(fmt.Sprintf("%.0f percent", 100*share), func(t *testing.T) {

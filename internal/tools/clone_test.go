@@ -7,14 +7,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
 // What README.md gives for a module beside a clone makes it build with every module that is named there, and changes
 // nothing in the clone.
 func TestAModuleBesideACloneBuilds(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it downloads modules")
-	}
+	judge.Skip(t)
 	clone, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)

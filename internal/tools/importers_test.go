@@ -16,6 +16,8 @@ import (
 
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/zip"
+
+	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
 const (
@@ -31,9 +33,7 @@ var published = []string{".", "task/sqlite", "task/postgres", "internal/test/pgt
 // Those who import the library get no database and no terminal: neither the module graph
 // nor the download of go mod tidy has one. Those who import a store get that database.
 func TestImportersGetOnlyWhatTheyImport(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it downloads modules")
-	}
+	judge.Skip(t)
 	const (
 		sqlite   = "modernc.org/sqlite"
 		postgres = "github.com/jackc/pgx/v5"

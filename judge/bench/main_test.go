@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
 // The servers are this program.
@@ -13,7 +15,7 @@ func TestMain(m *testing.M) {
 	if name := os.Getenv(subjectVariable); name != "" {
 		exit(runServer(name))
 	}
-	os.Exit(m.Run())
+	os.Exit(judge.Run(m))
 }
 
 func needsLinux(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/rawclient"
+	"github.com/askback-mcp/askback/internal/test/judge"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/judge/bridge/rig"
 	"github.com/askback-mcp/askback/judge/interop/typescript"
@@ -42,7 +43,7 @@ func TestMain(m *testing.M) {
 	}
 	built := sync.OnceValues(func() (string, error) { return process.Build(context.Background(), dir) })
 	askback = func(t *testing.T) string { return must(built())(t) }
-	code := m.Run()
+	code := judge.Run(m)
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }

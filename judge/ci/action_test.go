@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/askback-mcp/askback/check/planted"
+	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
 // repository keeps its dots, because go test would take a result from its cache although a file outside of this module
@@ -87,7 +88,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	temporary = dir
-	code := m.Run()
+	code := judge.Run(m)
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }

@@ -27,9 +27,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/judge"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/seal"
 )
+
+func TestMain(m *testing.M) { os.Exit(judge.Run(m)) }
 
 // patience is how long a process may take for what it does at once on an idle machine.
 const patience = time.Minute

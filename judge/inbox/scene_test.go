@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,9 +20,12 @@ import (
 	"github.com/askback-mcp/askback/cmd/askback/examples/provision"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/inbox"
+	"github.com/askback-mcp/askback/internal/test/judge"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/sqlite"
 )
+
+func TestMain(m *testing.M) { os.Exit(judge.Run(m)) }
 
 // scene is a server of the example tools on a store in a file, and the inbox of that store. Everybody who calls is
 // carol, whose host declares that it can be asked, and declines at once.

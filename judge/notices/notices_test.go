@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/mail"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -21,8 +22,11 @@ import (
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/desk/webhook"
 	"github.com/askback-mcp/askback/examples/notify"
+	"github.com/askback-mcp/askback/internal/test/judge"
 	"github.com/askback-mcp/askback/task"
 )
+
+func TestMain(m *testing.M) { os.Exit(judge.Run(m)) }
 
 var notice = desk.Notice{
 	ID: "NAME.KEY.asked", Kind: task.NoticeAsked, Time: time.Now(), Name: "NAME", Key: "approve", Target: "deploy",

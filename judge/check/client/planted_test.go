@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/askback-mcp/askback/internal/rawclient"
+	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
 // The test binary is also the client under test, correct or with one planted fault: its arguments are then "planted",
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(judge.Run(m))
 }
 
 // planted is a client that answers everything by itself.
