@@ -90,9 +90,9 @@ func TestPeopleRace(t *testing.T) {
 	for _, s := range stores {
 		all = append(all, s)
 	}
-	races := 1000
+	races := 200
 	if testing.Short() {
-		races = 100
+		races = 50
 	}
 	harness.RaceAtDesks(t, all, races)
 }

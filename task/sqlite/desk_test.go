@@ -22,9 +22,9 @@ func TestPeopleRace(t *testing.T) {
 		t.Cleanup(func() { s.Close() })
 		stores = append(stores, s)
 	}
-	races := 1000
+	races := 200
 	if testing.Short() || raceDetector {
-		races = 100
+		races = 50
 	}
 	harness.RaceAtDesks(t, stores, races)
 }
