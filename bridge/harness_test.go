@@ -270,7 +270,7 @@ func (f *front) answer(t testing.TB, by string, a desk.Answer) *desk.Question {
 // eventually waits until something is so.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !is(); <-time.After(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !is(); <-time.After(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("not so in time: " + what)
 		}

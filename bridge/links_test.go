@@ -56,7 +56,7 @@ func TestANewResourceBesideASilentServer(t *testing.T) {
 	s := host(t, front.url, "", client.Options{})
 	made.Store(true)
 	silent.mode.Store(hangs)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for range 20 {
 		if _, err := s.SDK().ReadResource(ctx, &mcp.ReadResourceParams{URI: "evil://made"}); err != nil {

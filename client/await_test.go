@@ -528,7 +528,7 @@ func TestWaitingOutlivesBrokenResponses(t *testing.T) {
 						s.answer(w, r, m)
 					}
 				})
-				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 				defer cancel()
 				opts := patient()
 				opts.Limits.FirstPause = time.Millisecond

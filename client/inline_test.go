@@ -106,14 +106,14 @@ func TestQuestionsInsideASessionEndWithTheirCall(t *testing.T) {
 	}
 	select {
 	case <-ended:
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("the question goes on after its call")
 	}
 	closed := make(chan error, 1)
 	go func() { closed <- session.Close() }()
 	select {
 	case <-closed:
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("Close waits for a question")
 	}
 }
@@ -246,7 +246,7 @@ func TestQuestionsOutsideOfCallsAreNotShown(t *testing.T) {
 		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{}}, nil
 	}
 	session := connect(t, opts, here, "2025-11-25")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for _, when := range []string{"before any call", "after a call"} {
 		_, err := server.Elicit(ctx, &mcp.ElicitParams{Message: "Your password?"})

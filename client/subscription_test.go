@@ -96,7 +96,7 @@ func TestTaskTellsByItself(t *testing.T) {
 		}
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	res, err := connect(t, opts, srv.serve(t), "").CallTool(ctx, &mcp.CallToolParams{Name: "t"})
 	if got := said(t, res, err); got != "done" {
@@ -126,7 +126,7 @@ func TestNewsThatBreakOff(t *testing.T) {
 			notify(w, "notifications/tasks", slowly(flat("completed", `,"result":`+done)))
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	res, err := connect(t, patient(), srv.serve(t), "").CallTool(ctx, &mcp.CallToolParams{Name: "t"})
 	if got := said(t, res, err); got != "done" {
@@ -184,7 +184,7 @@ func TestNewsByAnotherClock(t *testing.T) {
 		flush()
 		<-gone
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	res, err := connect(t, patient(), srv.serve(t), "").CallTool(ctx, &mcp.CallToolParams{Name: "t"})
 	if got := said(t, res, err); got != "done" {
@@ -215,7 +215,7 @@ func TestNewsWhileALookHangs(t *testing.T) {
 		flush()
 		<-gone
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	res, err := connect(t, patient(), srv.serve(t), "").CallTool(ctx, &mcp.CallToolParams{Name: "t"})
 	if got := said(t, res, err); got != "done" {
@@ -237,7 +237,7 @@ func TestCloseEndsTheWaiting(t *testing.T) {
 		<-gone
 	}
 	session := connect(t, patient(), srv.serve(t), "")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	end := make(chan error, 1)
 	go func() {
@@ -321,7 +321,7 @@ func TestServersThatTellNothing(t *testing.T) {
 				listens.Add(1)
 				listen(w, r, m)
 			}), "")
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			for range 2 {
 				res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "t"})
@@ -393,7 +393,7 @@ func TestTaskTellsByItselfOnASharedChannel(t *testing.T) {
 			cancelled <- string(req.Params)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	res, err := connect(t, patient(), transport, "").CallTool(ctx, &mcp.CallToolParams{Name: "t"})
 	if got := said(t, res, err); got != "done" {

@@ -86,7 +86,7 @@ func (s *screen) types(t *testing.T, keys string) {
 
 func (s *screen) waitFor(t *testing.T, text string) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if strings.Contains(s.text(), text) {
 			return
 		}
@@ -146,7 +146,7 @@ func TestAPageIsOpenedWithConsentOnly(t *testing.T) {
 		t.Errorf("exit code %d:\n%s", code, s.text())
 	}
 	var text []byte
-	for end := time.Now().Add(10 * time.Second); text == nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); text == nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		text, _ = os.ReadFile(opened)
 	}
 	if want := "1\nhttps://example.com/in?a=b&c=$(d)\n"; string(text) != want {

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 )
@@ -120,14 +119,10 @@ func TestAnInterruptionKeepsTheAnswers(t *testing.T) {
 func TestLaterDoesNotWaitForTheSampler(t *testing.T) {
 	t.Parallel()
 	s := onTerminalWith(t, []string{"TERM=dumb", "XDG_STATE_HOME=" + t.TempDir()}, "call", wordsServer(t), "everything",
-		"--root", ".", "--sampler", "sleep 60")
-	began := time.Now()
+		"--root", ".", "--sampler", "sleep 3600")
 	s.enter(t, "Who are you?", "/later")
 	if code := s.end(); code != cli.ExitWaits || !strings.Contains(s.text(), `waits for answers to "who", "hello"`) {
 		t.Errorf("exit code %d:\n%s", code, s.text())
-	}
-	if waited := time.Since(began); waited > 30*time.Second {
-		t.Errorf("it took %v", waited)
 	}
 	putOff(t, s)
 }

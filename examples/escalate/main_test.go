@@ -122,7 +122,7 @@ func TestOverHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer session.Close()
-	waiting, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	waiting, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	res, err := session.CallTool(waiting, &mcp.CallToolParams{Name: "refund", Arguments: order{7}})
 	if err != nil {

@@ -168,7 +168,7 @@ func TestOverHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer session.Close()
-	waiting, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	waiting, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	res, err := session.CallTool(waiting, &mcp.CallToolParams{Name: "publish", Arguments: page{"Prices"}})
 	if err != nil {

@@ -355,11 +355,10 @@ func TestCheckTakesMoreThanAFewProperties(t *testing.T) {
 	checks(t, s, content, content, "")
 }
 
-// Nothing an answer can hold makes checking it take more than a glance.
+// Nothing an answer can hold makes checking it take more than a glance. The square of its length would outlast go test.
 func TestCheckIsBounded(t *testing.T) {
-	const n = 1 << 17
+	const n = 1 << 20
 	s := mustFor[specForm](t)
-	start := time.Now()
 	for _, value := range []string{
 		strings.Repeat("9", n), "0." + strings.Repeat("0", n) + "1", "1e" + strings.Repeat("9", n),
 		"1e-" + strings.Repeat("0", n) + "1",
@@ -372,9 +371,6 @@ func TestCheckIsBounded(t *testing.T) {
 				t.Errorf("%s: %.20s… was accepted", p.name, value)
 			}
 		}
-	}
-	if d := time.Since(start); d > 10*time.Second {
-		t.Errorf("took %v", d)
 	}
 }
 

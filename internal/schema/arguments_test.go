@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -34,18 +33,11 @@ func TestDefaultsKeepDigitsAndCostLittle(t *testing.T) {
 	}
 	var many strings.Builder
 	many.WriteString(`{"o":{}`)
-	for i := range 50_000 {
+	for i := range 500_000 { // if their square counted, go test would end it
 		fmt.Fprintf(&many, `,"m%d":1`, i)
 	}
 	many.WriteByte('}')
-	done := make(chan error, 1)
-	go func() { done <- arguments.Decode([]byte(many.String()), true, new(in)) }()
-	select {
-	case err := <-done:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(20 * time.Second): // the square of the members would take minutes
-		t.Fatal("many members take too long")
+	if err := arguments.Decode([]byte(many.String()), true, new(in)); err != nil {
+		t.Error(err)
 	}
 }

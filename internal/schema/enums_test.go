@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -58,15 +57,15 @@ func TestEnums(t *testing.T) {
 	}
 }
 
-// A long list of values is checked against a long enum in a time that grows with their sum, and an error is short.
+// A long list of values is checked against a long enum in a time that grows with their sum, and an error is short. If
+// each value were compared with each, go test would end it.
 func TestLargeEnums(t *testing.T) {
-	values := make([]string, 50_000)
+	values := make([]string, 200_000)
 	for i := range values {
 		values[i] = fmt.Sprintf(`"value %07d"`, i)
 	}
 	all := strings.Join(values, ",")
 	huge := strings.Repeat("x", 1<<20)
-	begun := time.Now()
 	for schema, arguments := range map[string][]string{
 		`{"type":"object","properties":{"a":{"type":"string","enum":[` + all + `]}}}`: {`{"a":"x"}`, `{"a":"` + huge + `"}`},
 		`{"type":"object","properties":{"a":{"type":"array","items":{"type":"string","enum":[` + all + `]}}}}`: {
@@ -82,8 +81,5 @@ func TestLargeEnums(t *testing.T) {
 				t.Errorf("%.80s %d: an error of %d bytes", schema, i, len(err.Error()))
 			}
 		}
-	}
-	if took := time.Since(begun); took > 30*time.Second { // minutes, if each value were compared with each
-		t.Errorf("it took %v", took)
 	}
 }

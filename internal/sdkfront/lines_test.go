@@ -5,7 +5,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -67,13 +66,11 @@ func TestTheEndOfTheInputFailsQuestions(t *testing.T) {
 	c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	c.Request(2, "tools/call", `"name":"greet","arguments":{"place":"x"}`, "")
 	c.Until("a question", func(m map[string]any) bool { return m["method"] == "elicitation/create" })
-	began := time.Now()
 	if err := c.End(); err != nil {
 		t.Errorf("the end of the input: %v", err)
 	}
-	response := fmt.Sprint(c.Response(2))
-	if took := time.Since(began); took > 5*time.Second || !strings.Contains(response, "the client has ended its input") {
-		t.Errorf("after %v: %s", took, response)
+	if response := fmt.Sprint(c.Response(2)); !strings.Contains(response, "the client has ended its input") {
+		t.Error(response)
 	}
 }
 

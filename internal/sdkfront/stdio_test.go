@@ -141,7 +141,7 @@ func duplicates(object []byte) iter.Seq[string] {
 
 // A server that is stopped waits for no request, because the SDK writes nothing more.
 func TestAStoppedServerDoesNotWait(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	stopped := make(chan struct{})
 	close(stopped)

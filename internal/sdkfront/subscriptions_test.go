@@ -132,7 +132,7 @@ func TestSubscriptionToAForeignTask(t *testing.T) {
 			`"]},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` +
 			harness.WithExtension + `}}}`,
 		Context: func(r *http.Request) *http.Request {
-			ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(r.Context(), 2*time.Minute)
 			t.Cleanup(cancel)
 			return r.WithContext(ctx)
 		}}
@@ -298,7 +298,7 @@ func TestSubscriptionOutlivesWhatTheServerDoesNotHave(t *testing.T) {
 				s.Result(harness.WithExtension, "tasks/update", id,
 					harness.Answered(id, `"echo_input":{"action":"accept","content":{"input":"x"}}`))
 				s.Get(harness.WithExtension, id, "completed")
-				timeout := time.After(5 * time.Second)
+				timeout := time.After(2 * time.Minute)
 				var seen []map[string]any
 				for {
 					select {

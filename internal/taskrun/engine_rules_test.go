@@ -244,7 +244,7 @@ func TestNobodyHasToLook(t *testing.T) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	all.Go(func() {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		if err := e.Follow(ctx, []*task.Task{created}, func(now *task.Task) error {
 			told <- fmt.Sprint(now.Status, " ", now.Message)
@@ -289,7 +289,7 @@ func TestWaitingLooksForItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	created := f.create(far, &taskrun.New{})
-	ctx, end := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, end := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer end()
 	done := make(chan error, 2)
 	go func() {
@@ -743,7 +743,7 @@ func TestCancelledWhileItsVerdictIsWritten(t *testing.T) {
 	f.until(e, created, task.Cancelled)
 	select {
 	case <-cleaned:
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("not cleaned up")
 	}
 	if now, err := e.Get(t.Context(), "", created.ID); err != nil || now.Status != task.Cancelled || len(now.Outcome) > 0 {
@@ -1057,7 +1057,7 @@ func TestReportLearnsOfACancellation(t *testing.T) {
 		if !errors.Is(err, taskrun.ErrStopped) {
 			t.Errorf("interrupted by %v", err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("the handler goes on")
 	}
 }

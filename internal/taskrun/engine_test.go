@@ -68,7 +68,7 @@ func (f *fixture) create(e *taskrun.Engine, n *taskrun.New) *task.Task {
 // until waits for a task to have a status.
 func (f *fixture) until(e *taskrun.Engine, t *task.Task, want task.Status) *task.Task {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(f.t.Context(), 2*time.Minute)
 	defer cancel()
 	for version := int64(-1); ; {
 		now, err := e.Wait(ctx, t.Principal, t.ID, version)

@@ -66,7 +66,7 @@ func come(t *testing.T, what string, c <-chan struct{}, n int) {
 	for range n {
 		select {
 		case <-c:
-		case <-time.After(20 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatal("no " + what)
 		}
 	}

@@ -211,7 +211,7 @@ func TestAWaitInASessionEndsWhenTheServerStops(t *testing.T) {
 	ended := make(chan error, 1)
 	all.Go(func() {
 		ended <- drain.Serve(ctx, listener, &http.Server{Handler: srv.HTTPHandler(nil)},
-			&drain.Options{Delay: -1, Grace: time.Minute, Logger: logger})
+			&drain.Options{Delay: -1, Grace: time.Hour, Logger: logger})
 	})
 	t.Cleanup(func() { stop(); all.Wait() })
 
@@ -226,7 +226,6 @@ func TestAWaitInASessionEndsWhenTheServerStops(t *testing.T) {
 	}
 	c.Until("question", func(m map[string]any) bool { return m["method"] == "elicitation/create" }) // nobody answers it
 	harness.Eventually(t, "both waits", func() bool { return waits.Load() == 2 })
-	begun := time.Now()
 	stop()
 	for i := range 2 {
 		res := c.Response(20 + i)
@@ -235,8 +234,8 @@ func TestAWaitInASessionEndsWhenTheServerStops(t *testing.T) {
 			t.Errorf("%v", res)
 		}
 	}
-	if err := <-ended; err != nil || time.Since(begun) > 50*time.Second {
-		t.Errorf("the server ended after %v: %v", time.Since(begun), err)
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

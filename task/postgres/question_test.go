@@ -332,7 +332,7 @@ func TestParkingMeetsDecisions(t *testing.T) {
 func TestAVoteDoesNotWaitForItsTask(t *testing.T) {
 	t.Parallel()
 	s := openPrivate(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	n := parked(t, s, &task.Question{Key: "key", For: []string{"user:bob"}})
 	other := parked(t, s, &task.Question{Key: "key", For: []string{"user:bob"}})

@@ -25,7 +25,7 @@ func connect(t *testing.T, url string) *pgx.Conn {
 
 func mustExec(t *testing.T, conn *pgx.Conn, sql string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if _, err := conn.PgConn().Exec(ctx, sql).ReadAll(); err != nil {
 		t.Fatalf("%s: %v", sql, err)

@@ -240,7 +240,7 @@ func TestClaimPassesOverWhatIsLocked(t *testing.T) {
 	if _, err := tx.Exec(ctx, "SELECT FROM askback.task WHERE id = $1 FOR NO KEY UPDATE", locked.ID); err != nil {
 		t.Fatal(err)
 	}
-	short, cancel := context.WithTimeout(ctx, 20*time.Second)
+	short, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	if c, err := claimOne(s, short, "", nil, time.Minute); err != nil || c == nil || c.ID != other.ID {
 		t.Errorf("Claim took %v (%v), want the task that is not locked", c, err)
@@ -570,7 +570,7 @@ func TestRenewDoesNotWaitForALock(t *testing.T) {
 	if _, err := tx.Exec(ctx, "SELECT FROM askback.task WHERE id = $1 FOR UPDATE", leases[1].ID); err != nil {
 		t.Fatal(err)
 	}
-	short, cancel := context.WithTimeout(ctx, 20*time.Second)
+	short, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	renewed, err := s.Renew(short, leases, time.Hour)
 	if err != nil {

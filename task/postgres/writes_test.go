@@ -91,7 +91,7 @@ func TestQuotasAreLockedWhileTheyAreUsed(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: %v", says, err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatalf("%s: it waits for a lock that is free", says)
 		}
 	}

@@ -52,7 +52,7 @@ func (c *Conversation) Until(what string, accept func(m map[string]any) bool) ma
 			return m
 		}
 	}
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(2 * time.Minute)
 	for {
 		select {
 		case m, ok := <-c.Read:

@@ -36,7 +36,7 @@ var Fronts = []Front{
 	{"HTTP", false, func(t *testing.T, srv *askback.Server, token *auth.TokenInfo) Ask {
 		h := Authenticated(srv, token)
 		return func(method, params string) map[string]any {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp", strings.NewReader(Modern(1, method, params)))
 			var p struct{ Name, URI, TaskID string }
@@ -190,7 +190,7 @@ func Converse(t *testing.T, transport mcp.Transport) (send func(id int, message 
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		if err := conn.Write(ctx, msg); err != nil {
 			t.Fatal(err)

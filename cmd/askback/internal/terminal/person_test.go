@@ -201,7 +201,7 @@ func (a *asked[T]) end() (T, error) {
 	a.t.Helper()
 	select {
 	case <-a.done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		a.t.Fatal("the question did not end")
 	}
 	return a.result, a.err
