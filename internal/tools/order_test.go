@@ -27,7 +27,7 @@ func TestImportsRunOneWay(t *testing.T) {
 	}
 	besides := []string{"drain", "internal/child", "internal/rawclient", "internal/rawclient/alter",
 		"internal/rawclient/transcript", "internal/test/desktest", "internal/test/harness", "internal/test/hostile",
-		"internal/test/law", "internal/test/law/planted", "internal/test/program", "internal/test/sim"}
+		"internal/test/judge", "internal/test/law", "internal/test/law/planted", "internal/test/program", "internal/test/sim"}
 	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
 	list.Dir = "../.."
 	out, err := list.Output()
