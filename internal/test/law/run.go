@@ -175,6 +175,7 @@ func (r *run) options(part *sim.Part, ring *seal.Ring) *askback.Options {
 			TTL: time.Duration(r.TTL) * r.Unit,
 		}},
 	}
+	opts.Limits.RoundTTL = max(time.Hour, 600*r.Unit)
 	if r.Dead > 0 { // tasks are deleted before anybody takes their notices
 		opts.Limits.RoundTTL = 10 * time.Minute
 	}
