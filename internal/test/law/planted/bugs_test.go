@@ -1,6 +1,6 @@
 package planted
 
-// bug is a fault of the code that the law must find.
+// bug is a fault of the code that the law, or the bridge's world, must find.
 type bug struct {
 	name    string
 	world   string // whose seeds look for it
@@ -37,6 +37,7 @@ const (
 	skewed = "people come late, and clocks are off"
 	dead   = "nobody takes notices for long"
 	crowd  = "a crowd is before everybody"
+	bridge = "the bridge" // of bridge/internal/world
 )
 
 var bugs = []bug{
@@ -182,6 +183,48 @@ var bugs = []bug{
 		name:    "life-by-another-clock",
 		world:   skewed,
 		patches: []patch{ownClock, {deskFile, 1, "v.TTL = s.desk.Keeps", "v.TTL = s.byOwnClock(s.desk.Keeps)"}},
+	},
+	{
+		// A session that is gone when a stream is resumed passes for one that was gone before the call came.
+		name:  "unsent-by-an-error-class",
+		world: bridge,
+		patches: []patch{
+			{"client/internal/tap/http.go", 1, "	case lasts && resumes && (res.StatusCode",
+				"	case lasts && resumes && res.StatusCode == http.StatusNotFound:\n		return nil\n" +
+					"	case lasts && resumes && (res.StatusCode"},
+			{"client/call.go", 1, "	case isStatus && status.Refuses()",
+				"	case errors.Is(err, mcp.ErrSessionMissing):\n		return &NotRunError{Status: 404, Err: err}\n" +
+					"	case isStatus && status.Refuses()"},
+		},
+	},
+	{
+		// An error that the transport has made passes for the server's answer.
+		name:    "the-transports-error",
+		world:   bridge,
+		patches: []patch{{"client/internal/tap/exchange.go", 1, "return x.Delivery.failure(err)", "return err"}},
+	},
+	{
+		// A gateway's status says that nothing ran.
+		name:  "a-gateways-status",
+		world: bridge,
+		patches: []patch{{"client/internal/tap/delivery.go", 1,
+			"http.StatusMethodNotAllowed,", "http.StatusMethodNotAllowed, 502, 503, 504,"}},
+	},
+	{
+		name:    "nothing-was-sent-where-the-connection-broke",
+		world:   bridge,
+		patches: []patch{{"client/internal/tap/delivery.go", 1, "d.begun || !d.asked || err == nil", "err == nil"}},
+	},
+	{
+		// After a crash a round that was begun is sent again, and nobody is asked.
+		name:    "a-round-sent-twice",
+		world:   bridge,
+		patches: []patch{{"bridge/internal/rounds/rounds.go", 1, "			if !begins {", "			if !begins && false {"}},
+	},
+	{
+		name:    "a-lost-call-made-again",
+		world:   bridge,
+		patches: []patch{{"bridge/internal/legacy/call.go", 1, "return c.Repeatable &&", "return"}},
 	},
 }
 

@@ -1,6 +1,6 @@
-// Package planted shows that the law sees what it looks for. For each of its bugs it builds the test of the law from
-// the repository with the bug in it, and counts the seeds of one world that find it. The repository stays as it is: the
-// compiler is given other files in the place of those that the bug changes.
+// Package planted shows that the simulations see what they look for. For each of its bugs it builds the test of the
+// law, or of the bridge's world, from the repository with the bug in it, and counts the seeds of one world that find
+// it. The repository stays as it is: the compiler is given other files in the place of those that the bug changes.
 //
 //	go test ./internal/test/law/planted                     # can the bugs be planted in the code as it is?
 //	go test -v -timeout 1h ./internal/test/law/planted -find # do ten of a hundred seeds find each of them?
@@ -31,7 +31,7 @@ const (
 	bar   = 10
 )
 
-// Every bug can be planted in the code as it is. The law finds it, in a minute of one processor.
+// Every bug can be planted in the code as it is. Its simulation finds it, in a minute of one processor.
 func TestBugs(t *testing.T) {
 	for _, b := range bugs {
 		t.Run(b.name, func(t *testing.T) {
@@ -39,13 +39,17 @@ func TestBugs(t *testing.T) {
 			if !*find {
 				return
 			}
+			dir, test := "./internal/test/law", "TestPeople/^"+regexp.QuoteMeta(b.world)+"$"
+			if b.world == bridge {
+				dir, test = "./bridge/internal/world", "TestWorld"
+			}
 			law := filepath.Join(t.TempDir(), "law.test")
-			build := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", overlay, "-o", law, "./internal/test/law")
+			build := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", overlay, "-o", law, dir)
 			build.Dir = root
 			if out, err := build.CombinedOutput(); err != nil {
 				t.Fatalf("%s: %v\n%s", build, err, out)
 			}
-			found, last, took := hunt(t, law, b.world)
+			found, last, took := hunt(t, law, test)
 			t.Logf("%d of %d seeds, in %v", len(found), last+1, took.Round(time.Second))
 			for _, f := range found[:min(1, len(found))] {
 				t.Log(f)
@@ -58,16 +62,16 @@ func TestBugs(t *testing.T) {
 }
 
 var (
-	began = regexp.MustCompile(`^=== RUN +TestPeople/[^/]*/seed_(\d+)$`)
+	began = regexp.MustCompile(`^=== RUN +Test\w+/(?:[^/]*/)?seed_(\d+)$`)
 	says  = regexp.MustCompile(`: (seed \d+: .*)$`)
 )
 
-// hunt lets the seeds of a world look for violations until enough of them have found one. It returns those, the last
+// hunt lets the seeds of a test look for violations until enough of them have found one. It returns those, the last
 // seed, and the time of the processor.
-func hunt(t *testing.T, law, world string) (found []string, last int, took time.Duration) {
+func hunt(t *testing.T, law, test string) (found []string, last int, took time.Duration) {
 	for next := 0; next < seeds && len(found) < bar; next = last + 1 {
-		cmd := exec.CommandContext(t.Context(), law, "-test.v", "-test.run", "TestPeople/^"+regexp.QuoteMeta(world)+"$",
-			"-shrink=false", fmt.Sprint("-first=", next), fmt.Sprint("-seeds=", seeds-next))
+		cmd := exec.CommandContext(t.Context(), law, "-test.v", "-test.run", test, "-shrink=false",
+			fmt.Sprint("-first=", next), fmt.Sprint("-seeds=", seeds-next))
 		out, err := cmd.StdoutPipe()
 		if err == nil {
 			err = cmd.Start()

@@ -1,0 +1,160 @@
+package world
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/bridge"
+	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/sim"
+	"github.com/askback-mcp/askback/task"
+)
+
+// seam is the store as one bridge writes it.
+type seam struct {
+	*task.MemoryStore
+	part *sim.Part
+}
+
+func (s *seam) Create(
+	ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota,
+) error {
+	return s.part.Do(ctx, "Create", func(ctx context.Context) error {
+		return s.MemoryStore.Create(ctx, t, ttl, lease, call, entries, quota)
+	})
+}
+
+func (s *seam) Claim(
+	ctx context.Context, after string, load []task.Load, lease time.Duration, limit int,
+) ([]*task.Claimed, error) {
+	return sim.Get(ctx, s.part, "Claim", func(ctx context.Context) ([]*task.Claimed, error) {
+		return s.MemoryStore.Claim(ctx, after, load, lease, limit)
+	})
+}
+
+func (s *seam) Append(ctx context.Context, id string, claim task.Claim, there int, entry []byte) error {
+	return s.part.Do(ctx, "Append", func(ctx context.Context) error {
+		return s.MemoryStore.Append(ctx, id, claim, there, entry)
+	})
+}
+
+func (s *seam) Renew(ctx context.Context, leases []task.Leased, lease time.Duration) ([]task.Renewed, error) {
+	return sim.Get(ctx, s.part, "Renew", func(ctx context.Context) ([]task.Renewed, error) {
+		return s.MemoryStore.Renew(ctx, leases, lease)
+	})
+}
+
+func (s *seam) Update(ctx context.Context, t *task.Task, u task.Update) error {
+	next := *t
+	err := s.part.Do(ctx, "Update", func(ctx context.Context) error { return s.MemoryStore.Update(ctx, &next, u) })
+	if err == nil {
+		*t = next
+	}
+	return err
+}
+
+// options are those of a bridge in front of the calm server and another one.
+func (w *world) bridgeOptions(part *sim.Part) *bridge.Options {
+	plenty := task.Quota{Unfinished: 1 << 20, Kept: 1 << 20, Bytes: 1 << 40, Notices: 1 << 20}
+	opts := &bridge.Options{
+		Implementation: &mcp.Implementation{Name: "bridge", Version: "1"},
+		Server: askback.Options{
+			Keys: w.keys, Logger: quiet, Desk: &askback.DeskOptions{Fallback: true, Wait: w.Unit},
+			Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
+				return extra.Header.Get("X-User"), nil
+			},
+			Tasks: &askback.Tasks{Store: &seam{w.store, part}, Settings: task.Settings{
+				Lease: 10 * w.Unit, Attempts: 10_000, PerPrincipal: plenty, Anonymous: plenty,
+			}},
+		},
+	}
+	for _, kind := range []string{w.Kind, calm} {
+		opts.Servers = append(opts.Servers, bridge.Server{Identity: kind, Prefix: kind,
+			Connect: func() (mcp.Transport, error) {
+				if isProgram(kind) {
+					return w.start(kind, part, w.Server), nil
+				}
+				return &mcp.StreamableClientTransport{Endpoint: "http://" + kind + "/mcp",
+					HTTPClient: &http.Client{Transport: &link{w.network, part, calm}}}, nil
+			}})
+	}
+	return opts
+}
+
+func bridgeAt(place int) string { return fmt.Sprint("bridge", place) }
+
+// bridge runs one life of a bridge after the other at a place, all on one store.
+func (w *world) bridge(ctx context.Context, place int) {
+	operator := w.sim.Part(fmt.Sprint("operator of bridge ", place), nil)
+	for n := 0; ctx.Err() == nil; n++ {
+		part := w.sim.Part(fmt.Sprintf("bridge %d.%d", place, n), w.Bridge)
+		b, err := bridge.New(w.bridgeOptions(part))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		life, end := context.WithCancel(ctx)
+		l := &listener{part, b.Server().HTTPHandler(nil), life}
+		w.listen(bridgeAt(place), l)
+		w.others.Go(func() {
+			if err := b.Start(life); err != nil && life.Err() == nil {
+				w.violate("%s did not start: %v", part.Name, err)
+			}
+			_ = b.Server().RunTasks(life)
+			_ = b.Close()
+		})
+		select {
+		case <-part.Dead():
+		case <-ctx.Done():
+		}
+		w.hangUp(bridgeAt(place), l)
+		end()
+		operator.Pause(ctx, 1)
+	}
+}
+
+// decide lets a person answer what waits. Most questions are accepted, also whether something is to run again.
+func (w *world) decide(ctx context.Context) {
+	part := w.sim.Part("people", nil)
+	d, err := desk.Open(w.store, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for part.Pause(ctx, 1) {
+		var waiting []*desk.Question
+		for q, err := range d.Waiting(ctx, desk.Waiting{}) {
+			if err == nil {
+				waiting = append(waiting, q)
+			}
+		}
+		slices.SortFunc(waiting, func(a, b *desk.Question) int { return strings.Compare(a.Message, b.Message) })
+		for _, q := range waiting {
+			w.answer(ctx, d, part, q)
+		}
+	}
+}
+
+func (w *world) answer(ctx context.Context, d *desk.Desk, part *sim.Part, q *desk.Question) {
+	a := desk.Answer{By: desk.Person{Name: q.Principal}, Action: "accept"}
+	repeats := strings.HasPrefix(q.AuthorKey, "bridge_repeat")
+	if part.Chance(0.1) || repeats && part.Chance(0.4) {
+		a.Action = "decline"
+	} else if q.Schema != nil {
+		a.Content = []byte(`{}`)
+	}
+	if whole, err := d.Question(ctx, q.Name, q.Key, nil); err == nil && repeats && a.Action == "accept" {
+		var in arguments
+		_ = json.Unmarshal(whole.Arguments, &in)
+		w.mu.Lock()
+		w.repeats[in.ID]++ // before, because it may run at once
+		w.mu.Unlock()
+	}
+	_, _ = d.Answer(ctx, q.Name, q.Key, a) // the call may have ended
+}

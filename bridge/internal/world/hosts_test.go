@@ -1,0 +1,217 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/sim"
+)
+
+// How an attempt at a call ends for its host.
+const (
+	done     = "done"     // with its result
+	unknown  = "unknown"  // as the words say
+	unsent   = "unsent"   // as the words say: its last round did not run
+	declined = "declined" // by somebody
+	lost     = "lost"     // with its connection, or because its host did not wait
+	again    = "again"    // the bridge wants the request once more
+	other    = "other"    // which must not be
+)
+
+// host makes one call. It has a user of its own, or shares one.
+type host struct {
+	*world
+	part    *sim.Part
+	server  string
+	tool    string
+	version string
+	form    string // how it answers what it is asked
+	patient time.Duration
+	user    string
+
+	session *client.Session
+}
+
+// How hosts answer.
+const (
+	answers  = "answers"
+	declines = "declines" // at once, so nobody has seen the question
+	cannot   = "cannot"
+)
+
+// mostPatience bounds how long an attempt takes, in units: the answer to a question may be lost. And mostWait bounds
+// how long a call takes, with all its attempts.
+const (
+	mostPatience = 300
+	mostWait     = 3000
+)
+
+// mostAttempts bounds how often a call is made. One whose host can be asked may wait for it, and keep others waiting,
+// if the host has lost the name of the call.
+const mostAttempts = 20
+
+// call makes a call to its end. One that is idempotent is made again until it is done.
+func (h *host) call(ctx context.Context, number int) {
+	ctx, cancel := context.WithTimeout(ctx, mostWait*h.Unit)
+	defer cancel()
+	defer func() {
+		if h.session != nil {
+			_ = h.session.Close()
+		}
+	}()
+	for n := 1; ; n++ {
+		id := fmt.Sprintf("%d.%d", number, n)
+		end, text := h.attempt(ctx, id)
+		if ctx.Err() != nil {
+			h.violate("call %s of %s has not ended after %v: %s", id, h.tool, mostWait*h.Unit, text)
+			return
+		}
+		h.mu.Lock()
+		h.attempts = append(h.attempts, attempt{id, h, end, text})
+		h.mu.Unlock()
+		if !isIdempotent(h.tool) || end == done || end == declined || end == other {
+			return
+		}
+		if n == mostAttempts {
+			if h.form == cannot {
+				h.violate("not done: call %s: %s", id, text)
+			}
+			return
+		}
+		h.patient = mostPatience * h.Unit
+		h.part.Pause(ctx, float64(2*n)) // at first, others may wait for an answer
+	}
+}
+
+// attempt makes a call under an ID, and returns how it ended.
+func (h *host) attempt(ctx context.Context, id string) (end, text string) {
+	began := time.Now()
+	text, err := h.send(ctx, h.patient, h.server+"_"+h.tool, map[string]any{"id": id})
+	if took := time.Since(began); h.server == calm && took > calmTime*h.Unit {
+		h.violate("call %s of the calm server took %v", id, took)
+	}
+	name := taskName.FindStringSubmatch(text)
+	for name != nil {
+		if !h.part.Pause(ctx, 2) {
+			return other, text
+		}
+		var now string
+		if now, err = h.send(ctx, time.Minute, "askback_result", map[string]any{"name": name[1]}); err == nil {
+			text, name = now, taskName.FindStringSubmatch(now)
+		}
+	}
+	if _, notRun := errors.AsType[*client.NotRunError](err); notRun {
+		return unsent, err.Error()
+	}
+	if err != nil {
+		return lost, err.Error()
+	}
+	return ending(id, text), text
+}
+
+// calmTime is how long a call may take, in units, at a server to which nothing happens: as long as a bridge that starts
+// waits for its other servers.
+const calmTime = 20
+
+var taskName = regexp.MustCompile(`askback_result with the name "([A-Z2-7]{26})"`)
+
+// ending is what the words of an attempt say.
+func ending(id, text string) string {
+	says := func(any ...string) bool {
+		for _, words := range any {
+			if strings.Contains(text, words) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case text == "done "+id:
+		return done
+	case says("may have run") || strings.HasPrefix(text, "The connection to the server of"):
+		return unknown
+	case says("was not sent", "did not run", "was not called: ", "unknown tool", "only while one of its tools is called"):
+		return unsent
+	case says("send the request again", "the limit of 16 questions per round"):
+		return again
+	case says(errDeclined.Error(), "declined"):
+		return declined
+	}
+	return other
+}
+
+// send calls a tool of a bridge, and returns the text of its result, or of the server's error.
+func (h *host) send(ctx context.Context, wait time.Duration, tool string, in map[string]any) (string, error) {
+	if !h.open(ctx) {
+		return "", context.Cause(ctx)
+	}
+	waiting, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	res, err := h.session.CallTool(waiting, &mcp.CallToolParams{Name: tool, Arguments: in})
+	_, notRun := errors.AsType[*client.NotRunError](err)
+	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && !notRun {
+		return fmt.Sprint(fault.Message, " (", fault.Code, ")"), nil
+	}
+	if err != nil {
+		if waiting.Err() == nil {
+			_ = h.session.Close()
+			h.session = nil
+		}
+		return "", err
+	}
+	text := ""
+	for _, c := range res.Content {
+		text += c.(*mcp.TextContent).Text
+	}
+	return text, nil
+}
+
+// open opens a session with a bridge that runs, if there is none.
+func (h *host) open(ctx context.Context) bool {
+	for h.session == nil && ctx.Err() == nil {
+		to := bridgeAt(h.part.IntN(h.Bridges))
+		opts := &client.Options{Tasks: client.TasksOff}
+		if h.form != cannot {
+			opts.Form = func(ctx context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+				if h.form == declines {
+					return &mcp.ElicitResult{Action: "decline"}, nil
+				}
+				h.part.Pause(ctx, 2)
+				return &mcp.ElicitResult{Action: "accept", Content: map[string]any{}}, nil
+			}
+		}
+		connecting, cancel := context.WithTimeout(ctx, time.Minute)
+		var err error
+		h.session, err = client.New(opts).Connect(connecting, &mcp.StreamableClientTransport{
+			Endpoint: "http://" + to + "/mcp", HTTPClient: &http.Client{Transport: h.as(&link{h.network, h.part, ""})}},
+			&mcp.ClientSessionOptions{ProtocolVersion: h.version})
+		cancel()
+		if err != nil {
+			h.session = nil
+			h.part.Pause(ctx, 1)
+		}
+	}
+	return h.session != nil
+}
+
+// as has requests come from the host's user.
+func (h *host) as(next http.RoundTripper) http.RoundTripper {
+	return roundTrip(func(req *http.Request) (*http.Response, error) {
+		req = req.Clone(req.Context())
+		req.Header.Set("X-User", h.user)
+		return next.RoundTrip(req)
+	})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

@@ -1,0 +1,269 @@
+package world
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"syscall"
+
+	"github.com/askback-mcp/askback/internal/test/sim"
+)
+
+// network carries requests to the handlers that listen.
+type network struct {
+	mu sync.Mutex
+	at map[string]*listener // by host
+}
+
+type listener struct {
+	part    *sim.Part
+	handler http.Handler
+	life    context.Context // of what it serves
+}
+
+func (n *network) listen(host string, l *listener) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.at[host] = l
+}
+
+// hangUp ends a listener. Another one may listen there already.
+func (n *network) hangUp(host string, l *listener) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.at[host] == l {
+		delete(n.at, host)
+	}
+}
+
+func (n *network) find(host string) *listener {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.at[host]
+}
+
+// link is the way of one part into the network. What goes to a calm host meets no fate, and neither does the end of a
+// session.
+type link struct {
+	*network
+	from *sim.Part
+	calm string
+}
+
+// RoundTrip sends a request through one seam, and its response back through another one. A response that is lost there
+// breaks off somewhere.
+func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
+	var body []byte
+	if req.Body != nil {
+		body, _ = io.ReadAll(req.Body)
+		req.Body.Close()
+	}
+	select {
+	case <-l.from.Dead():
+		return nil, sim.ErrDead
+	default:
+	}
+	switch {
+	case req.URL.Host == l.calm:
+		return l.send(req, body)
+	case req.Method == http.MethodDelete: // the SDK holds a lock while it ends a session
+		go func() {
+			if res, err := l.send(req.WithContext(context.WithoutCancel(req.Context())), nil); err == nil {
+				res.Body.Close()
+			}
+		}()
+		return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody, Request: req}, nil
+	}
+	var message struct{ Method string }
+	_ = json.Unmarshal(body, &message)
+	what := fmt.Sprintf("%s to %s", cmp.Or(message.Method, req.Method), req.URL.Host)
+	var res *http.Response
+	err := l.from.Do(req.Context(), what, func(context.Context) (err error) {
+		res, err = l.send(req, body)
+		return err
+	})
+	if err == nil {
+		switch err = l.from.Do(req.Context(), "response of "+what, func(context.Context) error { return nil }); err {
+		case sim.ErrLost:
+			res.Body, err = &brokenBody{res.Body, l.from.IntN(400)}, nil
+		}
+	}
+	if err != nil && res != nil {
+		res.Body.Close()
+		res = nil
+	}
+	return res, err
+}
+
+// send lets whoever listens serve a request. Tracing tells whether there is a connection, as net/http does.
+func (n *network) send(req *http.Request, body []byte) (*http.Response, error) {
+	trace := cmp.Or(httptrace.ContextClientTrace(req.Context()), new(httptrace.ClientTrace))
+	if trace.GetConn != nil {
+		trace.GetConn(req.URL.Host)
+	}
+	l := n.find(req.URL.Host)
+	if l == nil {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	}
+	if trace.GotConn != nil {
+		trace.GotConn(httptrace.GotConnInfo{})
+	}
+	ctx, cancel := context.WithCancel(l.life)
+	in, err := http.NewRequestWithContext(ctx, req.Method, req.URL.String(), bytes.NewReader(body))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	in.Header, in.RemoteAddr = req.Header.Clone(), "192.0.2.1:1"
+	r := &response{header: make(http.Header), began: make(chan struct{}), more: make(chan struct{}, 1), by: l.part,
+		to: req.Context(), cancel: cancel}
+	go func() {
+		defer cancel()
+		defer func() { r.end(recover()) }()
+		l.handler.ServeHTTP(r, in)
+	}()
+	select {
+	case <-r.began:
+		return r.head(req)
+	case <-req.Context().Done():
+		err = context.Cause(req.Context())
+	case <-l.part.Dead():
+		err = io.ErrUnexpectedEOF
+	}
+	cancel()
+	return nil, err
+}
+
+// response is what a handler answers, and its body as the client reads it. Nobody waits for the reader.
+type response struct {
+	header http.Header
+	began  chan struct{} // is closed when the head is there
+	more   chan struct{} // there is something new; has room for one
+	by     *sim.Part     // the server
+	to     context.Context
+	cancel func() // the request, at the server
+
+	mu     sync.Mutex
+	status int
+	sent   bool // the head
+	data   bytes.Buffer
+	over   error // how the body ends, once it has
+}
+
+func (r *response) Header() http.Header { return r.header }
+
+func (r *response) WriteHeader(status int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status = cmp.Or(r.status, status)
+}
+
+func (r *response) Write(p []byte) (int, error) {
+	r.WriteHeader(http.StatusOK)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.data.Write(p)
+}
+
+// Flush implements [http.Flusher].
+func (r *response) Flush() {
+	r.WriteHeader(http.StatusOK)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.sent {
+		r.sent = true
+		close(r.began)
+	}
+	select {
+	case r.more <- struct{}{}:
+	default:
+	}
+}
+
+// end ends the response of a handler, which may have panicked.
+func (r *response) end(panicked any) {
+	r.mu.Lock()
+	if r.over = io.EOF; panicked == http.ErrAbortHandler {
+		r.over = io.ErrUnexpectedEOF
+	} else if panicked != nil {
+		panic(panicked)
+	}
+	r.mu.Unlock()
+	r.Flush()
+}
+
+func (r *response) head(req *http.Request) (*http.Response, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over == io.ErrUnexpectedEOF && r.data.Len() == 0 {
+		return nil, r.over
+	}
+	return &http.Response{Status: fmt.Sprint(r.status, " ", http.StatusText(r.status)), StatusCode: r.status,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: r.header.Clone(), Body: r, ContentLength: -1,
+		Request: req}, nil
+}
+
+// Read reads the body.
+func (r *response) Read(p []byte) (int, error) {
+	for {
+		select {
+		case <-r.by.Dead():
+			return 0, io.ErrUnexpectedEOF
+		case <-r.to.Done():
+			r.cancel()
+			return 0, context.Cause(r.to)
+		default:
+		}
+		r.mu.Lock()
+		n, over := r.data.Len(), r.over
+		if n > 0 {
+			defer r.mu.Unlock()
+			return r.data.Read(p)
+		}
+		r.mu.Unlock()
+		if over != nil {
+			return 0, over
+		}
+		select {
+		case <-r.more:
+		case <-r.by.Dead():
+		case <-r.to.Done():
+		}
+	}
+}
+
+// Close lets the server know that nobody reads on.
+func (r *response) Close() error {
+	r.cancel()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = cmp.Or(r.over, io.ErrClosedPipe)
+	select {
+	case r.more <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// brokenBody is a body that breaks off.
+type brokenBody struct {
+	io.ReadCloser
+	left int
+}
+
+func (b *brokenBody) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		b.Close()
+		return 0, io.ErrUnexpectedEOF
+	}
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
