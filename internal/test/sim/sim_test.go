@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,8 +91,9 @@ func TestFates(t *testing.T) {
 			s := sim.New(1, time.Second, nil)
 			s.Run(func() {
 				part, other := s.Part("part", sim.Chances{test.fate: 1}), s.Part("other", nil)
-				began, happened := time.Now(), 0
-				act := func(context.Context) error { happened++; return nil }
+				began := time.Now()
+				var happened atomic.Int32
+				act := func(context.Context) error { happened.Add(1); return nil }
 				var beside time.Duration
 				var both sync.WaitGroup
 				both.Go(func() {
@@ -99,8 +101,8 @@ func TestFates(t *testing.T) {
 				})
 				err := part.Do(t.Context(), "something", act)
 				both.Wait()
-				if !errors.Is(err, test.err) || (happened == 1) != test.happens {
-					t.Errorf("%s: it happened %d times: %v", test.fate, happened, err)
+				if !errors.Is(err, test.err) || (happened.Load() == 1) != test.happens {
+					t.Errorf("%s: it happened %d times: %v", test.fate, happened.Load(), err)
 				}
 				if late := time.Since(began) > 0; late != (test.fate == sim.Delayed || test.fate == sim.Frozen) || beside > 0 {
 					t.Errorf("%s: it took %v, and what another part did %v", test.fate, time.Since(began), beside)
