@@ -135,7 +135,7 @@ var bugs = []bug{
 	{
 		// Only one goroutine of a server tells the store that somebody listens, and not before others claim.
 		name:    "claimed-before-somebody-listens",
-		world:   dead,
+		world:   slow,
 		patches: []patch{{engineFile, 1, "_ = e.store.persist(ctx, func() error { return notices.listen(ctx) })", ""}},
 	},
 	{
