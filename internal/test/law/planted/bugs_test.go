@@ -29,7 +29,6 @@ const (
 	lossy  = "the network fails"
 	quiet  = "hardly anything fails"
 	well   = "all is well"
-	deaths = "servers die"
 	slow   = "the store is slow"
 	wild   = "everything fails"
 	poison = "a row is poisoned"
@@ -53,7 +52,7 @@ var bugs = []bug{
 	{
 		// Whoever had the lease once can change the task, if nobody has changed it since.
 		name:    "update-without-fence",
-		world:   deaths,
+		world:   thefts,
 		patches: []patch{{tasksFile, 1, "\tif u.Leased {\n\t\tclaim = &t.Claim", "\tif false {\n\t\tclaim = &t.Claim"}},
 	},
 	{
