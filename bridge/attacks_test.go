@@ -124,7 +124,7 @@ func TestHostileLists(t *testing.T) {
 		tool string
 		want string // of the names, or empty if the tool is left out
 	}{
-		"the bridge's own tool":       {tool("askback_result", ""), "evil_askback_result"},
+		"the bridge's own tool":       {tool("askback_result", ""), ""},
 		"another server's name":       {tool("good_create", ""), "evil_good_create"},
 		"characters of control":       {tool("a\x1b[2Jb", ""), ""},
 		"a direction that is changed": {tool("a\u202eb", ""), ""},

@@ -323,11 +323,13 @@ func call(t testing.TB, s *client.Session, tool string, arguments any) (text str
 	return res.Content[0].(*mcp.TextContent).Text, res.IsError
 }
 
+var callName = regexp.MustCompile(`"([A-Z2-7]{26})"`)
+
 // waits calls a tool for a host that cannot be asked, until it is told who is awaited. Before that the call may run.
 func waits(t testing.TB, s *client.Session, tool string, arguments any) (words string) {
 	t.Helper()
 	words, failed := call(t, s, tool, arguments)
-	name := regexp.MustCompile(`"([A-Z2-7]{26})"`).FindStringSubmatch(words)
+	name := callName.FindStringSubmatch(words)
 	if failed || name == nil {
 		t.Fatalf("the words are %q", words)
 	}

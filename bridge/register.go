@@ -30,6 +30,10 @@ func (b *behind) addTool(t *mcp.Tool, definition string) error {
 	if err := cmp.Or(names.CheckReadable(t.Name), b.checkPlain(t.Name)); err != nil || b.scheme.LeavesOut(t.Name) {
 		return err
 	}
+	if names.Own[t.Name] && !b.Conn.Legacy() { // it would show hosts the calls of all callers of the bridge
+		b.InWords.Store(true)
+		return nil
+	}
 	own := *t
 	var err error
 	if own.InputSchema, err = compacted(t.InputSchema); err == nil {

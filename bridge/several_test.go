@@ -69,17 +69,17 @@ func small(t testing.TB, name string, tools ...string) *httptest.Server {
 // Tools and prompts of several servers have the server's name before their own, and each call goes to its server. Of
 // resources with one URI the first server's is offered.
 func TestSeveralServers(t *testing.T) {
-	a, b := small(t, "a", "create", "askback_result"), small(t, "b", "create", "list")
+	a, b := small(t, "a", "create", "delete"), small(t, "b", "create", "list")
 	front := newFront(t, "", inFront(named("a", a.URL), named("b", b.URL)))
 	for _, version := range revisions {
 		t.Run(version, func(t *testing.T) {
 			s := host(t, front.url, version, client.Options{})
-			want := []string{"a_askback_result", "a_create", "askback_result", "b_create", "b_list"}
+			want := []string{"a_create", "a_delete", "askback_result", "b_create", "b_list"}
 			if got := toolNames(t, s); !slices.Equal(got, want) {
 				t.Errorf("the tools are %q, want %q", got, want)
 			}
 			for tool, want := range map[string]string{
-				"a_create": "create of a", "b_create": "create of b", "a_askback_result": "askback_result of a",
+				"a_create": "create of a", "b_create": "create of b", "a_delete": "delete of a",
 			} {
 				if text, _ := call(t, s, tool, nil); text != want {
 					t.Errorf("%s returns %q", tool, text)

@@ -43,6 +43,9 @@ type Server struct {
 	// bytes.
 	Lease    time.Duration
 	MostKept int
+	// InWords says that the server tells clients without tasks in words to call its own askback_result, which is the
+	// bridge's for hosts. So its calls become tasks, which the bridge follows.
+	InWords atomic.Bool
 
 	left Handoffs // for a bridge with another policy
 	// compiling is held while a schema of the server's is compiled. It has room for one.

@@ -39,7 +39,7 @@ const mostCarried = 16 << 10
 
 // Pass passes a call on to the server, round by round.
 func (w *Rounds) Pass(ctx context.Context, c *calls.Call) (*outcome.Record, error) {
-	p := &pass{Call: c, way: w, once: !c.Repeatable}
+	p := &pass{Call: c, way: w, once: !c.Repeatable, tasks: c.InWords.Load()}
 	carried := 0 // bytes of the server's states in the journal
 	next := &client.Pending{Method: c.Method}
 	for n := 1; ; n++ {
@@ -67,7 +67,7 @@ type pass struct {
 	*calls.Call
 	way   *Rounds
 	once  bool // a round that is begun must not be sent again
-	tasks bool // the server makes tasks of such calls only
+	tasks bool // the server is told that the bridge takes tasks, because it makes only tasks of such calls, or words
 	again int  // how often the round was sent again
 }
 

@@ -1,0 +1,85 @@
+package bridge_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/bridge"
+	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/task"
+)
+
+// newWaiting starts a server whose tool waits for people at its own desk, and tells clients so in words.
+func newWaiting(t *testing.T, name string) (url string, people *desk.Desk) {
+	t.Helper()
+	store := new(task.MemoryStore)
+	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: name, Version: "1"}, nil), &askback.Options{
+		Logger: quiet, Tasks: &askback.Tasks{Store: store}, Desk: &askback.DeskOptions{Wait: time.Millisecond},
+		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "the bridge", nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.AddResultTool()
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "deploy"}, &askback.TaskSupport{Always: true},
+		func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+			err := askback.Approve(call, "sure", askback.Question{Message: "Deploy " + name + "?", For: []string{"user:olga"}})
+			return "deployed " + name, err
+		})
+	go srv.RunTasks(t.Context())
+	web := httptest.NewServer(srv.HTTPHandler(nil))
+	t.Cleanup(web.Close)
+	if people, err = desk.Open(store, nil); err != nil {
+		t.Fatal(err)
+	}
+	return web.URL, people
+}
+
+// A call that waits for people at a server behind, of which there are two, is fetched by its caller under the bridge's
+// name for it. Another caller of the bridge, whom the servers do not know, cannot fetch it.
+func TestACallWaitsForPeopleBehindTheBridge(t *testing.T) {
+	a, atA := newWaiting(t, "a")
+	b, atB := newWaiting(t, "b")
+	f := newFront(t, "", inFront(named("a", a), named("b", b)), func(o *bridge.Options) {
+		o.Server.Principal = func(_ context.Context, req *mcp.RequestExtra) (string, error) {
+			return req.Header.Get("Who"), nil
+		}
+	})
+	as := func(name string) *client.Session {
+		session, err := client.New(&client.Options{Tasks: client.TasksOff}).Connect(t.Context(),
+			bridge.AtURL(f.url, http.Header{"Who": {name}}), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { session.Close() })
+		return session
+	}
+	ada, eve := as("ada"), as("eve")
+	if got := toolNames(t, eve); !slices.Equal(got, []string{"a_deploy", "askback_result", "b_deploy"}) {
+		t.Errorf("the tools are %q", got)
+	}
+	for name, people := range map[string]*desk.Desk{"a": atA, "b": atB} {
+		words, failed := call(t, ada, name+"_deploy", nil)
+		called := callName.FindStringSubmatch(words)
+		if failed || called == nil {
+			t.Fatalf("the words are %q", words)
+		}
+		in := map[string]any{"name": called[1]}
+		if text, failed := call(t, eve, "askback_result", in); !failed || !strings.Contains(text, "no such call") {
+			t.Errorf("the other caller fetches %q", text)
+		}
+		(&front{desk: people}).answer(t, "olga", desk.Answer{Action: "accept"})
+		if got := fetch(t, ada, called[1]); got != "deployed "+name {
+			t.Errorf("the result is %q", got)
+		}
+	}
+}
