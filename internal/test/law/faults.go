@@ -111,12 +111,23 @@ func (r *run) restore(ctx context.Context) {
 	}
 }
 
-// backup copies a store, and returns what puts it back. Nobody may use it at the time of either.
+// backup copies a store, and returns what puts it back. The store's own lock keeps others out meanwhile.
 func backup(s *task.MemoryStore) (restore func()) {
 	live := reflect.ValueOf(s).Elem()
+	lock := open(live.FieldByName("mu")).Addr().Interface().(*sync.Mutex)
 	saved := reflect.New(live.Type()).Elem()
-	duplicate(saved, live, make(map[unsafe.Pointer]reflect.Value))
-	return func() { live.Set(saved) }
+	fields := func(do func(saved, live reflect.Value)) {
+		lock.Lock()
+		defer lock.Unlock()
+		for i := range live.NumField() {
+			if live.Type().Field(i).Name != "mu" {
+				do(open(saved.Field(i)), open(live.Field(i)))
+			}
+		}
+	}
+	copies := make(map[unsafe.Pointer]reflect.Value)
+	fields(func(saved, live reflect.Value) { duplicate(saved, live, copies) })
+	return func() { fields(func(saved, live reflect.Value) { live.Set(saved) }) }
 }
 
 // duplicate copies a value with all that it refers to. Two that refer to one thing refer to one copy.
