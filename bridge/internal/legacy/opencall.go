@@ -80,7 +80,6 @@ type openQuestion struct {
 	answer    chan answer // has room for one
 	given     bool        // there was an answer
 	withdrawn bool        // the server does not wait for the answer
-	sure      bool        // it is of this call
 }
 
 // answer is for the server, or says why it gets none.
@@ -167,19 +166,13 @@ func (c *openCall) end(r *outcome.Record) {
 	c.change()
 }
 
-// errMoves says that a call has ended without the answer to a question that may be another call's.
-var errMoves = errors.New("the call has ended")
-
 // await waits for the answer to a question of the server.
 func (c *openCall) await(ctx context.Context, asked *openQuestion) (_ answer, err error) {
 	select {
 	case a := <-asked.answer:
 		return a, a.err
 	case <-c.over:
-		err = errMoves
-		if asked.sure {
-			err = upstream.ErrNoCall
-		}
+		err = upstream.ErrNoCall
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
@@ -190,8 +183,8 @@ func (c *openCall) await(ctx context.Context, asked *openQuestion) (_ answer, er
 	return answer{}, err
 }
 
-// add adds a question, which is sure to be this call's or not.
-func (c *openCall) add(q *client.Question, sure bool) (*openQuestion, error) {
+// add adds a question.
+func (c *openCall) add(q *client.Question) (*openQuestion, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	open := 0
@@ -203,7 +196,7 @@ func (c *openCall) add(q *client.Question, sure bool) (*openQuestion, error) {
 	if open >= mostOpen || len(c.questions) >= mostAsked {
 		return nil, fmt.Errorf("a call has at most %d questions at once, and %d in all", mostOpen, mostAsked)
 	}
-	asked := &openQuestion{Question: q, asked: time.Now(), answer: make(chan answer, 1), sure: sure}
+	asked := &openQuestion{Question: q, asked: time.Now(), answer: make(chan answer, 1)}
 	c.questions = append(c.questions, asked)
 	c.change()
 	return asked, nil
@@ -254,7 +247,7 @@ func (c *openCall) unanswered() *openQuestion {
 		return nil
 	}
 	q := c.questions[n-1]
-	if q.given || !q.sure || q.Method == input.MethodListRoots {
+	if q.given || q.Method == input.MethodListRoots {
 		return nil
 	}
 	return q

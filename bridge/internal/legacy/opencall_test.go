@@ -12,7 +12,7 @@ import (
 // begins. A form that nobody answered is why a call failed.
 func TestUnansweredQuestions(t *testing.T) {
 	for method, fails := range map[string]bool{input.MethodElicit: true, input.MethodListRoots: false} {
-		c := &openCall{questions: []*openQuestion{{Question: &client.Question{Method: method}, sure: true}}}
+		c := &openCall{questions: []*openQuestion{{Question: &client.Question{Method: method}}}}
 		if got := c.unanswered() != nil; got != fails {
 			t.Errorf("%s is why a call failed: %v", method, got)
 		}

@@ -68,9 +68,8 @@ type pooled struct {
 	cancelled bool // its last call was cancelled
 
 	mu      sync.Mutex
-	calls   []*seat            // in the order in which their calls came
-	waiting []*client.Question // whose call is not yet clear, in the order in which they came
-	changed chan struct{}      // is closed when calls changes
+	calls   []*seat       // in the order in which their calls came
+	changed chan struct{} // is closed when calls changes
 }
 
 // seat is the place of a call in a session.
@@ -79,7 +78,6 @@ type seat struct {
 	tool string // empty for a request that is no call of a tool
 	loud bool   // under the pool's lock
 	call *openCall
-	owns int // questions, under the lock of its session
 }
 
 func newPool(

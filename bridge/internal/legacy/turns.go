@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/askback-mcp/askback/bridge/internal/upstream"
@@ -21,14 +23,14 @@ import (
 //   - A tool whose call has succeeded without a question does not ask, as far as is known. One that has asked does.
 //   - A call of a tool that is not known waits for its turn, too. As long as the server has never asked, it waits for a
 //     moment only.
-//   - If a question comes that several calls may have asked, it waits for a moment until one call is left, and then
-//     goes to the one whose arguments it names, or that came first. All of them are calls of one caller.
+//   - A question goes to the only call that is open, or the only one whose arguments it names. If there are several, it
+//     waits for a moment until one is left, and is then refused: nobody sees the question of another call.
 
 // The bounds of a wait for the turn.
 const (
-	settleTime = 2 * time.Second // while the server has never asked
-	turnTime   = time.Minute     // for a call that does not wait for an answer
-	ownerTime  = time.Second     // until it is clear who asks
+	settleTime = 2 * time.Second  // while the server has never asked
+	turnTime   = time.Minute      // for a call that does not wait for an answer
+	ownerTime  = 10 * time.Second // until it is clear who asks
 )
 
 // busyUntil returns until when a call that came at began waits for its turn in the session, and what its caller is told
@@ -83,32 +85,24 @@ func (s *seat) leave() {
 	s.changed = make(chan struct{})
 }
 
-// ask passes a question of the server on to its call. One that has come to the wrong call goes to another one when that
-// has ended.
+// ask passes a question of the server on to its call.
 func (s *pooled) ask(ctx context.Context, q *client.Question) (upstream.Answer, error) {
-	for {
-		at, sure, err := s.owner(ctx, q)
-		if err != nil {
-			if s.pool.apart && q.Method != input.MethodListRoots {
-				s.spoiled.Store(true)
-			}
-			return upstream.Answer{}, err
+	at, err := s.owner(ctx, q)
+	if err != nil {
+		if s.pool.apart && q.Method != input.MethodListRoots {
+			s.spoiled.Store(true)
 		}
-		asked, err := at.call.add(q, sure)
-		if q.Method != input.MethodListRoots {
-			s.pool.asked(at)
-		}
-		var a answer
-		if err == nil {
-			a, err = at.call.await(ctx, asked)
-		}
-		s.mu.Lock()
-		at.owns--
-		s.mu.Unlock()
-		if !errors.Is(err, errMoves) {
-			return a.Answer, err
-		}
+		return upstream.Answer{}, err
 	}
+	asked, err := at.call.add(q)
+	if q.Method != input.MethodListRoots {
+		s.pool.asked(at)
+	}
+	if err != nil {
+		return upstream.Answer{}, err
+	}
+	a, err := at.call.await(ctx, asked)
+	return a.Answer, err
 }
 
 // asked notes that a call has asked.
@@ -130,76 +124,52 @@ func withAsker(ctx context.Context, s *seat) context.Context {
 	return context.WithValue(ctx, askerKey{}, s)
 }
 
-// owner waits until it is clear which call a question belongs to, for a bounded time.
-func (s *pooled) owner(ctx context.Context, q *client.Question) (at *seat, sure bool, err error) {
-	s.mu.Lock()
+// owner waits until it is clear which call a question belongs to, for a bounded time. A call that has come later did
+// not ask it, and neither did one that ends meanwhile.
+func (s *pooled) owner(ctx context.Context, q *client.Question) (*seat, error) {
 	if at, known := ctx.Value(askerKey{}).(*seat); known {
-		defer s.mu.Unlock()
 		if at == nil {
-			return nil, false, upstream.ErrNoCall
+			return nil, upstream.ErrNoCall
 		}
-		at.owns++
-		return at, true, nil
+		return at, nil
 	}
-	s.waiting = append(s.waiting, q)
+	s.mu.Lock()
+	may := slices.Clone(s.calls)
 	s.mu.Unlock()
 	late := time.NewTimer(ownerTime)
 	defer late.Stop()
-	for guess := false; ; {
+	for {
 		s.mu.Lock()
-		var atOnce bool
-		at, atOnce = s.pick(q)
-		sure = len(s.calls) == 1 || q.Method == input.MethodListRoots // a tool that has never asked may do so
+		may = slices.DeleteFunc(may, func(at *seat) bool { return !slices.Contains(s.calls, at) })
 		changed := s.changed
-		if at == nil || atOnce || guess || ctx.Err() != nil {
-			s.waiting = slices.DeleteFunc(s.waiting, func(other *client.Question) bool { return other == q })
-			if at != nil {
-				at.owns++
-			}
-			s.mu.Unlock()
-			if at == nil {
-				err = upstream.ErrNoCall
-			}
-			return at, sure, err
-		}
 		s.mu.Unlock()
+		named := slices.DeleteFunc(slices.Clone(may), func(at *seat) bool { return !mentions(q.Params, at.call.params) })
+		switch {
+		case len(may) == 0:
+			return nil, upstream.ErrNoCall
+		case len(may) == 1 || q.Method == input.MethodListRoots:
+			return may[0], nil
+		case len(named) == 1:
+			return named[0], nil
+		}
 		select {
 		case <-changed:
 		case <-late.C:
-			guess = true
+			return nil, ambiguous(q, may)
 		case <-ctx.Done():
+			return nil, context.Cause(ctx)
 		}
 	}
 }
 
-// pick returns the call that a question most likely belongs to, and whether there is nothing to wait for, with the lock
-// held. It returns nil if there is no call.
-func (s *pooled) pick(q *client.Question) (at *seat, atOnce bool) {
-	may := keep(s.calls, func(at *seat) bool { return s.pool.habits.loud(at.tool, s.kind.can) })
-	if len(may) == 0 {
-		return nil, false
+// ambiguous refuses a question that several calls may have asked.
+func ambiguous(q *client.Question, may []*seat) error {
+	var tools []string
+	for _, at := range may {
+		tools = append(tools, strconv.Quote(at.tool))
 	}
-	if len(may) == 1 || q.Method == input.MethodListRoots {
-		return may[0], true
-	}
-	free := keep(may, func(at *seat) bool { return at.owns == 0 })
-	if named := keep(free, func(at *seat) bool { return mentions(q.Params, at.call.params) }); len(named) == 1 {
-		return named[0], false
-	}
-	return free[min(max(0, slices.Index(s.waiting, q)), len(free)-1)], false
-}
-
-// keep returns the calls of which something is so, or all if that is none.
-func keep(calls []*seat, is func(*seat) bool) (kept []*seat) {
-	for _, at := range calls {
-		if is(at) {
-			kept = append(kept, at)
-		}
-	}
-	if kept == nil {
-		return calls
-	}
-	return kept
+	return fmt.Errorf("nobody was asked %q: calls of %s are in progress in one session, and any of them may ask it; call "+
+		"the tool again when the others have ended, or give each call a session", label(q), strings.Join(tools, ", "))
 }
 
 // mentions reports whether a question has one of the texts among the arguments of a call.
