@@ -12,15 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/askback-mcp/askback/desk"
-	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
-
-// Three desks race on one store in memory. Those of task/sqlite race on their files.
-func TestRaces(t *testing.T) {
-	s := new(task.MemoryStore)
-	harness.RaceAtDesks(t, []task.Store{s, s, s}, 1000)
-}
 
 // gated is a store that lets its callers go on one at a time, in an order that somebody else chooses.
 type gated struct {

@@ -16,7 +16,6 @@ import (
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/internal/test/desktest"
-	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/postgres"
@@ -80,21 +79,6 @@ func checkVotes(t *testing.T, q *desk.Question, votes int, recorded []string) {
 	if q.Status != task.QuestionDecided || q.Decision == nil || len(q.Decision.By) != votes || len(got) != votes {
 		t.Errorf("%d of %d votes: it is %s, %+v", len(got), votes, q.Status, q.Decision)
 	}
-}
-
-// People at the desks of three instances decide as one.
-func TestPeopleRace(t *testing.T) {
-	t.Parallel()
-	stores, _ := desksOf(t, pgtest.DSN(t))
-	var all []task.Store
-	for _, s := range stores {
-		all = append(all, s)
-	}
-	races := 200
-	if testing.Short() {
-		races = 50
-	}
-	harness.RaceAtDesks(t, all, races)
 }
 
 func TestAttacksOnTheDesk(t *testing.T) {

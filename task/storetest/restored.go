@@ -1,14 +1,8 @@
 package storetest
 
 import (
-	"context"
-	"errors"
-	"log/slog"
-	"slices"
 	"testing"
-	"time"
 
-	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -111,50 +105,6 @@ var restoredTests = []struct {
 			r.append(s, c.ID, c.Claim, "again")
 			r.wantEntries(s, c.ID, "kept", "again")
 			r.renew(s, c, long)
-		})
-	}},
-	{"an engine whose claim was lost records nothing beside the one that has its number", func(r *restored) {
-		var ids []string
-		r.with(func(s task.Store) {
-			for range 4 {
-				ids = append(ids, r.add(s, "alice").ID)
-			}
-		})
-		var lost []*task.Task
-		r.lose(func(s task.Store) {
-			for range ids {
-				lost = append(lost, r.claim(s, "", long))
-			}
-		})
-		r.with(func(s task.Store) {
-			handler := func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-				i := slices.IndexFunc(lost, func(t *task.Task) bool { return t.ID == w.Task.ID })
-				for n, step := range []string{"reserve", "pay"} {
-					// The other worker is always a moment earlier.
-					err := s.Append(ctx, w.Task.ID, lost[i].Claim, n, []byte(step+" lost"))
-					if !errors.Is(err, task.ErrLeaseLost) {
-						r.Errorf("Append under the lost claim %v, beside %v: %v", lost[i].Claim, w.Task.Claim, err)
-					}
-					if err := w.Record(ctx, []byte(step)); err != nil {
-						return taskrun.Verdict{}, err
-					}
-				}
-				return taskrun.Verdict{Status: task.Completed, Outcome: []byte("done")}, nil
-			}
-			e, err := taskrun.NewEngine(s, &taskrun.Options{Handler: handler, Look: 5 * time.Millisecond,
-				Logger: slog.New(slog.DiscardHandler)})
-			r.ok("NewEngine", err)
-			ctx, cancel := context.WithCancel(r.ctx)
-			ended := make(chan error, 1)
-			go func() { ended <- e.Run(ctx) }()
-			for _, id := range ids {
-				r.eventually("each task is completed", func() bool { return r.get(s, id).Status == task.Completed })
-			}
-			cancel()
-			r.ok("Run", <-ended)
-			for _, id := range ids {
-				r.wantEntries(s, id, "reserve", "pay")
-			}
 		})
 	}},
 }

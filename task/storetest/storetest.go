@@ -525,7 +525,7 @@ func renewOne(
 		return 0, err
 	}
 	if len(renewed) != 1 {
-		return 0, fmt.Errorf("Renew answers for %d leases, want 1", len(renewed))
+		return 0, fmt.Errorf("the answer is for %d leases, want 1", len(renewed))
 	}
 	return renewed[0].Version, renewed[0].Err
 }
