@@ -4,7 +4,6 @@ go 1.26.7
 
 require (
 	github.com/askback-mcp/askback v0.1.0
-	github.com/askback-mcp/askback/bridge v0.1.0
 	github.com/askback-mcp/askback/check v0.1.0
 	github.com/askback-mcp/askback/cmd/askback v0.1.0
 	github.com/askback-mcp/askback/examples v0.1.0

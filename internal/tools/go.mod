@@ -3,6 +3,7 @@ module github.com/askback-mcp/askback/internal/tools
 go 1.26.0
 
 require (
+	github.com/askback-mcp/askback v0.1.0
 	github.com/rhysd/actionlint v1.7.7
 	github.com/yuin/goldmark v1.8.7
 	golang.org/x/mod v0.43.0
