@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -59,10 +60,10 @@ func probe(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 // isModern returns the error with which connecting ends because the server refused the probe as one of 2026-07-28 does,
-// or nil.
+// or because no response to it came, or nil.
 func isModern(hello *tap.Hello, err error) error {
-	if refused := hello.Unauthorized(err); refused != nil {
-		return refused
+	if reason := cmp.Or(hello.Unauthorized(err), hello.Lost()); reason != nil {
+		return reason
 	}
 	fault, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok {

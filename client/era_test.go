@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -63,9 +64,21 @@ func (s *eraServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if body != "" {
 		body = fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, m.ID, body)
 	}
-	res.Body = io.NopCloser(strings.NewReader(body))
+	switch res.Body = io.NopCloser(strings.NewReader(body)); status {
+	case lostResponse:
+		return nil, io.ErrUnexpectedEOF
+	case brokenResponse:
+		res.StatusCode, res.Body = http.StatusOK, io.NopCloser(io.MultiReader(strings.NewReader(body[:8]),
+			iotest.ErrReader(io.ErrUnexpectedEOF)))
+	}
 	return res, nil
 }
+
+// What comes in place of a response.
+const (
+	lostResponse = iota + 1
+	brokenResponse
+)
 
 func TestTheEraOfAServer(t *testing.T) {
 	found := `"result":` + discovered
@@ -79,6 +92,14 @@ func TestTheEraOfAServer(t *testing.T) {
 		return func(n int) (int, string, string) {
 			if n <= 3 {
 				return status, header, ""
+			}
+			return 200, "", found
+		}
+	}
+	once := func(status int) func(int) (int, string, string) {
+		return func(n int) (int, string, string) {
+			if n == 1 {
+				return status, "", found
 			}
 			return 200, "", found
 		}
@@ -97,6 +118,9 @@ func TestTheEraOfAServer(t *testing.T) {
 		"much too long": {
 			discover: busy(503, "Retry-After: 86400"), probes: 3, begun: 1, older: true, most: 21 * time.Second},
 		"never there": {discover: always(502, "", ""), probes: 5, begun: 1, older: true, most: 5 * time.Second},
+		"lost once":   {discover: once(lostResponse), probes: 2, most: time.Second},
+		"lost":        {discover: always(lostResponse, "", ""), probes: 3, want: "EOF", most: 5 * time.Second},
+		"cut off":     {discover: always(brokenResponse, "", found), probes: 1, want: "EOF"},
 		"older":       {discover: always(200, "", failed(-32601, `{}`)), probes: 1, begun: 1, older: true},
 		"older, 400":  {discover: always(400, "", ""), probes: 1, begun: 1, older: true},
 		"another version": {discover: always(400, "", failed(-32022, `{"supported":["2031-01-01","2030-01-01"]}`)),

@@ -139,7 +139,7 @@ func ending(id, text string) string {
 		return done
 	case says("may have run") || strings.HasPrefix(text, "The connection to the server of"):
 		return unknown
-	case says("was not sent", "did not run", "was not called: ", "unknown tool", "only while one of its tools is called"):
+	case says("was not sent", "did not run", "was not called: ", "unknown tool"):
 		return unsent
 	case says("send the request again", "the limit of 16 questions per round"):
 		return again

@@ -32,8 +32,9 @@ func changesNothing(method string) bool {
 }
 
 // patient sends a request, and sends it again while its server is not there and the bounds allow it. Once the probe of
-// a server has used them up, what follows it is sent once. An answer to a question, which has no method, is also sent
-// again after its connection broke: the server waits for it, and takes it once.
+// a server has used them up, what follows it is sent once. The probe, and an answer to a question, which has no method,
+// are also sent again after their connection broke: a lost probe says nothing of the server, and the server waits for
+// the answer, and takes it once.
 func patient(base http.RoundTripper, hello *Hello, req *http.Request, method string) (*http.Response, error) {
 	began, pause, answers, failures := time.Now(), firstPause, method == "", mostDials
 	if answers {
@@ -42,13 +43,13 @@ func patient(base http.RoundTripper, hello *Hello, req *http.Request, method str
 	for try := 1; ; try++ {
 		res, err := base.RoundTrip(req)
 		wait, away := notThere(res, err)
-		if !away && (err == nil || !answers) || hello.Spent() || req.GetBody == nil {
+		if !away && (err == nil || !answers && method != MethodDiscover) || hello.Spent() || req.GetBody == nil {
 			return res, err
 		}
 		if wait = min(max(wait, pause), mostPause); try == mostTries || err != nil && try >= failures ||
 			time.Since(began)+wait > againTime {
 			if method == MethodDiscover {
-				hello.markSpent()
+				hello.markSpent(err)
 			}
 			return res, err
 		}

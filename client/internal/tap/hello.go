@@ -16,6 +16,7 @@ type Hello struct {
 	mu           sync.Mutex
 	refused      *StatusError // the response to initialize, if that is no message
 	spent        bool         // the probe was sent as often as it may be
+	lost         error        // why the probe had no response the last time
 	unauthorized error        // the probe was refused, for lack of authorization
 	authorizes   bool         // the SDK asks the user then
 }
@@ -30,13 +31,20 @@ func (h *Hello) Spent() bool {
 	return h.spent
 }
 
-func (h *Hello) markSpent() {
+// Lost returns why no response to the probe has come, or nil.
+func (h *Hello) Lost() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lost
+}
+
+func (h *Hello) markSpent(lost error) {
 	if h == nil {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.spent = true
+	h.spent, h.lost = true, lost
 }
 
 // Unauthorized returns why the server refused the probe for lack of authorization, or nil. If the SDK authorizes
