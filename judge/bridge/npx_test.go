@@ -56,7 +56,7 @@ func TestNPM(t *testing.T) {
 			}
 		}
 		// The output ends when no process has it any more.
-		if err := host.Ended(ctx); !errors.Is(err, io.EOF) {
+		if _, err := host.Notice(ctx, "none"); !errors.Is(err, io.EOF) {
 			t.Errorf("SIGTERM does not end the bridge: %v", err)
 		}
 		if others := must(filepath.Glob(installed + "/@askback-mcp/*"))(t); len(others) != 1 {

