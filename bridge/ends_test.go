@@ -149,6 +149,35 @@ func TestABridgeThatIsStoppedEndsItsRound(t *testing.T) {
 	}
 }
 
+// A round that may be sent again, and was on its way when the bridge stopped, may have run, whatever comes of it then.
+func TestARoundThatIsSentAgainMayHaveRun(t *testing.T) {
+	behind := newBehind(t)
+	arrived := make(chan struct{})
+	askback.AddTool(behind.Server, &mcp.Tool{Name: "slow", Annotations: &mcp.ToolAnnotations{IdempotentHint: true}},
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			if err := askback.Approve(call, "sure", askback.Question{Message: "Sure?"}); err != nil {
+				return "", err
+			}
+			close(arrived)
+			<-ctx.Done()
+			return "", ctx.Err()
+		})
+	cut := &cutter{Handler: behind.HTTPHandler(nil)}
+	web := httptest.NewServer(cut)
+	t.Cleanup(web.Close)
+	front := newFront(t, web.URL)
+	call(t, host(t, front.url, "", client.Options{Tasks: client.TasksOff}), "slow", nil)
+	q := front.answer(t, "ada", desk.Answer{Action: "accept"})
+	<-arrived
+	front.stop()
+	cut.status.Store(http.StatusUnauthorized)
+	next := newFront(t, web.URL, after(front))
+	if text := fetch(t, host(t, next.url, "", client.Options{Tasks: client.TasksOff}), q.Name); !strings.Contains(text,
+		"may have run: the outcome of round 2 of the call is unknown. When it was sent again, it did not run") {
+		t.Errorf("the result is %q", text)
+	}
+}
+
 // A call whose states would be too large for its host to carry goes on in the store.
 func TestLargeStatesAreNotCarried(t *testing.T) {
 	behind := newBehind(t)

@@ -88,14 +88,33 @@ func (p *pass) round(ctx context.Context, n int, next *client.Pending) (*outcome
 	if n == 1 && !stored && p.Host.Round() == 1 {
 		return p.first(ctx, next)
 	}
-	var r *outcome.Record
-	var err error
-	if safe || !stored {
-		r, err = p.step(ctx, n, fmt.Sprintf("round %d", n), next)
-	} else {
-		r, err = p.sendOnce(ctx, n, next)
+	if stored && !safe {
+		r, err := p.sendOnce(ctx, n, next)
+		return r, p.Raise(ctx, err)
 	}
+	if stored && next.TaskID == "" {
+		begins, err := p.begin(ctx, fmt.Sprint(n))
+		if err != nil {
+			return nil, p.Raise(ctx, err)
+		}
+		if !begins {
+			p.again = 1
+		}
+	}
+	r, err := p.step(ctx, n, fmt.Sprintf("round %d", n), next)
 	return r, p.Raise(ctx, err)
+}
+
+// begin notes in the journal that a round is sent. Begins is false if an earlier run has noted that.
+func (p *pass) begin(ctx context.Context, suffix string) (begins bool, err error) {
+	err = p.Host.Do(ctx, "begin "+suffix, func(context.Context) error {
+		if err := p.MaySend(); err != nil {
+			return err
+		}
+		begins = true
+		return nil
+	})
+	return begins, err
 }
 
 // first sends the first round of a call that nobody has stored. Only a round that asks is recorded.
@@ -136,14 +155,7 @@ func (p *pass) sendOnce(ctx context.Context, n int, next *client.Pending) (*outc
 		if p.again > 0 {
 			suffix = fmt.Sprintf("%d again %d", n, p.again)
 		}
-		begins := false // and did not begin in an earlier run
-		err := p.Host.Do(ctx, "begin "+suffix, func(context.Context) error {
-			if err := p.MaySend(); err != nil {
-				return err
-			}
-			begins = true
-			return nil
-		})
+		begins, err := p.begin(ctx, suffix)
 		if err != nil {
 			return nil, err
 		}
