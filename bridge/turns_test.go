@@ -151,7 +151,7 @@ func TestCallsThatMayAskTakeTurns(t *testing.T) {
 	name := f.waits(t)
 	for _, tool := range []string{"ask", "meet"} { // of the second nobody knows
 		if got, failed := call(t, session, tool, subject{"Bob"}); !failed ||
-			!strings.Contains(got, `not sent: the answer to "How is Ada?" is awaited`) {
+			!strings.Contains(got, `not sent: the answer to "How is Ada?" is awaited`) || !strings.Contains(got, name) {
 			t.Errorf("%s: %q", tool, got)
 		}
 	}

@@ -37,6 +37,14 @@ func HolderOf(ctx context.Context) *Holder {
 	return h
 }
 
+// Name is the task's name for its caller, or empty if the caller is anonymous.
+func (h *Holder) Name() string {
+	if h.principal == "" {
+		return ""
+	}
+	return task.Name(h.id)
+}
+
 // Entries are the journal's when the run began. They must not be changed.
 func (h *Holder) Entries() [][]byte { return h.entries }
 

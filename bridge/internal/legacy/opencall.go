@@ -69,6 +69,7 @@ type openCall struct {
 	run upstream.Progress // of the run that has the call, or nil
 	// reports are the reports of progress that are on their way to the host.
 	reports sync.WaitGroup
+	name    string // of its task, for its caller, or empty
 	last    string // the nonce of the last run
 	seen    int    // the changes that it has seen
 }
@@ -253,16 +254,16 @@ func (c *openCall) unanswered() *openQuestion {
 	return q
 }
 
-// awaited returns a question that has no answer and that the server waits for, or nil.
-func (c *openCall) awaited() *openQuestion {
+// awaited returns a question that has no answer and that the server waits for, or nil, and the name of the call.
+func (c *openCall) awaited() (q *openQuestion, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, q := range c.questions {
 		if !q.given && !q.withdrawn {
-			return q
+			return q, c.name
 		}
 	}
-	return nil
+	return nil, ""
 }
 
 // answerOf makes an answer of its JSON.

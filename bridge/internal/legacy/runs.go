@@ -18,6 +18,7 @@ func (c *openCall) enter(call *askback.Call, h *taskrun.Holder) (leave func()) {
 	defer c.mu.Unlock()
 	c.run, c.last = call, call.Nonce()
 	if h != nil {
+		c.name = h.Name()
 		c.once.Do(func() { c.watch(h) })
 	}
 	return func() {

@@ -36,7 +36,7 @@ const (
 // busyUntil returns until when a call that came at began waits for its turn in the session, and what its caller is told
 // if it has not come by then, with the pool's lock held. A nil error means that the call is then made anyway.
 func (s *pooled) busyUntil(loud bool, began time.Time) (until time.Time, err error) {
-	switch open := s.awaited(); {
+	switch open, name := s.awaited(); {
 	case s.users >= mostTogether:
 		return began.Add(s.pool.wait),
 			fmt.Errorf("not sent: %d calls are in progress in its session, try again later", s.users)
@@ -46,24 +46,27 @@ func (s *pooled) busyUntil(loud bool, began time.Time) (until time.Time, err err
 		if open.asked.After(began) {
 			began = open.asked
 		}
-		return began.Add(s.pool.wait), fmt.Errorf("not sent: the answer to %q is awaited: answer it, or cancel that call",
-			label(open.Question))
+		way := "answer it, or cancel that call"
+		if name != "" {
+			way += fmt.Sprintf("; askback_result with the name %q asks it again", name)
+		}
+		return began.Add(s.pool.wait), fmt.Errorf("not sent: the answer to %q is awaited: %s", label(open.Question), way)
 	case !s.pool.habits.serverAsks():
 		return began.Add(settleTime), nil
 	}
 	return began.Add(turnTime), errors.New("not sent: another call that may ask is in progress, try again later")
 }
 
-// awaited returns a question of the session that has no answer, or nil.
-func (s *pooled) awaited() *openQuestion {
+// awaited returns a question of the session that has no answer, or nil, and the name of its call.
+func (s *pooled) awaited() (q *openQuestion, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, at := range s.calls {
-		if q := at.call.awaited(); q != nil {
-			return q
+		if q, name := at.call.awaited(); q != nil {
+			return q, name
 		}
 	}
-	return nil
+	return nil, ""
 }
 
 // join lets the call of a place get the questions of the session.
