@@ -20,12 +20,12 @@ func TestManualStyleIsSealed(t *testing.T) {
 	schema := json.RawMessage(`{"type":"object"}`)
 	for name, register := range map[string]func(*mcp.Server, *askback.Server){
 		"on the SDK's server": func(m *mcp.Server, _ *askback.Server) {
-			m.AddTool(&mcp.Tool{Name: "manual", InputSchema: schema}, harness.ManualTool)
+			m.AddTool(&mcp.Tool{Name: "manual", InputSchema: schema}, manualTool)
 		},
 		"on Askback's": func(_ *mcp.Server, srv *askback.Server) {
 			askback.AddTool(srv, &mcp.Tool{Name: "manual", InputSchema: schema}, func(ctx context.Context, call *askback.Call,
 				_ map[string]any) (*mcp.CallToolResult, error) {
-				res, err := harness.ManualTool(ctx, call.Request().(*mcp.CallToolRequest))
+				res, err := manualTool(ctx, call.Request().(*mcp.CallToolRequest))
 				return res, err
 			})
 		},
@@ -290,7 +290,7 @@ func TestAManualAnswerThatDoesNotFitInASession(t *testing.T) {
 	pipe := harness.Pipe(t, harness.NewServer(t, &askback.Options{Logger: logger}, func(srv *askback.Server) {
 		askback.AddTool(srv, &mcp.Tool{Name: "manual"}, func(ctx context.Context, call *askback.Call,
 			_ map[string]any) (*mcp.CallToolResult, error) {
-			return harness.ManualTool(ctx, call.Request().(*mcp.CallToolRequest))
+			return manualTool(ctx, call.Request().(*mcp.CallToolRequest))
 		})
 	}))
 	pipe.Write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` +
@@ -355,4 +355,33 @@ func TestAManualResourceUnderATemplateLeavesNoState(t *testing.T) {
 			}
 		}
 	}
+}
+
+// manualTool is written in the SDK's manual style: its state is its own text.
+func manualTool(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	ask := func(state string) *mcp.CallToolResult {
+		return &mcp.CallToolResult{RequestState: state, InputRequests: mcp.InputRequestMap{
+			"login": &mcp.ElicitParams{Message: "Who " + state + "?",
+				RequestedSchema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}}}`)},
+		}}
+	}
+	answer := ""
+	if r, ok := req.Params.InputResponses["login"].(*mcp.ElicitResult); ok {
+		answer = fmt.Sprint(r.Content["name"])
+	}
+	switch req.Params.RequestState {
+	case "":
+		return ask("one"), nil
+	case "one":
+		return ask("two:" + answer), nil
+	case "shed":
+		return harness.Text("resumed"), nil
+	}
+	if _, rest, ok := strings.Cut(req.Params.RequestState, "two:"); ok {
+		if answer == "shed" {
+			return &mcp.CallToolResult{RequestState: "shed"}, nil
+		}
+		return harness.Text(rest + "+" + answer), nil
+	}
+	return nil, fmt.Errorf("forged state %q", req.Params.RequestState)
 }

@@ -187,7 +187,7 @@ func TestRoundsGoOnAsATask(t *testing.T) {
 		"proposal": harness.ProposalOnly} {
 		t.Run(name, func(t *testing.T) {
 			var first, second atomic.Int32
-			s := harness.NewTaskServer(t, nil, harness.AddPainter(&first, &second))
+			s := harness.NewTaskServer(t, nil, addPainter(&first, &second))
 			params := `"name":"paint"`
 			if capabilities == harness.ProposalOnly {
 				params += `,"task":{"ttl":60000}`
@@ -242,7 +242,7 @@ func TestRoundsGoOnAsATask(t *testing.T) {
 func TestDetachIsNothingForAClientWithoutTasks(t *testing.T) {
 	t.Parallel()
 	var first, second atomic.Int32
-	s := harness.NewTaskServer(t, nil, harness.AddPainter(&first, &second))
+	s := harness.NewTaskServer(t, nil, addPainter(&first, &second))
 	state, answer := "", ""
 	for _, key := range []string{"base", "top"} {
 		asked := s.Result(harness.ProposalOnly, "tools/call", "paint", `"name":"paint"`+answer+state)
@@ -321,7 +321,7 @@ func TestReplayByAClientWithoutTasksIsRefused(t *testing.T) {
 	t.Parallel()
 	var first, second atomic.Int32
 	s := harness.NewTaskServer(t, &askback.Options{ReplayGuard: new(state.MemoryGuard)},
-		harness.AddPainter(&first, &second))
+		addPainter(&first, &second))
 	asked := s.Result(harness.ProposalOnly, "tools/call", "paint", `"name":"paint","task":{}`)
 	again := `"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"` +
 		asked["requestState"].(string) + `"`
@@ -335,7 +335,7 @@ func TestReplayedRoundFindsItsTask(t *testing.T) {
 	t.Parallel()
 	var first, second atomic.Int32
 	s := harness.NewTaskServer(t, &askback.Options{ReplayGuard: new(state.MemoryGuard)},
-		harness.AddPainter(&first, &second))
+		addPainter(&first, &second))
 	asked := s.Result(harness.WithExtension, "tools/call", "paint", `"name":"paint"`)
 	again := `"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"` +
 		asked["requestState"].(string) + `"`
@@ -358,7 +358,7 @@ func TestReplayedRoundFindsItsTask(t *testing.T) {
 func TestRoundThatIsRepeatedLaterTellsHowItsTaskStands(t *testing.T) {
 	t.Parallel()
 	var first, second atomic.Int32
-	s := harness.NewTaskServer(t, nil, harness.AddPainter(&first, &second))
+	s := harness.NewTaskServer(t, nil, addPainter(&first, &second))
 	asked := s.Result(harness.WithExtension, "tools/call", "paint", `"name":"paint"`)
 	again := `"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"` +
 		asked["requestState"].(string) + `"`

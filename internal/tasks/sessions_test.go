@@ -356,7 +356,7 @@ func testSession(t *testing.T, c *harness.Conversation) {
 func TestSessionGetsATaskThoughItsToolDetachesLater(t *testing.T) {
 	t.Parallel()
 	var first, second atomic.Int32
-	c := harness.TaskPipe(t, harness.AddPainter(&first, &second))
+	c := harness.TaskPipe(t, addPainter(&first, &second))
 	c.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c",`+
 		`"version":"1"}`, "")
 	c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)

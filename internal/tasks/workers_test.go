@@ -29,8 +29,8 @@ func TestAnotherInstanceGoesOn(t *testing.T) {
 	store := new(task.MemoryStore)
 	var first, second atomic.Int32
 	ring := harness.NewRing(t)
-	a := harness.NewTaskServerOn(t, store, &askback.Options{Keys: ring}, harness.AddPainter(&first, &second))
-	b := harness.NewTaskServerOn(t, store, &askback.Options{Keys: ring}, harness.AddPainter(&first, &second))
+	a := harness.NewTaskServerOn(t, store, &askback.Options{Keys: ring}, addPainter(&first, &second))
+	b := harness.NewTaskServerOn(t, store, &askback.Options{Keys: ring}, addPainter(&first, &second))
 	asked := a.Result(harness.WithExtension, "tools/call", "paint", `"name":"paint"`)
 	created := b.Result(harness.WithExtension, "tools/call", "paint",
 		`"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},`+
@@ -237,4 +237,34 @@ func TestAProcessThatRunsNoTasksIsTold(t *testing.T) {
 			})
 		})
 	}
+}
+
+// addPainter adds a tool that asks in a round, detaches, does a step, asks again and does
+// another step. It counts how often each step runs.
+func addPainter(first, second *atomic.Int32) func(s *askback.Server) {
+	return harness.AddText("paint", &askback.TaskSupport{AtDetach: true},
+		func(ctx context.Context, call *askback.Call) (string, error) {
+			base, err := askback.Elicit[harness.Color](call, "base", "Which base?")
+			if err != nil {
+				return "", err
+			}
+			mixed, err := askback.Do(ctx, call, "mix", func(context.Context) (string, error) {
+				first.Add(1)
+				return base.Color + "+white", nil
+			})
+			if err != nil {
+				return "", err
+			}
+			if err := call.Detach(); err != nil {
+				return "", err
+			}
+			top, err := askback.Elicit[harness.Color](call, "top", "Which top?")
+			if err != nil {
+				return "", err
+			}
+			return askback.Do(ctx, call, "paint", func(context.Context) (string, error) {
+				second.Add(1)
+				return mixed + "/" + top.Color, nil
+			})
+		})
 }

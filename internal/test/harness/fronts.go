@@ -34,25 +34,25 @@ type Ask func(method, params string) map[string]any
 // Fronts are all ways for requests to reach a server.
 var Fronts = []Front{
 	{"HTTP", false, func(t *testing.T, srv *askback.Server, token *auth.TokenInfo) Ask {
-		h := Authenticated(srv, token)
+		h := authenticated(srv, token)
 		return func(method, params string) map[string]any {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp", strings.NewReader(Modern(1, method, params)))
 			var p struct{ Name, URI, TaskID string }
 			_ = json.Unmarshal([]byte("{"+params+"}"), &p)
-			return ExchangeHTTP(t, h, r, "2026-07-28", "Mcp-Method", method, "Mcp-Name", p.Name+p.URI+p.TaskID)
+			return exchangeHTTP(t, h, r, "2026-07-28", "Mcp-Method", method, "Mcp-Name", p.Name+p.URI+p.TaskID)
 		}
 	}},
 	{"HTTP session", true, func(t *testing.T, srv *askback.Server, token *auth.TokenInfo) Ask {
-		h := Authenticated(srv, token)
+		h := authenticated(srv, token)
 		hello := httptest.NewRequest(http.MethodPost, "/mcp",
 			strings.NewReader(
 				`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+Initialize+`}}`))
 		session := ""
 		post := func(body string) map[string]any {
 			r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(body))
-			return ExchangeHTTP(t, h, r, "2025-11-25", "Mcp-Session-Id", session)
+			return exchangeHTTP(t, h, r, "2025-11-25", "Mcp-Session-Id", session)
 		}
 		w := httptest.NewRecorder()
 		for name, value := range map[string]string{"Content-Type": "application/json",
@@ -74,7 +74,7 @@ var Fronts = []Front{
 		}
 	}},
 	{"connection", false, func(t *testing.T, srv *askback.Server, token *auth.TokenInfo) Ask {
-		send := Dial(t, srv, token)
+		send := dial(t, srv, token)
 		id := 0
 		return func(method, params string) map[string]any {
 			id++
@@ -82,7 +82,7 @@ var Fronts = []Front{
 		}
 	}},
 	{"connection session", true, func(t *testing.T, srv *askback.Server, token *auth.TokenInfo) Ask {
-		send := Dial(t, srv, token)
+		send := dial(t, srv, token)
 		send(1, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+Initialize+`}}`)
 		send(0, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		id := 1
@@ -127,8 +127,8 @@ func Modern(id int, method, params string) string {
 	return Message(id, method, params, WithExtension)
 }
 
-// Authenticated returns the server behind a verifier that gives every request this token.
-func Authenticated(srv *askback.Server, token *auth.TokenInfo) http.Handler {
+// authenticated returns the server behind a verifier that gives every request this token.
+func authenticated(srv *askback.Server, token *auth.TokenInfo) http.Handler {
 	h := srv.HTTPHandler(nil)
 	if token == nil {
 		return h
@@ -141,8 +141,8 @@ func Authenticated(srv *askback.Server, token *auth.TokenInfo) http.Handler {
 	return auth.RequireBearerToken(verify, nil)(h)
 }
 
-// ExchangeHTTP sends a request with these headers, and returns the last message of the response, with its status.
-func ExchangeHTTP(t *testing.T, h http.Handler, r *http.Request, version string, headers ...string) map[string]any {
+// exchangeHTTP sends a request with these headers, and returns the last message of the response, with its status.
+func exchangeHTTP(t *testing.T, h http.Handler, r *http.Request, version string, headers ...string) map[string]any {
 	t.Helper()
 	headers = append(headers, "Content-Type", "application/json", "Accept", "application/json, text/event-stream",
 		"MCP-Protocol-Version", version, "Authorization", "Bearer token")
@@ -165,8 +165,8 @@ func ExchangeHTTP(t *testing.T, h http.Handler, r *http.Request, version string,
 	return m
 }
 
-// Dial connects in memory, through a transport that sends the token with each request.
-func Dial(t *testing.T, srv *askback.Server, token *auth.TokenInfo) (send func(id int, message string) map[string]any) {
+// dial connects in memory, through a transport that sends the token with each request.
+func dial(t *testing.T, srv *askback.Server, token *auth.TokenInfo) (send func(id int, message string) map[string]any) {
 	t.Helper()
 	here, there := mcp.NewInMemoryTransports()
 	if _, err := srv.Connect(t.Context(), bearer{there, token}, nil); err != nil {

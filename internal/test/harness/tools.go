@@ -2,7 +2,6 @@ package harness
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -113,36 +112,6 @@ type Color struct {
 	Color string `json:"color"`
 }
 
-// AddPainter adds a tool that asks in a round, detaches, does a step, asks again and does
-// another step. It counts how often each step runs.
-func AddPainter(first, second *atomic.Int32) func(s *askback.Server) {
-	return AddText("paint", &askback.TaskSupport{AtDetach: true},
-		func(ctx context.Context, call *askback.Call) (string, error) {
-			base, err := askback.Elicit[Color](call, "base", "Which base?")
-			if err != nil {
-				return "", err
-			}
-			mixed, err := askback.Do(ctx, call, "mix", func(context.Context) (string, error) {
-				first.Add(1)
-				return base.Color + "+white", nil
-			})
-			if err != nil {
-				return "", err
-			}
-			if err := call.Detach(); err != nil {
-				return "", err
-			}
-			top, err := askback.Elicit[Color](call, "top", "Which top?")
-			if err != nil {
-				return "", err
-			}
-			return askback.Do(ctx, call, "paint", func(context.Context) (string, error) {
-				second.Add(1)
-				return mixed + "/" + top.Color, nil
-			})
-		})
-}
-
 // AddText adds a task tool whose handler returns a text.
 func AddText(name string, support *askback.TaskSupport, run func(ctx context.Context, call *askback.Call) (string,
 	error)) func(*askback.Server) {
@@ -198,33 +167,4 @@ func CountedResource(ran *atomic.Int32) askback.ResourceHandler {
 		ran.Add(1)
 		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{}}, nil
 	}
-}
-
-// ManualTool is written in the SDK's manual style: its state is its own text.
-func ManualTool(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	ask := func(state string) *mcp.CallToolResult {
-		return &mcp.CallToolResult{RequestState: state, InputRequests: mcp.InputRequestMap{
-			"login": &mcp.ElicitParams{Message: "Who " + state + "?",
-				RequestedSchema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}}}`)},
-		}}
-	}
-	answer := ""
-	if r, ok := req.Params.InputResponses["login"].(*mcp.ElicitResult); ok {
-		answer = fmt.Sprint(r.Content["name"])
-	}
-	switch req.Params.RequestState {
-	case "":
-		return ask("one"), nil
-	case "one":
-		return ask("two:" + answer), nil
-	case "shed":
-		return Text("resumed"), nil
-	}
-	if _, rest, ok := strings.Cut(req.Params.RequestState, "two:"); ok {
-		if answer == "shed" {
-			return &mcp.CallToolResult{RequestState: "shed"}, nil
-		}
-		return Text(rest + "+" + answer), nil
-	}
-	return nil, fmt.Errorf("forged state %q", req.Params.RequestState)
 }
