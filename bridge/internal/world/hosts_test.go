@@ -99,14 +99,14 @@ func (h *host) attempt(ctx context.Context, id string) (end, text string) {
 	if took := time.Since(began); h.server == calm && took > calmTime*h.Unit {
 		h.violate("call %s of the calm server took %v", id, took)
 	}
-	name := taskName.FindStringSubmatch(text)
-	for name != nil {
+	name := waitsAs(text)
+	for name != "" {
 		if !h.part.Pause(ctx, 2) {
 			return other, text
 		}
 		var now string
-		if now, err = h.send(ctx, time.Minute, "askback_result", map[string]any{"name": name[1]}); err == nil {
-			text, name = now, taskName.FindStringSubmatch(now)
+		if now, err = h.send(ctx, time.Minute, "askback_result", map[string]any{"name": name}); err == nil {
+			text, name = now, waitsAs(now)
 		}
 	}
 	if _, notRun := errors.AsType[*client.NotRunError](err); notRun {
@@ -123,6 +123,14 @@ func (h *host) attempt(ctx context.Context, id string) (end, text string) {
 const calmTime = 20
 
 var taskName = regexp.MustCompile(`askback_result with the name "([A-Z2-7]{26})"`)
+
+// waitsAs returns the name under which a call waits, or nothing: a call that was not sent is told the name of another.
+func waitsAs(text string) string {
+	if name := taskName.FindStringSubmatch(text); name != nil && !strings.Contains(text, "not sent: ") {
+		return name[1]
+	}
+	return ""
+}
 
 // ending is what the words of an attempt say.
 func ending(id, text string) string {
