@@ -269,7 +269,7 @@ func (d *Desk) Extend(
 	var q *Question
 	err := checkReason(reason)
 	if err == nil {
-		q, err = d.extend(ctx, name, key, by, deadline.UTC().Truncate(time.Millisecond), reason)
+		q, err = d.change(ctx, name, key, &by, extension(by, deadline.UTC().Truncate(time.Millisecond), reason))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("desk: extend a question: %w", err)
@@ -277,10 +277,8 @@ func (d *Desk) Extend(
 	return q, nil
 }
 
-func (d *Desk) extend(
-	ctx context.Context, name, key string, by Person, deadline time.Time, reason string,
-) (*Question, error) {
-	return d.change(ctx, name, key, &by, func(r *row, at time.Time) (bool, error) {
+func extension(by Person, deadline time.Time, reason string) func(r *row, at time.Time) (done bool, err error) {
+	return func(r *row, at time.Time) (bool, error) {
 		switch {
 		case !deadline.After(at) || deadline.After(at.Add(longestExtension)):
 			return false, invalid("the deadline must be later than now, and within %d days", longestExtension/(24*time.Hour))
@@ -302,7 +300,7 @@ func (d *Desk) extend(
 		trim(r.ballot)
 		r.Deadline = deadline
 		return false, nil
-	})
+	}
 }
 
 // change reads a question, calls edit with it and the time by the store's clock, and writes what edit has changed: its
