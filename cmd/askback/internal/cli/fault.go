@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/url"
 	"os/exec"
 	"regexp"
@@ -48,6 +49,9 @@ var layers = regexp.MustCompile(`^connecting: (calling "[^"]*": |sending "[^"]*"
 func rootCause(err error) error {
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		return failed.Err
+	}
+	if failed, ok := errors.AsType[*net.OpError](err); ok {
+		return failed
 	}
 	if _, answered := errors.AsType[*jsonrpc.Error](err); answered {
 		return FaultText(err)
