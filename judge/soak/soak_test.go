@@ -8,9 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/test/judge"
 	"github.com/askback-mcp/askback/judge/process"
 	"github.com/askback-mcp/askback/task"
 )
+
+func TestMain(m *testing.M) { os.Exit(judge.Run(m)) }
 
 // local is a subject in this process.
 func local(t *testing.T) *process.Server {
