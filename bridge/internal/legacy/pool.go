@@ -313,7 +313,11 @@ func (p *pool) trim() {
 // end ends a session without waiting for it, with the lock held. The SDK tells the server behind the caller's back that
 // a call was cancelled, which takes a moment.
 func (p *pool) end(s *pooled) {
-	p.ending.Go(func() {
+	begin := p.ending.Go
+	if p.closed { // a call that gives its place back later than that is not waited for
+		begin = func(end func()) { go end() }
+	}
+	begin(func() {
 		if <-s.ready; s.err != nil {
 			return
 		}
@@ -334,11 +338,10 @@ const cancelTime = time.Second
 func (p *pool) close() {
 	p.stop()
 	p.mu.Lock()
-	p.closed = true
 	for _, s := range p.idle {
 		p.end(s)
 	}
-	p.idle = nil
+	p.idle, p.closed = nil, true
 	p.change()
 	p.mu.Unlock()
 	p.ending.Wait()
