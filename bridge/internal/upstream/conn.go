@@ -236,7 +236,7 @@ func (c *Conn) await(session *client.Session) {
 		c.opts.Lost()
 	}
 	c.mu.Unlock()
-	_ = session.Close() // which ends its subscription, too
+	_ = session.Close() // its subscription ends with it
 }
 
 // Introduction is what the server has said of itself, or nil.

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"net"
 	"testing"
 	"testing/synctest"
 
@@ -11,18 +12,17 @@ import (
 func TestAConnectionThatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mcp.NewServer(&mcp.Implementation{Name: "behind", Version: "1"}, &mcp.ServerOptions{HasTools: true})
-		here, there := mcp.NewInMemoryTransports()
-		session, err := m.Connect(t.Context(), there, nil)
-		if err != nil {
+		here, there := net.Pipe()
+		if _, err := m.Connect(t.Context(), &mcp.IOTransport{Reader: there, Writer: there}, nil); err != nil {
 			t.Fatal(err)
 		}
 		lost := make(chan struct{})
-		c := New(Options{Connect: func() (mcp.Transport, error) { return here, nil }, Changed: func() {},
-			Lost: func() { close(lost) }})
+		c := New(Options{Changed: func() {}, Lost: func() { close(lost) },
+			Connect: func() (mcp.Transport, error) { return &mcp.IOTransport{Reader: here, Writer: here}, nil }})
 		if _, err := c.Session(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		_ = session.Close()
+		there.Close() // the server is killed
 		<-lost
 	})
 }

@@ -61,7 +61,7 @@ func (s *seam) Update(ctx context.Context, t *task.Task, u task.Update) error {
 	return err
 }
 
-// options are those of a bridge in front of the calm server and another one.
+// bridgeOptions returns the options of a bridge in front of the calm server and one other.
 func (w *world) bridgeOptions(part *sim.Part) *bridge.Options {
 	plenty := task.Quota{Unfinished: 1 << 20, Kept: 1 << 20, Bytes: 1 << 40, Notices: 1 << 20}
 	opts := &bridge.Options{

@@ -24,7 +24,7 @@ const (
 	declined = "declined" // by somebody
 	lost     = "lost"     // with its connection, or because its host did not wait
 	again    = "again"    // the bridge wants the request once more
-	other    = "other"    // which must not be
+	other    = "other"    // anything else is a violation
 )
 
 // host makes one call. It has a user of its own, or shares one.

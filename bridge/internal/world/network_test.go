@@ -102,7 +102,8 @@ func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// send lets whoever listens serve a request. Tracing tells whether there is a connection, as net/http does.
+// send has a request served by the listener of its address. It reports to the request's trace whether there is a
+// connection, as net/http does.
 func (n *network) send(req *http.Request, body []byte) (*http.Response, error) {
 	trace := cmp.Or(httptrace.ContextClientTrace(req.Context()), new(httptrace.ClientTrace))
 	if trace.GetConn != nil {

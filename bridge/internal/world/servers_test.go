@@ -113,7 +113,7 @@ func (s *server) effect(ctx context.Context, id, what string) error {
 		return nil
 	})
 	s.part.Pause(ctx, 0.5)
-	if errors.Is(err, sim.ErrDead) { // which nobody hears
+	if errors.Is(err, sim.ErrDead) { // a dead server answers nobody
 		<-s.life.Done()
 	}
 	return err

@@ -221,22 +221,14 @@ func TestWorld(t *testing.T) {
 	t.Logf("%v", all)
 }
 
-// story returns the few fates with which a run still fails, as far as a hundred runs find them.
-func story(t *testing.T, o Options, fates []sim.Event) (text string) {
+// story tells of the few fates with which a run still fails.
+func story(t *testing.T, o Options, fates []sim.Event) string {
 	if !*shrink {
 		return ""
 	}
-	runs := 0
-	fails := func(only []sim.Event) bool {
-		if runs++; runs > 100 {
-			return false
-		}
+	return sim.Story(fates, func(only []sim.Event) bool {
 		o.Only = only
 		bad, _, _ := play(t, o)
 		return len(bad) > 0
-	}
-	for _, e := range sim.Shrink(fates, fails) {
-		text += e.String() + "\n"
-	}
-	return text
+	})
 }

@@ -97,19 +97,11 @@ func play(t *testing.T, o law.Options) (summary law.Summary, bad []string, event
 	return summary, bad, events
 }
 
-// story returns the few faults with which a simulation still fails, as far as a hundred runs find them.
-func story(t *testing.T, o law.Options, events []sim.Event) (text string) {
-	runs := 0
-	fails := func(only []sim.Event) bool {
-		if runs++; runs > 100 {
-			return false
-		}
+// story tells of the few faults with which a simulation still fails.
+func story(t *testing.T, o law.Options, events []sim.Event) string {
+	return sim.Story(events, func(only []sim.Event) bool {
 		o.Only = only
 		_, bad, _ := play(t, o)
 		return len(bad) > 0
-	}
-	for _, e := range sim.Shrink(events, fails) {
-		text += e.String() + "\n"
-	}
-	return text
+	})
 }

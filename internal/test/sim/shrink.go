@@ -17,3 +17,16 @@ func Shrink(events []Event, fails func(only []Event) bool) []Event {
 	}
 	return events
 }
+
+// Story tells, a line each, the few events with which a run still fails, as far as a hundred runs find them.
+func Story(events []Event, fails func(only []Event) bool) (text string) {
+	runs := 0
+	few := Shrink(events, func(only []Event) bool {
+		runs++
+		return runs <= 100 && fails(only)
+	})
+	for _, e := range few {
+		text += e.String() + "\n"
+	}
+	return text
+}
