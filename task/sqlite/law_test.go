@@ -16,7 +16,7 @@ func TestPeopleLaw(t *testing.T) {
 	var all law.Summary
 	o := law.Options{Store: s, Unit: 100 * time.Millisecond, Chances: law.Faults, Thefts: 0.05, Reworded: true}
 	for o.Seed = range 2 {
-		o.Calls = 12
+		o.Calls = 8
 		all.Add(law.People(t, o))
 	}
 	t.Logf("%+v", all)
