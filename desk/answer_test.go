@@ -39,6 +39,7 @@ func TestAnswersThatAreRefused(t *testing.T) {
 		{"a name that is no text", "needs 1 to 256", with(func(a *desk.Answer) { a.By.Name = "\xff" })},
 		{"a name like the caller's", "space around it", with(func(a *desk.Answer) { a.By.Name = "carol " })},
 		{"a group like another", "space around it", with(func(a *desk.Answer) { a.By.Groups = []string{"\u00a0release"} })},
+		{"a group of two", "without control", with(func(a *desk.Answer) { a.By.Groups = []string{"a\x00release"} })},
 		{"many groups", "at most 64", with(func(a *desk.Answer) { a.By.Groups = make([]string, 65) })},
 		{"a long group", "needs 1 to 256", with(func(a *desk.Answer) { a.By.Groups = []string{strings.Repeat("x", 1<<20)} })},
 		{"a group without a name", "group has 0 bytes", with(func(a *desk.Answer) { a.By.Groups = []string{""} })},

@@ -215,6 +215,8 @@ func TestWhoMay(t *testing.T) {
 		{"a user with the name of an entry", []string{"group:release"}, person("group:release"), task.ErrNotFound},
 		{"a group with the name of a user", []string{"user:alice"}, person("bob", "alice", "user:alice"), task.ErrNotFound},
 		{"a name in other letters", []string{"user:alice"}, person("Alice"), task.ErrNotFound},
+		{"groups that look alike", []string{"group:release"},
+			person("bob", "Release", "rele\u0430se", "release\u200b", "rel\u00e9ase", "release/x"), task.ErrNotFound},
 		{"the caller, as one of a group", []string{"group:release"}, person("carol", "release"), desk.ErrOwnCall},
 		{"the caller, who is not asked", []string{"group:release"}, person("carol"), task.ErrNotFound},
 		{"the caller by name", []string{"group:release", "user:carol"}, person("carol"), nil},
@@ -235,7 +237,7 @@ func TestWhoMay(t *testing.T) {
 			_, handed := o.HandOver(ctx, o.name, "q", c.person, "alice", time.Minute)
 			_, extended := o.Extend(ctx, o.name, "q", c.person, time.Now().Add(time.Hour), "")
 			_, answered := o.Desk.Answer(ctx, o.name, "q",
-				desk.Answer{By: c.person, Action: "accept", Content: []byte(`{"hour":9}`)})
+				desk.Answer{By: c.person, Action: "accept", Content: []byte(`{"hour":9}`), Channel: "host"})
 			if err := o.read().May(c.person); !errors.Is(err, c.want) && c.person.Name != "" {
 				t.Errorf("May: %v, want %v", err, c.want)
 			}

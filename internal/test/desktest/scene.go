@@ -1,5 +1,4 @@
-// Package desktest has tests of desks that run on any store: attacks on a server whose calls wait for people, and races
-// of people on one question.
+// Package desktest has attacks on a server whose calls wait for people, on any store.
 package desktest
 
 import (
@@ -79,10 +78,10 @@ func build(t *testing.T, store task.Store, options askback.DeskOptions) *world {
 }
 
 func (w *world) addTools(s *askback.Server) {
-	release := []string{askback.Group("release")}
-	deploy := func(call *askback.Call, in deployment, within time.Duration) (string, error) {
+	deploy := func(_ context.Context, call *askback.Call, in deployment) (string, error) {
 		err := askback.Approve(call, "release", askback.Question{
-			Message: "Deploy " + in.Version + "?", For: release, Votes: 2, Within: within,
+			Message: "Deploy " + in.Version + "?", For: []string{askback.Group("release")}, Votes: 2,
+			Within: time.Hour,
 		})
 		if err != nil {
 			return "", err
@@ -96,25 +95,15 @@ func (w *world) addTools(s *askback.Server) {
 		}
 		return "deployed, approved by " + strings.Join(by, " and "), nil
 	}
-	askback.AddTool(s, &mcp.Tool{Name: "deploy"},
-		func(_ context.Context, call *askback.Call, in deployment) (string, error) {
-			return deploy(call, in, time.Hour)
-		})
-	askback.AddTaskTool(s, &mcp.Tool{Name: "deploy_task"}, nil,
-		func(_ context.Context, call *askback.Call, in deployment) (string, error) {
-			return deploy(call, in, time.Hour)
-		})
-	askback.AddTool(s, &mcp.Tool{Name: "hurry"},
-		func(_ context.Context, call *askback.Call, in deployment) (string, error) {
-			return deploy(call, in, 20*time.Millisecond)
-		})
+	askback.AddTool(s, &mcp.Tool{Name: "deploy"}, deploy)
+	askback.AddTaskTool(s, &mcp.Tool{Name: "deploy_task"}, nil, deploy)
 	// It asks its client before it asks people.
 	askback.AddTool(s, &mcp.Tool{Name: "both"},
-		func(_ context.Context, call *askback.Call, in deployment) (string, error) {
+		func(ctx context.Context, call *askback.Call, in deployment) (string, error) {
 			if _, err := askback.Elicit[note](call, "ready", "Are you ready?"); err != nil {
 				return "", err
 			}
-			return deploy(call, in, time.Hour)
+			return deploy(ctx, call, in)
 		})
 	askback.AddTool(s, &mcp.Tool{Name: "note"},
 		func(_ context.Context, call *askback.Call, _ deployment) (string, error) {
@@ -245,15 +234,9 @@ type scene struct {
 }
 
 // refused returns what says that an answer to carol's question was refused.
-func (s *scene) refused(a desk.Answer) string { return s.refusedAt(s.name, "release", a) }
-
-func (s *scene) refusedAt(name, key string, a desk.Answer) string {
+func (s *scene) refused(a desk.Answer) string {
 	s.Helper()
-	_, err := s.Answer(s.Context(), name, key, a)
-	return errorText(err)
-}
-
-func errorText(err error) string {
+	_, err := s.Answer(s.Context(), s.name, "release", a)
 	if err == nil {
 		return "NOT REFUSED"
 	}
