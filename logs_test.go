@@ -287,7 +287,6 @@ func TestAStrayingHandlerIsLogged(t *testing.T) {
 func TestALostLeaseIsLogged(t *testing.T) {
 	t.Parallel()
 	store := new(task.MemoryStore)
-	cut := &harness.CutOff{Store: store}
 	arrived := make(chan struct{}, 1)
 	steps := func(hang bool) func(*askback.Server) {
 		return harness.AddText("steps", nil, func(ctx context.Context, call *askback.Call) (string, error) {
@@ -295,7 +294,6 @@ func TestALostLeaseIsLogged(t *testing.T) {
 				return "", err
 			}
 			if hang {
-				cut.Off.Store(true)
 				arrived <- struct{}{}
 				<-ctx.Done()
 				return "", ctx.Err()
@@ -308,14 +306,18 @@ func TestALostLeaseIsLogged(t *testing.T) {
 		return &askback.Options{Logger: logger, Keys: harness.NewRing(t),
 			Tasks: &askback.Tasks{Settings: task.Settings{Lease: time.Second}}}
 	}
-	first := harness.NewTaskServerOn(t, cut, options(), steps(true))
+	first := harness.NewTaskServerOn(t, store, options(), steps(true))
 	id := first.Result(harness.WithExtension, "tools/call", "steps", `"name":"steps"`)["taskId"].(string)
 	<-arrived
+	giveBack := harness.Steal(t, store, id)
+	harness.Eventually(t, "loss of the lease", func() bool { return lines("task: the lease is lost") != nil })
+	first.Stop()
+	giveBack()
 	second := harness.NewTaskServerOn(t, store, options(), steps(false))
 	second.Get(harness.WithExtension, id, "completed")
 
-	harness.Eventually(t, "both lines", func() bool {
-		return lines("task: the lease is lost") != nil && lines("askback: a task goes on after a run that did not end") != nil
+	harness.Eventually(t, "other line", func() bool {
+		return lines("askback: a task goes on after a run that did not end") != nil
 	})
 	for _, l := range append(lines("task: the lease is lost"), lines("askback: a task goes on after")...) {
 		if l["task"] != task.Name(id) || l["target"] != "steps" {
@@ -323,7 +325,7 @@ func TestALostLeaseIsLogged(t *testing.T) {
 		}
 	}
 	goesOn := lines("askback: a task goes on after")[0]
-	if goesOn["level"] != "INFO" || len(goesOn["call"].(string)) != 26 || goesOn["fence"] != float64(2) {
+	if goesOn["level"] != "INFO" || len(goesOn["call"].(string)) != 26 || goesOn["fence"] != float64(3) {
 		t.Errorf("the line is %v", goesOn)
 	}
 	harness.NoSecrets(t, log, id)

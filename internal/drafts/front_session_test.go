@@ -107,13 +107,13 @@ func TestAStateIsEchoedInASession(t *testing.T) {
 			t.Fatalf("question %d: %s", n, c.last)
 		}
 		if status, m := c.respond(q, state+"x", named("x")); status != 400 ||
-			harness.Member(m, "error", "message") != "Invalid or expired requestState" {
+			harness.At(m, "error", "message") != "Invalid or expired requestState" {
 			t.Errorf("a wrong state: status %d, %v", status, m)
 		}
 		if n == 1 {
 			state = "" // as from a client that does not know it
 		}
-		answer := map[any]string{"The first?": "a", "The second?": "b", "The third?": "c"}[harness.Member(q, "params",
+		answer := map[any]string{"The first?": "a", "The second?": "b", "The third?": "c"}[harness.At(q, "params",
 			"message")]
 		if status, m := c.respond(q, state, named(answer)); status != 202 || m != nil {
 			t.Errorf("status %d, %v", status, m)
@@ -122,7 +122,7 @@ func TestAStateIsEchoedInASession(t *testing.T) {
 			t.Errorf("a second time: status %d", status)
 		}
 	}
-	if got := harness.Member(c.event(), "result", "content", 0, "text"); got != "abc" {
+	if got := harness.At(c.event(), "result", "content", 0, "text"); got != "abc" {
 		t.Errorf("got %s", c.last)
 	}
 }
@@ -158,7 +158,7 @@ func TestQuestionsOfEveryKindCarryAState(t *testing.T) {
 		}
 		delete(answers, q["method"])
 	}
-	if got := harness.Member(c.event(), "result", "content", 0, "text"); got != "octocatmfile:///home" {
+	if got := harness.At(c.event(), "result", "content", 0, "text"); got != "octocatmfile:///home" {
 		t.Errorf("got %s", c.last)
 	}
 }
@@ -174,7 +174,7 @@ func TestAnEchoGoesOnOnAnotherServer(t *testing.T) {
 	q := c.event()
 	answers := map[any]string{"The first?": "a", "The second?": "b", "The third?": "c"}
 	for n := range 3 {
-		status, next := c.respond(q, q["state"].(string), named(answers[harness.Member(q, "params", "message")]))
+		status, next := c.respond(q, q["state"].(string), named(answers[harness.At(q, "params", "message")]))
 		if status != 200 {
 			t.Fatalf("status %d: %v", status, next)
 		}
@@ -197,7 +197,7 @@ func TestAnEchoGoesOnOnAnotherServer(t *testing.T) {
 	bound.call("get_weather", `{"location":"New York"}`)
 	q = bound.event()
 	if status, m := c.respond(q, altered(t, q["state"].(string), "New York", "Cairo"), named("octocat")); status != 400 ||
-		harness.Member(m, "error", "code") != -32602.0 {
+		harness.At(m, "error", "code") != -32602.0 {
 		t.Errorf("other arguments: status %d, %v", status, m)
 	}
 	// A key that is not the question's.
@@ -205,7 +205,7 @@ func TestAnEchoGoesOnOnAnotherServer(t *testing.T) {
 		named("octocat")); m["method"] != "elicitation/create" {
 		t.Errorf("another key: %v", m)
 	}
-	if _, m := c.respond(q, q["state"].(string), named("octocat")); harness.Member(m, "result", "content", 0,
+	if _, m := c.respond(q, q["state"].(string), named("octocat")); harness.At(m, "result", "content", 0,
 		"text") != weatherText {
 		t.Errorf("got %v", m)
 	}
@@ -312,7 +312,7 @@ func TestAResponseBeginsNoCall(t *testing.T) {
 						body := `{"jsonrpc":"2.0","id":7,"state":"` + made + `",` + outcome + `}`
 						status, m := harness.Post(t, ts.URL+url, body, "X-Caller", "alice")
 						// The SDK decodes the answers to its own tool first.
-						refused := harness.Member(m, "error", "message") == harness.StateRefused || strings.Contains(call, "foreign")
+						refused := harness.At(m, "error", "message") == harness.StateRefused || strings.Contains(call, "foreign")
 						if status != 400 || !refused {
 							t.Errorf("%s%s%s: status %d, %v", url, sealed, call, status, m)
 						}
@@ -412,13 +412,13 @@ func TestAnEchoTakesItsShareOfCalls(t *testing.T) {
 	}
 	// Another caller is served.
 	asks := harness.Message(1, "tools/call", `"name":"asks","arguments":{}`, "")
-	if _, m := harness.Post(t, there.URL, asks, "X-Caller", "bob"); harness.Member(m, "result", "inputRequests") == nil {
+	if _, m := harness.Post(t, there.URL, asks, "X-Caller", "bob"); harness.At(m, "result", "inputRequests") == nil {
 		t.Errorf("another caller: %v", m)
 	}
 	close(busy)
 	<-ended
 	status, m := c.respond(q, q["state"].(string), named("octocat"))
-	if status != 200 || harness.Member(m, "result", "content", 0, "text") != "asked" || ran.Load() != 4 {
+	if status != 200 || harness.At(m, "result", "content", 0, "text") != "asked" || ran.Load() != 4 {
 		t.Errorf("when there is room: status %d, ran %d times, %v", status, ran.Load(), m)
 	}
 }

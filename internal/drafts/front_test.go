@@ -98,7 +98,7 @@ func TestDraftsOfACall(t *testing.T) {
 	t.Parallel()
 	url := newDraftServer(t, harness.NewRing(t), true) + "?draft=mrtr-1"
 	status, asked := harness.Post(t, url, callWeather)
-	state, _ := harness.Member(asked, "result", "requestState").(string)
+	state, _ := harness.At(asked, "result", "requestState").(string)
 	if status != 200 || state == "" {
 		t.Fatalf("status %d: %v", status, asked)
 	}
@@ -129,18 +129,18 @@ func TestDraftsOfAState(t *testing.T) {
 	}
 	asks := func(message map[string]any, want ...string) {
 		t.Helper()
-		requests, ok := harness.Member(message, "dependent_requests", "requests").([]any)
+		requests, ok := harness.At(message, "dependent_requests", "requests").([]any)
 		if !ok || len(requests) != len(want) {
 			t.Fatalf("want %v asked, got %v", want, message)
 		}
 		for i, w := range want {
-			if harness.Member(requests, i, "params", "message") != w {
+			if harness.At(requests, i, "params", "message") != w {
 				t.Errorf("request %d: %v", i, requests[i])
 			}
 		}
 	}
 	answer := func(m map[string]any, name string) string {
-		state, _ := harness.Member(m, "dependent_requests", "requests", 0, "state").(string)
+		state, _ := harness.At(m, "dependent_requests", "requests", 0, "state").(string)
 		return `,"dependent_responses":{"responses":[{"state":` + harness.Quote(state) + `,"result":` + named(name) + `}]}`
 	}
 	first := call("")
@@ -149,15 +149,15 @@ func TestDraftsOfAState(t *testing.T) {
 	asks(second, "The second?") // The second question was not answered.
 	third := call(answer(second, "b"))
 	asks(third) // only a state
-	fourth := call(`,"dependent_responses":{"state":` + harness.Quote(harness.Member(third, "dependent_requests",
+	fourth := call(`,"dependent_responses":{"state":` + harness.Quote(harness.At(third, "dependent_requests",
 		"state").(string)) + `}`)
 	asks(fourth, "The third?")
-	if done := call(answer(fourth, "c")); harness.Member(done, "result", "content", 0, "text") != "abc" {
+	if done := call(answer(fourth, "c")); harness.At(done, "result", "content", 0, "text") != "abc" {
 		t.Errorf("got %v", done)
 	}
 	// The content must be sealed by this server.
 	if m := call(`,"dependent_responses":{"state":` +
-		harness.Quote(base64.RawURLEncoding.EncodeToString([]byte(`{"s":"x"}`))) + `}`); harness.Member(m, "error",
+		harness.Quote(base64.RawURLEncoding.EncodeToString([]byte(`{"s":"x"}`))) + `}`); harness.At(m, "error",
 		"message") != "Invalid or expired requestState" {
 		t.Errorf("another's state inside: %v", m)
 	}
@@ -177,8 +177,8 @@ func TestDraftsOfATask(t *testing.T) {
 		return m
 	}
 	created := send("tools/call", `"name":"echo","task":{"ttl":60000}`)
-	id, _ := harness.Member(created, "result", "task", "taskId").(string)
-	if status := harness.Member(created, "result", "task", "status"); status != "Working" {
+	id, _ := harness.At(created, "result", "task", "taskId").(string)
+	if status := harness.At(created, "result", "task", "status"); status != "Working" {
 		t.Errorf("created: %v", created)
 	}
 	related := `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"` + id + `"}}`
@@ -187,7 +187,7 @@ func TestDraftsOfATask(t *testing.T) {
 	if diff := cmp.Diff(harness.AsJSON(t, asked), any(send("tasks/result", `"taskId":"`+id+`"`))); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)
 	}
-	if m := send("tasks/get", `"taskId":"`+id+`"`); harness.Member(m, "result", "status") != "input_required" {
+	if m := send("tasks/get", `"taskId":"`+id+`"`); harness.At(m, "result", "status") != "input_required" {
 		t.Errorf("waiting: %v", m)
 	}
 	answer := `{"jsonrpc":"2.0","id":4,"result":{"action":"accept","content":{"input":"Hello World!"},` + related + `}}`
@@ -199,7 +199,7 @@ func TestDraftsOfATask(t *testing.T) {
 	if diff := cmp.Diff(harness.AsJSON(t, want), any(send("tasks/result", `"taskId":"`+id+`"`))); diff != "" {
 		t.Errorf("completed (-want +got):\n%s", diff)
 	}
-	if m := send("tasks/get", `"taskId":"`+id+`"`); harness.Member(m, "result", "status") != "Completed" {
+	if m := send("tasks/get", `"taskId":"`+id+`"`); harness.At(m, "result", "status") != "Completed" {
 		t.Errorf("completed: %v", m)
 	}
 	if status, m := harness.Post(t, url, answer); status != 202 { // no question is open any more
@@ -210,14 +210,14 @@ func TestDraftsOfATask(t *testing.T) {
 	// A client that began a session is served as its URL says, answers included.
 	c := newSession(t, url, url)
 	if status, m := c.post(url+"?draft=tasks-1", none); status != 400 ||
-		harness.Member(m, "error", "message") != "Failed to retrieve task: Task not found" {
+		harness.At(m, "error", "message") != "Failed to retrieve task: Task not found" {
 		t.Errorf("an answer to no task, in a session: status %d, %v", status, m)
 	}
 	if status, m := c.post(url, none); status != 202 {
 		t.Errorf("an answer that belongs to the session: status %d, %v", status, m)
 	}
 	if status, m := harness.Post(t, url, none); status != 400 ||
-		harness.Member(m, "error", "message") != "Failed to retrieve task: Task not found" {
+		harness.At(m, "error", "message") != "Failed to retrieve task: Task not found" {
 		t.Errorf("an answer to no task: status %d, %v", status, m)
 	}
 }
@@ -232,7 +232,7 @@ func TestDraftsAreRecognisedPerRequest(t *testing.T) {
 		`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}`
 	_, m := harness.Post(t, url, ratified, "MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name",
 		"get_weather")
-	if harness.Member(m, "result", "resultType") != "input_required" || harness.Member(m, "result", "_meta") == nil {
+	if harness.At(m, "result", "resultType") != "input_required" || harness.At(m, "result", "_meta") == nil {
 		t.Errorf("a ratified request: %v", m)
 	}
 	for name, test := range map[string]struct{ body, want string }{
@@ -243,7 +243,7 @@ func TestDraftsAreRecognisedPerRequest(t *testing.T) {
 			`"params":{"name":"get_weather"}}`, "inputResponses"},
 	} {
 		status, m := harness.Post(t, url, test.body)
-		message, _ := harness.Member(m, "error", "message").(string)
+		message, _ := harness.At(m, "error", "message").(string)
 		if status != 400 || !strings.Contains(message, test.want) {
 			t.Errorf("%s: status %d, %v", name, status, m)
 		}
@@ -261,7 +261,7 @@ func TestDraftsAreRecognisedPerRequest(t *testing.T) {
 	// Capabilities that a client declares are respected.
 	const none = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_weather",` +
 		`"arguments":{"location":"New York"},"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}}}`
-	if _, m := harness.Post(t, url, none); harness.Member(m, "error", "code") != -32021.0 {
+	if _, m := harness.Post(t, url, none); harness.At(m, "error", "code") != -32021.0 {
 		t.Errorf("without capabilities: %v", m)
 	}
 }
@@ -297,7 +297,7 @@ func TestRoutingHeadersOfADraftMatch(t *testing.T) {
 		for _, query := range []string{"?draft=mrtr-1", ""} {
 			deleted = 0
 			status, m := harness.Post(t, url+query, call, test.header...)
-			if refused := status == 400 && harness.Member(m, "error", "code") == -32020.0; refused != test.refused ||
+			if refused := status == 400 && harness.At(m, "error", "code") == -32020.0; refused != test.refused ||
 				(deleted == 0) != test.refused {
 				t.Errorf("%s%s: status %d, deleted %d times: %v", name, query, status, deleted, m)
 			}
@@ -311,9 +311,9 @@ func TestDraftsAreOffUnlessEnabled(t *testing.T) {
 	ring := harness.NewRing(t)
 	off, on := newDraftServer(t, ring, false), newDraftServer(t, ring, true)
 	_, asked := harness.Post(t, on, callWeather)
-	state := harness.Quote(harness.Member(asked, "result", "requestState").(string))
+	state := harness.Quote(harness.At(asked, "result", "requestState").(string))
 	_, dependent := harness.Post(t, on+"?draft=state-1", callWeather)
-	shared := harness.Quote(harness.Member(dependent, "dependent_requests", "state").(string))
+	shared := harness.Quote(harness.At(dependent, "dependent_requests", "state").(string))
 
 	// No request of a draft is accepted.
 	for _, query := range []string{"", "?draft=mrtr-1", "?draft=mrtr-2", "?draft=tasks-1", "?draft=tasks-2",
@@ -351,8 +351,8 @@ func TestDraftsAreOffUnlessEnabled(t *testing.T) {
 			_, m := harness.Post(t, off+query,
 				`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"get_weather","arguments":{"location":"New `+
 					`York"}`+members[0]+`,`+meta+`}`+members[1]+`}`, headers...)
-			if harness.Member(m, "result", "resultType") != "input_required" ||
-				harness.Member(m, "result", "inputRequests", "github_login") == nil || m["dependent_requests"] != nil {
+			if harness.At(m, "result", "resultType") != "input_required" ||
+				harness.At(m, "result", "inputRequests", "github_login") == nil || m["dependent_requests"] != nil {
 				t.Errorf("%s%s: %v", name, query, m)
 			}
 		}
@@ -412,7 +412,7 @@ func TestDraftsOfEverythingThatAsks(t *testing.T) {
 		`"p":{"name":"plain"},"o":{}}}`))
 	_, plain := harness.Post(t, ts.URL,
 		`{"jsonrpc":"2.0","id":1,"state":`+harness.Quote(echo)+`,"result":`+named("octocat")+`}`)
-	if harness.Member(plain, "error", "message") != harness.StateRefused {
+	if harness.At(plain, "error", "message") != harness.StateRefused {
 		t.Errorf("an echo to a tool of the SDK: %v", plain)
 	}
 	for _, form := range []string{"mrtr-1", "state-1"} {
@@ -425,11 +425,11 @@ func TestDraftsOfEverythingThatAsks(t *testing.T) {
 			_, asked := harness.Post(t, url, head+`}}`)
 			retry := ""
 			if form == "state-1" {
-				retry = `},"dependent_responses":{"state":` + harness.Quote(fmt.Sprint(harness.Member(asked, "dependent_requests",
+				retry = `},"dependent_responses":{"state":` + harness.Quote(fmt.Sprint(harness.At(asked, "dependent_requests",
 					"state"))) + `,"responses":[{"result":` + named("octocat") + `}]}}`
 			} else {
 				retry = `,"inputResponses":{"name":{"result":` + named("octocat") + `}},"requestState":` +
-					harness.Quote(fmt.Sprint(harness.Member(asked, "result", "requestState"))) + `}}`
+					harness.Quote(fmt.Sprint(harness.At(asked, "result", "requestState"))) + `}}`
 			}
 			_, answered := harness.Post(t, url, head+retry)
 			if data, _ := json.Marshal(answered["result"]); !strings.Contains(string(data), "hello octocat") ||
@@ -522,7 +522,7 @@ func TestAStateOfADraftIsForItsCallAndCaller(t *testing.T) {
 	q := c.event()
 	echo := q["state"].(string)
 	_, asked := harness.Post(t, alice+"?draft=state-1", callWeather)
-	shared := harness.Member(asked, "dependent_requests", "state").(string)
+	shared := harness.At(asked, "dependent_requests", "state").(string)
 	const head = `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"get_weather",` +
 		`"arguments":{"location":"New York"}},"dependent_responses":{"state":`
 	for name, send := range map[string]func(url, state string) (int, map[string]any){
@@ -536,7 +536,7 @@ func TestAStateOfADraftIsForItsCallAndCaller(t *testing.T) {
 	} {
 		state := map[string]string{"in a session": echo, "of dependent requests": shared}[name]
 		if status, m := send(bob, state); status != 400 ||
-			harness.Member(m, "error", "message") != "Invalid or expired requestState" {
+			harness.At(m, "error", "message") != "Invalid or expired requestState" {
 			t.Errorf("%s, another's: status %d, %v", name, status, m)
 		}
 		data, err := base64.RawURLEncoding.DecodeString(state)
@@ -550,7 +550,7 @@ func TestAStateOfADraftIsForItsCallAndCaller(t *testing.T) {
 			if m == nil || m["text"] != nil || status != 200 && status != 400 {
 				t.Errorf("%s, byte %d: status %d, %v", name, i, status, m)
 			}
-			if said, ok := harness.Member(m, "result", "content", 0, "text").(string); ok && said != weatherText {
+			if said, ok := harness.At(m, "result", "content", 0, "text").(string); ok && said != weatherText {
 				t.Errorf("%s, byte %d: %s", name, i, said)
 			}
 		}
@@ -560,14 +560,14 @@ func TestAStateOfADraftIsForItsCallAndCaller(t *testing.T) {
 			"large": strings.Repeat("A", 3<<20),
 		} {
 			if status, m := send(other, bad); status != 400 ||
-				harness.Member(m, "error", "message") != "Invalid or expired requestState" {
+				harness.At(m, "error", "message") != "Invalid or expired requestState" {
 				t.Errorf("%s, %s: status %d, %.200v", name, what, status, m)
 			}
 		}
 		if status, _ := send(other, strings.Repeat("A", 10<<20)); status != 413 {
 			t.Errorf("%s, 10 MB: status %d", name, status)
 		}
-		if _, m := send(other, state); harness.Member(m, "result", "content", 0, "text") != weatherText {
+		if _, m := send(other, state); harness.At(m, "result", "content", 0, "text") != weatherText {
 			t.Errorf("%s, as it was: %v", name, m)
 		}
 	}

@@ -61,7 +61,7 @@ func TestEveryFrontFindsTheSameResource(t *testing.T) {
 				"doc://x/y":       "own doc://{+path}",
 			} {
 				response := read("resources/read", `"uri":"`+uri+`"`)
-				if got := harness.Member(response, "result", "contents", 0, "text"); got != want {
+				if got := harness.At(response, "result", "contents", 0, "text"); got != want {
 					t.Errorf("%s, middleware before %v: %s: got %v, want %s", f.Name, before, uri, response, want)
 				}
 			}

@@ -47,24 +47,6 @@ func Open(t testing.TB, url, body string, header ...string) *http.Response {
 	return res
 }
 
-// Member follows names and indexes into JSON.
-func Member(v any, path ...any) any {
-	for _, step := range path {
-		switch s := step.(type) {
-		case string:
-			m, _ := v.(map[string]any)
-			v = m[s]
-		case int:
-			a, _ := v.([]any)
-			if s >= len(a) {
-				return nil
-			}
-			v = a[s]
-		}
-	}
-	return v
-}
-
 // AsJSON decodes JSON.
 func AsJSON(t testing.TB, s string) any {
 	t.Helper()

@@ -103,6 +103,24 @@ func NewTaskServerOn(t testing.TB, store task.Store, opts *askback.Options,
 	return s
 }
 
+// Steal takes a task from the server that runs it, as another worker does when its lease has ended. The task is due
+// when giveBack is called.
+func Steal(t testing.TB, store task.Store, id string) (giveBack func()) {
+	t.Helper()
+	row, err := store.Get(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	update := func(u task.Update) {
+		t.Helper()
+		if err := store.Update(t.Context(), row, u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update(task.Update{Lease: time.Hour})
+	return func() { t.Helper(); update(task.Update{Due: 0}) }
+}
+
 // runTasks runs the tasks of a server until stop, which waits, or the end of the test.
 func runTasks(t testing.TB, srv *askback.Server) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -137,20 +155,28 @@ func Answered(id, answers string) string {
 	return `"taskId":"` + id + `","inputResponses":{` + answers + `}`
 }
 
-// At follows a path of member names.
-func At(v any, path ...string) any {
-	for _, name := range path {
-		m, _ := v.(map[string]any)
-		v = m[name]
+// At follows names of members and indexes into JSON. It returns nil for what is not there.
+func At(v any, path ...any) any {
+	for _, step := range path {
+		switch step := step.(type) {
+		case string:
+			m, _ := v.(map[string]any)
+			v = m[step]
+		case int:
+			a, _ := v.([]any)
+			if step >= len(a) {
+				return nil
+			}
+			v = a[step]
+		}
 	}
 	return v
 }
 
 // Content returns the text of a result's only content, or nil.
 func Content(res map[string]any) any {
-	list, _ := res["content"].([]any)
-	if len(list) != 1 {
+	if At(res, "content", 1) != nil {
 		return nil
 	}
-	return At(list[0], "text")
+	return At(res, "content", 0, "text")
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	oteltrace "go.opentelemetry.io/otel/trace"
@@ -41,7 +42,7 @@ func TestATaskOverAKilledWorkerIsOneTrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	killed := &harness.CutOff{Store: open()}
+	store := open()
 	arrived := make(chan struct{}, 1)
 	steps := func(dies bool) func(*askback.Server) {
 		return func(srv *askback.Server) {
@@ -52,7 +53,6 @@ func TestATaskOverAKilledWorkerIsOneTrace(t *testing.T) {
 				}
 				err := call.Do(ctx, "upload", func(ctx context.Context) error {
 					if dies {
-						killed.Off.Store(true)
 						arrived <- struct{}{}
 						<-ctx.Done()
 					}
@@ -69,9 +69,17 @@ func TestATaskOverAKilledWorkerIsOneTrace(t *testing.T) {
 	options := func() *askback.Options {
 		return &askback.Options{Observe: observe, Tasks: &askback.Tasks{Settings: task.Settings{Lease: time.Second}}}
 	}
-	one := harness.NewTaskServerOn(t, killed, options(), steps(true))
+	one := harness.NewTaskServerOn(t, store, options(), steps(true))
 	id := one.Result(harness.WithExtension, "tools/call", "deploy", `"name":"deploy"`)["taskId"].(string)
 	<-arrived
+	giveBack := harness.Steal(t, store, id)
+	harness.Eventually(t, "loss of the lease", func() bool {
+		return slices.ContainsFunc(spans.GetSpans(), func(s tracetest.SpanStub) bool {
+			return slices.Contains(s.Attributes, attribute.String("askback.outcome", "lease_lost"))
+		})
+	})
+	one.Stop()
+	giveBack()
 	two := harness.NewTaskServerOn(t, open(), options(), steps(false))
 	two.Get(harness.WithExtension, id, "input_required")
 	two.Result(harness.WithExtension, "tasks/update", id,
