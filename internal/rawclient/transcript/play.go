@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"mime"
 	"net/http"
 	"net/textproto"
 	"net/url"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/internal/rawclient"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -28,11 +28,7 @@ import (
 // pollPause is the time between two attempts of a request with a "within".
 const pollPause = 50 * time.Millisecond
 
-// httpClient follows no redirects.
-var httpClient = &http.Client{CheckRedirect: func(*http.Request,
-	[]*http.Request) error {
-	return http.ErrUseLastResponse
-}}
+var httpClient = rawclient.Direct(0) // each step has a limit of its own
 
 // Play plays the parts one after the other. It stops at the first mismatch and returns it as a [*Failure]. Any other
 // error says what is wrong with p, or that ctx is done.
@@ -125,7 +121,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 // pop closes the newest stream.
 func (c *conversation) pop() {
 	last := len(c.streams) - 1
-	c.streams[last].close()
+	c.streams[last].drop()
 	c.streams = c.streams[:last]
 }
 
@@ -214,7 +210,7 @@ func (c *conversation) answer(ctx context.Context, s *step, body []byte, e *expe
 		}
 		if got != nil && got.stream != nil {
 			if err != nil {
-				got.stream.close()
+				got.stream.drop()
 			} else {
 				c.streams = append(c.streams, got.stream)
 			}
@@ -301,22 +297,21 @@ func (c *conversation) post(ctx context.Context, s *step, body []byte) (got *rep
 	if err != nil {
 		return nil, because(ctx, s.server, err)
 	}
+	in := &stream{rawclient.NewStream(res, maxMessage), ctx, cancel, s.server, c.stepTime}
 	got = &reply{status: res.StatusCode, header: res.Header}
-	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind == "text/event-stream" {
-		got.stream = newStream(ctx, cancel, res.Body, s.server, c.stepTime)
-		if got.body, err = got.stream.next(); err == io.EOF {
-			err = errors.New("the stream ended before its first message")
+	got.body, err = in.next()
+	if !in.Events {
+		defer in.Close()
+		if err == io.EOF { // it has no body
+			err = nil
 		}
 		return got, err
 	}
-	defer res.Body.Close()
-	if got.body, err = io.ReadAll(io.LimitReader(res.Body, maxMessage+1)); err != nil {
-		return got, because(ctx, s.server, err)
+	got.stream = in
+	if err == io.EOF {
+		err = errors.New("the stream ended before its first message")
 	}
-	if len(got.body) > maxMessage {
-		return got, fmt.Errorf("the response is longer than %d bytes", maxMessage)
-	}
-	return got, nil
+	return got, err
 }
 
 func errLate(after time.Duration) error { return fmt.Errorf("nothing came for %v", after) }

@@ -228,7 +228,7 @@ func TestResponses(t *testing.T) {
 		{"<-- 200\n{}", write(200, "{]"), "invalid JSON"},
 		{"<-- 200\n{}", write(200, `{"a": 1, "a": 1}`), "invalid JSON"},
 		{"<-- 200\n\"{{_}}\"", write(200, strings.Repeat("[", 500)+strings.Repeat("]", 500)), "nested deeper"},
-		{"<-- 200\n\"{{_}}\"", write(200, `"`+strings.Repeat("x", maxMessage)+`"`), "longer than 16777216 bytes"},
+		{"<-- 200\n\"{{_}}\"", write(200, `"`+strings.Repeat("x", maxMessage)+`"`), "larger than 16777216 bytes"},
 		{"<-- 200\nX: {{x}}\n\n{}", write(200, "{}"), "the header X: want it once, got it 0 times"},
 		{"<-- 307\n{}", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Location", "/elsewhere")
@@ -318,9 +318,9 @@ func TestStreams(t *testing.T) {
 		{"silent", head + "<-- event\n{}\n", []string{"data: {\"n\": 1}\n\n", "open"}, 8, "nothing came for 300ms"},
 		{"silent from the beginning", head, []string{"open"}, 6, "nothing came for 300ms"},
 		{"flooding", head, []string{"data: " + strings.Repeat("x", maxMessage) + "\n\n"}, 6,
-			"an event is longer than 16777216 bytes"},
+			"an event is larger than 16777216 bytes"},
 		{"flooding with nothing", head, []string{strings.Repeat(": x\n", maxMessage/4+1) + "\n"}, 6,
-			"an event is longer than 16777216 bytes"},
+			"an event is larger than 16777216 bytes"},
 	} {
 		_, err := play(t, c.steps, stepTimeFor(c.reason), func(w http.ResponseWriter, r *http.Request) {
 			io.Copy(io.Discard, r.Body)
