@@ -35,10 +35,19 @@ func (c *caller) check(ctx context.Context, content any) {
 		return
 	}
 	recorded := c.checkSteps(t, entries, end, want.Steps)
+	runs := c.ran(c.number)
+	for _, step := range want.Unrecorded {
+		if len(runs.Numbers()[step]) == 0 {
+			c.violate("call %d: the step %s was not tried", c.number, step)
+		}
+	}
+	if ahead := runs.Ahead(); len(ahead) > 0 {
+		c.violate("call %d: the steps %q ran while a question was open", c.number, ahead)
+	}
 	if trace := want.Trace(recorded); !slices.Equal(trace, end.Trace) {
 		c.violate("call %d differs from the program run once:\n got %q\nwant %q", c.number, end.Trace, trace)
 	}
-	faults := c.faults()
+	faults := c.faults(c.part.Name)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, a := range asks {
@@ -89,11 +98,22 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// faults counts what may have made the call run a step again: what came to the servers, or to its own host.
-func (c *caller) faults() (n int) {
-	for _, e := range c.sim.Events() {
+// cleanedUp reports whether a call that was cancelled has cleaned up.
+func (c *caller) cleanedUp() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cleaned[c.number] == 0 {
+		return false
+	}
+	c.summary.Cancelled++
+	return true
+}
+
+// faults counts what may have made a call run a step again: what came to the servers, or to its host.
+func (l *law) faults(host string) (n int) {
+	for _, e := range l.sim.Events() {
 		who, _, _ := strings.Cut(e.What, ":")
-		if who == "world" || who == c.part.Name || strings.HasPrefix(who, "server ") {
+		if who == "world" || who == host || strings.HasPrefix(who, "server ") {
 			n++
 		}
 	}
@@ -298,7 +318,7 @@ func (c *caller) checkSteps(t *task.Task, entries []journal.Entry, end result, s
 		recorded[e.Key] = program.Number(e.Value)
 	}
 	runs := c.ran(c.number).Numbers()
-	lost, restored := c.faults(), c.losses() > 0
+	lost, restored := c.faults(c.part.Name), c.losses() > 0
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, name := range steps {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -20,11 +19,11 @@ import (
 var questions = []string{"form1", "form2", "form3", "declined", "cancelled", "url", "model", "roots"}
 
 // programs makes programs that ask their client.
-func programs(depth int, more ...program.Op) *rapid.Generator[program.Program] {
-	made := program.Choices{Keys: questions, Ops: slices.Concat([]program.Op{
+func programs(depth int) *rapid.Generator[program.Program] {
+	made := program.Choices{Keys: questions, Ops: []program.Op{
 		program.Ask, program.Ask, program.Ahead, program.AtOnce, program.Step, program.Step, program.Failing,
 		program.Panicking, program.Checkpoint, program.Branch,
-	}, more)}
+	}}
 	return rapid.Custom(func(t *rapid.T) program.Program {
 		return made.Program(depth, func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "choice") })
 	})

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/askback-mcp/askback/internal/test/harness"
@@ -48,6 +49,9 @@ func (r *run) follow(ctx context.Context, n int) {
 	if whole { // only a task can sleep
 		name, made.Ops = "whole", append(slices.Clip(made.Ops), program.Sleep)
 	}
+	if !r.Virtual { // what records at once waits for a lock, which stops the time of a bubble
+		made.Ops = append(slices.Clip(made.Ops), program.AtOnce)
+	}
 	network := sim.Chances{sim.LostBefore: 0.03, sim.LostAfter: 0.03, sim.Delayed: 0.03}
 	number := r.number(n)
 	c := &caller{
@@ -64,7 +68,7 @@ func (r *run) follow(ctx context.Context, n int) {
 	// only, and no server lives as long as its people take.
 	for again := range 20 {
 		c.number = number + 100*again
-		res, err := c.converse(ctx, name, again)
+		res, err := c.converse(ctx, name)
 		switch {
 		case ctx.Err() != nil:
 			if n > 0 || !r.Poisoned {
@@ -86,16 +90,10 @@ func (l *law) number(n int) int { return n + 1000*int(l.Seed) }
 
 // converse makes a call and answers what it asks. It returns no result if the call may not have one. An error says that
 // the client knows nothing of its call, and makes another one.
-func (c *caller) converse(ctx context.Context, name string, again int) (res map[string]any, err error) {
+func (c *caller) converse(ctx context.Context, name string) (res map[string]any, err error) {
 	in := `"name":` + harness.Quote(name) + `,"arguments":` + arguments{c.program.String(), c.number}.String()
-	first := ctx
-	if c.Virtual && again == 0 && c.part.Chance(0.1) { // the client is impatient
-		var cancel context.CancelFunc
-		first, cancel = context.WithTimeout(ctx, 4*c.Unit)
-		defer cancel()
-	}
 	before := c.losses()
-	if res, err = c.send(first, "tools/call", name, in); err != nil {
+	if res, err = c.send(ctx, "tools/call", name, in); err != nil {
 		return nil, err
 	}
 	for res["resultType"] == "input_required" {
@@ -114,6 +112,11 @@ func (c *caller) converse(ctx context.Context, name string, again int) (res map[
 	}
 	id, isTask := res["taskId"].(string)
 	for isTask && ctx.Err() == nil {
+		if c.part.Chance(0.04) {
+			if _, err := c.surely(ctx, "tasks/cancel", id, `"taskId":`+harness.Quote(id)); err != nil {
+				return nil, err
+			}
+		}
 		before = c.losses()
 		now, err := c.surely(ctx, "tasks/get", id, `"taskId":`+harness.Quote(id))
 		if err != nil {
@@ -126,6 +129,11 @@ func (c *caller) converse(ctx context.Context, name string, again int) (res map[
 			if err := c.update(ctx, id, now["inputRequests"]); err != nil {
 				return nil, err
 			}
+		case "cancelled":
+			if c.cleanedUp() {
+				return nil, nil
+			}
+			c.part.Pause(ctx, 1)
 		default:
 			return nil, c.checkFailure(ctx, now)
 		}
@@ -151,7 +159,14 @@ func (c *caller) update(ctx context.Context, id string, requests any) (err error
 	answers = strings.Replace(answers, ",}", "}", 1)
 	if c.part.Chance(0.7) {
 		c.part.Pause(ctx, 0.3)
-		_, err = c.surely(ctx, "tasks/update", id, `"taskId":`+harness.Quote(id)+`,"inputResponses":`+answers)
+		var both sync.WaitGroup
+		members := `"taskId":` + harness.Quote(id) + `,"inputResponses":`
+		if c.part.Chance(0.3) {
+			other := c.answers(requests, false) // of another window of the client
+			both.Go(func() { _, _ = c.send(ctx, "tasks/update", id, members+other) })
+		}
+		_, err = c.surely(ctx, "tasks/update", id, members+answers)
+		both.Wait()
 	}
 	c.part.Pause(ctx, 1)
 	return err
@@ -224,6 +239,11 @@ func (c *caller) surely(ctx context.Context, method, target, members string) (re
 // send sends a request to one of the servers that live. An error says that the answer was lost, or that the server has
 // asked for the request again.
 func (c *caller) send(ctx context.Context, method, target, members string) (result map[string]any, err error) {
+	if c.Virtual && method == "tools/call" && c.part.Happens("it hangs up", 0.05) {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, 4*c.Unit)
+		defer cancel()
+	}
 	err = c.part.Do(ctx, method, func(ctx context.Context) error {
 		s := c.choose()
 		if s == nil {

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -99,10 +100,10 @@ var asks = map[string]struct {
 }
 
 // choices are what the programs are made of.
-var choices = program.Choices{Ops: []program.Op{
-	program.Ask, program.Ask, program.Ask, program.Branch, program.Branch, program.Branch, program.Step, program.Step,
-	program.Checkpoint,
-}}
+var choices = program.Choices{Ops: slices.Concat(
+	slices.Repeat([]program.Op{program.Ask, program.Branch}, 5), slices.Repeat([]program.Op{program.Step}, 3),
+	[]program.Op{program.Ahead, program.Failing, program.Panicking, program.Checkpoint, program.Detach},
+)}
 
 // result is the result of a program.
 type result struct {
@@ -160,6 +161,7 @@ type peopled struct {
 	part    *sim.Part // the server
 	number  int       // of the call
 	release int
+	begun   *atomic.Bool // a step of this run
 }
 
 // handler is the handler of all programs in one release.
@@ -169,7 +171,8 @@ func (l *law) handler(part *sim.Part, release int) askback.ToolHandler[arguments
 		if err != nil {
 			return "", err
 		}
-		w := peopled{world{call}, l, part, in.Call, release}
+		w := peopled{world{call}, l, part, in.Call, release, new(atomic.Bool)}
+		call.OnCancel(w.cleanUp)
 		trace, err := p.Run(ctx, w, askback.ErrInputRequired, l.ran(in.Call))
 		if err != nil {
 			return "", err
@@ -184,6 +187,7 @@ func (w peopled) Step(
 	ctx context.Context, name string, step func(context.Context) (string, error),
 ) (result string, err error) {
 	return w.world.Step(ctx, name, func(ctx context.Context) (string, error) {
+		w.begun.Store(true)
 		for { // an author repeats what may be repeated
 			takes := 0.1
 			if w.Virtual {
@@ -202,14 +206,35 @@ func (w peopled) Step(
 	})
 }
 
-// checkLease checks that no other worker has the task, unless a lease was stolen: what begins then has two hands.
+// cleanUp is an effect, too, of a run that begins no step.
+func (w peopled) cleanUp(ctx context.Context) error {
+	if w.begun.Load() {
+		w.violate("call %d: the run that cleans up has begun a step", w.number)
+	}
+	return w.part.Do(ctx, fmt.Sprint("cleaning up after call ", w.number), func(context.Context) error {
+		faults := w.faults("")
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.cleaned[w.number]++; w.cleaned[w.number] > 1+faults {
+			w.bad = append(w.bad, fmt.Sprintf("call %d has cleaned up again, with %d faults", w.number, faults))
+		}
+		return nil
+	})
+}
+
+// checkLease checks that no other worker has the task, unless a lease was stolen: what begins then has two hands. It
+// also checks that the task has not ended, because a worker learns of that at once where nothing fails.
 func (w peopled) checkLease(ctx context.Context) {
 	if !w.Virtual || w.Thefts > 0 || w.Restored > 0 || w.call.Fence() == 0 {
 		return
 	}
 	t, _ := w.find(ctx, w.number)
-	if t != nil && t.Claim.Fence != w.call.Fence() {
+	switch {
+	case t == nil:
+	case t.Claim.Fence != w.call.Fence():
 		w.violate("call %d has an effect in its lease %d, and the store is at %d", w.number, w.call.Fence(), t.Claim.Fence)
+	case t.Stopped && time.Since(t.Updated) > w.Unit && w.faults("") == 0:
+		w.violate("call %d has an effect %v after it was %s", w.number, time.Since(t.Updated), t.Status)
 	}
 }
 
@@ -282,6 +307,8 @@ type law struct {
 	mu    sync.Mutex
 	steps map[int]*program.Runs // of each call
 	given map[string][]string   // what clients have answered
+	// cleaned counts how often a call has cleaned up.
+	cleaned map[int]int
 	memory
 	rows     rows
 	restored int // how often the store has lost something
@@ -337,6 +364,6 @@ func (l *law) seen(call, release int, key, outcome string) {
 func register(l *law, part *sim.Part, release int) func(*askback.Server) {
 	return func(s *askback.Server) {
 		askback.AddTaskTool(s, &mcp.Tool{Name: "whole"}, nil, l.handler(part, release))
-		askback.AddTool(s, &mcp.Tool{Name: "program"}, l.handler(part, release))
+		askback.AddTaskTool(s, &mcp.Tool{Name: "program"}, &askback.TaskSupport{AtDetach: true}, l.handler(part, release))
 	}
 }

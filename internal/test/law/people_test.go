@@ -59,7 +59,7 @@ func TestPeople(t *testing.T) {
 			var all law.Summary
 			for seed := *first; seed < *first+*seeds; seed++ {
 				o := world.o
-				o.Seed, o.Calls, o.Unit, o.Virtual = seed, cmp.Or(o.Calls, 6), cmp.Or(o.Unit, time.Second), true
+				o.Seed, o.Calls, o.Unit, o.Virtual = seed, cmp.Or(o.Calls, 8), cmp.Or(o.Unit, time.Second), true
 				t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 					summary, bad, events := play(t, o)
 					all.Add(summary)

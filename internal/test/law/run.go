@@ -22,10 +22,10 @@ import (
 )
 
 // Summary counts what runs of [People] have tried: calls, votes that were taken, questions that were decided, questions
-// that nobody answered in time, and faults, and how long they took.
+// that nobody answered in time, calls that were cancelled, and faults, and how long they took.
 type Summary struct {
-	Calls, Votes, Decided, Unanswered, Lost int
-	Took                                    time.Duration
+	Calls, Votes, Decided, Unanswered, Cancelled, Lost int
+	Took                                               time.Duration
 }
 
 // Add adds what another run has tried.
@@ -34,6 +34,7 @@ func (s *Summary) Add(other Summary) {
 	s.Votes += other.Votes
 	s.Decided += other.Decided
 	s.Unanswered += other.Unanswered
+	s.Cancelled += other.Cancelled
 	s.Lost += other.Lost
 	s.Took += other.Took
 }
@@ -65,7 +66,7 @@ func Play(t testing.TB, o Options) (summary Summary, bad []string, events []sim.
 	o.Servers = cmp.Or(o.Servers, 3)
 	l := &law{
 		Options: o, t: t, sim: sim.New(o.Seed, o.Unit, o.Only), steps: make(map[int]*program.Runs),
-		given: make(map[string][]string),
+		given: make(map[string][]string), cleaned: make(map[int]int),
 		memory: memory{make(map[string][]string), make(map[string][]vote), make(map[string][]vote),
 			make(map[string][]task.NoticeKind), make(map[string]*task.Question)},
 		rows: rows{until: make(map[string]time.Time), poisoned: make(map[string]bool)},

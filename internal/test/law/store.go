@@ -148,6 +148,8 @@ func (s *seam) Update(ctx context.Context, t *task.Task, u task.Update) error {
 		err := s.Store.Update(ctx, &next, u)
 		switch {
 		case !s.law.Virtual || err != nil:
+		case before.Status.Terminal() && t.Status != before.Status:
+			s.law.violate("a task that is %s becomes %s", before.Status, t.Status)
 		case before.Version != t.Version:
 			s.law.violate("an update of version %d was made in version %d", t.Version, before.Version)
 		case u.Leased && before.Claim != t.Claim:

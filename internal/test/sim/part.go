@@ -88,6 +88,7 @@ func (p *Part) later(ctx context.Context, what string, act func(context.Context)
 	ctx, under := context.WithoutCancel(ctx), p.s.Part(p.Name, nil)
 	p.s.late.Go(func() {
 		under.wait(ctx, p.s.pause(20, "late", what))
+		defer func() { _ = recover() }() // what panics in its part
 		if under.park(ctx, what) == nil {
 			_ = act(ctx)
 		}

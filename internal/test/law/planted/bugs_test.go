@@ -132,6 +132,24 @@ var bugs = []bug{
 			"return false && slices.ContainsFunc(b.Votes[b.From:], func"}},
 	},
 	{
+		// The worker of a task that is cancelled goes on to the end.
+		name:    "cancelled-run-goes-on",
+		world:   well,
+		patches: []patch{{runFile, 1, "interrupt(ErrStopped)", "_ = ErrStopped"}},
+	},
+	{
+		// The run that cleans up does what had not been done before.
+		name:    "cleaning-up-begins-steps",
+		world:   well,
+		patches: []patch{{"internal/call/engine.go", 1, "\tc.run.Halt = errEnded\n", ""}},
+	},
+	{
+		name:  "cleaned-up-again",
+		world: well,
+		patches: []patch{{runFile, 1, "case err == nil && w.Stopped:\n\t\t_ = r.settle(write, t, u)",
+			"case err == nil && w.Stopped:\n\t\tu.Due = time.Minute\n\t\t_ = r.settle(write, t, u)"}},
+	},
+	{
 		// Only one goroutine of a server tells the store that somebody listens, and not before others claim.
 		name:    "claimed-before-somebody-listens",
 		world:   slow,
