@@ -1,102 +1,73 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
 
-func TestVerdict(t *testing.T) {
-	listed := failure{
-		code: "X1", peer: "gosdk", clients: []string{"gosdk"}, servers: []string{"askback", "gosdk"},
-		tools: []string{"t_elicit"}, transports: []string{"http"}, words: "came apart",
-	}
-	asAskbacks := listed
-	asAskbacks.peer = "askback"
+func TestReport(t *testing.T) {
+	other := cell{section: sections[0], client: "gosdk", server: "askback", scenario: sections[0].scenarios[0],
+		transport: sections[0].transports[0]}
+	listed := cell{section: sections[0], client: "askback", server: "gosdk", scenario: scenario{tool: "t_state"},
+		transport: transport{name: "legacy"}}
 	for _, test := range []struct {
-		name, server, fault string
-		known               []failure
-		want                string // in the verdict; empty if there is none
-		mark                string
+		name  string
+		cell  cell
+		fault string
+		want  string // in the error; empty if there is none
+		count string
 	}{
-		{"passed", "askback", "", nil, "", "✓"},
-		{"failed, not listed", "askback", "it came apart", nil, "gosdk/askback/t_elicit/http: it came apart", "**?**"},
-		{"failed, listed as the peer's", "askback", "it came apart", []failure{listed}, "", "X1"},
-		{"failed, listed as Askback's", "askback", "it came apart", []failure{asAskbacks}, "it came apart", "X1"},
-		{"failed in another way than listed", "askback", "it burned", []failure{listed}, "does not fail so: it burned",
-			"**?**"},
-		{"passed, but listed", "askback", "", []failure{listed}, "does not fail so: it passes", "✓"},
-		{"between peers: failed, not listed", "gosdk", "it came apart", nil, "", "**?**"},
-		{"between peers: passed, but listed", "gosdk", "", []failure{listed}, "does not fail so: it passes", "✓"},
+		{"passes", other, "", "", "1 of 1"},
+		{"fails", other, "it came apart", "gosdk/askback/t_elicit/http: it came apart", "0 of 1"},
+		{"fails as it is listed", listed, "tool error: the server is busy, retry later", "", "0 of 1"},
+		{"fails otherwise than listed", listed, "it burned", "askback/gosdk/t_state/legacy: it burned", "0 of 1"},
+		{"passes, but is listed", listed, "", "askback/gosdk/t_state/legacy is listed", "0 of 1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c := &cell{section: sections[0], client: "gosdk", server: test.server, scenario: scenarios[0], transport: "http",
-				fault: test.fault}
-			r := &report{[]*cell{c}, test.known, ""}
-			verdict := ""
-			if err := r.verdict(); err != nil {
-				verdict = err.Error()
+			var out strings.Builder
+			test.cell.fault = test.fault
+			got := ""
+			if err := report(&out, []*cell{&test.cell}); err != nil {
+				got = err.Error()
 			}
-			if !strings.Contains(verdict, test.want) || test.want == "" && verdict != "" {
-				t.Errorf("verdict %q, want %q", verdict, test.want)
+			if !strings.Contains(got, test.want) || test.want == "" && got != "" {
+				t.Errorf("the error %q, want %q", got, test.want)
 			}
-			if mark := r.mark(c); mark != test.mark {
-				t.Errorf("mark %q, want %q", mark, test.mark)
-			}
-			if tables := r.tables(); strings.Contains(tables, test.fault) != (test.mark == unlisted || test.fault == "") {
-				t.Errorf("an unlisted fault must be told, and only that:\n%s", tables)
+			if !strings.Contains(out.String(), "Tools that ask: "+test.count+" cells pass.\n") {
+				t.Errorf("it prints %q, want %s", out.String(), test.count)
 			}
 		})
 	}
 }
 
-// The table of known failures must name cells that exist, and give evidence.
+// What is known of a peer is known of cells that there are.
 func TestKnown(t *testing.T) {
-	for _, f := range known {
-		covered := 0
-		for _, c := range allCells("") {
-			if f.covers(c) {
-				covered++
-			}
-		}
-		if want := len(f.clients) * len(f.servers) * len(f.tools) * len(f.transports); covered != want || want == 0 {
-			t.Errorf("%s covers %d cells of %d", f.code, covered, want)
-		}
-		if f.words == "" || f.note == "" || f.peer == "askback" {
-			t.Errorf("%s lacks its words or its evidence, or is Askback's", f.code)
+	there := make(map[string]bool)
+	for _, c := range allCells() {
+		there[c.String()] = true
+	}
+	if len(there) != 147+36+18 {
+		t.Errorf("%d cells", len(there))
+	}
+	for name := range known {
+		if !there[name] {
+			t.Errorf("there is no cell %s", name)
 		}
 	}
 }
 
-func TestWriteREADME(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "README.md")
-	if err := os.WriteFile(name, []byte("before\n"+begin+"old\n"+end+"after\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	c := &cell{section: sections[0], client: "askback", server: "askback", scenario: scenarios[0], transport: "http"}
-	if err := (&report{[]*cell{c}, nil, ""}).writeREADME(name); err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	failing := *c
-	failing.fault = "it came apart"
-	for _, cells := range [][]*cell{{&failing}, {}} {
-		err := (&report{cells, nil, ""}).writeREADME(name)
-		const want = "HTTP, 2026-07-28: Askback with the server of Askback, scenario 1: passed when"
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("a cell that passed before: %v", err)
+func TestJudge(t *testing.T) {
+	c := &cell{scenario: scenario{text: "Hello, octocat."}, transport: transport{revision: modern}}
+	for printed, want := range map[string]string{
+		`{"revision":"2026-07-28","result":{"content":[{"type":"text","text":"Hello, octocat."}]}}`:  "",
+		`{"revision":"2025-11-25","result":{"content":[{"type":"text","text":"Hello, octocat."}]}}`:  `"2025-11-25" instead`,
+		`{"revision":"2026-07-28","result":{"content":[{"type":"text","text":"Hello, ."}]}}`:         `says "Hello, ."`,
+		`{"revision":"2026-07-28","result":{"content":[]}}`:                                          `says ""`,
+		`{"revision":"2026-07-28","result":{"content":[{"type":"text","text":"?"}],"isError":true}}`: "tool error: ?",
+		"": "no result",
+	} {
+		if got := c.judge([]byte(printed)); !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%s: got %q, want %q", printed, got, want)
 		}
-	}
-	if after, _ := os.ReadFile(name); string(after) != string(got) {
-		t.Errorf("a regression was written:\n%s", after)
-	}
-	text := string(got)
-	if !strings.HasPrefix(text, "before\n"+begin) || !strings.HasSuffix(text, end+"after\n") ||
-		strings.Contains(text, "old") || !strings.Contains(text, "| Askback | Askback | ✓ ") {
-		t.Errorf("got\n%s", text)
 	}
 }

@@ -21,13 +21,13 @@ import (
 
 func main() {
 	program.Main(program.Peer{
-		HTTP: func() (http.Handler, http.Handler, error) {
+		HTTP: func(bool) (http.Handler, error) {
 			srv, err := newServer()
 			if err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 			go func() { _ = srv.RunTasks(context.Background()) }() // nil, with tasks configured; the process is killed
-			return srv.HTTPHandler(nil), nil, nil
+			return srv.HTTPHandler(nil), nil
 		},
 		Stdio: func(ctx context.Context) error {
 			srv, err := newServer()
@@ -44,7 +44,7 @@ func main() {
 }
 
 // call makes the call of a scenario. What a task ends with is described in a line.
-func call(ctx context.Context, target program.Target, scenario string) (any, error) {
+func call(ctx context.Context, target program.Target, scenario string) (string, any, error) {
 	opts := &client.Options{
 		Form: func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
 			return program.Elicit(scenario), nil
@@ -69,14 +69,16 @@ func call(ctx context.Context, target program.Target, scenario string) (any, err
 	}
 	s, err := client.New(opts).Connect(ctx, transport, sessionOptions)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	defer s.Close()
+	revision := s.SDK().InitializeResult().ProtocolVersion
 	if strings.HasPrefix(scenario, "t_") {
-		return s.CallTool(ctx, &mcp.CallToolParams{Name: scenario})
+		res, err := s.CallTool(ctx, &mcp.CallToolParams{Name: scenario})
+		return revision, res, err
 	}
 	text, err := outcome(ctx, s, scenario)
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, err
+	return revision, &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, err
 }
 
 // outcome runs a scenario of tasks and describes its outcome in a line.

@@ -18,18 +18,17 @@ func main() {
 	program.Main(program.Peer{
 		// One handler serves either the 2026-07-28 revision, which needs Stateless, or
 		// sessions (the SDK's docs/protocol.md, "Stateless Mode").
-		HTTP: func() (http.Handler, http.Handler, error) {
+		HTTP: func(legacy bool) (http.Handler, error) {
 			server := newServer()
-			getServer := func(*http.Request) *mcp.Server { return server }
-			return mcp.NewStreamableHTTPHandler(getServer, &mcp.StreamableHTTPOptions{Stateless: true}),
-				mcp.NewStreamableHTTPHandler(getServer, nil), nil
+			return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },
+				&mcp.StreamableHTTPOptions{Stateless: !legacy}), nil
 		},
 		Stdio: func(ctx context.Context) error { return newServer().Run(ctx, &mcp.StdioTransport{}) },
 		Call:  call,
 	})
 }
 
-func call(ctx context.Context, target program.Target, tool string) (any, error) {
+func call(ctx context.Context, target program.Target, tool string) (string, any, error) {
 	c := mcp.NewClient(&mcp.Implementation{Name: "gosdk", Version: "1.0.0"}, &mcp.ClientOptions{
 		ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			return program.Elicit(tool), nil
@@ -42,10 +41,11 @@ func call(ctx context.Context, target program.Target, tool string) (any, error) 
 	transport, opts := target.Dial()
 	session, err := c.Connect(ctx, transport, opts)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	defer session.Close()
-	return session.CallTool(ctx, &mcp.CallToolParams{Name: tool})
+	res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: tool})
+	return session.InitializeResult().ProtocolVersion, res, err
 }
 
 // newServer has the tools in the SDK's style for Multi Round-Trip Requests: a handler returns InputRequests and a

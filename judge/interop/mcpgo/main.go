@@ -18,15 +18,15 @@ import (
 
 func main() {
 	program.Main(program.Peer{
-		HTTP: func() (http.Handler, http.Handler, error) {
-			return server.NewStreamableHTTPServer(newServer(), server.WithStateful(true)), nil, nil
+		HTTP: func(bool) (http.Handler, error) {
+			return server.NewStreamableHTTPServer(newServer(), server.WithStateful(true)), nil
 		},
 		Stdio: func(context.Context) error { return server.ServeStdio(newServer()) },
 		Call:  call,
 	})
 }
 
-func call(ctx context.Context, target program.Target, tool string) (any, error) {
+func call(ctx context.Context, target program.Target, tool string) (string, any, error) {
 	options := []client.ClientOption{
 		client.WithElicitationHandler(answers{tool}),
 		client.WithSamplingHandler(answers{tool}),
@@ -48,21 +48,23 @@ func call(ctx context.Context, target program.Target, tool string) (any, error) 
 		t = transport.NewStdio(target.Command[0], nil, target.Command[1:]...)
 	}
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	c := client.NewClient(t, options...)
 	if err := c.Start(ctx); err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	defer c.Close()
 	var initialize mcp.InitializeRequest
 	initialize.Params.ClientInfo = mcp.Implementation{Name: "mcpgo", Version: "1.0.0"}
-	if _, err := c.Initialize(ctx, initialize); err != nil {
-		return nil, err
+	initialized, err := c.Initialize(ctx, initialize)
+	if err != nil {
+		return "", nil, err
 	}
 	var request mcp.CallToolRequest
 	request.Params.Name = tool
-	return c.CallTool(ctx, request)
+	res, err := c.CallTool(ctx, request)
+	return initialized.ProtocolVersion, res, err
 }
 
 // answers are the fixed answers to all questions during a call of tool.

@@ -1,11 +1,11 @@
-// Package program is what the Go peers of the matrix have in common: a command line.
+// Package program is what the Go peers have in common: a command line.
 //
-//	PEER server http                       prints its two URLs, modern and legacy, and serves
+//	PEER server http|legacy                prints its URL and serves, until standard input ends
 //	PEER server stdio                      serves standard input and output
-//	PEER client TRANSPORT TARGET TOOL      calls a tool and prints its result as JSON
+//	PEER client TRANSPORT TARGET TOOL      calls a tool, and prints the revision and the result as JSON
 //
-// TRANSPORT is http or stdio for the 2026-07-28 revision, or legacy for a session of
-// 2025-11-25 over HTTP. TARGET is a URL, or for stdio a command as a JSON array.
+// TRANSPORT is http or stdio, or legacy for a session of 2025-11-25 over HTTP. TARGET is a URL, or for stdio a command
+// as a JSON array.
 package program
 
 import (
@@ -13,7 +13,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -22,6 +21,8 @@ import (
 	"syscall"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/judge/process"
 )
 
 // Legacy is the revision of the legacy transport.
@@ -29,15 +30,14 @@ const Legacy = "2025-11-25"
 
 // Peer is what differs between the Go peers.
 type Peer struct {
-	// HTTP returns the handler for the 2026-07-28 revision and the one for sessions;
-	// nil for the second means that the first serves both on one endpoint.
-	HTTP func() (modern, legacy http.Handler, err error)
+	// HTTP returns the handler for requests of 2026-07-28, or for sessions.
+	HTTP func(legacy bool) (http.Handler, error)
 
 	// Stdio serves standard input and output until its end.
 	Stdio func(ctx context.Context) error
 
-	// Call connects, calls a tool without arguments, and returns its result.
-	Call func(ctx context.Context, target Target, tool string) (any, error)
+	// Call connects, calls a tool without arguments, and returns the revision of the connection and the result.
+	Call func(ctx context.Context, target Target, tool string) (revision string, result any, err error)
 }
 
 // Target is a server as a client reaches it.
@@ -84,10 +84,14 @@ func Main(p Peer) {
 
 func run(ctx context.Context, p Peer, args []string) error {
 	switch {
-	case len(args) == 2 && args[0] == "server" && args[1] == "http":
-		return serveHTTP(p)
 	case len(args) == 2 && args[0] == "server" && args[1] == "stdio":
 		return p.Stdio(ctx)
+	case len(args) == 2 && args[0] == "server":
+		handler, err := p.HTTP(args[1] == "legacy")
+		if err != nil {
+			return err
+		}
+		return process.Serve(ctx, new(http.Server), handler)
 	case len(args) == 4 && args[0] == "client":
 		target := Target{Transport: args[1], URL: args[2]}
 		if target.Transport == "stdio" {
@@ -95,32 +99,11 @@ func run(ctx context.Context, p Peer, args []string) error {
 				return fmt.Errorf("the command: %w", err)
 			}
 		}
-		result, err := p.Call(ctx, target, args[3])
+		revision, result, err := p.Call(ctx, target, args[3])
 		if err != nil {
 			return err
 		}
-		return json.NewEncoder(os.Stdout).Encode(result)
+		return json.NewEncoder(os.Stdout).Encode(map[string]any{"revision": revision, "result": result})
 	}
-	return errors.New("usage: server http | server stdio | client http|stdio|legacy TARGET TOOL")
-}
-
-func serveHTTP(p Peer) error {
-	modern, legacy, err := p.HTTP()
-	if err != nil {
-		return err
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	url := "http://" + listener.Addr().String()
-	mux := http.NewServeMux()
-	mux.Handle("/mcp", modern)
-	if legacy == nil {
-		fmt.Println(url+"/mcp", url+"/mcp")
-	} else {
-		mux.Handle("/sessions", legacy)
-		fmt.Println(url+"/mcp", url+"/sessions")
-	}
-	return http.Serve(listener, mux)
+	return errors.New("usage: server http|legacy|stdio | client http|stdio|legacy TARGET TOOL")
 }

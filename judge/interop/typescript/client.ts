@@ -1,4 +1,4 @@
-// The TypeScript SDK's client as a peer of the matrix: calls a tool and prints its result as JSON.
+// The TypeScript SDK's client as a peer of the matrix: calls a tool, and prints the revision and the result as JSON.
 //
 //   node client.ts http|stdio|legacy TARGET TOOL
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
@@ -29,7 +29,8 @@ function connect() {
 
 try {
     await client.connect(connect());
-    console.log(JSON.stringify(await client.callTool({ name: tool })));
+    const result = await client.callTool({ name: tool });
+    console.log(JSON.stringify({ revision: client.getNegotiatedProtocolVersion(), result }));
 } catch (error) {
     console.error(String(error));
     process.exitCode = 1;

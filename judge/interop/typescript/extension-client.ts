@@ -91,7 +91,8 @@ async function outcome(): Promise<string> {
 
 try {
     await client.connect(new StreamableHTTPClientTransport(new URL(url)));
-    console.log(JSON.stringify({ content: [{ type: 'text', text: await outcome() }] }));
+    const result = { content: [{ type: 'text', text: await outcome() }] };
+    console.log(JSON.stringify({ revision: client.getNegotiatedProtocolVersion(), result }));
 } catch (error) {
     console.error(error);
     process.exitCode = 1;

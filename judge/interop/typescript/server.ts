@@ -1,6 +1,6 @@
 // The TypeScript SDK's server as a peer of the matrix.
 //
-//   node server.ts http     prints its two URLs, modern and legacy, and serves both revisions on one endpoint
+//   node server.ts http     prints its URL, and serves both revisions there; so does legacy
 //   node server.ts stdio    serves standard input and output
 import { randomBytes, randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
@@ -136,8 +136,7 @@ function serveHTTP() {
         await (legacy ? serveSession(req, res, body) : modern(req, res, body));
     });
     http.listen(0, '127.0.0.1', () => {
-        const url = `http://127.0.0.1:${(http.address() as AddressInfo).port}/mcp`;
-        console.log(url, url);
+        console.log(`http://127.0.0.1:${(http.address() as AddressInfo).port}/mcp`);
     });
 }
 

@@ -4,6 +4,7 @@
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import {
     CallToolResultSchema, CreateTaskResultSchema, ElicitRequestSchema, McpError, type CallToolResult
 } from '@modelcontextprotocol/sdk/types.js';
@@ -74,10 +75,19 @@ function connect() {
     return new StdioClientTransport({ command, args });
 }
 
+// The SDK tells a transport which revision the session has.
+const transport: Transport = connect();
+const withVersion = transport.setProtocolVersion?.bind(transport);
+let revision = '';
+transport.setProtocolVersion = version => {
+    revision = version;
+    withVersion?.(version);
+};
+
 try {
-    await client.connect(connect());
+    await client.connect(transport);
     await client.listTools();
-    console.log(JSON.stringify({ content: [{ type: 'text', text: await outcome() }] }));
+    console.log(JSON.stringify({ revision, result: { content: [{ type: 'text', text: await outcome() }] } }));
 } catch (error) {
     console.error(String(error));
     process.exitCode = 1;

@@ -1,6 +1,6 @@
 // The TypeScript SDK v1's server as a peer of the matrix of tasks.
 //
-//   node tasks-server.ts http     prints its URL, twice, and serves sessions of 2025-11-25
+//   node tasks-server.ts http     prints its URL, and serves sessions of 2025-11-25
 //   node tasks-server.ts stdio    serves standard input and output
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
@@ -89,8 +89,7 @@ function serveHTTP() {
         await transport.handleRequest(req, res, body);
     });
     http.listen(0, '127.0.0.1', () => {
-        const url = `http://127.0.0.1:${(http.address() as AddressInfo).port}/mcp`;
-        console.log(url, url);
+        console.log(`http://127.0.0.1:${(http.address() as AddressInfo).port}/mcp`);
     });
 }
 
