@@ -1,6 +1,7 @@
 package accounts_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -8,6 +9,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/askbacktest"
 	"github.com/askback-mcp/askback/cmd/askback/examples/accounts"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 var (
@@ -90,5 +92,18 @@ func TestRestartsLostResponsesAndReleases(t *testing.T) {
 				t.Errorf("asked (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestEveryCallLinksASet(t *testing.T) {
+	h := harness.NewServer(t, nil, func(s *askback.Server) { accounts.Register(s, 2) }).HTTPHandler(nil)
+	for _, want := range []string{"1 set of accounts.", "2 sets of accounts.", "3 sets of accounts."} {
+		call := harness.Request{Target: "link_accounts"}
+		call.State = call.Send(t, h).Asked(t, "github_login", "microsoft_login")
+		call.Responses = `{"github_login": {"action": "accept", "content": {"name": "octocat"}},
+			"microsoft_login": {"action": "decline"}}`
+		if got := call.Send(t, h).Text(t); !strings.HasSuffix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }

@@ -4,9 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,27 +13,38 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/cmd/askback/examples/provision"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
-const (
-	web1    = `"name": "provision_vm", "arguments": {"name": "web-1", "diskMiB": 2}`
-	answers = `"inputResponses": {"network": {"action": "accept", "content": {"network": "nat"}}}`
-)
+// web1 is a call of a client without tasks.
+var web1 = harness.Request{Target: "provision_vm", Arguments: `{"name": "web-1", "diskMiB": 2}`}
+
+// second is the round that answers what the first one asked.
+func second(asked *harness.Response) harness.Request {
+	r := web1
+	r.Responses = `{"network": {"action": "accept", "content": {"network": "nat"}}}`
+	r.State = asked.Result.State
+	return r
+}
 
 func TestALastRoundSentAgainHasTheSameResult(t *testing.T) {
 	t.Parallel()
 	host := newHost(t)
 	h := serve(t, host)
-	asked := callTool(t, h, web1)
+	asked := web1.Send(t, h)
 	var results []provision.Outcome
 	for range 2 {
-		got := callTool(t, h, web1+`, `+answers+`, "requestState": "`+asked.RequestState+`"`)
-		checkMachine(t, got.StructuredContent, filepath.Join(host.Root, "web-1"))
-		results = append(results, got.StructuredContent)
+		var got struct {
+			Result struct{ StructuredContent provision.Outcome }
+		}
+		if err := json.Unmarshal([]byte(second(asked).Send(t, h).Raw), &got); err != nil {
+			t.Fatal(err)
+		}
+		checkMachine(t, got.Result.StructuredContent, filepath.Join(host.Root, "web-1"))
+		results = append(results, got.Result.StructuredContent)
 	}
 	if diff := cmp.Diff(results[0], results[1]); diff != "" {
 		t.Errorf("(-first +second):\n%s", diff)
@@ -61,15 +70,14 @@ func TestWhatWasMadeIsCheckedBeforeItIsUsed(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			host := newHost(t)
 			h := serve(t, host)
-			asked := callTool(t, h, web1)
-			dir := filepath.Join(host.Root, "web-1")
-			if err := tt.meddle(dir); err != nil {
+			asked := web1.Send(t, h)
+			if err := tt.meddle(filepath.Join(host.Root, "web-1")); err != nil {
 				t.Fatal(err)
 			}
 			before := slices.DeleteFunc(entries(t, host), func(name string) bool { return strings.HasPrefix(name, ".work-") })
-			got := callTool(t, h, web1+`, `+answers+`, "requestState": "`+asked.RequestState+`"`)
-			if !got.IsError || !strings.Contains(got.text(), tt.want) {
-				t.Errorf("got %q, want the tool error %q", got.text(), tt.want)
+			got := second(asked).Send(t, h)
+			if !got.Result.IsError || !strings.Contains(got.Text(t), tt.want) {
+				t.Errorf("got %q, want the tool error %q", got.Text(t), tt.want)
 			}
 			wantOnly(t, host, before...)
 		})
@@ -80,14 +88,14 @@ func TestAFailureLeavesNothing(t *testing.T) {
 	t.Parallel()
 	host := newHost(t)
 	h := serve(t, host)
-	asked := callTool(t, h, web1)
+	asked := web1.Send(t, h)
 	// A directory where a file is to be written.
 	if err := os.MkdirAll(filepath.Join(host.Root, "web-1", "boot.log", "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	got := callTool(t, h, web1+`, `+answers+`, "requestState": "`+asked.RequestState+`"`)
-	if !got.IsError || !strings.HasPrefix(got.text(), "boot: ") {
-		t.Errorf("got %q, want a tool error", got.text())
+	got := second(asked).Send(t, h)
+	if !got.Result.IsError || !strings.HasPrefix(got.Text(t), "boot: ") {
+		t.Errorf("got %q, want a tool error", got.Text(t))
 	}
 	wantOnly(t, host, "effects.log")
 }
@@ -96,21 +104,22 @@ func TestOfManyCallsOneGetsTheName(t *testing.T) {
 	t.Parallel()
 	host := newHost(t)
 	h := serve(t, host)
-	results := make([]result, 8)
+	responses := make([]*harness.Response, 8)
 	var all sync.WaitGroup
-	for i := range results {
-		all.Go(func() { results[i] = callTool(t, h, web1) })
+	for i := range responses {
+		all.Go(func() { responses[i] = web1.Send(t, h) })
 	}
 	all.Wait()
 	var winners int
-	for _, r := range results {
+	for _, r := range responses {
 		switch {
-		case r.RequestState != "":
+		case r.Result.State != "":
 			winners++
-			got := callTool(t, h, web1+`, `+answers+`, "requestState": "`+r.RequestState+`"`)
-			checkMachine(t, got.StructuredContent, filepath.Join(host.Root, "web-1"))
-		case !r.IsError || !strings.Contains(r.text(), "another call began to provision web-1 at "):
-			t.Errorf("got %q", r.text())
+			if got := second(r).Send(t, h); got.Result.IsError {
+				t.Errorf("got %q", got.Text(t))
+			}
+		case !r.Result.IsError || !strings.Contains(r.Text(t), "another call began to provision web-1 at "):
+			t.Errorf("got %q", r.Text(t))
 		}
 	}
 	if winners != 1 {
@@ -124,26 +133,24 @@ func TestACallThatIsGivenUpKeepsItsName(t *testing.T) {
 	t.Parallel()
 	host := newHost(t)
 	h := serve(t, host)
-	callTool(t, h, web1)
+	web1.Send(t, h)
 	dir := filepath.Join(host.Root, "web-1")
-	got := callTool(t, h, web1)
-	if !got.IsError || !strings.HasSuffix(got.text(), "if that call was given up, remove "+dir) {
-		t.Errorf("got %q", got.text())
+	got := web1.Send(t, h)
+	if !got.Result.IsError || !strings.HasSuffix(got.Text(t), "if that call was given up, remove "+dir) {
+		t.Errorf("got %q", got.Text(t))
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	if got := callTool(t, h, web1); got.RequestState == "" {
-		t.Errorf("got %q, want a question", got.text())
-	}
+	web1.Send(t, h).Asked(t, "network")
 }
 
 func TestProgressIsTold(t *testing.T) {
 	t.Parallel()
-	h := serve(t, newHost(t))
-	w := request(t, h, "tools/call", "provision_vm", web1, `"progressToken": "p",`, noTasks)
+	call := web1
+	call.Meta = `,"progressToken":"p"`
 	var got []string
-	lines := bufio.NewScanner(w.Body)
+	lines := bufio.NewScanner(strings.NewReader(call.Send(t, serve(t, newHost(t))).Raw))
 	for lines.Scan() {
 		var message struct {
 			Params struct {
@@ -171,78 +178,5 @@ func TestProgressIsTold(t *testing.T) {
 // serve serves the tool without tasks.
 func serve(t *testing.T, host *provision.Host) http.Handler {
 	t.Helper()
-	h, _, err := server(host, new(askback.Options))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h
-}
-
-func server(host *provision.Host, options *askback.Options) (http.Handler, *askback.Server, error) {
-	options.Logger = slog.New(slog.DiscardHandler) // it warns that no keys are configured
-	s, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "hosts", Version: "1.0.0"}, nil), options)
-	if err != nil {
-		return nil, nil, err
-	}
-	provision.Register(s, host)
-	return s.HTTPHandler(nil), s, nil
-}
-
-// result is what the tests read of a result of tools/call.
-type result struct {
-	RequestState      string
-	Content           []struct{ Text string }
-	StructuredContent provision.Outcome
-	IsError           bool
-}
-
-func (r result) text() string {
-	if len(r.Content) != 1 {
-		return ""
-	}
-	return r.Content[0].Text
-}
-
-func callTool(t *testing.T, h http.Handler, params string) (r result) {
-	t.Helper()
-	decode(t, request(t, h, "tools/call", "provision_vm", params, "", noTasks), &r)
-	return r
-}
-
-// Client capabilities, with and without the extension for tasks.
-const (
-	noTasks   = `"elicitation": {}`
-	withTasks = `"elicitation": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}`
-)
-
-// request sends one request, as a client does on the wire. The name is that of its header.
-func request(t *testing.T, h http.Handler, method, name, params, meta, capabilities string) *httptest.ResponseRecorder {
-	t.Helper()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", strings.NewReader(`{
-		"jsonrpc": "2.0", "id": 1, "method": "`+method+`",
-		"params": {`+params+`, "_meta": {`+meta+`
-			"io.modelcontextprotocol/protocolVersion": "2026-07-28",
-			"io.modelcontextprotocol/clientCapabilities": {`+capabilities+`}
-		}}
-	}`))
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Accept", "application/json, text/event-stream")
-	r.Header.Set("Mcp-Protocol-Version", "2026-07-28")
-	r.Header.Set("Mcp-Method", method)
-	r.Header.Set("Mcp-Name", name)
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w
-}
-
-func decode(t *testing.T, w *httptest.ResponseRecorder, into any) {
-	t.Helper()
-	var response struct{ Result json.RawMessage }
-	err := json.Unmarshal(w.Body.Bytes(), &response)
-	if err == nil {
-		err = json.Unmarshal(response.Result, into)
-	}
-	if err != nil {
-		t.Errorf("%d %s (%v)", w.Code, w.Body, err)
-	}
+	return harness.NewServer(t, nil, func(s *askback.Server) { provision.Register(s, host) }).HTTPHandler(nil)
 }
