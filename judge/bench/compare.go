@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"time"
@@ -18,8 +19,6 @@ type settings struct {
 	rounds  int           // a warm-up precedes the first
 	turn    time.Duration // how long a server is under load in a round
 	clients int           // callers at once
-	procs   int           // GOMAXPROCS of the servers
-	gogc    int           // GOGC of the servers
 
 	profiles string // directory for CPU profiles, if any
 }
@@ -35,7 +34,7 @@ type row struct {
 // compare measures all servers in turn, several times. It does not measure any if one of them gives wrong answers.
 func compare(subjects []*subject, set settings) (rows []*row, err error) {
 	for _, s := range subjects {
-		server, err := start(s, set.procs, fmt.Sprint("GOGC=", set.gogc))
+		server, err := start(s)
 		if err != nil {
 			return nil, err
 		}
@@ -213,6 +212,6 @@ func figures(rows []*row, set settings) string {
 		deeds = append(deeds, []string{r.title, r.between, yes(r.checksArguments), yes(r.checksAnswer)})
 	}
 	return fmt.Sprintf("Medians of %d rounds of %v for each server in turn, with %d clients; "+
-		"GOMAXPROCS=%d, GOGC=%d. In brackets: the ratio to the floor.\n\n%s\n%s",
-		set.rounds, set.turn, set.clients, set.procs, set.gogc, table(cells), table(deeds))
+		"GOMAXPROCS=%d, GOGC=100. In brackets: the ratio to the floor.\n\n%s\n%s",
+		set.rounds, set.turn, set.clients, runtime.NumCPU(), table(cells), table(deeds))
 }

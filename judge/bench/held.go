@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"runtime"
 	"strings"
 )
 
@@ -57,7 +56,7 @@ func holding(scale float64) ([][]string, error) {
 
 // holdEach opens something n times, and returns what a server holds for each.
 func holdEach(n int, of *subject, open func(url string) error) (size, goroutines float64, err error) {
-	s, err := start(of, runtime.NumCPU())
+	s, err := start(of)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -12,7 +12,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -26,8 +25,6 @@ func main() {
 	flag.IntVar(&set.rounds, "rounds", 5, "rounds that the median is taken of")
 	flag.DurationVar(&set.turn, "turn", 2*time.Second, "how long each server is under load in a round")
 	flag.IntVar(&set.clients, "clients", 4, "concurrent clients")
-	flag.IntVar(&set.procs, "procs", runtime.NumCPU(), "GOMAXPROCS of the servers")
-	flag.IntVar(&set.gogc, "gogc", 100, "GOGC of the servers")
 	doc := flag.String("doc", "../../docs/proof/performance.md",
 		"document that the tables go into; empty for none")
 	growth := flag.Bool("growth", false, "measure how the cost grows")

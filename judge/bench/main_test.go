@@ -33,7 +33,7 @@ func TestComparison(t *testing.T) {
 			written = append(written, s)
 		}
 	}
-	set := settings{rounds: 1, turn: 20 * time.Millisecond, clients: 2, procs: 2}
+	set := settings{rounds: 1, turn: 20 * time.Millisecond, clients: 2}
 	rows, err := compare(written, set)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestComparison(t *testing.T) {
 // A server that asks nothing, or answers something else, is not measured.
 func TestWrongAnswersAreFound(t *testing.T) {
 	needsLinux(t)
-	s, err := start(subjects[0], 1)
+	s, err := start(subjects[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,14 +110,10 @@ func TestTheDocumentHasAllPlaces(t *testing.T) {
 	}
 }
 
-// The experiments work, at a scale that measures nothing. Those that take long even so are left out.
+// The experiments work, at a scale that measures nothing.
 func TestGrowth(t *testing.T) {
 	needsLinux(t)
 	for _, e := range experiments {
-		switch e.name {
-		case "arguments", "tools", "connections":
-			continue
-		}
 		t.Run(e.name, func(t *testing.T) {
 			rows, err := e.measure(0.001)
 			if err != nil {

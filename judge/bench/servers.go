@@ -87,9 +87,8 @@ type server struct {
 	*process.Server
 }
 
-// start starts a subject, with further variables of its environment. GOGC and GOMAXPROCS are the same for all that are
-// written in Go.
-func start(s *subject, procs int, env ...string) (*server, error) {
+// start starts a subject. GOGC and GOMAXPROCS are the defaults for all that are written in Go.
+func start(s *subject) (*server, error) {
 	cmd, err := process.Self()
 	if err != nil {
 		return nil, err
@@ -97,9 +96,7 @@ func start(s *subject, procs int, env ...string) (*server, error) {
 	if s.command != nil {
 		cmd = exec.Command(s.command[0], s.command[1:]...)
 	}
-	cmd.Env = append(os.Environ(), subjectVariable+"="+s.name, "GOGC=100", "GOMEMLIMIT=off",
-		fmt.Sprint("GOMAXPROCS=", procs), "NODE_ENV=production")
-	cmd.Env = append(cmd.Env, env...)
+	cmd.Env = append(os.Environ(), subjectVariable+"="+s.name, "GOGC=100", "GOMEMLIMIT=off", "NODE_ENV=production")
 	p, err := process.StartServer(cmd)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.title, err)
@@ -252,16 +249,13 @@ func mcpGo() (http.Handler, error) {
 // growing is Askback's server for what grows: it has further tools, and limits that do not end the measurements.
 var growing = &subject{name: "growing", title: "Askback", handler: growingServer}
 
-// toolsVariable is the environment variable with the number of its tools.
-const toolsVariable = "ASKBACK_BENCH_TOOLS"
-
 func growingServer() (http.Handler, error) {
 	const many = 1 << 20
 	share := askback.Share{Total: many, PerPrincipal: many, Anonymous: many}
 	srv, err := newAskback(askback.Options{Tasks: &askback.Tasks{
 		Store:    new(task.MemoryStore),
 		Settings: task.Settings{Anonymous: task.Quota{Unfinished: many, Kept: many, Bytes: 1 << 30}},
-	}, Limits: askback.Limits{Rounds: 100, MessageBytes: 8 << 20, Requests: share, Sessions: share, Streams: share}})
+	}, Limits: askback.Limits{Rounds: 100, Requests: share, Sessions: share, Streams: share}})
 	if err != nil {
 		return nil, err
 	}
@@ -275,27 +269,6 @@ func growingServer() (http.Handler, error) {
 		}
 		return "all answered", nil
 	})
-	type item struct {
-		Name  string   `json:"name"`
-		Count int      `json:"count"`
-		Tags  []string `json:"tags"`
-	}
-	askback.AddTool(srv, &mcp.Tool{Name: "large"}, func(_ context.Context, call *askback.Call, in struct {
-		Text  string `json:"text,omitempty"`
-		Items []item `json:"items,omitempty"`
-	}) (string, error) {
-		l, err := askback.Elicit[login](call, "login", question)
-		return "Hello " + l.Name, err
-	})
 	askback.AddTaskTool(srv, &mcp.Tool{Name: "task"}, nil, greet)
-	if text := os.Getenv(toolsVariable); text != "" {
-		tools, err := strconv.Atoi(text)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", toolsVariable, err)
-		}
-		for i := 1; i < tools; i++ {
-			askback.AddTool(srv, &mcp.Tool{Name: "greet" + strconv.Itoa(i)}, greet)
-		}
-	}
 	return srv.HTTPHandler(nil), nil
 }
