@@ -172,7 +172,6 @@ func (a *attack) batch(ctx context.Context, calls int) {
 
 // flooded is the outcome of one flood.
 type flooded struct {
-	counted
 	peak          int64
 	quiet, during time.Duration // 99 of 100 interactions of another caller take less
 	failed        int           // interactions of another caller
@@ -195,22 +194,16 @@ func (f *flooded) check() error {
 	return err
 }
 
-// beginning begins an attack.
-type beginning func(ctx context.Context, f *flood, s *process.Server) (*attacker, error)
-
 // flooding starts a server of its own for each flood, and prints what the flood did to it and to another caller.
-func flooding(
-	ctx context.Context, only string, lasts time.Duration,
-	start func() (*process.Server, error), begin beginning, out io.Writer,
-) error {
+func flooding(ctx context.Context, only string, lasts time.Duration, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "flood\tsent\trefused\tpeak RSS MB\tp99 quiet\tp99 during\tbars")
+	fmt.Fprintln(table, "flood\tpeak RSS MB\tp99 quiet\tp99 during\tbars")
 	var failed error
 	for _, f := range floods {
 		if !strings.Contains(f.name, only) {
 			continue
 		}
-		got, err := f.run(ctx, lasts, start, begin)
+		got, err := f.run(ctx, lasts)
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
@@ -219,16 +212,14 @@ func flooding(
 			verdict = strings.ReplaceAll(err.Error(), "\n", "; ")
 			failed = errors.Join(failed, fmt.Errorf("%s: %s", f.name, verdict))
 		}
-		fmt.Fprintf(table, "%s\t%d\t%d\t%.0f\t%v\t%v\t%s\n", f.name, got.Sent, got.Refused, megabytes(got.peak),
+		fmt.Fprintf(table, "%s\t%.0f\t%v\t%v\t%s\n", f.name, megabytes(got.peak),
 			got.quiet.Round(100*time.Microsecond), got.during.Round(100*time.Microsecond), verdict)
 	}
 	return errors.Join(table.Flush(), failed)
 }
 
-func (f *flood) run(
-	ctx context.Context, lasts time.Duration, start func() (*process.Server, error), begin beginning,
-) (*flooded, error) {
-	s, err := start()
+func (f *flood) run(ctx context.Context, lasts time.Duration) (*flooded, error) {
+	s, err := startSubject()
 	if err != nil {
 		return nil, err
 	}
@@ -241,14 +232,14 @@ func (f *flood) run(
 		return nil, err
 	}
 	got.quiet = quiet.p99()
-	a, err := begin(ctx, f, s)
+	a, err := startAttacker(f, s)
 	if err != nil {
 		return nil, err
 	}
 	var during latencies
 	for begun, full := time.Now(), false; err == nil && !full && time.Since(begun) < 6*lasts; {
 		select {
-		case <-a.full: // once more, under all of it
+		case <-a.Ready: // once more, under all of it
 			full = true
 		default:
 		}
@@ -257,10 +248,8 @@ func (f *flood) run(
 	if err == nil {
 		_, got.peak, err = s.Memory()
 	}
-	var stopped error
-	got.counted, stopped = a.stop()
 	got.during, got.failed = during.p99(), quiet.failed+during.failed
-	return got, errors.Join(err, stopped)
+	return got, errors.Join(err, process.Stop(a))
 }
 
 // latencies are the latencies of another caller's interactions.

@@ -36,7 +36,6 @@ func main() {
 	serve := flag.Bool("serve", false, "run as the server (used by the program itself)")
 	attack := flag.String("attack", "", "run as the attacker with the flood of this `NAME` (used by the program itself)")
 	url := flag.String("url", "", "`URL` to attack")
-	counts := flag.String("counts", "", "`FILE` that the attacker writes what it has counted to")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -45,9 +44,9 @@ func main() {
 	case *serve:
 		err = runServer()
 	case *attack != "":
-		err = runAttacker(ctx, *attack, *url, *counts)
+		err = runAttacker(ctx, *attack, *url)
 	case *flooded:
-		err = flooding(ctx, *only, cmp.Or(*lasts, 10*time.Second), startSubject, away, os.Stdout)
+		err = flooding(ctx, *only, cmp.Or(*lasts, 10*time.Second), os.Stdout)
 	default:
 		var s *process.Server
 		if s, err = startSubject(); err == nil {
