@@ -8,7 +8,3 @@ import (
 )
 
 func TestAttacksOnTheDesk(t *testing.T) { desktest.Attacks(t, new(task.MemoryStore)) }
-
-func TestClientsDoNotMeasure(t *testing.T) {
-	desktest.Timing(t, new(task.MemoryStore), new(task.MemoryStore))
-}

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
@@ -29,16 +28,14 @@ type attack struct {
 // store. What a desk refuses by itself is for the tests of package desk. Each attack is refused, and after it, or
 // while it goes on, a call of somebody else ends as the people who are asked decide.
 func Attacks(t *testing.T, store task.Store) {
-	w := build(t, store, askback.DeskOptions{Wait: 20 * time.Second})
+	w := build(t, store)
 	t.Run("alone", func(t *testing.T) {
 		for _, a := range slices.Concat(byClients, byRows) {
 			t.Run(a.says, func(t *testing.T) { t.Parallel(); a.run(t, w) })
 		}
 	})
-	t.Run("a principal who fills the list of a person", w.crowds)
-	t.Run("a principal who fills the pool of those who wait", w.fills)
-	t.Run("a caller who asks people for what a list cannot hold", w.asksTooMuch)
 	t.Run("a consumer that refuses the notices of a principal", func(t *testing.T) {
+		w.asked(t, w.call(t, "mallory", "deploy", "mallory's"))
 		w.serves(t, "told")
 		harness.Eventually(t, "notice of erin's call", func() bool { return w.tellsOf("erin") })
 	})
@@ -164,6 +161,11 @@ var byClients = []attack{
 	{says: "the caller with the name in place of the ID", want: "not found", do: func(s *scene) string {
 		return s.send(s.Context(), "carol", harness.WithExtension, "tasks/cancel", s.name, `"taskId":`+harness.Quote(s.name))
 	}},
+	{says: "a caller who asks for what a list cannot hold", want: "a question for somebody else has at most 65536",
+		do: func(s *scene) string {
+			return s.send(s.Context(), "mallory", harness.AllCapabilities, "tools/call", "deploy",
+				arguments("deploy", strings.Repeat("x", 3<<20)))
+		}},
 	{says: "an anonymous caller who asks a group", want: "an anonymous caller's question cannot go to a group",
 		do: func(s *scene) string {
 			return s.send(s.Context(), "", harness.AllCapabilities, "tools/call", "deploy", arguments("deploy", s.version))

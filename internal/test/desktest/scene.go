@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -32,12 +31,6 @@ type world struct {
 	notified map[string]bool // whose questions a notice told of
 }
 
-// What a principal may have: unfinished tasks, and calls that wait.
-const (
-	quota = 12
-	waits = 4
-)
-
 type (
 	deployment struct {
 		Version string `json:"version"`
@@ -48,14 +41,14 @@ type (
 )
 
 // build starts a server on a store.
-func build(t *testing.T, store task.Store, options askback.DeskOptions) *world {
+func build(t *testing.T, store task.Store) *world {
 	t.Helper()
 	d, err := desk.Open(store, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &world{Desk: d, store: store, ran: make(map[string]bool), notified: make(map[string]bool)}
-	options.Notify = func(_ context.Context, n desk.Notice) error {
+	notify := func(_ context.Context, n desk.Notice) error {
 		if n.Principal == "mallory" {
 			return errors.New("a consumer that does not like mallory's notices")
 		}
@@ -64,14 +57,8 @@ func build(t *testing.T, store task.Store, options askback.DeskOptions) *world {
 		w.notified[n.Principal] = true
 		return nil
 	}
-	tasks := &askback.Tasks{}
-	tasks.PerPrincipal.Unfinished = quota
 	s := harness.NewTaskServerOn(t, store, &askback.Options{
-		Principal: harness.UserHeader, Tasks: tasks, Desk: &options,
-		Limits: askback.Limits{
-			Requests: askback.Share{Total: 24, PerPrincipal: 12, Anonymous: 12},
-			Waits:    askback.Share{Total: waits + 1, PerPrincipal: waits, Anonymous: waits},
-		},
+		Principal: harness.UserHeader, Desk: &askback.DeskOptions{Wait: 20 * time.Second, Notify: notify},
 	}, w.addTools)
 	w.url = s.URL
 	return w
@@ -80,8 +67,7 @@ func build(t *testing.T, store task.Store, options askback.DeskOptions) *world {
 func (w *world) addTools(s *askback.Server) {
 	deploy := func(_ context.Context, call *askback.Call, in deployment) (string, error) {
 		err := askback.Approve(call, "release", askback.Question{
-			Message: "Deploy " + in.Version + "?", For: []string{askback.Group("release")}, Votes: 2,
-			Within: time.Hour,
+			Message: "Deploy " + in.Version + "?", For: []string{askback.Group("release")}, Votes: 2, Within: time.Hour,
 		})
 		if err != nil {
 			return "", err
@@ -104,25 +90,6 @@ func (w *world) addTools(s *askback.Server) {
 				return "", err
 			}
 			return deploy(ctx, call, in)
-		})
-	askback.AddTool(s, &mcp.Tool{Name: "note"},
-		func(_ context.Context, call *askback.Call, _ deployment) (string, error) {
-			n, err := askback.Elicit[note](call, "note", "What is to be noted?")
-			if declined, ok := errors.AsType[*askback.DeclinedError](err); ok {
-				return fmt.Sprintf("%s, not shown: %v", declined.Action, declined.NotShown), nil
-			}
-			return n.Text, err
-		})
-	// It asks alice as much as a round can ask.
-	askback.AddTool(s, &mcp.Tool{Name: "many"},
-		func(_ context.Context, call *askback.Call, _ deployment) (string, error) {
-			var errs []error
-			for i := range 16 {
-				errs = append(errs, askback.Approve(call, fmt.Sprint("q", i), askback.Question{
-					Message: "Really?", For: []string{askback.User("alice")}, Within: time.Hour,
-				}))
-			}
-			return "", errors.Join(errs...)
 		})
 }
 
