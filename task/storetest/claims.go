@@ -50,13 +50,9 @@ var claimTests = []test{
 			f.add(s, fmt.Sprint(i%2))
 		}
 		for range 2 {
-			var claimed []*task.Claimed
-			for len(claimed) < 6 {
-				more, err := s.Claim(f.ctx, "", nil, long, 6)
-				f.ok("Claim", err)
-				if claimed = append(claimed, more...); len(more) == 0 {
-					f.Fatalf("Claim took %d tasks, and 6 are due", len(claimed))
-				}
+			claimed := f.claimAll(s, "", nil, 12)
+			if len(claimed) != 6 {
+				f.Fatalf("Claim took %d tasks, and 6 are due", len(claimed))
 			}
 			for _, c := range claimed {
 				note("Claim of several", c.Task)
@@ -68,12 +64,6 @@ var claimTests = []test{
 		note("Create", t)
 		f.update(s, t, task.Update{Lease: long})
 		note("Update", t)
-	}},
-	{"a task under a lease is not due", func(f *fixture, s task.Store) {
-		f.addLeased(s)
-		for _, s := range f.instances(s, 2) {
-			f.noneDue(s)
-		}
 	}},
 	{"a task is due again when its lease ends, and not before", func(f *fixture, s task.Store) {
 		other := f.instances(s, 2)[1]
@@ -452,48 +442,9 @@ var claimTests = []test{
 		}
 		f.noneDue(s)
 	}},
-	{"instances that claim under short leases never get a task under the same fence", func(f *fixture, s task.Store) {
-		const n, claims = 3, 150
-		handles := f.instances(s, 2)
-		for i := range n {
-			f.add(s, fmt.Sprint(i%2))
-		}
-		fences := make(map[string][]int64)
-		for _, t := range together(&f.suite, 8, func(i int, add func(*task.Task)) error {
-			for got := 0; got < claims/8; {
-				t, err := claimOne(handles[i%2], f.ctx, "", nil, time.Millisecond)
-				if err != nil {
-					return err
-				}
-				if t != nil {
-					got++
-					add(t)
-				}
-			}
-			return nil
-		}) {
-			fences[t.ID] = append(fences[t.ID], t.Fence)
-		}
-		for id, got := range fences {
-			slices.Sort(got)
-			for i, fence := range got {
-				if fence != int64(i+1) {
-					f.Fatalf("task %s was claimed under the fences %d, want each from 1 once", id, got)
-				}
-			}
-		}
-	}},
 }
 
 var renewTests = []test{
-	{"a lease that is renewed ends after the new time", func(f *fixture, s task.Store) {
-		c := f.addLeased(s)
-		const lease = 60 * time.Millisecond
-		start := time.Now()
-		f.renew(s, c, lease)
-		f.claimNext(s)
-		f.wantPassed(start, lease)
-	}},
 	{"a lease that is renewed in time does not end", func(f *fixture, s task.Store) {
 		f.add(s, "alice")
 		c := f.claim(s, "", 100*time.Millisecond)
@@ -509,13 +460,6 @@ var renewTests = []test{
 		f.release(s, c)
 		f.renew(s, c, long)
 		f.noneDue(s)
-	}},
-	{"a lease renewed for no time is given back", func(f *fixture, s task.Store) {
-		c := f.addLeased(s)
-		f.release(s, c)
-		if again := f.claimThis(s, c.ID, long); again.Fence != c.Fence+1 {
-			f.Errorf("Fence is %d, want %d", again.Fence, c.Fence+1)
-		}
 	}},
 	{"it returns the Version, and changes nothing in the row", func(f *fixture, s task.Store) {
 		c := f.addLeased(s)
@@ -533,12 +477,6 @@ var renewTests = []test{
 		}
 		f.noneDue(s)
 		f.wantRow(s, current)
-	}},
-	{"a task that is parked stays parked", func(f *fixture, s task.Store) {
-		c := f.addLeased(s)
-		f.update(s, c, task.Update{Due: -1})
-		f.release(s, c)
-		f.noneDue(s)
 	}},
 	{"several leases are renewed at once, each for itself, with results in their order", func(f *fixture, s task.Store) {
 		lost, current := f.loseLease(s, f.instances(s, 2)[1])
@@ -583,10 +521,6 @@ var renewTests = []test{
 		if renewed, err := s.Renew(f.ctx, nil, long); len(renewed) > 0 || err != nil {
 			f.Errorf("Renew: %v, %v", renewed, err)
 		}
-	}},
-	{"an id without a task is ErrNotFound", func(f *fixture, s task.Store) {
-		_, err := renewOne(s, f.ctx, newID(), task.Claim{}, long)
-		f.wantError("Renew", err, task.ErrNotFound)
 	}},
 }
 

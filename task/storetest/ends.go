@@ -146,15 +146,6 @@ var purgeTests = []test{
 		f.wantRow(s, again)
 		f.wantJournal(s, again.ID, "new", "newer")
 	}},
-	{"a worker that finds its task purged is told ErrNotFound", func(f *fixture, s task.Store) {
-		c := f.past(func() *task.Task { return f.addLeased(s) })
-		f.updateStatus(s, c, task.Cancelled, task.Update{Due: -1})
-		f.purge(s, 0, 10, 1)
-		f.wantError("Append", s.Append(f.ctx, c.ID, c.Claim, 0, []byte("x")), task.ErrNotFound)
-		_, err := renewOne(s, f.ctx, c.ID, c.Claim, long)
-		f.wantError("Renew", err, task.ErrNotFound)
-		f.wantError("Update", s.Update(f.ctx, c, task.Update{Leased: true, Due: -1}), task.ErrNotFound)
-	}},
 	{"instances that purge at the same time delete each task once", func(f *fixture, s task.Store) {
 		handles := f.instances(s, 2)
 		const n = 40
@@ -178,7 +169,33 @@ var purgeTests = []test{
 	}},
 }
 
-var contextTests = []test{
+var handleTests = []test{
+	{"what was written is there when its handle has been closed and the database is opened again",
+		func(f *fixture, s task.Store) {
+			f.listen(s, long)
+			ended := newTask("alice")
+			f.create(s, ended, "one", "two")
+			ended.Outcome = []byte("done")
+			f.updateStatus(s, ended, task.Completed, task.Update{Due: -1, Entries: list("three")})
+			t := f.addRunning(s, "alice")
+			timer := question("timer")
+			timer.Within = time.Millisecond
+			f.park(s, t, question("decided", "user:bob"), question("open", "user:bob"), timer)
+			f.decide(s, t.ID, "decided")
+			t = f.get(s, t.ID)
+			want := f.questions(s, t.ID)
+			f.ok("Close", f.closeFirst())
+			other := f.another()
+			f.wantRow(other, ended)
+			f.wantJournal(other, ended.ID, "one", "two", "three")
+			f.wantRow(other, t)
+			f.wantQuestions(other, t.ID, want...)
+			f.wantWaiting(other, task.QuestionFilter{}, "open")
+			f.eventually("the timer is overdue", func() bool { return len(f.overdue(other, 10)) == 1 })
+			f.wantNotices(other, "asked decided", "asked open", "decided decided")
+			f.decide(other, t.ID, "open")
+			f.wantNotices(other, "decided open") // somebody listens still
+		}},
 	{"every method gives an error when its context is cancelled", func(f *fixture, s task.Store) {
 		t := f.add(s, "alice")
 		q := &task.Question{Task: t.ID, Key: "key"}
@@ -308,6 +325,10 @@ var watchTests = []test{
 			sees("a task that is due again", t, true)
 			f.update(other, t, task.Update{Lease: long})
 			sees("a task that was claimed as it was changed", t, false)
+			f.park(other, t, question("key", "user:bob"))
+			sees("a task that asks", t, false)
+			f.decide(other, t.ID, "key")
+			sees("a task that a decision makes due", t, true)
 			stop()
 			if n := readies.Load(); n != 1 {
 				f.Errorf("ready was called %d times, want once", n)

@@ -85,20 +85,6 @@ var noticeTests = []test{
 			f.updateStatus(writer, t, task.Cancelled, task.Update{Due: -1})
 			f.wantNotices(reader)
 		}},
-	{"a task that ends, however that comes, leaves one for each of its questions", func(f *fixture, s task.Store) {
-		f.listen(s, long)
-		for _, status := range terminal {
-			for _, leased := range []bool{true, false} {
-				t := f.addRunning(s, "alice")
-				f.park(s, t, question("decided", "user:bob"), question("open", "user:bob"))
-				f.wake(s, t)
-				f.decide(s, t.ID, "decided")
-				f.wantNotices(s, "asked decided", "asked open", "decided decided")
-				f.updateStatus(s, t, status, task.Update{Leased: leased, Due: -1})
-				f.wantNotices(s, "ended decided", "ended open")
-			}
-		}
-	}},
 	{"a write that is refused leaves none", func(f *fixture, s task.Store) {
 		t := f.addRunning(s, "alice")
 		f.park(s, t, question("decided", "user:bob"), question("open", "user:bob"))
@@ -135,11 +121,6 @@ var noticeTests = []test{
 		f.listen(f.instances(s, 2)[1], time.Millisecond)
 		f.eventually("nobody listens", func() bool { return !leaves() })
 		f.wantPassed(start, listens)
-		t := f.addRunning(s, "alice")
-		f.park(s, t, question("decided", "user:bob"), question("open", "user:bob"))
-		f.decide(s, t.ID, "decided")
-		f.updateStatus(s, f.get(s, t.ID), task.Cancelled, task.Update{Due: -1})
-		f.wantNotices(s)
 		f.listen(s, long)
 		f.listen(s, time.Millisecond)
 		mark := f.addParked(s, "bob")
@@ -202,8 +183,9 @@ var noticeTests = []test{
 				ids = append(ids, t.ID)
 				f.tick(s, t.Updated)
 			}
-			f.decide(s, ids[2], "key")
-			f.decide(s, ids[0], "key")
+			for _, id := range []string{ids[2], ids[1], ids[0]} {
+				f.decide(s, id, "key")
+			}
 			take := func(limit int, lease time.Duration, want ...string) (taken []*task.Notice) {
 				f.Helper()
 				taken = f.notices(s, lease, limit)
@@ -219,7 +201,7 @@ var noticeTests = []test{
 			take(0, long)
 			first := take(4, long, "asked0", "asked1")
 			f.settle(s, first[0], 0)
-			f.settle(s, first[1], long)
+			f.settle(s, first[1], long) // to be tried again, which holds back what its task has decided
 			rest := take(10, long, "asked2", "decided0")
 			take(10, long)
 			f.settle(s, rest[0], 0)
@@ -282,17 +264,6 @@ var noticeTests = []test{
 				f.Errorf("the notice is %s, taken %d times, want decided and 2", n.Kind, n.Attempts)
 			}
 		}},
-	{"a notice that is tried again later holds back its task's notices, and no others", func(f *fixture, s task.Store) {
-		f.listen(s, long)
-		t := f.addRunning(s, "alice")
-		f.park(s, t, question("key", "user:bob"))
-		f.settle(s, f.notice(s, long), long)
-		f.decide(s, t.ID, "key")
-		f.updateStatus(s, f.get(s, t.ID), task.Cancelled, task.Update{Due: -1})
-		other := f.addRunning(s, "alice")
-		f.park(s, other, question("other", "user:bob"))
-		f.wantNotices(s, "asked other")
-	}},
 	{"due_soon is left when Remind has passed for a question that is open then, once", func(f *fixture, s task.Store) {
 		f.listen(s, long)
 		t := f.addRunning(s, "alice")
@@ -555,15 +526,6 @@ var noticeTests = []test{
 				f.Errorf("%v were refused", of)
 			}
 		}},
-	{"they are there when the handle has been closed and the database is opened again", func(f *fixture, s task.Store) {
-		f.listen(s, long)
-		t := f.addRunning(s, "alice")
-		f.park(s, t, question("key", "user:bob"))
-		f.ok("Close", f.closeFirst())
-		other := f.another()
-		f.decide(other, t.ID, "key") // somebody listens still
-		f.wantNotices(other, "asked key", "decided key")
-	}},
 	{"instances that take notices at the same time get each once, and the notices of a task in order",
 		func(f *fixture, s task.Store) {
 			handles := f.instances(s, 3)
@@ -605,44 +567,54 @@ var noticeTests = []test{
 			}
 			f.wantNotices(s)
 		}},
-	{"what is decided while its task ends has each notice once, in order", func(f *fixture, s task.Store) {
-		handles := f.instances(s, 3)
-		f.listen(s, long)
-		keys := []string{"a", "b"}
-		for round := range 30 {
-			t := f.addRunning(s, "alice")
-			f.park(s, t, question("a", "user:bob"), question("b", "user:bob"))
-			open := f.questions(s, t.ID)
-			together(&f.suite, 1+len(keys), func(i int, _ func(any)) error {
-				s := handles[(i+round)%3]
-				if i < len(keys) {
-					open[i].Decision = []byte("decision")
-					return except(task.ErrConflict, s.ChangeQuestion(f.ctx, open[i], false))
-				}
-				for {
-					got, err := s.Get(f.ctx, t.ID)
-					if err != nil {
-						return err
+	{"what is decided while its task ends stays so, the rest is withdrawn, and each leaves its notices once",
+		func(f *fixture, s task.Store) {
+			handles := f.instances(s, 3)
+			f.listen(s, long)
+			keys := []string{"a", "b", "c"}
+			for round := range 40 {
+				t := f.addRunning(s, "alice")
+				f.park(s, t, question("a", "user:bob"), question("b", "user:bob"), question("c", "user:bob"))
+				open := f.questions(s, t.ID)
+				decided := together(&f.suite, 1+len(keys), func(i int, add func(string)) error {
+					s := handles[(i+round)%3]
+					if i < len(keys) {
+						open[i].Decision = []byte("decision")
+						err := s.ChangeQuestion(f.ctx, open[i], false)
+						if err == nil {
+							add(open[i].Key)
+						}
+						return except(task.ErrConflict, err)
 					}
-					got.Status = task.Cancelled
-					if err = s.Update(f.ctx, got, task.Update{Due: -1}); !errors.Is(err, task.ErrConflict) {
-						return err
+					for {
+						got, err := s.Get(f.ctx, t.ID)
+						if err != nil {
+							return err
+						}
+						got.Status = task.Cancelled
+						if err = s.Update(f.ctx, got, task.Update{Due: -1}); !errors.Is(err, task.ErrConflict) {
+							return err
+						}
 					}
+				})
+				if got := f.get(s, t.ID); got.Status != task.Cancelled {
+					f.Fatalf("the task is %s, want it cancelled", got.Status)
 				}
-			})
-			got := f.settleAll(s)
-			for _, q := range f.questions(s, t.ID) {
-				want := []string{"asked " + q.Key, "decided " + q.Key, "ended " + q.Key}
-				if q.Status == task.QuestionWithdrawn {
-					want = []string{want[0], want[2]}
-				}
-				its := slices.DeleteFunc(slices.Clone(got), func(n string) bool { return !strings.HasSuffix(n, " "+q.Key) })
-				if !slices.Equal(its, want) {
-					f.Fatalf("the question %q is %s with the notices %q, want %q", q.Key, q.Status, its, want)
+				got := f.settleAll(s)
+				for _, key := range keys {
+					status, want := task.QuestionWithdrawn, []string{"asked " + key, "ended " + key}
+					if slices.Contains(decided, key) {
+						status, want = task.QuestionDecided, []string{"asked " + key, "decided " + key, "ended " + key}
+					}
+					f.wantStatus(s, t.ID, key, status)
+					its := slices.DeleteFunc(slices.Clone(got), func(n string) bool { return !strings.HasSuffix(n, " "+key) })
+					if !slices.Equal(its, want) {
+						f.Fatalf("the question %q is %s with the notices %q, want %q", key, status, its, want)
+					}
 				}
 			}
-		}
-	}},
+			f.noneDue(s)
+		}},
 }
 
 func (f *fixture) listen(s task.Store, d time.Duration) {

@@ -2,11 +2,9 @@ package storetest
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -88,10 +86,13 @@ var askTests = []test{
 		for i, text := range append(texts, strings.Repeat("k", 512)) {
 			text = text[:min(len(text), 500)]
 			q := question(text, "user:"+text, "group:"+text, text)
-			q.Equal, q.Content = text, everyByte[:i]
+			q.Equal, q.Content, q.Within = text, everyByte[:i], long
 			asks = append(asks, q)
 		}
 		f.park(s, t, asks...)
+		for _, filter := range []task.QuestionFilter{{}, {ByDeadline: true}, {Newest: true, For: asks[1].For}} {
+			f.wantPages(s, filter, 3, f.waiting(s, filter))
+		}
 		for i, q := range asks {
 			got := f.question(s, t.ID, q.Key)
 			if !slices.Equal(got.For, q.For) || got.Equal != q.Equal || !bytes.Equal(got.Content, q.Content) {
@@ -260,49 +261,52 @@ var askTests = []test{
 			f.wantError("Update", s.Update(f.ctx, ended, u), task.ErrEnded)
 			f.wantRow(s, t)
 		}},
-	{"when a task ends, however that comes, its open questions are withdrawn", func(f *fixture, s task.Store) {
-		ends := map[string]func(t *task.Task){
-			"completed by its worker": func(t *task.Task) {
-				f.wake(s, t)
-				f.updateStatus(s, t, task.Completed, task.Update{Leased: true, Due: -1})
-			},
-			"failed by its worker, which asks": func(t *task.Task) {
-				f.wake(s, t)
-				u := task.Update{Leased: true, Due: -1, Ask: []*task.Question{question("open", "user:bob")}}
-				f.updateStatus(s, t, task.Failed, u)
-			},
-			"cancelled while it waits": func(t *task.Task) { f.updateStatus(s, t, task.Cancelled, task.Update{Due: 0}) },
-			"cancelled while it runs": func(t *task.Task) {
-				f.wake(s, t)
-				f.updateStatus(s, t, task.Cancelled, task.Update{Keep: true})
-			},
-			"expired": func(t *task.Task) { f.updateStatus(s, t, task.Failed, task.Update{Due: -1}) },
-		}
-		for says, end := range ends {
-			t := f.addRunning(s, "alice")
-			timer := question("timer")
-			timer.Within = time.Millisecond
-			f.park(s, t, question("decided", "user:bob"), question("open", "user:bob"), timer)
-			f.decide(s, t.ID, "decided")
-			t = f.get(s, t.ID)
-			decided, open := f.question(s, t.ID, "decided"), f.question(s, t.ID, "open")
-			end(t)
-			for _, key := range []string{"open", "timer"} {
-				if got := f.question(s, t.ID, key); got.Status != task.QuestionWithdrawn {
-					f.Errorf("%s: the question %q is %s, want it withdrawn", says, key, got.Status)
+	{"when a task ends, however that comes, its open questions are withdrawn, and each leaves a notice",
+		func(f *fixture, s task.Store) {
+			f.listen(s, long)
+			ends := map[string]func(t *task.Task){
+				"completed by its worker": func(t *task.Task) {
+					f.wake(s, t)
+					f.updateStatus(s, t, task.Completed, task.Update{Leased: true, Due: -1})
+				},
+				"failed by its worker, which asks": func(t *task.Task) {
+					f.wake(s, t)
+					u := task.Update{Leased: true, Due: -1, Ask: []*task.Question{question("open", "user:bob")}}
+					f.updateStatus(s, t, task.Failed, u)
+				},
+				"cancelled while it waits": func(t *task.Task) { f.updateStatus(s, t, task.Cancelled, task.Update{Due: 0}) },
+				"cancelled while it runs": func(t *task.Task) {
+					f.wake(s, t)
+					f.updateStatus(s, t, task.Cancelled, task.Update{Keep: true})
+				},
+				"expired": func(t *task.Task) { f.updateStatus(s, t, task.Failed, task.Update{Due: -1}) },
+			}
+			for says, end := range ends {
+				t := f.addRunning(s, "alice")
+				timer := question("timer")
+				timer.Within = time.Millisecond
+				f.park(s, t, question("decided", "user:bob"), question("open", "user:bob"), timer)
+				f.decide(s, t.ID, "decided")
+				t = f.get(s, t.ID)
+				decided, open := f.question(s, t.ID, "decided"), f.question(s, t.ID, "open")
+				end(t)
+				for _, key := range []string{"open", "timer"} {
+					if got := f.question(s, t.ID, key); got.Status != task.QuestionWithdrawn {
+						f.Errorf("%s: the question %q is %s, want it withdrawn", says, key, got.Status)
+					}
+				}
+				f.wantQuestion(s, decided)
+				f.wantChange(s, open, false, task.ErrConflict)
+				f.wantChange(s, f.question(s, t.ID, "open"), false, task.ErrClosed)
+				if waits, overdue := f.waiting(s, task.QuestionFilter{}), f.overdue(s, 10); len(waits)+len(overdue) > 0 {
+					f.Errorf("%s: %d questions wait, and %d are overdue", says, len(waits), len(overdue))
+				}
+				f.wantRow(s, t)
+				f.wantNotices(s, "asked decided", "asked open", "decided decided", "ended decided", "ended open")
+				for f.tryClaim(s, "", long) != nil { // whoever cleans up
 				}
 			}
-			f.wantQuestion(s, decided)
-			f.wantChange(s, open, false, task.ErrConflict)
-			f.wantChange(s, f.question(s, t.ID, "open"), false, task.ErrClosed)
-			if waits, overdue := f.waiting(s, task.QuestionFilter{}), f.overdue(s, 10); len(waits)+len(overdue) > 0 {
-				f.Errorf("%s: %d questions wait, and %d are overdue", says, len(waits), len(overdue))
-			}
-			f.wantRow(s, t)
-			for f.tryClaim(s, "", long) != nil { // whoever cleans up
-			}
-		}
-	}},
+		}},
 	{"when a task is deleted so are its questions, and a new task with the same id has its own",
 		func(f *fixture, s task.Store) {
 			stays := f.addRunning(s, "alice")
@@ -314,19 +318,29 @@ var askTests = []test{
 					return s.Evict(f.ctx, "alice", 0, 1)
 				},
 			}
+			removed := 0 // and there again, as those of another task
 			for says, remove := range remove {
 				t := f.past(func() *task.Task { return f.addRunning(s, "alice") })
 				f.park(s, t, question("decided", "user:bob"), question("withdrawn", "user:bob"))
-				f.decide(s, t.ID, "decided")
+				q := f.question(s, t.ID, "decided")
+				q.Voters, q.Decision = []string{"bob"}, []byte("decision")
+				f.change(s, q)
 				t = f.get(s, t.ID)
-				q := f.question(s, t.ID, "withdrawn")
+				q = f.question(s, t.ID, "withdrawn")
 				f.updateStatus(s, t, task.Completed, task.Update{Due: -1})
+				f.wantHistory(s, task.QuestionHistory{Voter: "bob"}, "decided")
 				n, err := remove(t)
 				f.ok(says, err)
 				if n != 1 {
 					f.Fatalf("%s deleted %d tasks, want 1", says, n)
 				}
 				f.wantQuestions(s, t.ID)
+				f.wantHistory(s, task.QuestionHistory{Voter: "bob"})
+				f.wantHistory(s, task.QuestionHistory{Principal: "alice"}, "key")
+				if got, _ := f.changes(s, nil); len(got) != 1+removed {
+					f.Errorf("after %s there are %d questions", says, len(got))
+				}
+				removed++
 				f.wantChange(s, q, false, task.ErrNotFound)
 				again := newTask("bob")
 				again.ID = t.ID
@@ -339,19 +353,6 @@ var askTests = []test{
 				f.wantStatus(s, stays.ID, "key", task.QuestionOpen)
 			}
 		}},
-	{"they are there when the handle has been closed and the database is opened again", func(f *fixture, s task.Store) {
-		t := f.addRunning(s, "alice")
-		timer := question("timer")
-		timer.Within = time.Millisecond
-		f.park(s, t, question("decided", "user:bob"), question("open", "user:bob"), timer)
-		f.decide(s, t.ID, "decided")
-		want := f.questions(s, t.ID)
-		f.ok("Close", f.closeFirst())
-		other := f.another()
-		f.wantQuestions(other, t.ID, want...)
-		f.wantWaiting(other, task.QuestionFilter{}, "open")
-		f.eventually("the timer is overdue", func() bool { return len(f.overdue(other, 10)) == 1 })
-	}},
 	{"what questions hold does not count in a quota", func(f *fixture, s task.Store) {
 		quota := task.Quota{Unfinished: 1, Kept: 1, Bytes: 10}
 		t := newTask("alice")
@@ -408,52 +409,6 @@ var askTests = []test{
 				}
 				f.claimThis(s, t.ID, long)
 			}
-		}},
-	{"a task that ends while its questions are decided leaves none open, and loses no decision",
-		func(f *fixture, s task.Store) {
-			handles := f.instances(s, 2)
-			keys := []string{"a", "b", "c"}
-			for round := range 40 {
-				t := f.addRunning(s, "alice")
-				var asks []*task.Question
-				for _, key := range keys {
-					asks = append(asks, question(key, "user:bob"))
-				}
-				f.park(s, t, asks...)
-				open := f.questions(s, t.ID)
-				decided := together(&f.suite, 1+len(keys), func(i int, add func(string)) error {
-					s := handles[(i+round)%2]
-					if i < len(keys) {
-						open[i].Decision = []byte("decision")
-						err := s.ChangeQuestion(f.ctx, open[i], false)
-						if err == nil {
-							add(open[i].Key)
-						}
-						return except(task.ErrConflict, err)
-					}
-					for {
-						got, err := s.Get(f.ctx, t.ID)
-						if err != nil {
-							return err
-						}
-						got.Status = task.Cancelled
-						if err = s.Update(f.ctx, got, task.Update{Due: -1}); !errors.Is(err, task.ErrConflict) {
-							return err
-						}
-					}
-				})
-				if got := f.get(s, t.ID); got.Status != task.Cancelled {
-					f.Fatalf("the task is %s, want it cancelled", got.Status)
-				}
-				for _, key := range keys {
-					want := task.QuestionWithdrawn
-					if slices.Contains(decided, key) {
-						want = task.QuestionDecided
-					}
-					f.wantStatus(s, t.ID, key, want)
-				}
-			}
-			f.noneDue(s)
 		}},
 }
 
@@ -560,7 +515,7 @@ var changeTests = []test{
 				func(q *task.Question) { q.Votes = everyByte },
 				func(q *task.Question) { q.Deadline = q.Asked.Add(long) },
 				func(q *task.Question) { q.For = []string{"user:carol", "group:a"} },
-				func(*task.Question) {},
+				func(q *task.Question) { q.Decision = []byte{} },
 				func(q *task.Question) { q.Votes, q.Deadline, q.For = nil, time.Time{}, []string{"user:dave"} },
 				func(q *task.Question) { q.Decision, q.Votes = everyByte, []byte("votes") },
 			} {
@@ -620,7 +575,8 @@ var changeTests = []test{
 			{"late", false, task.ErrLate}, {"open", true, task.ErrEarly}, {"without", true, task.ErrEarly},
 		} {
 			q := f.question(s, t.ID, c.key)
-			q.For, q.Votes, q.Decision = []string{"user:mallory"}, []byte("refused"), []byte("refused")
+			q.For, q.Voters = []string{"user:mallory"}, []string{"mallory"}
+			q.Votes, q.Decision = []byte("refused"), []byte("refused")
 			q.Deadline = q.Asked.Add(2 * long) // it is the stored one that counts
 			if c.want == task.ErrEarly {
 				q.Deadline = q.Asked
@@ -638,6 +594,7 @@ var changeTests = []test{
 				f.wantChange(s, &unknown, c.expired, task.ErrNotFound)
 			}
 		}
+		f.wantHistory(s, task.QuestionHistory{Voter: "mallory"})
 		f.wantQuestions(s, t.ID, want...)
 		f.wantRow(s, t)
 		f.noneDue(s)
@@ -703,18 +660,6 @@ var changeTests = []test{
 		f.updateStatus(s, t, task.Working, task.Update{Due: -1})
 		f.decide(s, t.ID, "c")
 		f.wantLived(s, t)
-		f.noneDue(s)
-	}},
-	{"a change without a decision leaves its task as it is", func(f *fixture, s task.Store) {
-		t := f.addRunning(s, "alice")
-		f.park(s, t, question("key", "user:bob"))
-		for range 3 {
-			q := f.question(s, t.ID, "key")
-			q.Votes, q.Decision = append(q.Votes, "vote"...), []byte{}
-			f.change(s, q)
-			f.wantQuestion(s, q)
-		}
-		f.wantRow(s, t)
 		f.noneDue(s)
 	}},
 	{"a deadline that is over makes answers late, and a deadline can be moved before", func(f *fixture, s task.Store) {
@@ -794,60 +739,6 @@ var changeTests = []test{
 			}
 			f.updateStatus(s, f.get(s, t.ID), task.Cancelled, task.Update{Due: -1})
 		}
-	}},
-	{"votes that come at the same time are all counted, each once, until the decision", func(f *fixture, s task.Store) {
-		handles := f.instances(s, 3)
-		for range 5 {
-			t := f.addRunning(s, "alice")
-			f.park(s, t, question("key", "user:bob"))
-			const people, enough = 8, 6
-			counted := together(&f.suite, people, func(i int, add func(byte)) error {
-				s := handles[i%3]
-				for {
-					qs, err := s.Questions(f.ctx, task.Name(t.ID))
-					if err != nil {
-						return err
-					}
-					q := qs[0]
-					if q.Votes = append(q.Votes, 'a'+byte(i)); len(q.Votes) == enough {
-						q.Decision = []byte("decision")
-					}
-					switch err := s.ChangeQuestion(f.ctx, q, false); {
-					case err == nil:
-						add('a' + byte(i))
-						return nil
-					case !errors.Is(err, task.ErrConflict):
-						return except(task.ErrClosed, err)
-					}
-				}
-			})
-			q := f.question(s, t.ID, "key")
-			slices.Sort(counted)
-			got := slices.Sorted(slices.Values(q.Votes))
-			if len(counted) != enough || !bytes.Equal(got, counted) || q.Status != task.QuestionDecided {
-				f.Fatalf("the question is %s with the votes %q, and the votes of %q were taken", q.Status, q.Votes, counted)
-			}
-			f.claimThis(s, t.ID, long)
-		}
-	}},
-	{"a Watcher is told of a task that a decision makes due", func(f *fixture, s task.Store) {
-		other := f.another()
-		t := f.addRunning(other, "alice")
-		f.park(other, t, question("first", "user:bob"), question("second", "user:bob"))
-		ready := make(chan struct{})
-		var seen sync.Map
-		stop := f.watch(s, sync.OnceFunc(func() { close(ready) }), func(name string, due bool) {
-			if due {
-				seen.Store(name, true)
-			}
-		})
-		<-ready
-		f.decide(other, t.ID, "first")
-		f.eventually("Watch tells of the task", func() bool {
-			_, ok := seen.Load(task.Name(t.ID))
-			return ok
-		})
-		stop()
 	}},
 }
 
@@ -1005,26 +896,31 @@ var waitingTests = []test{
 				}
 				f.park(s, t, asks...)
 			}
-			for _, byDeadline := range []bool{false, true} {
+			inOrder := func(times int, a, b *task.Question) int {
+				return times*4 + strings.Compare(a.Task, b.Task)*2 + strings.Compare(a.Key, b.Key)
+			}
+			asked := func(a, b *task.Question) int { return inOrder(a.Asked.Compare(b.Asked), a, b) }
+			newest := func(a, b *task.Question) int { return asked(b, a) }
+			due := func(a, b *task.Question) int { return inOrder(a.Deadline.Compare(b.Deadline), a, b) }
+			for _, order := range []struct {
+				filter task.QuestionFilter
+				all    int
+				before func(a, b *task.Question) int
+			}{
+				{task.QuestionFilter{}, 30, asked},
+				{task.QuestionFilter{Newest: true}, 30, newest},
+				{task.QuestionFilter{ByDeadline: true}, 24, due},
+			} {
 				for _, who := range [][]string{nil, names, {"group:a", "group:b"}, {"user:bob"}} {
-					filter := task.QuestionFilter{ByDeadline: byDeadline, For: who}
+					filter := order.filter
+					filter.For = who
 					all := f.waiting(s, filter)
-					if len(all) == 0 || who == nil && !byDeadline && len(all) != 30 || who == nil && byDeadline && len(all) != 24 {
-						f.Fatalf("by deadline %v %d questions wait for %q", byDeadline, len(all), who)
-					}
-					inOrder := func(a, b *task.Question) int {
-						times := a.Asked.Compare(b.Asked)
-						if byDeadline {
-							times = a.Deadline.Compare(b.Deadline)
-						}
-						return times*4 + strings.Compare(a.Task, b.Task)*2 + strings.Compare(a.Key, b.Key)
-					}
-					if !slices.IsSortedFunc(all, inOrder) {
-						f.Errorf("by deadline %v the questions for %q are in another order", byDeadline, who)
+					if len(all) == 0 || who == nil && len(all) != order.all {
+						f.Fatalf("with %+v %d questions wait", filter, len(all))
 					}
 					for i, q := range all[1:] {
-						if inOrder(all[i], q) == 0 {
-							f.Errorf("by deadline %v a question for %q comes twice", byDeadline, who)
+						if order.before(all[i], q) >= 0 {
+							f.Errorf("with %+v the question %q comes twice, or in another order", filter, q.Key)
 						}
 					}
 					for _, size := range []int{1, 2, 7, len(all) - 1, len(all), len(all) + 1} {
@@ -1033,25 +929,6 @@ var waitingTests = []test{
 				}
 			}
 		}},
-	{"pages of questions with any keys have each once", func(f *fixture, s task.Store) {
-		for range 2 {
-			t := f.addRunning(s, "alice")
-			var asks []*task.Question
-			for _, text := range texts {
-				q := question(text[:min(len(text), 512)], "user:bob", "user:carol")
-				q.Within = long
-				asks = append(asks, q)
-			}
-			f.park(s, t, asks...)
-		}
-		for _, filter := range []task.QuestionFilter{{}, {ByDeadline: true}, {For: []string{"user:carol", "user:bob"}}} {
-			all := f.waiting(s, filter)
-			if len(all) != 2*len(texts) {
-				f.Errorf("%d questions wait, want %d", len(all), 2*len(texts))
-			}
-			f.wantPages(s, filter, 3, all)
-		}
-	}},
 	{"a page begins after a place, whether a question is there or not", func(f *fixture, s task.Store) {
 		var asked []*task.Question
 		for i := range 3 {
@@ -1125,17 +1002,6 @@ var waitingTests = []test{
 				}
 			}
 		}},
-	{"a deadline is overdue when it passes, and not before", func(f *fixture, s task.Store) {
-		t := f.addRunning(s, "alice")
-		timer, later := question("timer"), question("later")
-		const within = 60 * time.Millisecond
-		timer.Within, later.Within = within, long
-		start := time.Now()
-		f.park(s, t, timer, later)
-		f.eventually("the deadline has passed", func() bool { return len(f.overdue(s, 10)) > 0 })
-		f.wantPassed(start, within)
-		f.wantOverdue(s, "timer")
-	}},
 }
 
 // question returns a question to ask.

@@ -29,11 +29,6 @@ func RunStates(t *testing.T, database func(t *testing.T) (open func(t *testing.T
 		says string
 		run  func(f *states)
 	}{
-		{"what one handle has put another one gets", func(f *states) {
-			f.put(f.a, "id", "call", "data", long)
-			f.wantState(f.b, "id", "data")
-			f.wantFound(f.b, "call", "data")
-		}},
 		{"what is not there is nil", func(f *states) {
 			f.put(f.a, "id", "call", "data", long)
 			for _, id := range []string{"", "i", "id2", "ID", "call", "i\x00", "\xff"} {
@@ -96,11 +91,6 @@ func RunStates(t *testing.T, database func(t *testing.T) (open func(t *testing.T
 				}
 				old = f.get(f.a, "id")
 			}
-		}},
-		{"an expired state is not there, whether it was deleted or not", func(f *states) {
-			f.put(f.a, "id", "call", "data", -time.Millisecond)
-			f.wantNone(f.a, "id")
-			f.wantFound(f.a, "call")
 		}},
 		{"a state expires by itself", func(f *states) {
 			f.put(f.a, "id", "call", "data", 300*time.Millisecond)

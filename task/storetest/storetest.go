@@ -60,8 +60,7 @@ func Run(t *testing.T, database func(t *testing.T) (open func(t *testing.T) task
 		{"Purge", purgeTests},
 		{"Time to live", liveTests},
 		{"Writes under a lease", prolongTests},
-		{"Lost answers", lostTests},
-		{"Contexts", contextTests},
+		{"Handles and contexts", handleTests},
 		{"Quotas", quotaTests},
 		{"List", listTests},
 		{"Select", selectTests},
@@ -480,6 +479,26 @@ func together[T any](f *suite, n int, do func(i int, add func(T)) error) (all []
 		f.FailNow()
 	}
 	return all
+}
+
+// readPages reads page after page of at most this size, each after the last of the page before, which is nil at first.
+func readPages[T any](f *suite, size int, read func(last *T) ([]*T, error)) (all []*T) {
+	f.Helper()
+	var last *T
+	for range 1000 {
+		page, err := read(last)
+		f.ok("a page", err)
+		if len(page) > size {
+			f.Fatalf("a page has %d, more than the limit, which is %d", len(page), size)
+		}
+		if len(page) == 0 {
+			return all
+		}
+		all = append(all, page...)
+		last = page[len(page)-1]
+	}
+	f.Fatalf("there are pages of %d without end", size)
+	return nil
 }
 
 // except returns err, or nil if it is the one that may happen.

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -35,38 +34,6 @@ var updateTests = []test{
 				f.claimThis(s, t.ID, long)
 			}
 		}},
-	{"an update that is refused claims nothing", func(f *fixture, s task.Store) {
-		t := f.addParked(s, "alice")
-		ended := f.addParked(s, "alice")
-		f.updateStatus(s, ended, task.Completed, task.Update{Due: -1})
-		stale, again, lost, forged, large := clone(t), clone(ended), clone(t), clone(t), clone(t)
-		stale.Version--
-		again.Status = task.Working
-		lost.Fence++
-		forged.Nonce = "another"
-		for _, c := range []struct {
-			t    *task.Task
-			u    task.Update
-			want error
-		}{
-			{stale, task.Update{}, task.ErrConflict},
-			{again, task.Update{}, task.ErrEnded},
-			{lost, task.Update{Leased: true}, task.ErrLeaseLost},
-			{forged, task.Update{Leased: true}, task.ErrLeaseLost},
-			{stale, task.Update{Entries: list("answer"), Quota: task.Quota{Bytes: 1}}, task.ErrConflict},
-			{again, task.Update{Entries: list("answer"), Quota: task.Quota{Bytes: 1}}, task.ErrEnded},
-			{large, task.Update{Entries: list("answer"), Quota: task.Quota{Bytes: 1}}, task.ErrQuota},
-		} {
-			given := clone(c.t)
-			c.u.Lease = long
-			f.wantError("Update", s.Update(f.ctx, given, c.u), c.want)
-			f.wantSame(given, c.t)
-		}
-		f.wantRow(s, t)
-		f.wantRow(s, ended)
-		f.wantJournal(s, t.ID)
-		f.noneDue(s)
-	}},
 	{"it writes what it is said to write, and leaves the rest", func(f *fixture, s task.Store) {
 		handles := f.instances(s, 2)
 		_, want := f.loseLease(s, s)
@@ -105,17 +72,6 @@ var updateTests = []test{
 		f.update(s, want, task.Update{Keep: true})
 		f.wantRow(handles[1], want)
 	}},
-	{"the task is there as updated when its handle has been closed and the database is opened again",
-		func(f *fixture, s task.Store) {
-			t := f.add(s, "alice")
-			t.Status, t.Outcome = task.Completed, []byte("done")
-			f.update(s, t, task.Update{Due: -1, Entries: list("one")})
-			f.ok("Close", f.closeFirst())
-			other := f.another()
-			f.wantRow(other, t)
-			f.wantJournal(other, t.ID, "one")
-			f.noneDue(other)
-		}},
 	{"with a version that is not the stored one it is ErrConflict, and nothing is written",
 		func(f *fixture, s task.Store) {
 			other := f.instances(s, 2)[1]
@@ -124,6 +80,7 @@ var updateTests = []test{
 			f.update(s, t, task.Update{Due: -1})
 			for _, version := range []int64{0, 2, -1} {
 				f.wantRefused(other, stale, version, stale.Claim, task.Update{Due: 0}, task.ErrConflict)
+				f.wantRefused(other, stale, version, stale.Claim, task.Update{Lease: long}, task.ErrConflict)
 			}
 			f.wantRow(s, t)
 			f.wantJournal(s, t.ID)
@@ -134,6 +91,7 @@ var updateTests = []test{
 		for _, claim := range others(lost, current) {
 			f.wantRefused(s, lost, lost.Version, claim, task.Update{Leased: true, Due: 0}, task.ErrLeaseLost)
 			f.wantRefused(s, lost, lost.Version, claim, task.Update{Leased: true, Keep: true}, task.ErrLeaseLost)
+			f.wantRefused(s, lost, lost.Version, claim, task.Update{Leased: true, Lease: long}, task.ErrLeaseLost)
 		}
 		f.wantRow(s, current)
 		f.wantJournal(s, lost.ID)
@@ -145,7 +103,8 @@ var updateTests = []test{
 			t.Status, t.Outcome = was, []byte("outcome")
 			f.update(s, t, task.Update{Leased: true, Keep: true})
 			for _, status := range statuses {
-				for _, u := range []task.Update{{Leased: true, Due: 0}, {Due: -1}, {Keep: true, Entries: list("late")}} {
+				for _, u := range []task.Update{{Leased: true, Due: 0}, {Due: -1}, {Lease: long},
+					{Keep: true, Entries: list("late")}} {
 					given := clone(t)
 					given.Status, given.Outcome = status, []byte("another")
 					if status == was {
@@ -200,10 +159,6 @@ var updateTests = []test{
 		for _, u := range []task.Update{{}, {Leased: true}, {Keep: true, Entries: list("x")}} {
 			f.wantError("Update", s.Update(f.ctx, newTask("alice"), u), task.ErrNotFound)
 		}
-	}},
-	{"Keep leaves a parked task parked", func(f *fixture, s task.Store) {
-		f.update(s, f.addParked(s, "alice"), task.Update{Keep: true})
-		f.noneDue(s)
 	}},
 	{"Keep leaves the lease of others as it is", func(f *fixture, s task.Store) {
 		c := f.addLeased(s)
@@ -293,57 +248,6 @@ var updateTests = []test{
 			f.wantRow(s, t)
 		}
 		f.wantJournal(s, t.ID, want...)
-	}},
-	{"updates and appends at the same time lose nothing", func(f *fixture, s task.Store) {
-		handles := f.instances(s, 2)
-		t := f.add(s, "alice")
-		const each = 15
-		together(&f.suite, 4, func(i int, _ func(any)) error {
-			s := handles[i/2]
-			for n := range each {
-				entry := fmt.Sprintf("%d %02d", i, n)
-				write := func() error {
-					_, entries, err := s.Journal(f.ctx, t.ID, -1)
-					if err != nil {
-						return err
-					}
-					return s.Append(f.ctx, t.ID, t.Claim, len(entries), []byte(entry))
-				}
-				if i%2 == 1 {
-					write = func() error {
-						got, err := s.Get(f.ctx, t.ID)
-						if err != nil {
-							return err
-						}
-						got.Round++
-						return s.Update(f.ctx, got, task.Update{Due: -1, Entries: list(entry)})
-					}
-				}
-				err := write()
-				for errors.Is(err, task.ErrConflict) {
-					err = write()
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		got := f.get(s, t.ID)
-		if got.Round != 2*each || got.Version != 2*each {
-			f.Errorf("Round is %d and Version %d, want %d", got.Round, got.Version, 2*each)
-		}
-		_, entries := f.journal(s, t.ID)
-		if len(entries) != 4*each {
-			f.Errorf("the journal has %d entries, want %d", len(entries), 4*each)
-		}
-		last := make(map[byte]string)
-		for _, e := range entries {
-			if last[e[0]] >= string(e) {
-				f.Errorf("entry %q comes after %q of the same writer", e, last[e[0]])
-			}
-			last[e[0]] = string(e)
-		}
 	}},
 }
 
