@@ -36,6 +36,11 @@ var sections = []*section{
 		},
 		[]transport{{"http", modern}, {"stdio", modern}, {"legacy", legacy}},
 	},
+	{ // some clients give up at the third round without a question
+		"Many checkpoints", []string{"gosdk", "typescript", "mcpgo"}, nil,
+		[]scenario{{"t_checkpoints", "done"}, {"t_between", "done"}},
+		[]transport{{"http", modern}, {"stdio", modern}},
+	},
 	{
 		"Tasks of 2025-11-25", []string{"typescript1"}, []string{"typescript1"},
 		[]scenario{

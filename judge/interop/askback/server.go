@@ -87,6 +87,21 @@ func addAskingTools(srv *askback.Server) {
 		}
 		return "Deleted for " + p.Name, err
 	})
+	for name, asks := range map[string]bool{"t_checkpoints": false, "t_between": true} {
+		tool(name, func(ctx context.Context, call *askback.Call) (string, error) {
+			for i := range 4 {
+				if asks {
+					if _, err := askback.Elicit[person](call, fmt.Sprint("person-", i), "Who?"); err != nil {
+						return "", err
+					}
+				}
+				if err := call.Checkpoint(ctx, fmt.Sprint("part-", i)); err != nil {
+					return "", err
+				}
+			}
+			return "done", nil
+		})
+	}
 }
 
 func addTaskTools(srv *askback.Server) {
