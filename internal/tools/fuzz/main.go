@@ -1,6 +1,6 @@
 // Fuzz runs every fuzz test of every module of the workspace for a short while, so that a new one is never forgotten.
 //
-//	go run ./internal/tools/fuzz [-time 10s] [-list] [REGEXP]
+//	go run ./internal/tools/fuzz [-time 10s] [REGEXP]
 //
 // The regular expression selects targets by IMPORTPATH.NAME. A failing input is written below testdata/fuzz of its
 // package, where go test finds it again.
@@ -24,35 +24,29 @@ import (
 	"time"
 )
 
+// concurrent is how many packages are fuzzed at once, each on one processor.
+const concurrent = 2
+
 func main() {
 	duration := flag.Duration("time", 10*time.Second, "how long to fuzz each target")
-	concurrent := flag.Int("concurrent", 2, "how many targets to fuzz at once, each on one processor")
-	list := flag.Bool("list", false, "only list the targets")
 	flag.Parse()
-	if err := run(flag.Arg(0), *duration, *concurrent, *list); err != nil {
+	if err := run(flag.Arg(0), *duration); err != nil {
 		fmt.Fprintln(os.Stderr, "fuzz:", err)
 		os.Exit(1)
 	}
 }
 
-func run(pattern string, duration time.Duration, concurrent int, list bool) error {
+func run(pattern string, duration time.Duration) error {
 	selected, err := regexp.Compile(pattern)
 	if err != nil {
 		return err
 	}
-	targets, err := find()
+	packages, err := find(selected)
 	if err != nil {
 		return err
 	}
-	targets = slices.DeleteFunc(targets, func(t target) bool { return !selected.MatchString(t.String()) })
-	if len(targets) == 0 {
-		return fmt.Errorf("no fuzz test matches %q; -list shows all", pattern)
-	}
-	if list {
-		for _, t := range targets {
-			fmt.Println(t)
-		}
-		return nil
+	if len(packages) == 0 {
+		return fmt.Errorf("no fuzz test matches %q", pattern)
 	}
 	work, err := os.MkdirTemp("", "fuzz")
 	if err != nil {
@@ -68,14 +62,16 @@ func run(pattern string, duration time.Duration, concurrent int, list bool) erro
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var failed []string
-	slots := make(chan struct{}, max(1, concurrent))
-	for _, p := range packages(targets) {
+	fuzzed := 0
+	slots := make(chan struct{}, concurrent)
+	for _, p := range packages {
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
 			f.fuzzPackage(p, func(t target, summary string, err error) {
 				mu.Lock()
 				defer mu.Unlock()
+				fuzzed++
 				if err != nil {
 					failed = append(failed, t.String())
 					summary = err.Error()
@@ -85,29 +81,11 @@ func run(pattern string, duration time.Duration, concurrent int, list bool) erro
 		})
 	}
 	all.Wait()
-	fmt.Printf("%d targets in %v\n", len(targets), time.Since(begun).Round(time.Second))
+	fmt.Printf("%d targets in %v\n", fuzzed, time.Since(begun).Round(time.Second))
 	if len(failed) > 0 {
 		return fmt.Errorf("failed: %s", strings.Join(failed, ", "))
 	}
 	return nil
-}
-
-// packages groups targets by their packages, those with most of them first, which take longest.
-func packages(targets []target) [][]target {
-	groups := slices.Collect(func(yield func([]target) bool) {
-		for rest := targets; len(rest) > 0; {
-			n := slices.IndexFunc(rest, func(t target) bool { return t.pkg != rest[0].pkg })
-			if n < 0 {
-				n = len(rest)
-			}
-			if !yield(rest[:n]) {
-				return
-			}
-			rest = rest[n:]
-		}
-	})
-	slices.SortStableFunc(groups, func(a, b []target) int { return cmp.Compare(len(b), len(a)) })
-	return groups
 }
 
 // target is one fuzz test.
@@ -123,34 +101,43 @@ func (t target) String() string { return t.pkg + "." + t.name }
 
 var declaration = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(\w+ \*testing\.F\)`)
 
-// find reads the names from the sources, because go test -list would build every test of the workspace.
-func find() ([]target, error) {
+// find returns the selected targets of each package that has some, those with most of them first, which take longest.
+// It reads the names from the sources, because go test -list would build every test of the workspace.
+func find(selected *regexp.Regexp) ([][]target, error) {
 	list := exec.Command("go", "list", "-json=Dir,ImportPath,Deps,TestGoFiles,XTestGoFiles", "work")
 	list.Stderr = os.Stderr
 	out, err := list.Output()
 	if err != nil {
 		return nil, fmt.Errorf("listing the packages of the workspace: %w", err)
 	}
-	var targets []target
+	var found [][]target
 	for packages := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p struct {
 			Dir, ImportPath                 string
 			Deps, TestGoFiles, XTestGoFiles []string
 		}
 		if err := packages.Decode(&p); errors.Is(err, io.EOF) {
-			return targets, nil
+			slices.SortStableFunc(found, func(a, b []target) int { return cmp.Compare(len(b), len(a)) })
+			return found, nil
 		} else if err != nil {
 			return nil, fmt.Errorf("listing the packages of the workspace: %w", err)
 		}
+		var targets []target
 		isLarge := slices.ContainsFunc(p.Deps, func(path string) bool { return strings.HasPrefix(path, large) })
 		for _, file := range append(p.TestGoFiles, p.XTestGoFiles...) {
 			source, err := os.ReadFile(filepath.Join(p.Dir, file))
 			if err != nil {
 				return nil, err
 			}
-			for _, found := range declaration.FindAllSubmatch(source, -1) {
-				targets = append(targets, target{p.Dir, p.ImportPath, string(found[1]), isLarge})
+			for _, name := range declaration.FindAllSubmatch(source, -1) {
+				t := target{p.Dir, p.ImportPath, string(name[1]), isLarge}
+				if selected.MatchString(t.String()) {
+					targets = append(targets, t)
+				}
 			}
+		}
+		if targets != nil {
+			found = append(found, targets)
 		}
 	}
 }
