@@ -51,7 +51,11 @@ func TestFailoverThatLosesClaims(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	standby := primary.Standby(t) // has the tasks, and receives nothing later
+	standby, end, err := primary.Follow() // has the tasks, and receives nothing later
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(end)
 	query(t, ctx, standby, "ALTER SYSTEM SET primary_conninfo = ''")
 	query(t, ctx, standby, "SELECT pg_reload_conf()")
 	until(t, ctx, "the standby receives nothing", func() bool {

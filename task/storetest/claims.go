@@ -20,13 +20,13 @@ var claimTests = []test{
 	}},
 	{"Fence and Attempts rise by one, the Nonce is new, and the rest of the row stays", func(f *fixture, s task.Store) {
 		t := newTask("alice")
-		t.Status, t.Message, t.Round = task.Working, "hello", 2
+		t.Status, t.Message, t.Round, t.Attempts = task.Working, "hello", 2, -1 // as a server leaves it that stops
 		t.Pending, t.Outcome = []byte("pending"), []byte("outcome")
 		f.create(s, t)
 		for i := range 3 {
 			got := f.claimThis(s, t.ID, long)
 			want := clone(t)
-			want.Claim, want.Attempts = task.Claim{Fence: int64(i + 1), Nonce: got.Nonce}, i+1
+			want.Claim, want.Attempts = task.Claim{Fence: int64(i + 1), Nonce: got.Nonce}, i
 			f.wantSame(got, want)
 			f.wantRow(s, want)
 			f.release(s, got)

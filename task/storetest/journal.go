@@ -76,14 +76,6 @@ var journalTests = []test{
 			f.Errorf("Attempts is %d after a claim, want 1", c.Attempts)
 		}
 	}},
-	{"a claim raises the Attempts of a task that was handed over from -1 to 0", func(f *fixture, s task.Store) {
-		t := f.add(s, "alice")
-		t.Attempts = -1
-		f.ok("Update", s.Update(f.ctx, t, task.Update{Leased: true, Due: 0}))
-		if c := f.claim(s, "", long); c.Attempts != 0 {
-			f.Errorf("Attempts is %d, want 0", c.Attempts)
-		}
-	}},
 	{"Append after another claim is ErrLeaseLost, and adds nothing", func(f *fixture, s task.Store) {
 		other := f.instances(s, 2)[1]
 		lost := f.addLeased(s)

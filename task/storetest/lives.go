@@ -80,10 +80,6 @@ var liveTests = []test{
 				f.wantError("Update", s.Update(f.ctx, past, u), task.ErrEnded)
 			}
 		}},
-}
-
-// How long a task lives that asks.
-var askingLiveTests = []test{
 	{"a question that is new or moved lets its task outlive its deadline, and one that is there does not",
 		func(f *fixture, s task.Store) {
 			t := f.addRunning(s, "alice")

@@ -177,8 +177,8 @@ var createTests = []test{
 	}},
 }
 
-var getTests = []test{
-	{"an id without a task is ErrNotFound", func(f *fixture, s task.Store) {
+var readTests = []test{
+	{"Get of an id without a task is ErrNotFound", func(f *fixture, s task.Store) {
 		t := newTask("alice")
 		t.ID = "abc" + t.ID
 		f.create(s, t)
@@ -190,9 +190,6 @@ var getTests = []test{
 			f.wantError(fmt.Sprintf("Get of %q", id), err, task.ErrNotFound)
 		}
 	}},
-}
-
-var versionTests = []test{
 	{"Versions has the version of each task that exists", func(f *fixture, s task.Store) {
 		other := f.instances(s, 2)[1]
 		want := map[string]int64{}
@@ -221,10 +218,7 @@ var versionTests = []test{
 			}
 		}
 	}},
-}
-
-var listTests = []test{
-	{"it holds the tasks of this principal in this dialect, in every status, and no others",
+	{"List has the tasks of this principal in this dialect, in every status, and no others",
 		func(f *fixture, s task.Store) {
 			type whose struct{ principal, dialect string }
 			want := make(map[whose][]*task.Task)
@@ -245,7 +239,7 @@ var listTests = []test{
 				}
 			}
 		}},
-	{"it shows what the row holds now, perhaps without Outcome and Nonce, Pending cut", func(f *fixture, s task.Store) {
+	{"List shows what the row holds now, perhaps without Outcome and Nonce, Pending cut", func(f *fixture, s task.Store) {
 		c := f.addLeased(s)
 		c.Status, c.Message, c.Round, c.Attempts, c.Stopped = task.InputRequired, "waiting", 2, 5, true
 		c.Pending, c.Outcome = []byte("pending"), []byte("outcome")
@@ -265,7 +259,7 @@ var listTests = []test{
 		}
 		f.wantSame(got[0], c)
 	}},
-	{"it goes from the newest to the oldest, ties by id, in pages of any size", func(f *fixture, s task.Store) {
+	{"List goes from the newest to the oldest, ties by id, in pages of any size", func(f *fixture, s task.Store) {
 		handles := f.instances(s, 2)
 		const n = 60
 		together(&f.suite, 4, func(i int, _ func(any)) error {
@@ -300,7 +294,7 @@ var listTests = []test{
 			}
 		}
 	}},
-	{"a page begins after a place, whether a task is there or not", func(f *fixture, s task.Store) {
+	{"a page of List begins after a place, whether a task is there or not", func(f *fixture, s task.Store) {
 		inTurn := f.addInTurn(s, "alice", 3)
 		old, mid, young := inTurn[0], inTurn[1], inTurn[2]
 		for _, c := range []struct {
@@ -328,10 +322,7 @@ var listTests = []test{
 			}
 		}
 	}},
-}
-
-var selectTests = []test{
-	{"it finds tasks of everybody, with what they ask, in pages of any size", func(f *fixture, s task.Store) {
+	{"Select finds tasks of everybody, with what they ask, in pages of any size", func(f *fixture, s task.Store) {
 		var all []*task.Task
 		for i, principal := range []string{"alice", "bob", "", "alice", "café"} {
 			for _, dialect := range []string{"proposal", "extension"} {
@@ -378,10 +369,7 @@ var selectTests = []test{
 			f.Errorf("with a negative limit: %d tasks, %v", len(page), err)
 		}
 	}},
-}
-
-var countTests = []test{
-	{"it counts what has not ended, of everybody in each dialect, by status", func(f *fixture, s task.Store) {
+	{"Count counts what has not ended, of everybody in each dialect, by status", func(f *fixture, s task.Store) {
 		want := make(map[task.Status]int)
 		for i, principal := range []string{"alice", "bob", "", "alice", "café"} {
 			for j, dialect := range []string{"proposal", "extension"} {

@@ -51,7 +51,7 @@ func Run(t *testing.T, database func(t *testing.T) (open func(t *testing.T) task
 		tests []test
 	}{
 		{"Create", createTests},
-		{"Get", getTests},
+		{"Get, Versions, List, Select and Count", readTests},
 		{"Claim", claimTests},
 		{"Journal and Append", journalTests},
 		{"Renew", renewTests},
@@ -62,12 +62,7 @@ func Run(t *testing.T, database func(t *testing.T) (open func(t *testing.T) task
 		{"Writes under a lease", prolongTests},
 		{"Handles and contexts", handleTests},
 		{"Quotas", quotaTests},
-		{"List", listTests},
-		{"Select", selectTests},
-		{"Count", countTests},
-		{"Versions", versionTests},
 		{"Watch", watchTests},
-		{"Time to live of those that ask", askingLiveTests},
 		{"Questions", questionTests},
 		{"Outbox", noticeTests},
 	} {

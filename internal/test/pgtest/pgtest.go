@@ -90,19 +90,8 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// Standby starts a server that begins with the data of s and follows it by asynchronous streaming replication. It ends
-// with the test.
-func (s *Server) Standby(t testing.TB) *Server {
-	t.Helper()
-	standby, end, err := s.Follow()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(end)
-	return standby
-}
-
-// Follow is [Server.Standby] for a program that is no test. The standby ends with the process, or when close is called.
+// Follow starts a server that begins with the data of s and follows it by asynchronous streaming replication. It ends
+// with the process, or when close is called.
 func (s *Server) Follow() (standby *Server, close func(), err error) {
 	if standby, err = start(false, s); err != nil {
 		return nil, nil, err
