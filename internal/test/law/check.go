@@ -210,11 +210,6 @@ func (c *caller) checkRow(row *task.Question, asking *stored.Asking) (outcome st
 	case d.Action != stored.Unanswered && len(who) == 0:
 		c.violate("%s: nobody decided it", name)
 	}
-	for _, name := range who {
-		if !counted[name] {
-			c.violate("%s: %s decided it, without a vote that counts", row.Key, name)
-		}
-	}
 	if d.Action == stored.Unanswered {
 		return d.Action
 	}
@@ -222,6 +217,13 @@ func (c *caller) checkRow(row *task.Question, asking *stored.Asking) (outcome st
 		var n number
 		_ = json.Unmarshal(d.Content, &n)
 		outcome = fmt.Sprintf("accept %d", n.N)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, person := range who {
+		if given := c.given[nameOf(row)+" "+person]; !counted[person] || !slices.Contains(given, outcome) {
+			c.bad = append(c.bad, fmt.Sprintf("%s: %s decided it with %q, and has said %q", name, person, outcome, given))
+		}
 	}
 	return outcome + " by " + strings.Join(who, "+")
 }

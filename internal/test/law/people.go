@@ -161,8 +161,10 @@ type peopled struct {
 	part    *sim.Part // the server
 	number  int       // of the call
 	release int
-	begun   *atomic.Bool // a step of this run
+	begun   *atomic.Bool // a step of this run, or of all runs in one request
 }
+
+type begunKey struct{}
 
 // handler is the handler of all programs in one release.
 func (l *law) handler(part *sim.Part, release int) askback.ToolHandler[arguments, string] {
@@ -171,7 +173,11 @@ func (l *law) handler(part *sim.Part, release int) askback.ToolHandler[arguments
 		if err != nil {
 			return "", err
 		}
-		w := peopled{world{call}, l, part, in.Call, release, new(atomic.Bool)}
+		begun, ok := ctx.Value(begunKey{}).(*atomic.Bool)
+		if !ok {
+			begun = new(atomic.Bool)
+		}
+		w := peopled{world{call}, l, part, in.Call, release, begun}
 		call.OnCancel(w.cleanUp)
 		trace, err := p.Run(ctx, w, askback.ErrInputRequired, l.ran(in.Call))
 		if err != nil {
@@ -306,7 +312,7 @@ type law struct {
 
 	mu    sync.Mutex
 	steps map[int]*program.Runs // of each call
-	given map[string][]string   // what clients have answered
+	given map[string][]string   // what clients have answered, and each person
 	// cleaned counts how often a call has cleaned up.
 	cleaned map[int]int
 	memory

@@ -41,21 +41,25 @@ func (r *run) vote(ctx context.Context, who int) {
 }
 
 func (r *run) answer(ctx context.Context, d *desk.Desk, part *sim.Part, person desk.Person, q *desk.Question) {
-	a := desk.Answer{By: person, Action: "accept", Reason: "why not"}
+	a, outcome := desk.Answer{By: person, Action: "accept", Reason: "why not"}, "accept"
 	switch n := part.IntN(20); {
 	case n == 0:
-		a.Action = "decline"
+		a.Action, outcome = "decline", "decline"
 	case n == 1:
-		a.Action = "cancel"
-	case asks[q.AuthorKey].form:
-		a.Content = fmt.Appendf(nil, `{"n":%d}`, max(0, n-16))
+		a.Action, outcome = "cancel", "cancel"
+	case asks[q.AuthorKey].form: // some edit what others have proposed
+		outcome = fmt.Sprint("accept ", max(0, n-15))
+		a.Content = fmt.Appendf(nil, `{"n":%d}`, max(0, n-15))
 	}
 	if ahead := []string{"", "", "", "", "", "claim", "hand over", "extend"}[part.IntN(8)]; r.Virtual && ahead != "" {
 		r.meanwhile(ctx, d, part, person, q, ahead)
 	}
 	at := time.Now()
-	_, err := d.Answer(ctx, q.Name, q.Key, a)
 	of, v := q.Name+" "+q.Key, vote{person.Name, a.Action, string(a.Content), at}
+	r.mu.Lock()
+	r.given[of+" "+person.Name] = append(r.given[of+" "+person.Name], outcome)
+	r.mu.Unlock()
+	_, err := d.Answer(ctx, q.Name, q.Key, a)
 	_, closed := errors.AsType[*desk.ClosedError](err)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -132,6 +132,19 @@ var bugs = []bug{
 			"return false && slices.ContainsFunc(b.Votes[b.From:], func"}},
 	},
 	{
+		// Who edits what somebody has accepted has accepted it, too.
+		name:  "an-edit-counts-for-the-proposal",
+		world: well,
+		patches: []patch{{"desk/vote.go", 1, "b.From < len(b.Votes) && !equal(proposal(b), v.Content) {",
+			"b.From < len(b.Votes) && false {"}},
+	},
+	{
+		// The status of a call says that nothing ran, although a step did before its client could not be asked.
+		name:    "not-run-after-a-step",
+		world:   well,
+		patches: []patch{{"internal/call/call.go", 1, "(!lacks || c.run.Stepped())", "!lacks"}},
+	},
+	{
 		// The worker of a task that is cancelled goes on to the end.
 		name:    "cancelled-run-goes-on",
 		world:   well,
