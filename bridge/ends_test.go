@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -34,14 +35,7 @@ func TestAToolThatIsGoneEndsItsCalls(t *testing.T) {
 			front = newFront(t, behind.url, after(front))
 			s = host(t, front.url, "", client.Options{Tasks: client.TasksOff})
 		}
-		eventually(t, "the tool is not listed", func() bool {
-			for _, name := range toolNames(t, s) {
-				if name == "order" {
-					return false
-				}
-			}
-			return true
-		})
+		eventually(t, "the tool is not listed", func() bool { return !slices.Contains(toolNames(t, s), "order") })
 		q := front.answer(t, "ada", desk.Answer{Action: "accept", Content: json.RawMessage(`{"color":"red"}`)})
 		want := `The server no longer offers the tool "order". Round 2 of this call was not sent.`
 		if text := fetch(t, s, q.Name); text != want {
@@ -151,29 +145,59 @@ func TestABridgeThatIsStoppedEndsItsRound(t *testing.T) {
 
 // A round that may be sent again, and was on its way when the bridge stopped, may have run, whatever comes of it then.
 func TestARoundThatIsSentAgainMayHaveRun(t *testing.T) {
+	for gone, want := range map[bool]string{
+		false: "may have run: the outcome of round 2 of the call is unknown. When it was sent again, it did not run",
+		true:  "The outcome of this call is unknown: round 2 of the tool \"slow\" was sent to the server",
+	} {
+		behind := newBehind(t)
+		arrived := make(chan struct{})
+		askback.AddTool(behind.Server, &mcp.Tool{Name: "slow", Annotations: &mcp.ToolAnnotations{IdempotentHint: true}},
+			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				if err := askback.Approve(call, "sure", askback.Question{Message: "Sure?"}); err != nil {
+					return "", err
+				}
+				close(arrived)
+				<-ctx.Done()
+				return "", ctx.Err()
+			})
+		cut := &cutter{Handler: behind.HTTPHandler(nil)}
+		web := httptest.NewServer(cut)
+		t.Cleanup(web.Close)
+		front := newFront(t, web.URL)
+		call(t, host(t, front.url, "", client.Options{Tasks: client.TasksOff}), "slow", nil)
+		q := front.answer(t, "ada", desk.Answer{Action: "accept"})
+		<-arrived
+		front.stop()
+		if gone {
+			behind.RemoveTools("slow")
+		} else {
+			cut.status.Store(http.StatusUnauthorized)
+		}
+		next := newFront(t, web.URL, after(front))
+		text := fetch(t, host(t, next.url, "", client.Options{Tasks: client.TasksOff}), q.Name)
+		if !strings.Contains(text, want) {
+			t.Errorf("gone %v: the result is %q", gone, text)
+		}
+	}
+}
+
+// A round that a person has sent again, and whose tool is gone by then, may have run the first time.
+func TestAToolThatIsGoneWhenItIsCalledAgain(t *testing.T) {
 	behind := newBehind(t)
-	arrived := make(chan struct{})
-	askback.AddTool(behind.Server, &mcp.Tool{Name: "slow", Annotations: &mcp.ToolAnnotations{IdempotentHint: true}},
-		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			if err := askback.Approve(call, "sure", askback.Question{Message: "Sure?"}); err != nil {
-				return "", err
-			}
-			close(arrived)
-			<-ctx.Done()
-			return "", ctx.Err()
-		})
 	cut := &cutter{Handler: behind.HTTPHandler(nil)}
 	web := httptest.NewServer(cut)
 	t.Cleanup(web.Close)
 	front := newFront(t, web.URL)
-	call(t, host(t, front.url, "", client.Options{Tasks: client.TasksOff}), "slow", nil)
+	s := host(t, front.url, "", client.Options{Tasks: client.TasksOff})
+	waits(t, s, "order", map[string]any{"item": "hat"})
+	cut.cuts.Store(true)
+	front.answer(t, "ada", desk.Answer{Action: "accept", Content: json.RawMessage(`{"color":"red"}`)})
+	behind.RemoveTools("order")
+	eventually(t, "the tool is not listed", func() bool { return !slices.Contains(toolNames(t, s), "order") })
 	q := front.answer(t, "ada", desk.Answer{Action: "accept"})
-	<-arrived
-	front.stop()
-	cut.status.Store(http.StatusUnauthorized)
-	next := newFront(t, web.URL, after(front))
-	if text := fetch(t, host(t, next.url, "", client.Options{Tasks: client.TasksOff}), q.Name); !strings.Contains(text,
-		"may have run: the outcome of round 2 of the call is unknown. When it was sent again, it did not run") {
+	const want = `The tool "order" may have run: the outcome of round 2 of the call is unknown. When it was sent again, ` +
+		`it did not run: the server no longer offers it.`
+	if text := fetch(t, s, q.Name); text != want {
 		t.Errorf("the result is %q", text)
 	}
 }

@@ -145,12 +145,6 @@ func (c *Call) pass(ctx context.Context, params json.RawMessage) (json.RawMessag
 	return r.End()
 }
 
-// NoLongerOffered ends a call of a tool that is gone before its round n.
-func (c *Call) NoLongerOffered(n int) *outcome.Record {
-	return outcome.Endf("The server no longer offers the tool %q. Round %d of this call was not sent.",
-		c.Name, n)
-}
-
 // Kept is a record in a call that is stored: a result that is too large to keep becomes words.
 func (c *Call) Kept(r *outcome.Record) *outcome.Record {
 	if len(r.Result) <= c.MostKept {

@@ -19,7 +19,7 @@ import (
 // calls.ErrModern if the server has no sessions any more.
 func (c *call) open(ctx context.Context, key callKey) (open *openCall, refused *outcome.Record, err error) {
 	if c.Gone.Load() {
-		return nil, c.NoLongerOffered(1), nil
+		return nil, outcome.NoLongerOffered(c, 1), nil
 	}
 	at, err := c.pool.take(ctx, kindOf(c.Call), c.Name)
 	if err == nil {

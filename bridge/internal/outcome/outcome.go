@@ -96,6 +96,14 @@ func DidNotRun(s Subject, n int, e *client.NotRunError) *Record {
 	return &Record{Error: &explained, NotRun: n == 1}
 }
 
+// NoLongerOffered is the end of a call whose tool is gone before its round n.
+func NoLongerOffered(s Subject, n int) *Record {
+	if s.Repeated() {
+		return DidNotRun(s, n, &client.NotRunError{Err: errors.New("the server no longer offers it")})
+	}
+	return Endf("The server no longer offers the %s. Round %d of this call was not sent.", s.Thing(), n)
+}
+
 // statusError is an error of package client that has an HTTP status.
 type statusError interface {
 	error

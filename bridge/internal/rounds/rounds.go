@@ -135,7 +135,11 @@ func (p *pass) step(ctx context.Context, n int, name string, next *client.Pendin
 		if err := p.MaySend(); err != nil {
 			return nil, err
 		}
-		if next.TaskID == "" && !p.once && p.Strict() { // and an earlier run may have sent it
+		switch {
+		case next.TaskID != "" || p.once || !p.Strict():
+		case p.Repeated():
+			return nil, new(outcome.UnknownError)
+		default:
 			return outcome.Endf("The server no longer marks the tool %q as read-only or idempotent, so round %d "+
 				"of this call, which began before that, is not sent. Look at what it changes, and call it again.", p.Name, n), nil
 		}
@@ -215,7 +219,7 @@ func (p *pass) mayRepeat(words string) (bool, error) {
 // may have got the round and nobody knows what it did.
 func (p *pass) send(ctx context.Context, n int, next *client.Pending) (*outcome.Record, error) {
 	if p.Gone.Load() {
-		return p.NoLongerOffered(n), nil
+		return outcome.NoLongerOffered(p, n), nil
 	}
 	round := *next
 	round.Params, round.Meta = p.Params, p.RequestMeta(p.tasks)
