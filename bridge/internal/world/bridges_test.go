@@ -1,9 +1,12 @@
 package world
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -61,8 +64,9 @@ func (s *seam) Update(ctx context.Context, t *task.Task, u task.Update) error {
 	return err
 }
 
-// bridgeOptions returns the options of a bridge in front of the calm server and one other.
-func (w *world) bridgeOptions(part *sim.Part) *bridge.Options {
+// bridgeOptions returns the options of a bridge in front of the calm server and one other, whose calls are approved if
+// they are gated.
+func (w *world) bridgeOptions(part *sim.Part, gated bool) *bridge.Options {
 	plenty := task.Quota{Unfinished: 1 << 20, Kept: 1 << 20, Bytes: 1 << 40, Notices: 1 << 20}
 	opts := &bridge.Options{
 		Implementation: &mcp.Implementation{Name: "bridge", Version: "1"},
@@ -86,7 +90,34 @@ func (w *world) bridgeOptions(part *sim.Part) *bridge.Options {
 					HTTPClient: &http.Client{Transport: &link{w.network, part, calm}}}, nil
 			}})
 	}
+	if gated {
+		opts.Approve = &bridge.Approval{Tools: []string{w.Kind + "_*"}}
+	}
 	return opts
+}
+
+// awaited is the state of an approval that nobody has given.
+const awaited = "awaited"
+
+// gate notes the calls that need an approval because a bridge gets them that wants one.
+func (w *world) gate(bridge http.Handler) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		var call struct {
+			Params struct {
+				Name      string
+				Arguments arguments
+			}
+		}
+		_ = json.Unmarshal(body, &call)
+		if id := call.Params.Arguments.ID; strings.HasPrefix(call.Params.Name, w.Kind+"_") {
+			w.mu.Lock()
+			w.approvals[id] = cmp.Or(w.approvals[id], awaited)
+			w.mu.Unlock()
+		}
+		bridge.ServeHTTP(rw, r)
+	})
 }
 
 func bridgeAt(place int) string { return fmt.Sprint("bridge", place) }
@@ -95,13 +126,16 @@ func bridgeAt(place int) string { return fmt.Sprint("bridge", place) }
 func (w *world) bridge(ctx context.Context, place int) {
 	operator := w.sim.Part(fmt.Sprint("operator of bridge ", place), nil)
 	for n := 0; ctx.Err() == nil; n++ {
-		part := w.sim.Part(fmt.Sprintf("bridge %d.%d", place, n), w.Bridge)
-		b, err := bridge.New(w.bridgeOptions(part))
+		part, gated := w.sim.Part(fmt.Sprintf("bridge %d.%d", place, n), w.Bridge), w.Gated && (place+n)%2 == 0
+		b, err := bridge.New(w.bridgeOptions(part, gated))
 		if err != nil {
 			w.t.Fatal(err)
 		}
 		life, end := context.WithCancel(ctx)
 		l := &listener{part, b.Server().HTTPHandler(nil), life}
+		if gated {
+			l.handler = w.gate(l.handler)
+		}
 		w.listen(bridgeAt(place), l)
 		w.others.Go(func() {
 			if err := b.Start(life); err != nil && life.Err() == nil {
@@ -134,7 +168,9 @@ func (w *world) decide(ctx context.Context) {
 				waiting = append(waiting, q)
 			}
 		}
-		slices.SortFunc(waiting, func(a, b *desk.Question) int { return strings.Compare(a.Message, b.Message) })
+		slices.SortFunc(waiting, func(a, b *desk.Question) int {
+			return cmp.Or(strings.Compare(a.Message, b.Message), strings.Compare(a.Name, b.Name))
+		})
 		for _, q := range waiting {
 			w.answer(ctx, d, part, q)
 		}
@@ -144,16 +180,21 @@ func (w *world) decide(ctx context.Context) {
 func (w *world) answer(ctx context.Context, d *desk.Desk, part *sim.Part, q *desk.Question) {
 	a := desk.Answer{By: desk.Person{Name: q.Principal}, Action: "accept"}
 	repeats := strings.HasPrefix(q.AuthorKey, "bridge_repeat")
-	if part.Chance(0.1) || repeats && part.Chance(0.4) {
+	approves := strings.HasPrefix(q.AuthorKey, "bridge_approve")
+	if part.Chance(0.1) || (repeats || approves) && part.Chance(0.4) {
 		a.Action = "decline"
 	} else if q.Schema != nil {
 		a.Content = []byte(`{}`)
 	}
-	if whole, err := d.Question(ctx, q.Name, q.Key, nil); err == nil && repeats && a.Action == "accept" {
+	if whole, err := d.Question(ctx, q.Name, q.Key, nil); err == nil {
 		var in arguments
 		_ = json.Unmarshal(whole.Arguments, &in)
-		w.mu.Lock()
-		w.repeats[in.ID]++ // before, because it may run at once
+		w.mu.Lock() // before the answer, because the call may run at once
+		if approves {
+			w.approvals[in.ID] = a.Action
+		} else if repeats && a.Action == "accept" {
+			w.repeats[in.ID]++
+		}
 		w.mu.Unlock()
 	}
 	_, _ = d.Answer(ctx, q.Name, q.Key, a) // the call may have ended

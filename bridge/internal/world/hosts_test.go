@@ -52,7 +52,7 @@ const (
 // how long a call takes, with all its attempts.
 const (
 	mostPatience = 300
-	mostWait     = 3000
+	mostWait     = 6000
 )
 
 // mostAttempts bounds how often a call is made. One whose host can be asked may wait for it, and keep others waiting,
@@ -151,7 +151,7 @@ func ending(id, text string) string {
 		return unsent
 	case says("send the request again", "the limit of 16 questions per round"):
 		return again
-	case says(errDeclined.Error(), "declined"):
+	case says(errDeclined.Error(), "declined", "was not continued: "):
 		return declined
 	}
 	return other

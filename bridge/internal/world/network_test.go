@@ -89,6 +89,9 @@ func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
 		res, err = l.send(req, body)
 		return err
 	})
+	if message.Method == "tools/call" && l.from.Happens("it dies with an answer", 20*l.from.Chances[sim.KilledAfter]) {
+		l.from.Kill()
+	}
 	if err == nil {
 		switch err = l.from.Do(req.Context(), "response of "+what, func(context.Context) error { return nil }); err {
 		case sim.ErrLost:

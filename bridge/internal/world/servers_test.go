@@ -77,6 +77,12 @@ func (s *server) run(
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.life, cancel)()
+	s.mu.Lock()
+	approval := s.approvals[in.ID]
+	s.mu.Unlock()
+	if approval != "" && approval != "accept" {
+		s.violate("call %s of %s runs, and its approval is: %s", in.ID, name, approval)
+	}
 	if name == stuck {
 		<-ctx.Done()
 		return "", errors.New("nothing")
@@ -185,19 +191,20 @@ func (s *server) handler(kind string) (h http.Handler, m *mcp.Server, add func(n
 		h = srv.HTTPHandler(nil)
 	}
 	if strings.HasSuffix(kind, "-gateway") {
-		h = s.gateway(h)
+		h = s.gateway(h, kind == modernGateway)
 	}
 	return h, m, add
 }
 
-// gateway passes every request on. Of calls that ask nothing it loses some, before or after they have run, and answers
-// them with a status of its own, or breaks the connection.
-func (s *server) gateway(to http.Handler) http.Handler {
-	proxy := s.sim.Part("gateway of "+s.part.Name, sim.Chances{sim.LostBefore: 0.15, sim.LostAfter: 0.2})
+// gateway passes every request on. Of calls it loses some, before or after they have run, and answers them with a
+// status of its own, or breaks the connection. Without rounds these are calls that ask nothing.
+func (s *server) gateway(to http.Handler, rounds bool) http.Handler {
+	proxy := s.sim.Part("gateway of "+s.part.Name, sim.Chances{sim.LostBefore: 0.1, sim.LostAfter: 0.35})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		if !bytes.Contains(body, []byte(`"name":"idempotent"`)) && !bytes.Contains(body, []byte(`"name":"once"`)) {
+		has := func(text string) bool { return bytes.Contains(body, []byte(text)) }
+		if !has(`"name":"idempotent"`) && !has(`"name":"once"`) && !(rounds && has(`"tools/call"`)) {
 			to.ServeHTTP(w, r)
 			return
 		}

@@ -5,6 +5,8 @@
 //
 // It checks that
 //
+//   - a call that needs an approval does not run without one, and never if it was declined, whatever the policies are
+//     of the bridges that get it;
 //   - what is not idempotent takes effect once at most, in each of its rounds, and once more for each time that a
 //     person had it run again;
 //   - a call that is said not to have run has not taken effect, and one with its result has;
@@ -40,6 +42,7 @@ type Options struct {
 	Unit           time.Duration // of pauses
 	Kind           string        // of the server
 	Bridges        int
+	Gated          bool // lives of bridges with and without an approval take turns
 	Hosts          int
 	Host           sim.Chances // of what hosts send
 	Bridge, Server sim.Chances
@@ -58,11 +61,12 @@ type world struct {
 	others   sync.WaitGroup
 	programs atomic.Int64
 
-	mu       sync.Mutex
-	effects  map[string]int // by the call's ID and what is done
-	repeats  map[string]int // that people wanted, by the call's ID
-	attempts []attempt
-	bad      []string
+	mu        sync.Mutex
+	effects   map[string]int    // by the call's ID and what is done
+	repeats   map[string]int    // that people wanted, by the call's ID
+	approvals map[string]string // of calls that need one, by the call's ID: awaited, accept or decline
+	attempts  []attempt
+	bad       []string
 }
 
 // attempt is how one attempt at a call ended.
@@ -86,7 +90,7 @@ func play(t *testing.T, o Options) (bad []string, ends map[string]int, fates []s
 		synctest.Test(t, func(t *testing.T) {
 			w := &world{Options: o, t: t, network: &network{at: make(map[string]*listener)},
 				sim: sim.New(o.Seed, o.Unit, o.Only), keys: harness.NewRing(t), store: new(task.MemoryStore),
-				effects: make(map[string]int), repeats: make(map[string]int)}
+				effects: make(map[string]int), repeats: make(map[string]int), approvals: make(map[string]string)}
 			w.sim.Run(w.play)
 			ends = w.check()
 			bad, fates = w.bad, w.sim.Events()
@@ -193,14 +197,17 @@ var (
 )
 
 // options are those of a seed: in a quarter of the runs bridges die, in another one bridges and servers, and else
-// servers.
+// servers. In a third of them bridges die, and each second one wants approvals.
 func options(seed uint64) Options {
 	o := Options{Seed: seed, Unit: time.Second, Kind: kinds[seed%uint64(len(kinds))], Bridges: 1, Hosts: 10,
-		Host: unstable, Bridge: unstable, Server: deadly}
+		Gated: seed%3 == 0, Host: unstable, Bridge: unstable, Server: deadly}
 	switch seed % 4 {
 	case 0:
 		o.Bridge, o.Server, o.Bridges = mortal, nil, 1+int(seed/4%2)
 	case 1:
+		o.Bridge = mortal
+	}
+	if o.Gated {
 		o.Bridge = mortal
 	}
 	return o

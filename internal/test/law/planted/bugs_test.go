@@ -243,6 +243,13 @@ var bugs = []bug{
 		world:   bridge,
 		patches: []patch{{"bridge/internal/legacy/call.go", 1, "return c.Repeatable &&", "return"}},
 	},
+	{
+		// A bridge without an approval goes on with the calls of another one, which has one.
+		name:  "a-gate-of-the-process",
+		world: bridge,
+		patches: []patch{{"bridge/internal/calls/gates.go", 1, "\tif err := c.admit(ctx); err != nil {",
+			"\tif c.Approval == nil {\n\t\treturn arguments, nil\n\t}\n\tif err := c.admit(ctx); err != nil {"}},
+	},
 }
 
 // ownClock is what bugs need that look at the clock of their server.
