@@ -32,7 +32,7 @@ func TestNPM(t *testing.T) {
 		t.Skip("it needs npm, and is run with -npm")
 	}
 	m := newMachine(t, packed(t))
-	b := must(rig.NewBridge("askback", m.home, "", askback(t), "serve", "--stdio", "--data", t.TempDir()))(t)
+	b := must(rig.NewBridge("askback", m.home, askback(t), "serve", "--stdio", "--data", t.TempDir()))(t)
 
 	t.Run("npx", func(t *testing.T) {
 		cmd := m.command("npx", append([]string{"-y"}, b.Command().Args...)...)

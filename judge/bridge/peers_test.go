@@ -137,7 +137,7 @@ func TestPeers(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			server := p.start(t)
-			b := must(rig.NewBridge(askback(t), t.TempDir(), "", server...))(t)
+			b := must(rig.NewBridge(askback(t), t.TempDir(), server...))(t)
 			b.Flags = append(b.Flags, p.flags...)
 			t.Cleanup(func() {
 				if t.Failed() {
@@ -149,7 +149,7 @@ func TestPeers(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(host.Close)
-			answering(t, b, func() {})
+			answering(t, b)
 			without := sync.OnceValue(func() rig.Host { return direct(t, server) })
 			for _, tool := range p.tools {
 				t.Run(tool.name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/judge/bridge/rig"
 	"github.com/askback-mcp/askback/judge/process"
+	"github.com/askback-mcp/askback/task/sqlite"
 )
 
 // bridged is a bridge in front of a scene's server, called by a host that can be asked nothing, and its inbox.
@@ -24,7 +25,7 @@ func (s *scene) behindBridge() *bridged {
 	if err != nil {
 		s.Fatal(err)
 	}
-	b, err := rig.NewBridge(program, dir, "", s.server)
+	b, err := rig.NewBridge(program, dir, s.server)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -37,7 +38,7 @@ func (s *scene) behindBridge() *bridged {
 	if err != nil {
 		s.Fatal(err)
 	}
-	store, err := rig.OpenStore(s.Context(), b.Store)
+	store, err := sqlite.Open(s.Context(), b.Store)
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -23,7 +23,6 @@ const Revision = "2025-11-25"
 type Host interface {
 	// Call returns the result as it came. The error is an [*rawclient.Error] if the server answered with one.
 	Call(ctx context.Context, tool string, arguments map[string]any) (json.RawMessage, error)
-	Close()
 }
 
 // A Session is a raw client over HTTP, which declares nothing, and so can be asked nothing.
@@ -43,9 +42,6 @@ func (s *Session) Call(ctx context.Context, tool string, arguments map[string]an
 	err = s.Client.Call(ctx, "tools/call", params(tool, arguments), &result)
 	return result, err
 }
-
-// Close implements [Host].
-func (s *Session) Close() {}
 
 func params(tool string, arguments map[string]any) map[string]any {
 	if arguments == nil {
@@ -310,6 +306,3 @@ func (i *Inspector) Call(ctx context.Context, tool string, arguments map[string]
 	}
 	return nil, fmt.Errorf("the Inspector printed no result: %v: %s", err, bytes.TrimSpace(errs.Bytes()))
 }
-
-// Close implements [Host].
-func (i *Inspector) Close() {}

@@ -1,48 +1,46 @@
 package rig
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"log/slog"
-	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"time"
 
 	"github.com/askback-mcp/askback/desk"
-	"github.com/askback-mcp/askback/inbox"
 	"github.com/askback-mcp/askback/task"
 )
 
-// A Person answers at the inbox, through its API, what calls of [Caller] ask.
-type Person struct {
-	// Answers are the contents that are accepted, by the keys of the questions. What has no content here is filled in as
-	// [Fill] does.
-	Answers map[string]any
-
-	// Declines says which questions are declined; nil declines none.
-	Declines func(*desk.Question) bool
-
-	// Answered is told of each question that was answered, if it is not nil.
-	Answered func(*desk.Question)
-}
-
-// Answer answers what waits now and later, until ctx is done.
-func (p *Person) Answer(ctx context.Context, store task.Store) error {
+// Answer is a person who answers what calls of [Caller] ask, now and later, until ctx is done. A question is accepted
+// with the content that its key has among the answers. Other forms are filled in.
+func Answer(ctx context.Context, store task.Store, answers map[string]any) error {
 	d, err := desk.Open(store, nil)
 	if err != nil {
 		return err
 	}
-	page, err := inbox.New(d, &inbox.Options{Logger: slog.New(slog.DiscardHandler),
-		Identity: inbox.IdentityFunc(func(*http.Request) (desk.Person, error) { return desk.Person{Name: Caller}, nil })})
-	if err != nil {
-		return err
-	}
+	by := desk.Person{Name: Caller}
 	for {
-		if err := p.answerAll(ctx, d, page); err != nil && ctx.Err() == nil {
-			return err
+		var waiting []*desk.Question
+		for q, err := range d.Waiting(ctx, desk.Waiting{As: &by}) {
+			if err != nil && ctx.Err() == nil {
+				return err
+			}
+			if err == nil {
+				waiting = append(waiting, q)
+			}
+		}
+		for _, q := range waiting {
+			a := desk.Answer{By: by, Action: "accept"}
+			if q.Schema != nil { // else it is asked by URL
+				if a.Content, err = content(q, answers); err != nil {
+					return err
+				}
+			}
+			_, err := d.Answer(ctx, q.Name, q.Key, a)
+			ended := errors.Is(err, task.ErrClosed) || errors.Is(err, task.ErrNotFound) || errors.Is(err, task.ErrEnded)
+			if err != nil && !ended && ctx.Err() == nil {
+				return fmt.Errorf("answering %q of %s with %s: %w", q.AuthorKey, q.Target, a.Content, err)
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -52,62 +50,15 @@ func (p *Person) Answer(ctx context.Context, store task.Store) error {
 	}
 }
 
-// answerAll answers what waits now.
-func (p *Person) answerAll(ctx context.Context, d *desk.Desk, page http.Handler) error {
-	by := desk.Person{Name: Caller}
-	var waiting []*desk.Question
-	for q, err := range d.Waiting(ctx, desk.Waiting{As: &by}) {
-		if err != nil {
-			return err
-		}
-		waiting = append(waiting, q)
-	}
-	for _, q := range waiting {
-		answer := map[string]any{"action": "decline"}
-		if p.Declines == nil || !p.Declines(q) {
-			content, err := p.content(q)
-			if err != nil {
-				return err
-			}
-			if answer["action"] = "accept"; content != nil {
-				answer["content"] = content
-			}
-		}
-		body, err := json.Marshal(answer)
-		if err != nil {
-			return err
-		}
-		path := "/api/questions/" + q.Name + "/" + url.PathEscape(q.Key) + "/answer"
-		r := httptest.NewRequestWithContext(ctx, http.MethodPost, path, bytes.NewReader(body))
-		r.Header.Set("Content-Type", "application/json")
-		w := httptest.NewRecorder()
-		page.ServeHTTP(w, r)
-		switch w.Code {
-		case http.StatusOK:
-			if p.Answered != nil {
-				p.Answered(q)
-			}
-		case http.StatusConflict, http.StatusNotFound: // the call has ended meanwhile
-		case http.StatusTooManyRequests, http.StatusServiceUnavailable: // a moment later
-		default:
-			return fmt.Errorf("answering %q of %s with %s: %d %s", q.AuthorKey, q.Target, body, w.Code, w.Body)
-		}
-	}
-	return nil
-}
-
-func (p *Person) content(q *desk.Question) (json.RawMessage, error) {
-	if content, ok := p.Answers[q.AuthorKey]; ok {
+func content(q *desk.Question, answers map[string]any) (json.RawMessage, error) {
+	if content, ok := answers[q.AuthorKey]; ok {
 		return json.Marshal(content)
 	}
-	if q.Schema == nil { // it is asked by URL
-		return nil, nil
-	}
-	return Fill(q.Schema)
+	return fill(q.Schema)
 }
 
-// Fill fills in every field of a form: with its default, or its first choice, or else with what fits.
-func Fill(schema json.RawMessage) (json.RawMessage, error) {
+// fill fills in every field of a form: with its default, or its first choice, or else with what fits.
+func fill(schema json.RawMessage) (json.RawMessage, error) {
 	var form struct {
 		Properties map[string]field
 	}

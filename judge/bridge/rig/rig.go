@@ -3,7 +3,6 @@
 package rig
 
 import (
-	"context"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -12,9 +11,6 @@ import (
 
 	"github.com/askback-mcp/askback/internal/child"
 	"github.com/askback-mcp/askback/judge/process"
-	"github.com/askback-mcp/askback/task"
-	"github.com/askback-mcp/askback/task/postgres"
-	"github.com/askback-mcp/askback/task/sqlite"
 )
 
 // Caller is the name of everybody who calls through a bridge, and of the person who answers.
@@ -24,23 +20,20 @@ const Caller = "carol"
 type Bridge struct {
 	Program string   // the askback command
 	Dir     string   // of the keys and logs
-	Store   string   // sqlite:PATH or postgres://…
+	Store   string   // a file
 	Server  []string // the URL of the server behind, or its command, or a file of servers, *.json
 	Flags   []string // beside the settings of every bridge
 }
 
-// NewBridge makes keys in dir, and returns a bridge whose store is a file there unless there is a URL.
-func NewBridge(program, dir, storeURL string, server ...string) (*Bridge, error) {
-	if storeURL == "" {
-		storeURL = "sqlite:" + filepath.Join(dir, "bridge.db")
-	}
-	b := &Bridge{Program: program, Dir: dir, Store: storeURL, Server: server}
+// NewBridge makes keys in dir, and returns a bridge whose store is there, too.
+func NewBridge(program, dir string, server ...string) (*Bridge, error) {
+	b := &Bridge{Program: program, Dir: dir, Store: filepath.Join(dir, "bridge.db"), Server: server}
 	return b, process.NewKeys(filepath.Join(dir, "keys"))
 }
 
 // Command returns the command of a bridge with these flags. Without --addr it serves standard input and output.
 func (b *Bridge) Command(flags ...string) *exec.Cmd {
-	args := []string{"bridge", "--as", Caller, "--keys", filepath.Join(b.Dir, "keys"), "--store", b.Store}
+	args := []string{"bridge", "--as", Caller, "--keys", filepath.Join(b.Dir, "keys"), "--store", "sqlite:" + b.Store}
 	args = slices.Concat(args, b.Flags, flags)
 	if len(b.Server) > 1 || !strings.HasPrefix(b.Server[0], "http") && !strings.HasSuffix(b.Server[0], ".json") {
 		args = append(args, "--")
@@ -62,14 +55,6 @@ func (b *Bridge) Start(flags ...string) (p *child.Process, url string, err error
 
 // URL returns the URL in the line that a server prints when it listens.
 func URL(line string) string { return line[max(0, strings.Index(line, "http://")):] }
-
-// OpenStore opens the store of bridges beside them.
-func OpenStore(ctx context.Context, url string) (task.Store, error) {
-	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
-		return sqlite.Open(ctx, path)
-	}
-	return postgres.Open(ctx, url)
-}
 
 // Serve starts askback serve, which has tools that ask, with its data in dir.
 func Serve(program, dir string, flags ...string) (p *child.Process, url string, err error) {

@@ -134,7 +134,7 @@ func (b *bench) command(s *server, work string, bridged bool) (*exec.Cmd, error)
 	if err := os.MkdirAll(own, 0o700); err != nil {
 		return nil, err
 	}
-	bridge, err := rig.NewBridge(b.program, own, "", command...)
+	bridge, err := rig.NewBridge(b.program, own, command...)
 	if err != nil {
 		return nil, err
 	}
