@@ -2,15 +2,22 @@ package bridge_test
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/desk"
 )
 
 // A server that could not answer at the start of the bridge is as it would be without that: its tools ask.
@@ -73,4 +80,34 @@ func TestAServerChangesItsEra(t *testing.T) {
 	if got := told(t, session, "look"); got != "done" || modern.effects != 2 {
 		t.Errorf("after the change: %s, with %d effects", got, modern.effects)
 	}
+}
+
+// A round that was on its way when the bridge stopped may have run, also if the server is an older one afterwards.
+func TestARoundAtAServerThatBecomesOlder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		gate := &bridge.Approval{Tools: []string{"*"}}
+		modern := s.modern(gate)
+		slow := func(ctx context.Context, _ *askback.Call, _ load) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		}
+		askback.AddTool(modern, &mcp.Tool{Name: "slow"}, slow)
+		before := s.open(gate, s.behind("shop", "", modern))
+		h := s.host(before, "", client.Options{Tasks: client.TasksOff})
+		call(t, h, "slow", load{N: 1})
+		name := before.answer(t, "ada", desk.Answer{Action: "accept"}).Name
+		time.Sleep(time.Second)
+		h.Close()
+		before.stop()
+		next := s.open(gate, s.behind("shop", "", s.older(gate, "slow")))
+		defer next.stop()
+		h = s.host(next, "", client.Options{Tasks: client.TasksOff})
+		defer h.Close()
+		time.Sleep(5 * time.Minute)
+		text, _ := call(t, h, "askback_result", map[string]any{"name": name})
+		if !strings.Contains(text, "The tool may have run, and it was not called again") {
+			t.Errorf("the result is %q", text)
+		}
+	})
 }

@@ -64,6 +64,9 @@ func (c *call) pass(ctx context.Context) (*outcome.Record, error) {
 	if err != nil {
 		return nil, c.Raise(ctx, err)
 	}
+	if start == nil { // a round began, when the server was not older
+		start = new(callStart)
+	}
 	open := c.calls.find(key)
 	if open == nil && begins {
 		var refused *outcome.Record
