@@ -13,6 +13,7 @@ import (
 	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/turn"
 )
 
 // Ask is a question as the engine sees it.
@@ -68,7 +69,7 @@ type Run struct {
 
 	limits *bound.Limits
 
-	mu      sync.Mutex
+	mu      turn.Lock // also while Commit and Decided are called
 	journal *Journal
 	before  []Question        // those pending when the run began
 	next    int               // the entry that is probably asked for next

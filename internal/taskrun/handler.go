@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/turn"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -70,8 +71,8 @@ type Work struct {
 	unanswered string
 	inDoubt    bool
 
-	recording sync.Mutex // held while an entry is recorded
-	there     int        // how many entries the journal has, as far as is known
+	recording turn.Lock // held while an entry is recorded
+	there     int       // how many entries the journal has, as far as is known
 
 	mu       sync.Mutex
 	message  string // the last one that was reported

@@ -51,9 +51,6 @@ func (r *run) follow(ctx context.Context, n int) {
 	if whole { // only a task can sleep
 		name, made.Ops = "whole", append(slices.Clip(made.Ops), program.Sleep)
 	}
-	if !r.Virtual { // what records at once waits for a lock, which stops the time of a bubble
-		made.Ops = append(slices.Clip(made.Ops), program.AtOnce)
-	}
 	network := sim.Chances{sim.LostBefore: 0.03, sim.LostAfter: 0.03, sim.Delayed: 0.03}
 	number := r.number(n)
 	c := &caller{

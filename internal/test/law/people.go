@@ -102,7 +102,8 @@ var asks = map[string]struct {
 // choices are what the programs are made of.
 var choices = program.Choices{Ops: slices.Concat(
 	slices.Repeat([]program.Op{program.Ask, program.Branch}, 5), slices.Repeat([]program.Op{program.Step}, 3),
-	[]program.Op{program.Ahead, program.Failing, program.Panicking, program.Checkpoint, program.Detach},
+	[]program.Op{program.Ahead, program.Failing, program.Panicking, program.Checkpoint, program.Detach,
+		program.AtOnce},
 )}
 
 // result is the result of a program.
