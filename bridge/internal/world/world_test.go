@@ -165,7 +165,7 @@ func (w *world) check() map[string]int {
 			w.violate("ran after all: %s", call)
 		case a.end == other:
 			w.violate("what does it say: %s", call)
-		case a.by.server == calm && a.end != done && len(w.Bridge) == 0:
+		case a.by.server == calm && a.end != done && w.Bridge[sim.KilledAfter] == 0:
 			w.violate("calm: %s", call)
 		}
 	}
