@@ -112,8 +112,16 @@ func (c *Call) Nonce() string { return c.c.Nonce }
 //		return "", err
 //	}
 func Do[T any](ctx context.Context, call *Call, name string, step func(context.Context) (T, error)) (T, error) {
+	return do(ctx, call, name, call.c.Step, step)
+}
+
+// do runs a step, and records its result as JSON.
+func do[T any](
+	ctx context.Context, c *Call, name string,
+	run func(context.Context, string, call.Step) ([]byte, error), step func(context.Context) (T, error),
+) (T, error) {
 	var result T
-	value, err := call.c.Step(ctx, name, func(ctx context.Context) ([]byte, error) {
+	value, err := run(ctx, name, func(ctx context.Context) ([]byte, error) {
 		v, err := step(ctx)
 		if err != nil {
 			return nil, err
@@ -126,8 +134,8 @@ func Do[T any](ctx context.Context, call *Call, name string, step func(context.C
 			}
 			return nil, err
 		}
-		if call.c.Probe != nil {
-			call.c.Probe.Encoded(name, v, data)
+		if c.c.Probe != nil {
+			c.c.Probe.Encoded(name, v, data)
 		}
 		return data, nil
 	})
@@ -139,6 +147,28 @@ func Do[T any](ctx context.Context, call *Call, name string, step func(context.C
 			name, result, err)
 	}
 	return result, nil
+}
+
+// AtMostOnce is [Do] for a step that must never run twice, because the outside system takes no idempotency key: that
+// the step begins is recorded before it runs. If its process dies before it has a result, the step does not run again.
+// The error is then an [*UnknownOutcomeError] in every later run, and the handler looks, or asks a person:
+//
+//	receipt, err := askback.AtMostOnce(ctx, call, "pay", bank.Pay)
+//	if unknown, ok := errors.AsType[*askback.UnknownOutcomeError](err); ok {
+//		return "", askback.Approve(call, "paid", askback.Question{Message: unknown.Error(), For: accountants})
+//	}
+//
+// A step that returns a [*DidNotHappenError] has certainly had no effect. That is recorded and returned alike in every
+// run, and any other error ends unknown: a step under another name tries again. The step's context outlives a shutdown
+// of the server, for three quarters of Tasks.Lease.
+//
+// Only the journal of a task can record what begins. Any other call becomes a task first, as by [Call.Detach] or as if
+// it waited for people, and the error is [ErrInputRequired]. Where it cannot become one, the error says so. A worker
+// that was out of reach for longer than its lease may still be in a step that another one finds begun: see
+// [Call.Fence]. A database that loses commits may lose that a step began.
+func AtMostOnce[T any](ctx context.Context, call *Call, name string, step func(context.Context) (T, error)) (T, error) {
+	result, err := do(ctx, call, name, call.c.StepOnce, step)
+	return result, exported(err)
 }
 
 // Do is [Do] for a step without a result: the step is recorded, and does not run again.

@@ -74,6 +74,26 @@ type UnansweredError struct {
 
 func (e *UnansweredError) Error() string { return (*journal.UnansweredError)(e).Error() }
 
+// UnknownOutcomeError says that a step of [AtMostOnce] was begun, and that nobody knows whether it happened: its process
+// died, or it returned an error. It is the same in every run from then on.
+type UnknownOutcomeError struct {
+	Step  string
+	Since time.Time // when it began, to the millisecond
+	By    string    // the host and process that began it, for the operator: Error leaves it out
+	Cause string    // the step's error, at most 1 KiB of it; empty if its process died
+}
+
+func (e *UnknownOutcomeError) Error() string { return (*journal.UnknownOutcomeError)(e).Error() }
+
+// DidNotHappenError is what a step of [AtMostOnce] returns if it has certainly had no effect. The step gets it back in
+// every run, with the first KiB of the reason.
+type DidNotHappenError struct{ Reason string }
+
+func (e *DidNotHappenError) Error() string { return e.Reason }
+
+// Unwrap returns the error as the parts of the Server know it.
+func (e *DidNotHappenError) Unwrap() error { return &journal.DidNotHappenError{Reason: e.Reason} }
+
 // CapabilityError says that the client did not declare the capability that a question needs, so that the question was
 // not sent. The handler may catch it and go on without; returned it becomes the JSON-RPC error -32021 with
 // requiredCapabilities. (basic/patterns/mrtr, server requirement 7)
@@ -101,6 +121,12 @@ func exported(err error) error {
 	}
 	if unable, ok := errors.AsType[*fault.UnableError](err); ok {
 		return &CapabilityError{unable.Key, Capability(unable.Need)}
+	}
+	if unknown, ok := errors.AsType[*journal.UnknownOutcomeError](err); ok {
+		return (*UnknownOutcomeError)(unknown)
+	}
+	if none, ok := errors.AsType[*journal.DidNotHappenError](err); ok {
+		return &DidNotHappenError{none.Reason}
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package askback_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"log/slog"
@@ -121,6 +122,25 @@ func ExampleCall_Detach() {
 	// Output:
 	// asked: Deploy shop when?
 	// Deployed in the background, at night: true.
+}
+
+// The bank takes no idempotency key: a payment without an answer must not be sent again, and somebody has to look.
+func ExampleAtMostOnce() {
+	playTask(&askback.TaskSupport{}, func(ctx context.Context, call *askback.Call, in Deployment) (string, error) {
+		_, err := askback.AtMostOnce(ctx, call, "pay", func(context.Context) (string, error) {
+			return "", errors.New("no answer from the bank")
+		})
+		if _, unknown := errors.AsType[*askback.UnknownOutcomeError](err); unknown {
+			err = askback.Approve(call, "paid", askback.Question{Message: "Did the payment for the " + in.Service + " go through?"})
+		}
+		if err != nil {
+			return "", err
+		}
+		return "The " + in.Service + " is paid for.", nil
+	})
+	// Output:
+	// asked: Did the payment for the shop go through?
+	// The shop is paid for.
 }
 
 // playTask serves a tool with tasks in memory, and calls it.

@@ -103,7 +103,7 @@ func (b *Bridge) newBehind(i int, schemes []names.Scheme) *behind {
 	}
 	u.relay = relay{mcp: b.mcp, name: s.Name, offers: func(uri string) bool { return u.catalog.ofURI(uri) == u.Server }}
 	u.Title, u.Guard, u.Log = cmp.Or(s.Name, "the server behind the bridge"), &b.guard, b.log
-	u.Lease, u.MostKept = cmp.Or(tasks.Lease, 10*time.Second), int(cmp.Or(tasks.TaskBytes, 16<<20)/4)
+	u.MostKept = int(cmp.Or(tasks.TaskBytes, 16<<20) / 4)
 	u.Conn = upstream.New(upstream.Options{
 		Connect: s.Connect, Version: s.Version, Several: len(schemes) > 1,
 		Changed: u.lists.changed, Lost: func() { signal(u.lists.lost) },
@@ -117,7 +117,7 @@ func (b *Bridge) newBehind(i int, schemes []names.Scheme) *behind {
 	})
 	u.relay.life = u.Conn.Life
 	u.sessions = legacy.New(legacy.Options{Conn: u.Conn, Most: b.opts.Sessions, Apart: s.SessionPerCall,
-		Instance: b.instance, Lease: u.Lease, Times: times})
+		Instance: b.instance, Lease: cmp.Or(tasks.Lease, 10*time.Second), Times: times})
 	u.Legacy, u.Rounds = u.sessions, &rounds.Rounds{Keys: b.opts.Server.Keys, Send: u.sessions.Send}
 	return u
 }

@@ -5,6 +5,7 @@
 package call
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +22,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback/internal/clock"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
@@ -44,6 +47,7 @@ type Call struct {
 	asks   atomic.Bool // the handler asks through its Call
 
 	detaches, audited bool // as [Opened] has it
+	moves, stays      bool // it can become a task, or is one
 	waits             bool // for people, now or once it is a task
 	desk              *Desk
 	within            time.Duration // the longest Within of a question
@@ -148,19 +152,51 @@ func (c *Call) askRun(ctx context.Context, key string, q *question.Question) ([]
 	return answer, err
 }
 
+// Step is what a step does. It returns the JSON of its result.
+type Step func(context.Context) ([]byte, error)
+
 // Step returns the recorded result of a step, or runs it and records what it returns.
-func (c *Call) Step(ctx context.Context, name string, step func(context.Context) ([]byte, error)) ([]byte, error) {
-	value, err := c.step(ctx, name, step)
+func (c *Call) Step(ctx context.Context, name string, step Step) ([]byte, error) {
+	value, err := c.step(ctx, name, step, func(ctx context.Context, step Step) ([]byte, error) {
+		return c.run.Step(ctx, name, step)
+	})
 	return value, c.Mistaken(err)
 }
 
-func (c *Call) step(ctx context.Context, name string, step func(context.Context) ([]byte, error)) ([]byte, error) {
+// StepOnce is Step for a step that never runs twice. Only a task can have one, so that the call becomes one first.
+func (c *Call) StepOnce(ctx context.Context, name string, step Step) ([]byte, error) {
+	switch {
+	case c.stays:
+	case c.run.Suspended():
+		return nil, journal.ErrInputRequired
+	case !c.moves:
+		return nil, c.Mistaken(fault.Mistakef("the step %q must not run twice, so it needs a task, and this call cannot "+
+			"become one: set Options.Tasks and Options.Desk, so that every call of a tool can", name))
+	default:
+		return nil, c.run.Detach()
+	}
+	value, err := c.step(ctx, name, step, func(ctx context.Context, step Step) ([]byte, error) {
+		return c.run.StepOnce(ctx, name, clock.Now(ctx), instance(), step)
+	})
+	return value, c.Mistaken(err)
+}
+
+// instance names this process for those who run it.
+var instance = sync.OnceValue(func() string {
+	host, err := os.Hostname()
+	return fmt.Sprintf("%s, process %d", cmp.Or(host, fmt.Sprint(err)), os.Getpid())
+})
+
+// step runs a step as run does.
+func (c *Call) step(
+	ctx context.Context, name string, step Step, run func(context.Context, Step) ([]byte, error),
+) ([]byte, error) {
 	if c.Probe != nil {
 		watched := step
 		step = func(ctx context.Context) ([]byte, error) { return c.Probe.Step(ctx, name, watched) }
 	}
 	if c.audit == nil && c.observer == nil {
-		return c.run.Step(ctx, name, step)
+		return run(ctx, step)
 	}
 	ran := false
 	op := &report.Operation{
@@ -169,7 +205,7 @@ func (c *Call) step(ctx context.Context, name string, step func(context.Context)
 	}
 	end := func() {}
 	defer func() { end() }() // also when the step panics
-	value, err := c.run.Step(ctx, name, func(ctx context.Context) ([]byte, error) {
+	value, err := run(ctx, func(ctx context.Context) ([]byte, error) {
 		ran, op.Began = true, time.Now()
 		ctx, end = c.observer.Begin(ctx, op)
 		op.Outcome = "failed"

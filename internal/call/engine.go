@@ -1,6 +1,7 @@
 package call
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -66,7 +67,7 @@ func (e *Engine) Serve(ctx context.Context, r *Request, home Home) (*Outcome, er
 		round, began := s.Journal.Round+1, time.Now()
 		out, err := s.round(ctx)
 		if err == nil && out.detached {
-			out, err = s.Detach.Move(ctx, s.Journal)
+			out, err = cmp.Or(s.Detach, s.Wait).Move(ctx, s.Journal)
 		} else if err == nil && len(out.Apart) > 0 && len(out.Questions) == 0 && s.Wait != nil {
 			out, err = s.Wait.Move(ctx, s.Journal)
 		}
@@ -327,6 +328,7 @@ func (s *openCall) newCall(ctx context.Context, manual Manual) *Call {
 		log: s.Log, audit: s.Audit, observer: s.Observer, trace: j.Trace, plain: j.PlainForms,
 		detaches: s.Detach != nil, audited: s.Audited, desk: s.Engine.Desk, within: s.Limits.Within,
 		waits: s.Opened.Wait != nil || s.Sleeps,
+		moves: s.Detach != nil || s.Opened.Wait != nil, stays: s.Sleeps,
 	}
 	c.run.Screen = c
 	if probe != nil {

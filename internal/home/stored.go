@@ -104,6 +104,7 @@ func (s *Stored) Begin(run *journal.Run, j *journal.Journal, _ call.Answers, lim
 	run.Begin(j, nil, limits)
 	run.Commit = s.record
 	run.Numbered, run.Decided = true, s.decided
+	run.Outlive = s.work.Outlive
 	run.Live = s.ctx.Err // which looks at the lease: the author's context may be derived from it, and end a moment later
 }
 

@@ -130,6 +130,7 @@ type worker struct {
 	told    []string           // what the operator is told of decisions
 	ended   []report.Operation // the questions whose end is observed
 	notices []*task.Notice
+	stop    context.CancelFunc
 }
 
 func newWorker(t *testing.T, store task.Store, h handler) *worker {
@@ -157,6 +158,7 @@ func newWorker(t *testing.T, store task.Store, h handler) *worker {
 		w.told = append(w.told, strings.Join([]string{e.Kind, e.Key, e.For, e.By, e.Channel, e.Action, e.Why}, " "))
 	}}
 	ctx, cancel := context.WithCancel(t.Context())
+	w.stop = cancel
 	go w.Run(ctx)
 	t.Cleanup(func() { cancel(); synctest.Wait() })
 	return w

@@ -116,6 +116,10 @@ const (
 	Unread Kind = 'u'
 	// Step is the result of a finished step.
 	Step Kind = 's'
+	// Begun records that a step begins which never runs twice. Its Value tells when and where.
+	Begun Kind = 'b'
+	// Failed records that such a step has ended without a result. Its Value tells whether it did not happen, and why.
+	Failed Kind = 'f'
 	// Checkpoint records that a checkpoint was passed.
 	Checkpoint Kind = 'c'
 	// Delivered records that the wire key in the entry's Key is never used again: the client has answered under it, or its
@@ -150,7 +154,7 @@ func (k Kind) fields() (h has, known bool) {
 		return has{digest: true, value: true}, true
 	case NotShown:
 		return has{digest: true}, true
-	case Step:
+	case Step, Begun, Failed:
 		return has{value: true}, true
 	case Checkpoint, HandedBack, Delivered, Slept:
 		return has{}, true

@@ -54,6 +54,9 @@ type Run struct {
 	// Live, if set before the run is used, returns the reason why the run may do nothing more. It is asked before each
 	// step, and by the Err of a step's context.
 	Live func() error
+	// Outlive, if set before the run is used, returns the context of a step of [Run.StepOnce], which is not cut off where
+	// it can be helped.
+	Outlive func(context.Context) (_ context.Context, done func())
 	// Halt, if set before the run is used, is the error for everything that is not recorded
 	// yet: the run goes as far as an earlier one came, and no further.
 	Halt error
@@ -123,7 +126,7 @@ var errOver error = fault.Mistakef("the handler has returned: let it wait for wh
 // is recorded: the question would be asked in some runs and not in others.
 var ErrInStep error = fault.Mistakef("a step cannot ask: ask before it, outside of the function that Do gets")
 
-var stepFrame = FrameOf((*Run).Step)
+var stepFrame = FrameOf((*Run).step)
 
 // Ask returns the recorded answer to a, as Accept returned it. Without one the
 // question joins this round and the error is [ErrInputRequired]. A recorded answer
@@ -359,34 +362,62 @@ func (r *Run) Strayed() (unread []string) {
 // returns. While the call is being suspended no step runs: the error is
 // [ErrInputRequired]. A step that fails records nothing and runs again next time.
 func (r *Run) Step(ctx context.Context, key string, step func(context.Context) ([]byte, error)) ([]byte, error) {
+	return r.step(ctx, key, nil, step)
+}
+
+// step runs a step, one that never runs twice if begun is what records its beginning.
+func (r *Run) step(
+	ctx context.Context, key string, begun *Entry, step func(context.Context) ([]byte, error),
+) ([]byte, error) {
 	value, recorded, err := r.startStep(ctx, key)
 	if recorded || err != nil {
 		return value, err
 	}
 	defer r.endStep()
-	if r.Live != nil {
-		ctx = live{ctx, r.Live}
+	own := ctx
+	if begun != nil {
+		if err := r.add(ctx, *begun); err != nil {
+			return nil, fmt.Errorf("step %q does not run, because its beginning was not recorded: %w", key, err)
+		}
+		var done func()
+		own, done = r.outlive(ctx)
+		defer done()
+		if own.Err() != nil {
+			return nil, r.failed(ctx, begun, &DidNotHappenError{context.Cause(own).Error()})
+		}
+	} else if r.Live != nil {
+		own = live{ctx, r.Live}
 	}
-	value, err = step(ctx)
-	if err != nil {
+	value, err = step(own)
+	switch {
+	case err != nil && begun != nil:
+		return nil, r.failed(ctx, begun, err)
+	case err != nil:
 		return nil, err
 	}
-	e := Entry{Kind: Step, Key: key, Value: value}
+	if err := r.add(ctx, Entry{Kind: Step, Key: key, Value: value}); err != nil {
+		return nil, fmt.Errorf("step %q ran, but its result was not recorded: %w", key, err)
+	}
+	return value, nil
+}
+
+// add records an entry of a step that runs.
+func (r *Run) add(ctx context.Context, e Entry) error {
 	if r.Commit != nil {
 		if err := r.Commit(ctx, &e); err != nil {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.broken = err
-			return nil, fmt.Errorf("step %q ran, but its result was not recorded: %w", key, err)
+			return err
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over {
-		return nil, fmt.Errorf("step %q ran, but its result was not recorded: %w", key, errOver)
+		return errOver
 	}
 	r.journal.Entries = append(r.journal.Entries, e)
-	return value, nil
+	return nil
 }
 
 func (r *Run) startStep(ctx context.Context, key string) (value []byte, recorded bool, err error) {
@@ -408,6 +439,9 @@ func (r *Run) startStep(ctx context.Context, key string) (value []byte, recorded
 	r.steps[key] = true
 	if i := r.recorded(func(e *Entry) bool { return e.Kind == Step && e.Key == key }); i >= 0 {
 		return r.journal.Entries[i].Value, true, nil
+	}
+	if begun := r.journal.find(Begun, key); begun != nil {
+		return nil, true, begun.failure(r.journal.find(Failed, key))
 	}
 	if r.suspended() {
 		return nil, false, ErrInputRequired

@@ -53,6 +53,13 @@ var examples = map[string]*Journal{
 			{Kind: Timed, Key: "late", Digest: vectorDigest, Value: []byte("late")},
 		},
 	},
+	"steps that never run twice": {
+		ID: "id", Started: time.UnixMilli(1), Round: 1,
+		Entries: []Entry{
+			{Kind: Begun, Key: "pay", Value: appendBytes(appendTime(nil, noon), "host, process 7")},
+			{Kind: Failed, Key: "pay", Value: []byte("\x01no money")}, {Kind: Failed, Key: "ship", Value: []byte("\x00late")},
+		},
+	},
 	"a watch": {
 		ID: "id", Started: time.UnixMilli(1), Round: 2,
 		Entries: []Entry{

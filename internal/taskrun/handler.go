@@ -166,6 +166,27 @@ func (w *Work) lookUp(ctx context.Context, entry []byte) (found bool, err error)
 	return true, err
 }
 
+// Outlive returns a context for what must not be cut off when this process stops: it then lasts nearly as long as a
+// handler is waited for. Any other end of ctx ends it at once.
+func (w *Work) Outlive(ctx context.Context) (_ context.Context, done func()) {
+	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	end := func() {
+		cause := context.Cause(ctx)
+		if errors.Is(cause, ErrShutdown) {
+			select {
+			case <-time.After(w.lease.length * 3 / 4):
+			case <-own.Done():
+			}
+		}
+		cancel(cause)
+	}
+	stop := context.AfterFunc(ctx, end)
+	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrShutdown) {
+		cancel(context.Cause(ctx))
+	}
+	return own, func() { stop(); cancel(nil) }
+}
+
 // Report sets the task's message soon, without waiting for the store. A later report may
 // replace the message before it is written.
 func (w *Work) Report(message string) {

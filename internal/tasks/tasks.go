@@ -225,7 +225,7 @@ func (r *running) logRecovered(ctx context.Context) bool {
 			return false
 		}
 		last, err := journal.DecodeEntry(w.Entries[len(w.Entries)-1])
-		if err != nil || last.Kind != journal.Step {
+		if err != nil || last.Kind != journal.Step && last.Kind != journal.Begun {
 			return false
 		}
 	}

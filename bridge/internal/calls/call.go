@@ -17,7 +17,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -39,9 +38,7 @@ type Server struct {
 	Legacy   Way // for tools, as long as Conn.Legacy
 	Guard    Guard
 	Log      *slog.Logger
-	// Lease is how long a process that is gone keeps a stored call, and MostKept bounds the result of such a call, in
-	// bytes.
-	Lease    time.Duration
+	// MostKept bounds the result of a stored call, in bytes.
 	MostKept int
 	// InWords says that the server tells clients without tasks in words to call its own askback_result, which is the
 	// bridge's for hosts. So its calls become tasks, which the bridge follows.

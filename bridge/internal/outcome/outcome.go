@@ -112,18 +112,27 @@ type statusError interface {
 
 // Unknown says that nobody knows whether a round ran.
 func Unknown(s Subject, n int, cause error) string {
-	what := "nothing came back before the bridge or the connection stopped"
+	return UnknownBecause(s, n, Because(cause))
+}
+
+// Because says what is known of a round whose outcome is unknown. A nil cause is the end of a process or a connection.
+func Because(cause error) string {
 	status, isStatus := errors.AsType[statusError](cause)
 	switch {
 	case unreadable(cause):
-		what = fmt.Sprintf("what came back cannot be passed on: %v", cause)
+		return fmt.Sprintf("what came back cannot be passed on: %v", cause)
 	case isStatus:
-		what = status.Error()
+		return status.Error()
 	case errors.Is(cause, client.ErrTaskUnknown):
-		what = "the server no longer knows the task that it made of it"
+		return "the server no longer knows the task that it made of it"
 	}
+	return "nothing came back before the bridge or the connection stopped"
+}
+
+// UnknownBecause is [Unknown] with what [Because] has said.
+func UnknownBecause(s Subject, n int, because string) string {
 	text := fmt.Sprintf("The outcome of this call is unknown: round %d of the %s was sent to the server, and %s. It may "+
-		"have run.", n, s.Thing(), what)
+		"have run.", n, s.Thing(), because)
 	if s.Strict() {
 		text += " It does not say that it can be called twice (idempotentHint), so look first at what it changes."
 	}

@@ -3,13 +3,13 @@
 package rounds
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -19,7 +19,6 @@ import (
 	"github.com/askback-mcp/askback/bridge/internal/outcome"
 	"github.com/askback-mcp/askback/bridge/internal/upstream"
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/seal"
 )
@@ -151,53 +150,40 @@ func (p *pass) step(ctx context.Context, n int, name string, next *client.Pendin
 	return r, err
 }
 
-// sendOnce sends a round that must not run twice. If it was begun and nobody knows the outcome, a person decides
-// whether it is sent again.
+// sendOnce sends a round that must not run twice. If nobody knows its outcome, a person decides whether it is sent
+// again.
 func (p *pass) sendOnce(ctx context.Context, n int, next *client.Pending) (*outcome.Record, error) {
-	for ; ; p.again++ {
-		suffix := fmt.Sprint(n)
-		if p.again > 0 {
-			suffix = fmt.Sprintf("%d again %d", n, p.again)
-		}
-		begins, err := p.begin(ctx, suffix)
-		if err != nil {
-			return nil, err
-		}
-		r, err := askback.Do(ctx, p.Host, "round "+suffix, func(ctx context.Context) (*outcome.Record, error) {
-			if !begins {
-				return nil, new(outcome.UnknownError)
+	suffix := fmt.Sprint(n)
+	for i := 1; ; i++ {
+		r, err := askback.AtMostOnce(ctx, p.Host, "round "+suffix, func(ctx context.Context) (*outcome.Record, error) {
+			if err := p.MaySend(); err != nil {
+				return nil, &askback.DidNotHappenError{Reason: err.Error()}
 			}
-			ctx, done := p.outlive(ctx)
-			defer done()
-			return p.send(ctx, n, next)
+			r, err := p.send(ctx, n, next)
+			if err != nil {
+				var unknown *outcome.UnknownError
+				_ = errors.As(err, &unknown) // else the context has ended
+				err = errors.New(outcome.Because(cmp.Or(unknown, new(outcome.UnknownError)).Cause))
+			}
+			return r, err
 		})
-		lost, unknown := errors.AsType[*outcome.UnknownError](err)
-		if !unknown {
+		suffix = fmt.Sprintf("%d again %d", n, i)
+		unknown, lost := errors.AsType[*askback.UnknownOutcomeError](err)
+		if _, held := errors.AsType[*askback.DidNotHappenError](err); held {
+			if err := p.Raise(ctx, p.MaySend()); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if !lost {
 			return r, err
 		}
-		words := outcome.Unknown(p, n, lost.Cause)
+		words := outcome.UnknownBecause(p, n, cmp.Or(unknown.Cause, outcome.Because(nil)))
 		if sent, err := p.mayRepeat(words); !sent || err != nil {
 			return &outcome.Record{Words: words}, err
 		}
+		p.again++
 	}
-}
-
-// outlive returns a context for a round that must not be cut off when the bridge stops: it then lasts nearly as long as
-// the engine waits for a handler, which is the length of a lease. Any other end of ctx ends it at once.
-func (p *pass) outlive(ctx context.Context) (context.Context, func()) {
-	grace := p.Lease * 3 / 4
-	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		cause := context.Cause(ctx)
-		if errors.Is(cause, taskrun.ErrShutdown) {
-			select {
-			case <-time.After(grace):
-			case <-own.Done():
-			}
-		}
-		cancel(cause)
-	})
-	return own, func() { stop(); cancel(nil) }
 }
 
 // mayRepeat asks the caller, at the desk, whether a round whose outcome is unknown is sent again.

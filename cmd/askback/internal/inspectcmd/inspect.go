@@ -145,6 +145,8 @@ var kinds = map[journal.Kind]string{
 	journal.Answer:     "answer",
 	journal.Unread:     "unread answer",
 	journal.Step:       "step",
+	journal.Begun:      "step begun",
+	journal.Failed:     "step failed",
 	journal.Unanswered: "deadline passed",
 	journal.Checkpoint: "checkpoint",
 	journal.HandedBack: "handed back",
