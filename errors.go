@@ -74,8 +74,8 @@ type UnansweredError struct {
 
 func (e *UnansweredError) Error() string { return (*journal.UnansweredError)(e).Error() }
 
-// UnknownOutcomeError says that a step of [AtMostOnce] was begun, and that nobody knows whether it happened: its process
-// died, or it returned an error. It is the same in every run from then on.
+// UnknownOutcomeError says that a step of [AtMostOnce] was begun, and that nobody knows whether it happened: its
+// process died, or it returned an error. It is the same in every run from then on.
 type UnknownOutcomeError struct {
 	Step  string
 	Since time.Time // when it began, to the millisecond

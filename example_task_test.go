@@ -127,11 +127,17 @@ func ExampleCall_Detach() {
 // The bank takes no idempotency key: a payment without an answer must not be sent again, and somebody has to look.
 func ExampleAtMostOnce() {
 	playTask(&askback.TaskSupport{}, func(ctx context.Context, call *askback.Call, in Deployment) (string, error) {
-		_, err := askback.AtMostOnce(ctx, call, "pay", func(context.Context) (string, error) {
-			return "", errors.New("no answer from the bank")
+		_, err := askback.AtMostOnce(ctx, call, "old bank", func(context.Context) (string, error) {
+			return "", &askback.DidNotHappenError{Reason: "the account is closed"}
 		})
+		if none, ok := errors.AsType[*askback.DidNotHappenError](err); ok {
+			fmt.Println("not paid:", none)
+			_, err = askback.AtMostOnce(ctx, call, "new bank", func(context.Context) (string, error) {
+				return "", errors.New("no answer")
+			})
+		}
 		if _, unknown := errors.AsType[*askback.UnknownOutcomeError](err); unknown {
-			err = askback.Approve(call, "paid", askback.Question{Message: "Did the payment for the " + in.Service + " go through?"})
+			err = askback.Approve(call, "paid", askback.Question{Message: "Is the " + in.Service + " paid for?"})
 		}
 		if err != nil {
 			return "", err
@@ -139,7 +145,9 @@ func ExampleAtMostOnce() {
 		return "The " + in.Service + " is paid for.", nil
 	})
 	// Output:
-	// asked: Did the payment for the shop go through?
+	// not paid: the account is closed
+	// asked: Is the shop paid for?
+	// not paid: the account is closed
 	// The shop is paid for.
 }
 

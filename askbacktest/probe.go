@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/journal"
 )
 
@@ -18,6 +19,7 @@ type probe struct {
 	record
 	replay bool
 
+	once   *sync.Map    // the outcomes of steps that never run twice, by their names
 	waited *atomic.Bool // the handler has waited for something
 
 	decisions map[string]*journal.Entry // of questions that waited for people or for a time, by the keys of their rows
@@ -84,17 +86,22 @@ func (c waiting) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-func (p *probe) Step(ctx context.Context, name string, step func(context.Context) ([]byte, error)) ([]byte, error) {
+func (p *probe) Step(ctx context.Context, name string, once bool, step call.Step) ([]byte, error) {
 	if p.replay {
 		if out, ok := p.steps[name]; ok {
 			return out.data, out.err
 		}
 		return nil, journal.ErrInputRequired // A step does not run while a question is open.
 	}
+	var out outcome
+	if once { // a request that is sent again finds it recorded, before and after
+		if before, begun := p.once.LoadOrStore(name, &out); begun {
+			return before.(*outcome).data, before.(*outcome).err
+		}
+	}
 	p.mu.Lock()
 	p.running = append(p.running, name)
 	p.mu.Unlock()
-	var out outcome
 	defer func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -49,6 +50,7 @@ type driver struct {
 	call     Call
 	keys     *seal.Ring
 	turns    map[string]int // answers given so far, by key
+	once     sync.Map       // as in probe
 
 	method, target string
 	params         map[string]any
@@ -247,7 +249,7 @@ func (d *driver) checkAnswers(r *reply) {
 // handler that keeps something in memory between rounds fails, as it would on another instance.
 func (d *driver) send(r request) (*reply, record) {
 	d.t.Helper()
-	w := &probe{record: record{steps: make(map[string]outcome)}, decisions: r.decisions, isTask: r.isTask}
+	w := &probe{record: record{steps: make(map[string]outcome)}, once: &d.once, decisions: r.decisions, isTask: r.isTask}
 	response, err := d.serve(d.newServer(d.call.Options), w, r)
 	if err != nil {
 		d.t.Fatalf("askbacktest: %v", err)

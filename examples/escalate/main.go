@@ -1,5 +1,6 @@
 // Command escalate is an MCP server whose tool refunds an order once somebody of a group has approved it. If nobody of
-// the group answers in time, the group's manager is asked. If the manager does not answer either, the answer is no.
+// the group answers in time, the group's manager is asked. If the manager does not answer either, the answer is no. The
+// bank takes no idempotency key: if nobody knows whether it has paid, the manager looks.
 //
 //	go run ./cmd/askback keys new askback.keys
 //	MANAGER=dora go run ./examples/escalate
@@ -105,7 +106,7 @@ func user(_ context.Context, extra *mcp.RequestExtra) (string, error) {
 type refunds struct {
 	manager      string
 	group, alone time.Duration
-	pay          func(ctx context.Context, order int, key string) error
+	pay          func(ctx context.Context, order int) error
 }
 
 type order struct {
@@ -125,11 +126,30 @@ func (r refunds) register(srv *askback.Server) {
 			if err != nil {
 				return "", err // people are still to decide
 			}
-			err = call.Do(ctx, "pay", func(ctx context.Context) error {
-				return r.pay(ctx, in.Order, call.IdempotencyKey("pay"))
-			})
-			return fmt.Sprintf("Order %d is refunded: %s", in.Order, who(call, asked)), err
+			paid, err := r.payOnce(ctx, call, in)
+			if declined, ok := errors.AsType[*askback.DeclinedError](err); ok {
+				return fmt.Sprintf("Order %d is not refunded, as %s", in.Order, who(call, declined.Key)), nil
+			}
+			return fmt.Sprintf("Order %d is refunded: %s%s", in.Order, who(call, asked), paid), err
 		})
+}
+
+// payOnce pays, and never twice. If it is unknown whether the bank has paid, the manager looks, and paid says so.
+func (r refunds) payOnce(ctx context.Context, call *askback.Call, in order) (paid string, err error) {
+	_, err = askback.AtMostOnce(ctx, call, "pay", func(ctx context.Context) (any, error) {
+		return nil, r.pay(ctx, in.Order)
+	})
+	if _, unknown := errors.AsType[*askback.UnknownOutcomeError](err); !unknown {
+		return "", err
+	}
+	err = askback.Approve(call, "paid", askback.Question{
+		Message: fmt.Sprintf("Look at the account: has the bank paid order %d back?", in.Order),
+		For:     []string{askback.User(r.manager)},
+	})
+	if err != nil {
+		return "", err
+	}
+	return " The bank has paid: " + who(call, "paid"), nil
 }
 
 // approve returns nil once the group or the manager has approved, and under which key.
@@ -158,8 +178,8 @@ func who(call *askback.Call, key string) string {
 	return fmt.Sprintf("%s decided, because: %s.", by.Who, by.Why)
 }
 
-// pay stands for your own system. It pays once for each key.
-func pay(_ context.Context, order int, _ string) error {
+// pay stands for your own bank. An error of the type *askback.DidNotHappenError would say that it has not paid.
+func pay(_ context.Context, order int) error {
 	log.Printf("order %d is paid back", order)
 	return nil
 }

@@ -21,49 +21,58 @@ import (
 
 // Who is asked after whom, and what is decided if nobody answers.
 func TestUnit(t *testing.T) {
+	silent := errors.New("no answer")
 	accept, decline, late := askbacktest.Accept(nil), askbacktest.Decline(), askbacktest.Unanswered()
 	for name, tt := range map[string]struct {
 		answers map[string]askbacktest.Answer
 		asked   [][]string
 		want    string
 		paid    int
+		bank    error
 	}{
 		"the group approves": {
 			map[string]askbacktest.Answer{"support": accept.By("ada", "support")},
-			[][]string{{"support"}}, "Order 7 is refunded: ada decided.", 1},
+			[][]string{{"support"}}, "Order 7 is refunded: ada decided.", 1, nil},
 		"the group declines": {
 			map[string]askbacktest.Answer{"support": decline.By("ada", "support").Because("it was used")},
-			[][]string{{"support"}}, "Order 7 is not refunded: ada decided, because: it was used.", 0},
+			[][]string{{"support"}}, "Order 7 is not refunded: ada decided, because: it was used.", 0, nil},
 		"the manager approves": {
 			map[string]askbacktest.Answer{"support": late, "manager": accept.By("dora")},
-			[][]string{{"support"}, {"manager"}}, "Order 7 is refunded: dora decided.", 1},
+			[][]string{{"support"}, {"manager"}}, "Order 7 is refunded: dora decided.", 1, nil},
 		"the manager declines": {
 			map[string]askbacktest.Answer{"support": late, "manager": decline.By("dora")},
-			[][]string{{"support"}, {"manager"}}, "Order 7 is not refunded: dora decided.", 0},
+			[][]string{{"support"}, {"manager"}}, "Order 7 is not refunded: dora decided.", 0, nil},
 		"nobody answers": {
 			map[string]askbacktest.Answer{"support": late, "manager": late},
-			[][]string{{"support"}, {"manager"}}, "Order 7 is not refunded: nobody has decided in time.", 0},
+			[][]string{{"support"}, {"manager"}}, "Order 7 is not refunded: nobody has decided in time.", 0, nil},
 		"others answer": {
 			map[string]askbacktest.Answer{
 				"support": askbacktest.InTurn(accept.By("carol", "support"), accept.By("eve", "sales"), late),
 				"manager": askbacktest.InTurn(accept.By("ada", "support"), late),
 			},
-			[][]string{{"support"}, {"manager"}}, "Order 7 is not refunded: nobody has decided in time.", 0},
+			[][]string{{"support"}, {"manager"}}, "Order 7 is not refunded: nobody has decided in time.", 0, nil},
+		"the bank does not answer, and has paid": {
+			map[string]askbacktest.Answer{"support": accept.By("ada", "support"), "paid": accept.By("dora")},
+			[][]string{{"support"}, {"paid"}}, "Order 7 is refunded: ada decided. The bank has paid: dora decided.", 1, silent},
+		"the bank does not answer, and has not paid": {
+			map[string]askbacktest.Answer{
+				"support": accept.By("ada", "support"), "paid": decline.By("dora").Because("no entry")},
+			[][]string{{"support"}, {"paid"}}, "Order 7 is not refunded, as dora decided, because: no entry.", 1, silent},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var effects askbacktest.Effects
-			paid := make(map[string]bool)
+			paid := 0
 			r := refunds{manager: "dora", group: time.Hour, alone: time.Hour,
-				pay: func(_ context.Context, _ int, key string) error {
+				pay: func(context.Context, int) error {
 					effects.Record("pay")
-					paid[key] = true
-					return nil
+					paid++
+					return tt.bank
 				}}
 			res := askbacktest.Run(t, r.register, askbacktest.Call{
 				Tool: "refund", Arguments: order{7}, Principal: "carol", Answers: tt.answers, Effects: &effects,
 			})
-			if res.Text() != tt.want || !reflect.DeepEqual(res.Asked, tt.asked) || len(paid) != tt.paid {
-				t.Errorf("got %q, asked %q, paid %d times", res.Text(), res.Asked, len(paid))
+			if res.Text() != tt.want || !reflect.DeepEqual(res.Asked, tt.asked) || paid != tt.paid {
+				t.Errorf("got %q, asked %q, paid %d times", res.Text(), res.Asked, paid)
 			}
 		})
 	}
@@ -93,7 +102,7 @@ func TestOverHTTP(t *testing.T) {
 	var told []string
 	paid := 0
 	r := refunds{manager: "dora", group: 20 * time.Millisecond, alone: time.Hour,
-		pay: func(context.Context, int, string) error { paid++; return nil }}
+		pay: func(context.Context, int) error { paid++; return nil }}
 	srv, err := newServer(keys, store, r, func(ctx context.Context, n desk.Notice) error {
 		if n.Kind != task.NoticeDueSoon { // which may be too late for so short a time
 			mu.Lock()

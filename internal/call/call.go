@@ -157,9 +157,7 @@ type Step func(context.Context) ([]byte, error)
 
 // Step returns the recorded result of a step, or runs it and records what it returns.
 func (c *Call) Step(ctx context.Context, name string, step Step) ([]byte, error) {
-	value, err := c.step(ctx, name, step, func(ctx context.Context, step Step) ([]byte, error) {
-		return c.run.Step(ctx, name, step)
-	})
+	value, err := c.step(ctx, name, false, step)
 	return value, c.Mistaken(err)
 }
 
@@ -175,9 +173,7 @@ func (c *Call) StepOnce(ctx context.Context, name string, step Step) ([]byte, er
 	default:
 		return nil, c.run.Detach()
 	}
-	value, err := c.step(ctx, name, step, func(ctx context.Context, step Step) ([]byte, error) {
-		return c.run.StepOnce(ctx, name, clock.Now(ctx), instance(), step)
-	})
+	value, err := c.step(ctx, name, true, step)
 	return value, c.Mistaken(err)
 }
 
@@ -187,16 +183,21 @@ var instance = sync.OnceValue(func() string {
 	return fmt.Sprintf("%s, process %d", cmp.Or(host, fmt.Sprint(err)), os.Getpid())
 })
 
-// step runs a step as run does.
-func (c *Call) step(
-	ctx context.Context, name string, step Step, run func(context.Context, Step) ([]byte, error),
-) ([]byte, error) {
+func (c *Call) step(ctx context.Context, name string, once bool, step Step) ([]byte, error) {
+	run := func(step Step) ([]byte, error) { return c.run.Step(ctx, name, step) }
+	if once {
+		now := clock.Now(ctx)
+		if c.Probe != nil { // which repeats what a journal would have
+			now = time.UnixMilli(0)
+		}
+		run = func(step Step) ([]byte, error) { return c.run.StepOnce(ctx, name, now, instance(), step) }
+	}
 	if c.Probe != nil {
 		watched := step
-		step = func(ctx context.Context) ([]byte, error) { return c.Probe.Step(ctx, name, watched) }
+		step = func(ctx context.Context) ([]byte, error) { return c.Probe.Step(ctx, name, once, watched) }
 	}
 	if c.audit == nil && c.observer == nil {
-		return run(ctx, step)
+		return run(step)
 	}
 	ran := false
 	op := &report.Operation{
@@ -205,7 +206,7 @@ func (c *Call) step(
 	}
 	end := func() {}
 	defer func() { end() }() // also when the step panics
-	value, err := run(ctx, func(ctx context.Context) ([]byte, error) {
+	value, err := run(func(ctx context.Context) ([]byte, error) {
 		ran, op.Began = true, time.Now()
 		ctx, end = c.observer.Begin(ctx, op)
 		op.Outcome = "failed"

@@ -236,7 +236,7 @@ func (p *probe) Handle(ctx context.Context) context.Context {
 	p.saw = append(p.saw, "handle")
 	return ctx
 }
-func (p *probe) Step(ctx context.Context, name string, f func(context.Context) ([]byte, error)) ([]byte, error) {
+func (p *probe) Step(ctx context.Context, name string, _ bool, f call.Step) ([]byte, error) {
 	p.saw = append(p.saw, "step "+name)
 	return f(ctx)
 }

@@ -11,8 +11,8 @@ type Probe interface {
 	CallID(id string) string
 	// Handle is called before the handler, which gets the context that it returns. The last call counts.
 	Handle(ctx context.Context) context.Context
-	// Step runs a step that is not recorded, or stands in for it.
-	Step(ctx context.Context, name string, step func(context.Context) ([]byte, error)) ([]byte, error)
+	// Step runs a step that is not recorded, or stands in for it. Once says that it never runs twice.
+	Step(ctx context.Context, name string, once bool, step Step) ([]byte, error)
 	// Encoded is told the result of a step, and the JSON that is to be recorded of it.
 	Encoded(name string, result any, data []byte)
 	// Asked is told of a question, and of the error that its handler gets, or nil with an answer.
