@@ -12,6 +12,7 @@ import (
 	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/journal"
 )
 
 // Call is one call of a tool, prompt or resource, over all its rounds. A handler gets
@@ -140,7 +141,7 @@ func do[T any](
 		return data, nil
 	})
 	if err != nil {
-		return result, err
+		return result, stepError(err)
 	}
 	if err := json.Unmarshal(value, &result); err != nil {
 		return result, fmt.Errorf("step %q: its recorded result does not fit %T (was the type changed?): %w",
@@ -167,8 +168,7 @@ func do[T any](
 // that was out of reach for longer than its lease may still be in a step that another one finds begun: see
 // [Call.Fence]. A database that loses commits may lose that a step began.
 func AtMostOnce[T any](ctx context.Context, call *Call, name string, step func(context.Context) (T, error)) (T, error) {
-	result, err := do(ctx, call, name, call.c.StepOnce, step)
-	return result, exported(err)
+	return do(ctx, call, name, call.c.StepOnce, step)
 }
 
 // Do is [Do] for a step without a result: the step is recorded, and does not run again.
@@ -178,5 +178,16 @@ func (c *Call) Do(ctx context.Context, name string, step func(context.Context) e
 	_, err := c.c.Step(ctx, name, func(ctx context.Context) ([]byte, error) {
 		return []byte("null"), step(ctx)
 	})
+	return stepError(err)
+}
+
+// stepError returns the error of a step as this package's type.
+func stepError(err error) error {
+	switch err := err.(type) {
+	case *journal.UnknownOutcomeError:
+		return (*UnknownOutcomeError)(err)
+	case *journal.DidNotHappenError:
+		return (*DidNotHappenError)(err)
+	}
 	return err
 }

@@ -122,12 +122,6 @@ func exported(err error) error {
 	if unable, ok := errors.AsType[*fault.UnableError](err); ok {
 		return &CapabilityError{unable.Key, Capability(unable.Need)}
 	}
-	if unknown, ok := errors.AsType[*journal.UnknownOutcomeError](err); ok {
-		return (*UnknownOutcomeError)(unknown)
-	}
-	if none, ok := errors.AsType[*journal.DidNotHappenError](err); ok {
-		return &DidNotHappenError{none.Reason}
-	}
 	return err
 }
 

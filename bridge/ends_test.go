@@ -283,3 +283,37 @@ func TestABrokenConnection(t *testing.T) {
 		t.Errorf("ordered %d times", n)
 	}
 }
+
+// A round that must not be sent twice stays so, also if the server says by then that its tool is idempotent.
+func TestAToolThatTurnsIdempotent(t *testing.T) {
+	behind := newBehind(t)
+	var runs atomic.Int32
+	pay := func(idempotent bool) {
+		askback.AddTool(behind.Server, &mcp.Tool{Name: "pay", Annotations: &mcp.ToolAnnotations{IdempotentHint: idempotent}},
+			func(context.Context, *askback.Call, struct{}) (string, error) { runs.Add(1); return "paid", nil })
+	}
+	pay(false)
+	cut := &cutter{Handler: behind.HTTPHandler(nil)}
+	web := httptest.NewServer(cut)
+	t.Cleanup(web.Close)
+	approvals := approving(bridge.Approval{Tools: []string{"pay"}, For: []string{askback.User("ada")}})
+	front := newFront(t, web.URL, approvals)
+	call(t, host(t, front.url, "", client.Options{Tasks: client.TasksOff}), "pay", nil)
+	cut.cuts.Store(true)
+	front.answer(t, "ada", desk.Answer{Action: "accept"})
+	eventually(t, "somebody is asked whether it is sent again", func() bool {
+		for q := range front.desk.Waiting(t.Context(), desk.Waiting{As: &desk.Person{Name: "ada"}}) {
+			return strings.Contains(q.Message, "Call it again?")
+		}
+		return false
+	})
+	front.stop()
+	pay(true)
+	cut.cuts.Store(false)
+	next := newFront(t, web.URL, approvals, after(front))
+	s := host(t, next.url, "", client.Options{Tasks: client.TasksOff})
+	q := next.answer(t, "ada", desk.Answer{Action: "decline"})
+	if text := fetch(t, s, q.Name); !strings.Contains(text, "The outcome of this call is unknown") || runs.Load() != 0 {
+		t.Errorf("%d runs, and the result is %q", runs.Load(), text)
+	}
+}

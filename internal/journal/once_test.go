@@ -91,6 +91,7 @@ func sameError(a, b error) bool {
 func TestStepOnceThatIsEndedBeforeItRuns(t *testing.T) {
 	j := new(Journal)
 	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
 	for range 2 {
 		run := Begin(j, nil, new(bound.Limits))
 		run.Commit = func(context.Context, *Entry) error { cancel(errors.New("the task was cancelled")); return nil }

@@ -168,6 +168,16 @@ func laterGates(entries [][]byte) (gates []*gate, err error) {
 	return gates, nil
 }
 
+// Noted reports whether the journal of a stored call had this about a step when the run began. What a server says of its
+// tool may have changed since.
+func (c *Call) Noted(ctx context.Context, kind journal.Kind, step string) bool {
+	h := taskrun.HolderOf(ctx)
+	return h != nil && slices.ContainsFunc(h.Entries(), func(data []byte) bool {
+		e, err := journal.DecodeEntry(data)
+		return err == nil && e.Kind == kind && e.Key == step
+	})
+}
+
 // gateName is the name of the step that records the gate with a number.
 func gateName(n int) string { return fmt.Sprint("gate ", n) }
 

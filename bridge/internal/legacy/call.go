@@ -9,6 +9,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/bridge/internal/calls"
 	"github.com/askback-mcp/askback/bridge/internal/outcome"
+	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/taskrun"
 )
 
@@ -16,6 +17,7 @@ import (
 type callStart struct {
 	Instance string `json:"instance"` // the process that has the open call
 	Behind   string `json:"behind"`   // the server
+	Once     bool   `json:"once"`     // the tool was not to be called again when the call began
 }
 
 // mostAttempts bounds how often a tool that can be called again is called again because its session was lost.
@@ -26,6 +28,7 @@ type call struct {
 	*calls.Call
 	*Sessions
 	attempt int
+	once    bool // as in callStart
 }
 
 // Repeated implements [outcome.Subject].
@@ -35,7 +38,7 @@ func (c *call) Repeated() bool { return c.attempt > 1 }
 func (s *Sessions) Pass(ctx context.Context, of *calls.Call) (*outcome.Record, error) {
 	back := of.Asks.Mark()
 	for attempt := 1; ; attempt++ {
-		r, err := (&call{of, s, attempt}).pass(ctx)
+		r, err := (&call{Call: of, Sessions: s, attempt: attempt}).pass(ctx)
 		if r != nil || err != nil {
 			return r, err
 		}
@@ -53,6 +56,13 @@ func (c *call) pass(ctx context.Context) (*outcome.Record, error) {
 	if c.Host.Nonce() == "" {
 		return c.first(ctx, key, suffix)
 	}
+	if round := "round " + suffix; c.Noted(ctx, journal.Begun, round) { // it began when the server was not older
+		r, err := askback.Do(ctx, c.Host, round, func(context.Context) (*outcome.Record, error) { return nil, nil })
+		if _, unknown := errors.AsType[*askback.UnknownOutcomeError](err); unknown {
+			return &outcome.Record{Words: c.lost("")}, nil
+		}
+		return r, err
+	}
 	begins := false // and did not begin in an earlier run
 	start, err := askback.Do(ctx, c.Host, "begin "+suffix, func(context.Context) (*callStart, error) {
 		if err := c.MaySend(); err != nil {
@@ -67,6 +77,7 @@ func (c *call) pass(ctx context.Context) (*outcome.Record, error) {
 	if start == nil { // a round began, when the server was not older
 		start = new(callStart)
 	}
+	c.once = start.Once
 	open := c.calls.find(key)
 	if open == nil && begins {
 		var refused *outcome.Record
@@ -84,7 +95,9 @@ func (c *call) pass(ctx context.Context) (*outcome.Record, error) {
 }
 
 // start makes the first record of a call that begins here.
-func (c *call) start() *callStart { return &callStart{Instance: c.instance, Behind: c.Identity} }
+func (c *call) start() *callStart {
+	return &callStart{Instance: c.instance, Behind: c.Identity, Once: !c.Repeatable}
+}
 
 // record records how the call ended.
 func (c *call) record(ctx context.Context, suffix string, r *outcome.Record) (*outcome.Record, error) {
@@ -213,7 +226,7 @@ func (c *call) endLost(ctx context.Context, suffix string, start *callStart) (*o
 }
 
 // mayCallAgain reports whether the tool is called again after this attempt.
-func (c *call) mayCallAgain() bool { return c.Repeatable && c.attempt < mostAttempts }
+func (c *call) mayCallAgain() bool { return c.Repeatable && !c.once && c.attempt < mostAttempts }
 
 // errNotAsked says that a journal has no further question.
 var errNotAsked = errors.New("there is no further question")

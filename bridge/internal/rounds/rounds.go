@@ -19,6 +19,7 @@ import (
 	"github.com/askback-mcp/askback/bridge/internal/outcome"
 	"github.com/askback-mcp/askback/bridge/internal/upstream"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/seal"
 )
@@ -73,10 +74,14 @@ type pass struct {
 // Repeated implements [outcome.Subject].
 func (p *pass) Repeated() bool { return p.again > 0 }
 
+// Strict implements [outcome.Subject]. It stays so, whatever the server says later.
+func (p *pass) Strict() bool { return p.once || p.Call.Strict() }
+
 // round sends one round, or finds what it brought. What must not be sent twice is stored before it is sent, and the
 // journal says that it begins.
 func (p *pass) round(ctx context.Context, n int, next *client.Pending) (*outcome.Record, error) {
 	p.again = 0
+	p.once = p.once || p.Noted(ctx, journal.Begun, fmt.Sprintf("round %d", n))
 	safe := !p.once || next.TaskID != ""       // a task can be asked for its result again
 	if n > 1 && (!safe || next.TaskID != "") { // nobody waits in a request for a task of the server's
 		if err := p.Host.Detach(); err != nil {
@@ -158,6 +163,9 @@ func (p *pass) sendOnce(ctx context.Context, n int, next *client.Pending) (*outc
 		r, err := askback.AtMostOnce(ctx, p.Host, "round "+suffix, func(ctx context.Context) (*outcome.Record, error) {
 			if err := p.MaySend(); err != nil {
 				return nil, &askback.DidNotHappenError{Reason: err.Error()}
+			}
+			if i == 1 && p.Noted(ctx, journal.Step, "begin "+suffix) { // when the tool was idempotent
+				return nil, errors.New(outcome.Because(nil))
 			}
 			r, err := p.send(ctx, n, next)
 			if err != nil {

@@ -330,6 +330,14 @@ func (c *caller) checkSteps(t *task.Task, entries []journal.Entry, end result, s
 			recorded[name] = end.number(name)
 		}
 		n, ok := recorded[name]
+		if program.NeverTwice(name) {
+			unknown := n == 0 && end.number(name) == 0 && lost > 0
+			if recorded[name] = n; !unknown && !slices.Contains(runs[name], n) || len(runs[name]) > 1 && !restored {
+				c.bad = append(c.bad, fmt.Sprintf("call %d: the step %s is recorded as %d, of the runs %v, and must not run twice",
+					c.number, name, n, runs[name]))
+			}
+			continue
+		}
 		if !ok || !slices.Contains(runs[name], n) || len(runs[name])-1 > lost {
 			c.bad = append(c.bad, fmt.Sprintf("call %d: the step %s is recorded as %d, of the runs %v, with %d faults",
 				c.number, name, n, runs[name], lost))

@@ -102,6 +102,7 @@ var asks = map[string]struct {
 // choices are what the programs are made of.
 var choices = program.Choices{Ops: slices.Concat(
 	slices.Repeat([]program.Op{program.Ask, program.Branch}, 5), slices.Repeat([]program.Op{program.Step}, 3),
+	slices.Repeat([]program.Op{program.Once}, 2),
 	[]program.Op{program.Ahead, program.Failing, program.Panicking, program.Checkpoint, program.Detach,
 		program.AtOnce},
 )}
@@ -139,7 +140,14 @@ type world struct{ call *askback.Call }
 func (w world) Step(
 	ctx context.Context, name string, step func(context.Context) (string, error),
 ) (string, error) {
-	return askback.Do(ctx, w.call, name, step)
+	if !program.NeverTwice(name) {
+		return askback.Do(ctx, w.call, name, step)
+	}
+	result, err := askback.AtMostOnce(ctx, w.call, name, step)
+	if _, unknown := errors.AsType[*askback.UnknownOutcomeError](err); unknown {
+		return program.Unknown(name), nil
+	}
+	return result, err
 }
 
 func (w world) Pause(ctx context.Context, op program.Op, name string) error {
@@ -206,7 +214,7 @@ func (w peopled) Step(
 			}
 			w.checkLease(ctx)
 			result, err := sim.Get(ctx, w.part, fmt.Sprintf("effect %s of call %d", name, w.number), step)
-			if !errors.Is(err, sim.ErrLost) {
+			if !errors.Is(err, sim.ErrLost) || program.NeverTwice(name) {
 				return result, err
 			}
 		}

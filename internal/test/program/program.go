@@ -37,6 +37,7 @@ const (
 	AtOnce     Op = "at once"    // questions and two steps, in goroutines of their own
 	Branch     Op = "branch"     // on one question
 	Step       Op = "step"       // with a result
+	Once       Op = "once"       // a step that never runs twice: see [NeverTwice]
 	Failing    Op = "failing"    // a step that returns an error, which the program ignores
 	Panicking  Op = "panicking"  // a step that panics, after which the program goes on
 	Checkpoint Op = "checkpoint" // as Call.Checkpoint
@@ -63,6 +64,8 @@ func (c Choices) part(depth int, place string, intN func(n int) int) (p Program)
 	for i := range intN(5) {
 		s := Statement{Op: ops[intN(len(ops))], Name: fmt.Sprintf("%s.%d", place, i)}
 		switch s.Op {
+		case Once:
+			s.Name += "!"
 		case Ahead, Branch:
 			s.Keys = c.keys(1, intN)
 		case Ask, AtOnce:
@@ -102,7 +105,7 @@ func (s *Statement) branch(outcome string) Program {
 // steps returns the names of the steps of a statement that are recorded.
 func (s *Statement) steps() []string {
 	switch s.Op {
-	case Step:
+	case Step, Once:
 		return []string{s.Name}
 	case AtOnce:
 		return []string{s.Name + "l", s.Name + "r"}
@@ -176,6 +179,13 @@ func (e *Expected) Trace(numbers map[string]int64) []string {
 	}
 	return trace
 }
+
+// NeverTwice reports whether the step of this name never runs twice. If nobody knows what came of it, its result has the
+// number 0.
+func NeverTwice(step string) bool { return strings.HasSuffix(step, "!") }
+
+// Unknown is the result of such a step.
+func Unknown(step string) string { return resultOf(step, 0) }
 
 // resultOf is the result of a step in the run that has this number.
 func resultOf(step string, number int64) string { return fmt.Sprintf("step %s=%d", step, number) }

@@ -115,7 +115,7 @@ func (x *execution) statement(ctx context.Context, s *Statement) (outcomes, resu
 		}
 	case AtOnce:
 		return x.atOnce(ctx, s)
-	case Step:
+	case Step, Once:
 		results = make([]string, 1)
 		results[0], err = x.step(ctx, s.Name, nil)
 	case Failing:
