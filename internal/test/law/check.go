@@ -336,8 +336,12 @@ func (c *caller) checkSteps(t *task.Task, entries []journal.Entry, end result, s
 				c.bad = append(c.bad, fmt.Sprintf("call %d: the step %s is recorded as %d, of the runs %v, and must not run twice",
 					c.number, name, n, runs[name]))
 			}
+			if unknown {
+				c.summary.Unknown++
+			}
 			continue
 		}
+		c.summary.Repeated += len(runs[name]) - 1
 		if !ok || !slices.Contains(runs[name], n) || len(runs[name])-1 > lost {
 			c.bad = append(c.bad, fmt.Sprintf("call %d: the step %s is recorded as %d, of the runs %v, with %d faults",
 				c.number, name, n, runs[name], lost))

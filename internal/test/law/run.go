@@ -25,7 +25,9 @@ import (
 // that nobody answered in time, calls that were cancelled, and faults, and how long they took.
 type Summary struct {
 	Calls, Votes, Decided, Unanswered, Cancelled, Lost int
-	Took                                               time.Duration
+	// Repeated are steps that ran again, and Unknown those that must not.
+	Repeated, Unknown int
+	Took              time.Duration
 }
 
 // Add adds what another run has tried.
@@ -36,6 +38,8 @@ func (s *Summary) Add(other Summary) {
 	s.Unanswered += other.Unanswered
 	s.Cancelled += other.Cancelled
 	s.Lost += other.Lost
+	s.Repeated += other.Repeated
+	s.Unknown += other.Unknown
 	s.Took += other.Took
 }
 

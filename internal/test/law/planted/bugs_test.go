@@ -88,6 +88,19 @@ var bugs = []bug{
 			"if t.Status == task.Working || t.Status == task.Completed {\n\t\t\tu.Due = verdict.Wait"}},
 	},
 	{
+		// A step that was begun, and must not run twice, runs again.
+		name:    "begun-and-run-again",
+		world:   wild,
+		patches: []patch{{"internal/journal/run.go", 1, "find(Begun, key); begun != nil", "find(Begun, key); false"}},
+	},
+	{
+		// That it begins is not durable before it runs.
+		name:  "begun-in-memory",
+		world: wild,
+		patches: []patch{{"internal/journal/run.go", 1, "if err := r.add(ctx, *begun); err != nil {",
+			"r.journal.Entries = append(r.journal.Entries, *begun)\n\t\tif err := ctx.Err(); err != nil {"}},
+	},
+	{
 		// The worker copies a decision into the journal, and copies it again.
 		name:  "decision-copied-twice",
 		world: well,
@@ -241,7 +254,7 @@ var bugs = []bug{
 	{
 		name:    "a-lost-call-made-again",
 		world:   bridge,
-		patches: []patch{{"bridge/internal/legacy/call.go", 1, "return c.Repeatable &&", "return"}},
+		patches: []patch{{"bridge/internal/legacy/call.go", 1, "return c.Repeatable && !c.once &&", "return"}},
 	},
 	{
 		// A bridge without an approval goes on with the calls of another one, which has one.
