@@ -64,6 +64,9 @@ func (e *DeclinedError) Error() string {
 	return fmt.Sprintf("the user declined to answer the question %q", e.Key)
 }
 
+// Unwrap returns the error as the parts of the Server know it.
+func (e *DeclinedError) Unwrap() error { return journal.ErrRecorded }
+
 // UnansweredError says that a question was not decided before its deadline: see [Question]. The handler may catch
 // it and go on: remind, take a default, or ask somebody else. Returned by a tool it becomes a tool error. While other
 // questions of the round are open the call goes on: see [ErrInputRequired].
@@ -73,6 +76,9 @@ type UnansweredError struct {
 }
 
 func (e *UnansweredError) Error() string { return (*journal.UnansweredError)(e).Error() }
+
+// Unwrap returns the error as the parts of the Server know it.
+func (e *UnansweredError) Unwrap() error { return (*journal.UnansweredError)(e) }
 
 // UnknownOutcomeError says that a step of [AtMostOnce] was begun, and that nobody knows whether it happened: its
 // process died, or it returned an error. It is the same in every run from then on.
@@ -84,6 +90,9 @@ type UnknownOutcomeError struct {
 }
 
 func (e *UnknownOutcomeError) Error() string { return (*journal.UnknownOutcomeError)(e).Error() }
+
+// Unwrap returns the error as the parts of the Server know it.
+func (e *UnknownOutcomeError) Unwrap() error { return (*journal.UnknownOutcomeError)(e) }
 
 // DidNotHappenError is what a step of [AtMostOnce] returns if it has certainly had no effect. The step gets it back in
 // every run, with the first KiB of the reason.

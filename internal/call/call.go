@@ -274,7 +274,7 @@ func (c *Call) cleanUp(ctx context.Context, err error) error {
 	c.mu.Lock()
 	undo := c.undo
 	c.mu.Unlock()
-	if errors.Is(err, context.Canceled) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, journal.ErrRecorded) {
 		err = nil // it came as far as ever
 	}
 	for _, f := range slices.Backward(undo) {

@@ -294,6 +294,9 @@ func (q *Question) Unanswered() Entry {
 	return Entry{Kind: Unanswered, Key: q.Key, Digest: q.Digest, Value: times}
 }
 
+// ErrRecorded is wrapped by errors that are in the journal: every run gets them.
+var ErrRecorded = errors.New("the journal has it")
+
 // UnansweredError reports that a question was not decided before its deadline.
 type UnansweredError struct {
 	Key             string
@@ -304,6 +307,9 @@ func (e *UnansweredError) Error() string {
 	return fmt.Sprintf("the question %q was not decided within %v, until %s", e.Key,
 		e.Deadline.Sub(e.Asked).Round(time.Second), e.Deadline.UTC().Format(time.RFC3339))
 }
+
+// Unwrap returns [ErrRecorded].
+func (e *UnansweredError) Unwrap() error { return ErrRecorded }
 
 // unanswered returns the error that an entry of this kind records.
 func (e *Entry) unanswered() *UnansweredError {

@@ -25,10 +25,16 @@ func (e *UnknownOutcomeError) Error() string {
 		e.Since.UTC().Format(time.RFC3339), why)
 }
 
+// Unwrap returns [ErrRecorded].
+func (e *UnknownOutcomeError) Unwrap() error { return ErrRecorded }
+
 // DidNotHappenError is the error of such a step that certainly had no effect.
 type DidNotHappenError struct{ Reason string }
 
 func (e *DidNotHappenError) Error() string { return e.Reason }
+
+// Unwrap returns [ErrRecorded].
+func (e *DidNotHappenError) Unwrap() error { return ErrRecorded }
 
 // StepOnce is [Run.Step] for a step that never runs twice: that it begins, at this time in this process, is recorded
 // before. If it was begun before and has no result, it does not run, and the error is an [*UnknownOutcomeError]. A

@@ -382,8 +382,8 @@ func (r *Run) step(
 		var done func()
 		own, done = r.outlive(ctx)
 		defer done()
-		if own.Err() != nil {
-			return nil, r.failed(ctx, begun, &DidNotHappenError{context.Cause(own).Error()})
+		if own.Err() != nil { // the record took long
+			return nil, context.Cause(own)
 		}
 	} else if r.Live != nil {
 		own = live{ctx, r.Live}

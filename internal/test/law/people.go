@@ -214,6 +214,9 @@ func (w peopled) Step(
 			}
 			w.checkLease(ctx)
 			result, err := sim.Get(ctx, w.part, fmt.Sprintf("effect %s of call %d", name, w.number), step)
+			if program.NeverTwice(name) && w.part.Happens("it dies with an effect", 20*w.part.Chances[sim.KilledAfter]) {
+				w.part.Kill()
+			}
 			if !errors.Is(err, sim.ErrLost) || program.NeverTwice(name) {
 				return result, err
 			}
