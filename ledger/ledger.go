@@ -40,7 +40,7 @@ const (
 	SQLite   Dialect = "sqlite" // a transaction that begins while another writes waits for as long as busy_timeout says
 )
 
-// The table of a ledger in each dialect, for whoever creates it beside the tables of their own. A row has the public ID
+// The table of a ledger in each dialect, to be created beside other tables. A row has the public ID
 // of a call, which is no secret, the name of a step, its result as JSON, and when it was written in seconds since 1970.
 const (
 	PostgresDDL = `CREATE TABLE IF NOT EXISTS askback_ledger (

@@ -22,12 +22,13 @@ func TestImportsRunOneWay(t *testing.T) {
 		"task", "internal/report", "internal/gate",
 		"internal/call", "internal/inline",
 		"internal/taskrun", "task/storetest", "internal/stored", "internal/home", "desk", "desk/webhook",
-		"internal/tasks", "internal/drafts", "internal/sdkfront", "internal/httpfront", "",
+		"internal/tasks", "internal/drafts", "internal/sdkfront", "internal/httpfront", "", "ledger",
 		"askbacktest", "client/internal/tap", "client/internal/streamable", "client",
 	}
 	besides := []string{"drain", "internal/child", "internal/rawclient", "internal/rawclient/alter",
 		"internal/rawclient/transcript", "internal/test/desktest", "internal/test/harness", "internal/test/hostile",
-		"internal/test/judge", "internal/test/law", "internal/test/law/planted", "internal/test/program", "internal/test/sim"}
+		"internal/test/judge", "internal/test/ledgertest",
+		"internal/test/law", "internal/test/law/planted", "internal/test/program", "internal/test/sim"}
 	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
 	list.Dir = "../.."
 	out, err := list.Output()

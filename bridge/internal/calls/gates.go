@@ -168,8 +168,8 @@ func laterGates(entries [][]byte) (gates []*gate, err error) {
 	return gates, nil
 }
 
-// Noted reports whether the journal of a stored call had this about a step when the run began. What a server says of its
-// tool may have changed since.
+// Noted reports whether the journal of a stored call had this about a step when the run began. What a server says of
+// its tool may have changed since.
 func (c *Call) Noted(ctx context.Context, kind journal.Kind, step string) bool {
 	h := taskrun.HolderOf(ctx)
 	return h != nil && slices.ContainsFunc(h.Entries(), func(data []byte) bool {

@@ -180,8 +180,8 @@ func (e *Expected) Trace(numbers map[string]int64) []string {
 	return trace
 }
 
-// NeverTwice reports whether the step of this name never runs twice. If nobody knows what came of it, its result has the
-// number 0.
+// NeverTwice reports whether the step of this name never runs twice. If nobody knows what came of it, its result has
+// the number 0.
 func NeverTwice(step string) bool { return strings.HasSuffix(step, "!") }
 
 // Unknown is the result of such a step.

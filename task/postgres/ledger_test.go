@@ -1,0 +1,21 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/askback-mcp/askback/internal/test/ledgertest"
+	"github.com/askback-mcp/askback/internal/test/pgtest"
+	"github.com/askback-mcp/askback/ledger"
+)
+
+func TestLedger(t *testing.T) {
+	t.Parallel()
+	config, err := pgx.ParseConfig(pgtest.DSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledgertest.Run(t, ledger.Postgres, stdlib.GetConnector(*config))
+}
