@@ -376,7 +376,7 @@ func (r *docReader) follow(commands []docCommand) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	watchdog := time.AfterFunc(3*time.Minute, func() { stdin.Close(); _ = cmd.Process.Kill() })
+	watchdog := time.AfterFunc(8*time.Minute, func() { stdin.Close(); _ = cmd.Process.Kill() })
 	_ = cmd.Wait() // each command has its own exit code
 	watchdog.Stop()
 	stdin.Close()
