@@ -112,7 +112,7 @@ func (v *viewer) leaves(do func()) {
 
 func (v *viewer) eventually(what string, is func() bool) {
 	v.Helper()
-	ctx, cancel := context.WithTimeout(v.ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(v.ctx, 2*time.Minute)
 	defer cancel()
 	for !is() {
 		select {
@@ -203,7 +203,7 @@ func (s *scene) provision(carol *viewer, hand hand, name string) {
 // ends requires that the call of a question completes with a text.
 func (s *scene) ends(q *desk.Question, text string) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(s.Context(), 2*time.Minute)
 	defer cancel()
 	res, err := s.session.WaitTask(ctx, s.ids[q.Name])
 	if err != nil {

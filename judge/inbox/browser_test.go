@@ -85,7 +85,7 @@ func (s *scene) open(browser context.Context, name, groups string, l look) *view
 	s.Helper()
 	ctx, stop := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
 	s.Cleanup(stop)
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 8*time.Minute)
 	s.Cleanup(cancel)
 	v := &viewer{T: s.T, ctx: ctx, url: s.url}
 	if err := chromedp.Listen(ctx, v.listen); err != nil {

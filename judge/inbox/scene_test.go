@@ -155,7 +155,7 @@ func (s *scene) call(tool string, arguments map[string]any) *desk.Question {
 	s.Cleanup(func() { stop(); <-done })
 	name := task.Name(began.ID)
 	s.ids[name] = began.ID
-	ctx, cancel := context.WithTimeout(s.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(s.Context(), 2*time.Minute)
 	defer cancel()
 	for {
 		questions, err := s.desk.Questions(ctx, name, nil)
