@@ -54,6 +54,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/ending"
+	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/gate"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/httpfront"
@@ -92,6 +93,11 @@ type Options struct {
 	// request for a prompt or a resource, and every request about a task. An error refuses it, with HTTP status 403 where
 	// there is one. A *jsonrpc.Error is sent as it is; of any other the client is told nothing, and the log everything.
 	Authorize func(ctx context.Context, access Access) error
+
+	// AuthorizeContinues has Authorize asked again, with Access.Continues, when a call goes on in a task because other
+	// people have decided what it asked: its caller may have lost their rights meanwhile. A refusal ends the call, which
+	// cleans up. After an error that wraps [ErrUndecided] the task waits, and Authorize is asked again.
+	AuthorizeContinues bool
 
 	// ReplayGuard makes every requestState single use: a [state.MemoryGuard] in one process, the Guard of a Store of
 	// task/sqlite or task/postgres in several. A MemoryGuard forgets when its process ends. So a Server with a MemoryGuard
@@ -150,7 +156,13 @@ type Access struct {
 	// Extra is what the transport says of the caller: token info, and headers over HTTP. It
 	// is nil where the transport says nothing.
 	Extra *mcp.RequestExtra
+	// Continues is set if no request is made: see [Options.AuthorizeContinues]. Extra is nil then.
+	Continues bool
 }
+
+// ErrUndecided is wrapped by an error of [Options.Authorize] that is no refusal: it cannot tell now. The client of a
+// request is told to send it again, with HTTP status 503 where there is one.
+var ErrUndecided = fault.ErrUndecided
 
 // Server adds handlers that ask back to a server of the official Go SDK. It is safe for concurrent use.
 type Server struct {
@@ -233,7 +245,9 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 		Audit:    audit, Observer: observer, Log: s.log,
 	}
 	if authorize := s.opts.Authorize; authorize != nil {
-		way.Authorize = func(ctx context.Context, a gate.Access) error { return authorize(ctx, Access(a)) }
+		way.Authorize = func(ctx context.Context, a gate.Access) error {
+			return authorize(ctx, Access{Principal: a.Principal, Method: a.Method, Target: a.Target, Extra: a.Extra})
+		}
 	}
 	s.inline = sync.OnceValue(func() *inline.Server { return inline.New(engine, exported) })
 	s.sdk = &sdkfront.Front{

@@ -151,6 +151,38 @@ func ExampleOptions_principal() {
 	// calling "tools/call": the caller is not authorized for this request
 }
 
+// While people decide, their caller may leave. The directory is asked again before the call goes on, and while it is
+// away the task waits.
+func ExampleErrUndecided() {
+	directory := func(name string) (works bool, err error) {
+		if name == "alice" {
+			return false, errors.New("no answer")
+		}
+		return name == "bob", nil
+	}
+	opts := askback.Options{
+		AuthorizeContinues: true,
+		Authorize: func(_ context.Context, access askback.Access) error {
+			works, err := directory(access.Principal)
+			switch {
+			case err != nil:
+				return fmt.Errorf("the directory: %w: %w", err, askback.ErrUndecided)
+			case !works:
+				return errors.New(access.Principal + " has left")
+			}
+			return nil
+		},
+	}
+	for _, name := range []string{"alice", "bob", "carol"} {
+		err := opts.Authorize(context.Background(), askback.Access{Principal: name, Continues: true})
+		fmt.Println(err, errors.Is(err, askback.ErrUndecided))
+	}
+	// Output:
+	// the directory: no answer: it cannot be told now true
+	// <nil> false
+	// carol has left false
+}
+
 // Tokens of machines may name nobody. They are refused unless the server says that all of them are one anonymous
 // caller.
 func ExampleOptions_anonymousTokens() {

@@ -38,6 +38,11 @@ func (s *Server) newTasks(calls *call.Engine, info []byte) (*tasks.Service, erro
 		Store: o.Store, Calls: calls, Handlers: s.handlers, Info: info, ListAnonymous: o.ListAnonymous,
 		Log: throttle.New(s.log),
 	}
+	if authorize := s.opts.Authorize; authorize != nil && s.opts.AuthorizeContinues {
+		service.Continues = func(ctx context.Context, principal, method, target string) error {
+			return authorize(ctx, Access{Principal: principal, Method: method, Target: target, Continues: true})
+		}
+	}
 	opts := &taskrun.Options{
 		Settings: o.Settings,
 		Handler:  service.Handle,

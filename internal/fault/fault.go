@@ -195,6 +195,10 @@ type UnavailableError struct {
 
 func (e *UnavailableError) Error() string { return e.Reason }
 
+// ErrUndecided is wrapped by the error of an operator's function that cannot tell now whether a caller may do
+// something.
+var ErrUndecided = errors.New("it cannot be told now")
+
 // CrowdedError is an UnavailableError for a caller who holds all of its own share: the server is available to others.
 type CrowdedError struct{ *UnavailableError }
 

@@ -243,6 +243,9 @@ func (g *Gate) authorize(ctx context.Context, a Access) error {
 		target = a.Target
 	}
 	g.Log.WarnContext(ctx, "askback: a request was not authorized", "method", a.Method, "target", target, "error", err)
+	if errors.Is(err, fault.ErrUndecided) {
+		return &fault.UnavailableError{Reason: "the server cannot tell now whether the caller is authorized: try again later"}
+	}
 	if sent, ok := errors.AsType[*jsonrpc.Error](err); ok && sent != nil {
 		return g.refuse(ctx, a, "authorize", sent)
 	}

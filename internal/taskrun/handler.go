@@ -24,6 +24,9 @@ var (
 // another may. This engine leaves the task alone for a moment, and the attempt does not count.
 var ErrElsewhere = errors.New("this process cannot run the task")
 
+// ErrRefused is the error of a [Handler] for a task that may not go on. The task fails, and cleans up.
+var ErrRefused = errors.New("its caller is not authorized to go on")
+
 // Handler runs a claimed task until it ends, asks, or hands over. When ctx is done it should
 // return soon; what it returns then is ignored, and another run goes on from the journal. An
 // error says that the attempt failed: the task is tried again after a pause.

@@ -91,6 +91,9 @@ func (r *runner) conclude(
 		log.ErrorContext(ctx, "task: a task holds too much; it fails", "limit in bytes", r.opts.TaskBytes)
 		r.giveUp(write, t, fmt.Sprintf("its call, journal and result would have more than %d bytes", r.opts.TaskBytes))
 		return true
+	case errors.Is(err, ErrRefused):
+		r.giveUp(write, t, ErrRefused.Error())
+		return true
 	case err == nil && w.Stopped:
 		_ = r.settle(write, t, u)
 		return true

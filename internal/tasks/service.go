@@ -24,6 +24,10 @@ type Service struct {
 	// Desk is nil if the store keeps no questions, or the operator wants none to go to people.
 	Desk *Desk
 
+	// Continues, if set, decides whether the call of a principal goes on once other people have decided what it asked. An
+	// error is a refusal, unless it wraps [fault.ErrUndecided].
+	Continues func(ctx context.Context, principal, method, target string) error
+
 	ListAnonymous bool // anonymous callers may list the tasks of all of them
 
 	Log *slog.Logger

@@ -145,6 +145,10 @@ func (s *Service) Handle(ctx context.Context, w *taskrun.Work) (taskrun.Verdict,
 		finishRun(ctx, r.Watch, err, err)
 		return taskrun.Verdict{}, err
 	}
+	if err := run.mayContinue(ctx); err != nil {
+		finishRun(ctx, r.Watch, err, err)
+		return taskrun.Verdict{}, err
+	}
 	err, void := error(nil), errors.New("the handler ended its goroutine")
 	defer func() { finishRun(ctx, r.Watch, err, void) }()
 	_, err = s.Calls.Serve(ctx, r, kept)
