@@ -99,3 +99,54 @@ func TestAuthorizeCannotTell(t *testing.T) {
 		t.Errorf("status %d: %s", res.Status, res.Raw)
 	}
 }
+
+// What others decide while a run goes on that began for another reason is looked at, too.
+func TestAuthorizeContinuesInTheMiddleOfARun(t *testing.T) {
+	var asked, runs, effects atomic.Int32
+	again, goOn := make(chan struct{}), make(chan struct{})
+	store := new(task.MemoryStore)
+	people, err := desk.Open(store, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := harness.NewTaskServerOn(t, store, &askback.Options{
+		Principal:          func(context.Context, *mcp.RequestExtra) (string, error) { return "carol", nil },
+		Desk:               new(askback.DeskOptions),
+		AuthorizeContinues: true,
+		Authorize: func(_ context.Context, a askback.Access) error {
+			if a.Continues {
+				asked.Add(1)
+				return errors.New("carol has left")
+			}
+			return nil
+		},
+	}, func(s *askback.Server) {
+		askback.AddTaskTool(s, &mcp.Tool{Name: "deploy"}, nil,
+			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				if runs.Add(1) == 2 {
+					close(again)
+					<-goOn
+				}
+				own := askback.Approve(call, "own", askback.Question{Message: "?", For: []string{askback.User("carol")}})
+				other := askback.Approve(call, "other", askback.Question{Message: "?", For: []string{askback.User("bob")}})
+				if err := errors.Join(own, other); errors.Is(err, askback.ErrInputRequired) {
+					return "", err
+				} // a handler that goes on in spite of any other error
+				_ = call.Do(ctx, "deploy", func(context.Context) error { effects.Add(1); return nil })
+				return "done", nil
+			})
+	})
+	id := s.Result(harness.WithExtension, "tools/call", "deploy", `"name":"deploy"`)["taskId"].(string)
+	if err := vote(t, people, "own", desk.Person{Name: "carol"}, "accept", ""); err != nil {
+		t.Fatal(err)
+	}
+	<-again
+	if err := vote(t, people, "other", desk.Person{Name: "bob"}, "accept", ""); err != nil {
+		t.Fatal(err)
+	}
+	close(goOn)
+	s.Get(harness.WithExtension, id, "failed")
+	if asked.Load() != 1 || effects.Load() != 0 {
+		t.Errorf("it is asked %d times, with %d effects", asked.Load(), effects.Load())
+	}
+}

@@ -187,7 +187,7 @@ func (c *Call) step(ctx context.Context, name string, once bool, step Step) ([]b
 	run := func(step Step) ([]byte, error) { return c.run.Step(ctx, name, step) }
 	if once {
 		now := clock.Now(ctx)
-		if c.Probe != nil { // which repeats what a journal would have
+		if c.Probe != nil { // a test compares replays, and each makes this record again
 			now = time.UnixMilli(0)
 		}
 		run = func(step Step) ([]byte, error) { return c.run.StepOnce(ctx, name, now, instance(), step) }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/clock"
 	"github.com/askback-mcp/askback/internal/journal"
@@ -166,6 +167,12 @@ func (s *Stored) findDecision(key, row string, d journal.Digest) (*journal.Entry
 	made, err := stored.DecodeDecision(q.Decision)
 	if err != nil {
 		return nil, err
+	}
+	others := func(by input.Provenance) bool { return by.Who != s.work.Task.Principal }
+	if s.desk.Continues != nil && slices.ContainsFunc(made.By, others) {
+		if err := s.desk.Continues(s.ctx); err != nil {
+			return nil, err
+		}
 	}
 	s.tellDecided(key, d, q, made)
 	return Settled(key, d, q, made), nil

@@ -46,6 +46,8 @@ type StoredDesk struct {
 	Measures bool
 	// Remind is the share of the time until a deadline after which people are reminded. Zero means never.
 	Remind float64
+	// Continues, if set, is asked before the call takes what other people have decided. It is not called concurrently.
+	Continues func(ctx context.Context) error
 	// Tell, if set, tells the operator how a question was decided.
 	Tell func(e report.AuditEvent)
 }
@@ -91,7 +93,11 @@ func LeaveToNewer(err error) error {
 }
 
 // interrupted reports whether another run continues the task.
-func (s *Stored) interrupted(err error) bool { return s.ctx.Err() != nil || isVoid(err) }
+func (s *Stored) interrupted(err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ctx.Err() != nil || isVoid(err) || isVoid(s.lost)
+}
 
 // isVoid reports whether a handler's error leaves its run without an outcome. An outside system that was shown the
 // claim may say that the lease is lost, and a handler that another process has what the task needs.

@@ -116,9 +116,10 @@ const (
 	Unread Kind = 'u'
 	// Step is the result of a finished step.
 	Step Kind = 's'
-	// Begun records that a step begins which never runs twice. Its Value tells when and where.
+	// Begun records that a step of [Run.StepOnce] begins. Its Value has the time and the process.
 	Begun Kind = 'b'
-	// Failed records that such a step has ended without a result. Its Value tells whether it did not happen, and why.
+	// Failed records that a step of [Run.StepOnce] returned an error. Its Value has whether it did not happen, and the
+	// error.
 	Failed Kind = 'f'
 	// Checkpoint records that a checkpoint was passed.
 	Checkpoint Kind = 'c'

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// UnknownOutcomeError reports that a step which never runs twice was begun, and that nobody knows what came of it.
+// UnknownOutcomeError reports that a step of [Run.StepOnce] was begun, and that nobody knows whether it happened.
 type UnknownOutcomeError struct {
 	Step  string
 	Since time.Time // when it began
@@ -28,7 +28,7 @@ func (e *UnknownOutcomeError) Error() string {
 // Unwrap returns [ErrRecorded].
 func (e *UnknownOutcomeError) Unwrap() error { return ErrRecorded }
 
-// DidNotHappenError is the error of such a step that certainly had no effect.
+// DidNotHappenError is the error of a step of [Run.StepOnce] that certainly had no effect.
 type DidNotHappenError struct{ Reason string }
 
 func (e *DidNotHappenError) Error() string { return e.Reason }

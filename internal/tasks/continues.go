@@ -3,33 +3,24 @@ package tasks
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 
-	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/fault"
-	"github.com/askback-mcp/askback/internal/home"
-	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/report"
-	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
 )
 
-// mayContinue asks the operator before a run takes what other people have decided, unless it has been taken before. An
-// error keeps the handler from running.
+// mayContinue asks the operator, once in a run, whether the call goes on with what other people have decided. An error
+// makes the run void.
 func (r *running) mayContinue(ctx context.Context) error {
-	if r.Continues == nil {
+	if r.asked {
 		return nil
 	}
-	decided, err := r.decidedByOthers(ctx)
-	if !decided || err != nil {
-		return err
-	}
 	t := r.work.Task
-	err = fault.Safely(func() error { return r.Continues(ctx, t.Principal, t.Method, t.Target) })
+	err := fault.Safely(func() error { return r.Continues(ctx, t.Principal, t.Method, t.Target) })
 	switch {
 	case err == nil:
+		r.asked = true
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -45,39 +36,4 @@ func (r *running) mayContinue(ctx context.Context) error {
 		Task: task.Name(t.ID), Round: t.Round + 1, Reason: "authorize",
 	})
 	return taskrun.ErrRefused
-}
-
-// decidedByOthers reports whether somebody else than the caller has decided a question, which the journal does not have
-// yet.
-func (r *running) decidedByOthers(ctx context.Context) (bool, error) {
-	j, err := stored.DecodeJournal("", 0, r.work.Entries)
-	if err != nil {
-		return false, home.LeaveToNewer(err)
-	}
-	open := make(map[string]bool) // by the keys of their rows
-	for _, e := range j.Entries {
-		if e.Kind == journal.Put || e.Kind == journal.Timed {
-			open[string(e.Value)] = !j.Settled(&journal.Question{Key: e.Key, Digest: e.Digest})
-		}
-	}
-	if !slices.Contains(slices.Collect(maps.Values(open)), true) {
-		return false, nil
-	}
-	rows, err := r.Engine.Questions(ctx, task.Name(r.work.Task.ID))
-	if err != nil {
-		return false, err
-	}
-	for _, row := range rows {
-		if !open[row.Key] || row.Status != task.QuestionDecided {
-			continue
-		}
-		d, err := stored.DecodeDecision(row.Decision)
-		if err != nil {
-			return false, err
-		}
-		if slices.ContainsFunc(d.By, func(by input.Provenance) bool { return by.Who != r.work.Task.Principal }) {
-			return true, nil
-		}
-	}
-	return false, nil
 }

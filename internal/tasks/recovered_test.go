@@ -41,7 +41,7 @@ func TestWhatIsARecovery(t *testing.T) {
 		s := &Service{Log: slog.New(slog.NewTextHandler(&log, nil))}
 		w := &taskrun.Work{Entries: c.entries, Task: &task.Task{
 			ID: "ABCDEFGHIJ", Target: "deploy", Attempts: c.attempts, Claim: task.Claim{Fence: c.fence}}}
-		if got := (&running{s, w, "call"}).logRecovered(t.Context()); got != c.recovered {
+		if got := (&running{Service: s, work: w, callID: "call"}).logRecovered(t.Context()); got != c.recovered {
 			t.Errorf("%s: a recovery: %v, want %v", c.says, got, c.recovered)
 		}
 		if said := strings.Contains(log.String(), "a run that did not end"); said != c.recovered ||

@@ -134,7 +134,7 @@ func (s *Service) Handle(ctx context.Context, w *taskrun.Work) (taskrun.Verdict,
 			return nil
 		},
 	}
-	run := &running{s, w, journal.Derived("call", began.ID)}
+	run := &running{Service: s, work: w, callID: journal.Derived("call", began.ID)}
 	kept := home.NewStored(w, r, run.desk(ctx))
 	recovered := run.logRecovered(ctx)
 	r.WatchRun(s.Calls.Observer, recovered, dueFor(ctx, w.Task, recovered))
@@ -142,10 +142,6 @@ func (s *Service) Handle(ctx context.Context, w *taskrun.Work) (taskrun.Verdict,
 		run.tellCancelled(ctx)
 		err := s.Calls.CleanUp(ctx, r, kept, string(w.Task.Status))
 		r.Watch.SetOutcome("cleaned_up")
-		finishRun(ctx, r.Watch, err, err)
-		return taskrun.Verdict{}, err
-	}
-	if err := run.mayContinue(ctx); err != nil {
 		finishRun(ctx, r.Watch, err, err)
 		return taskrun.Verdict{}, err
 	}
@@ -161,11 +157,15 @@ type running struct {
 	*Service
 	work   *taskrun.Work
 	callID string
+	asked  bool // the operator lets the call go on
 }
 
 // desk is what the home of the task needs for questions that wait for people or for a time.
 func (r *running) desk(ctx context.Context) (d home.StoredDesk) {
 	d.Questions, d.Now, d.Keeps = r.Engine.Questions, r.Engine.Now, r.Engine.Settings().TTL
+	if r.Continues != nil {
+		d.Continues = r.mayContinue
+	}
 	if r.Desk != nil {
 		d.Remind, d.Measures = r.Desk.Remind, true
 	}

@@ -303,7 +303,7 @@ var askTests = []test{
 				}
 				f.wantRow(s, t)
 				f.wantNotices(s, "asked decided", "asked open", "decided decided", "ended decided", "ended open")
-				for f.tryClaim(s, "", long) != nil { // whoever cleans up
+				for f.tryClaim(s, "", long) != nil { // its worker cleans up
 				}
 			}
 		}},

@@ -44,7 +44,7 @@ func TestATaskSaysWhatItDoesAndStopsAtOnce(t *testing.T) {
 		return i.get(id, "working")["statusMessage"] == "Creating the directories (0 of 8)"
 	})
 	i.Stop()             // and does not wait for an hour
-	i.get(id, "working") // which another process continues
+	i.get(id, "working") // another process continues it
 }
 
 func TestATaskThatIsDeclinedLeavesNothing(t *testing.T) {

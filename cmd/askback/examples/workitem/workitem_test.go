@@ -65,7 +65,8 @@ func TestRestartsAndLostResponsesChangeNothing(t *testing.T) {
 	if diff := cmp.Diff([][]string{{"resolution"}, {"duplicate_of"}}, res.Asked); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)
 	}
-	history := []string{"Custom.Resolution:  → Duplicate", "System.State: Active → Resolved", "Duplicate Of:  → 4301"}
+	history := []string{
+		"Custom.Resolution:  → Duplicate", "System.State: Active → Resolved", "Duplicate Of:  → 4301"}
 	if diff := cmp.Diff(history, changes); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
 	}
