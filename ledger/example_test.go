@@ -14,7 +14,7 @@ type booking struct {
 	Room string `json:"room"`
 }
 
-// The booking and its record are one transaction. So a call books once, also if its process dies or a request comes twice.
+// The booking and its record are one transaction. So a call books once, if its process dies or a request comes twice.
 func ExampleDo() {
 	ctx := context.Background()
 	var db *sql.DB // of a driver for PostgreSQL, such as github.com/jackc/pgx/v5/stdlib
