@@ -342,7 +342,7 @@ func TestWhatPeopleDecideIsObserved(t *testing.T) {
 	if diff := cmp.Diff(want, delivered); diff != "" {
 		t.Errorf("notices (-want +got)\n%s", diff)
 	}
-	for _, method := range []string{"Create", "Update", "Overdue", "ChangeQuestion", "Questions", "Listen", "Notices",
+	for _, method := range []string{"Insert", "Update", "Overdue", "ChangeQuestion", "Questions", "Listen", "Notices",
 		"Settle"} {
 		if !methods[method] {
 			t.Errorf("nothing is told of %s: %v", method, methods)

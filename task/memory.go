@@ -68,6 +68,7 @@ func (m *memoryTask) usage() Quota {
 
 var _ interface {
 	Store
+	Inserter
 	Watcher
 } = (*MemoryStore)(nil)
 
@@ -104,28 +105,48 @@ func (s *MemoryStore) doTask(
 // Create adds a task with its journal. See [Store].
 func (s *MemoryStore) Create(ctx context.Context, t *Task, ttl, lease time.Duration, call []byte, entries [][]byte,
 	quota Quota) error {
+	added := *t
+	if added.Claim, added.Version = (Claim{}), 0; lease > 0 {
+		added.claim()
+	}
+	err := s.Insert(ctx, &added, ttl, call, Update{Lease: lease, Entries: entries}, quota)
+	if err == nil {
+		*t = added
+	}
+	return err
+}
+
+// Insert adds a task as its first run leaves it. See [Inserter].
+func (s *MemoryStore) Insert(
+	ctx context.Context, t *Task, ttl time.Duration, call []byte, u Update, quota Quota,
+) error {
+	ttl = max(ttl, cmp.Or(u.TTL, ttl))
 	return s.do(ctx, func(now int64) error {
 		if s.tasks[t.ID] != nil {
 			return ErrExists
 		}
-		size := int64(len(call)+len(t.Pending)+len(t.Outcome)) + sizeOf(entries)
+		size := int64(len(call)+len(t.Pending)+len(t.Outcome)) + sizeOf(u.Entries)
 		if err := quota.Check(s.used[t.Principal], Quota{Unfinished: 1, Kept: 1, Bytes: size}); err != nil {
 			return err
 		}
-		t.Created, t.Updated, t.Expires = timeAt(now), timeAt(now), timeAt(now+ttl.Milliseconds())
-		t.Version, t.Claim = 0, Claim{}
-		if lease > 0 {
-			t.claim()
-		}
+		t.Created, t.Updated = timeAt(now), timeAt(now)
+		t.Expires = timeAt(now + ttl.Milliseconds())
 		s.seq++
-		m := &memoryTask{Task: *t.clone(), seq: s.seq, scheduled: true, dueAt: now + roundUp(lease), leased: roundUp(lease),
-			ttl: ttl.Milliseconds(), call: bytes.Clone(call), bytes: int64(len(call))}
+		m := &memoryTask{Task: *t.clone(), seq: s.seq, ttl: ttl.Milliseconds(), call: bytes.Clone(call),
+			bytes: int64(len(call))}
+		m.schedule(now, u)
 		m.PollInterval = m.PollInterval.Truncate(time.Millisecond)
-		m.add(entries...)
+		m.add(u.Entries...)
 		s.tasks[m.ID] = m
 		insert(&s.list, m, newestFirst)
 		s.index(m)
-		if lease <= 0 {
+		if t.Status == InputRequired {
+			for _, ask := range u.Ask {
+				s.ask(m, ask, now)
+			}
+		}
+		t.Expires = m.Expires
+		if m.scheduled && m.dueAt <= now {
 			s.changed(m.ID, true)
 		}
 		return nil
@@ -343,7 +364,7 @@ func (m *memoryTask) update(t *Task, u *Update, now int64) {
 		m.lease(now, u.Lease)
 		t.Claim, t.Attempts = m.Claim, m.Attempts
 	case !u.Keep:
-		m.scheduled, m.dueAt, m.leased = u.Due >= 0, now+roundUp(u.Due), 0
+		m.schedule(now, *u)
 	case u.Leased && m.lacksLease(now):
 		m.dueAt = now + m.leased
 	}
@@ -578,8 +599,14 @@ func (t *Task) clone() *Task {
 
 // lease claims the task, and makes it due again at the end of the lease.
 func (m *memoryTask) lease(now int64, lease time.Duration) {
-	m.scheduled, m.dueAt, m.leased = true, now+roundUp(lease), roundUp(lease)
+	m.schedule(now, Update{Lease: lease})
 	m.claim()
+}
+
+// schedule makes the task due when its lease ends, or when the update says.
+func (m *memoryTask) schedule(now int64, u Update) {
+	in := cmp.Or(u.Lease, u.Due)
+	m.scheduled, m.dueAt, m.leased = in >= 0, now+roundUp(in), roundUp(u.Lease)
 }
 
 // lacksLease reports whether less is left of a lease than a write under it leaves.

@@ -38,7 +38,7 @@ type Settings struct {
 
 	// Workers bounds the tasks that run in this process at once; default 32. A principal gets another worker only while it
 	// has fewer workers than are free: a principal who is alone has half of them, at least one, two have a third each, and
-	// so on. The rest is free for the next principal.
+	// so on. The rest is free for the next principal. As many again run for the first time while their requests wait.
 	Workers int
 
 	// Lease is how long a worker that is no longer heard of keeps a task; default 10

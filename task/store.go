@@ -179,12 +179,21 @@ type Store interface {
 	Close() error
 }
 
+// Inserter is a [Store] that can add a task as its first run leaves it, in one write. With any other Store the server
+// adds the task before the run, and updates it after it.
+type Inserter interface {
+	// Insert adds a task with its journal, as [Store.Create] does with the entries of u. What u says of Due, Lease, TTL and
+	// Ask is made in the same write, as by an Update with Leased; its other fields are not used. The Claim, the Attempts
+	// and the Version are the given ones. The errors are those of Create.
+	Insert(ctx context.Context, t *Task, ttl time.Duration, call []byte, u Update, quota Quota) error
+}
+
 // Watcher is a [Store] whose database tells instances of each other's writes. With any other
 // Store a server learns of them by asking again.
 type Watcher interface {
 	// Watch calls changed with the [Name] of each task that another instance has created or updated, and says whether
 	// the task is due at once; until ctx is done: then it returns the error of ctx. A task that was created under a
-	// lease is left out, since nobody can wait for it yet. What this Store itself has written may be left out, too: its
+	// lease, or inserted and is not due, is left out, since nobody can wait for it yet. What this Store itself has written may be left out, too: its
 	// server knows. Watch calls ready, if that is not nil, once it listens. When the connection is lost it returns an
 	// error, and can be called again, unless it is an errors.ErrUnsupported. Changes may be missed then and at other
 	// times: servers look for themselves now and then.

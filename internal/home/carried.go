@@ -68,6 +68,7 @@ func (c *Carried) Open(ctx context.Context) (opened call.Opened, err error) {
 			j = j.Follow(now)
 		}
 	}
+	c.task.Fresh = j.Round == 0
 	c.resumed, c.manual, c.entries = j.Round > 0, j.IsManual(), len(j.Entries)
 	c.timed, c.stored.outlives = c.expire(ctx, c.request, j, now)
 	answers := call.Answers{Responses: params.Responses, Bare: c.Bare && !params.HasState}

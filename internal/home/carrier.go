@@ -47,6 +47,7 @@ const (
 type TaskRequest struct {
 	Dialect string // empty if it cannot take one
 	TTL     time.Duration
+	Fresh   bool // the call began with this request
 }
 
 // Tasks move calls of clients to [Stored].

@@ -45,6 +45,7 @@ func (h *Held) Open(ctx context.Context) (opened call.Opened, err error) {
 	if h.task, err = h.readTaskRequest(h.request, false); err != nil { // nor the extension
 		return opened, err
 	}
+	h.task.Fresh = true
 	h.started, h.began = clock.Now(ctx), time.Now()
 	j := &journal.Journal{ID: rand.Text(), Started: h.started}
 	return h.opened(ctx, j, call.Answers{}), nil

@@ -111,7 +111,8 @@ func (s *Stored) Begin(run *journal.Run, j *journal.Journal, _ call.Answers, lim
 	run.Commit = s.record
 	run.Numbered, run.Decided = true, s.decided
 	run.Outlive = s.work.Outlive
-	run.Live = s.ctx.Err // which looks at the lease: the author's context may be derived from it, and end a moment later
+	// The context looks at the lease: the author's context may be derived from it, and end a moment later.
+	run.Live = func() error { return cmp.Or(s.work.Exist(s.ctx), s.ctx.Err()) }
 }
 
 func (s *Stored) record(ctx context.Context, e *journal.Entry) error {

@@ -31,7 +31,7 @@ func (c *Carrier) readTaskRequest(r *call.Request, extension bool) (as TaskReque
 		if fault != nil {
 			return as, fault
 		}
-		as = TaskRequest{DialectProposal, ttl}
+		as = TaskRequest{Dialect: DialectProposal, TTL: ttl}
 	}
 	if as.Dialect != "" || support == nil || !support.Required {
 		return as, nil

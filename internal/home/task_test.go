@@ -126,6 +126,7 @@ func TestWhichCallsBecomeTasks(t *testing.T) {
 			continue
 		}
 		moves := func(to call.Mover, want home.TaskRequest) {
+			want.Fresh = true
 			out, err := to.Move(t.Context(), opened.Journal)
 			if err != nil || string(out.Encoded) != "a task" || tasks.as != want {
 				t.Errorf("%s: %+v as %+v, want %+v; %v", test.says, out, tasks.as, want, err)

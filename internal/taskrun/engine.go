@@ -62,7 +62,7 @@ func NewEngine(s task.Store, opts *Options) (*Engine, error) {
 	e.subscriptions = newSubscriptions(e.store, e.opts.Look, e.opts.Lease)
 	e.runner.store, e.runner.opts, e.runner.log = e.store, &e.opts, e.log
 	e.runner.subscriptions, e.runner.changed = e.subscriptions, e.changed
-	e.runner.holder = func(w *Work) *Holder { return &Holder{e, w.Task.Principal, w.Task.ID, w.Entries, w.Stopped} }
+	e.runner.holder = func(w *Work) *Holder { return &Holder{e, w, w.Task.Principal, w.Task.ID, w.Entries, w.Stopped} }
 	e.expiry.store, e.expiry.opts, e.expiry.changed = e.store, &e.opts, e.changed
 	e.expiry.decide = func(ctx context.Context, q *task.Question) error { return e.ChangeQuestion(ctx, q, true) }
 	return e, nil
@@ -76,6 +76,9 @@ type New struct {
 	// ID makes creating a task repeatable: a second Create with it returns the existing
 	// task. It must be as hard to guess as 128 random bits. Empty means a random one.
 	ID string
+	// Fresh says that nobody knows the ID yet. If nothing is recorded, the first run may then begin before the task is
+	// stored, and Create returns when it is.
+	Fresh bool
 
 	Principal, Method, Target, Dialect string
 
@@ -105,10 +108,18 @@ func (e *Engine) Create(ctx context.Context, n *New) (*task.Task, error) {
 	if n.Principal == "" {
 		longest = e.opts.MaxAnonymousTTL
 	}
+	ttl = min(ttl, longest)
+	if first := e.runFirst(n, t, ttl); first != nil {
+		<-first.added // soon: see [firstLeg]
+		if first.err != nil {
+			return nil, first.err
+		}
+		return cloneTask(first.task), nil
+	}
 	worker := e.freeWorker(t)
 	err := e.admit(ctx, n.Principal, int64(len(n.Call))+sizeOf(n.Entries), func(quota task.Quota) error {
 		ctx, lease := worker.claims(ctx)
-		return e.store.Create(ctx, t, min(ttl, longest), lease, n.Call, n.Entries, quota)
+		return e.store.Create(ctx, t, ttl, lease, n.Call, n.Entries, quota)
 	})
 	if err != nil {
 		worker.free()
@@ -126,10 +137,40 @@ func (e *Engine) Create(ctx context.Context, n *New) (*task.Task, error) {
 	return t, nil
 }
 
+// runFirst begins the first run of a task before the store has it, if it may and there is a worker. Otherwise it
+// returns nil.
+func (e *Engine) runFirst(n *New, t *task.Task, ttl time.Duration) *unstored {
+	w := e.runsHere(t)
+	if _, inserts := e.store.store.(task.Inserter); w == nil || !n.Fresh || len(n.Entries) > 0 || !inserts {
+		return nil
+	}
+	began := cloneTask(t)
+	began.Attempts, began.Claim = 1, task.Claim{Fence: 1, Nonce: crand.Text()}
+	call := append([]byte{}, n.Call...)
+	first := &unstored{lease: e.opts.Lease, task: cloneTask(began), added: make(chan struct{})}
+	first.insert = func(ctx context.Context, t *task.Task, u task.Update) error {
+		return e.admit(ctx, n.Principal, int64(len(call))+sizeOf(u.Entries), func(quota task.Quota) error {
+			return e.store.insert(ctx, t, ttl, call, u, quota)
+		})
+	}
+	if !w.begin(&task.Claimed{Task: began, Call: call}, first) {
+		return nil
+	}
+	return first
+}
+
+// runsHere returns the workers of this process, if it runs tasks of this target.
+func (e *Engine) runsHere(t *task.Task) *workers {
+	if _, elsewhere := e.runner.elsewhere.Load(t.Target); elsewhere {
+		return nil
+	}
+	return e.workers.Load()
+}
+
 // freeWorker takes a free worker for a task that the caller is about to make due. Nil is none.
 func (e *Engine) freeWorker(t *task.Task) *freeWorker {
-	w := e.workers.Load()
-	if _, elsewhere := e.runner.elsewhere.Load(t.Target); w == nil || elsewhere {
+	w := e.runsHere(t)
+	if w == nil {
 		return nil
 	}
 	return w.takeFor(t)

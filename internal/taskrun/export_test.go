@@ -15,7 +15,7 @@ func UnderLease(ctx context.Context, length time.Duration, sent time.Time) (leas
 
 // Settle writes the last update of a run, for tests.
 func (e *Engine) Settle(ctx context.Context, t *task.Task, u task.Update) error {
-	return e.runner.settle(ctx, t, u)
+	return e.runner.settle(ctx, nil, t, u)
 }
 
 // Watched returns the number of tasks that callers wait for, for tests.

@@ -64,6 +64,7 @@ type Work struct {
 	Entries [][]byte
 	Stopped bool
 
+	unstored *unstored // nil if the store has the task
 	store    safeStore
 	lease    *lease
 	limit    int64 // the bytes that the task may hold
@@ -100,6 +101,15 @@ func (w *Work) grow(n int) error {
 	return nil
 }
 
+// Exist makes sure that the store has the task, which it may not while the first run begins. It must be called before
+// anything that must not be done again for a task which nobody has. After an error the run is over.
+func (w *Work) Exist(ctx context.Context) error {
+	if w.unstored == nil {
+		return nil
+	}
+	return w.unstored.exist(context.WithoutCancel(ctx))
+}
+
 // Record adds an entry to the task's journal. A nil error means that the entry is durable, and that every later run
 // will find it. While the store is out of reach Record tries again until the lease ends. The entries of a task must
 // differ: when Record tries again, an entry that is in the journal already is taken for the one whose answer was
@@ -113,6 +123,9 @@ func (w *Work) Record(ctx context.Context, entry []byte) error {
 		return task.ErrLeaseLost
 	}
 	if err := w.grow(len(entry)); err != nil {
+		return err
+	}
+	if err := w.Exist(ctx); err != nil {
 		return err
 	}
 	// What was done must be recorded, even if the task is interrupted at this moment.

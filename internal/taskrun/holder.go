@@ -24,6 +24,7 @@ func (e *heldError) Unwrap() error { return ErrHeld }
 // is safe for concurrent use.
 type Holder struct {
 	engine        *Engine
+	work          *Work
 	principal, id string
 	entries       [][]byte
 	stopped       bool
@@ -53,6 +54,9 @@ func (h *Holder) Stopped() bool { return h.stopped }
 
 // Questions reads the questions of the task: see [task.Store].
 func (h *Holder) Questions(ctx context.Context) ([]*task.Question, error) {
+	if err := h.work.Exist(ctx); err != nil {
+		return nil, err
+	}
 	return h.engine.Questions(ctx, task.Name(h.id))
 }
 
@@ -61,12 +65,18 @@ func (h *Holder) Now(ctx context.Context) (time.Time, error) { return h.engine.N
 
 // Row reads the task.
 func (h *Holder) Row(ctx context.Context) (*task.Task, error) {
+	if err := h.work.Exist(ctx); err != nil {
+		return nil, err
+	}
 	return h.engine.Get(ctx, h.principal, h.id)
 }
 
 // Wake makes the task run, here if a worker is free. Its questions stay open meanwhile. A task that is running is taken
 // from its worker. The error is [task.ErrEnded] if the task has ended.
 func (h *Holder) Wake(ctx context.Context) error {
+	if err := h.work.Exist(ctx); err != nil {
+		return err
+	}
 	_, err := h.engine.Change(ctx, h.principal, h.id, func(t *task.Task) (*task.Update, error) {
 		if t.Status.Terminal() {
 			return nil, task.ErrEnded

@@ -26,8 +26,11 @@ type runner struct {
 	left      left
 }
 
-// work runs a claimed task and writes the outcome.
-func (r *runner) work(ctx context.Context, c *task.Claimed, l *lease, all *leases) {
+// work runs a claimed task and writes the outcome. First is not nil if the store has yet to get the task.
+func (r *runner) work(ctx context.Context, c *task.Claimed, first *unstored, l *lease, all *leases) {
+	if first != nil {
+		defer first.abandon()
+	}
 	t := c.Task
 	log := r.log.With("task", task.Name(t.ID), "target", t.Target)
 	write := context.WithoutCancel(ctx) // the last write of a run is not interrupted
@@ -35,20 +38,20 @@ func (r *runner) work(ctx context.Context, c *task.Claimed, l *lease, all *lease
 		// The handler does not run: it would repeat open questions, or change an outcome that the client knows.
 		log.WarnContext(ctx, "task: a task was due that has nothing to do; leaving it alone", "status", string(t.Status))
 		t.Attempts = 0
-		_ = r.settle(write, t, task.Update{Leased: true, Due: -1}) // a conflict is an answer that came meanwhile
+		_ = r.settle(write, nil, t, task.Update{Leased: true, Due: -1}) // a conflict is an answer that came meanwhile
 		return
 	}
 	if t.Attempts > r.opts.Attempts {
 		r.log.ErrorContext(ctx, "task: giving up on a task", "task", task.Name(t.ID), "target", t.Target, "attempts",
 			t.Attempts-1, "cleaning up", t.Stopped)
-		r.giveUp(write, t, fmt.Sprintf("it was begun %d times and came to nothing", t.Attempts-1))
+		r.giveUp(write, nil, t, fmt.Sprintf("it was begun %d times and came to nothing", t.Attempts-1))
 		return
 	}
 	for {
 		w := &Work{Task: t, Call: c.Call, Entries: c.Entries, Stopped: t.Stopped,
-			store: r.store, lease: l, limit: r.opts.TaskBytes, progress: make(chan struct{}, 1)}
-		c = new(task.Claimed) // a further attempt reads what this one records
-		now := *t             // the row, which keepAlive may change
+			unstored: first, store: r.store, lease: l, limit: r.opts.TaskBytes, progress: make(chan struct{}, 1)}
+		c, first = new(task.Claimed), nil // a further attempt reads what this one records
+		now := *t                         // the row, which keepAlive may change
 		verdict, err := r.attempt(ctx, w, &now, l, all)
 		t = &now
 		if r.conclude(ctx, w, t, verdict, err, log) {
@@ -63,7 +66,7 @@ func (r *runner) work(ctx context.Context, c *task.Claimed, l *lease, all *lease
 		}
 		if t.Status == task.Working { // an answer or a decision came meanwhile: run it again
 			t.Attempts = 0
-			_ = r.settle(write, t, task.Update{Leased: true, Due: 0})
+			_ = r.settle(write, nil, t, task.Update{Leased: true, Due: 0})
 		}
 		return
 	}
@@ -82,6 +85,8 @@ func (r *runner) conclude(
 			"task: a handler does not return although its context is done; leaving it, and its task to another worker",
 			"task", task.Name(t.ID), "target", t.Target, "after", r.opts.Lease)
 		return true // the lease ends by itself
+	case errors.Is(err, errNotAdded): // whoever creates the task is told
+		return true
 	case errors.Is(err, task.ErrLeaseLost):
 		log.WarnContext(ctx, "task: the lease is lost; another worker goes on")
 		return true
@@ -89,13 +94,13 @@ func (r *runner) conclude(
 		return false // once more, in this lease, to clean up
 	case errors.Is(err, ErrTooLarge):
 		log.ErrorContext(ctx, "task: a task holds too much; it fails", "limit in bytes", r.opts.TaskBytes)
-		r.giveUp(write, t, fmt.Sprintf("its call, journal and result would have more than %d bytes", r.opts.TaskBytes))
+		r.giveUp(write, w, t, fmt.Sprintf("its call, journal and result would have more than %d bytes", r.opts.TaskBytes))
 		return true
 	case errors.Is(err, ErrRefused):
-		r.giveUp(write, t, ErrRefused.Error())
+		r.giveUp(write, w, t, ErrRefused.Error())
 		return true
 	case err == nil && w.Stopped:
-		_ = r.settle(write, t, u)
+		_ = r.settle(write, w, t, u)
 		return true
 	case err == nil:
 		t.Status, t.Message, t.Pending, t.Outcome, t.Round = verdict.Status, verdict.Message, verdict.Pending,
@@ -123,7 +128,7 @@ func (r *runner) conclude(
 		u.Due = min(time.Second<<min(t.Attempts, 10), time.Minute)
 		log.ErrorContext(ctx, "task: an attempt failed; trying again later", "attempt", t.Attempts, "error", err)
 	}
-	err = r.settle(write, t, u)
+	err = r.settle(write, w, t, u)
 	return !errors.Is(err, task.ErrConflict) && !errors.Is(err, task.ErrDecided)
 }
 
@@ -145,10 +150,17 @@ func (r *runner) read(ctx context.Context, id string) (*task.Task, error) {
 	return r.store.Get(ctx, id)
 }
 
-// settle writes the last update of a run.
-func (r *runner) settle(ctx context.Context, t *task.Task, u task.Update) error {
+// settle writes the last update of a run, whose work w is nil if nothing was run.
+func (r *runner) settle(ctx context.Context, w *Work, t *task.Task, u task.Update) error {
 	ctx, cancel := context.WithTimeout(ctx, r.opts.Lease)
 	defer cancel()
+	if w != nil && w.unstored.end() {
+		err := w.unstored.settle(ctx, t, u)
+		if err == nil && u.Due == 0 {
+			r.changed(task.Name(t.ID), true)
+		}
+		return err
+	}
 	doubt := false // the write may have been made, although there was no answer
 	err := r.store.persist(ctx, func() error {
 		next := *t
@@ -196,14 +208,14 @@ func (r *runner) reconcile(ctx context.Context, t *task.Task) error {
 }
 
 // giveUp fails a task that has reached a bound, or ends its cleaning up.
-func (r *runner) giveUp(ctx context.Context, t *task.Task, reason string) {
+func (r *runner) giveUp(ctx context.Context, w *Work, t *task.Task, reason string) {
 	if t.Stopped {
-		_ = r.settle(ctx, t, task.Update{Leased: true, Due: -1})
+		_ = r.settle(ctx, w, t, task.Update{Leased: true, Due: -1})
 		return
 	}
 	message := "The task failed: " + reason + "."
 	_ = Stop(t, task.Failed, message, r.opts.Failure(message))
-	_ = r.settle(ctx, t, task.Update{Leased: true, Due: 0}) // to clean up
+	_ = r.settle(ctx, w, t, task.Update{Leased: true, Due: 0}) // to clean up
 }
 
 // attempt runs the handler once and keeps the lease alive meanwhile. Now is the task's row as
@@ -223,13 +235,30 @@ func (r *runner) attempt(ctx context.Context, w *Work, now *task.Task, l *lease,
 	// Before the handler runs, so that no change is missed that comes while it does.
 	changed, done := r.subscriptions.subscribe(now.ID)
 	defer done()
-	h := all.hold(now, l)
+	var h *holding
 	var heart sync.WaitGroup
-	heart.Go(func() { r.keepAlive(alive, w, now, changed, h, interrupt) })
+	keep := func() {
+		h = all.hold(now, l)
+		heart.Go(func() { r.keepAlive(alive, w, now, changed, h, interrupt) })
+	}
+	if first := w.unstored; first == nil {
+		keep()
+	} else {
+		first.failed = interrupt
+		first.began = func(t *task.Task, sent time.Time) {
+			*now = *t
+			l.renewed(sent)
+			keep()
+		}
+		defer time.AfterFunc(l.length/firstLeg, func() { _ = first.exist(alive) }).Stop()
+	}
 	verdict, err := r.handleOrAbandon(leased, w)
+	w.unstored.end()
 	stop()
 	heart.Wait()
-	all.leave(h)
+	if h != nil {
+		all.leave(h)
+	}
 	w.mu.Lock() // goroutines that the handler left running may try to record
 	w.over = true
 	recorded := w.recorded

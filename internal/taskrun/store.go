@@ -66,6 +66,15 @@ func (s safeStore) Create(
 	return s.store.Create(ctx, t, ttl, lease, call, entries, quota)
 }
 
+// insert is for a store that is a [task.Inserter].
+func (s safeStore) insert(
+	ctx context.Context, t *task.Task, ttl time.Duration, call []byte, u task.Update, quota task.Quota,
+) (err error) {
+	ctx, done := s.bound(ctx, "Insert", &err)
+	defer done()
+	return s.store.(task.Inserter).Insert(ctx, t, ttl, call, u, quota)
+}
+
 func (s safeStore) Get(ctx context.Context, id string) (t *task.Task, err error) {
 	ctx, done := s.bound(ctx, "Get", &err)
 	defer done()

@@ -15,21 +15,38 @@ import (
 // Tasks are claimed in two ways. The loop of Run claims due tasks. A write of this process that makes a task due, by
 // creating or answering it, also claims the task if a worker is free and nothing else is due, so that no other task is
 // overtaken.
+//
+// There are as many workers again for first runs, which begin before their tasks are stored. Principals share them by the
+// same rule. They overtake nobody, because the others have workers of their own.
 type workers struct {
 	ctx    context.Context // of Run
 	size   int
-	run    func(context.Context, *task.Claimed, *lease, *leases)
+	run    func(context.Context, *task.Claimed, *unstored, *lease, *leases)
 	freed  chan struct{} // receives after a worker has become free
 	all    sync.WaitGroup
 	leases *leases
 
 	mu      sync.Mutex
 	closed  bool
-	busy    int  // workers that run a task or are about to
-	running load // the tasks that they run
+	pool         // the workers that run a task or are about to
+	first   pool // those of first runs
 	due     bool // the loop has to look: something may be due
 	looking bool // the loop looks at this moment
 	passed  bool // its last look may have passed over principals that had their share
+}
+
+// pool counts workers that are taken.
+type pool struct {
+	busy    int
+	running load
+}
+
+// share reports whether a principal may have another of so many workers.
+func (p *pool) share(size int, principal string) bool { return p.running.of(principal) < size-p.busy }
+
+func (p *pool) add(principal, target string, n int) {
+	p.busy += n
+	p.running.add(principal, target, n)
 }
 
 // load counts tasks by principal and target.
@@ -61,10 +78,10 @@ func (l load) list() (all []task.Load) {
 }
 
 func newWorkers(
-	ctx context.Context, size int, l *leases, run func(context.Context, *task.Claimed, *lease, *leases),
+	ctx context.Context, size int, l *leases, run func(context.Context, *task.Claimed, *unstored, *lease, *leases),
 ) *workers {
-	return &workers{ctx: ctx, size: size, leases: l, run: run, freed: make(chan struct{}, 1), running: make(load),
-		due: true}
+	return &workers{ctx: ctx, size: size, leases: l, run: run, freed: make(chan struct{}, 1),
+		pool: pool{running: make(load)}, first: pool{running: make(load)}, due: true}
 }
 
 // close makes sure that no worker begins any more, and waits for those that run.
@@ -101,24 +118,27 @@ func (w *workers) looked(claimed []*task.Claimed, n int, load []task.Load, sent 
 	w.all.Add(len(claimed))
 	w.mu.Unlock()
 	for _, c := range claimed {
-		go w.work(c, sent)
+		go w.work(c, nil, sent)
 	}
 }
 
-// work runs a task, and then frees its worker.
-func (w *workers) work(c *task.Claimed, sent time.Time) {
-	defer w.release(c.Principal, c.Target)
-	w.run(w.ctx, c, newLease(w.leases.length, sent), w.leases)
+// work runs a task, which the store may not have yet, and then frees its worker.
+func (w *workers) work(c *task.Claimed, first *unstored, sent time.Time) {
+	defer w.release(c.Principal, c.Target, first != nil)
+	w.run(w.ctx, c, first, newLease(w.leases.length, sent), w.leases)
 }
 
-func (w *workers) release(principal, target string) {
+func (w *workers) release(principal, target string, first bool) {
+	defer w.all.Done()
 	w.mu.Lock()
-	w.busy--
-	w.running.add(principal, target, -1)
+	defer w.mu.Unlock()
+	if first {
+		w.first.add(principal, target, -1)
+		return
+	}
+	w.add(principal, target, -1)
 	w.due = w.due || w.passed
-	w.mu.Unlock()
 	signal(w.freed)
-	w.all.Done()
 }
 
 // mark notes that something may be due.
@@ -139,14 +159,25 @@ type freeWorker struct {
 func (w *workers) takeFor(t *task.Task) *freeWorker {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	free := w.size - w.busy
-	if w.ctx.Err() != nil || w.closed || w.due || w.looking || w.running.of(t.Principal) >= free {
+	if w.ctx.Err() != nil || w.closed || w.due || w.looking || !w.share(w.size, t.Principal) {
 		return nil
 	}
-	w.busy++
-	w.running.add(t.Principal, t.Target, 1)
+	w.add(t.Principal, t.Target, 1)
 	w.all.Add(1)
 	return &freeWorker{w, t.Principal, t.Target, time.Now()}
+}
+
+// begin begins the first run of a task, if there is a worker for it.
+func (w *workers) begin(c *task.Claimed, first *unstored) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ctx.Err() != nil || w.closed || !w.first.share(w.size, c.Principal) {
+		return false
+	}
+	w.first.add(c.Principal, c.Target, 1)
+	w.all.Add(1)
+	go w.work(c, first, time.Now())
+	return true
 }
 
 // claims returns the lease under which the write claims the task, which is zero without a worker, and the context of
@@ -161,7 +192,7 @@ func (f *freeWorker) claims(ctx context.Context) (context.Context, time.Duration
 // run begins the work on the task that the write has claimed.
 func (f *freeWorker) run(c *task.Claimed) {
 	if f != nil {
-		go f.workers.work(c, f.sent)
+		go f.workers.work(c, nil, f.sent)
 	}
 }
 
@@ -169,6 +200,6 @@ func (f *freeWorker) run(c *task.Claimed) {
 // tell whose claim it is, so it goes on when the lease ends.
 func (f *freeWorker) free() {
 	if f != nil {
-		f.workers.release(f.principal, f.target)
+		f.workers.release(f.principal, f.target, false)
 	}
 }

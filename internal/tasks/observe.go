@@ -42,7 +42,7 @@ func Observe(opts *taskrun.Options, o *report.Observer) {
 // dueFor returns how long a claimed task was due, if that can be known: the last write made it so, unless a worker has
 // claimed it since. The clocks of the store and of this process may differ.
 func dueFor(ctx context.Context, t *task.Task, recovered bool) time.Duration {
-	if recovered {
+	if recovered || t.Updated.IsZero() { // or it runs before it is stored
 		return 0
 	}
 	return max(clock.Now(ctx).Sub(t.Updated), 0)

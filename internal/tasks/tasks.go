@@ -41,7 +41,7 @@ func (s *Service) Create(
 	began := stored.Call{ID: j.ID, Trace: j.Trace, Can: r.Can, PlainForms: j.PlainForms, Desk: s.Desk != nil,
 		Params: r.Raw}
 	n := &taskrun.New{
-		ID:        taskID(j.ID),
+		ID: taskID(j.ID), Fresh: as.Fresh,
 		Principal: r.Principal, Method: r.Handler.Method, Target: r.Params.Target,
 		Dialect: as.Dialect, TTL: as.TTL, Round: j.Round,
 		Call:    began.Append(make([]byte, 0, len(r.Raw)+len(j.Trace)+128)),
@@ -53,6 +53,10 @@ func (s *Service) Create(
 	t, err := s.Engine.Create(ctx, n)
 	if err != nil {
 		return nil, s.failed(ctx, "creating a task", err)
+	}
+	if as.Fresh && as.Dialect != "" {
+		// Every task begins as working (2025-11-25, "Task Status Lifecycle"), also if its first run is over by now.
+		t.Status, t.Message, t.Pending, t.Outcome = task.Working, n.Message, nil, nil
 	}
 	return s.reply(r, as, t)
 }

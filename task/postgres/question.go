@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,25 +27,27 @@ const (
 // stopAsking is what an update sets that parks a task without a question. A trigger withdraws what is open.
 const stopAsking = `, asks = least(asks, 1)`
 
-// What an update adds that parks a task with questions, or brings answers of its client. The statement begins when the
-// lock of the task is held, so the status of its questions stays what it sees. Arguments are in the order of
-// askingArguments.
+// What a statement adds that parks a task with questions. Its arguments are those of askingArguments, which begin with
+// the given one. An update also takes the answers of the task's client. It begins when the lock of the task is held, so
+// the status of its questions stays what it sees.
 const (
-	askingArgs = 9
-	askingWith = `ask AS MATERIALIZED (
-			SELECT * FROM unnest($21::text[], $22::text[], $23::text[], $24::bytea[], $25::interval[], $26::interval[],
-				$29::bytea[]) AS a (key, equal, who, content, within, remind, notice)
-		), refused AS MATERIALIZED (
+	askingArgs  = 8
+	askingWith  = askWith + refusedWith
+	refusedWith = `refused AS MATERIALIZED (
 			SELECT CASE
-				WHEN EXISTS (SELECT FROM unnest($28::text[]) AS a (key), LATERAL (
+				WHEN EXISTS (SELECT FROM unnest({answered}::text[]) AS a (key), LATERAL (
 						SELECT status, deadline FROM {schema}.question WHERE task = $1 AND question.key = a.key LIMIT 1) AS q
 					WHERE status <> 'open' OR deadline <= clock_timestamp()) THEN 'late'
-				WHEN EXISTS (SELECT FROM unnest($21) AS a (key), LATERAL (
+				WHEN EXISTS (SELECT FROM unnest({keys}) AS a (key), LATERAL (
 						SELECT status FROM {schema}.question WHERE task = $1 AND question.key = a.key LIMIT 1) AS q
 					WHERE status = 'decided') THEN 'decided'
 				ELSE '' END AS why
 		), `
-	askingSet   = `, asks = CASE WHEN cardinality($21) > 0 THEN 2 ELSE asks END`
+	askWith = `ask AS MATERIALIZED (
+			SELECT * FROM unnest({keys}::text[], {equals}::text[], {whos}::text[], {contents}::bytea[], {withins}::interval[],
+				{reminds}::interval[], {notices}::bytea[]) AS a (key, equal, who, content, within, remind, notice)
+		), `
+	askingSet   = `, asks = CASE WHEN cardinality({keys}) > 0 THEN 2 ELSE asks END`
 	askingLives = `, (
 			SELECT date_trunc('milliseconds', {now} + max(within)) + {after} FROM ask
 			WHERE NOT EXISTS (SELECT FROM {schema}.question AS q WHERE q.task = $1 AND q.key = ask.key LIMIT 1))`
@@ -51,14 +55,15 @@ const (
 	askingMore  = `, closed AS (
 			UPDATE {schema}.question SET status = 'withdrawn', over = true, version = version + 1
 			WHERE task = (SELECT id FROM t) AND ` + openQuestion + `
-				AND key <> ALL ($21) AND (cardinality($21) > 0 OR key = ANY ($28))
+				AND key <> ALL ({keys}) AND (cardinality({keys}) > 0 OR key = ANY ({answered}))
 		), opened AS (
 			UPDATE {schema}.question SET status = 'open', version = version + 1
-			WHERE task = (SELECT id FROM t) AND key = ANY ($21) AND status = 'withdrawn'
-		), added AS (
+			WHERE task = (SELECT id FROM t) AND key = ANY ({keys}) AND status = 'withdrawn'
+		)` + addedMore
+	addedMore = `, added AS (
 			INSERT INTO {schema}.question (task, key, name, principal, target, equal, who, content, notice, asked, deadline,
 				remind, status, expired, version)
-			SELECT t.id, ask.key, $27::text, t.principal, t.target, ask.equal,
+			SELECT t.id, ask.key, {task}::text, t.principal, t.target, ask.equal,
 				ARRAY (SELECT json_array_elements_text(ask.who::json)), coalesce(ask.content, ''), ask.notice, t.updated,
 				date_trunc('milliseconds', t.updated + ask.within), date_trunc('milliseconds', t.updated + ask.remind),
 				'open', false, 0
@@ -67,8 +72,20 @@ const (
 		)`
 )
 
-// askingArguments returns the arguments that an update of questions adds.
-func askingArguments(t *task.Task, ask []*task.Question, answered []string) ([]any, error) {
+// withAsking numbers the arguments of asking in SQL, of which the given one is the first, and the keys that are answered
+// the last.
+func withAsking(sql string, first int) string {
+	var pairs []string
+	for i, name := range [askingArgs + 1]string{
+		"{keys}", "{equals}", "{whos}", "{contents}", "{withins}", "{reminds}", "{notices}", "{task}", "{answered}",
+	} {
+		pairs = append(pairs, name, "$"+strconv.Itoa(first+i))
+	}
+	return strings.NewReplacer(pairs...).Replace(sql)
+}
+
+// askingArguments returns the arguments that a statement has for the questions of a task.
+func askingArguments(t *task.Task, ask []*task.Question) ([]any, error) {
 	n := len(ask)
 	keys, equals, whos := make([]string, n), make([]string, n), make([]string, n)
 	contents, withins, reminds := make([][]byte, n), make([]*time.Duration, n), make([]*time.Duration, n)
@@ -90,9 +107,7 @@ func askingArguments(t *task.Task, ask []*task.Question, answered []string) ([]a
 			reminds[i] = &q.Remind
 		}
 	}
-	return []any{
-		keys, equals, whos, contents, withins, reminds, task.Name(t.ID), list(storable(answered)), notices,
-	}, nil
+	return []any{keys, equals, whos, contents, withins, reminds, notices, task.Name(t.ID)}, nil
 }
 
 // questionErrors are the errors for what a statement says of a question.

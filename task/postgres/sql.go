@@ -17,8 +17,8 @@ import (
 // that makes versions and fences exact. It sees no other rows that were added meanwhile, so an
 // entry's number comes from a counter in the task's row, not from the other entries.
 type statements struct {
-	lockTimeout, lockQuotas, lockTask, create, get, versions, list, selectTasks, count, claim, journal, append, renew,
-	notify, state string
+	lockTimeout, lockQuotas, lockTask, create, createAsking, get, versions, list, selectTasks, count, claim, journal, append,
+	renew, notify, state string
 	update                               map[updateKind]string
 	expired, purgeable, evictable, purge string
 
@@ -53,29 +53,8 @@ func newStatements(schema string) statements {
 
 		lockTask: in(`SELECT FROM {schema}.task WHERE id = $1 FOR NO KEY UPDATE`),
 
-		create: in(`
-			WITH used AS MATERIALIZED (` + usage("$2", "nullif($17::bigint, 0)") + `), t AS (
-				INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, pending, outcome, round,
-					poll_interval, stopped, attempts, created, updated, expires, ttl, due, lease, version, fence, nonce, entries,
-					bytes)
-				SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::bytea, $9::bytea, $10::bigint,
-					$11::bigint, $12::boolean, $13::bigint, now, now, now + $14::interval, $14,
-					statement_timestamp() + $21::interval, $21, 0,
-					$22::bigint, $23::text,
-					cardinality($16::bytea[]), $20::bigint
-				FROM date_trunc('milliseconds', statement_timestamp()) AS now, used
-				WHERE ($18::bigint = 0 OR used.unfinished < $18) AND ($17 = 0 OR used.kept < $17)
-					AND ($19::bigint = 0 OR used.bytes + $20::bigint + coalesce(octet_length($8::bytea), 0)
-						+ coalesce(octet_length($9::bytea), 0) <= $19)
-				ON CONFLICT (id) DO NOTHING
-				RETURNING id, created, expires
-			), j AS (
-				INSERT INTO {schema}.journal (id, seq, body)
-				SELECT id, 0, coalesce($15::bytea, '') FROM t
-				UNION ALL
-				SELECT id, e.seq, coalesce(e.body, '') FROM t, unnest($16::bytea[]) WITH ORDINALITY AS e (body, seq)
-			)
-			SELECT created, expires, unfinished, kept, bytes FROM used LEFT JOIN t ON true`),
+		create:       in(create("", "0", "")),
+		createAsking: in(withAsking(create(askWith, "2", addedMore), createArgs+1)),
 
 		get: in(`SELECT ` + columns("pending", "outcome") + ` FROM {schema}.task AS t WHERE id = $1`),
 
@@ -311,6 +290,36 @@ const (
 const prolongedLease = `CASE WHEN lease > '0' AND due < statement_timestamp() + lease * 2 / 3
 	THEN statement_timestamp() + lease ELSE due END`
 
+// createArgs is how many arguments the statement has that adds a task, before those of its questions.
+const createArgs = 26
+
+// create is the statement that adds a task, with what it adds for questions.
+func create(with, asks, more string) string {
+	return `
+		WITH ` + with + `used AS MATERIALIZED (` + usage("$2", "nullif($17::bigint, 0)") + `), t AS (
+			INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, pending, outcome, round,
+				poll_interval, stopped, attempts, created, updated, expires, ttl, due, lease, version, fence, nonce, entries,
+				bytes, asks)
+			SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::bytea, $9::bytea, $10::bigint,
+				$11::bigint, $12::boolean, $13::bigint, now, now, now + $25::interval, $14::interval,
+				statement_timestamp() + $24::interval, $21::interval, $26::bigint,
+				$22::bigint, $23::text,
+				cardinality($16::bytea[]), $20::bigint, ` + asks + `
+			FROM {now} AS now, used
+			WHERE ($18::bigint = 0 OR used.unfinished < $18) AND ($17 = 0 OR used.kept < $17)
+				AND ($19::bigint = 0 OR used.bytes + $20::bigint + coalesce(octet_length($8::bytea), 0)
+					+ coalesce(octet_length($9::bytea), 0) <= $19)
+			ON CONFLICT (id) DO NOTHING
+			RETURNING id, principal, target, created, updated, expires
+		), j AS (
+			INSERT INTO {schema}.journal (id, seq, body)
+			SELECT id, 0, coalesce($15::bytea, '') FROM t
+			UNION ALL
+			SELECT id, e.seq, coalesce(e.body, '') FROM t, unnest($16::bytea[]) WITH ORDINALITY AS e (body, seq)
+		)` + more + `
+		SELECT created, expires, unfinished, kept, bytes FROM used LEFT JOIN t ON true`
+}
+
 // update is the statement of an update. Its arguments are the arguments of every update, the arguments of questions,
 // and the bound.
 func update(kind updateKind) string {
@@ -318,7 +327,7 @@ func update(kind updateKind) string {
 	result, bound := "SELECT updated, version, fence, expires FROM t", 21
 	if kind.asking {
 		with, set, where, more, lives = askingWith, askingSet, askingWhere, askingMore, askingLives
-		result, bound = "SELECT why, updated, version, fence, expires FROM refused LEFT JOIN t ON true", 21+askingArgs
+		result, bound = "SELECT why, updated, version, fence, expires FROM refused LEFT JOIN t ON true", 22+askingArgs
 	}
 	if kind.stopAsking {
 		set = stopAsking
@@ -329,30 +338,30 @@ func update(kind updateKind) string {
 			usage("(SELECT principal FROM {schema}.task WHERE id = $1)", "null::bigint") + "), "
 		from, where = "FROM used", where+" AND used.bytes + $15 <= $"+strconv.Itoa(bound)+"::bigint"
 	}
-	return `
-		WITH ` + with + `t AS (
+	return withAsking(`
+		WITH `+with+`t AS (
 			UPDATE {schema}.task AS t
 			SET status = $4, message = $5, pending = $6, outcome = $7, round = $8, stopped = $10,
 				ttl = greatest(ttl, $9::interval), expires = greatest(expires, {now} + $9,
-					CASE WHEN status = 'input_required' AND $4 = 'working' THEN {now} + ttl END` + lives + `),
+					CASE WHEN status = 'input_required' AND $4 = 'working' THEN {now} + ttl END`+lives+`),
 				attempts = $11 + $17::bigint,
 				updated = date_trunc('milliseconds', statement_timestamp()), version = version + 1, fence = fence + $17::bigint,
 				nonce = coalesce(nullif($18::text, ''), nonce),
 				due = CASE WHEN $16::interval IS NOT NULL THEN statement_timestamp() + $16::interval
 					WHEN NOT $12::boolean THEN statement_timestamp() + $13::interval
-					WHEN $3 IS NULL THEN due ELSE ` + prolongedLease + ` END,
+					WHEN $3 IS NULL THEN due ELSE `+prolongedLease+` END,
 				lease = CASE WHEN $12 AND $16::interval IS NULL THEN lease ELSE coalesce($16::interval, '0') END,
-				entries = entries + cardinality($14::bytea[]), bytes = t.bytes + $15::bigint` + set + `
-			` + from + `
+				entries = entries + cardinality($14::bytea[]), bytes = t.bytes + $15::bigint`+set+`
+			`+from+`
 			WHERE id = $1 AND version = $2 AND ($3::bigint IS NULL OR fence = $3 AND nonce = $19)
-				AND CASE WHEN ` + unfinished + ` THEN true ELSE status = $4 END
-				AND (NOT $20::boolean OR expires <= statement_timestamp())` + where + `
+				AND CASE WHEN `+unfinished+` THEN true ELSE status = $4 END
+				AND (NOT $20::boolean OR expires <= statement_timestamp())`+where+`
 			RETURNING id, principal, target, updated, version, fence, entries, expires
 		), j AS (
 			INSERT INTO {schema}.journal (id, seq, body)
 			SELECT id, entries - cardinality($14::bytea[]) + e.seq, coalesce(e.body, '')
 			FROM t, unnest($14::bytea[]) WITH ORDINALITY AS e (body, seq)
-		)` + more + ` ` + result
+		)`+more+` `+result, 21)
 }
 
 // usage is the query for what a principal has. It reads up to limit of its tasks, if that is not null.

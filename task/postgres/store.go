@@ -39,6 +39,7 @@ type Store struct {
 
 var _ interface {
 	task.Store
+	task.Inserter
 	task.Watcher
 } = (*Store)(nil)
 

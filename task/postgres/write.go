@@ -15,30 +15,58 @@ import (
 // Create implements [task.Store].
 func (s *Store) Create(
 	ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota,
+) error {
+	added := *t
+	if added.Claim, added.Version = (task.Claim{}), 0; lease > 0 {
+		added.Claim, added.Attempts = task.Claim{Fence: 1, Nonce: rand.Text()}, t.Attempts+1
+	}
+	err := s.Insert(ctx, &added, ttl, call, task.Update{Lease: lease, Entries: entries}, quota)
+	if err == nil {
+		*t = added
+	}
+	return err
+}
+
+// Insert implements [task.Inserter].
+func (s *Store) Insert(
+	ctx context.Context, t *task.Task, ttl time.Duration, call []byte, u task.Update, quota task.Quota,
 ) (err error) {
 	defer s.wrap(ctx, "create a task", &err)
 	if err := errors.Join(check("ID", t.ID), check("Principal", t.Principal), check("Method", t.Method),
 		check("Target", t.Target), check("Dialect", t.Dialect), check("Status", string(t.Status))); err != nil {
 		return err
 	}
-	var claim task.Claim
-	claims := 0
-	if lease > 0 {
-		claims, claim = 1, task.Claim{Fence: 1, Nonce: rand.Text()}
+	ttl = max(ttl, cmp.Or(u.TTL, ttl)).Truncate(time.Millisecond)
+	lives, bytes := ttl, size(u.Entries)+int64(len(call))
+	var due *time.Duration
+	if in := cmp.Or(u.Lease, u.Due); in >= 0 {
+		due = &in
 	}
-	args := []any{
+	w := &write{id: t.ID, sql: s.sql.create}
+	var asked []any
+	if t.Status == task.InputRequired && len(u.Ask) > 0 {
+		if asked, err = askingArguments(t, u.Ask); err != nil {
+			return err
+		}
+		w.sql = s.sql.createAsking
+		for _, q := range u.Ask {
+			if q.Within > 0 {
+				lives = max(lives, q.Within.Truncate(time.Millisecond)+task.AfterDeadline)
+			}
+		}
+	}
+	w.args = append([]any{
 		t.ID, t.Principal, t.Method, t.Target, t.Dialect,
 		string(t.Status), fit(t.Message), optional(t.Pending), optional(t.Outcome), t.Round,
-		int64(t.PollInterval), t.Stopped, t.Attempts + claims, ttl.Truncate(time.Millisecond),
-		call, list(entries), quota.Kept, quota.Unfinished, quota.Bytes, size(entries) + int64(len(call)),
-		max(lease, 0), claims, claim.Nonce,
-	}
+		int64(t.PollInterval), t.Stopped, t.Attempts, ttl,
+		call, list(u.Entries), quota.Kept, quota.Unfinished, quota.Bytes, bytes,
+		max(u.Lease, 0), t.Fence, t.Nonce, due, lives, t.Version,
+	}, asked...)
 	var created, expires *time.Time
 	var used task.Quota
-	scan := func(row pgx.Row) error {
+	w.result = func(row pgx.Row) error {
 		return row.Scan(&created, &expires, &used.Unfinished, &used.Kept, &used.Bytes)
 	}
-	w := &write{id: t.ID, sql: s.sql.create, args: args, result: scan}
 	if quota != (task.Quota{}) {
 		w.lock.principal = &t.Principal
 	}
@@ -46,12 +74,11 @@ func (s *Store) Create(
 		return err
 	}
 	if created == nil {
-		add := task.Quota{Unfinished: 1, Kept: 1, Bytes: size(entries) + int64(len(call)+len(t.Pending)+len(t.Outcome))}
+		add := task.Quota{Unfinished: 1, Kept: 1, Bytes: bytes + int64(len(t.Pending)+len(t.Outcome))}
 		return cmp.Or(quota.Check(used, add), task.ErrExists)
 	}
 	t.Created, t.Updated, t.Expires = created.UTC(), created.UTC(), expires.UTC()
-	t.Version, t.Claim = 0, claim
-	if t.Attempts += claims; claims == 0 {
+	if due != nil && *due == 0 {
 		s.tell(t.ID, true)
 	}
 	return nil
@@ -141,11 +168,11 @@ func (s *Store) Update(ctx context.Context, t *task.Task, u task.Update) (err er
 		if asks {
 			ask, kind.stopAsking = u.Ask, false
 		}
-		asked, err := askingArguments(t, ask, u.Answered)
+		asked, err := askingArguments(t, ask)
 		if err != nil {
 			return err
 		}
-		kind.asking, w.first, args = true, true, append(args, asked...)
+		kind.asking, w.first, args = true, true, append(append(args, asked...), list(storable(u.Answered)))
 		w.result = func(row pgx.Row) error { return row.Scan(&why, &updated, &version, &fence, &expires) }
 	}
 	if u.Quota.Bytes > 0 && size(u.Entries) > 0 {

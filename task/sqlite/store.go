@@ -40,7 +40,10 @@ type Store struct {
 	opened []io.Closer // in this order; nothing is closed before what came after it
 }
 
-var _ task.Store = (*Store)(nil)
+var _ interface {
+	task.Store
+	task.Inserter
+} = (*Store)(nil)
 
 // statements are prepared statements by their SQL.
 type statements map[string]*sql.Stmt

@@ -16,7 +16,7 @@ import (
 const (
 	usageSQL  = `SELECT unfinished, kept, bytes FROM usage WHERE principal = ?`
 	createSQL = `INSERT INTO task (` + whole + `, due, wake, ended, ttl, lease)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	callSQL  = `INSERT INTO journal (task, n, entry) VALUES (?, 0, ?)`
 	entrySQL = `INSERT INTO journal (task, n, entry) SELECT ?1, max(n) + 1, ?2 FROM journal WHERE task = ?1`
 	// Number 0 is the call.
@@ -57,30 +57,40 @@ const (
 // Create adds a task with its journal. See [task.Store].
 func (s *Store) Create(
 	ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota,
+) error {
+	added := *t
+	if added.Claim, added.Version = (task.Claim{}), 0; lease > 0 {
+		added.Claim, added.Attempts = task.Claim{Fence: 1, Nonce: rand.Text()}, t.Attempts+1
+	}
+	err := s.Insert(ctx, &added, ttl, call, task.Update{Lease: lease, Entries: entries}, quota)
+	if err == nil {
+		*t = added
+	}
+	return err
+}
+
+// Insert adds a task as its first run leaves it. See [task.Inserter].
+func (s *Store) Insert(
+	ctx context.Context, t *task.Task, ttl time.Duration, call []byte, u task.Update, quota task.Quota,
 ) (err error) {
 	defer s.wrap(ctx, "create a task", &err)
-	var created time.Time
-	var claim task.Claim
-	claims := 0
-	if lease > 0 {
-		claims, claim = 1, task.Claim{Fence: 1, Nonce: rand.Text()}
-	}
+	var created, expires int64
+	ttl = max(ttl, cmp.Or(u.TTL, ttl))
 	err = s.write(ctx, func(ctx context.Context, now int64) error {
 		used, err := usage(s.w[usageSQL].QueryRowContext(ctx, t.Principal))
 		if err != nil {
 			return err
 		}
-		size := size(entries) + int64(len(call)+len(t.Pending)+len(t.Outcome))
+		size := size(u.Entries) + int64(len(call)+len(t.Pending)+len(t.Outcome))
 		if err := quota.Check(used, task.Quota{Unfinished: 1, Kept: 1, Bytes: size}); err != nil {
 			return err
 		}
-		created = timeAt(now)
-		due, wake := schedule(now, lease)
+		created, expires = now, now+ttl.Milliseconds()
+		due, wake := schedule(now, cmp.Or(u.Lease, u.Due))
 		result, err := s.w[createSQL].ExecContext(ctx, t.ID, t.Principal, t.Method, t.Target, t.Dialect,
-			string(t.Status), t.Message, t.Round, now, now, now+ttl.Milliseconds(), t.PollInterval.Milliseconds(), t.Stopped,
-			t.Attempts+claims,
-			claims, bytesOrNull(t.Pending), bytesOrNull(t.Outcome), claim.Nonce, due, wake, t.Status.Terminal(),
-			ttl.Milliseconds(), ceil(max(lease, 0)))
+			string(t.Status), t.Message, t.Round, now, now, expires, t.PollInterval.Milliseconds(), t.Stopped, t.Attempts,
+			t.Version, t.Fence, bytesOrNull(t.Pending), bytesOrNull(t.Outcome), t.Nonce, due, wake, t.Status.Terminal(),
+			ttl.Milliseconds(), ceil(max(u.Lease, 0)))
 		if isCode(err, sqlite3.SQLITE_CONSTRAINT_UNIQUE) {
 			return task.ErrExists
 		}
@@ -94,14 +104,21 @@ func (s *Store) Create(
 		if _, err := s.w.exec(ctx, callSQL, seq, blob(call)); err != nil {
 			return err
 		}
-		return s.addEntries(ctx, seq, entries)
+		if t.Status == task.InputRequired && len(u.Ask) > 0 {
+			until, err := s.ask(ctx, seq, t.ID, u.Ask, now)
+			if err == nil && until > expires {
+				expires, err = s.live(ctx, seq, until)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return s.addEntries(ctx, seq, u.Entries)
 	})
 	if err != nil {
 		return err
 	}
-	t.Created, t.Updated, t.Expires = created, created, created.Add(ttl.Truncate(time.Millisecond))
-	t.Version, t.Claim = 0, claim
-	t.Attempts += claims
+	t.Created, t.Updated, t.Expires = timeAt(created), timeAt(created), timeAt(expires)
 	return nil
 }
 

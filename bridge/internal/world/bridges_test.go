@@ -35,6 +35,19 @@ func (s *seam) Create(
 	})
 }
 
+func (s *seam) Insert(
+	ctx context.Context, t *task.Task, ttl time.Duration, call []byte, u task.Update, quota task.Quota,
+) error {
+	next := *t
+	err := s.part.Do(ctx, "Insert", func(ctx context.Context) error {
+		return s.MemoryStore.Insert(ctx, &next, ttl, call, u, quota)
+	})
+	if err == nil {
+		*t = next
+	}
+	return err
+}
+
 func (s *seam) Claim(
 	ctx context.Context, after string, load []task.Load, lease time.Duration, limit int,
 ) ([]*task.Claimed, error) {

@@ -45,13 +45,29 @@ func (s *seam) Watch(ctx context.Context, ready func(), changed func(name string
 func (s *seam) Create(
 	ctx context.Context, t *task.Task, ttl, lease time.Duration, call []byte, entries [][]byte, quota task.Quota,
 ) error {
+	return s.add(ctx, "Create", t, call, lease == 0, func(ctx context.Context, t *task.Task) error {
+		return s.Store.Create(ctx, t, ttl, lease, call, entries, quota)
+	})
+}
+
+func (s *seam) Insert(
+	ctx context.Context, t *task.Task, ttl time.Duration, call []byte, u task.Update, quota task.Quota,
+) error {
+	return s.add(ctx, "Insert", t, call, u.Lease == 0 && u.Due == 0, func(ctx context.Context, t *task.Task) error {
+		return s.Store.(task.Inserter).Insert(ctx, t, ttl, call, u, quota)
+	})
+}
+
+func (s *seam) add(
+	ctx context.Context, what string, t *task.Task, call []byte, due bool, add func(context.Context, *task.Task) error,
+) error {
 	next := *t
-	err := s.part.Do(ctx, "Create", func(ctx context.Context) error {
+	err := s.part.Do(ctx, what, func(ctx context.Context) error {
 		if s.law.Poisoned && strings.Contains(string(call), fmt.Sprintf(`"call":%d}`, s.law.number(0))) {
 			s.law.rows.poison(t.ID)
 		}
-		err := s.Store.Create(ctx, &next, ttl, lease, call, entries, quota)
-		s.tell(task.Name(t.ID), err == nil && lease == 0)
+		err := add(ctx, &next)
+		s.tell(task.Name(t.ID), err == nil && due)
 		return err
 	})
 	if err == nil {

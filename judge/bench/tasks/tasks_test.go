@@ -1,10 +1,16 @@
 package tasks
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"encoding/binary"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
+	"maps"
+	"net"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -15,6 +21,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
@@ -44,36 +51,42 @@ var callBytes, pendingBytes, answerBytes, outcomeBytes = make([]byte, 400), make
 // A subject runs so many tasks on an empty database, and returns what they cost.
 type subject struct {
 	name string
-	run  func(b *testing.B) cost
+	run  func(b *testing.B, v variant) cost
+}
+
+// variant is what the tasks of a round have in common.
+type variant struct {
+	asks      bool // each asks one question
+	instances int
+	costs     bool // each connection is listened to, which costs time
+	held      bool // somebody holds a snapshot meanwhile, as a long report does
 }
 
 // cost is that of all tasks of a round.
 type cost struct {
 	took    time.Duration
-	commits float64 // transactions; in PostgreSQL also those that only read
-	writes  float64 // transactions that have written
-	syncs   float64 // of the log to the disk; PostgreSQL only
+	commits float64 // transactions that have written
+	more    map[string]float64
 }
 
-func BenchmarkTasks(b *testing.B) {
-	compare(b, []subject{
-		{"river", riverJobs},
-		{"postgres", func(b *testing.B) cost { return onPostgres(b, false) }},
-		{"sqlite", func(b *testing.B) cost { return onSQLite(b, false) }},
-	})
+var subjects = []subject{{"river", riverJobs}, {"postgres", onPostgres}, {"sqlite", onSQLite}}
+
+func BenchmarkTasks(b *testing.B)        { compare(b, variant{instances: 1}) }
+func BenchmarkTasksThatAsk(b *testing.B) { compare(b, variant{instances: 1, asks: true}) }
+
+// With three instances, each of which has all the workers and connections.
+func BenchmarkFleet(b *testing.B)         { compare(b, variant{instances: 3}) }
+func BenchmarkFleetThatAsks(b *testing.B) { compare(b, variant{instances: 3, asks: true}) }
+
+// What a task costs the database, which takes no notice of time.
+func BenchmarkCosts(b *testing.B) { compare(b, variant{instances: 1, costs: true, held: true}) }
+func BenchmarkCostsOfAsking(b *testing.B) {
+	compare(b, variant{instances: 1, asks: true, costs: true, held: true})
 }
 
-func BenchmarkTasksThatAsk(b *testing.B) {
-	compare(b, []subject{
-		{"river", riverJobs},
-		{"postgres", func(b *testing.B) cost { return onPostgres(b, true) }},
-		{"sqlite", func(b *testing.B) cost { return onSQLite(b, true) }},
-	})
-}
-
-// compare runs the subjects in turn, and reports medians: rates, costs of a task, and the ratios of rates to that of
-// the first subject in the same round.
-func compare(b *testing.B, subjects []subject) {
+// compare runs the subjects in turn, and reports medians: rates and their ratios to that of the first subject in the
+// same round, or costs of a task.
+func compare(b *testing.B, v variant) {
 	figures := make(map[string][]float64)
 	var units []string
 	note := func(unit string, figure float64) {
@@ -85,19 +98,24 @@ func compare(b *testing.B, subjects []subject) {
 	for b.Loop() {
 		var first float64
 		for i, s := range subjects {
-			c := s.run(b)
+			if s.name == "sqlite" && v.instances > 1 { // it is for one machine
+				continue
+			}
+			c := s.run(b, v)
 			n := float64(*total)
+			if v.costs {
+				note(s.name+"-commits", c.commits/n)
+				for _, unit := range slices.Sorted(maps.Keys(c.more)) {
+					note(s.name+"-"+unit, c.more[unit]/n)
+				}
+				continue
+			}
 			rate := n / c.took.Seconds()
 			note(s.name+"/s", rate)
 			if i == 0 {
 				first = rate
 			} else {
 				note(s.name+"-ratio", rate/first)
-			}
-			note(s.name+"-commits", c.commits/n)
-			if c.writes > 0 {
-				note(s.name+"-writes", c.writes/n)
-				note(s.name+"-syncs", c.syncs/n)
 			}
 		}
 	}
@@ -109,18 +127,49 @@ func compare(b *testing.B, subjects []subject) {
 }
 
 // onPostgres runs the engine on PostgreSQL.
-func onPostgres(b *testing.B, asks bool) cost {
+func onPostgres(b *testing.B, v variant) cost {
+	return measured(b, v, func(dsn string) time.Duration {
+		var stores []task.Store
+		for range v.instances {
+			store, err := postgres.Open(b.Context(), dsn)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer store.Close()
+			stores = append(stores, store)
+		}
+		return runTasks(b, stores, v.asks)
+	})
+}
+
+// measured runs tasks on an empty database, and returns what they have cost it.
+func measured(b *testing.B, v variant, run func(dsn string) time.Duration) cost {
 	dsn := withConnections(b, pgtest.DSN(b))
 	before := readCost(b, dsn)
-	store, err := postgres.Open(b.Context(), dsn)
-	if err != nil {
+	through, heard := dsn, new(listener)
+	if v.costs {
+		through = heard.listen(b, dsn)
+	}
+	letGo := func() {}
+	if v.held {
+		letGo = hold(b, dsn)
+	}
+	took := run(through)
+	letGo()
+	c := readCost(b, dsn).since(before, took)
+	if v.costs {
+		c.more["statements"], c.more["trips"] = float64(heard.statements.Load()), float64(heard.trips.Load())
+	}
+	return c
+}
+
+// hold holds a snapshot until letGo is called, so that no vacuum takes a row that dies meanwhile.
+func hold(b *testing.B, dsn string) (letGo func()) {
+	conn := connect(b, dsn)
+	if _, err := conn.Exec(b.Context(), "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class"); err != nil {
 		b.Fatal(err)
 	}
-	took := runTasks(b, store, asks)
-	if err := store.Close(); err != nil {
-		b.Fatal(err)
-	}
-	return readCost(b, dsn).since(before, took)
+	return func() { conn.Close(b.Context()) }
 }
 
 // commitsOfSQLite counts the transactions of this process that have written.
@@ -134,14 +183,14 @@ var commitsOfSQLite = sync.OnceValue(func() *atomic.Int64 {
 })
 
 // onSQLite runs the engine on SQLite, where each commit that writes is one sync.
-func onSQLite(b *testing.B, asks bool) cost {
+func onSQLite(b *testing.B, v variant) cost {
 	commits := commitsOfSQLite()
 	store, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "tasks.db"))
 	if err != nil {
 		b.Fatal(err)
 	}
 	before := commits.Load()
-	took := runTasks(b, store, asks)
+	took := runTasks(b, []task.Store{store}, v.asks)
 	n := commits.Load() - before
 	if err := store.Close(); err != nil {
 		b.Fatal(err)
@@ -149,35 +198,41 @@ func onSQLite(b *testing.B, asks bool) cost {
 	return cost{took: took, commits: float64(n)}
 }
 
-// runTasks runs an engine with its workers and clients in this process until all tasks have ended.
-func runTasks(b *testing.B, store task.Store, asks bool) time.Duration {
+// runTasks runs an engine on each store with its workers and clients in this process until all tasks have ended.
+func runTasks(b *testing.B, stores []task.Store, asks bool) time.Duration {
 	ctx, stop := context.WithCancel(b.Context())
 	defer stop()
 	var completed atomic.Int64
-	engine, err := taskrun.NewEngine(counting(store, func() {
-		if completed.Add(1) == int64(*total) {
-			stop()
-		}
-	}), &taskrun.Options{
-		Settings: task.Settings{Workers: *workers},
-		Logger:   slog.New(slog.DiscardHandler),
-		Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-			if asks && len(w.Entries) == 0 {
-				return taskrun.Verdict{Status: task.InputRequired, Pending: pendingBytes, Round: 1}, nil
+	var engines []*taskrun.Engine
+	for _, store := range stores {
+		engine, err := taskrun.NewEngine(counting(store, func() {
+			if completed.Add(1) == int64(*total) {
+				stop()
 			}
-			return taskrun.Verdict{Status: task.Completed, Outcome: outcomeBytes}, nil
-		},
-	})
-	if err != nil {
-		b.Fatal(err)
+		}), &taskrun.Options{
+			Settings: task.Settings{Workers: *workers},
+			Logger:   slog.New(slog.DiscardHandler),
+			Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+				if asks && len(w.Entries) == 0 {
+					return taskrun.Verdict{Status: task.InputRequired, Pending: pendingBytes, Round: 1}, nil
+				}
+				return taskrun.Verdict{Status: task.Completed, Outcome: outcomeBytes}, nil
+			},
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		engines = append(engines, engine)
 	}
 	start := time.Now()
 	var running sync.WaitGroup
-	running.Go(func() { _ = engine.Run(ctx) })
+	for _, engine := range engines {
+		running.Go(func() { _ = engine.Run(ctx) })
+	}
 	atOnce(b, func(client, _ int) error {
-		principal := fmt.Sprint("client ", client)
+		principal, engine := fmt.Sprint("client ", client), engines[client%len(engines)]
 		t, err := engine.Create(b.Context(),
-			&taskrun.New{Principal: principal, Method: "tools/call", Target: "deploy", Call: callBytes})
+			&taskrun.New{Fresh: true, Principal: principal, Method: "tools/call", Target: "deploy", Call: callBytes})
 		if err != nil {
 			return err
 		}
@@ -201,10 +256,10 @@ func runTasks(b *testing.B, store task.Store, asks bool) time.Duration {
 
 // counting returns the store, which calls completed after each outcome that it has stored.
 func counting(store task.Store, completed func()) task.Store {
-	c := countingStore{store, completed}
+	c := countingStore{store, store.(task.Inserter), completed}
 	if w, ok := store.(task.Watcher); ok {
 		return struct {
-			task.Store
+			countingStore
 			task.Watcher
 		}{c, w}
 	}
@@ -213,11 +268,22 @@ func counting(store task.Store, completed func()) task.Store {
 
 type countingStore struct {
 	task.Store
+	task.Inserter
 	completed func()
 }
 
 func (s countingStore) Update(ctx context.Context, t *task.Task, u task.Update) error {
 	err := s.Store.Update(ctx, t, u)
+	if err == nil && t.Status == task.Completed {
+		s.completed()
+	}
+	return err
+}
+
+func (s countingStore) Insert(
+	ctx context.Context, t *task.Task, ttl time.Duration, call []byte, u task.Update, quota task.Quota,
+) error {
+	err := s.Inserter.Insert(ctx, t, ttl, call, u, quota)
 	if err == nil && t.Status == task.Completed {
 		s.completed()
 	}
@@ -254,54 +320,68 @@ type jobWorker struct{ river.WorkerDefaults[job] }
 func (jobWorker) Work(context.Context, *river.Job[job]) error { return nil }
 
 // riverJobs runs as many jobs of River, which nobody asks anything.
-func riverJobs(b *testing.B) cost {
-	dsn := withConnections(b, pgtest.DSN(b))
-	before := readCost(b, dsn)
-	pool, err := pgxpool.New(b.Context(), dsn)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer pool.Close()
-	migrator, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
-	if err == nil {
-		_, err = migrator.Migrate(b.Context(), rivermigrate.DirectionUp, nil)
-	}
-	if err != nil {
-		b.Fatal(err)
-	}
-	all := river.NewWorkers()
-	river.AddWorker(all, jobWorker{})
-	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
-		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: *workers}},
-		Workers: all,
-		// The least that it takes: by default it fetches ten times a second, and no more jobs than there are workers.
-		FetchCooldown: river.FetchCooldownMin, FetchPollInterval: 10 * time.Millisecond,
-		Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	ended, unsubscribe := client.SubscribeConfig(&river.SubscribeConfig{
-		Kinds: []river.EventKind{river.EventKindJobCompleted}, ChanSize: *total,
-	})
-	defer unsubscribe()
-	if err := client.Start(b.Context()); err != nil {
-		b.Fatal(err)
+func riverJobs(b *testing.B, v variant) cost {
+	return measured(b, v, func(dsn string) time.Duration { return runJobs(b, dsn, v.instances) })
+}
+
+func runJobs(b *testing.B, dsn string, instances int) time.Duration {
+	var clients []*river.Client[pgx.Tx]
+	var ended sync.WaitGroup
+	ended.Add(*total)
+	for i := range instances {
+		pool, err := pgxpool.New(b.Context(), dsn)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer pool.Close()
+		if i == 0 {
+			migrator, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
+			if err == nil {
+				_, err = migrator.Migrate(b.Context(), rivermigrate.DirectionUp, nil)
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+		all := river.NewWorkers()
+		river.AddWorker(all, jobWorker{})
+		client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
+			Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: *workers}},
+			Workers: all,
+			// The least that it takes: by default it fetches ten times a second, and no more jobs than there are workers.
+			FetchCooldown: river.FetchCooldownMin, FetchPollInterval: 10 * time.Millisecond,
+			Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		jobs, unsubscribe := client.SubscribeConfig(&river.SubscribeConfig{
+			Kinds: []river.EventKind{river.EventKindJobCompleted}, ChanSize: *total,
+		})
+		defer unsubscribe()
+		go func() {
+			for range jobs {
+				ended.Done()
+			}
+		}()
+		if err := client.Start(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		clients = append(clients, client)
 	}
 	start := time.Now()
-	atOnce(b, func(int, int) error {
-		_, err := client.Insert(b.Context(), job{callBytes}, nil)
+	atOnce(b, func(client, _ int) error {
+		_, err := clients[client%instances].Insert(b.Context(), job{callBytes}, nil)
 		return err
 	})
-	for range *total {
-		<-ended
-	}
+	ended.Wait()
 	took := time.Since(start)
-	if err := client.Stop(b.Context()); err != nil {
-		b.Fatal(err)
+	for _, client := range clients {
+		if err := client.Stop(b.Context()); err != nil {
+			b.Fatal(err)
+		}
 	}
-	pool.Close()
-	return readCost(b, dsn).since(before, took)
+	return took
 }
 
 // withConnections adds the bound of connections to a URL.
@@ -316,30 +396,116 @@ func withConnections(b *testing.B, dsn string) string {
 	return u.String()
 }
 
-// readCost reads what the server has counted, once nobody else is connected: a connection tells its transactions at the
-// latest when it is closed.
-func readCost(b *testing.B, dsn string) (c cost) {
+func connect(b *testing.B, dsn string) *pgx.Conn {
 	config, err := pgx.ParseConfig(dsn)
-	if err == nil {
-		delete(config.RuntimeParams, "pool_max_conns")
-		var conn *pgx.Conn
-		if conn, err = pgx.ConnectConfig(b.Context(), config); err == nil {
-			defer conn.Close(b.Context())
-			for others := 1; err == nil && others > 0; {
-				err = conn.QueryRow(b.Context(), `
-					SELECT (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()),
-						(SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()),
-						pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
-						(SELECT wal_sync FROM pg_stat_wal)`).Scan(&others, &c.commits, &c.writes, &c.syncs)
-			}
-		}
-	}
 	if err != nil {
 		b.Fatal(err)
 	}
+	delete(config.RuntimeParams, "pool_max_conns")
+	conn, err := pgx.ConnectConfig(b.Context(), config)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return conn
+}
+
+// readCost reads what the server has counted, once nobody else is connected: a connection tells what it did at the
+// latest when it is closed.
+func readCost(b *testing.B, dsn string) (c cost) {
+	conn := connect(b, dsn)
+	defer conn.Close(b.Context())
+	var wal, syncs, dead float64
+	for others := 1; others > 0; {
+		err := conn.QueryRow(b.Context(), `
+			SELECT (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()),
+				pg_snapshot_xmax(pg_current_snapshot())::text::bigint, pg_current_wal_insert_lsn() - '0/0'::pg_lsn,
+				(SELECT wal_sync FROM pg_stat_wal), coalesce((SELECT sum(n_dead_tup) FROM pg_stat_user_tables), 0)`,
+		).Scan(&others, &c.commits, &wal, &syncs, &dead)
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	c.more = map[string]float64{"WAL-bytes": wal, "syncs": syncs, "dead-rows": dead}
 	return c
 }
 
 func (c cost) since(before cost, took time.Duration) cost {
-	return cost{took, c.commits - before.commits, c.writes - before.writes, c.syncs - before.syncs}
+	for unit := range c.more {
+		c.more[unit] -= before.more[unit]
+	}
+	return cost{took, c.commits - before.commits, c.more}
+}
+
+// listener passes connections on to a database, and counts what clients send.
+type listener struct {
+	statements atomic.Int64
+	trips      atomic.Int64 // how often a client waits for an answer
+}
+
+// listen returns the URL of the database through the listener.
+func (l *listener) listen(b *testing.B, dsn string) string {
+	u, err := url.Parse(dsn)
+	if err != nil {
+		b.Fatal(err)
+	}
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		b.Fatal(err)
+	}
+	front, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { front.Close() })
+	network, address := pgconn.NetworkAddress(config.Host, config.Port)
+	go func() {
+		for {
+			client, err := front.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial(network, address)
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			go func() { io.Copy(client, server); client.Close() }()
+			go func() { l.pass(client, server); server.Close() }()
+		}
+	}()
+	u.Host = front.Addr().String()
+	q := u.Query()
+	q.Del("host")
+	q.Set("sslmode", "disable")
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// pass passes messages on (PostgreSQL, "Message Formats").
+func (l *listener) pass(client, server net.Conn) {
+	from := bufio.NewReader(client)
+	for typed := false; ; typed = true { // only the first message has no type
+		head := make([]byte, 4, 5)
+		if typed {
+			head = head[:5]
+		}
+		if _, err := io.ReadFull(from, head); err != nil {
+			return
+		}
+		if typed {
+			switch head[0] {
+			case 'E':
+				l.statements.Add(1)
+			case 'Q':
+				l.statements.Add(1)
+				l.trips.Add(1)
+			case 'S':
+				l.trips.Add(1)
+			}
+		}
+		body := int64(binary.BigEndian.Uint32(head[len(head)-4:])) - 4
+		if _, err := io.Copy(server, io.MultiReader(bytes.NewReader(head), io.LimitReader(from, body))); err != nil {
+			return
+		}
+	}
 }
