@@ -32,6 +32,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -226,6 +227,18 @@ func (d *Desk) find(ctx context.Context, name string, statuses []task.Status) (*
 	t, err := d.engine.Row(ctx, name)
 	if err == nil || !errors.Is(err, task.ErrNotFound) {
 		return t, err
+	}
+	if len(name) == nameLength { // the names of tasks that have asked people are in an index
+		questions, err := d.engine.Questions(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if len(questions) > 0 {
+			t, err := d.engine.Row(ctx, questions[0].Task)
+			if err != nil || statuses == nil || slices.Contains(statuses, t.Status) {
+				return t, err
+			}
+		}
 	}
 	if len(name) < enough {
 		return nil, fmt.Errorf("%w: at least %d characters of its name are needed", task.ErrNotFound, enough)

@@ -90,3 +90,57 @@ func TestATaskBeginsAsWorking(t *testing.T) {
 		}
 	})
 }
+
+// counted counts what is written.
+type counted struct {
+	*task.MemoryStore
+	writes atomic.Int32
+}
+
+func (s *counted) Insert(
+	ctx context.Context, t *task.Task, ttl time.Duration, call []byte, u task.Update, quota task.Quota,
+) error {
+	s.writes.Add(1)
+	return s.MemoryStore.Insert(ctx, t, ttl, call, u, quota)
+}
+
+func (s *counted) Append(ctx context.Context, id string, claim task.Claim, there int, entry []byte) error {
+	s.writes.Add(1)
+	return s.MemoryStore.Append(ctx, id, claim, there, entry)
+}
+
+func (s *counted) Update(ctx context.Context, t *task.Task, u task.Update) error {
+	s.writes.Add(1)
+	return s.MemoryStore.Update(ctx, t, u)
+}
+
+// A step is one write besides those of its task, and one that never runs twice is two.
+func TestWhatAStepWrites(t *testing.T) {
+	t.Parallel()
+	one := func(context.Context) (int, error) { return 1, nil }
+	for name, test := range map[string]struct {
+		step func(ctx context.Context, call *askback.Call) (int, error)
+		want int32
+	}{
+		"none": {func(context.Context, *askback.Call) (int, error) { return 1, nil }, 1},
+		"Do": {func(ctx context.Context, call *askback.Call) (int, error) {
+			return askback.Do(ctx, call, "step", one)
+		}, 3},
+		"AtMostOnce": {func(ctx context.Context, call *askback.Call) (int, error) {
+			return askback.AtMostOnce(ctx, call, "step", one)
+		}, 4},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &counted{MemoryStore: new(task.MemoryStore)}
+			book := harness.AddText("book", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+				_, err := test.step(ctx, call)
+				return "booked", err
+			})
+			inBubble(t, s, book).Call(2, "tools/call", `"name":"book","task":{}`, "")
+			synctest.Wait()
+			if n := s.writes.Load(); n != test.want {
+				t.Errorf("%s: %d writes, want %d", name, n, test.want)
+			}
+		})
+	}
+}

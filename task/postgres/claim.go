@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/askback-mcp/askback/task"
 )
@@ -34,8 +35,15 @@ func (s *Store) Claim(
 		t.Task, err = scan(row, &t.n, &t.entries, &t.Entries)
 		return t, err
 	}
-	turns, err := collect(ctx, s, workers, read, s.sql.claim,
-		fit(after), principals, targets, counts, lease, max(limit, 0), rand.Text())
+	var turns []turn
+	var batch pgx.Batch
+	batch.Queue(s.sql.uncompiled) // also where a pooler lends out sessions
+	batch.Queue(s.sql.claim, fit(after), principals, targets, counts, lease, max(limit, 0), rand.Text()).Query(
+		func(rows pgx.Rows) (err error) {
+			turns, err = pgx.CollectRows(rows, read)
+			return err
+		})
+	err = s.on(ctx, workers, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, &batch).Close() })
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 // that makes versions and fences exact. It sees no other rows that were added meanwhile, so an
 // entry's number comes from a counter in the task's row, not from the other entries.
 type statements struct {
-	lockTimeout, lockQuotas, lockTask, create, createAsking, get, versions, list, selectTasks, count, claim, journal, append,
+	lockTimeout, uncompiled, lockQuotas, lockTask, create, createAsking, get, versions, list, selectTasks, count, claim, journal, append,
 	renew, notify, state string
 	update                               map[updateKind]string
 	expired, purgeable, evictable, purge string
@@ -40,6 +40,10 @@ func newStatements(schema string) statements {
 	in := func(sql string) string { return inSchema(sql, schema) }
 	s := statements{
 		lockTimeout: `SELECT set_config('lock_timeout', '1s', true)`,
+
+		// Once the server has statistics, claim looks so dear to it that it would compile the statement, which takes a
+		// thousand times as long.
+		uncompiled: `SELECT set_config('jit', 'off', true)`,
 
 		// The locks end with the transaction. All take theirs in the same order.
 		lockQuotas: in(`
