@@ -182,9 +182,9 @@ type Store interface {
 // Inserter is a [Store] that can add a task as its first run leaves it, in one write. With any other Store the server
 // adds the task before the run, and updates it after it.
 type Inserter interface {
-	// Insert adds a task with its journal, as [Store.Create] does with the entries of u. What u says of Due, Lease, TTL and
-	// Ask is made in the same write, as by an Update with Leased; its other fields are not used. The Claim, the Attempts
-	// and the Version are the given ones. The errors are those of Create.
+	// Insert adds a task with its journal, as [Store.Create] does. The Claim, the Attempts and the Version are the given
+	// ones. In the same write it makes what u says of Entries, Ask, TTL, and Due or Lease, as an Update with Leased does.
+	// It does not use the other fields of u. The errors are the same as for Create.
 	Insert(ctx context.Context, t *Task, ttl time.Duration, call []byte, u Update, quota Quota) error
 }
 
@@ -193,9 +193,9 @@ type Inserter interface {
 type Watcher interface {
 	// Watch calls changed with the [Name] of each task that another instance has created or updated, and says whether
 	// the task is due at once; until ctx is done: then it returns the error of ctx. A task that was created under a
-	// lease, or inserted and is not due, is left out, since nobody can wait for it yet. What this Store itself has written may be left out, too: its
-	// server knows. Watch calls ready, if that is not nil, once it listens. When the connection is lost it returns an
-	// error, and can be called again, unless it is an errors.ErrUnsupported. Changes may be missed then and at other
-	// times: servers look for themselves now and then.
+	// lease, or inserted and is not due, is left out, since nobody can wait for it yet. What this Store itself has written
+	// may be left out, too: its server knows. Watch calls ready, if that is not nil, once it listens. When the connection
+	// is lost it returns an error, and can be called again, unless it is an errors.ErrUnsupported. Changes may be missed
+	// then and at other times: servers look for themselves now and then.
 	Watch(ctx context.Context, ready func(), changed func(name string, due bool)) error
 }

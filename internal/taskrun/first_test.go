@@ -104,8 +104,8 @@ func TestAFirstRunIsOneWrite(t *testing.T) {
 	})
 }
 
-// A first run that lasts is stored after a hundredth of its lease, or before it needs to be, and goes on under the claim
-// that it was told of.
+// A first run that lasts is stored after a hundredth of its lease, or before it needs to be, and goes on under the
+// claim that it was told of.
 func TestAFirstRunThatLastsIsStored(t *testing.T) {
 	for _, test := range []struct {
 		says  string
@@ -144,7 +144,8 @@ func TestAFirstRunThatLastsIsStored(t *testing.T) {
 				goOn = make(chan struct{})
 				start := time.Now()
 				created := f.create(e, fresh("alice"))
-				if took := time.Since(start); took != test.after || created.Status != task.Working || created.Claim != *told.Load() {
+				if took := time.Since(start); took != test.after || created.Status != task.Working ||
+					created.Claim != *told.Load() {
 					t.Errorf("after %v it is %+v, and was told %v", took, created, told.Load())
 				}
 				time.Sleep(3 * time.Minute) // longer than a lease

@@ -16,8 +16,8 @@ import (
 // creating or answering it, also claims the task if a worker is free and nothing else is due, so that no other task is
 // overtaken.
 //
-// There are as many workers again for first runs, which begin before their tasks are stored. Principals share them by the
-// same rule. They overtake nobody, because the others have workers of their own.
+// There are as many workers again for first runs, which begin before their tasks are stored. Principals share them by
+// the same rule. They overtake nobody, because the others have workers of their own.
 type workers struct {
 	ctx    context.Context // of Run
 	size   int

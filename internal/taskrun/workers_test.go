@@ -51,8 +51,8 @@ func (w *writes) Renew(ctx context.Context, leases []task.Leased, lease time.Dur
 	return w.Store.Renew(ctx, leases, lease)
 }
 
-// Where a worker is free, a task with a question is written four times: it is created and claimed, parked, answered and
-// claimed, and completed.
+// Where a worker is free, a task with a question whose ID somebody knows is written four times: it is created and
+// claimed, parked, answered and claimed, and completed.
 func TestATaskWithAQuestionIsWrittenFourTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)

@@ -13,6 +13,7 @@ import (
 
 // The arguments of an update, and those that questions add.
 const (
+	createArguments = "'','user 1','','','','','',null,null,0,0,false,0,'1h','','{}',10,10,10,0,'0s',0,'','0s','1h',0"
 	updateArguments = "'',0,0,'','',null,null,0,'1h',false,0,false,'1h','{}',0,null,0,'','',false"
 	listArguments   = "'{a,b}',null,'','',null,'{a}','{a}',10,'{f,t}','user 1','{b}'"
 	askArguments    = ",'{a}','{a}','{[]}','{c}','{1h}','{1m}','{d}','NAME','{b}'"
@@ -47,10 +48,9 @@ func TestPlansUseIndexes(t *testing.T) {
 		}
 		for _, c := range []struct{ says, sql, args, index string }{
 			{"get", s.sql.get, "''", "task_pkey"},
-			{"create", s.sql.create, "'','user 1','','','','','',null,null,0,0,false,0,'1h','','{}',10,10,10,0,'0s',0,'','0s','1h',0",
-				"task_kept"},
-			{"create, asking", s.sql.createAsking, "'','user 1','','','','','',null,null,0,0,false,0,'1h','','{}',10,10,10,0," +
-				"'0s',0,'','0s','1h',0" + strings.TrimSuffix(askArguments, ",'{b}'"), "question_pkey"},
+			{"create", s.sql.create, createArguments, "task_kept"},
+			{"create, asking", s.sql.createAsking, createArguments + strings.TrimSuffix(askArguments, ",'{b}'"),
+				"question_pkey"},
 			{"versions", s.sql.versions, "'{a,b}'", "task_pkey"},
 			{"lock quotas", s.sql.lockQuotas, "'{a}','{b}'", "task_pkey"},
 			{"evictable", s.sql.evictable, "'user 1','1h',10,0", "task_evictable"},

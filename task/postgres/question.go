@@ -27,9 +27,9 @@ const (
 // stopAsking is what an update sets that parks a task without a question. A trigger withdraws what is open.
 const stopAsking = `, asks = least(asks, 1)`
 
-// What a statement adds that parks a task with questions. Its arguments are those of askingArguments, which begin with
-// the given one. An update also takes the answers of the task's client. It begins when the lock of the task is held, so
-// the status of its questions stays what it sees.
+// What a statement adds that parks a task with questions. Its arguments are in the order of askingArguments. An update
+// also takes the answers of the task's client. It begins when the lock of the task is held, so the status of its
+// questions stays what it sees.
 const (
 	askingArgs  = 8
 	askingWith  = askWith + refusedWith
@@ -72,8 +72,7 @@ const (
 		)`
 )
 
-// withAsking numbers the arguments of asking in SQL, of which the given one is the first, and the keys that are answered
-// the last.
+// withAsking numbers the arguments of asking in SQL, from the given number. The last ones are the answered keys.
 func withAsking(sql string, first int) string {
 	var pairs []string
 	for i, name := range [askingArgs + 1]string{

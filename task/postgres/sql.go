@@ -17,8 +17,8 @@ import (
 // that makes versions and fences exact. It sees no other rows that were added meanwhile, so an
 // entry's number comes from a counter in the task's row, not from the other entries.
 type statements struct {
-	lockTimeout, uncompiled, lockQuotas, lockTask, create, createAsking, get, versions, list, selectTasks, count, claim, journal, append,
-	renew, notify, state string
+	lockTimeout, uncompiled, lockQuotas, lockTask, create, createAsking, get, versions, list, selectTasks, count, claim,
+	journal, append, renew, notify, state string
 	update                               map[updateKind]string
 	expired, purgeable, evictable, purge string
 
@@ -294,7 +294,7 @@ const (
 const prolongedLease = `CASE WHEN lease > '0' AND due < statement_timestamp() + lease * 2 / 3
 	THEN statement_timestamp() + lease ELSE due END`
 
-// createArgs is how many arguments the statement has that adds a task, before those of its questions.
+// createArgs is how many arguments create has without questions.
 const createArgs = 26
 
 // create is the statement that adds a task, with what it adds for questions.

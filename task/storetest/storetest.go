@@ -38,8 +38,8 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Run runs the suite. The tests of Watch are skipped if the store is no [task.Watcher], and those of Insert if it is no
-// [task.Inserter], and the test's log says so. The tests run in parallel.
+// Run runs the suite. The tests of Watch are skipped if the store is no [task.Watcher], and the tests
+// of Insert if it is no [task.Inserter]; the test's log says so. The tests run in parallel.
 //
 // Run calls database for each test, for a database without tasks that nobody else uses. What database returns opens a
 // handle on it; the suite opens several to play several instances, uses them at the same time, and closes them. A store

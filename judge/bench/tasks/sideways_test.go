@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"bytes"
 	"crypto/rand"
 	"fmt"
 	"iter"
@@ -31,7 +32,10 @@ type scene struct {
 	asked *task.Task // of the question, whose key is "release"
 }
 
-var bob, eve = desk.Person{Name: "bob", Groups: []string{"release"}}, desk.Person{Name: "eve", Groups: []string{"release"}}
+var (
+	bob = desk.Person{Name: "bob", Groups: []string{"release"}}
+	eve = desk.Person{Name: "eve", Groups: []string{"release"}}
+)
 
 // look is what a person or a server looks at.
 type look struct {
@@ -107,9 +111,10 @@ type side struct {
 var sides = []side{
 	{"journal of 10 MB", func(s *scene) {
 		for i := range 1000 {
-			e := journal.Entry{Kind: journal.Step, Key: fmt.Sprint("step ", i), Value: fmt.Appendf(nil, "%q", make([]byte, 2500))}
+			e := journal.Entry{Kind: journal.Step, Key: fmt.Sprint("step ", i), Value: bytes.Repeat([]byte("9"), 10_000)}
 			s.asked.Status = task.Working
-			if err := s.store.Update(s.Context(), s.asked, task.Update{Entries: [][]byte{e.Append(nil)}, Keep: true}); err != nil {
+			u := task.Update{Entries: [][]byte{e.Append(nil)}, Keep: true}
+			if err := s.store.Update(s.Context(), s.asked, u); err != nil {
 				s.Fatal(err)
 			}
 		}
@@ -160,8 +165,10 @@ var sides = []side{
 }
 
 func (s *scene) question(who ...string) *task.Question {
-	content, err := stored.Encode(&stored.Asking{Key: "release", Digest: make([]byte, len(journal.Digest{})), Votes: 1000,
-		Method: "elicitation/create", Params: []byte(`{"message":"Deploy?","requestedSchema":{"type":"object","properties":{}}}`)})
+	content, err := stored.Encode(&stored.Asking{
+		Key: "release", Digest: make([]byte, len(journal.Digest{})), Votes: 1000, Method: "elicitation/create",
+		Params: []byte(`{"message":"Deploy?","requestedSchema":{"type":"object","properties":{}}}`),
+	})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -177,8 +184,8 @@ func (s *scene) add(principal string, n int, status task.Status, ask []*task.Que
 		u.Due = 0
 	}
 	s.each(n, func(i int) error {
-		tasks[i] = &task.Task{ID: rand.Text(), Principal: principal, Method: "tools/call", Target: "deploy", Dialect: "proposal",
-			Status: status}
+		tasks[i] = &task.Task{ID: rand.Text(), Principal: principal, Method: "tools/call", Target: "deploy",
+			Dialect: "proposal", Status: status}
 		return s.store.(task.Inserter).Insert(s.Context(), tasks[i], time.Hour, call, u, task.Quota{})
 	})
 	return tasks

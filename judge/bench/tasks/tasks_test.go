@@ -166,7 +166,8 @@ func measured(b *testing.B, v variant, run func(dsn string) time.Duration) cost 
 // hold holds a snapshot until letGo is called, so that no vacuum takes a row that dies meanwhile.
 func hold(b *testing.B, dsn string) (letGo func()) {
 	conn := connect(b, dsn)
-	if _, err := conn.Exec(b.Context(), "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class"); err != nil {
+	const begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class"
+	if _, err := conn.Exec(b.Context(), begin); err != nil {
 		b.Fatal(err)
 	}
 	return func() { conn.Close(b.Context()) }
