@@ -149,9 +149,18 @@ func (e *Engine) runFirst(n *New, t *task.Task, ttl time.Duration) *unstored {
 	call := append([]byte{}, n.Call...)
 	first := &unstored{lease: e.opts.Lease, task: cloneTask(began), added: make(chan struct{})}
 	first.insert = func(ctx context.Context, t *task.Task, u task.Update) error {
-		return e.admit(ctx, n.Principal, int64(len(call))+sizeOf(u.Entries), func(quota task.Quota) error {
+		err := e.admit(ctx, n.Principal, int64(len(call))+sizeOf(u.Entries), func(quota task.Quota) error {
 			return e.store.insert(ctx, t, ttl, call, u, quota)
 		})
+		if err == nil || errors.Is(err, task.ErrQuota) {
+			return err
+		}
+		now, unknown := e.store.Get(ctx, t.ID)
+		if unknown != nil || now.Claim != t.Claim {
+			return err
+		}
+		*t = *now // only the answer was lost
+		return nil
 	}
 	if !w.begin(&task.Claimed{Task: began, Call: call}, first) {
 		return nil

@@ -170,8 +170,6 @@ func TestAFirstRunThatIsNotTaken(t *testing.T) {
 		verify func(t *testing.T, err error)
 		quota  task.Quota
 		before error
-		after  error
-		stays  bool // although its answer was lost
 	}{
 		{says: "by its quota", quota: task.Quota{Unfinished: 1}, verify: func(t *testing.T, err error) {
 			if !errors.Is(err, task.ErrQuota) {
@@ -179,7 +177,6 @@ func TestAFirstRunThatIsNotTaken(t *testing.T) {
 			}
 		}},
 		{says: "by the database", before: full, verify: wantErr(full)},
-		{says: "as far as is known", after: full, stays: true, verify: wantErr(full)},
 	} {
 		for _, how := range []string{"asks", "has a step", "lasts"} {
 			t.Run(test.says+", and it "+how, func(t *testing.T) {
@@ -208,7 +205,6 @@ func TestAFirstRunThatIsNotTaken(t *testing.T) {
 							t.Fatal(err)
 						}
 					}
-					s.after = test.after
 					s.before = func(t *task.Task, _ task.Update) error {
 						if t.Principal == "bob" {
 							return nil
@@ -221,12 +217,11 @@ func TestAFirstRunThatIsNotTaken(t *testing.T) {
 					if test.verify(t, err); created != nil || stepped {
 						t.Errorf("created %+v; a step has run: %t", created, stepped)
 					}
-					s.after = nil
 					if other := f.create(e, fresh("bob")); other.Status != task.InputRequired {
 						t.Errorf("another principal's task is %+v", other)
 					}
 					stop() // which waits for the run
-					if _, err := s.Get(t.Context(), "alice's"); errors.Is(err, task.ErrNotFound) == test.stays {
+					if _, err := s.Get(t.Context(), "alice's"); !errors.Is(err, task.ErrNotFound) {
 						t.Errorf("it can be read: %v", err)
 					}
 					if s.updates.Load() != 0 {
@@ -236,6 +231,26 @@ func TestAFirstRunThatIsNotTaken(t *testing.T) {
 			})
 		}
 	}
+}
+
+// An answer that is lost is no reason to have the client make another call, which would ask people again.
+func TestAFirstRunWhoseAnswerIsLost(t *testing.T) {
+	opts := taskrun.Options{Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+		if w.Task.Principal == "steps" {
+			return completed("done"), w.Record(ctx, []byte("step"))
+		}
+		return taskrun.Verdict{Status: task.InputRequired, Pending: []byte("?"), Round: 1}, nil
+	}}
+	firstRuns(t, opts, func(t *testing.T, f *fixture, s *inserting, e *taskrun.Engine, _ func()) {
+		s.after = errors.New("the connection broke")
+		if created := f.create(e, fresh("asks")); created.Status != task.InputRequired {
+			t.Errorf("what asks is %+v", created)
+		}
+		f.until(e, f.create(e, fresh("steps")), task.Completed)
+		if s.inserts.Load() != 2 || s.creates.Load() != 0 {
+			t.Errorf("%d inserts and %d creates", s.inserts.Load(), s.creates.Load())
+		}
+	})
 }
 
 func wantErr(want error) func(t *testing.T, err error) {

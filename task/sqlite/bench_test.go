@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -196,113 +195,6 @@ func BenchmarkGet(b *testing.B) {
 	})
 }
 
-// How a task stands costs the same, whatever its journal holds.
-func BenchmarkGetWithAJournal(b *testing.B) {
-	ctx := b.Context()
-	get := func(size int) func(int) func() error {
-		s := open(b, filepath.Join(b.TempDir(), "tasks.db"))
-		b.Cleanup(func() { s.Close() })
-		t := newTask("alice")
-		var entries [][]byte
-		for range size >> 10 {
-			entries = append(entries, make([]byte, 1<<10))
-		}
-		if err := s.Create(ctx, t, time.Hour, 0, benchCall, entries, task.Quota{}); err != nil {
-			b.Fatal(err)
-		}
-		return func(int) func() error {
-			return func() error {
-				_, err := s.Get(ctx, t.ID)
-				return err
-			}
-		}
-	}
-	compare(b, "1MB", "1KB", get(1<<20), get(1<<10))
-}
-
-// Parked tasks are no burden to the others.
-func BenchmarkBesideParkedTasks(b *testing.B) {
-	ctx := b.Context()
-	cycle := func(s *Store, t *task.Task) error {
-		if err := s.Update(ctx, t, task.Update{}); err != nil {
-			return err
-		}
-		c, err := claimOne(s, ctx, "", nil, time.Minute)
-		if err != nil {
-			return err
-		}
-		*t = *c
-		return s.Update(ctx, t, task.Update{Leased: true, Due: -1})
-	}
-	for _, c := range []struct {
-		name string
-		do   func(s *Store, t *task.Task) error
-	}{
-		{"wake, claim, park", cycle},
-		{"the same beside tasks under lease", cycle},
-		{"claim none", func(s *Store, t *task.Task) error {
-			if c, err := claimOne(s, ctx, "", nil, time.Minute); c != nil || err != nil {
-				return fmt.Errorf("%v, %w", c, err)
-			}
-			return nil
-		}},
-		{"create within the quota", func(s *Store, t *task.Task) error {
-			if err := s.Create(ctx, newTask("principal 7"), 0, 0, benchCall, nil,
-				task.Quota{Unfinished: 1_000, Kept: 5_000, Bytes: 1 << 40}); err != nil {
-				return err
-			}
-			c, err := claimOne(s, ctx, "principal 6", nil, 0)
-			if err != nil {
-				return err
-			}
-			c.Status = task.Completed
-			return s.Update(ctx, c, task.Update{Leased: true, Due: -1})
-		}},
-		{"expired", func(s *Store, t *task.Task) error {
-			_, err := s.Expired(ctx, 100)
-			return err
-		}},
-		{"purge", func(s *Store, t *task.Task) error {
-			_, err := s.Purge(ctx, time.Hour, 100)
-			return err
-		}},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			beside := func(parked int) func(int) func() error {
-				s := open(b, filepath.Join(b.TempDir(), "tasks.db"))
-				b.Cleanup(func() { s.Close() })
-				park(b, s, parked)
-				if strings.Contains(c.name, "under lease") {
-					mustExec(b, s.conn, "UPDATE task SET wake = ?", time.Now().Add(time.Hour).UnixMilli())
-				}
-				// The one that works has a place amid the others.
-				t := newTask("principal 5")
-				if err := s.Create(ctx, t, time.Hour, 0, benchCall, nil, task.Quota{}); err != nil {
-					b.Fatal(err)
-				}
-				if err := s.Update(ctx, t, task.Update{Due: -1}); err != nil {
-					b.Fatal(err)
-				}
-				return func(int) func() error { return func() error { return c.do(s, t) } }
-			}
-			compare(b, "100000", "0", beside(100_000), beside(0))
-		})
-	}
-}
-
-// park adds n parked tasks of n/100 principals, with journals.
-func park(b *testing.B, s *Store, n int) {
-	b.Helper()
-	mustExec(b, s.conn, `WITH RECURSIVE i (i) AS (SELECT 0 UNION ALL SELECT i+1 FROM i LIMIT ?1)
-		INSERT INTO task (id, principal, method, target, dialect, status, message, round, created, updated, expires,
-			poll, stopped, attempts, version, fence, ended, pending)
-		SELECT lower(hex(randomblob(16))), 'principal ' || i % (?1 / 100), 'tools/call', 'deploy', 'proposal',
-			'input_required', 'which one?', 1,
-			?2, ?2, ?2 + 3600000, 1000, 0, 0, 3, 1, 0, randomblob(300) FROM i WHERE i < ?1`, n, time.Now().UnixMilli())
-	mustExec(b, s.conn, `INSERT INTO journal SELECT seq, 0, randomblob(300) FROM task`)
-	mustExec(b, s.conn, `PRAGMA wal_checkpoint(TRUNCATE)`)
-}
-
 // claimOne claims one task. Without one that is due both results are nil.
 func claimOne(s task.Store, ctx context.Context, after string, skip []string, lease time.Duration) (*task.Task, error) {
 	var load []task.Load
@@ -334,4 +226,17 @@ func BenchmarkCount(b *testing.B) {
 		}
 	}
 	compare(b, "beside", "alone", count(100_000), count(0))
+}
+
+// park adds n parked tasks of n/100 principals, with journals.
+func park(b *testing.B, s *Store, n int) {
+	b.Helper()
+	mustExec(b, s.conn, `WITH RECURSIVE i (i) AS (SELECT 0 UNION ALL SELECT i+1 FROM i LIMIT ?1)
+		INSERT INTO task (id, principal, method, target, dialect, status, message, round, created, updated, expires,
+			poll, stopped, attempts, version, fence, ended, pending)
+		SELECT lower(hex(randomblob(16))), 'principal ' || i % (?1 / 100), 'tools/call', 'deploy', 'proposal',
+			'input_required', 'which one?', 1,
+			?2, ?2, ?2 + 3600000, 1000, 0, 0, 3, 1, 0, randomblob(300) FROM i WHERE i < ?1`, n, time.Now().UnixMilli())
+	mustExec(b, s.conn, `INSERT INTO journal SELECT seq, 0, randomblob(300) FROM task`)
+	mustExec(b, s.conn, `PRAGMA wal_checkpoint(TRUNCATE)`)
 }

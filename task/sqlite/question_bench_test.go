@@ -28,39 +28,6 @@ func askMany(b *testing.B, s *Store, n int, deadline time.Time) {
 	mustExec(b, s.conn, `PRAGMA wal_checkpoint(TRUNCATE)`)
 }
 
-// BenchmarkWaiting lists the first hundred questions that wait for one person with three groups among 100,000 open
-// ones, and among a thousand.
-func BenchmarkWaiting(b *testing.B) {
-	person := []string{"user:5", "group:release", "group:oncall", "group:board"}
-	among := func(n int) *Store {
-		s := open(b, filepath.Join(b.TempDir(), "tasks.db"))
-		b.Cleanup(func() { s.Close() })
-		askMany(b, s, n, time.Now().Add(time.Hour))
-		return s
-	}
-	many, few := among(100_000), among(1000)
-	for name, f := range map[string]task.QuestionFilter{
-		"as asked":         {For: person},
-		"by deadline":      {For: person, ByDeadline: true},
-		"nothing":          {For: []string{"user:nobody", "group:nobody"}},
-		"of two targets":   {For: []string{"group:board"}, Targets: []string{"deploy", "other"}},
-		"all, as asked":    {},
-		"all, by deadline": {ByDeadline: true},
-	} {
-		b.Run(name, func(b *testing.B) {
-			list := func(s *Store) func(int) func() error {
-				return func(int) func() error {
-					return func() error {
-						_, err := s.Waiting(b.Context(), f, nil, 100)
-						return err
-					}
-				}
-			}
-			compare(b, "100000", "1000", list(many), list(few))
-		})
-	}
-}
-
 // BenchmarkVote adds votes to a question among 100,000, and among a thousand, while eight others vote, too.
 func BenchmarkVote(b *testing.B) {
 	among := func(n int) func(int) func() error {
