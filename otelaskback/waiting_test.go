@@ -275,7 +275,7 @@ func TestPeopleAreMeasured(t *testing.T) {
 			delete(got, name)
 		}
 	}
-	for _, method := range []string{"Create", "ChangeQuestion", "Overdue", "Questions", "Settle"} {
+	for _, method := range []string{"Insert", "ChangeQuestion", "Overdue", "Questions", "Settle"} {
 		if !slices.Contains(methods, method) {
 			t.Errorf("the store's %s is not measured: %v", method, methods)
 		}

@@ -56,7 +56,7 @@ func (s *Service) Create(
 	}
 	if as.Fresh && as.Dialect != "" {
 		// Every task begins as working (2025-11-25, "Task Status Lifecycle"), also if its first run is over by now.
-		t.Status, t.Message, t.Pending, t.Outcome = task.Working, n.Message, nil, nil
+		t.Status, t.Message, t.Pending, t.Outcome, t.Version = task.Working, n.Message, nil, nil, 0
 	}
 	return s.reply(r, as, t)
 }

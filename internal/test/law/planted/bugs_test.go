@@ -178,8 +178,8 @@ var bugs = []bug{
 	{
 		name:  "cleaned-up-again",
 		world: well,
-		patches: []patch{{runFile, 1, "case err == nil && w.Stopped:\n\t\t_ = r.settle(write, t, u)",
-			"case err == nil && w.Stopped:\n\t\tu.Due = time.Minute\n\t\t_ = r.settle(write, t, u)"}},
+		patches: []patch{{runFile, 1, "case err == nil && w.Stopped:\n\t\t_ = r.settle(write, w, t, u)",
+			"case err == nil && w.Stopped:\n\t\tu.Due = time.Minute\n\t\t_ = r.settle(write, w, t, u)"}},
 	},
 	{
 		// Only one goroutine of a server tells the store that somebody listens, and not before others claim.
