@@ -25,7 +25,7 @@ const known = {
 
 // Scenarios that skip themselves in this version of the suite, each with its reason; one
 // that no longer does is an error too.
-const noCheck = 'the suite has no check for it yet; Askback has its own (internal/tasks/subscriptions_test.go)';
+const noCheck = 'the suite has no check for it yet; Askback has its own (internal/sdkfront/subscriptions_test.go)';
 const skipped = { 'server tasks-status-notifications': noCheck, 'bridge tasks-status-notifications': noCheck };
 
 // Scenarios that do not count, but are reported: the extensions that are the SDK's affair.
