@@ -64,6 +64,10 @@ var looks = []look{
 		_, err := s.store.List(s.Context(), "alice", "proposal", time.Time{}, "", 20)
 		return err
 	}},
+	{"a new task", func(s *scene) error {
+		t, quota := s.task("alice", task.Completed), task.Quota{Unfinished: 1 << 20, Kept: 1 << 20, Bytes: 1 << 40}
+		return s.store.(task.Inserter).Insert(s.Context(), t, time.Hour, nil, task.Update{Due: -1}, quota)
+	}},
 	{"a claim", func(s *scene) error {
 		due := s.add("zoe", 1, task.Working, nil)
 		claimed, err := s.store.Claim(s.Context(), "yves", nil, time.Hour, 1)
@@ -175,6 +179,11 @@ func (s *scene) question(who ...string) *task.Question {
 	return &task.Question{Key: "release", For: who, Content: content, Within: time.Hour}
 }
 
+func (s *scene) task(principal string, status task.Status) *task.Task {
+	return &task.Task{ID: rand.Text(), Principal: principal, Method: "tools/call", Target: "deploy", Dialect: "proposal",
+		Status: status}
+}
+
 // add adds so many tasks that are alike.
 func (s *scene) add(principal string, n int, status task.Status, ask []*task.Question) []*task.Task {
 	call := (&stored.Call{ID: "call", Params: []byte(`{"name":"deploy","arguments":{}}`)}).Append(nil)
@@ -184,8 +193,7 @@ func (s *scene) add(principal string, n int, status task.Status, ask []*task.Que
 		u.Due = 0
 	}
 	s.each(n, func(i int) error {
-		tasks[i] = &task.Task{ID: rand.Text(), Principal: principal, Method: "tools/call", Target: "deploy",
-			Dialect: "proposal", Status: status}
+		tasks[i] = s.task(principal, status)
 		return s.store.(task.Inserter).Insert(s.Context(), tasks[i], time.Hour, call, u, task.Quota{})
 	})
 	return tasks
