@@ -85,3 +85,23 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// Whose answer breaks a rule of a stranger's form reads the rule.
+func TestABrokenRuleIsNamed(t *testing.T) {
+	for schema, want := range map[string]string{
+		`"type":"number","exclusiveMinimum":1,"multipleOf":2`: `exclusiveMinimum 1, multipleOf 2`,
+		`"type":"string","pattern":"^x"`:                      `pattern "^x"`,
+	} {
+		s, err := Read([]byte(`{"type":"object","properties":{"a":{` + schema + `}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer := `{"a":1}`
+		if strings.Contains(schema, "string") {
+			answer = `{"a":"y"}`
+		}
+		if _, err = s.Check([]byte(answer)); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: the error is %v", schema, err)
+		}
+	}
+}
