@@ -250,7 +250,7 @@ func (r *runner) attempt(ctx context.Context, w *Work, now *task.Task, l *lease,
 			l.renewed(sent)
 			keep()
 		}
-		defer time.AfterFunc(l.length/firstLeg, func() { _ = first.exist(alive) }).Stop()
+		defer time.AfterFunc(min(firstLeg, l.length/10), func() { _ = first.exist(alive) }).Stop()
 	}
 	verdict, err := r.handleOrAbandon(leased, w)
 	w.unstored.end()

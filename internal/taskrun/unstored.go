@@ -30,8 +30,8 @@ type unstored struct {
 // errNotAdded ends the run of a task that the store has not taken.
 var errNotAdded = errors.New("the task was not created")
 
-// firstLeg is the share of a lease after which a task is added while its first run goes on.
-const firstLeg = 100
+// firstLeg is after how long a task is added while its first run goes on, or sooner if leases are short.
+const firstLeg = 100 * time.Millisecond
 
 // exist adds the task, unless the store has it, with a lease for the run that goes on.
 func (u *unstored) exist(ctx context.Context) error {
