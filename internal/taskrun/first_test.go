@@ -104,8 +104,8 @@ func TestAFirstRunIsOneWrite(t *testing.T) {
 	})
 }
 
-// A first run that lasts is stored after a tenth of a second, or before it needs to be, and goes on under the claim that
-// it was told of.
+// A first run that lasts is stored after a tenth of a second, or before it needs to be, and goes on under the claim
+// that it was told of.
 func TestAFirstRunThatLastsIsStored(t *testing.T) {
 	for _, test := range []struct {
 		says  string
