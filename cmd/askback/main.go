@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/askback-mcp/askback/cmd/askback/internal/auditcmd"
 	"github.com/askback-mcp/askback/cmd/askback/internal/bridgecmd"
 	"github.com/askback-mcp/askback/cmd/askback/internal/callcmd"
 	"github.com/askback-mcp/askback/cmd/askback/internal/checkcmd"
@@ -124,7 +125,7 @@ func rootCommand() *cobra.Command {
 	root.AddCommand(
 		callcmd.Command(), toolscmd.Command(), promptcmd.Command(), readcmd.Command(), resumecmd.Command(),
 		taskcmd.Command(), inboxcmd.Command(), democmd.Command(), servecmd.Command(), bridgecmd.Command(), keyscmd.Command(),
-		inspectcmd.Command(), replaycmd.Command(), checkcmd.Command(), versionCommand(),
+		inspectcmd.Command(), replaycmd.Command(), checkcmd.Command(), auditcmd.Command(), versionCommand(),
 	)
 	return root
 }

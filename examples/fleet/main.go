@@ -8,6 +8,9 @@
 //	KEYS_FILE      the keys that all instances share, made by 'askback keys new'
 //	ADDR           where to listen; :8080 if it is empty
 //	DRAIN_DELAY    how long to serve after /readyz has turned 503; 5s if it is empty
+//	AUDIT_FILE     the audit of this instance alone, in which a change is found; without it there is no audit
+//	AUDIT_KEY      the key in PEM that signs the heads of the audit
+//	AUDIT_HEADS    the file for the heads, which those who can write to the audit must not be able to change
 //	INBOX_PROXY    the addresses of the proxy that signs people in, such as 10.1.0.7/32; without it there is no inbox
 //
 // With OTEL_EXPORTER_OTLP_ENDPOINT it sends traces and metrics to that collector, and with the variable of one signal,
@@ -32,6 +35,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/audit"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/drain"
 	"github.com/askback-mcp/askback/inbox"
@@ -77,10 +81,16 @@ func run(ctx context.Context) (err error) {
 	}
 	defer flush()
 
-	srv, err := newServer(keys, store, observe)
+	trail, err := openAudit()
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, trail.Close()) }()
+	srv, err := newServer(keys, store, observe, trail)
+	if err != nil {
+		return err
+	}
+	ready := func(ctx context.Context) error { return errors.Join(srv.Ready(ctx), trail.Err()) }
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", srv.HTTPHandler(nil))
 	if proxy := os.Getenv("INBOX_PROXY"); proxy != "" {
@@ -102,7 +112,7 @@ func run(ctx context.Context) (err error) {
 	work.Go(func() error { return srv.RunTasks(ctx) })
 	work.Go(func() error { followKeys(ctx, keys, seal.File(keysFile)); return nil })
 	work.Go(func() error {
-		return drain.Serve(ctx, listener, web, &drain.Options{Delay: delay, Ready: srv.Ready})
+		return drain.Serve(ctx, listener, web, &drain.Options{Delay: delay, Ready: ready})
 	})
 	return work.Wait()
 }
@@ -150,8 +160,29 @@ func newInbox(store *postgres.Store, proxy string) (http.Handler, error) {
 	}})
 }
 
-// newServer makes the server that every instance runs.
-func newServer(keys *seal.Ring, store *postgres.Store, observe observer) (*askback.Server, error) {
+// openAudit opens the audit of this instance. It returns nil if there is to be none.
+func openAudit() (*audit.Log, error) {
+	file := os.Getenv("AUDIT_FILE")
+	if file == "" {
+		return nil, nil
+	}
+	key, err := audit.ReadKey(os.Getenv("AUDIT_KEY"))
+	if err != nil {
+		return nil, fmt.Errorf("AUDIT_KEY: %w", err)
+	}
+	heads, err := os.OpenFile(os.Getenv("AUDIT_HEADS"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("AUDIT_HEADS: %w", err)
+	}
+	trail, err := audit.Open(file, &audit.Options{Heads: heads, Key: key})
+	if err != nil {
+		return nil, fmt.Errorf("AUDIT_FILE: %w", err)
+	}
+	return trail, nil
+}
+
+// newServer makes the server that every instance runs. It refuses calls while their audit cannot be written.
+func newServer(keys *seal.Ring, store *postgres.Store, observe observer, trail *audit.Log) (*askback.Server, error) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "orders", Version: "1.0.0"}, nil)
 	srv, err := askback.New(m, &askback.Options{
 		Keys:        keys,
@@ -159,6 +190,13 @@ func newServer(keys *seal.Ring, store *postgres.Store, observe observer) (*askba
 		Desk:        &askback.DeskOptions{},
 		ReplayGuard: store.Guard(), // no answer counts twice, even if it arrives at two instances
 		Observe:     observe,
+		Audit:       trail.Record,
+		Authorize: func(context.Context, askback.Access) error {
+			if err := trail.Err(); err != nil {
+				return fmt.Errorf("%w: %w", askback.ErrUndecided, err) // the client may try again, here or elsewhere
+			}
+			return nil
+		},
 		// All callers are one user here. examples/auth tells them apart by their tokens.
 		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "support", nil },
 	})

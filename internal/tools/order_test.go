@@ -22,7 +22,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		"task", "internal/report", "internal/gate",
 		"internal/call", "internal/inline",
 		"internal/taskrun", "task/storetest", "internal/stored", "internal/home", "desk", "desk/webhook",
-		"internal/tasks", "internal/drafts", "internal/sdkfront", "internal/httpfront", "", "ledger",
+		"internal/tasks", "internal/drafts", "internal/sdkfront", "internal/httpfront", "", "audit", "ledger",
 		"askbacktest", "client/internal/tap", "client/internal/streamable", "client",
 	}
 	besides := []string{"drain", "internal/child", "internal/rawclient", "internal/rawclient/alter",

@@ -66,8 +66,13 @@ func TestCompose(t *testing.T) {
 			t.Errorf("nginx keeps idle connections for %s, and %s serves for %v after it turned unready", idle[1], name, delay)
 		}
 		keys := *s.Environment["KEYS_FILE"]
-		if len(s.Volumes) != 1 || s.Volumes[0].Target != filepath.Dir(keys) || !s.Volumes[0].ReadOnly {
-			t.Errorf("%s has the keys in %s, and mounts %+v", name, keys, s.Volumes)
+		if len(s.Volumes) != 3 || s.Volumes[0].Target != filepath.Dir(keys) || !s.Volumes[0].ReadOnly {
+			t.Fatalf("%s has the keys in %s, and mounts %+v", name, keys, s.Volumes)
+		}
+		if trail, heads := *s.Environment["AUDIT_FILE"], *s.Environment["AUDIT_HEADS"]; !strings.HasPrefix(trail,
+			s.Volumes[1].Target+"/"+name) || heads != s.Volumes[2].Target+"/"+name ||
+			filepath.Dir(*s.Environment["AUDIT_KEY"]) != s.Volumes[0].Target {
+			t.Errorf("%s has its audit in %s and the heads in %s, and mounts %+v", name, trail, heads, s.Volumes)
 		}
 		if !s.ReadOnly || !slices.Contains(s.CapDrop, "ALL") || s.User == "" {
 			t.Errorf("%s may do more than serve", name)
@@ -92,7 +97,8 @@ func TestCompose(t *testing.T) {
 	for name, s := range project.Services {
 		for _, v := range s.Volumes {
 			inside := strings.TrimPrefix(v.Source, project.WorkingDir+"/")
-			if v.Type != types.VolumeTypeBind || inside == "keys" ||
+			if v.Type != types.VolumeTypeBind || strings.Contains(read(t, "README.md"), "mkdir -p keys audit heads\n") &&
+				slices.Contains([]string{"keys", "audit", "heads"}, inside) ||
 				strings.HasPrefix(inside, "keys/") && strings.Contains(read(t, "README.md"), ">"+inside) {
 				continue
 			}
