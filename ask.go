@@ -88,7 +88,7 @@ type Question struct {
 	// Within is how long the question waits, from when it is first put; at most Limits.Within. Then the ask returns an
 	// [*UnansweredError]. Zero means as long as the call lives.
 	Within time.Duration
-	// Preview is what those whom the question is For are shown of the call. Empty means its arguments.
+	// Preview is what those whom the question is For are shown beside the arguments of the call. Empty means nothing.
 	Preview string
 	// Markdown says that Message and Preview are Markdown: a page for people may render a safe subset of it. What others
 	// wrote, such as the arguments of the call, must be escaped. Otherwise they are plain text.

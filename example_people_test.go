@@ -42,8 +42,8 @@ func ExampleApprove() {
 	bob := desk.Person{Name: "bob", Groups: []string{"release", "oncall"}}
 	callWithPeople(deploy, desk.Answer{By: ada, Action: "accept"}, desk.Answer{By: bob, Action: "accept"})
 	// Output:
-	// ada was asked: Deploy 4.2? https://ci.example/releases/4.2
-	// bob was asked: Deploy 4.2? https://ci.example/releases/4.2
+	// ada was asked: Deploy 4.2? https://ci.example/releases/4.2 {"version":"4.2"}
+	// bob was asked: Deploy 4.2? https://ci.example/releases/4.2 {"version":"4.2"}
 	// 4.2 is deployed.
 }
 
@@ -83,7 +83,7 @@ func ExampleQuestion_markdown() {
 	}
 	callWithPeople(deploy, desk.Answer{By: desk.Person{Name: "ada"}, Action: "accept"})
 	// Output:
-	// ada was asked: Deploy to **production**? See [the release](https://ci.example/releases/4.2).
+	// ada was asked: Deploy to **production**? See [the release](https://ci.example/releases/4.2). {"version":"4.2"}
 	// 4.2 is deployed.
 }
 
@@ -326,7 +326,7 @@ func answerFirst(ctx context.Context, d *desk.Desk, a desk.Answer) (asked bool, 
 		if q, err = d.Question(ctx, q.Name, q.Key, &a.By); err != nil { // a list leaves out what is shown of the call
 			return false, err
 		}
-		fmt.Println(a.By.Name, "was asked:", q.Message, q.Preview+string(q.Arguments))
+		fmt.Println(a.By.Name, "was asked:", q.Message, strings.TrimSpace(q.Preview+" "+string(q.Arguments)))
 		_, err = d.Answer(ctx, q.Name, q.Key, a)
 		return true, err
 	}

@@ -194,6 +194,8 @@ func (s *Server) register(t *mcp.Tool, h *call.Handler) {
 	s.mcp.AddTool(t, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return serveAs[*mcp.CallToolResult](ctx, s, h, req)
 	})
+	own := *t
+	h.Tool = &own
 	s.handlers.Add(h, t.Name)
 }
 

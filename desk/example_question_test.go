@@ -151,6 +151,27 @@ func ExampleQuestion_May() {
 	// Output: true the call is your own: somebody else must answer
 }
 
+// Arguments of more than 32 KB are not on a card, and can be read by themselves.
+func ExampleDesk_Arguments() {
+	ctx := context.Background()
+	d, name := deskWithAQuestion(ctx)
+	alice := desk.Person{Name: "alice", Groups: []string{"release"}}
+	q, err := d.Question(ctx, name, "approval", &alice)
+	if err != nil {
+		log.Fatal(err)
+	}
+	show := func(e *desk.Excerpt) { fmt.Printf("%s… (%d bytes, SHA-256 %s)\n", e.Begin, e.Size, e.SHA256) }
+	if q.Excerpt != nil {
+		show(q.Excerpt)
+	}
+	all, err := d.Arguments(ctx, name, "approval", &alice)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s\n", all)
+	// Output: {"service":"shop"}
+}
+
 // A card has all that a person needs for a decision.
 func ExampleDesk_Question() {
 	ctx := context.Background()
@@ -163,8 +184,10 @@ func ExampleDesk_Question() {
 	fmt.Println(q.Message, "It is the question", q.AuthorKey, "of", q.Target+".")
 	if q.Preview != "" && !q.Markdown { // otherwise it is to be rendered, as q.Message is
 		fmt.Println(q.Preview)
-	} else {
-		fmt.Printf("It was called with %s.\n", q.Arguments)
+	}
+	fmt.Printf("It was called with %s.\n", q.Arguments)
+	if q.Shown != "" { // the server of this example has stored none
+		fmt.Println("Whoever answers has seen", q.Shown)
 	}
 	if q.Fallback {
 		fmt.Println("Your host could not ask you.")

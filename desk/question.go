@@ -2,6 +2,8 @@ package desk
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/input"
+	"github.com/askback-mcp/askback/internal/excerpt"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/internal/strictjson"
@@ -58,14 +61,41 @@ type Question struct {
 
 	// Call is the call's ID, as Call.ID of package askback returns it in the task's handler.
 	Call string `json:"call,omitempty"`
-	// Preview is the author's text about the call. If it is empty, Arguments has the arguments of the call.
-	Preview   string          `json:"preview,omitempty"`
+	// Preview is the author's text about the call, which is shown beside the arguments. Empty means none.
+	Preview string `json:"preview,omitempty"`
+	// Arguments are the call's, in the form of RFC 8785. A number that no float64 has exactly keeps its digits.
+	// Nil means that the call has no arguments, or more than 32 KB of them: then Excerpt is set.
 	Arguments json.RawMessage `json:"arguments,omitempty"`
+	Excerpt   *Excerpt        `json:"excerpt,omitempty"`
+	// Shown is the SHA-256, in hexadecimal digits, of what people were shown when the question was put: of one
+	// JSON object in the form of Arguments, with these members:
+	//
+	//	method, params, preview, markdown, for, votes    as in the JSON of the question; each is there
+	//	arguments                                        all of them, or {} if the call has none
+	//	tool                                             name, description, inputSchema and annotations, as in tools/list
+	//
+	// Params has the message and the form. Tool is missing if the server did not know it. Shown is empty if an older
+	// release has put the question.
+	Shown string `json:"shown,omitempty"`
 	// Progress is the task's own report while it runs, after the question is decided. Empty means none.
 	Progress string `json:"progress,omitempty"`
 	// Equal are the names of other tasks, up to 20, that ask the same for an equal call at this time.
 	Equal []string `json:"equal,omitempty"`
 }
+
+// Excerpt stands for the arguments of a call that are larger than 32 KB. [Desk.Arguments] returns all of them.
+type Excerpt struct {
+	Begin  string `json:"begin"`  // the first 4 KB, up to the end of a character
+	Size   int    `json:"size"`   // of all, in bytes
+	SHA256 string `json:"sha256"` // of all, in hexadecimal digits
+}
+
+// What a question has of the arguments of its call, in bytes. A page can need twelve times as much, where it names each
+// character that shows nothing.
+const (
+	mostArguments = 32 << 10
+	mostExcerpt   = 4 << 10
+)
 
 // Summary says in one line how the question stands, such as "accepted by bob and carol". It has the names of people as
 // they are stored.
@@ -169,6 +199,39 @@ func (d *Desk) Question(ctx context.Context, name, key string, as *Person) (*Que
 	return q, nil
 }
 
+// Arguments returns the arguments of the call that asks a question, whole and in the form of [Question.Arguments], or
+// {} if it has none. It takes the same arguments and returns the same errors as [Desk.Question].
+func (d *Desk) Arguments(ctx context.Context, name, key string, as *Person) (json.RawMessage, error) {
+	r, err := d.question(ctx, name, key, as)
+	if err == nil && !r.concerns(as) {
+		err = errUnknown
+	}
+	var arguments json.RawMessage
+	if err == nil {
+		arguments, err = d.arguments(ctx, r)
+	}
+	if arguments == nil {
+		arguments = json.RawMessage("{}")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("desk: read the arguments of a call: %w", err)
+	}
+	return arguments, nil
+}
+
+// arguments reads the arguments of the call that asks a question.
+func (d *Desk) arguments(ctx context.Context, r *row) (json.RawMessage, error) {
+	call, _, err := d.engine.Journal(ctx, r.Task, 0)
+	if err != nil {
+		return nil, fmt.Errorf("the arguments of the call: %w", err)
+	}
+	began, err := stored.DecodeCall(call)
+	if err != nil {
+		return nil, err
+	}
+	return strictjson.AppendJCS(nil, strictjson.Get(began.Params, "arguments")), nil
+}
+
 // ErrOwnCall reports that a person may not answer a question, because the call that asks it is their own.
 var ErrOwnCall = errors.New("the call is your own: somebody else must answer")
 
@@ -249,17 +312,17 @@ func (d *Desk) show(ctx context.Context, r *row, as *Person) (*Question, error) 
 	if r.unreadable != nil {
 		return q, r.unreadable
 	}
-	q.Call, q.Preview = r.asking.Call, r.asking.Preview
-	if q.Preview == "" {
-		call, _, err := d.engine.Journal(ctx, r.Task, 0)
-		if err != nil {
-			return q, fmt.Errorf("the arguments of the call: %w", err)
-		}
-		began, err := stored.DecodeCall(call)
-		if err != nil {
-			return q, err
-		}
-		q.Arguments = strictjson.Get(began.Params, "arguments")
+	q.Call, q.Preview, q.Shown = r.asking.Call, r.asking.Preview, hex.EncodeToString(r.asking.Shown)
+	arguments, err := d.arguments(ctx, r)
+	if err != nil {
+		return q, err
+	}
+	if len(arguments) > mostArguments {
+		digest := sha256.Sum256(arguments)
+		begin := excerpt.Of(string(arguments[:mostExcerpt+1]), mostExcerpt)
+		q.Excerpt = &Excerpt{begin, len(arguments), hex.EncodeToString(digest[:])}
+	} else {
+		q.Arguments = arguments
 	}
 	if r.decision != nil {
 		t, err := d.engine.Row(ctx, r.Task)

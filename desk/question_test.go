@@ -2,6 +2,8 @@ package desk_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,9 +23,16 @@ import (
 
 // asks adds a task to a store that waits for the answers to questions, and returns its name.
 func asks(ctx context.Context, s task.Store, row task.Task, questions ...*task.Question) (name string, err error) {
+	return asksWith(ctx, s, row, `{"version":"1.2"}`, questions...)
+}
+
+// asksWith is asks for a call with these arguments.
+func asksWith(
+	ctx context.Context, s task.Store, row task.Task, arguments string, questions ...*task.Question,
+) (name string, err error) {
 	row.Status = task.Working
-	call := []byte(`{"version":1,"call":"the secret call","can":0,` +
-		`"params":{"name":"deploy","arguments":{"version":"1.2"}}}`)
+	call := fmt.Appendf(nil, `{"version":1,"call":"the secret call","can":0,"params":{"name":"deploy","arguments":%s}}`,
+		arguments)
 	if err := s.Create(ctx, &row, time.Hour, time.Minute, call, nil, task.Quota{}); err != nil {
 		return "", err
 	}
@@ -476,7 +485,7 @@ func TestWaiting(t *testing.T) {
 	})
 }
 
-// A card has the arguments of the call or what the author shows in their place, and the names of equal calls.
+// A card has the arguments of the call and what the author shows beside them, and the names of equal calls.
 func TestCards(t *testing.T) {
 	s := new(task.MemoryStore)
 	withPreview := stored.Asking{Key: "ask", Method: input.MethodElicit, Votes: 1, Preview: "the secret is not shown",
@@ -523,12 +532,43 @@ func TestCards(t *testing.T) {
 		t.Errorf("for an operator: %+v, %v", q, err)
 	}
 	q, err = d.Question(t.Context(), names["preview"], "q", &alice)
-	if err != nil || q.Preview != withPreview.Preview || q.Arguments != nil || q.Equal != nil || !q.Fallback {
+	if err != nil || q.Preview != withPreview.Preview || q.Arguments == nil || q.Equal != nil || !q.Fallback {
 		t.Errorf("%+v, %v", q, err)
 	}
 	all, err := d.Questions(t.Context(), names["plain"], nil)
 	if err != nil || len(all) != 1 || all[0].Arguments == nil {
 		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// Arguments are shown as text and in one order, whoever sent them. Large ones are shown by their beginning, their size
+// and their digest, and all of them are to be had.
+func TestArguments(t *testing.T) {
+	large := `{"z":"` + strings.Repeat("é", 20_000) + `"}`
+	digest := sha256.Sum256([]byte(large))
+	for given, want := range map[string]*desk.Question{
+		`{"b":1.50,"a":"\u003cb\u003e"}`: {Arguments: json.RawMessage(`{"a":"<b>","b":1.5}`)},
+		large: {Excerpt: &desk.Excerpt{Begin: `{"z":"` + strings.Repeat("é", (4096-6)/2), Size: len(large),
+			SHA256: hex.EncodeToString(digest[:])}},
+	} {
+		s := new(task.MemoryStore)
+		row := task.Task{ID: "parked", Principal: "carol", Target: "deploy"}
+		name, err := asksWith(t.Context(), s, row, given, asking("q", 1, "user:alice"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, alice, eve := open(t, s), person("alice"), person("eve")
+		q, err := d.Question(t.Context(), name, "q", &alice)
+		if err != nil || string(q.Arguments) != string(want.Arguments) || !cmp.Equal(q.Excerpt, want.Excerpt) {
+			t.Errorf("%.40s is shown as %.40s, %+v, %v", given, q.Arguments, q.Excerpt, err)
+		}
+		all, err := d.Arguments(t.Context(), name, "q", &alice)
+		if err != nil || q.Excerpt == nil && string(all) != string(q.Arguments) || q.Excerpt != nil && string(all) != large {
+			t.Errorf("all of %.40s is %.40s, %v", given, all, err)
+		}
+		if all, err := d.Arguments(t.Context(), name, "q", &eve); !errors.Is(err, task.ErrNotFound) || all != nil {
+			t.Errorf("somebody else gets %.40s, %v", all, err)
+		}
 	}
 }
 

@@ -1,7 +1,11 @@
 package desk_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
@@ -76,5 +80,63 @@ func TestAServerKeepsAMovedDeadline(t *testing.T) {
 	}
 	if got := text("kept"); got != "approved" {
 		t.Errorf("kept: %s", got)
+	}
+}
+
+// Another program can compute what people were shown from the question and the definition of the tool.
+func TestWhatWasShownHasADigest(t *testing.T) {
+	no := false
+	opts := &askback.Options{
+		Desk: &askback.DeskOptions{}, Tasks: &askback.Tasks{},
+		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "carol", nil },
+	}
+	s := new(task.MemoryStore)
+	srv := harness.NewTaskServerOn(t, s, opts, func(s *askback.Server) {
+		askback.AddTool(s, &mcp.Tool{Name: "pay", Title: "Pay", Description: "Pays <money>.",
+			Annotations: &mcp.ToolAnnotations{DestructiveHint: &no}},
+			func(_ context.Context, call *askback.Call, in map[string]any) (string, error) {
+				_, err := askback.ElicitWith[struct {
+					Note string `json:"note"`
+				}](call, "pay", askback.Question{
+					Message: "Pay?", For: []string{askback.User("bob"), askback.Group("release")}, Votes: 2, Markdown: true,
+					Preview: "Pay \xff **now** & here",
+				})
+				return "paid", err
+			})
+	})
+	name := task.Name(srv.Result(harness.WithExtension, "tools/call", "pay",
+		`"name":"pay","arguments":{"to":"<eve>","amount":12.50,"at":1e3}`)["taskId"].(string))
+	d := open(t, s)
+	var q *desk.Question
+	harness.Eventually(t, "a question", func() (found bool) {
+		var err error
+		q, err = d.Question(t.Context(), name, "pay", nil)
+		return err == nil
+	})
+	encoded, err := json.Marshal(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, shown := make(map[string]any), make(map[string]any)
+	if err := json.Unmarshal(encoded, &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, member := range []string{"method", "params", "preview", "markdown", "for", "votes", "arguments"} {
+		if shown[member] = all[member]; shown[member] == nil {
+			t.Errorf("the question has no %s", member)
+		}
+	}
+	shown["tool"] = json.RawMessage(`{` +
+		`"annotations":{"destructiveHint":false,"idempotentHint":false,"readOnlyHint":false},` +
+		`"description":"Pays <money>.","inputSchema":{"additionalProperties":true,"type":"object"},"name":"pay"}`)
+	var b bytes.Buffer // encoding/json sorts members, and writes these strings and numbers as RFC 8785 does
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(shown); err != nil {
+		t.Fatal(err)
+	}
+	digest := sha256.Sum256(bytes.TrimSpace(b.Bytes()))
+	if want := hex.EncodeToString(digest[:]); q.Shown != want {
+		t.Errorf("got %q, want %s, of %s", q.Shown, want, b.Bytes())
 	}
 }

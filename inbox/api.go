@@ -53,6 +53,7 @@ func (in *Inbox) serveAPI() {
 	in.handle("GET /api/questions", a.list)
 	const one = "/api/questions/{name}/{key}"
 	in.handle("GET "+one, a.question)
+	in.handle("GET "+one+"/arguments", a.arguments)
 	in.handle("POST "+one+"/answer", changing(a, a.answer))
 	in.handle("POST "+one+"/claim", changing(a, a.claim))
 	in.handle("POST "+one+"/hand-over", changing(a, a.handOver))
@@ -181,6 +182,18 @@ func (a *api) question(w http.ResponseWriter, r *http.Request, p desk.Person) {
 		return
 	}
 	a.reply(w, r, newQuestion(q, p, err))
+}
+
+// arguments sends all arguments of a call. A browser stores them in a file, and shows nothing of them.
+func (a *api) arguments(w http.ResponseWriter, r *http.Request, p desk.Person) {
+	arguments, err := a.desk.Arguments(r.Context(), r.PathValue("name"), r.PathValue("key"), &p)
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Disposition", `attachment; filename="arguments.json"`)
+	_, _ = w.Write(arguments) // an error means that the client is gone
 }
 
 // changing returns the handler of a change to a question, whose body is a T with no other members.

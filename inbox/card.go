@@ -13,6 +13,7 @@ import (
 
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/input"
+	"github.com/askback-mcp/askback/internal/foreign"
 	"github.com/askback-mcp/askback/internal/form"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/task"
@@ -39,8 +40,10 @@ type card struct {
 	Equal    []equal
 
 	Arguments *code
-	Result    *code // of a decision
-	Params    *code // of a question that this release cannot show
+	Excerpt   template.HTML // of arguments that are too large for a page
+	All       string        // the way from the first page to all of them
+	Result    *code         // of a decision
+	Params    *code         // of a question that this release cannot show
 
 	ClaimUntil moment
 
@@ -189,6 +192,10 @@ func (in *Inbox) newCard(r *http.Request, p desk.Person, q *desk.Question) *card
 			c.Message = prose(strings.TrimSpace(rest))
 		}
 		c.Heading = oneLine(first)
+	}
+	if q.Excerpt != nil {
+		c.Excerpt = isolated(foreign.JSON([]byte(q.Excerpt.Begin)))
+		c.All = "api/questions/" + strings.TrimPrefix(c.Link, "q/") + "/arguments"
 	}
 	if q.Preview != "" {
 		c.Preview = prose(q.Preview)

@@ -21,6 +21,7 @@ type TaskSupport struct {
 // Handler is a registered tool, prompt or resource.
 type Handler struct {
 	Method  string
+	Tool    *mcp.Tool // the definition of a tool, which nobody changes; nil if it is not known
 	Headers []wire.ParamHeader
 	Tasks   *TaskSupport // of a tool whose calls may be tasks, or nil
 	// Structured says that the tool declares an output schema.

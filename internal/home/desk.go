@@ -41,6 +41,11 @@ func (s *Stored) putApart(j *journal.Journal, out *call.Outcome, v *taskrun.Verd
 		}
 		about := &stored.Asking{Method: q.Method, Params: q.Params(), Votes: q.Votes, Preview: q.Preview,
 			Markdown: q.Markdown, Fallback: q.Fallback, Call: journal.Derived("call", j.ID)}
+		if len(q.For) > 0 {
+			if err := about.SetShown(s.request.Params.Arguments, q.For, s.request.Handler.Tool); err != nil {
+				return fmt.Errorf("question %q: %w", p.Key, err)
+			}
+		}
 		if err := s.put(v, p, about, q, q.For); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package home_test
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -141,7 +142,10 @@ func TestAQuestionForPeopleIsPut(t *testing.T) {
 			t.Errorf("people are asked %+v, %v", asked, err)
 		}
 		id := journal.Derived("call", "id")
-		about.Params, about.Digest = nil, nil
+		if len(about.Shown) != sha256.Size {
+			t.Errorf("the digest of what is shown has %d bytes", len(about.Shown))
+		}
+		about.Params, about.Digest, about.Shown = nil, nil, nil
 		want := &stored.Asking{Key: "v4", Method: input.MethodElicit, Votes: 2, Preview: "# v4", Markdown: true, Call: id}
 		if diff := gocmp.Diff(want, about); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)

@@ -38,7 +38,7 @@ type Question struct {
 	For     []string
 	Votes   int
 	Within  time.Duration // the time until its deadline; zero means no deadline
-	Preview string        // shown in place of the call's arguments, unless it is empty
+	Preview string        // shown beside the call's arguments, unless it is empty
 	// Markdown is set if the message and Preview may be rendered. Like Preview it is not part of Digest, because the text
 	// stays the same: a vote that was given before still counts.
 	Markdown bool

@@ -1,11 +1,14 @@
 package stored
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/journal"
@@ -29,12 +32,54 @@ type Asking struct {
 	Votes int `json:"votes,omitempty"`
 	// Call is the public ID of the call.
 	Call string `json:"call,omitempty"`
-	// Preview is what the author shows of the call in place of its arguments. Empty means that the arguments are shown.
+	// Preview is what the author shows of the call beside its arguments.
 	Preview string `json:"preview,omitempty"`
 	// Markdown says that the message and Preview are Markdown.
 	Markdown bool `json:"markdown,omitempty"`
 	// Fallback says that the question is for the caller, whose host could not ask it.
 	Fallback bool `json:"fallback,omitempty"`
+	// Shown is the SHA-256 of all that people are shown: see [Asking.SetShown]. It is nil if an older release has put the
+	// question, or if it only waits for its deadline.
+	Shown []byte `json:"shown,omitempty"`
+}
+
+// definition is what a server tells of a tool, as tools/list has it.
+type definition struct {
+	Name        string               `json:"name"`
+	Description string               `json:"description,omitempty"`
+	InputSchema any                  `json:"inputSchema"`
+	Annotations *mcp.ToolAnnotations `json:"annotations,omitempty"`
+}
+
+// SetShown sets the digest of what people are shown of a question, which desk.Question describes. Arguments are those
+// of the call, a checked value or nil. To lists who may answer. Tool is nil if the server has no definition of it.
+func (a *Asking) SetShown(arguments []byte, to []string, tool *mcp.Tool) error {
+	if arguments == nil {
+		arguments = []byte("{}")
+	}
+	var known *definition
+	if tool != nil {
+		known = &definition{tool.Name, tool.Description, tool.InputSchema, tool.Annotations}
+	}
+	shown, err := json.Marshal(struct {
+		Method    string          `json:"method"`
+		Params    json.RawMessage `json:"params"`
+		Preview   string          `json:"preview"`
+		Markdown  bool            `json:"markdown"`
+		For       []string        `json:"for"`
+		Votes     int             `json:"votes"`
+		Arguments json.RawMessage `json:"arguments"`
+		Tool      *definition     `json:"tool,omitempty"`
+	}{a.Method, a.Params, a.Preview, a.Markdown, to, a.Votes, arguments, known})
+	if err == nil {
+		err = strictjson.Check(shown, strictjson.MaxDepth) // the definition may be a stranger's
+	}
+	if err != nil {
+		return fmt.Errorf("what people are shown cannot be digested: %w", err)
+	}
+	digest := sha256.Sum256(strictjson.AppendJCS(nil, shown))
+	a.Shown = digest[:]
+	return nil
 }
 
 // Vote is what one person said to a question.
@@ -130,6 +175,8 @@ func DecodeAsking(data []byte) (*Asking, error) {
 		return nil, err
 	case len(a.Digest) != len(journal.Digest{}):
 		return nil, fmt.Errorf("the stored question %.80q has no digest", a.Key)
+	case len(a.Shown) != 0 && len(a.Shown) != sha256.Size:
+		return nil, fmt.Errorf("the stored question %.80q has a damaged digest of what was shown", a.Key)
 	case a.Votes < 0:
 		return nil, fmt.Errorf("the stored question %.80q wants %d votes", a.Key, a.Votes)
 	}

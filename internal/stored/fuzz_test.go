@@ -2,6 +2,7 @@ package stored
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"slices"
 	"testing"
@@ -105,10 +106,11 @@ func FuzzOutcome(f *testing.F) {
 func FuzzQuestion(f *testing.F) {
 	digest := journal.Digest{1}
 	asking, err := Encode(&Asking{Key: "q", Digest: digest[:], Votes: 2, Method: "elicitation/create",
-		Params: []byte(`{"message":"?"}`)})
+		Params: []byte(`{"message":"?"}`), Shown: make([]byte, sha256.Size)})
 	if err != nil {
 		f.Fatal(err)
 	}
+	f.Add([]byte(`{"digest":"AAAAAAAAAAAAAAAAAAAAAA==","shown":"AA=="}`), []byte{}, []byte{})
 	f.Add(asking, []byte(`{"votes":[{"who":"bob","when":"2026-11-23T12:00:00Z","channel":"desk","action":"accept",`+
 		`"content":{"hour":9}},{"who":"dave","action":"decline"}],"from":1,"claim":{"by":"bob"},`+
 		`"events":[{"kind":"claimed"}]}`),
@@ -122,7 +124,7 @@ func FuzzQuestion(f *testing.F) {
 	f.Add([]byte{}, []byte{}, []byte("\xff"))
 	f.Fuzz(func(t *testing.T, content, votes, decision []byte) {
 		if a, err := DecodeAsking(content); err == nil {
-			if len(a.Digest) != len(journal.Digest{}) || a.Votes < 0 {
+			if len(a.Digest) != len(journal.Digest{}) || a.Votes < 0 || len(a.Shown) != 0 && len(a.Shown) != sha256.Size {
 				t.Fatalf("%s is read as %+v", content, a)
 			}
 			sameAgain(t, a, DecodeAsking)

@@ -20,9 +20,16 @@ func Digest(value []byte) [32]byte {
 
 // AppendCanonical appends the canonical form of a checked value, which the package comment defines, to dst and
 // returns the extended buffer.
-func AppendCanonical(dst, value []byte) []byte {
+func AppendCanonical(dst, value []byte) []byte { return appendForm(dst, value, false) }
+
+// AppendJCS appends a checked value in the form of RFC 8785, the JSON Canonicalization Scheme. It differs from that in
+// numbers that no float64 has exactly: they keep all their digits.
+func AppendJCS(dst, value []byte) []byte { return appendForm(dst, value, true) }
+
+func appendForm(dst, value []byte, jcs bool) []byte {
 	w := writers.Get().(*writer)
 	defer w.release()
+	w.jcs = jcs
 	if !w.whole(value) {
 		return append(dst, value...) // it was never checked: any result will do
 	}
@@ -37,6 +44,7 @@ type writer struct {
 	text    []byte
 	from    int // offset in data: the bytes from here on are canonical as they stand, and not yet in text
 	scratch []byte
+	jcs     bool     // Numbers are written as RFC 8785 does.
 	open    []member // those so far of all objects that are open
 	order   []int32  // The order of the members of the last object that was out of order.
 	// objects holds the objects to gather, ordered by their start: objects with members out of order, and the objects
@@ -67,7 +75,7 @@ var writers = sync.Pool{New: func() any { return &writer{hash: sha256.New()} }}
 // release drops the value, and keeps the memory for the next one if the value was small.
 func (w *writer) release() {
 	small := len(w.data) <= maxPooled
-	w.data, w.hashing = nil, false
+	w.data, w.hashing, w.jcs = nil, false, false
 	if small {
 		writers.Put(w)
 	}
@@ -164,7 +172,11 @@ func (w *writer) string(p int) (end int) {
 func (w *writer) number(p int) (end int) {
 	if end = w.reader.number(p); end >= 0 {
 		w.flush(p)
-		w.text = appendNumber(w.text, w.data[p:end])
+		if w.jcs {
+			w.text = appendJCSNumber(w.text, w.data[p:end])
+		} else {
+			w.text = appendNumber(w.text, w.data[p:end])
+		}
 		w.from = end
 	}
 	return end

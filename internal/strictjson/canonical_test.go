@@ -154,6 +154,38 @@ func TestCanonicalNumbers(t *testing.T) {
 	}
 }
 
+// The numbers of RFC 8785, appendix B, and others that the form of ECMAScript has to tell apart.
+func TestJCSNumbers(t *testing.T) {
+	for value, want := range map[string]string{
+		"-0": "0", "0.0e7": "0", "1": "1", "1.0": "1", "10e-1": "1", "-1500": "-1500", "0.25": "0.25", "-12.5": "-12.5",
+		"4.50": "4.5", "2e-3": "0.002", "1E30": "1e+30", "1e20": "100000000000000000000", "1e21": "1e+21",
+		"1e-6": "0.000001", "1e-7": "1e-7", "123e-9": "1.23e-7", "9.999999999999997e22": "9.999999999999997e+22",
+		"333333333.33333329": "333333333.33333329", "295147905179352830000": "295147905179352830000",
+		"-1.7976931348623157e308": "-1.7976931348623157e+308", "0.000001": "0.000001", "5e-324": "5e-324",
+		"9007199254740993":       "9007199254740993", // no float64 has it
+		"1e99999999999999999999": "1e+99999999999999999999", "12e-99999999999999999999": "1.2e-99999999999999999998",
+	} {
+		doc := []byte(`{"b":[` + value + `],"a":"\u003c"}`)
+		if got, want := string(AppendJCS(nil, doc)), `{"a":"<","b":[`+want+`]}`; got != want {
+			t.Errorf("%s: got %s, want %s", value, got, want)
+		}
+	}
+}
+
+// What encoding/json writes of a float64 is the number of RFC 8785.
+func TestJCSNumbersAreThoseOfFloats(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := rapid.Float64().Draw(t, "f")
+		want, err := json.Marshal(f)
+		if err != nil {
+			t.Skip("not a number of JSON")
+		}
+		if got := AppendJCS(nil, strconv.AppendFloat(nil, f, 'e', -1, 64)); string(got) != string(want) && f != 0 {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
+}
+
 // Two numbers share a form exactly if they are equal, as math/big sees it.
 func TestNumbersShareAFormOnlyIfEqual(t *testing.T) {
 	number := rapid.Custom(func(t *rapid.T) string {
@@ -526,6 +558,10 @@ func FuzzCanonical(f *testing.F) {
 		}
 		if again := AppendCanonical(nil, form); !bytes.Equal(form, again) {
 			t.Fatalf("canonical form %q has canonical form %q", form, again)
+		}
+		jcs := AppendJCS(nil, doc)
+		if !bytes.Equal(AppendCanonical(nil, jcs), form) || !bytes.Equal(AppendJCS(nil, jcs), jcs) {
+			t.Fatalf("%q is %q as RFC 8785 writes it", form, jcs)
 		}
 		if exponentsAreSmall(doc) {
 			if want := reference(t, string(doc)); string(form) != want {

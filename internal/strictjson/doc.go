@@ -45,5 +45,6 @@
 //     zeros; exponent zero is 0. So 1, 1.0 and 10e-1 are 1e0, -1500 is -15e2,
 //     and 0.25 is 25e-2.
 //
-// The form is itself JSON that passes Check, and its own canonical form.
+// The form is itself JSON that passes Check, and its own canonical form. [AppendJCS] writes numbers as people and other
+// programs do.
 package strictjson

@@ -47,6 +47,40 @@ func appendNumber(dst, token []byte) []byte {
 	return appendExponent(dst, exponent, shift)
 }
 
+// appendJCSNumber appends a number as RFC 8785 does, which is as ECMAScript does, with all of its digits.
+func appendJCSNumber(dst, token []byte) []byte {
+	const mostWhole, mostZeros = 21, 6 // digits before the point, and zeros with the one in front of it
+	var room [32]byte
+	number := appendNumber(room[:0], token)
+	digits, exponent, _ := bytes.Cut(number, []byte("e"))
+	if digits[0] == '-' {
+		dst, digits = append(dst, '-'), digits[1:]
+	}
+	if len(exponent) == 0 {
+		return append(dst, '0')
+	}
+	if e, err := strconv.Atoi(string(exponent)); err == nil {
+		switch point := len(digits) + e; {
+		case e >= 0 && point <= mostWhole:
+			return append(append(dst, digits...), bytes.Repeat([]byte("0"), e)...)
+		case 0 < point && point <= mostWhole:
+			return append(append(append(dst, digits[:point]...), '.'), digits[point:]...)
+		case -mostZeros < point && point <= 0:
+			return append(append(append(dst, "0."...), bytes.Repeat([]byte("0"), -point)...), digits...)
+		}
+	}
+	dst = append(dst, digits[0])
+	if len(digits) > 1 {
+		dst = append(append(dst, '.'), digits[1:]...)
+	}
+	scale := appendExponent(nil, exponent, len(digits)-1)
+	if scale[0] != '-' {
+		dst = append(append(dst, 'e'), '+')
+		return append(dst, scale...)
+	}
+	return append(append(dst, 'e'), scale...)
+}
+
 func trimZerosLeft(digits []byte) []byte {
 	for len(digits) > 0 && digits[0] == '0' {
 		digits = digits[1:]

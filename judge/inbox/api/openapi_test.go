@@ -167,7 +167,7 @@ func TestAPIIsAsDescribed(t *testing.T) {
 	s := newScene(t)
 	d := newDescribed(t, s.desk)
 	deploys := s.call("deploy", map[string]any{"version": "4.2", "within": "4h"})
-	surveys := s.call("survey", nil)
+	surveys := s.call("survey", map[string]any{"of": strings.Repeat("x", 40_000)}) // too many for a card
 	at := func(q *desk.Question, suffix string) string { return "/api/questions/" + q.Name + "/" + q.Key + suffix }
 	const ada, bob = "ada:release oncall", "bob:release"
 	const survey = `{"action":"accept","reason":"Why not?","content":` +
@@ -183,6 +183,8 @@ func TestAPIIsAsDescribed(t *testing.T) {
 	d.send(200, "carol", "GET", "/api/questions?list=began", "")
 	d.send(200, ada, "GET", at(deploys, ""), "")
 	d.send(200, ada, "GET", at(surveys, ""), "")
+	d.send(200, ada, "GET", at(surveys, "/arguments"), "")
+	d.send(404, "eve:sales", "GET", at(surveys, "/arguments"), "")
 	d.send(200, ada, "POST", at(deploys, "/claim"), `{"seconds":600}`)
 	d.send(422, bob, "POST", at(deploys, "/claim"), `{"seconds":600}`)
 	d.send(200, ada, "POST", at(deploys, "/hand-over"), `{"to":"bob","seconds":600}`)

@@ -10,17 +10,23 @@ import (
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/foreign"
 	"github.com/askback-mcp/askback/task"
 )
 
 func showCommand() *cobra.Command {
 	f := new(inboxFlags)
+	whole := false
 	cmd := &cobra.Command{
 		Use:   "show [STORE] NAME",
 		Short: "Show the questions of a task, and who answered",
 		Long: `Show the questions that the task NAME has asked people: the text, the form, the
 arguments of the call, who answered and why. NAME is the name in 'askback inbox
 list' and in logs, or its beginning.
+
+Arguments of more than 32 KB are cut. With --arguments all of them are printed,
+and nothing else; into a file or a pipe without a line break, and with every
+character as itself.
 
 Exit codes: 0 it is shown; 1 there is no such task, or it has asked nobody;
 2 wrong usage; 130 interrupted.`,
@@ -30,6 +36,16 @@ Exit codes: 0 it is shown; 1 there is no such task, or it has asked nobody;
 		questions, err := findQuestions(ctx, d, args[0])
 		if err != nil {
 			return err
+		}
+		if whole {
+			all, err := d.Arguments(ctx, questions[0].Name, questions[0].Key, nil)
+			if err != nil {
+				return err
+			}
+			if cli.IsTerminal(cmd.OutOrStdout()) {
+				all = []byte(cli.EndLine(foreign.JSON(all)))
+			}
+			return cli.Output(cmd.OutOrStdout(), string(all))
 		}
 		for i, q := range questions {
 			text := card(q, f.where, time.Now())
@@ -44,6 +60,7 @@ Exit codes: 0 it is shown; 1 there is no such task, or it has asked nobody;
 		}
 		return nil
 	})
+	cmd.Flags().BoolVar(&whole, "arguments", false, "print the arguments of the call")
 	return cmd
 }
 

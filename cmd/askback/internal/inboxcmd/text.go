@@ -73,7 +73,7 @@ func facts(q *desk.Question, now time.Time) string {
 		add("claimed", "by %s for %s", cli.HarmlessLine(q.Claim.By, 60), cli.Span(q.Claim.Until.Sub(now)))
 	}
 	if q.Decision == nil && len(q.Proposal) > len("{}") {
-		add("proposal", "%s", cli.HarmlessLine(string(q.Proposal), 2000))
+		add("proposal", "%s", cli.HarmlessLine(foreign.JSON(q.Proposal), 2000))
 	}
 	for _, v := range q.Earlier {
 		add("earlier", "%s", voteText(&v, now))
@@ -92,9 +92,14 @@ func facts(q *desk.Question, now time.Time) string {
 		add("equal", "%s asks the same for an equal call", name)
 	}
 	facts := cli.Table(rows)
-	switch { // in full, since what is left out may be what matters
-	case q.Preview != "":
+	if q.Preview != "" { // in full, since what is left out may be what matters
 		facts += "\nThe call:\n\n" + cli.Wrap(cli.Harmless(q.Preview), "    ")
+	}
+	switch {
+	case q.Excerpt != nil:
+		facts += fmt.Sprintf("\nThe call has arguments of %d bytes, with the SHA-256\n%s.\n"+
+			"'askback inbox show %s --arguments' prints all. They begin with\n\n    %s\n",
+			q.Excerpt.Size, q.Excerpt.SHA256, q.Name, foreign.JSON([]byte(q.Excerpt.Begin)))
 	case q.Arguments != nil:
 		facts += "\nThe call has the arguments\n\n    " + cli.IndentedRaw(q.Arguments) + "\n"
 	}
