@@ -323,7 +323,6 @@ func TestADiskThatHangs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
 	for err == nil { // until the pipe is full
 		if err = w.SetWriteDeadline(time.Now().Add(time.Millisecond)); err == nil {
 			_, err = w.Write(make([]byte, 1<<16))
@@ -356,6 +355,8 @@ func TestADiskThatHangs(t *testing.T) {
 	if err := log.Close(); err == nil || !strings.Contains(err.Error(), "may be missing") {
 		t.Errorf("Close says %v", err)
 	}
+	r.Close() // the write fails, and the writer ends
+	<-log.done
 }
 
 func TestARequestThatEndsWaitsNoLonger(t *testing.T) {
