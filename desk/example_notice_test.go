@@ -13,14 +13,14 @@ import (
 func ExampleNotice() {
 	asked := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	sent, _ := json.MarshalIndent(desk.Notice{
-		ID: "LFE5.BTOG.asked", Kind: task.NoticeAsked, Time: asked, Attempt: 1,
+		ID: "LFE5-BTOG-asked-1795424400000000", Kind: task.NoticeAsked, Time: asked, Attempt: 1,
 		Name: "LFE5", Key: "approve", Target: "deploy", Principal: "carol", Message: "Deploy 4.2?",
 		For: []string{"group:release"}, Votes: 2, Asked: asked, Deadline: asked.Add(4 * time.Hour),
 	}, "", "  ")
 	fmt.Println(string(sent))
 	// Output:
 	// {
-	//   "id": "LFE5.BTOG.asked",
+	//   "id": "LFE5-BTOG-asked-1795424400000000",
 	//   "kind": "asked",
 	//   "time": "2026-11-23T09:00:00Z",
 	//   "name": "LFE5",

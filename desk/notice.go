@@ -10,7 +10,7 @@ import (
 // even when the task has been deleted since. It never has an answer in it.
 type Notice struct {
 	// ID is the same each time the notice is delivered, and differs from all others: notices are delivered at least
-	// once.
+	// once. If a failover of the store has lost a decision, the notice of the next one has another ID.
 	ID   string          `json:"id"`
 	Kind task.NoticeKind `json:"kind"`
 	Time time.Time       `json:"time"` // when that has happened

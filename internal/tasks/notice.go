@@ -1,6 +1,8 @@
 package tasks
 
 import (
+	"fmt"
+
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/task"
@@ -15,7 +17,10 @@ func Notice(n *task.Notice) (desk.Notice, error) {
 	}
 	name := task.Name(q.Task)
 	return desk.Notice{
-		ID: name + "." + task.Name(q.Key) + "." + string(n.Kind), Kind: n.Kind, Time: n.Written, Attempt: n.Attempts,
+		// When it was written tells a decision that was taken anew from one that a failover of the store has lost.
+		// A full stop would end the ID in what a webhook signs.
+		ID:   fmt.Sprintf("%s-%s-%s-%d", name, task.Name(q.Key), n.Kind, n.Written.UnixMicro()),
+		Kind: n.Kind, Time: n.Written, Attempt: n.Attempts,
 		Name: name, Key: q.Key, Target: q.Target, Principal: q.Principal, Message: told.Message, For: q.For,
 		Votes: told.Votes, Asked: q.Asked, Deadline: q.Deadline,
 	}, nil
