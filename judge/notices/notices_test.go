@@ -5,6 +5,8 @@ package notices
 import (
 	"context"
 	"encoding/base64"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -29,40 +31,47 @@ import (
 func TestMain(m *testing.M) { os.Exit(judge.Run(m)) }
 
 var notice = desk.Notice{
-	ID: "NAME.KEY.asked", Kind: task.NoticeAsked, Time: time.Now(), Name: "NAME", Key: "approve", Target: "deploy",
+	ID: "NAME-KEY-asked-1", Kind: task.NoticeAsked, Time: time.Now(), Name: "NAME", Key: "approve", Target: "deploy",
 	Message: "Deploy <!channel> 4.2 für alle?\n.\nSubject: another", For: []string{"group:release"}, Votes: 2,
 	Asked: time.Now(), Deadline: time.Now().Add(time.Hour),
 }
 
-// The library of Standard Webhooks verifies what is sent, and refuses it with another secret.
+// The library of Standard Webhooks verifies what is sent with one secret, and with two while one is rotated. It refuses
+// it with another secret.
 func TestStandardWebhooks(t *testing.T) {
 	secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte("thirty-two bytes that are random"))
+	next := "whsec_" + base64.StdEncoding.EncodeToString([]byte("thirty-two bytes that come next!"))
 	other := "whsec_" + base64.StdEncoding.EncodeToString([]byte("thirty-two bytes of another key!"))
-	var verified, refused error
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
+	for _, c := range []struct{ sender, receiver, want string }{
+		{secret, secret, ""},
+		{secret + " " + next, secret, ""},
+		{secret + " " + next, next, ""},
+		{secret + " " + next, other, "no matching signature"},
+		{next, secret, "no matching signature"},
+	} {
+		receiver, err := standardwebhooks.NewWebhook(c.receiver)
 		if err != nil {
-			t.Error(err)
+			t.Fatal(err)
 		}
-		for secret, result := range map[string]*error{secret: &verified, other: &refused} {
-			hook, err := standardwebhooks.NewWebhook(secret)
+		verified := errors.New("nothing has arrived")
+		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
 			if err != nil {
 				t.Error(err)
-				return
 			}
-			*result = hook.Verify(body, r.Header)
+			verified = receiver.Verify(body, r.Header)
+		}))
+		defer server.Close()
+		hook, err := webhook.New(server.URL, c.sender, nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}))
-	defer server.Close()
-	hook, err := webhook.New(server.URL, secret, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := hook.Send(t.Context(), notice); err != nil {
-		t.Fatal(err)
-	}
-	if verified != nil || refused == nil {
-		t.Errorf("with its secret: %v; with another: %v", verified, refused)
+		if err := hook.Send(t.Context(), notice); err != nil {
+			t.Fatal(err)
+		}
+		if c.want == "" && verified != nil || c.want != "" && !strings.Contains(fmt.Sprint(verified), c.want) {
+			t.Errorf("from %s to %s: %v", c.sender, c.receiver, verified)
+		}
 	}
 }
 
@@ -97,7 +106,7 @@ func TestMail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Header.Get("Subject") != "deploy asks" || got.Header.Get("Message-ID") != "<NAME.KEY.asked@askback>" ||
+	if got.Header.Get("Subject") != "deploy asks" || got.Header.Get("Message-ID") != "<NAME-KEY-asked-1@askback>" ||
 		!strings.Contains(string(body), "4.2 für alle?\r\n.\r\nSubject: another") {
 		t.Errorf("the mail is %v\n%s", got.Header, body)
 	}
