@@ -75,8 +75,7 @@ type Options struct {
 	// file can be written again.
 	Wait time.Duration
 
-	// Queue is how many events wait in memory for the file at most. More are counted as lost. Zero means 4096,
-	// which is twice the default of Limits.Requests.
+	// Queue is how many events wait in memory for the file at most. More are counted as lost. Zero means 4096.
 	Queue int
 
 	// Heads gets a head every HeadEvery, if there are new lines, and at Close. A head is a line that signs the last

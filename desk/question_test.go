@@ -541,8 +541,8 @@ func TestCards(t *testing.T) {
 	}
 }
 
-// Arguments are shown as text and in one order, whoever sent them. Large ones are shown by their beginning, their size
-// and their digest, and all of them are to be had.
+// Arguments are shown as text, and their members in one order for every client. Of large arguments a question has the
+// beginning, the size and the digest, and Desk.Arguments has all of them.
 func TestArguments(t *testing.T) {
 	large := `{"z":"` + strings.Repeat("é", 20_000) + `"}`
 	digest := sha256.Sum256([]byte(large))

@@ -181,7 +181,7 @@ func Receive(r *http.Request, secrets string) (desk.Notice, error) {
 	return m.Data, nil
 }
 
-// signed compares each signature with that of each key. A comparison takes as long whichever bytes differ.
+// signed compares each signature with that of each key. The time that a comparison takes does not depend on the bytes.
 func signed(keys [][]byte, id, sent string, body []byte, signatures string) (ok bool) {
 	for _, key := range keys {
 		want := []byte(sign(key, id, sent, body))

@@ -220,7 +220,7 @@ func TestAFirstRunThatIsNotTaken(t *testing.T) {
 					if other := f.create(e, fresh("bob")); other.Status != task.InputRequired {
 						t.Errorf("another principal's task is %+v", other)
 					}
-					stop() // which waits for the run
+					stop() // it waits for the run
 					if _, err := s.Get(t.Context(), "alice's"); !errors.Is(err, task.ErrNotFound) {
 						t.Errorf("it can be read: %v", err)
 					}
@@ -261,7 +261,7 @@ func wantErr(want error) func(t *testing.T, err error) {
 	}
 }
 
-// What a first run comes to other than an outcome is stored as that of any run: another goes on.
+// A first run that fails, panics or is interrupted is stored as due, and another run goes on.
 func TestAFirstRunThatFails(t *testing.T) {
 	for _, test := range []struct {
 		says string

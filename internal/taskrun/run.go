@@ -85,7 +85,7 @@ func (r *runner) conclude(
 			"task: a handler does not return although its context is done; leaving it, and its task to another worker",
 			"task", task.Name(t.ID), "target", t.Target, "after", r.opts.Lease)
 		return true // the lease ends by itself
-	case errors.Is(err, errNotAdded): // whoever creates the task is told
+	case errors.Is(err, errNotAdded): // Create returns it to its caller
 		return true
 	case errors.Is(err, task.ErrLeaseLost):
 		log.WarnContext(ctx, "task: the lease is lost; another worker goes on")
