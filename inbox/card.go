@@ -1,12 +1,14 @@
 package inbox
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +26,7 @@ type card struct {
 	view
 	Q        *desk.Question
 	Link     string
-	Title    template.HTML // the first line of the message, if it can be a heading
+	Title    template.HTML // the first line of the message, if it can be a heading, or the heading of its Markdown
 	Message  template.HTML // the rest of it
 	Preview  template.HTML
 	Standing standing
@@ -43,11 +45,15 @@ type card struct {
 	Excerpt   template.HTML // of arguments that are too large for a page
 	All       string        // the way from the first page to all of them
 	Result    *code         // of a decision
+	Edit      *edit         // of the arguments, by a decision
 	Params    *code         // of a question that this release cannot show
 
 	ClaimUntil moment
 
 	Open    bool   // the person may answer
+	Alone   bool   // nobody else may
+	Next    string // the way from the first page to another question that waits for the person
+	More    string // what else the person can do
 	Closed  string // why not
 	Why     string
 	Mine    bool // the claim is the person's
@@ -69,6 +75,7 @@ type vote struct {
 	Groups                  []string
 	When                    moment
 	Content                 *code
+	Edit                    *edit
 }
 
 type event struct {
@@ -115,11 +122,16 @@ func newStanding(q *desk.Question, p desk.Person) standing {
 			s.You = fmt.Sprintf("Your answer of %s is recorded: you %s it.", moment{Time: v.When}.Full(),
 				strings.ToLower(done(v.Action)))
 		}
-	case slices.ContainsFunc(q.Count, func(v desk.Vote) bool { return v.Who == p.Name }):
+	case counts(q, p):
 		s.You = fmt.Sprintf("You have accepted. %s needed.", more(q.Votes-len(q.Count)))
 		s.Short += ", one is yours"
 	}
 	return s
+}
+
+// counts reports whether an accept of somebody counts.
+func counts(q *desk.Question, p desk.Person) bool {
+	return slices.ContainsFunc(q.Count, func(v desk.Vote) bool { return v.Who == p.Name })
 }
 
 // voteOf returns the last vote of somebody, or nil.
@@ -183,15 +195,14 @@ func (in *Inbox) newCard(r *http.Request, p desk.Person, q *desk.Question) *card
 	if q.Markdown {
 		prose = markdown
 	}
-	switch first, rest, _ := strings.Cut(strings.TrimSpace(q.Message), "\n"); {
-	case q.Markdown || first == "" || len(first) > longestHeading:
-		c.Title, c.Message = isolated(c.Heading), prose(q.Message)
-	default:
-		c.Title = linked(first)
-		if rest != "" {
-			c.Message = prose(strings.TrimSpace(rest))
-		}
+	first, rest := headingOf(q)
+	if c.Title = linked(first); first == "" {
+		c.Title = isolated(c.Heading)
+	} else {
 		c.Heading = oneLine(first)
+	}
+	if rest != "" {
+		c.Message = prose(rest)
 	}
 	if q.Excerpt != nil {
 		c.Excerpt = isolated(foreign.JSON([]byte(q.Excerpt.Begin)))
@@ -219,10 +230,10 @@ func (in *Inbox) newCard(r *http.Request, p desk.Person, q *desk.Question) *card
 		if v.Action == "accept" {
 			c.Accepted = append(c.Accepted, v.Who)
 		}
-		c.Count = append(c.Count, newVote(v, now))
+		c.Count = append(c.Count, newVote(q, v, now))
 	}
 	for _, v := range q.Earlier {
-		c.Earlier = append(c.Earlier, newVote(v, now))
+		c.Earlier = append(c.Earlier, newVote(q, v, now))
 	}
 	for _, e := range q.Events {
 		c.Events = append(c.Events, event{e.Who, plain(e.Kind), e.Text, moment{e.When, now}})
@@ -235,6 +246,17 @@ func (in *Inbox) newCard(r *http.Request, p desk.Person, q *desk.Question) *card
 			c.Others = append(c.Others, name)
 		}
 	}
+	c.Alone = len(q.For) == 1 && q.For[0] == "user:"+p.Name
+	switch {
+	case c.Alone && c.Deadline == nil:
+		c.More = "Dismiss"
+	case c.Alone:
+		c.More = "Extend the deadline, or dismiss"
+	case c.Deadline == nil:
+		c.More = "Claim, hand over, or dismiss"
+	default:
+		c.More = "Claim, hand over, extend the deadline, or dismiss"
+	}
 	may := q.May(p)
 	c.Open = q.Status == task.QuestionOpen && may == nil
 	switch {
@@ -245,8 +267,8 @@ func (in *Inbox) newCard(r *http.Request, p desk.Person, q *desk.Question) *card
 		c.Closed, c.Why = "Others must answer", "You may read this question, but others must answer it now."
 	default:
 		c.Closed = c.Standing.Text
-		if q.Decision != nil && len(q.Decision.Content) > len("{}") {
-			c.Result = newCode(q.Decision.Content)
+		if q.Decision != nil {
+			c.Result, c.Edit = contentOf(q, q.Decision.Content)
 		}
 	}
 	return c
@@ -266,12 +288,55 @@ func named(entries []string) []string {
 	return names
 }
 
-func newVote(v desk.Vote, now time.Time) vote {
-	shown := vote{v.Who, strings.ToLower(done(v.Action)), v.Channel, v.Why, v.Groups, moment{v.When, now}, nil}
-	if len(v.Content) > len("{}") {
-		shown.Content = newCode(v.Content)
+func newVote(q *desk.Question, v desk.Vote, now time.Time) vote {
+	content, edited := contentOf(q, v.Content)
+	return vote{v.Who, strings.ToLower(done(v.Action)), v.Channel, v.Why, v.Groups, moment{v.When, now}, content, edited}
+}
+
+// contentOf shows the content of an answer: what it changes in the arguments of the call, or else all of it.
+func contentOf(q *desk.Question, content json.RawMessage) (*code, *edit) {
+	if edited := editOf(q, content); edited != nil {
+		return nil, edited
 	}
-	return shown
+	if len(content) <= len("{}") {
+		return nil, nil
+	}
+	return newCode(content), nil
+}
+
+// heading matches a heading of Markdown: its text.
+var heading = regexp.MustCompile(`^#{1,6}[ \t]+(.*?)[ \t]*#*$`)
+
+// headingOf returns the first line of a message, if it can be a heading, and the rest.
+func headingOf(q *desk.Question) (first, rest string) {
+	message := strings.TrimSpace(q.Message)
+	first, rest, _ = strings.Cut(message, "\n")
+	if q.Markdown {
+		m := heading.FindStringSubmatch(strings.TrimSpace(first))
+		if m == nil {
+			return "", message
+		}
+		first = m[1]
+	}
+	if len(first) > longestHeading {
+		return "", message
+	}
+	return first, strings.TrimSpace(rest)
+}
+
+// next returns the way to another question that waits for a person and that they have not voted on, or to the list.
+func (in *Inbox) next(ctx context.Context, p desk.Person, q *desk.Question) string {
+	n := 0
+	for other, err := range in.desk.Waiting(ctx, desk.Waiting{As: &p}) {
+		switch n++; {
+		case err != nil && other == nil, n > 4*pageSize:
+			return "."
+		case err != nil, other.Name == q.Name && other.Key == q.Key, counts(other, p):
+		default:
+			return linkTo(other.Name, other.Key)
+		}
+	}
+	return ""
 }
 
 // ask makes the form of an open question, which shows the content that was proposed, or else the defaults.
@@ -317,7 +382,11 @@ func (in *Inbox) card(w http.ResponseWriter, r *http.Request, p desk.Person) {
 		in.log.ErrorContext(r.Context(), "inbox: a question cannot be read", "name", q.Name, "error", err)
 		c.Open, c.Closed, c.Problem = false, "It cannot be answered here", "Not all of this question can be read."
 	}
-	c.Told = said[r.URL.Query().Get("done")]
+	do := r.URL.Query().Get("done")
+	c.Told, c.Done = said[do], do == "accept"
+	if c.Standing.You != "" {
+		c.Next = in.next(r.Context(), p, q)
+	}
 	if c.Open {
 		c.ask(q.Proposal)
 	}

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"html/template"
@@ -33,6 +34,9 @@ type field struct {
 	Value   string   // the text of a control without choices
 	Picked  []string // the names of the choices that are picked
 	nothing bool     // "no answer" is a choice
+
+	Edits bool // the arguments of the call
+	Rows  int  // of a text with several lines
 }
 
 // choice is one value of a field. The browser sends its name: its number, or "" for no answer.
@@ -73,6 +77,7 @@ func newFields(schema *form.Schema, content json.RawMessage) fields {
 
 func (f *field) setControl() {
 	f.Control, f.Type = "text", "text"
+	f.Edits, f.Rows = editsArguments(f.Property), 4
 	switch {
 	case f.Property.Type == "array":
 		f.Control = "many"
@@ -92,7 +97,7 @@ func (f *field) setControl() {
 		f.Type = "date"
 	case f.Format == "date-time":
 		f.Control, f.Type = "moment", "datetime-local"
-	case longText(f.High) || strings.Contains(string(f.Default), `\n`):
+	case f.Edits || longText(f.High) || strings.Contains(string(f.Default), `\n`):
 		f.Control = "area"
 	}
 	if f.Control == "text" && (f.Low != "" || f.High != "") {
@@ -179,6 +184,9 @@ func (f *field) fill(value json.RawMessage) {
 	if f.Control == "moment" && f.Value != "" && !isLocal(f.Value) {
 		f.Control, f.Type = "text", "text" // the picker cannot show it as it is
 	}
+	if f.Edits {
+		f.Rows = min(max(f.Rows, strings.Count(f.Value, "\n")+1), 24)
+	}
 	f.pick()
 }
 
@@ -220,6 +228,9 @@ func (f *field) texts(value json.RawMessage) (text string, picked []string) {
 		return string(value), nil
 	}
 	text, _ = strictjson.String(value)
+	if f.Edits {
+		return indented(text), nil
+	}
 	if f.Format == "date-time" {
 		if local, found := strings.CutSuffix(text, "Z"); found && isLocal(local) {
 			return local, nil
@@ -246,7 +257,9 @@ func (all fields) read(sent url.Values, shown json.RawMessage) (content json.Raw
 		case value == nil && f.Required:
 			f.Problem = "is required"
 		case value != nil:
-			_, f.Problem = f.Check(value)
+			if _, f.Problem = f.Check(value); f.Edits && f.Problem == "" {
+				f.Problem = notAnObject(f.Value)
+			}
 		}
 		if f.Problem != "" {
 			sound = false
@@ -291,6 +304,12 @@ func (f *field) read(sent url.Values, before json.RawMessage) json.RawMessage {
 	}
 	if f.Format == "date-time" {
 		text = inUTC(text)
+	}
+	if f.Edits { // without the lines of the page, so that equal edits are equal votes
+		var b bytes.Buffer
+		if json.Compact(&b, []byte(text)) == nil {
+			text = b.String()
+		}
 	}
 	value := strictjson.AppendString(nil, text)
 	if _, problem := f.Check(value); text == "" && (f.Default == nil || f.Required || problem != "") {
@@ -402,6 +421,12 @@ func (f *field) Rule() string {
 		return ""
 	}
 	return strings.Join(f.Hints, ", ")
+}
+
+// Original is the text with which the arguments of the call began.
+func (f *field) Original() string {
+	text, _ := strictjson.String(f.Default)
+	return indented(text)
 }
 
 // Differs is the value of a choice, if its title is another text.

@@ -3,9 +3,11 @@ package inbox
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -57,6 +59,7 @@ type list struct {
 	Orders              []order
 	Search, Note, Empty string
 	Rows                []listed
+	Tools               bool // there is something to search and to sort
 	First, Number       int
 	Previous, Next      string
 }
@@ -66,16 +69,19 @@ type listed struct {
 	*desk.Question
 	Link, Line, State string
 	Urgent, Faded     bool
+	Voted             bool // an accept of the person counts, and others are awaited
 	Asked             moment
 	Deadline          *moment
 }
 
 func newListed(q *desk.Question, p desk.Person, now time.Time) listed {
 	s := newStanding(q, p)
+	first, rest := headingOf(q)
 	row := listed{Question: q, Link: linkTo(q.Name, q.Key),
-		Line:  cmp.Or(oneLine(q.Message), oneLine(q.AuthorKey), q.Name),
-		State: s.Short, Urgent: s.Class == "failed", Faded: q.Claim != nil && q.Claim.By != p.Name,
+		Line:  cmp.Or(oneLine(first), oneLine(rest), oneLine(q.AuthorKey), q.Name),
+		State: s.Short, Urgent: s.Class == "failed", Voted: counts(q, p) && s.Class == "open",
 		Asked: moment{q.Asked, now}}
+	row.Faded = row.Voted || q.Claim != nil && q.Claim.By != p.Name
 	if !q.Deadline.IsZero() && q.Status == task.QuestionOpen {
 		row.Deadline = &moment{q.Deadline, now}
 	}
@@ -101,6 +107,7 @@ func (in *Inbox) list(which tab) func(w http.ResponseWriter, r *http.Request, p 
 			return
 		}
 		l.turn(query)
+		l.count()
 		in.show(w, r, http.StatusOK, "list", l)
 	}
 }
@@ -191,6 +198,26 @@ func (l *list) read(questions iter.Seq2[*desk.Question, error], p desk.Person) e
 		}
 	}
 	return nil
+}
+
+// fewRows are seen at a glance, and need no tools.
+const fewRows = 7
+
+// count says how many questions wait, and moves those down that the person has voted on.
+func (l *list) count() {
+	l.Tools = len(l.Rows) > fewRows || l.Search != "" || l.Number > 1 ||
+		slices.ContainsFunc(l.Orders[min(1, len(l.Orders)):], func(o order) bool { return o.Here })
+	if l.Tab.Path != "" {
+		return
+	}
+	isVoted := func(row listed) bool { return row.Voted }
+	waits := slices.DeleteFunc(slices.Clone(l.Rows), isVoted)
+	l.Rows = append(waits[:len(waits):len(waits)], slices.DeleteFunc(l.Rows, func(row listed) bool { return !isVoted(row) })...)
+	if l.Waits = strconv.Itoa(len(waits)); l.Next != "" || l.Number > 1 {
+		l.Waits = fmt.Sprintf("%d+", l.Number*pageSize)
+	} else if len(waits) == 0 {
+		l.Waits = ""
+	}
 }
 
 // turn makes the links to the pages before and after this one.

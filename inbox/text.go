@@ -222,6 +222,15 @@ func (m moment) Machine() string { return m.UTC().Format(time.RFC3339) }
 // Full is the time for people who want to know exactly.
 func (m moment) Full() string { return m.UTC().Format("2 January 2006, 15:04:05 UTC") }
 
+// Clock is the time of the day, and the day unless it is today.
+func (m moment) Clock() string {
+	layout := "15:04 UTC"
+	if at, now := m.UTC(), m.now.UTC(); at.YearDay() != now.YearDay() || at.Year() != now.Year() {
+		layout = "Mon 2 Jan, " + layout
+	}
+	return m.UTC().Format(layout)
+}
+
 // Distance is the time from now: "in 3 h 5 min", "12 min ago".
 func (m moment) Distance() string {
 	if d := m.Sub(m.now); d > 0 {

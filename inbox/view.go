@@ -23,7 +23,9 @@ type view struct {
 	Heading string
 	Person  desk.Person
 	SignOut bool   // the person has signed in here
+	Waits   string // how many questions wait for the person, on the page that lists them
 	Told    string // what has just been done
+	Done    bool   // it is an answer that was accepted
 	Problem string // why it was not done
 }
 

@@ -28,6 +28,7 @@ function go(...selectors) {
   for (const selector of selectors) {
     const found = $(selector);
     if (found) {
+      found.closest("details")?.setAttribute("open", "");
       found.focus();
       found.scrollIntoView({ block: "center" });
       return;
@@ -45,6 +46,7 @@ const keys = {
     "#answer-form .field :is(input:checked, input:not([type=radio]), select, textarea)",
   ),
   u: () => location.assign(base),
+  n: () => $(".next a")?.click(),
   "/": () => list ? go("#search") : location.assign(base),
   "?": () => location.assign(base + "help"),
 };
@@ -76,7 +78,7 @@ const isTouched = (field) => field.validity?.badInput // what the browser cannot
       : "defaultValue" in field && field.type !== "hidden" && field.value !== field.defaultValue);
 
 // isUnsent reports whether a form has what the inbox has not taken: written since the page came, or refused.
-const isUnsent = (form) => form.id === card.dataset.refused || [...form.elements].some(isTouched);
+const isUnsent = (form) => form.id === card?.dataset.refused || [...form.elements].some(isTouched);
 
 // put replaces a part of the page by a newer one, unless something in it is not sent.
 function put(part, next) {
@@ -132,7 +134,7 @@ function restore(form, draft) {
       else field.value = value;
     }
     form.closest("details")?.setAttribute("open", "");
-    say("What you had written here is back. If you had sent it, the votes say whether it is recorded.");
+    say("What you had written here is back. If you had sent it, the votes say whether it is recorded.", "note");
     return;
   }
   const title = document.createElement("h2");
@@ -294,6 +296,7 @@ addEventListener("beforeunload", (event) => {
 
 // replace puts the parts of a newer page in the place of those shown, and keeps the focus and what is written.
 function replace(newer) {
+  document.title = newer.title;
   for (const part of document.querySelectorAll("[data-live]")) {
     const next = newer.getElementById(part.id);
     if (next && part === answer) {
@@ -308,6 +311,7 @@ function replace(newer) {
     if (focused) [...part.querySelectorAll("a")].find((a) => a.getAttribute("href") === focused)?.focus();
   }
   times();
+  compareAll();
 }
 
 // refreshAnswer shows the form of another proposal, or that the question has ended. What is written stays.
@@ -316,7 +320,7 @@ function refreshAnswer(next) {
   if ("open" in next.dataset) {
     const shown = (part) => part.querySelector("form").elements.shown.value;
     if (shown(answer) !== shown(next) && (answer.contains(document.activeElement) || !put(answer, next))) {
-      say("Somebody has proposed another answer meanwhile. What you have written is still here.");
+      say("Somebody has proposed another answer meanwhile. What you have written is still here.", "note");
     }
     setButtons();
     return;
@@ -325,7 +329,7 @@ function refreshAnswer(next) {
   delete answer.dataset.open;
   const rest = $(".rest");
   if (rest && !forms().some((form) => rest.contains(form) && isUnsent(form))) rest.remove();
-  if (put(answer, next)) say(why + " It can no longer be answered.");
+  if (put(answer, next)) say(why + " It can no longer be answered.", "note");
   else notice(why + " It can no longer be answered. What you have written stays here.", "", "note");
   setButtons();
 }
@@ -382,8 +386,8 @@ function offer() {
 }
 notify?.addEventListener("click", async () => {
   const permission = await Notification.requestPermission();
-  say(permission === "granted" ? "You will be told of new questions while this page is open."
-    : "The browser does not allow it.");
+  if (permission === "granted") say("You will be told of new questions while this page is open.");
+  else say("The browser does not allow it.", "note");
   offer();
 });
 
@@ -411,17 +415,70 @@ function span(seconds) {
   return `${Math.floor(seconds / size)} ${name}` + (rest ? ` ${rest} ${units[i + 1][0]}` : "");
 }
 
+// clock is the time of the day at this place, and the day unless it is today.
+function clock(at) {
+  const day = at.toDateString() === new Date().toDateString() ? {} : { weekday: "short", day: "numeric", month: "short" };
+  return at.toLocaleString("en-GB", { ...day, hour: "2-digit", minute: "2-digit" });
+}
+
 // times brings the distances up to date, and shows the times of this place.
 function times() {
   for (const time of document.querySelectorAll("time")) {
     const at = Date.parse(time.dateTime);
     const seconds = Math.floor((at - Date.now()) / 1000);
-    time.textContent = seconds > 0 ? "in " + span(seconds) : span(-seconds) + " ago";
+    const distance = seconds > 0 ? "in " + span(seconds) : span(-seconds) + " ago";
+    time.textContent = "clock" in time.dataset ? `${clock(new Date(at))}, ${distance}` : distance;
     time.title = new Date(at).toLocaleString("en-GB", { dateStyle: "long", timeStyle: "long" });
   }
 }
 
+// Edited arguments
+
+// linesOf are the lines of arguments as they are compared. A line that was only moved is no change.
+const linesOf = (text) => text.split("\n").map((line) => line.trim().replace(/,$/, "")).filter(Boolean);
+
+// compare says below the edited arguments what is changed in them, and what keeps them from being sent.
+function compare(field) {
+  let error = "";
+  try {
+    const value = JSON.parse(field.value);
+    if (value === null || typeof value !== "object" || Array.isArray(value)) error = "The arguments must be a JSON object.";
+  } catch (e) {
+    error = `The arguments are not valid JSON: ${e.message}`;
+  }
+  field.setCustomValidity(error);
+  const before = linesOf(field.dataset.original);
+  const after = linesOf(field.value);
+  const lines = [...before.filter((line) => !after.includes(line)).map((line) => ["del", line]),
+    ...after.filter((line) => !before.includes(line)).map((line) => ["ins", line])];
+  let shown = field.nextElementSibling;
+  if (!shown) {
+    shown = document.createElement("figure");
+    shown.className = "edit";
+    field.after(shown);
+  }
+  const title = document.createElement("figcaption");
+  title.textContent = error || (lines.length ? "Changes of the arguments" : "The arguments are not changed.");
+  const text = document.createElement("pre");
+  for (const [mark, line] of lines.slice(0, 400)) {
+    const part = document.createElement(mark);
+    part.textContent = line;
+    text.append(part, "\n");
+  }
+  shown.replaceChildren(title, ...(lines.length ? [text] : []));
+}
+
+function compareAll() {
+  for (const field of document.querySelectorAll("textarea.json")) {
+    if (field.value !== field.dataset.original || field.nextElementSibling) compare(field);
+  }
+}
+document.addEventListener("input", (event) => {
+  if (event.target.matches("textarea.json")) compare(event.target);
+});
+
 offer();
 times();
+compareAll();
 setInterval(times, 15_000);
 document.getElementById("problem")?.focus();

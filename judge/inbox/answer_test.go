@@ -217,6 +217,32 @@ func (s *scene) ends(q *desk.Question, text string) {
 	}
 }
 
+// Edited arguments are compared with those of the call while somebody writes, and cannot be sent while they are no JSON.
+func TestArgumentsAreEdited(t *testing.T) {
+	b := browser(t)
+	s := newScene(t)
+	q := s.call("refund", map[string]any{"order": 4711, "amount": 24.8})
+	bob := s.open(b, "bob", "", wide)
+	bob.visit(pathOf(q))
+	bob.reads("استرداد المبلغ للعميل 顧客への返金?")
+	write := func(text string) {
+		bob.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf("document.querySelector('#f0').value = %q", text)),
+			chromedp.Click(chromedp.CSS("#f0")), chromedp.KeyEvent(" "))
+	}
+	write(`{"order": 4711, "amount": }`)
+	bob.reads("The arguments are not valid JSON")
+	bob.do(chromedp.Click(chromedp.CSS("[value=accept]")))
+	if read(bob, chromedp.Evaluate[bool]("document.querySelector('#answer-form').checkValidity()")) {
+		t.Error("the browser sends what is no JSON")
+	}
+	write("{\n\"amount\": 19.9,\n\"order\": 4711\n}")
+	bob.reads("Changes of the arguments\n\"amount\": 24.8\n\"amount\": 19.9")
+	mouse{}.press(bob, "[value=accept]")
+	bob.reads("Accepted by bob")
+	bob.reads(`"amount": 19.9`)
+	s.ends(q, `"amount\":19.9`)
+}
+
 // Who comes late is told who was first, and a form that does not fit says so at its field. Nothing that was written is
 // lost.
 func TestRefusals(t *testing.T) {

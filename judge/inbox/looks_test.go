@@ -46,7 +46,10 @@ func (s *scene) pages() []shown {
 	answer(declined, ada, "decline", "Not on a Friday.")
 	survey := s.call("survey", map[string]any{"month": "2026-10", "for": "the board", "accounts": []int{1100, 1200}})
 	away, vm := s.call("connect", nil), s.call("provision_vm", map[string]any{"name": "build-7"})
+	edited := s.call("refund", map[string]any{"order": 4711, "amount": 24.8, "note": "返金 استرداد"})
 	return []shown{
+		{"edited", "bob", "release", pathOf(edited)},
+		{"long", "bob", "release", pathOf(s.call("report", nil))},
 		{"list", "bob", "release", "/"},
 		{"card", "bob", "release", pathOf(open)},
 		{"own", "carol", "release", pathOf(open)},
@@ -144,7 +147,7 @@ func TestPictures(t *testing.T) {
 	b := browser(t)
 	s := newScene(t)
 	bob := s.open(b, "bob", "release", look{width: 1000, height: 640})
-	for _, p := range s.pages()[:2] {
+	for _, p := range s.pages()[2:4] {
 		bob.visit(p.path)
 		picture := read(bob, chromedp.FullScreenshot(100))
 		file := "../../docs/inbox-" + p.name + ".png"

@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"net/netip"
@@ -67,6 +68,7 @@ func newScene(t *testing.T) *scene {
 	askback.AddTaskTool(srv, &mcp.Tool{Name: "survey"}, nil, survey)
 	askback.AddTaskTool(srv, &mcp.Tool{Name: "connect"}, nil, connect)
 	askback.AddTaskTool(srv, &mcp.Tool{Name: "report"}, nil, askLongForm)
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "refund"}, nil, refund)
 
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error)
@@ -127,6 +129,20 @@ func survey(_ context.Context, call *askback.Call, _ map[string]any) (string, er
 			"email": {"type": "string", "title": "Send it to", "format": "email"},
 			"on": {"type": "string", "title": "On", "format": "date"},
 			"at": {"type": "string", "title": "Not before", "format": "date-time"}}}`),
+	})
+	text, _ := json.Marshal(answer)
+	return string(text), err
+}
+
+// refund asks for the arguments of its own call, in Markdown of three scripts.
+func refund(_ context.Context, call *askback.Call, in map[string]any) (string, error) {
+	arguments, _ := json.Marshal(in)
+	answer, err := askback.ElicitWith[map[string]any](call, "refund", askback.Question{
+		Message: "# استرداد المبلغ للعميل 顧客への返金?\n\nThe order **4711** has *not* arrived. العميل ينتظر منذ أسبوع. お客様は一週間お待ちです。",
+		Preview: "| what | amount |\n|---|---:|\n| 商品 | 19.90 |\n| الشحن | 4.90 |", Markdown: true,
+		For: []string{askback.User("bob")}, Within: 26 * time.Hour,
+		Schema: json.RawMessage(fmt.Sprintf(`{"type":"object","required":["arguments"],"properties":{"arguments":{
+			"type":"string","title":"Arguments","description":"As JSON","default":%q}}}`, arguments)),
 	})
 	text, _ := json.Marshal(answer)
 	return string(text), err
