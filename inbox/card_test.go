@@ -86,8 +86,8 @@ func TestAnswersWhoseResponseWasLost(t *testing.T) {
 // A form that is not taken comes back with what was written, whichever form of the page it is and whatever the reason:
 // what does not fit, and a question that has ended.
 func TestRefusedFormsKeepWhatWasWritten(t *testing.T) {
-	s := newScene(t, askback.Question{Message: "When?", For: []string{askback.User("ada"), askback.User("bob")}, Within: time.Hour,
-		Schema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"string","maxLength":3},
+	s := newScene(t, askback.Question{Message: "When?", For: []string{askback.User("ada"), askback.User("bob")},
+		Within: time.Hour, Schema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"string","maxLength":3},
 			"b":{"type":"array","maxItems":1,"items":{"type":"string","enum":["x","y"]}}}}`)})
 	path := "/q/" + s.call(nil) + "/ask"
 	forms := map[string]url.Values{

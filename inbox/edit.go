@@ -31,7 +31,8 @@ func isObject(text string) bool {
 func notAnObject(text string) string {
 	err := strictjson.Check([]byte(text), strictjson.MaxDepth)
 	if invalid, ok := errors.AsType[*strictjson.Error](err); ok {
-		return fmt.Sprintf("is not valid JSON in line %d: %v", strings.Count(text[:min(invalid.Offset, len(text))], "\n")+1, err)
+		line := strings.Count(text[:min(invalid.Offset, len(text))], "\n") + 1
+		return fmt.Sprintf("is not valid JSON in line %d: %v", line, err)
 	}
 	if err == nil && !isObject(text) {
 		return "must be a JSON object"

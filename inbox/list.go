@@ -210,13 +210,20 @@ func (l *list) count() {
 	if l.Tab.Path != "" {
 		return
 	}
-	isVoted := func(row listed) bool { return row.Voted }
-	waits := slices.DeleteFunc(slices.Clone(l.Rows), isVoted)
-	l.Rows = append(waits[:len(waits):len(waits)], slices.DeleteFunc(l.Rows, func(row listed) bool { return !isVoted(row) })...)
-	if l.Waits = strconv.Itoa(len(waits)); l.Next != "" || l.Number > 1 {
+	var waits, voted []listed
+	for _, row := range l.Rows {
+		if row.Voted {
+			voted = append(voted, row)
+		} else {
+			waits = append(waits, row)
+		}
+	}
+	l.Rows = slices.Concat(waits, voted)
+	switch {
+	case l.Next != "", l.Number > 1:
 		l.Waits = fmt.Sprintf("%d+", l.Number*pageSize)
-	} else if len(waits) == 0 {
-		l.Waits = ""
+	case len(waits) > 0:
+		l.Waits = strconv.Itoa(len(waits))
 	}
 }
 

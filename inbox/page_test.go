@@ -33,7 +33,8 @@ func (s *scene) order(page string, texts []string, none ...string) {
 // A question to one person has no votes and no claims, and ends without an answer only from a fold. Deadline and votes
 // stand above a long text.
 func TestACardForOne(t *testing.T) {
-	s := newScene(t, askback.Question{Message: "Deploy?\nA long text.", For: []string{askback.User("ada")}, Within: time.Hour})
+	s := newScene(t, askback.Question{Message: "Deploy?\nA long text.", For: []string{askback.User("ada")},
+		Within: time.Hour})
 	path := "/q/" + s.call(nil) + "/ask"
 	_, page := s.get("ada", path)
 	s.order(page, []string{"Deploy?</bdi></h1>", "<dt>Deadline</dt>", " UTC, in 59 min", "A long text.", `value="decline"`,
@@ -70,8 +71,8 @@ func TestAfterAVote(t *testing.T) {
 func TestToolsOfAList(t *testing.T) {
 	s := newScene(t, release)
 	_, page := s.get("ada:release,night", "/")
-	s.order(page, []string{"Nothing waits for you.", "You are <bdi>ada</bdi>, in the groups <bdi>release</bdi>, <bdi>night</bdi>.",
-		"appear here by themselves"}, `role="search"`)
+	s.order(page, []string{"Nothing waits for you.",
+		"You are <bdi>ada</bdi>, in the groups <bdi>release</bdi>, <bdi>night</bdi>.", "appear here by themselves"}, `role="search"`)
 	_, page = s.get("eve", "/")
 	s.order(page, []string{"in no group."})
 	for range 8 {

@@ -205,7 +205,7 @@ func TestAServersTextDoesNotActOnATerminal(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
 		{"call", "asker --stdio", "hostile"},
-		{"call", "asker --stdio", "hostile", "--output", "json"},
+		{"call", "asker --stdio", "hostile", "--json"},
 		{"call", "asker --stdio", "structured"},
 		{"call", "asker --stdio", "fails"},
 		{"tools", "asker --stdio"},

@@ -64,10 +64,10 @@ func TestOnlyIDsForScriptsArePrinted(t *testing.T) {
 		})
 		code, stdout, stderr := command(t, "call", url, "t", "--detach")
 		if printed && (code != 0 || stdout != id+"\n") || !printed && (code != cli.ExitFailure || stdout != "" ||
-			!strings.Contains(stderr, "--output json prints it")) {
+			!strings.Contains(stderr, "--json prints it")) {
 			t.Errorf("%q: exit code %d, %q, %s", id, code, stdout, stderr)
 		}
-		code, stdout, _ = command(t, "call", url, "t", "--detach", "--output", "json")
+		code, stdout, _ = command(t, "call", url, "t", "--detach", "--json")
 		var task struct{ TaskID string }
 		if err := json.Unmarshal([]byte(stdout), &task); code != 0 || err != nil || task.TaskID != id {
 			t.Errorf("%q as JSON: exit code %d, %s", id, code, stdout)

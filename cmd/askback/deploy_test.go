@@ -28,7 +28,7 @@ func TestDeployOverAKill(t *testing.T) {
 	start := func() (url string, kill func()) {
 		var stderr bytes.Buffer
 		cmd := exec.Command("askback", "serve", "--addr", "127.0.0.1:0", "--drain-delay", "0s", "--lease", "1s", "--wait",
-			"1ms", "--user", "carol", "--data", dir)
+			"1ms", "--as", "carol", "--data", dir)
 		cmd.Env, cmd.Stderr = append(os.Environ(), "GORACE=atexit_sleep_ms=1"), &stderr
 		p, err := child.Start(cmd)
 		if err != nil {
@@ -112,7 +112,7 @@ func TestDeployOverAKill(t *testing.T) {
 // would.
 func TestServersWithoutADesk(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"--user", ""}, {"--bare"}, {"--store", "none"}} {
+	for _, args := range [][]string{{"--as", ""}, {"--bare"}, {"--store", "none"}} {
 		url := startServe(t, append([]string{"--data", t.TempDir()}, args...)...)
 		code, stdout, stderr := command(t, "tools", url)
 		if code != cli.ExitOK || !strings.Contains(stdout, "provision_vm") {
@@ -123,7 +123,7 @@ func TestServersWithoutADesk(t *testing.T) {
 				t.Errorf("%q: there is a tool %s", args, tool)
 			}
 		}
-		if args[0] == "--user" {
+		if args[0] == "--as" {
 			if code, _, stderr := command(t, "task", "list", "--tasks", "proposal", url); code != cli.ExitOK {
 				t.Errorf("a caller without a name cannot list the tasks: %s", stderr)
 			}

@@ -50,7 +50,7 @@ func TestNonsenseIsRefusedFirst(t *testing.T) {
 			"t"},
 		{"call", at, "t", "=1"}, {"call", at, "t", "a"}, {"call", at, "t", "a:=x"}, {"call", at, "t", "a=1", "a=2"}, {"call",
 			at, "t", "--json", "[1]"},
-		{"call", at, "t", "--output", "xml"}, {"call", at, "t", "--timeout", "-1s"}, {"call", at, "t", "--protocol-version",
+		{"call", at, "t", "--timeout", "-1s"}, {"call", at, "t", "--protocol-version",
 			"1999-01-01"},
 		{"call", at, "t", "--answer", "x"}, {"call", at, "t", "--answers", "none"}, {"call", at, "t", "--answers", "list"},
 		{"call", at, "t", "--root", "none"}, {"call", at, "t", "--root", "https://example.com"}, {"call", at, "t",

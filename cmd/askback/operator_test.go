@@ -16,7 +16,7 @@ func TestAnOperatorSeesAndCancelsTasks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	store := "sqlite:" + filepath.Join(dir, "tasks.db")
-	url := startServe(t, "--store", store, "--data", dir, "--user", "carol")
+	url := startServe(t, "--store", store, "--data", dir, "--as", "carol")
 	code, id, stderr := command(t, "call", url, "provision_vm", "name=web-1", "diskMiB=1", "--detach")
 	if code != 0 {
 		t.Fatal(stderr)
@@ -24,7 +24,7 @@ func TestAnOperatorSeesAndCancelsTasks(t *testing.T) {
 	id = strings.TrimSpace(id)
 	list := func(args ...string) (tasks []desk.Task) {
 		t.Helper()
-		code, stdout, stderr := command(t, append([]string{"task", "list", store, "--output", "json"}, args...)...)
+		code, stdout, stderr := command(t, append([]string{"task", "list", store, "--json"}, args...)...)
 		if code != 0 {
 			t.Fatal(stderr)
 		}
@@ -54,12 +54,12 @@ func TestAnOperatorSeesAndCancelsTasks(t *testing.T) {
 		!strings.Contains(w.Questions[0].Message, "Which network") || time.Since(w.Created) > time.Hour {
 		t.Errorf("%+v", w)
 	}
-	for _, none := range [][]string{{"--status", "working"}, {"--principal", "bob"}, {"--tool", "other"}} {
+	for _, none := range [][]string{{"--status", "working"}, {"--caller", "bob"}, {"--tool", "other"}} {
 		if got := list(none...); len(got) != 0 {
 			t.Errorf("%v: %+v", none, got)
 		}
 	}
-	if got := list("--principal", "carol", "--tool", "provision_vm", "--status", "working,input_required"); len(got) != 1 {
+	if got := list("--caller", "carol", "--tool", "provision_vm", "--status", "working,input_required"); len(got) != 1 {
 		t.Errorf("%+v", got)
 	}
 	_, text, _ := command(t, "task", "list", store)
@@ -78,7 +78,7 @@ func TestAnOperatorSeesAndCancelsTasks(t *testing.T) {
 		!strings.Contains(stdout, task.Name(id)) || !strings.Contains(stdout, "network: The files of web-1 are ready") {
 		t.Errorf("%d %s %s", code, stdout, stderr)
 	}
-	code, stdout, stderr := command(t, "task", "cancel", store, name, "--by", "alice", "--reason", "the host is replaced")
+	code, stdout, stderr := command(t, "task", "cancel", store, name, "--as", "alice", "--reason", "the host is replaced")
 	if code != 0 || !strings.Contains(stdout, "is cancelled") {
 		t.Fatalf("%d %s %s", code, stdout, stderr)
 	}
@@ -113,12 +113,12 @@ func TestOperatorsMistakes(t *testing.T) {
 	}{
 		{[]string{"list", "--status", "working", "http://127.0.0.1:1/mcp"}, 2, "are for a store"},
 		{[]string{"list", "--status", "wrking", absent}, 2, "want working, input_required"},
-		{[]string{"list", "--output", "xml", absent}, 2, "text or json"},
+		{[]string{"list", "--status", "none", absent}, 2, "none"},
 		{[]string{"list", absent}, 1, "no such file"},
 		{[]string{"cancel", absent, "abcdef", "--reason", "?"}, 1, "no such file"},
 		{[]string{"cancel", absent, "abcdef"}, 2, "needs --reason"},
 		{[]string{"cancel", "sqlite:", "abcdef", "--reason", "?"}, 2, "sqlite:PATH"},
-		{[]string{"cancel", "http://127.0.0.1:1/mcp", "abcdef", "--by", "me"}, 2, "are for a store"},
+		{[]string{"cancel", "http://127.0.0.1:1/mcp", "abcdef", "--as", "me"}, 2, "are for a store"},
 		{[]string{"get", absent, "abcdef"}, 1, "no such file"},
 	} {
 		if code, _, stderr := command(t, append([]string{"task"}, c.args...)...); code != c.code ||

@@ -60,14 +60,14 @@ func TestATasksTextDoesNotActOnATerminal(t *testing.T) {
 	for _, args := range [][]string{
 		{"call", url, "t", "--trace", "--park", t.TempDir() + "/parked"},
 		{"call", url, "t", "--detach"},
-		{"call", url, "t", "--detach", "--output", "json"},
+		{"call", url, "t", "--detach", "--json"},
 		{"call", url, "t", "--timeout", "2s"}, // enough for a busy machine to say what it waits for
 		{"task", "get", url, nasty},
-		{"task", "get", url, nasty, "--output", "json"},
+		{"task", "get", url, nasty, "--json"},
 		{"task", "get", "--tasks", "proposal", url, nasty},
 		{"task", "cancel", url, nasty},
 		{"task", "list", "--tasks", "proposal", url},
-		{"task", "list", "--tasks", "proposal", url, "--output", "json"},
+		{"task", "list", "--tasks", "proposal", url, "--json"},
 		{"task", "answer", url, nasty, "--answer", "other=1"},
 		{"task", "answer", url, nasty, "--answer", nasty + "={}"},
 		{"task", "result", url, nasty, "--park", t.TempDir() + "/parked", "--trace"},

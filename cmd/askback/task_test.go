@@ -77,7 +77,7 @@ func TestWhyATaskFailedIsShown(t *testing.T) {
 		`disk \x1b[31mfull (-32603)`+"\n") {
 		t.Errorf("text: %s", stdout)
 	}
-	if _, stdout, _ := command(t, "task", "get", url, "abc", "--output", "json"); !strings.Contains(stdout, `"free": 0`) {
+	if _, stdout, _ := command(t, "task", "get", url, "abc", "--json"); !strings.Contains(stdout, `"free": 0`) {
 		t.Errorf("JSON: %s", stdout)
 	}
 }

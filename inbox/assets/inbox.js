@@ -325,7 +325,7 @@ function refreshAnswer(next) {
     setButtons();
     return;
   }
-  const why = [...next.querySelectorAll(":scope > :is(h2, p)")].map((e) => e.textContent.replace(/\.?$/, ".")).join(" ");
+  const why = [...next.querySelectorAll(":scope > :is(h2, p:not(.next))")].map((e) => e.textContent.replace(/\.?$/, ".")).join(" ");
   delete answer.dataset.open;
   const rest = $(".rest");
   if (rest && !forms().some((form) => rest.contains(form) && isUnsent(form))) rest.remove();

@@ -30,7 +30,7 @@ type peer struct {
 }
 
 // inside are the flags for a server that speaks 2026-07-28, in which its library refuses how its tools ask.
-var inside = []string{"--revision", "2025-11-25"}
+var inside = []string{"--protocol-version", "2025-11-25"}
 
 // tool is a tool of a peer, and what its result has in it. Without asks it asks nothing, and returns the same as
 // without the bridge.

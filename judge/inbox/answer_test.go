@@ -217,7 +217,7 @@ func (s *scene) ends(q *desk.Question, text string) {
 	}
 }
 
-// Edited arguments are compared with those of the call while somebody writes, and cannot be sent while they are no JSON.
+// Edited arguments are compared with the call's while somebody writes, and cannot be sent while they are no JSON.
 func TestArgumentsAreEdited(t *testing.T) {
 	b := browser(t)
 	s := newScene(t)

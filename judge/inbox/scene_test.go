@@ -138,7 +138,8 @@ func survey(_ context.Context, call *askback.Call, _ map[string]any) (string, er
 func refund(_ context.Context, call *askback.Call, in map[string]any) (string, error) {
 	arguments, _ := json.Marshal(in)
 	answer, err := askback.ElicitWith[map[string]any](call, "refund", askback.Question{
-		Message: "# استرداد المبلغ للعميل 顧客への返金?\n\nThe order **4711** has *not* arrived. العميل ينتظر منذ أسبوع. お客様は一週間お待ちです。",
+		Message: "# استرداد المبلغ للعميل 顧客への返金?\n\n" +
+			"The order **4711** has *not* arrived. العميل ينتظر منذ أسبوع. お客様は一週間お待ちです。",
 		Preview: "| what | amount |\n|---|---:|\n| 商品 | 19.90 |\n| الشحن | 4.90 |", Markdown: true,
 		For: []string{askback.User("bob")}, Within: 26 * time.Hour,
 		Schema: json.RawMessage(fmt.Sprintf(`{"type":"object","required":["arguments"],"properties":{"arguments":{

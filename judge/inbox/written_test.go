@@ -392,7 +392,7 @@ func TestSignedInAgain(t *testing.T) {
 			v.keeps("signed in in another tab", before)
 			order(v, network.ClearBrowserCookies, cdp.Empty{})
 			v.leavesAnyway()
-			v.reads("The token")
+			v.reads("the token of such an address")
 			signIn(v)
 			v.visit(pathOf(q))
 			v.reads("What you had written here is back.")

@@ -77,13 +77,13 @@ waits for --as in --store, and 'askback inbox' shows it.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.addr, "addr", "", "`HOST:PORT` to listen on, in place of standard input")
+	flags.StringVar(&o.addr, "addr", "", "`HOST:PORT` to listen on, not standard input")
 	flags.StringVar(&o.store, "store", "", "`STORE` for calls: sqlite:PATH or postgres://…")
 	flags.StringVar(&o.keys, "keys", "", "key `FILE` (default: beside the SQLite file)")
 	flags.StringVar(&o.user, "as", "", "`NAME` of the caller (default: the system's user)")
 	flags.DurationVar(&o.wait, "wait", 0, "`TIME` a host without tasks waits (default 45s)")
-	flags.DurationVar(&o.startWait, "start-wait", 5*time.Second, "`TIME` lists wait for a server's start")
-	flags.StringVar(&o.version, "revision", "", "`DATE` of the protocol's revision to speak")
+	flags.DurationVar(&o.startWait, "start-wait", 5*time.Second, "`TIME` lists wait for servers")
+	flags.StringVar(&o.version, "protocol-version", "", "`DATE` of the protocol's revision to speak")
 	flags.BoolVar(&o.perCall, "session-per-call", false, "a session for each call at an older server")
 	cli.MessageBytesFlag(flags, &o.most)
 	flags.StringArrayVar(&o.headers, "header", nil, "`LINE` for the server: 'Name: value' or @FILE")
@@ -96,8 +96,8 @@ waits for --as in --store, and 'askback inbox' shows it.`,
 	flags.StringArrayVar(&o.rename, "rename", nil, "name a tool anew, as `OLD=NEW`; may repeat")
 	flags.StringVar(&o.prefix, "prefix", "", "`TEXT` before the names of tools and prompts")
 	flags.IntVar(&o.nameLength, "name-length", 0, "cut these names to `N` letters, such as 64")
-	flags.StringArrayVar(&o.approve, "approve", nil, "ask a person before tools like `PATTERN`, such as 'a*'")
-	flags.StringArrayVar(&o.approveBy, "approve-by", nil, "`WHO` approves: user:NAME or group:NAME; may repeat")
+	flags.StringArrayVar(&o.approve, "approve", nil, "ask a person before tools like `PATTERN`")
+	flags.StringArrayVar(&o.approveBy, "approve-by", nil, "`WHO` approves: user:NAME or group:NAME")
 	flags.IntVar(&o.votes, "approve-votes", 1, "`N` of them must approve")
 	flags.BoolVar(&o.edit, "approve-edit", false, "let the people who approve edit the arguments")
 	o.stopping.RegisterWithoutDelay(flags)
@@ -264,7 +264,7 @@ func (o *bridgeOptions) check() error {
 			return err
 		}
 	}
-	return cmp.Or(cli.CheckRevision("--revision", o.version), cli.CheckMessageBytes(o.most))
+	return cmp.Or(cli.CheckRevision("--protocol-version", o.version), cli.CheckMessageBytes(o.most))
 }
 
 // approval returns the approvals that the flags ask for, or nil.

@@ -37,7 +37,7 @@ func (o *bridgeOptions) behind(args []string, stderr io.Writer) (*behind, error)
 	case file != "" && o.prefix != "":
 		return nil, cli.Usagef("--prefix is for one server: in %s each server has its own \"toolPrefix\"", file)
 	case file != "" && o.version != "":
-		return nil, cli.Usagef("--revision is for one server, and not for a file of several")
+		return nil, cli.Usagef("--protocol-version is for one server, and not for a file of several")
 	case file != "":
 		return o.serversOf(file, stderr)
 	case len(args) == 0:

@@ -47,7 +47,7 @@ server answered at once; 130 interrupted.`,
 		if err != nil {
 			return err
 		}
-		if err := c.OneStdin("--json", whole); err != nil {
+		if err := c.OneStdin("--arguments", whole); err != nil {
 			return err
 		}
 		object, err := readObject(c.Cmd, whole)
@@ -66,7 +66,7 @@ server answered at once; 130 interrupted.`,
 			return print, err
 		})
 	})
-	cmd.Flags().StringVar(&whole, "json", "", "all arguments: a `JSON` object, @FILE or -")
+	cmd.Flags().StringVar(&whole, "arguments", "", "all of them: a `JSON` object, @FILE or -")
 	return cmd
 }
 
@@ -74,7 +74,7 @@ server answered at once; 130 interrupted.`,
 func printStarted(c *conversation.Conversation, t *client.Task) error {
 	if !c.AsJSON() && !forScripts(t.ID) {
 		return fmt.Errorf("the task's id %.200q is not printed, because a script would not read it as one word; "+
-			"--output json prints it, '%s' goes on with the task", t.ID, c.TaskCommand())
+			"--json prints it, '%s' goes on with the task", t.ID, c.TaskCommand())
 	}
 	return c.Show(conversation.EncodeTask(t), t.ID+"\n")
 }
@@ -94,19 +94,19 @@ func forScripts(id string) bool {
 		func(r rune) bool { return unicode.IsSpace(r) || !strconv.IsPrint(r) })
 }
 
-// readObject reads the value of --json. It returns nil without the flag.
+// readObject reads the value of --arguments. It returns nil without the flag.
 func readObject(cmd *cobra.Command, flag string) ([]byte, error) {
 	if flag == "" {
 		return nil, nil
 	}
-	text, name := []byte(flag), "--json"
+	text, name := []byte(flag), "--arguments"
 	file, isFile := strings.CutPrefix(flag, "@")
 	if isFile || flag == "-" {
 		var err error
 		if text, err = cli.ReadInput(file, cmd.InOrStdin()); err != nil {
-			return nil, cli.Usagef("--json: %w", err)
+			return nil, cli.Usagef("--arguments: %w", err)
 		}
-		name = "--json " + flag
+		name = "--arguments " + flag
 	}
 	if err := cli.CheckObject(text); err != nil {
 		return nil, cli.Usagef("%s: want a JSON object: %w", name, err)
@@ -114,7 +114,7 @@ func readObject(cmd *cobra.Command, flag string) ([]byte, error) {
 	return text, nil
 }
 
-// newToolRequest makes the parameters of a call. Without pairs, the object of --json is sent unchanged, so that a
+// newToolRequest makes the parameters of a call. Without pairs, the object of --arguments is sent unchanged, so that a
 // server can be tested with any arguments. The tool is nil if the server does not list it.
 func newToolRequest(ctx context.Context, c *conversation.Conversation, s *client.Session, name string,
 	pairs []arguments.Pair, whole []byte) (*mcp.Tool, *mcp.CallToolParams, error) {
@@ -141,7 +141,7 @@ func newToolRequest(ctx context.Context, c *conversation.Conversation, s *client
 		}
 	case whole != nil && len(pairs) == 0:
 	case err != nil:
-		return nil, nil, fmt.Errorf("listing the tools, for the arguments of %s (not needed with --json): %w", name, err)
+		return nil, nil, fmt.Errorf("listing the tools, for the arguments of %s (not needed with --arguments): %w", name, err)
 	default:
 		return nil, nil, cli.UnknownName("tool", name, names)
 	}

@@ -21,7 +21,7 @@ import (
 
 // connectFlags are the flags for the connection and the output.
 type connectFlags struct {
-	output  string
+	asJSON  bool
 	trace   bool
 	headers []string
 	version string
@@ -31,7 +31,7 @@ type connectFlags struct {
 
 func (f *connectFlags) register(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.headers, "header", nil, "`LINE` to send over HTTP: 'Name: value' or @FILE")
-	flags.StringVar(&f.output, "output", "text", "`FORMAT`: text or json")
+	flags.BoolVar(&f.asJSON, "json", false, "print JSON, for programs")
 	flags.StringVar(&f.version, "protocol-version", "", "`DATE` of the protocol's revision to speak")
 	flags.DurationVar(&f.timeout, "timeout", 0, "`TIME` for everything, such as 30s")
 	cli.MessageBytesFlag(flags, &f.most)
@@ -40,9 +40,6 @@ func (f *connectFlags) register(flags *pflag.FlagSet) {
 
 // check finds mistakes before anything is sent, and reads the headers.
 func (f *connectFlags) check(t cli.Target) (http.Header, error) {
-	if f.output != "text" && f.output != "json" {
-		return nil, cli.Usagef("--output %s: want text or json", f.output)
-	}
 	if f.timeout < 0 {
 		return nil, cli.Usagef("--timeout %v: want a time above zero", f.timeout)
 	}

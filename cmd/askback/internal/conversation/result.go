@@ -20,7 +20,7 @@ func (c *Conversation) Show(value any, text string) error {
 }
 
 // AsJSON reports whether the outcome is printed as JSON.
-func (c *Conversation) AsJSON() bool { return c.connect.output == "json" }
+func (c *Conversation) AsJSON() bool { return c.connect.asJSON }
 
 // Printer returns a function that prints a result.
 func (c *Conversation) Printer(res mcp.Result) func() error {

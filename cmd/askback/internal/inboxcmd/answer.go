@@ -22,11 +22,11 @@ func answerCommand() *cobra.Command {
 		Use:   "answer [STORE] NAME KEY",
 		Short: "Answer a question",
 		Long: `Answer the question KEY of the task NAME, which 'askback inbox list' shows.
-Without --accept, --decline and --cancel the form is shown, in a terminal.
+Without --accept, --decline and --dismiss the form is shown, in a terminal.
 
 An accept is a vote. Votes with the same content count together, and a vote with
 another content begins a new count. A decline ends the question, and so does
---cancel, which dismisses it. The same answer again changes nothing.
+--dismiss, which gives no answer. The same answer again changes nothing.
 
 Exit codes: 0 it is recorded; 1 it is not: the question is not for this person,
 was decided before, or it is too late; 2 wrong usage, or an answer that does not
@@ -39,7 +39,7 @@ fit; 4 nothing was answered in the terminal; 130 interrupted.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.accept, "accept", "", "accept with `JSON`, what the form asks for, such as {}")
 	flags.BoolVar(&f.decline, "decline", false, "decline")
-	flags.BoolVar(&f.cancel, "cancel", false, "dismiss the question without an answer")
+	flags.BoolVar(&f.dismiss, "dismiss", false, "dismiss the question without an answer")
 	flags.StringVar(&f.reason, "reason", "", "`TEXT` that says why")
 	return cmd
 }
@@ -68,14 +68,14 @@ func findQuestion(ctx context.Context, d *desk.Desk, name, key string) (*desk.Qu
 }
 
 func (f *inboxFlags) answer(
-	ctx context.Context, cmd *cobra.Command, d *desk.Desk, format string, args []string,
+	ctx context.Context, cmd *cobra.Command, d *desk.Desk, asJSON bool, args []string,
 ) error {
 	person, channel := f.person()
 	a := desk.Answer{By: person, Reason: f.reason, Channel: channel}
 	accept := cmd.Flags().Changed("accept")
 	switch {
-	case accept && f.decline, accept && f.cancel, f.decline && f.cancel:
-		return cli.Usagef("--accept, --decline and --cancel exclude each other")
+	case accept && f.decline, accept && f.dismiss, f.decline && f.dismiss:
+		return cli.Usagef("--accept, --decline and --dismiss exclude each other")
 	case accept:
 		a.Action, a.Content = "accept", json.RawMessage(f.accept)
 		if f.accept == "" {
@@ -83,10 +83,10 @@ func (f *inboxFlags) answer(
 		}
 	case f.decline:
 		a.Action = "decline"
-	case f.cancel:
+	case f.dismiss:
 		a.Action = "cancel"
 	case !cli.IsTerminal(cmd.InOrStdin()) || !cli.IsTerminal(cmd.ErrOrStderr()):
-		return cli.Usagef("nothing to answer with: want --accept JSON, --decline or --cancel; " +
+		return cli.Usagef("nothing to answer with: want --accept JSON, --decline or --dismiss; " +
 			"the form is shown in a terminal only")
 	}
 	asked, err := findQuestion(ctx, d, args[0], args[1])
@@ -102,7 +102,7 @@ func (f *inboxFlags) answer(
 	if err != nil {
 		return f.refused(err, asked, person)
 	}
-	if format == "json" {
+	if asJSON {
 		return cli.Output(cmd.OutOrStdout(), inertLine(q))
 	}
 	status := fmt.Sprintf("%s: %s\n", cli.HarmlessLine(q.Key, 60), cli.HarmlessLine(q.Summary(), 500))
@@ -140,7 +140,7 @@ func (f *inboxFlags) ask(
 	case err != nil:
 		return err
 	case res.Action == "cancel": // who only leaves the form does not end the question for others
-		return cli.WithCode(cli.ExitWaits, errors.New("nothing was answered: the question waits; --cancel dismisses it"))
+		return cli.WithCode(cli.ExitWaits, errors.New("nothing was answered: the question waits; --dismiss dismisses it"))
 	}
 	if a.Action = res.Action; res.Action == "accept" && res.Content != nil {
 		a.Content, err = json.Marshal(res.Content)

@@ -35,8 +35,8 @@ type inboxFlags struct {
 	single     bool     // there is only one
 	shown      int      // the stores from which something was listed
 
-	accept          string // answer
-	decline, cancel bool
+	accept           string // answer
+	decline, dismiss bool
 }
 
 // reach says which stores a command uses when its command line names none, and there are several.
@@ -54,7 +54,7 @@ func (f *inboxFlags) register(cmd *cobra.Command, do inboxAction) {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return f.at(cmd, args, do) }
 }
 
-type inboxAction func(ctx context.Context, cmd *cobra.Command, d *desk.Desk, format string, args []string) error
+type inboxAction func(ctx context.Context, cmd *cobra.Command, d *desk.Desk, asJSON bool, args []string) error
 
 func (f *inboxFlags) registerPerson(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.as, "as", "", "`NAME` of the person (default: you)")
@@ -92,8 +92,8 @@ func (f *inboxFlags) at(cmd *cobra.Command, args []string, do inboxAction) error
 	var failed []error
 	f.stores, f.single = stores, len(stores) == 1
 	for _, store := range stores {
-		failed = append(failed, storage.AtDesk(cmd, store, func(ctx context.Context, d *desk.Desk, format string) error {
-			return do(ctx, cmd, d, format, args)
+		failed = append(failed, storage.AtDesk(cmd, store, func(ctx context.Context, d *desk.Desk, asJSON bool) error {
+			return do(ctx, cmd, d, asJSON, args)
 		}))
 		f.stores = f.stores[1:]
 	}
@@ -105,7 +105,7 @@ func storeOfTask(cmd *cobra.Command, stores []string, name string) (string, erro
 	var has []string
 	says := stores[0] // what is wrong with the name
 	for _, store := range stores {
-		if err := storage.AtDesk(cmd, store, func(ctx context.Context, d *desk.Desk, _ string) error {
+		if err := storage.AtDesk(cmd, store, func(ctx context.Context, d *desk.Desk, _ bool) error {
 			questions, err := d.Questions(ctx, name, nil)
 			if len(questions) > 0 {
 				has = append(has, store)

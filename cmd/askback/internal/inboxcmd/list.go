@@ -45,7 +45,7 @@ Exit codes: 0 the list is there; 1 it failed; 2 wrong usage; 130 interrupted.`,
 	return cmd
 }
 
-func (f *inboxFlags) list(ctx context.Context, cmd *cobra.Command, d *desk.Desk, format string, _ []string) error {
+func (f *inboxFlags) list(ctx context.Context, cmd *cobra.Command, d *desk.Desk, asJSON bool, _ []string) error {
 	now := time.Now()
 	questions, err := f.listed(ctx, cmd, d, now)
 	if err != nil {
@@ -63,7 +63,7 @@ func (f *inboxFlags) list(ctx context.Context, cmd *cobra.Command, d *desk.Desk,
 		if err != nil {
 			cli.Warn(cmd, err.Error())
 		}
-		if format == "json" {
+		if asJSON {
 			if err := cli.Output(cmd.OutOrStdout(), inertLine(q)); err != nil {
 				return err
 			}
@@ -75,7 +75,7 @@ func (f *inboxFlags) list(ctx context.Context, cmd *cobra.Command, d *desk.Desk,
 		}
 		rows = append(rows, row(q, now))
 	}
-	if format == "json" {
+	if asJSON {
 		return nil
 	}
 	text := waitingTable(rows)

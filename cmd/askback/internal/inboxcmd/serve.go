@@ -31,7 +31,7 @@ serve' does.`,
 		if err := page.Check(cmd.Flags()); err != nil {
 			return err
 		}
-		return f.at(cmd, args, func(ctx context.Context, cmd *cobra.Command, d *desk.Desk, _ string, args []string) error {
+		return f.at(cmd, args, func(ctx context.Context, cmd *cobra.Command, d *desk.Desk, _ bool, args []string) error {
 			if len(args) > 0 {
 				return cli.Usagef("%q is not a store: want sqlite:PATH or postgres://…", args[0])
 			}

@@ -32,7 +32,7 @@ Exit codes: 0 it is shown; 1 there is no such task, or it has asked nobody;
 2 wrong usage; 130 interrupted.`,
 		Example: `  askback inbox show 23WGRG`,
 	}
-	f.register(cmd, func(ctx context.Context, cmd *cobra.Command, d *desk.Desk, format string, args []string) error {
+	f.register(cmd, func(ctx context.Context, cmd *cobra.Command, d *desk.Desk, asJSON bool, args []string) error {
 		questions, err := findQuestions(ctx, d, args[0])
 		if err != nil {
 			return err
@@ -49,7 +49,7 @@ Exit codes: 0 it is shown; 1 there is no such task, or it has asked nobody;
 		}
 		for i, q := range questions {
 			text := card(q, f.where, time.Now())
-			if format == "json" {
+			if asJSON {
 				text = inertLine(q)
 			} else if i > 0 {
 				text = "\n" + text

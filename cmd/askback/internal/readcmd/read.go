@@ -18,7 +18,7 @@ func Command() *cobra.Command {
 		Short: "Read a resource, and answer what it asks",
 		Long: `Read a resource of the server at TARGET, a URL or a command line in one
 argument, and answer what it asks. 'askback call --help' explains answers and
-exit codes. Contents that are not text are only named; --output json prints
+exit codes. Contents that are not text are only named; --json prints
 them.`,
 		Example: `  askback read http://127.0.0.1:8080/mcp file:///notes.txt`,
 	}, conversation.WithAnswers, func(c *conversation.Conversation, args []string) error {

@@ -69,7 +69,7 @@ free one). SIGINT or SIGTERM makes /readyz fail, closes the listener after
 
 Keys come from the file of --keys, also after it changes, or from the variable
 ` + keyfile.Variable + `. Otherwise the server makes a random key, and no other server can
-finish what it began. There is no authentication: every caller is --user. Tasks
+finish what it began. There is no authentication: every caller is --as. Tasks
 continue when a server starts again. Their store is tasks.db (SQLite), beside
 the machines, in --data or $XDG_STATE_HOME/askback. Work items need --data.`,
 		Example: `  askback serve --keys askback.keys --addr 127.0.0.1:0 --data ./data`,
@@ -85,7 +85,7 @@ the machines, in --data or $XDG_STATE_HOME/askback. Work items need --data.`,
 				return cli.Usagef("with --stdio, standard input is the protocol's: give the keys in a file or in %s",
 					keyfile.Variable)
 			}
-			if !cmd.Flags().Changed("user") { // an empty one is for callers without a name, who can wait for nobody
+			if !cmd.Flags().Changed("as") { // an empty one is for callers without a name, who can wait for nobody
 				o.user = cli.DefaultCaller()
 			}
 			return o.serve(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -99,7 +99,7 @@ the machines, in --data or $XDG_STATE_HOME/askback. Work items need --data.`,
 	flags.StringVar(&o.data, "data", "", "`DIR` to keep the example data in")
 	flags.StringVar(&o.store, "store", "", "`STORE` for tasks: sqlite:PATH, postgres://… or none")
 	flags.IntVar(&o.workers, "workers", 0, "run this `NUMBER` of tasks at once (default 32)")
-	flags.StringVar(&o.user, "user", "", "`NAME` of every caller (default: the system's user)")
+	flags.StringVar(&o.user, "as", "", "`NAME` of every caller (default: the system's user)")
 	flags.DurationVar(&o.wait, "wait", 0, "`TIME` that a client without tasks waits (default 45s)")
 	flags.DurationVar(&o.pace, "pace", 0, "stretch each step of provision_vm by this `TIME`")
 	flags.BoolVar(&o.drafts, "drafts", false, "also serve peers built on the drafts of the protocol")

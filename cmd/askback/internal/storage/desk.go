@@ -42,18 +42,9 @@ func openTasks(ctx context.Context, name string) (task.Store, error) {
 	return s.Store, nil
 }
 
-// AtDesk opens a desk on the store that a command names, and calls do with it. The flags --output and --json set the
-// format.
-func AtDesk(cmd *cobra.Command, name string, do func(ctx context.Context, d *desk.Desk, format string) error) error {
-	format := "text"
-	if flag := cmd.Flags().Lookup("output"); flag != nil {
-		format = flag.Value.String()
-	} else if asJSON, _ := cmd.Flags().GetBool("json"); asJSON {
-		format = "json"
-	}
-	if format != "text" && format != "json" {
-		return cli.Usagef("--output %s: want text or json", format)
-	}
+// AtDesk opens a desk on the store that a command names, and calls do with it and with the command's flag --json.
+func AtDesk(cmd *cobra.Command, name string, do func(ctx context.Context, d *desk.Desk, asJSON bool) error) error {
+	asJSON, _ := cmd.Flags().GetBool("json")
 	ctx := cmd.Context()
 	store, err := openTasks(ctx, name)
 	if err != nil {
@@ -64,5 +55,5 @@ func AtDesk(cmd *cobra.Command, name string, do func(ctx context.Context, d *des
 	if err != nil {
 		return err
 	}
-	return do(ctx, d, format)
+	return do(ctx, d, asJSON)
 }

@@ -55,7 +55,7 @@ func (s *Store) Options(workers int) *askback.Tasks {
 	return &askback.Tasks{
 		Store:         s.Store,
 		Settings:      task.Settings{Workers: workers},
-		ListAnonymous: true, // with --user "" all callers are one user, too
+		ListAnonymous: true, // with --as "" all callers are one user, too
 	}
 }
 

@@ -26,14 +26,14 @@ type storeFlags struct {
 func (f *storeFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.statuses, "status", nil, "of a store: `STATUS`, such as input_required")
-	flags.StringArrayVar(&f.principals, "principal", nil, "of a store: `NAME` of a caller; empty: anonymous")
+	flags.StringArrayVar(&f.principals, "caller", nil, "of a store: `NAME` of a caller; empty: anonymous")
 	flags.StringArrayVar(&f.targets, "tool", nil, "of a store: `NAME` of a tool")
 }
 
 // check compares the flags with the target.
 func (f *storeFlags) check(target string) error {
 	if !storage.Is(target) && len(f.statuses)+len(f.principals)+len(f.targets) > 0 {
-		return cli.Usagef("--status, --principal and --tool are for a store, sqlite:PATH or postgres://…: " +
+		return cli.Usagef("--status, --caller and --tool are for a store, sqlite:PATH or postgres://…: " +
 			"a server lists only the caller's own tasks")
 	}
 	for _, s := range f.statuses {
@@ -64,7 +64,7 @@ func (f *storeFlags) filter() task.Filter {
 
 // listStore prints the tasks of a store, the oldest first.
 func listStore(cmd *cobra.Command, name string, f *storeFlags) error {
-	return storage.AtDesk(cmd, name, func(ctx context.Context, d *desk.Desk, format string) error {
+	return storage.AtDesk(cmd, name, func(ctx context.Context, d *desk.Desk, asJSON bool) error {
 		list := []*desk.Task{}
 		for t, err := range d.List(ctx, f.filter()) {
 			if t == nil {
@@ -75,7 +75,7 @@ func listStore(cmd *cobra.Command, name string, f *storeFlags) error {
 			}
 			if len(list) == cli.MaxListed {
 				cli.Warn(cmd, fmt.Sprintf("the store has more tasks, these are %d of them: "+
-					"choose with --status, --principal and --tool", cli.MaxListed))
+					"choose with --status, --caller and --tool", cli.MaxListed))
 				break
 			}
 			list = append(list, t)
@@ -83,7 +83,7 @@ func listStore(cmd *cobra.Command, name string, f *storeFlags) error {
 		slices.SortFunc(list, func(a, b *desk.Task) int {
 			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 		})
-		if format == "json" {
+		if asJSON {
 			return cli.OutputJSON(cmd.OutOrStdout(), map[string]any{"tasks": list})
 		}
 		return cli.Output(cmd.OutOrStdout(), storedTaskTable(list, time.Now()))
@@ -125,7 +125,7 @@ func expiresText(t *desk.Task, now time.Time) string {
 
 // getStored prints a task of a store, by its name, the beginning of that, or its ID.
 func getStored(cmd *cobra.Command, store, which string) error {
-	return storage.AtDesk(cmd, store, func(ctx context.Context, d *desk.Desk, format string) error {
+	return storage.AtDesk(cmd, store, func(ctx context.Context, d *desk.Desk, asJSON bool) error {
 		t, err := d.Show(ctx, which)
 		if t == nil {
 			return err
@@ -133,7 +133,7 @@ func getStored(cmd *cobra.Command, store, which string) error {
 		if err != nil {
 			cli.Warn(cmd, err.Error())
 		}
-		if format == "json" {
+		if asJSON {
 			return cli.OutputJSON(cmd.OutOrStdout(), t)
 		}
 		return cli.Output(cmd.OutOrStdout(), storedTaskText(t, time.Now()))
@@ -143,7 +143,7 @@ func getStored(cmd *cobra.Command, store, which string) error {
 func storedTaskText(t *desk.Task, now time.Time) string {
 	rows := []string{
 		"task\t" + t.Name, "call\t" + cmp.Or(t.Call, "(cannot be read)"), "status\t" + string(t.Status),
-		"tool\t" + cli.HarmlessLine(t.Target, 100), "principal\t" + cli.HarmlessLine(cmp.Or(t.Principal, "(anonymous)"), 100),
+		"tool\t" + cli.HarmlessLine(t.Target, 100), "caller\t" + cli.HarmlessLine(cmp.Or(t.Principal, "(anonymous)"), 100),
 		"created\t" + cli.Span(now.Sub(t.Created)) + " ago", "updated\t" + cli.Span(now.Sub(t.Updated)) + " ago",
 		"expires\t" + expiresText(t, now),
 	}
@@ -164,7 +164,7 @@ func storedTaskText(t *desk.Task, now time.Time) string {
 type cancelFlags struct{ by, reason string }
 
 func (f *cancelFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.by, "by", "", "in a store: `NAME` of who decided (default: you)")
+	cmd.Flags().StringVar(&f.by, "as", "", "in a store: `NAME` of who cancels (default: you)")
 	cmd.Flags().StringVar(&f.reason, "reason", "", "in a store: `TEXT` for the audit; required")
 }
 
@@ -172,7 +172,7 @@ func (f *cancelFlags) register(cmd *cobra.Command) {
 func (f *cancelFlags) check(target string) error {
 	switch {
 	case !storage.Is(target) && f.by+f.reason != "":
-		return cli.Usagef("--by and --reason are for a store")
+		return cli.Usagef("--as and --reason are for a store")
 	case storage.Is(target) && f.reason == "":
 		return cli.Usagef("cancelling a task of a store needs --reason TEXT, for the audit; its client does not see it")
 	}
@@ -185,11 +185,11 @@ func cancelStored(cmd *cobra.Command, store, which string, f *cancelFlags) error
 	if by == "" {
 		self, err := user.Current()
 		if err != nil {
-			return cli.Usagef("who cancels the task? Say it with --by NAME: %v", err)
+			return cli.Usagef("who cancels the task? Say it with --as NAME: %v", err)
 		}
 		by = self.Username
 	}
-	return storage.AtDesk(cmd, store, func(ctx context.Context, d *desk.Desk, format string) error {
+	return storage.AtDesk(cmd, store, func(ctx context.Context, d *desk.Desk, asJSON bool) error {
 		t, err := d.Cancel(ctx, which, desk.Cancellation{By: by, Reason: f.reason})
 		if errors.Is(err, task.ErrNotFound) {
 			return fmt.Errorf("%w: 'askback task list STORE' shows their names", err)
@@ -197,7 +197,7 @@ func cancelStored(cmd *cobra.Command, store, which string, f *cancelFlags) error
 		if err != nil {
 			return err
 		}
-		if format == "json" {
+		if asJSON {
 			return cli.OutputJSON(cmd.OutOrStdout(), t)
 		}
 		return cli.Output(cmd.OutOrStdout(), fmt.Sprintf("%s of %s is cancelled; a server that runs such tasks cleans up.\n",
