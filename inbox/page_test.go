@@ -72,7 +72,8 @@ func TestToolsOfAList(t *testing.T) {
 	s := newScene(t, release)
 	_, page := s.get("ada:release,night", "/")
 	s.order(page, []string{"Nothing waits for you.",
-		"You are <bdi>ada</bdi>, in the groups <bdi>release</bdi>, <bdi>night</bdi>.", "appear here by themselves"}, `role="search"`)
+		"You are <bdi>ada</bdi>, in the groups <bdi>release</bdi>, <bdi>night</bdi>.", "appear here by themselves"},
+		`role="search"`)
 	_, page = s.get("eve", "/")
 	s.order(page, []string{"in no group."})
 	for range 8 {
