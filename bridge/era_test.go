@@ -3,6 +3,8 @@ package bridge_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -79,6 +81,55 @@ func TestAServerChangesItsEra(t *testing.T) {
 	}
 	if got := told(t, session, "look"); got != "done" || modern.effects != 2 {
 		t.Errorf("after the change: %s, with %d effects", got, modern.effects)
+	}
+}
+
+// A call that has begun by rounds cannot go on if its server has sessions afterwards: its tool is not called from the
+// beginning. It is so for calls that are stored, and for those that their host carries.
+func TestACallAtAServerThatBecomesOlder(t *testing.T) {
+	park := func(context.Context, *client.Question) (*mcp.ElicitResult, error) { return nil, client.ErrPark }
+	for _, tool := range []string{"asks", "asks_again"} {
+		for where, opts := range map[string]client.Options{
+			"stored": {Tasks: client.TasksOff}, "carried": {Tasks: client.TasksOff, Form: park},
+		} {
+			t.Run(tool+" "+where, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newScene(t)
+					before := s.open(nil, s.behind("shop", "", s.modern(nil, tool)))
+					h := s.host(before, "", opts)
+					_, err := h.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: load{N: 1}})
+					parked, isParked := errors.AsType[*client.PendingError](err)
+					if isParked != (where == "carried") {
+						t.Fatal(err)
+					}
+					h.Close()
+					before.stop()
+
+					next := s.open(nil, s.behind("shop", "", s.older(nil, tool)))
+					defer next.stop()
+					time.Sleep(time.Minute) // it knows what the server is
+					h = s.host(next, "", client.Options{Tasks: client.TasksOff})
+					defer h.Close()
+					var text string
+					if isParked {
+						key := parked.Pending.Questions[0].Key
+						parked.Pending.Answers = map[string]json.RawMessage{key: json.RawMessage(`{"action":"accept","content":{}}`)}
+						res, err := h.Resume(t.Context(), parked.Pending)
+						if err != nil {
+							t.Fatal(err)
+						}
+						text = res.(*mcp.CallToolResult).Content[0].(*mcp.TextContent).Text
+					} else {
+						name := next.answer(t, "ada", desk.Answer{Action: "accept"}).Name
+						time.Sleep(time.Minute)
+						text, _ = call(t, h, "askback_result", map[string]any{"name": name})
+					}
+					if !strings.Contains(text, "which began by rounds, cannot go on") || s.tookEffect(1) != 0 {
+						t.Errorf("%d effects, and the result is %q", s.tookEffect(1), text)
+					}
+				})
+			})
+		}
 	}
 }
 

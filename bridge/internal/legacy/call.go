@@ -39,6 +39,10 @@ func (s *Sessions) Pass(ctx context.Context, of *calls.Call) (*outcome.Record, e
 	back := of.Asks.Mark()
 	for attempt := 1; ; attempt++ {
 		r, err := (&call{Call: of, Sessions: s, attempt: attempt}).pass(ctx)
+		if r != nil && r.Sealed != "" {
+			return outcome.Endf("The server of the tool %q now has sessions in place of rounds, so this call, which began "+
+				"by rounds, cannot go on. The tool may have run up to its question, and it was not called again.", of.Name), nil
+		}
 		if r != nil || err != nil {
 			return r, err
 		}
@@ -53,15 +57,14 @@ func (c *call) pass(ctx context.Context) (*outcome.Record, error) {
 		suffix = fmt.Sprintf("1 again %d", c.attempt-1)
 	}
 	key := callKey{c.Host.ID(), c.attempt}
-	if c.Host.Nonce() == "" {
-		return c.first(ctx, key, suffix)
-	}
-	if round := "round " + suffix; c.Noted(ctx, journal.Begun, round) { // it began when the server was not older
-		r, err := askback.Do(ctx, c.Host, round, func(context.Context) (*outcome.Record, error) { return nil, nil })
-		if _, unknown := errors.AsType[*askback.UnknownOutcomeError](err); unknown {
-			return &outcome.Record{Words: c.lost("")}, nil
+	stored, round := c.Host.Nonce() != "", "round "+suffix
+	if !stored && c.Host.Round() > 1 || c.Noted(ctx, journal.Begun, round) || c.Noted(ctx, journal.Step, round) {
+		if r, err := c.brought(ctx, round); r != nil || err != nil {
+			return r, err
 		}
-		return r, err
+	}
+	if !stored {
+		return c.first(ctx, key, suffix)
 	}
 	begins := false // and did not begin in an earlier run
 	start, err := askback.Do(ctx, c.Host, "begin "+suffix, func(context.Context) (*callStart, error) {
@@ -92,6 +95,21 @@ func (c *call) pass(ctx context.Context) (*outcome.Record, error) {
 		return c.endLost(ctx, suffix, start)
 	}
 	return c.follow(ctx, open, suffix)
+}
+
+// brought returns how the call has ended, by its journal, or how far it came by rounds when the server was not older.
+// It returns nil if the journal does not say.
+func (c *call) brought(ctx context.Context, round string) (*outcome.Record, error) {
+	r, err := askback.Do(ctx, c.Host, round, func(context.Context) (*outcome.Record, error) {
+		return nil, errNotThere
+	})
+	if _, unknown := errors.AsType[*askback.UnknownOutcomeError](err); unknown {
+		return &outcome.Record{Words: c.lost("")}, nil
+	}
+	if errors.Is(err, errNotThere) {
+		return nil, nil
+	}
+	return r, err
 }
 
 // start makes the first record of a call that begins here.
@@ -228,15 +246,15 @@ func (c *call) endLost(ctx context.Context, suffix string, start *callStart) (*o
 // mayCallAgain reports whether the tool is called again after this attempt.
 func (c *call) mayCallAgain() bool { return c.Repeatable && !c.once && c.attempt < mostAttempts }
 
-// errNotAsked says that a journal has no further question.
-var errNotAsked = errors.New("there is no further question")
+// errNotThere says that a journal lacks a record.
+var errNotThere = errors.New("it is not recorded")
 
 // lastQuestion returns how many questions a call has that this process does not have, and what the last one was.
 func (c *call) lastQuestion(ctx context.Context, suffix string) (n int, last string, err error) {
 	for ; ; n++ {
 		asked, err := askback.Do(ctx, c.Host, fmt.Sprintf("question %d of %s", n+1, suffix),
-			func(context.Context) (string, error) { return "", errNotAsked })
-		if errors.Is(err, errNotAsked) {
+			func(context.Context) (string, error) { return "", errNotThere })
+		if errors.Is(err, errNotThere) {
 			return n, last, nil
 		}
 		if err != nil {

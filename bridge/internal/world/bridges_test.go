@@ -100,7 +100,7 @@ func (w *world) bridgeOptions(part *sim.Part, gated bool) *bridge.Options {
 					return w.start(kind, part, w.Server), nil
 				}
 				return &mcp.StreamableClientTransport{Endpoint: "http://" + kind + "/mcp",
-					HTTPClient: &http.Client{Transport: &link{w.network, part, calm}}}, nil
+					HTTPClient: &http.Client{Transport: &sim.Link{Network: w.Network, From: part, Calm: calm}}}, nil
 			}})
 	}
 	if gated {
@@ -145,11 +145,11 @@ func (w *world) bridge(ctx context.Context, place int) {
 			w.t.Fatal(err)
 		}
 		life, end := context.WithCancel(ctx)
-		l := &listener{part, b.Server().HTTPHandler(nil), life}
+		l := &sim.Listener{Part: part, Handler: b.Server().HTTPHandler(nil), Life: life}
 		if gated {
-			l.handler = w.gate(l.handler)
+			l.Handler = w.gate(l.Handler)
 		}
-		w.listen(bridgeAt(place), l)
+		w.Listen(bridgeAt(place), l)
 		w.others.Go(func() {
 			if err := b.Start(life); err != nil && life.Err() == nil {
 				w.violate("%s did not start: %v", part.Name, err)
@@ -157,11 +157,16 @@ func (w *world) bridge(ctx context.Context, place int) {
 			_ = b.Server().RunTasks(life)
 			_ = b.Close()
 		})
+		release := make(<-chan time.Time)
+		if w.Gated && !gated { // calls may wait for a bridge that asks
+			release = time.After(200 * w.Unit)
+		}
 		select {
 		case <-part.Dead():
+		case <-release:
 		case <-ctx.Done():
 		}
-		w.hangUp(bridgeAt(place), l)
+		w.HangUp(bridgeAt(place), l)
 		end()
 		operator.Pause(ctx, 1)
 	}

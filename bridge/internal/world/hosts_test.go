@@ -52,12 +52,12 @@ const (
 // how long a call takes, with all its attempts.
 const (
 	mostPatience = 300
-	mostWait     = 6000
+	mostWait     = 20_000
 )
 
 // mostAttempts bounds how often a call is made. One whose host can be asked may wait for it, and keep others waiting,
 // if the host has lost the name of the call.
-const mostAttempts = 20
+const mostAttempts = 40
 
 // call makes a call to its end. One that is idempotent is made again until it is done.
 func (h *host) call(ctx context.Context, number int) {
@@ -200,7 +200,8 @@ func (h *host) open(ctx context.Context) bool {
 		connecting, cancel := context.WithTimeout(ctx, time.Minute)
 		var err error
 		h.session, err = client.New(opts).Connect(connecting, &mcp.StreamableClientTransport{
-			Endpoint: "http://" + to + "/mcp", HTTPClient: &http.Client{Transport: h.as(&link{h.network, h.part, ""})}},
+			Endpoint:   "http://" + to + "/mcp",
+			HTTPClient: &http.Client{Transport: h.as(&sim.Link{Network: h.Network, From: h.part})}},
 			&mcp.ClientSessionOptions{ProtocolVersion: h.version})
 		cancel()
 		if err != nil {

@@ -44,16 +44,20 @@ const (
 	idempotentAsks = "idempotent_asks"
 	once           = "once" // may not
 	onceAsks       = "once_asks"
-	twice          = "twice" // may not, and takes effect after each of its two questions
-	stuck          = "stuck" // never ends
+	twice          = "twice"      // may not, and takes effect after each of its two questions
+	turns          = "turns_asks" // may not, until it is said that it may
+	stuck          = "stuck"      // never ends
 )
 
-var toolNames = []string{idempotent, once, twice, idempotentAsks, onceAsks, stuck}
+var toolNames = []string{idempotent, once, twice, idempotentAsks, onceAsks, turns, stuck}
 
 func isIdempotent(tool string) bool { return strings.HasPrefix(tool, idempotent) }
 
-func toolNamed(name string) *mcp.Tool {
-	return &mcp.Tool{Name: name, Annotations: &mcp.ToolAnnotations{IdempotentHint: isIdempotent(name)}}
+func (w *world) toolNamed(name string) *mcp.Tool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return &mcp.Tool{Name: name, Annotations: &mcp.ToolAnnotations{
+		IdempotentHint: isIdempotent(name) || name == turns && w.turned}}
 }
 
 type arguments struct {
@@ -82,6 +86,11 @@ func (s *server) run(
 	s.mu.Unlock()
 	if approval != "" && approval != "accept" {
 		s.violate("call %s of %s runs, and its approval is: %s", in.ID, name, approval)
+	}
+	if name == turns {
+		s.mu.Lock()
+		s.strict[in.ID] = s.strict[in.ID] || !s.turned
+		s.mu.Unlock()
 	}
 	if name == stuck {
 		<-ctx.Done()
@@ -133,7 +142,7 @@ func (s *server) newModern() (srv *askback.Server, m *mcp.Server, add func(name 
 		s.t.Fatal(err)
 	}
 	add = func(name string) {
-		askback.AddTool(srv, toolNamed(name), func(ctx context.Context, call *askback.Call, in arguments) (string, error) {
+		askback.AddTool(srv, s.toolNamed(name), func(ctx context.Context, call *askback.Call, in arguments) (string, error) {
 			return s.run(ctx, name, in, call.Round() == 2, func(_ context.Context, key, message string) error {
 				err := askback.Approve(call, key, askback.Question{Message: message})
 				if _, declined := errors.AsType[*askback.DeclinedError](err); declined {
@@ -154,7 +163,7 @@ func (s *server) newOlder() (m *mcp.Server, add func(name string)) {
 	m = mcp.NewServer(&mcp.Implementation{Name: "behind", Version: "1"},
 		&mcp.ServerOptions{SupportedProtocolVersions: []string{"2025-11-25"}})
 	add = func(name string) {
-		mcp.AddTool(m, toolNamed(name), func(
+		mcp.AddTool(m, s.toolNamed(name), func(
 			ctx context.Context, req *mcp.CallToolRequest, in arguments,
 		) (*mcp.CallToolResult, any, error) {
 			text, err := s.run(ctx, name, in, true, func(ctx context.Context, _, message string) error {
@@ -237,8 +246,8 @@ func (w *world) serve(ctx context.Context, kind string, chances sim.Chances) {
 		life, end := context.WithCancel(ctx)
 		s := &server{w, part, life}
 		h, m, add := s.handler(kind)
-		l := &listener{part, h, life}
-		w.listen(kind, l)
+		l := &sim.Listener{Part: part, Handler: h, Life: life}
+		w.Listen(kind, l)
 		go func() {
 			select {
 			case <-part.Dead():
@@ -246,19 +255,29 @@ func (w *world) serve(ctx context.Context, kind string, chances sim.Chances) {
 			case <-life.Done():
 			}
 		}()
-		for kind != calm && operator.Pause(life, 60) { // once is no longer there, for a while
+		for kind != calm && operator.Pause(life, 30) { // once is no longer there, for a while
+			w.turn()
+			add(turns)
 			m.RemoveTools(once)
 			operator.Pause(life, 10)
 			add(once)
+			operator.Pause(life, 30)
 		}
 		<-life.Done()
-		w.hangUp(kind, l)
+		w.HangUp(kind, l)
 		end()
 		for session := range m.Sessions() {
 			w.others.Go(func() { _ = session.Close() })
 		}
 		operator.Pause(ctx, 0.5)
 	}
+}
+
+// turn lets the calls of turns be repeated that come from now on.
+func (w *world) turn() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.turned = true
 }
 
 // start starts a program for a bridge, which ends with it.

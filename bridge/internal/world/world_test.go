@@ -52,7 +52,7 @@ type Options struct {
 // world is one run.
 type world struct {
 	Options
-	*network
+	*sim.Network
 	t        *testing.T
 	sim      *sim.Scheduler
 	keys     *seal.Ring
@@ -65,6 +65,8 @@ type world struct {
 	effects   map[string]int    // by the call's ID and what is done
 	repeats   map[string]int    // that people wanted, by the call's ID
 	approvals map[string]string // of calls that need one, by the call's ID: awaited, accept or decline
+	turned    bool              // the calls of turns may be repeated that come from now on
+	strict    map[string]bool   // those that came before, by their IDs
 	attempts  []attempt
 	bad       []string
 }
@@ -88,9 +90,10 @@ func play(t *testing.T, o Options) (bad []string, ends map[string]int, fates []s
 	t.Run(fmt.Sprint("seed ", o.Seed), func(t *testing.T) {
 		cryptotest.SetGlobalRandom(t, o.Seed)
 		synctest.Test(t, func(t *testing.T) {
-			w := &world{Options: o, t: t, network: &network{at: make(map[string]*listener)},
+			w := &world{Options: o, t: t, Network: new(sim.Network),
 				sim: sim.New(o.Seed, o.Unit, o.Only), keys: harness.NewRing(t), store: new(task.MemoryStore),
-				effects: make(map[string]int), repeats: make(map[string]int), approvals: make(map[string]string)}
+				effects: make(map[string]int), repeats: make(map[string]int), approvals: make(map[string]string),
+				strict: make(map[string]bool)}
 			w.sim.Run(w.play)
 			ends = w.check()
 			bad, fates = w.bad, w.sim.Events()
@@ -110,7 +113,7 @@ func (w *world) play() {
 			w.others.Go(func() { w.serve(w.life, kind, chances) })
 		}
 	}
-	for w.find(calm) == nil || w.find(w.Kind) == nil && !isProgram(w.Kind) {
+	for !w.Listens(calm) || !w.Listens(w.Kind) && !isProgram(w.Kind) {
 		time.Sleep(time.Millisecond)
 	}
 	for place := range w.Bridges {
@@ -139,6 +142,8 @@ func (w *world) newHost(n int) *host {
 	switch {
 	case n == 4:
 		h.server, h.part.Chances, h.tool = calm, nil, once
+	case n%8 == 6:
+		h.tool = turns
 	case n%8 == 7:
 		h.tool, h.user, h.patient = stuck, "dave", 20*w.Unit
 	case h.part.Chance(0.2):
@@ -157,6 +162,7 @@ func (w *world) check() map[string]int {
 			a.text)
 		most := 1 + w.repeats[a.id]
 		switch {
+		case a.by.tool == turns && max(effects, middle) > most && !w.strict[a.id]:
 		case !isIdempotent(a.by.tool) && max(effects, middle) > most:
 			w.violate("repeated: %s", call)
 		case a.end == done && effects == 0:

@@ -15,6 +15,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/program"
 	"github.com/askback-mcp/askback/internal/test/sim"
@@ -34,13 +38,16 @@ func (r *run) follow(ctx context.Context, n int) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	undeclared := n%8 == 7
+	undeclared, version := n%8 == 7, ""
+	if r.Virtual { // a host of a session: it has no tasks, and asks nobody before 2025-06-18
+		version = map[int]string{3: "2025-11-25", 5: "2025-03-26", 11: "2025-06-18"}[n%16]
+	}
 	var keys []string
 	for key, a := range asks {
 		if lasting := r.TTL > 0 && n%3 > 0 && !undeclared; lasting && a.within > 0 {
 			continue // a deadline would keep the call alive
 		}
-		if n%2 == 0 || a.host == undeclared {
+		if n%2 == 0 || a.host == undeclared || version >= "2025-06-18" {
 			keys = append(keys, key)
 		}
 	}
@@ -56,6 +63,7 @@ func (r *run) follow(ctx context.Context, n int) {
 	c := &caller{
 		run: r, part: r.sim.Part(fmt.Sprint("host ", n), network), principal: []string{"alice", "bob"}[n/2%2],
 		program: made.Program(2, rand.New(rand.NewPCG(0, uint64(number)+1)).IntN), capabilities: `{}`, whole: whole,
+		version: version,
 	}
 	if n%2 == 0 {
 		c.capabilities = harness.WithExtension
@@ -78,6 +86,11 @@ func (r *run) follow(ctx context.Context, n int) {
 			return
 		case err == nil && res != nil:
 			c.check(ctx, harness.Content(res))
+			if c.version != "" {
+				c.mu.Lock()
+				c.summary.Sessions++
+				c.mu.Unlock()
+			}
 			return
 		case err == nil:
 			return
@@ -94,7 +107,12 @@ func (l *law) number(n int) int { return n + 1000*int(l.Seed) }
 func (c *caller) converse(ctx context.Context, name string) (res map[string]any, err error) {
 	in := `"name":` + harness.Quote(name) + `,"arguments":` + arguments{c.program.String(), c.number}.String()
 	before := c.losses()
-	if res, err = c.send(ctx, "tools/call", name, in); err != nil {
+	if c.version != "" {
+		res, err = c.inSession(ctx, name)
+	} else {
+		res, err = c.send(ctx, "tools/call", name, in)
+	}
+	if err != nil {
 		return nil, err
 	}
 	for res["resultType"] == "input_required" {
@@ -200,6 +218,8 @@ func (c *caller) outcome(ctx context.Context, name string) (res map[string]any, 
 		switch {
 		case t == nil && c.losses() > 0:
 			return nil, errGone
+		case t != nil && c.version != "" && t.Status == task.InputRequired && !c.asksPeople(ctx, t):
+			return nil, errUnable // what the session was asked dies with its call
 		case t == nil || !t.Status.Terminal():
 			continue
 		case c.unable(t.Message):
@@ -213,6 +233,12 @@ func (c *caller) outcome(ctx context.Context, name string) (res map[string]any, 
 		}
 	}
 	return nil, nil
+}
+
+// asksPeople reports whether a question of a task is open.
+func (l *law) asksPeople(ctx context.Context, t *task.Task) bool {
+	rows, err := l.Store.Questions(ctx, task.Name(t.ID))
+	return err != nil || slices.ContainsFunc(rows, func(q *task.Question) bool { return q.Status == task.QuestionOpen })
 }
 
 func (l *law) named(ctx context.Context, name string) *task.Task {
@@ -232,7 +258,8 @@ type caller struct {
 	number       int
 	program      program.Program
 	capabilities string
-	whole        bool // the call is a task from its beginning
+	version      string // of the session in which it calls, or "" for none
+	whole        bool   // the call is a task from its beginning
 }
 
 // surely sends a request until it is answered. The result is empty if that is an error, which happens to answers that
@@ -344,18 +371,62 @@ func (c *caller) answers(requests any, all bool) string {
 		if !all && c.part.Chance(0.4) {
 			continue
 		}
-		n, outcome, answer := c.part.IntN(1000), "", ""
-		switch {
-		case n < 200:
-			outcome, answer = "decline", `{"action":"decline"}`
-		default:
-			outcome, answer = fmt.Sprintf("accept %d", n), fmt.Sprintf(`{"action":"accept","content":{"n":%d}}`, n)
-		}
-		c.mu.Lock()
-		of := fmt.Sprint(c.number, message)
-		c.given[of] = append(c.given[of], outcome)
-		c.mu.Unlock()
-		given = append(given, harness.Quote(wire)+":"+answer)
+		given = append(given, harness.Quote(wire)+":"+c.answer(message))
 	}
 	return "{" + strings.Join(given, ",") + "}"
+}
+
+// answer answers a question of the client.
+func (c *caller) answer(message string) string {
+	n, outcome, answer := c.part.IntN(1000), "decline", `{"action":"decline"}`
+	if n >= 200 {
+		outcome, answer = fmt.Sprintf("accept %d", n), fmt.Sprintf(`{"action":"accept","content":{"n":%d}}`, n)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	of := fmt.Sprint(c.number, message)
+	c.given[of] = append(c.given[of], outcome)
+	return answer
+}
+
+// inSession makes the call in a session of its own with one server, and answers what that asks meanwhile. A host that
+// waits too long gives up. The session ends with its server.
+func (c *caller) inSession(ctx context.Context, name string) (result map[string]any, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 200*c.Unit)
+	defer cancel()
+	opts := &client.Options{Tasks: client.TasksOff}
+	if c.version >= "2025-06-18" {
+		opts.Form = func(ctx context.Context, q *client.Question) (answer *mcp.ElicitResult, err error) {
+			message, _, _ := strings.Cut(q.Message, "\n")
+			c.part.Pause(ctx, 2)
+			err = json.Unmarshal([]byte(c.answer(message)), &answer)
+			return answer, err
+		}
+	}
+	session, err := client.New(opts).Connect(ctx, &mcp.StreamableClientTransport{
+		Endpoint: "http://" + address(c.part.IntN(c.Servers)), HTTPClient: &http.Client{Transport: c},
+	}, &mcp.ClientSessionOptions{ProtocolVersion: c.version})
+	if err != nil {
+		return nil, err
+	}
+	defer session.Close()
+	res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: arguments{c.program.String(), c.number}})
+	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return c.read("tools/call", &harness.Response{Raw: `{"error":{"message":` + harness.Quote(refused.Message) + `}}`})
+	}
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(res)
+	if err != nil {
+		return nil, err
+	}
+	return result, json.Unmarshal(data, &result)
+}
+
+// RoundTrip carries a request of the principal's session to its server.
+func (c *caller) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set("From", c.principal)
+	return (&sim.Link{Network: &c.network, From: c.part}).RoundTrip(req)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"sync"
 	"testing"
@@ -27,6 +28,8 @@ type Summary struct {
 	Calls, Votes, Decided, Unanswered, Cancelled, Lost int
 	// Repeated are steps that ran again, and Unknown those that must not.
 	Repeated, Unknown int
+	// Sessions are calls that sessions have seen to their end.
+	Sessions int
 	Took              time.Duration
 }
 
@@ -40,6 +43,7 @@ func (s *Summary) Add(other Summary) {
 	s.Lost += other.Lost
 	s.Repeated += other.Repeated
 	s.Unknown += other.Unknown
+	s.Sessions += other.Sessions
 	s.Took += other.Took
 }
 
@@ -140,6 +144,7 @@ type run struct {
 	receiver *sim.Part
 	summary  Summary
 	live     map[int]*server // by place
+	network  sim.Network     // of sessions
 }
 
 // server is one that lives.
@@ -170,7 +175,7 @@ func (r *run) clock(part *sim.Part) func(context.Context) context.Context {
 func (r *run) options(part *sim.Part, ring *seal.Ring) *askback.Options {
 	plenty := task.Quota{Unfinished: 1 << 20, Kept: 1 << 20, Bytes: 1 << 40, Notices: 1 << 20}
 	opts := &askback.Options{
-		Keys: ring,
+		Keys: ring, Logger: slog.New(slog.DiscardHandler),
 		Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
 			return extra.Header.Get("From"), nil
 		},
@@ -205,7 +210,12 @@ func (r *run) work(ctx context.Context, place int) {
 		r.mu.Lock()
 		_ = ring.Replace(r.ring)
 		r.mu.Unlock()
-		srv := harness.NewServer(r.t, r.options(part, ring), register(r.law, part, release))
+		m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
+		srv, err := askback.New(m, r.options(part, ring))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		register(r.law, part, release)(srv)
 		own := r.clock(part)
 		living, end := context.WithCancel(own(ctx))
 		var running sync.WaitGroup
@@ -215,8 +225,11 @@ func (r *run) work(ctx context.Context, place int) {
 			}
 		})
 		r.mu.Lock()
-		r.live[place] = &server{part, ring, srv.HTTPHandler(nil), own}
+		s := &server{part, ring, srv.HTTPHandler(nil), own}
+		r.live[place] = s
 		r.mu.Unlock()
+		at := &sim.Listener{Part: part, Handler: s.handler, Life: living}
+		r.network.Listen(address(place), at)
 		select {
 		case <-part.Dead():
 			r.mu.Lock()
@@ -225,7 +238,14 @@ func (r *run) work(ctx context.Context, place int) {
 			operator.Pause(ctx, 1)
 		case <-ctx.Done():
 		}
+		r.network.HangUp(address(place), at)
 		end()
+		for session := range m.Sessions() {
+			running.Go(func() { _ = session.Close() })
+		}
 		running.Wait()
 	}
 }
+
+// address is the host of the servers at a place.
+func address(place int) string { return fmt.Sprint("server", place) }

@@ -1,4 +1,4 @@
-package world
+package sim
 
 import (
 	"bytes"
@@ -12,30 +12,33 @@ import (
 	"net/http/httptrace"
 	"sync"
 	"syscall"
-
-	"github.com/askback-mcp/askback/internal/test/sim"
 )
 
-// network carries requests to the handlers that listen.
-type network struct {
+// Network carries requests to the handlers that listen, in memory.
+type Network struct {
 	mu sync.Mutex
-	at map[string]*listener // by host
+	at map[string]*Listener // by host
 }
 
-type listener struct {
-	part    *sim.Part
-	handler http.Handler
-	life    context.Context // of what it serves
+// Listener is a part that serves HTTP. Life is the context of what it serves.
+type Listener struct {
+	Part    *Part
+	Handler http.Handler
+	Life    context.Context
 }
 
-func (n *network) listen(host string, l *listener) {
+// Listen has a host served by a listener, in place of the one before.
+func (n *Network) Listen(host string, l *Listener) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.at == nil {
+		n.at = make(map[string]*Listener)
+	}
 	n.at[host] = l
 }
 
-// hangUp ends a listener. Another one may listen there already.
-func (n *network) hangUp(host string, l *listener) {
+// HangUp ends a listener. Another one may listen there already.
+func (n *Network) HangUp(host string, l *Listener) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.at[host] == l {
@@ -43,35 +46,38 @@ func (n *network) hangUp(host string, l *listener) {
 	}
 }
 
-func (n *network) find(host string) *listener {
+// Listens reports whether a host is served.
+func (n *Network) Listens(host string) bool { return n.find(host) != nil }
+
+func (n *Network) find(host string) *Listener {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.at[host]
 }
 
-// link is the way of one part into the network. What goes to a calm host meets no fate, and neither does the end of a
+// Link is the way of one part into the network. What goes to a calm host meets no fate, and neither does the end of a
 // session.
-type link struct {
-	*network
-	from *sim.Part
-	calm string
+type Link struct {
+	*Network
+	From *Part
+	Calm string
 }
 
 // RoundTrip sends a request through one seam, and its response back through another one. A response that is lost there
 // breaks off somewhere.
-func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
+func (l *Link) RoundTrip(req *http.Request) (*http.Response, error) {
 	var body []byte
 	if req.Body != nil {
 		body, _ = io.ReadAll(req.Body)
 		req.Body.Close()
 	}
 	select {
-	case <-l.from.Dead():
-		return nil, sim.ErrDead
+	case <-l.From.Dead():
+		return nil, ErrDead
 	default:
 	}
 	switch {
-	case req.URL.Host == l.calm:
+	case req.URL.Host == l.Calm:
 		return l.send(req, body)
 	case req.Method == http.MethodDelete: // the SDK holds a lock while it ends a session
 		go func() {
@@ -85,17 +91,17 @@ func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
 	_ = json.Unmarshal(body, &message)
 	what := fmt.Sprintf("%s to %s", cmp.Or(message.Method, req.Method), req.URL.Host)
 	var res *http.Response
-	err := l.from.Do(req.Context(), what, func(context.Context) (err error) {
+	err := l.From.Do(req.Context(), what, func(context.Context) (err error) {
 		res, err = l.send(req, body)
 		return err
 	})
-	if message.Method == "tools/call" && l.from.Happens("it dies with an answer", 20*l.from.Chances[sim.KilledAfter]) {
-		l.from.Kill()
+	if message.Method == "tools/call" && l.From.Happens("it dies with an answer", 20*l.From.Chances[KilledAfter]) {
+		l.From.Kill()
 	}
 	if err == nil {
-		switch err = l.from.Do(req.Context(), "response of "+what, func(context.Context) error { return nil }); err {
-		case sim.ErrLost:
-			res.Body, err = &brokenBody{res.Body, l.from.IntN(400)}, nil
+		switch err = l.From.Do(req.Context(), "response of "+what, func(context.Context) error { return nil }); err {
+		case ErrLost:
+			res.Body, err = &brokenBody{res.Body, l.From.IntN(400)}, nil
 		}
 	}
 	if err != nil && res != nil {
@@ -107,7 +113,7 @@ func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // send has a request served by the listener of its address. It reports to the request's trace whether there is a
 // connection, as net/http does.
-func (n *network) send(req *http.Request, body []byte) (*http.Response, error) {
+func (n *Network) send(req *http.Request, body []byte) (*http.Response, error) {
 	trace := cmp.Or(httptrace.ContextClientTrace(req.Context()), new(httptrace.ClientTrace))
 	if trace.GetConn != nil {
 		trace.GetConn(req.URL.Host)
@@ -119,26 +125,26 @@ func (n *network) send(req *http.Request, body []byte) (*http.Response, error) {
 	if trace.GotConn != nil {
 		trace.GotConn(httptrace.GotConnInfo{})
 	}
-	ctx, cancel := context.WithCancel(l.life)
+	ctx, cancel := context.WithCancel(l.Life)
 	in, err := http.NewRequestWithContext(ctx, req.Method, req.URL.String(), bytes.NewReader(body))
 	if err != nil {
 		cancel()
 		return nil, err
 	}
 	in.Header, in.RemoteAddr = req.Header.Clone(), "192.0.2.1:1"
-	r := &response{header: make(http.Header), began: make(chan struct{}), more: make(chan struct{}, 1), by: l.part,
+	r := &response{header: make(http.Header), began: make(chan struct{}), more: make(chan struct{}, 1), by: l.Part,
 		to: req.Context(), cancel: cancel}
 	go func() {
 		defer cancel()
 		defer func() { r.end(recover()) }()
-		l.handler.ServeHTTP(r, in)
+		l.Handler.ServeHTTP(r, in)
 	}()
 	select {
 	case <-r.began:
 		return r.head(req)
 	case <-req.Context().Done():
 		err = context.Cause(req.Context())
-	case <-l.part.Dead():
+	case <-l.Part.Dead():
 		err = io.ErrUnexpectedEOF
 	}
 	cancel()
@@ -150,7 +156,7 @@ type response struct {
 	header http.Header
 	began  chan struct{} // is closed when the head is there
 	more   chan struct{} // there is something new; has room for one
-	by     *sim.Part     // the server
+	by     *Part         // the server
 	to     context.Context
 	cancel func() // the request, at the server
 
