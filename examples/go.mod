@@ -6,6 +6,7 @@ require (
 	github.com/askback-mcp/askback v0.1.0
 	github.com/askback-mcp/askback/inbox v0.1.0
 	github.com/askback-mcp/askback/otelaskback v0.1.0
+	github.com/askback-mcp/askback/slack v0.1.0
 	github.com/askback-mcp/askback/task/postgres v0.1.0
 	github.com/askback-mcp/askback/task/sqlite v0.1.0
 	github.com/coreos/go-oidc/v3 v3.21.0
@@ -29,6 +30,7 @@ require (
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/gorilla/websocket v1.5.3 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.31.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
@@ -39,6 +41,7 @@ require (
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/segmentio/asm v1.1.3 // indirect
 	github.com/segmentio/encoding v0.5.4 // indirect
+	github.com/slack-go/slack v0.35.0 // indirect
 	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
 	github.com/yuin/goldmark v1.8.7 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect

@@ -10,70 +10,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"golang.org/x/net/idna"
 
 	"github.com/askback-mcp/askback/internal/foreign"
 )
 
-// visible calls write with the parts of a foreign text, in their order: those that can be shown as they are, and the
-// names of characters that show nothing, or that change how others are shown, such as U+202E. With those a caller could
-// have people approve another text than they read.
-func visible(text string, write func(part string, isName bool)) {
-	text = strings.ReplaceAll(text, "\r\n", "\n")
-	begin, before := 0, ' '
-	for i, r := range text {
-		n, name := utf8.RuneLen(r), ""
-		switch {
-		case r == utf8.RuneError && !strings.HasPrefix(text[i:], "\ufffd"):
-			n, name = 1, fmt.Sprintf(`\x%02x`, text[i])
-		case isVisible(r, before):
-			before = r
-			continue
-		default:
-			name = fmt.Sprintf("U+%04X", r)
-		}
-		if begin < i {
-			write(text[begin:i], false)
-		}
-		write(name, true)
-		begin, before = i+n, ' '
-	}
-	if begin < len(text) {
-		write(text[begin:], false)
-	}
-}
-
-// isVisible reports whether somebody sees a character, or what it does to the one before it.
-func isVisible(r, before rune) bool {
-	isJoiner := func(r rune) bool { return r == '\u200c' || r == '\u200d' }
-	isVariant := func(r rune) bool { return r == '\ufe0e' || r == '\ufe0f' }
-	switch {
-	case r == '\n', r == '\t', unicode.Is(unicode.Zs, r):
-		return true
-	case isJoiner(r): // in emoji, and in scripts whose letters change
-		return before > unicode.MaxASCII && !isJoiner(before)
-	case isVariant(r): // of emoji
-		return before > ' ' && !isJoiner(before) && !isVariant(before)
-	case r == '\u2800', unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector):
-		return false // letters and signs that are blank
-	}
-	return strconv.IsPrint(r)
-}
-
 // plain returns a foreign text for a place that has no elements, such as a title.
-func plain(text string) string {
-	var b strings.Builder
-	visible(text, func(part string, isName bool) {
-		if isName {
-			part = "⟨" + part + "⟩"
-		}
-		b.WriteString(part)
-	})
-	return b.String()
-}
+func plain(text string) string { return foreign.Shown(text) }
 
 // oneLine is plain, on one line of at most 300 characters.
 func oneLine(text string) string {
@@ -96,7 +40,7 @@ func isolated(text string) template.HTML {
 }
 
 func writeVisible(b *strings.Builder, text string) {
-	visible(text, func(part string, isName bool) {
+	foreign.Visible(text, func(part string, isName bool) {
 		if isName {
 			part = `<span class="unseen">` + template.HTMLEscapeString(part) + `</span>`
 		} else {

@@ -1,5 +1,5 @@
 // Package notify sends an e-mail when something waits for people: Mailer.Send is a Notify of askback.DeskOptions, to be
-// copied and changed. A message to Slack is in examples/slack. Nobody can answer by the e-mail alone, because somebody
+// copied and changed. In examples/slack people answer in Slack. Nobody can answer by the e-mail alone, because somebody
 // else may have forwarded it.
 package notify
 

@@ -1,61 +1,54 @@
 package main
 
 import (
-	"encoding/json"
-	"io"
+	"errors"
+	"fmt"
 	"log"
-	"net"
 	"net/http"
-	"strings"
-	"time"
-	"unicode/utf8"
+
+	"github.com/askback-mcp/askback/slack/slacktest"
 )
 
-// channel stands for the incoming webhook of a channel. It takes what Slack takes, and answers as Slack does. It is for
-// trying the server and for its tests.
-type channel func(message)
-
-func (c channel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	refuse := func(status int, why string) { w.WriteHeader(status); _, _ = io.WriteString(w, why) }
-	if r.Method != http.MethodPost {
-		refuse(http.StatusMethodNotAllowed, "method_not_allowed")
-		return
-	}
-	var m message
-	d := json.NewDecoder(io.LimitReader(r.Body, 1<<20))
-	d.DisallowUnknownFields()
-	if r.Header.Get("Content-Type") != "application/json" || d.Decode(&m) != nil {
-		refuse(http.StatusBadRequest, "invalid_payload")
-		return
-	}
-	if m.Text == "" {
-		refuse(http.StatusBadRequest, "no_text")
-		return
-	}
-	for _, b := range m.Blocks {
-		n := utf8.RuneCountInString(b.Text.Text)
-		if b.Type != "section" || b.Text.Type != "plain_text" && b.Text.Type != "mrkdwn" || n == 0 || n > 3000 {
-			refuse(http.StatusBadRequest, "invalid_blocks")
-			return
+// demo stands in for Slack on the server itself. Messages go to the log, and somebody presses a button of the last one:
+//
+//	curl '127.0.0.1:8080/press?user=U0ADA&button=Accept'
+func demo(mux *http.ServeMux, base string) config {
+	c := config{token: "xoxb-demo", secret: "a secret for this demo", channel: "C0DEMO", inbox: "http://127.0.0.1:8081",
+		api: base + "/api/"}
+	slack := slacktest.New(slacktest.Options{Token: c.token, SigningSecret: c.secret, Channels: []string{c.channel},
+		Posted: func(m slacktest.Message) { log.Printf("Slack: %q", m.Words()) }})
+	mux.Handle("/api/", slack)
+	mux.Handle("/response/", slack)
+	mux.HandleFunc("/press", func(w http.ResponseWriter, r *http.Request) {
+		if err := press(w, r, slack, base); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
 		}
-	}
-	c(m)
-	_, _ = io.WriteString(w, "ok")
+	})
+	return c
 }
 
-// startChannel serves a channel that prints its messages.
-func startChannel() (url string, stop func(), err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", nil, err
+func press(w http.ResponseWriter, r *http.Request, slack *slacktest.Server, base string) error {
+	by := slacktest.User{ID: r.FormValue("user"), Team: "T0EXAMPLE"}
+	all := slack.Messages()
+	if len(all) == 0 {
+		return errors.New("the channel has no message yet")
 	}
-	server := &http.Server{ReadHeaderTimeout: time.Second, Handler: channel(func(m message) {
-		var all []string
-		for _, b := range m.Blocks {
-			all = append(all, b.Text.Text)
+	m := all[len(all)-1]
+	for _, b := range m.Buttons() {
+		if b.Text != r.FormValue("button") {
+			continue
 		}
-		log.Printf("Slack: %s", strings.Join(all, " | "))
-	})}
-	go func() { _ = server.Serve(l) }() // until stop
-	return "http://" + l.Addr().String(), func() { _ = server.Close() }, nil
+		p, err := slack.Press(r.Context(), base+"/slack", base, by, m, b)
+		if err == nil && p.View != nil { // with a place for a reason
+			p, err = slack.Submit(r.Context(), base+"/slack", by, p.View, map[string]any{
+				"reason": map[string]any{"type": "plain_text_input", "value": r.FormValue("reason")},
+			})
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "Slack got %d from the app. %s\n", p.Status, slack.Told(p))
+		return nil
+	}
+	return fmt.Errorf("the last message has no button %q", r.FormValue("button"))
 }

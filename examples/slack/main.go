@@ -1,11 +1,11 @@
-// Command slack is an MCP server whose tool publishes a page once an editor has approved it. A channel of Slack is told
-// when something waits.
+// Command slack is an MCP server whose tool publishes a page once an editor has approved it, in a channel of Slack.
 //
 //	go run ./cmd/askback keys new askback.keys
-//	SLACK_WEBHOOK_URL=https://hooks.slack.com/services/… INBOX_URL=https://inbox.example.com go run ./examples/slack
+//	SLACK_BOT_TOKEN=xoxb-… SLACK_SIGNING_SECRET=… SLACK_CHANNEL=C… INBOX_URL=https://inbox.example.com go run ./examples/slack
 //
 // It stands behind a proxy that verifies the tokens of MCP clients. The proxy sets the header X-User, and removes one
-// that is sent to it. With -demo a channel is not needed: the server prints the messages.
+// that is sent to it. It passes on what Slack sends to /slack, the request URL of the app's interactivity. With -demo
+// the server stands in for Slack itself.
 package main
 
 import (
@@ -41,21 +41,8 @@ func main() {
 }
 
 func run(ctx context.Context) (err error) {
-	demo := flag.Bool("demo", false, "print the messages that Slack would get")
+	isDemo := flag.Bool("demo", false, "stand in for Slack")
 	flag.Parse()
-	hook, inbox := os.Getenv("SLACK_WEBHOOK_URL"), os.Getenv("INBOX_URL")
-	if *demo {
-		var stop func()
-		if hook, stop, err = startChannel(); err != nil {
-			return err
-		}
-		defer stop()
-		inbox = "http://127.0.0.1:8081"
-	}
-	slack, err := NewSlack(hook, inbox)
-	if err != nil {
-		return err
-	}
 	keys, err := seal.File("askback.keys").Load(ctx) // the same keys on every instance
 	if err != nil {
 		return err
@@ -65,7 +52,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	srv, err := newServer(keys, store, slack.Notify)
+	people, err := desk.Open(store, nil)
 	if err != nil {
 		return err
 	}
@@ -73,9 +60,27 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	defer listener.Close()
+	mux := http.NewServeMux()
+	c := config{token: os.Getenv("SLACK_BOT_TOKEN"), secret: os.Getenv("SLACK_SIGNING_SECRET"),
+		channel: os.Getenv("SLACK_CHANNEL"), inbox: os.Getenv("INBOX_URL")}
+	if *isDemo {
+		c = demo(mux, "http://"+listener.Addr().String())
+	}
+	talk, err := newChat(people, store, c)
+	if err != nil {
+		return err
+	}
+	srv, err := newServer(keys, store, talk.Notify)
+	if err != nil {
+		return err
+	}
+	mux.Handle("/slack", talk)
+	mux.Handle("/", srv.HTTPHandler(nil))
 	log.Printf("listening on http://%s", listener.Addr())
-	server := &http.Server{Handler: srv.HTTPHandler(nil), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	work, ctx := errgroup.WithContext(ctx)
+	work.Go(func() error { return talk.Run(ctx) })
 	work.Go(func() error { return srv.RunTasks(ctx) })
 	work.Go(func() error { return drain.Serve(ctx, listener, server, &drain.Options{Ready: srv.Ready}) })
 	return work.Wait()

@@ -3,10 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,111 +16,9 @@ import (
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/seal"
+	"github.com/askback-mcp/askback/state"
 	"github.com/askback-mcp/askback/task"
 )
-
-const inboxURL = "https://inbox.example.com/inbox/"
-
-// newChannel is a channel that keeps its messages.
-func newChannel(t *testing.T) (s *Slack, messages func() []message) {
-	t.Helper()
-	var mu sync.Mutex
-	var all []message
-	web := httptest.NewServer(channel(func(m message) {
-		mu.Lock()
-		defer mu.Unlock()
-		all = append(all, m)
-	}))
-	t.Cleanup(web.Close)
-	s, err := NewSlack(web.URL, inboxURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, func() []message {
-		mu.Lock()
-		defer mu.Unlock()
-		return all
-	}
-}
-
-var notice = desk.Notice{
-	Kind: task.NoticeAsked, Name: "NAME", Key: "approve/1", Target: "publish", For: []string{"group:<!channel>"},
-	Message: "Publish <!here> & <https://evil.example.com|the page>?", Deadline: time.Unix(1800000000, 0),
-}
-
-// What a caller writes mentions nobody and makes no link.
-func TestMessages(t *testing.T) {
-	s, messages := newChannel(t)
-	kinds := []task.NoticeKind{task.NoticeAsked, task.NoticeDueSoon, task.NoticeUnanswered, task.NoticeDecided}
-	for _, kind := range kinds {
-		n := notice
-		n.Kind = kind
-		if err := s.Notify(t.Context(), n); err != nil {
-			t.Errorf("%s: %v", kind, err)
-		}
-	}
-	const (
-		summary = "A question of the tool publish for group:&lt;!channel&gt; "
-		until   = ". The deadline is <!date^1800000000^{date_short_pretty}, {time}|Fri, 15 Jan 2027 08:00:00 UTC>."
-		link    = " <https://inbox.example.com/inbox/q/NAME/approve%2F1|Answer it>"
-	)
-	want := [][2]string{
-		{summary + "is waiting", until + link},
-		{summary + "is still waiting", until + link},
-		{summary + "was not answered in time", until},
-	}
-	got := messages()
-	if len(got) != len(want) {
-		t.Fatalf("the channel has %d messages: %q", len(got), got)
-	}
-	for i, w := range want {
-		if m := got[i]; m.Text != w[0] || len(m.Blocks) != 2 ||
-			m.Blocks[0].Text != (text{"plain_text", notice.Message}) || m.Blocks[1].Text != (text{"mrkdwn", w[0] + w[1]}) {
-			t.Errorf("message %d is %q\nwant %q", i, m, w)
-		}
-	}
-}
-
-func TestLongQuestions(t *testing.T) {
-	s, messages := newChannel(t)
-	n := notice
-	n.Message = strings.Repeat("ü", 60_000)
-	if err := s.Notify(t.Context(), n); err != nil || len(messages()) != 1 {
-		t.Errorf("the channel has %d messages: %v", len(messages()), err)
-	}
-}
-
-// Notify returns an error, so that the notice comes again. It tells the reason, and not the URL.
-func TestSlackRefuses(t *testing.T) {
-	for name, tt := range map[string]struct {
-		serve http.HandlerFunc
-		want  string
-	}{
-		"removed": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no_service", http.StatusNotFound) },
-			`404 Not Found: "no_service`},
-		"too fast": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }, "429"},
-		"moved":    {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/else", http.StatusFound) }, "302"},
-		"gone":     {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			web := httptest.NewServer(tt.serve)
-			defer web.Close()
-			s, err := NewSlack(web.URL+"/services/hunter2", inboxURL)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err = s.Notify(t.Context(), notice); err == nil || !strings.Contains(err.Error(), tt.want) ||
-				strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("the error is %v", err)
-			}
-		})
-	}
-	for _, urls := range [][2]string{{"", inboxURL}, {"hunter2", inboxURL}, {"https://hooks.slack.com/", "inbox"}} {
-		if _, err := NewSlack(urls[0], urls[1]); err == nil || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%q: %v", urls, err)
-		}
-	}
-}
 
 // as sends requests as the proxy passes them on for a user.
 type as string
@@ -142,15 +40,25 @@ func TestOverHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slack, messages := newChannel(t)
+	mux := http.NewServeMux()
+	slack := httptest.NewServer(mux)
+	defer slack.Close()
+	talk, err := newChat(people, new(state.MemoryStore), demo(mux, slack.URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux.Handle("/slack", talk)
 	srv, err := newServer(keys, store, func(ctx context.Context, n desk.Notice) error {
-		if err := slack.Notify(ctx, n); err != nil || n.Kind != task.NoticeAsked {
+		if err := talk.Notify(ctx, n); err != nil || n.Kind != task.NoticeAsked {
 			return err
 		}
-		_, err := people.Answer(ctx, n.Name, n.Key, desk.Answer{
-			By: desk.Person{Name: "ada", Groups: []string{"editors"}}, Action: "accept",
-		})
-		return err
+		for _, user := range []string{"U0EVE", "U0ADA"} { // the first is no editor
+			got := read(t, slack.URL+"/press?button=Accept&user="+user)
+			if !strings.HasPrefix(got, "Slack got 200 from the app.") {
+				t.Errorf("%s pressed the button: %q", user, got)
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -181,8 +89,38 @@ func TestOverHTTP(t *testing.T) {
 	if got := res.Content[0].(*mcp.TextContent).Text; got != `"Prices" is published.` {
 		t.Errorf("got %q", got)
 	}
-	if all := messages(); len(all) != 1 || all[0].Blocks[0].Text.Text != `Publish the page "Prices"?` {
-		t.Errorf("the channel has %q", all)
+	history := people.Answered(t.Context(), desk.Person{Name: "ada", Groups: []string{"editors"}})
+	for q, err := range history {
+		if err != nil || q.Summary() != "accepted by ada" || q.Count[0].Channel != "slack" {
+			t.Errorf("%v, %v", q, err)
+		}
+	}
+}
+
+func read(t *testing.T, url string) string {
+	t.Helper()
+	res, err := http.Get(url)
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(body)
+}
+
+func TestConfig(t *testing.T) {
+	for want, c := range map[string]config{
+		"SLACK_CHANNEL": {token: "xoxb-hunter2", secret: "hunter2-hunter2-hunter2"},
+		"bot token":     {secret: "hunter2-hunter2-hunter2", channel: "C1"},
+	} {
+		if _, err := newChat(nil, nil, c); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%v", err)
+		}
 	}
 }
 

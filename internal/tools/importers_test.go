@@ -27,8 +27,8 @@ const (
 )
 
 // published are the modules that a user's build may need, by their directories.
-var published = []string{".", "task/sqlite", "task/postgres", "internal/test/pgtest", "otelaskback", "inbox", "bridge",
-	"check", "cmd/askback"}
+var published = []string{".", "task/sqlite", "task/postgres", "internal/test/pgtest", "otelaskback", "inbox", "slack",
+	"bridge", "check", "cmd/askback"}
 
 // Those who import the library get no database and no terminal: neither the module graph
 // nor the download of go mod tidy has one. Those who import a store get that database.
@@ -41,10 +41,11 @@ func TestImportersGetOnlyWhatTheyImport(t *testing.T) {
 		terminal = "charm.land/bubbletea/v2"
 		otel     = "go.opentelemetry.io/otel"
 		exporter = "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+		slack    = "github.com/slack-go/slack"
 		linter   = "honnef.co/go/tools"
 		peer     = "github.com/mark3labs/mcp-go"
 	)
-	all := []string{sqlite, postgres, command, terminal, otel, exporter, linter, peer, "charm.land/",
+	all := []string{sqlite, postgres, command, terminal, otel, exporter, slack, linter, peer, "charm.land/",
 		"github.com/charmbracelet/", "modernc.org/"}
 	proxy := publish(t)
 	for _, c := range []struct {
@@ -58,6 +59,7 @@ func TestImportersGetOnlyWhatTheyImport(t *testing.T) {
 		{"task/postgres", []string{"", "/task/postgres"}, []string{postgres}, ""},
 		{"bridge", []string{"", "/bridge"}, nil, ""},
 		{"otelaskback", []string{"", "/otelaskback"}, []string{otel}, ""},
+		{"slack", []string{"", "/desk/chat", "/slack"}, []string{slack}, ""},
 		{"cmd/askback", nil, []string{sqlite, postgres, command, terminal, "charm.land/", "github.com/charmbracelet/",
 			"modernc.org/"}, otel},
 	} {

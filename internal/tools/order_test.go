@@ -21,7 +21,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		"internal/foreign", "internal/form", "internal/question", "internal/schema",
 		"task", "internal/report", "internal/gate",
 		"internal/call", "internal/inline",
-		"internal/taskrun", "task/storetest", "internal/stored", "internal/home", "desk", "desk/webhook",
+		"internal/taskrun", "task/storetest", "internal/stored", "internal/home", "desk", "desk/chat", "desk/webhook",
 		"internal/tasks", "internal/drafts", "internal/sdkfront", "internal/httpfront", "", "audit", "ledger",
 		"askbacktest", "client/internal/tap", "client/internal/streamable", "client",
 	}
