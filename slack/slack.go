@@ -1,6 +1,6 @@
 // Package slack puts the questions of a desk into channels of Slack, where people answer them with buttons.
 //
-//	app, err := slack.New(slack.Options{Token: os.Getenv("SLACK_BOT_TOKEN"), SigningSecret: os.Getenv("SLACK_SIGNING_SECRET")})
+//	app, err := slack.New(slack.Options{Token: token, SigningSecret: secret})
 //	talk, err := chat.Open(people, app, chat.Options{Name: "slack", …})
 //
 // The app needs the scope chat:write, and a request URL for interactivity that leads to the [chat.Chat]. With
@@ -32,7 +32,7 @@ import (
 type Options struct {
 	Token         string // of the bot: it begins with "xoxb-"
 	SigningSecret string // of the app, which signs what Slack sends
-	// API is the URL of Slack's API. Empty means the one of Slack.
+	// API is the URL of Slack's API. Empty means https://slack.com/api/.
 	API string
 	// Client sends the requests. Nil is one with the default transport. No redirect is followed, and a request takes at
 	// most ten seconds.
@@ -55,7 +55,7 @@ func New(opts Options) (*Slack, error) {
 	case opts.Token == "" || strings.ContainsFunc(opts.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return nil, errors.New(`slack: Options.Token must be the bot token of the app, which begins with "xoxb-"`)
 	case len(opts.SigningSecret) < 16:
-		return nil, errors.New(`slack: Options.SigningSecret must be the signing secret of the app, under "Basic Information"`)
+		return nil, errors.New("slack: Options.SigningSecret must be the signing secret that Slack shows for the app")
 	}
 	api := cmp.Or(opts.API, slack.APIURL)
 	if u, err := url.Parse(api); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {

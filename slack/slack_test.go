@@ -172,7 +172,8 @@ func (s *scene) call(in payment) (id string, m slacktest.Message) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	id = s.srv.Result(harness.WithExtension, "tools/call", "pay", `"name":"pay","arguments":`+string(raw))["taskId"].(string)
+	members := `"name":"pay","arguments":` + string(raw)
+	id = s.srv.Result(harness.WithExtension, "tools/call", "pay", members)["taskId"].(string)
 	harness.Eventually(s.t, "a message", func() bool { return len(s.slack.Messages()) > before })
 	return id, s.slack.Messages()[before]
 }
@@ -201,6 +202,11 @@ func (s *scene) submit(by slacktest.User, view json.RawMessage, values map[strin
 		s.t.Fatal(err)
 	}
 	return p
+}
+
+func (s *scene) result(id string) any {
+	s.t.Helper()
+	return harness.Content(s.srv.Get(harness.WithExtension, id, "completed")["result"].(map[string]any))
 }
 
 // question reads the question of a task.
@@ -256,7 +262,7 @@ func TestAnApproval(t *testing.T) {
 	if p := s.press(dora, m, "Accept"); !strings.Contains(p.Told, "Nothing was answered") {
 		t.Errorf("after the decision: %+v", p)
 	}
-	if got := harness.Content(s.srv.Get(harness.WithExtension, id, "completed")["result"].(map[string]any)); got != "paid" {
+	if got := s.result(id); got != "paid" {
 		t.Errorf("the call returned %v", got)
 	}
 	harness.NoSecrets(t, s.log, "hunter2")
@@ -269,10 +275,11 @@ func TestADeclineHasAReason(t *testing.T) {
 	if opened.View == nil || s.question(id).Status != task.QuestionOpen {
 		t.Fatalf("%+v", opened)
 	}
-	if p := s.submit(bob, opened.View, map[string]any{"reason": text("not <!channel> now")}); p.Status != 200 || p.Told != "" {
+	const why = "not <!channel> now"
+	if p := s.submit(bob, opened.View, map[string]any{"reason": text(why)}); p.Status != 200 || p.Told != "" {
 		t.Errorf("%+v", p)
 	}
-	if q := s.question(id); q.Decision == nil || q.Decision.Action != "decline" || q.Decision.By[0].Why != "not <!channel> now" {
+	if q := s.question(id); q.Decision == nil || q.Decision.Action != "decline" || q.Decision.By[0].Why != why {
 		t.Errorf("%+v", q.Decision)
 	}
 	s.shows(m.TS, "Declined by bob.", true)
@@ -302,8 +309,7 @@ func TestAForm(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	want := `12 fast true [tax] "by \"noon\"" 2027-01-15`
-	got := harness.Content(s.srv.Get(harness.WithExtension, id, "completed")["result"].(map[string]any))
-	if got != want {
+	if got := s.result(id); got != want {
 		t.Errorf("got %v, want %s", got, want)
 	}
 	// The form that has stayed open elsewhere says that it is too late.
@@ -512,7 +518,7 @@ func TestSlackFails(t *testing.T) {
 
 func TestErrorsSayWhatToDo(t *testing.T) {
 	s := newScene(t)
-	message := &chat.Message{Channel: channel, Name: "NAME", Key: "pay", Title: "T", Text: "Pay?", Standing: "Open.", Open: true}
+	message := &chat.Message{Channel: channel, Name: "NAME", Key: "pay", Title: "T", Text: "Pay?", Standing: "Open."}
 	for name, c := range map[string]struct {
 		serve http.HandlerFunc
 		want  string
@@ -557,8 +563,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	if calls.Load() != 1 {
 		t.Errorf("Slack was asked %d times while it takes nothing", calls.Load())
 	}
-	for _, o := range []slack.Options{{}, {Token: "hunter2\n", SigningSecret: secret}, {Token: token, SigningSecret: "hunter2"},
-		{Token: token, SigningSecret: secret, API: "hunter2"}} {
+	for _, o := range []slack.Options{{}, {Token: "hunter2\n", SigningSecret: secret},
+		{Token: token, SigningSecret: "hunter2"}, {Token: token, SigningSecret: secret, API: "hunter2"}} {
 		if _, err := slack.New(o); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%v", err)
 		}

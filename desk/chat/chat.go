@@ -47,8 +47,8 @@ type Service interface {
 // ErrGone reports that a message is not there any more.
 var ErrGone = errors.New("the message is gone")
 
-// Message is what a chat shows of a question. Its texts are plain, with foreign characters that show nothing or
-// that turn the direction of writing spelled out, and of any length. A service cuts and escapes them as the chat wants it.
+// Message is what a chat shows of a question. Its texts are plain and of any length. Foreign characters that show
+// nothing, or that turn the direction of writing, are spelled out. A service cuts and escapes the texts for its chat.
 type Message struct {
 	Channel   string // what Options.Channel returned
 	Name, Key string // of the question; a button has them

@@ -3,7 +3,6 @@ package chat
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -53,7 +52,7 @@ func facts(q *desk.Question) []Fact {
 		all = append(all, Fact{"Arguments", fmt.Sprintf("%d bytes, SHA-256 %s", e.Size, e.SHA256)})
 	case q.Arguments != nil:
 		digest := sha256.Sum256(q.Arguments)
-		all = append(all, Fact{"Arguments", fmt.Sprintf("%d bytes, SHA-256 %s", len(q.Arguments), hex.EncodeToString(digest[:]))})
+		all = append(all, Fact{"Arguments", fmt.Sprintf("%d bytes, SHA-256 %x", len(q.Arguments), digest)})
 	}
 	return append(all, Fact{"Task", line(q.Name)})
 }

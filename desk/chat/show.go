@@ -231,8 +231,8 @@ const (
 	updateTimeout = 10 * time.Second
 )
 
-// Run shows votes, claims and moved deadlines, of which no notice tells, about a second after they have come, until ctx
-// is done. Each instance runs one. It returns nil when ctx is done.
+// Run shows votes, claims and moved deadlines, which have no notices, about a second after they have come. Each
+// instance runs one. It returns nil when ctx is done.
 func (c *Chat) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

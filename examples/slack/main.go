@@ -1,7 +1,8 @@
 // Command slack is an MCP server whose tool publishes a page once an editor has approved it, in a channel of Slack.
 //
 //	go run ./cmd/askback keys new askback.keys
-//	SLACK_BOT_TOKEN=xoxb-… SLACK_SIGNING_SECRET=… SLACK_CHANNEL=C… INBOX_URL=https://inbox.example.com go run ./examples/slack
+//	export SLACK_BOT_TOKEN=xoxb-… SLACK_SIGNING_SECRET=… SLACK_CHANNEL=C… INBOX_URL=https://inbox.example.com
+//	go run ./examples/slack
 //
 // It stands behind a proxy that verifies the tokens of MCP clients. The proxy sets the header X-User, and removes one
 // that is sent to it. It passes on what Slack sends to /slack, the request URL of the app's interactivity. With -demo

@@ -1,0 +1,327 @@
+package chat_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/desk/chat"
+	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/state"
+	"github.com/askback-mcp/askback/task"
+)
+
+// wall is a chat in memory: a wall with notes. It is as much as a service of one's own needs.
+type wall struct {
+	mu    sync.Mutex
+	notes []chat.Message
+	// before, if set, is called before a note is written, and can refuse it.
+	before func(ctx context.Context, m *chat.Message) error
+	click  *chat.Click // what Receive returns
+}
+
+func (w *wall) Post(ctx context.Context, m *chat.Message) (ref string, err error) {
+	if w.before != nil {
+		if err := w.before(ctx, m); err != nil {
+			return "", err
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.notes = append(w.notes, *m)
+	return fmt.Sprint(len(w.notes) - 1), nil
+}
+
+func (w *wall) Update(ctx context.Context, ref string, m *chat.Message) error {
+	if w.before != nil {
+		if err := w.before(ctx, m); err != nil {
+			return err
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.notes {
+		if fmt.Sprint(i) == ref {
+			w.notes[i] = *m
+			return nil
+		}
+	}
+	return chat.ErrGone
+}
+
+func (w *wall) Receive(*http.Request) (*chat.Click, error) { return w.click, nil }
+
+func (w *wall) note(i int) (m chat.Message) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if i < len(w.notes) {
+		m = w.notes[i]
+	}
+	return m
+}
+
+// asked is a store with the question of a call of carol to a group.
+func asked(t *testing.T, notify func(context.Context, desk.Notice) error) (d *desk.Desk, name string) {
+	t.Helper()
+	store := new(task.MemoryStore)
+	srv := harness.NewTaskServerOn(t, store, &askback.Options{
+		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "carol", nil },
+		Tasks:     &askback.Tasks{}, Desk: &askback.DeskOptions{Notify: notify},
+	}, harness.AddText("ask", nil, func(_ context.Context, call *askback.Call) (string, error) {
+		return "done", askback.Approve(call, "ask", askback.Question{
+			Message: "Go on?", For: []string{askback.Group("release")}, Votes: 2, Within: time.Hour,
+		})
+	}))
+	d, err := desk.Open(store, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := srv.Result(harness.WithExtension, "tools/call", "ask", `"name":"ask","arguments":{}`)["taskId"].(string)
+	harness.Eventually(t, "a question", func() bool {
+		_, err := d.Question(context.Background(), task.Name(id), "ask", nil)
+		return err == nil
+	})
+	return d, task.Name(id)
+}
+
+func person(_ context.Context, a chat.Account) (desk.Person, error) {
+	if a.User == "" {
+		panic("an account without a user")
+	}
+	return desk.Person{Name: a.User, Groups: []string{"release"}}, nil
+}
+
+func open(t *testing.T, d *desk.Desk, s chat.Service, store state.Store) *chat.Chat {
+	t.Helper()
+	c, err := chat.Open(d, s, chat.Options{Name: "wall", Store: store, Person: person,
+		Channel: func(*desk.Question) string { return "hall" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func vote(t *testing.T, d *desk.Desk, name, by string) {
+	t.Helper()
+	_, err := d.Answer(context.Background(), name, "ask", desk.Answer{
+		By: desk.Person{Name: by, Groups: []string{"release"}}, Action: "accept",
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func notice(kind task.NoticeKind, name string, attempt int) desk.Notice {
+	return desk.Notice{Kind: kind, Name: name, Key: "ask", Attempt: attempt, Target: "ask", Message: "Go on?",
+		For: []string{"group:release"}, Votes: 2}
+}
+
+// Two instances that show different states reach the chat in the wrong order. The message shows the last state all the
+// same.
+func TestInstancesInTheWrongOrder(t *testing.T) {
+	d, name := asked(t, nil)
+	w, states := new(wall), new(state.MemoryStore)
+	first, second := open(t, d, w, states), open(t, d, w, states)
+	if err := first.Notify(t.Context(), notice(task.NoticeAsked, name, 1)); err != nil {
+		t.Fatal(err)
+	}
+	vote(t, d, name, "bob")
+	stalled, release := make(chan struct{}), make(chan struct{})
+	var waits atomic.Bool
+	w.before = func(context.Context, *chat.Message) error {
+		if waits.CompareAndSwap(false, true) {
+			close(stalled)
+			<-release
+		}
+		return nil
+	}
+	ended := make(chan error)
+	go func() { ended <- first.Notify(t.Context(), notice(task.NoticeAsked, name, 2)) }()
+	<-stalled // with the vote of bob
+	vote(t, d, name, "dora")
+	if err := second.Notify(t.Context(), notice(task.NoticeDecided, name, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.note(0).Standing; got != "Accepted by bob and dora." {
+		t.Errorf("before the first instance writes: %q", got)
+	}
+	close(release)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if got := w.note(0); got.Standing != "Accepted by bob and dora." || got.Open {
+		t.Errorf("the message shows %q", got.Standing)
+	}
+}
+
+// What a chat does not take is shown later, and a second question does not wait for it.
+func TestFailedMessages(t *testing.T) {
+	d, name := asked(t, nil)
+	w, states := new(wall), new(state.MemoryStore)
+	c := open(t, d, w, states)
+	w.before = func(context.Context, *chat.Message) error { return errors.New("closed") }
+	if err := c.Notify(t.Context(), notice(task.NoticeAsked, name, 1)); err == nil {
+		t.Error("a message that was not posted is no error")
+	}
+	var again bool
+	w.before = func(_ context.Context, m *chat.Message) error { again = again || m.Again; return nil }
+	if err := c.Notify(t.Context(), notice(task.NoticeAsked, name, 2)); err != nil || !again {
+		t.Errorf("again is %v: %v", again, err)
+	}
+	vote(t, d, name, "bob")
+	w.before = func(context.Context, *chat.Message) error { return errors.New("closed") }
+	if err := c.Notify(t.Context(), notice(task.NoticeDueSoon, name, 1)); err == nil {
+		t.Error("a message that was not changed is no error")
+	}
+	w.before = nil
+	if err := c.Notify(t.Context(), notice(task.NoticeDueSoon, name, 2)); err != nil {
+		t.Error(err)
+	}
+	if n := w.note(0); n.Standing != "Open: 1 of 2 votes, bob." {
+		t.Errorf("the message shows %q", n.Standing)
+	}
+	if n := w.note(1); n.ReplyTo != "0" || !n.Again {
+		t.Errorf("the reminder is %+v", n)
+	}
+	// A question whose task has been deleted, that was posted, and one that nobody has seen.
+	other, posted := asked(t, nil)
+	c = open(t, other, w, states)
+	if err := c.Notify(t.Context(), notice(task.NoticeAsked, posted, 1)); err != nil {
+		t.Fatal(err)
+	}
+	empty, err := desk.Open(new(task.MemoryStore), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = open(t, empty, w, states)
+	for _, gone := range []string{posted, "AAAAAA"} {
+		if err := c.Notify(t.Context(), notice(task.NoticeUnanswered, gone, 1)); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := w.note(2); n.Open || n.Standing != "Unanswered: the deadline has passed." || w.note(3).Name != "" {
+		t.Errorf("the message shows %q", n.Standing)
+	}
+}
+
+// Run shows a vote that no notice tells, and tries again what has failed.
+func TestRunShowsVotes(t *testing.T) {
+	d, name := asked(t, nil)
+	w, states := new(wall), new(state.MemoryStore)
+	c := open(t, d, w, states)
+	if err := c.Notify(t.Context(), notice(task.NoticeAsked, name, 1)); err != nil {
+		t.Fatal(err)
+	}
+	var tries atomic.Int32
+	w.before = func(context.Context, *chat.Message) error {
+		if tries.Add(1) == 1 {
+			return errors.New("closed")
+		}
+		return nil
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- c.Run(ctx) }()
+	until := time.Now().Add(time.Hour)
+	harness.Eventually(t, "a claim and its end are shown", func() bool { // Run shows what comes after its first look
+		until = until.Add(time.Second)
+		by := desk.Person{Name: "bob", Groups: []string{"release"}}
+		if _, err := d.Claim(context.Background(), name, "ask", by, time.Until(until)); err != nil {
+			t.Error(err)
+		}
+		return strings.Contains(w.note(0).Standing, "bob is about to answer") && tries.Load() > 1
+	})
+	vote(t, d, name, "bob")
+	harness.Eventually(t, "the vote is shown", func() bool {
+		return strings.HasPrefix(w.note(0).Standing, "Open: 1 of 2 votes, bob")
+	})
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// An account decides as the person whom the operator names, and a function that panics names nobody.
+func TestClicks(t *testing.T) {
+	d, name := asked(t, nil)
+	w, states := new(wall), new(state.MemoryStore)
+	c := open(t, d, w, states)
+	press := func(id string, a chat.Account, name string) (status int, told string) {
+		w.click = &chat.Click{ID: id, Account: a, Name: name, Key: "ask", Answer: desk.Answer{
+			By: desk.Person{Name: "mallory"}, Channel: "forged", Action: "accept",
+		}}
+		w.click.Reply = func(_ context.Context, _ http.ResponseWriter, r *chat.Reply) error { told = r.Refused; return nil }
+		r := httptest.NewRecorder()
+		c.ServeHTTP(r, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("")))
+		return r.Code, told
+	}
+	for id, tt := range map[string]struct {
+		account chat.Account
+		name    string
+		status  int
+		told    string
+	}{
+		"1": {chat.Account{}, name, http.StatusOK, "not known"},
+		"2": {chat.Account{User: "carol"}, name, http.StatusOK, "your own"},
+		"3": {chat.Account{User: "bob"}, "AAAAAA", http.StatusOK, "gone"},
+		"4": {chat.Account{User: "bob"}, name, http.StatusOK, ""},
+		"5": {chat.Account{User: " "}, name, http.StatusOK, "Nothing was answered"},
+	} {
+		if status, told := press(id, tt.account, tt.name); status != tt.status || !strings.Contains(told, tt.told) ||
+			(told == "") != (tt.told == "") {
+			t.Errorf("%+v: %d, %q", tt, status, told)
+		}
+		if status, _ := press(id, tt.account, tt.name); status != http.StatusConflict {
+			t.Errorf("%+v: a replay has the status %d", tt, status)
+		}
+	}
+	q, err := d.Question(t.Context(), name, "ask", nil)
+	if err != nil || len(q.Count) != 1 || q.Count[0].Who != "bob" || q.Count[0].Channel != "wall" {
+		t.Errorf("the votes are %+v, %v", q.Count, err)
+	}
+	w.click = nil
+	r := httptest.NewRecorder()
+	c.ServeHTTP(r, httptest.NewRequest(http.MethodGet, "/", nil))
+	if r.Code != http.StatusMethodNotAllowed {
+		t.Errorf("GET has the status %d", r.Code)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	d, err := desk.Open(new(task.MemoryStore), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := chat.Options{Name: "wall", Store: new(state.MemoryStore), Person: person,
+		Channel: func(*desk.Question) string { return "" }}
+	for want, change := range map[string]func(o *chat.Options){
+		"Name":    func(o *chat.Options) { o.Name = "" },
+		"Store":   func(o *chat.Options) { o.Store = nil },
+		"Person":  func(o *chat.Options) { o.Person = nil },
+		"Channel": func(o *chat.Options) { o.Channel = nil },
+		"Page":    func(o *chat.Options) { o.Page = "inbox" },
+	} {
+		o := whole
+		change(&o)
+		if _, err := chat.Open(d, new(wall), o); err == nil || !strings.Contains(err.Error(), "Options."+want) {
+			t.Errorf("without %s: %v", want, err)
+		}
+	}
+	if _, err := chat.Open(d, new(wall), whole); err != nil {
+		t.Error(err)
+	}
+	if _, err := chat.Open(nil, new(wall), whole); err == nil {
+		t.Error("a chat needs a desk")
+	}
+}
