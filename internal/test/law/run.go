@@ -30,7 +30,7 @@ type Summary struct {
 	Repeated, Unknown int
 	// Sessions are calls that sessions have seen to their end.
 	Sessions int
-	Took              time.Duration
+	Took     time.Duration
 }
 
 // Add adds what another run has tried.
