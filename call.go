@@ -77,6 +77,10 @@ func (c *Call) Sleep(name string, d time.Duration) error {
 // vote counted, in the order of the votes. It is empty until there is an answer.
 func (c *Call) Answers(key string) []input.Provenance { return c.c.Answers(key) }
 
+// Receipt returns the signed statement of how people have decided the question under a key: see [ReceiptSigner]. It is
+// empty until they have, without [DeskOptions].Receipts, and for an answer of the call's own client.
+func (c *Call) Receipt(key string) string { return c.c.Receipt(key) }
+
 // IdempotencyKey returns a key that is the same in every attempt at the named step of this call, and of no other, for
 // outside systems that accept one: a response that is lost after a step makes the client repeat the round, and with
 // it the step. In a first round that is repeated the key differs, because the client has no state yet that could

@@ -2,6 +2,8 @@ package askback_test
 
 import (
 	"context"
+	"crypto/ed25519"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log"
@@ -132,7 +134,8 @@ func ExampleCall_Answers() {
 		if err != nil {
 			return "", err
 		}
-		return in.Version + " is deployed.", nil
+		receipt := call.Receipt("approve") // to be kept beside the release; this server signs none
+		return in.Version + " is deployed." + receipt, nil
 	}
 	ada := desk.Person{Name: "ada", Groups: []string{"release"}}
 	bob := desk.Person{Name: "bob", Groups: []string{"release"}}
@@ -331,4 +334,26 @@ func answerFirst(ctx context.Context, d *desk.Desk, a desk.Answer) (asked bool, 
 		return true, err
 	}
 	return false, nil
+}
+
+// vault signs with a key that stays where it is, such as in a KMS. Package receipt has one for a key in a file.
+type vault struct{ key ed25519.PrivateKey }
+
+func (v vault) Sign(_ context.Context, statement []byte) (string, error) {
+	encode := base64.RawURLEncoding.EncodeToString
+	text := encode([]byte(`{"alg":"EdDSA","kid":"2026","typ":"askback-receipt"}`)) + "." + encode(statement)
+	return text + "." + encode(ed25519.Sign(v.key, []byte(text))), nil
+}
+
+// Decisions are signed by a key of the operator's own.
+func ExampleReceiptSigner() {
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		panic(err)
+	}
+	var signer askback.ReceiptSigner = vault{key}
+	opts := askback.Options{Desk: &askback.DeskOptions{Receipts: signer}}
+	signed, err := opts.Desk.Receipts.Sign(context.Background(), []byte(`{"version":1}`))
+	fmt.Println(strings.Count(signed, "."), err)
+	// Output: 2 <nil>
 }

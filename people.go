@@ -51,9 +51,24 @@ type DeskOptions struct {
 	// Tasks.PerPrincipal.Notices bounds what waits of one. Package desk/webhook has one that posts them.
 	Notify func(ctx context.Context, n desk.Notice) error
 
+	// Receipts signs a receipt of each decision that people make. Nil means no receipts. A decision takes no effect
+	// before its receipt is signed: after an error the task tries again later. All instances need it.
+	Receipts ReceiptSigner
+
 	// Remind is the share of the time until a deadline after which the notice comes that it is due soon, less than 1.
 	// Zero means 0.8. A negative value means no reminder.
 	Remind float64
+}
+
+// ReceiptSigner signs receipts. It is called from several goroutines at once, and may take 10 seconds. Package receipt
+// has one.
+//
+// A receipt states how people have decided a question: who they were, when and through which channel each of them
+// answered, and what tool, caller and task it was about. It has digests of what they were shown
+// ([desk.Question].Shown) and of the arguments, and salted ones of the contents: [desk.Receipt] has the salt.
+type ReceiptSigner interface {
+	// Sign returns the JWS of a statement, which is a JSON object, in compact form.
+	Sign(ctx context.Context, statement []byte) (string, error)
 }
 
 // notify returns what delivers the notices of a store, or nil.
@@ -95,7 +110,8 @@ func (s *Server) useDesk(engine *call.Engine, service *tasks.Service) error {
 	if err != nil {
 		return err
 	}
-	service.Desk = &tasks.Desk{Wait: o.Wait, Page: o.Page, Remind: max(o.Remind, 0), People: people}
+	service.Desk = &tasks.Desk{Wait: o.Wait, Page: o.Page, Remind: max(o.Remind, 0), People: people,
+		Receipts: o.Receipts, Server: s.opts.Audience}
 	s.sdk.Carrier.Desk = true
 	return nil
 }

@@ -299,3 +299,16 @@ func deskWithAQuestion(ctx context.Context) (*desk.Desk, string) {
 	}
 	return d, task.Name(t.ID)
 }
+
+// A program gives the receipt of a decision to a person who may read the question.
+func ExampleDesk_Receipt() {
+	ctx := context.Background()
+	d, name := deskWithAQuestion(ctx)
+	alice := desk.Person{Name: "alice", Groups: []string{"release"}}
+	var receipt *desk.Receipt
+	receipt, err := d.Receipt(ctx, name, "approval", &alice)
+	if errors.Is(err, desk.ErrNoReceipt) {
+		fmt.Println("There is none yet:", receipt)
+	}
+	// Output: There is none yet: <nil>
+}

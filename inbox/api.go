@@ -54,6 +54,7 @@ func (in *Inbox) serveAPI() {
 	const one = "/api/questions/{name}/{key}"
 	in.handle("GET "+one, a.question)
 	in.handle("GET "+one+"/arguments", a.arguments)
+	in.handle("GET "+one+"/receipt", a.receipt)
 	in.handle("POST "+one+"/answer", changing(a, a.answer))
 	in.handle("POST "+one+"/claim", changing(a, a.claim))
 	in.handle("POST "+one+"/hand-over", changing(a, a.handOver))
@@ -194,6 +195,21 @@ func (a *api) arguments(w http.ResponseWriter, r *http.Request, p desk.Person) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Disposition", `attachment; filename="arguments.json"`)
 	_, _ = w.Write(arguments) // an error means that the client is gone
+}
+
+// receipt sends the receipt of a decision, which a browser stores in a file.
+func (a *api) receipt(w http.ResponseWriter, r *http.Request, p desk.Person) {
+	receipt, err := a.desk.Receipt(r.Context(), r.PathValue("name"), r.PathValue("key"), &p)
+	if errors.Is(err, desk.ErrNoReceipt) {
+		refuse(w, r, &problem{kind: "no-receipt", Status: http.StatusNotFound, Title: sentence(desk.ErrNoReceipt)})
+		return
+	}
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Disposition", `attachment; filename="receipt.json"`)
+	a.reply(w, r, receipt)
 }
 
 // changing returns the handler of a change to a question, whose body is a T with no other members.

@@ -44,6 +44,7 @@ type card struct {
 	Arguments *code
 	Excerpt   template.HTML // of arguments that are too large for a page
 	All       string        // the way from the first page to all of them
+	Receipt   string        // the way to the receipt of a decision
 	Result    *code         // of a decision
 	Edit      *edit         // of the arguments, by a decision
 	Params    *code         // of a question that this release cannot show
@@ -386,6 +387,11 @@ func (in *Inbox) card(w http.ResponseWriter, r *http.Request, p desk.Person) {
 	c.Told, c.Done = said[do], do == "accept"
 	if c.Standing.You != "" {
 		c.Next = in.next(r.Context(), p, q)
+	}
+	if c.Decided != nil {
+		if _, err := in.desk.Receipt(r.Context(), q.Name, q.Key, &p); err == nil {
+			c.Receipt = "api/questions/" + strings.TrimPrefix(c.Link, "q/") + "/receipt"
+		}
 	}
 	if c.Open {
 		c.ask(q.Proposal)

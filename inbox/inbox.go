@@ -56,6 +56,9 @@ type Options struct {
 	Title string
 	// Logger gets what goes wrong. Nil means slog.Default.
 	Logger *slog.Logger
+	// ReceiptKeys returns the JWK set that verifies the receipts of decisions, such as the method Public of receipt.File
+	// does. It is published at /receipts.jwks, to everybody, and called for each request. Nil means no such page.
+	ReceiptKeys func() ([]byte, error)
 }
 
 // Inbox is the page of a desk, and an http.Handler. Its links are relative, so it can be mounted below any prefix with

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/inbox/receipt"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // order requires that a page has these texts in this order, and none of the others.
@@ -141,4 +144,33 @@ func TestEditedArguments(t *testing.T) {
 	vote("bob", `{"n":2,"where":"us"}`, http.StatusSeeOther)
 	_, page = s.get("bob:release", path)
 	s.order(page, []string{"Accepted by ada and bob", "Changes of the arguments"})
+}
+
+// Who may read a decision can download its receipt, which anybody can verify with the keys that the inbox publishes.
+func TestReceiptsOnThePage(t *testing.T) {
+	s := newScene(t, release)
+	name := s.call(nil)
+	path := "/q/" + name + "/ask"
+	if status, _ := s.get("ada:release", "/api/questions/"+name+"/ask/receipt"); status != http.StatusNotFound {
+		t.Errorf("before the decision: status %d", status)
+	}
+	s.post("ada:release", path, url.Values{"do": {"decline"}, "reason": {"Not on a Friday."}})
+	link := `href="../../api/questions/` + name + `/ask/receipt" download`
+	harness.Eventually(t, "receipt", func() bool { // the call has to act upon the decision
+		_, page := s.get("ada:release", path)
+		return strings.Contains(page, link)
+	})
+	status, body := s.get("carol", "/api/questions/"+name+"/ask/receipt")
+	var held desk.Receipt
+	if err := json.Unmarshal([]byte(body), &held); err != nil || status != http.StatusOK {
+		t.Fatalf("%d %s", status, body)
+	}
+	_, keys := s.get("", "/receipts.jwks")
+	got, err := receipt.Verify(held.JWS, []byte(keys))
+	if err != nil || got.Action != "decline" || !got.HasReason(held.Salt, "ada", held.Reasons["ada"]) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if status, _ := s.get("eve", "/api/questions/"+name+"/ask/receipt"); status != http.StatusNotFound {
+		t.Errorf("eve: status %d", status)
+	}
 }

@@ -45,7 +45,24 @@ func New(d *desk.Desk, o *Options) (*Inbox, error) {
 		})
 	}
 	in.routes()
+	if o.ReceiptKeys != nil {
+		in.mux.HandleFunc("GET /receipts.jwks", func(w http.ResponseWriter, r *http.Request) {
+			in.publish(w, r, o.ReceiptKeys)
+		})
+	}
 	return in, nil
+}
+
+// publish sends the public keys of receipts.
+func (in *Inbox) publish(w http.ResponseWriter, r *http.Request, read func() ([]byte, error)) {
+	keys, err := read()
+	if err != nil {
+		in.log.ErrorContext(r.Context(), "inbox: the keys of receipts cannot be read", "error", err)
+		http.Error(w, "The keys cannot be read now.", http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/jwk-set+json")
+	_, _ = w.Write(keys) // an error means that the client is gone
 }
 
 func (in *Inbox) routes() {

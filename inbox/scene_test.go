@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/inbox"
+	"github.com/askback-mcp/askback/inbox/receipt"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -34,9 +36,13 @@ type scene struct {
 func newScene(t *testing.T, ask askback.Question) *scene {
 	t.Helper()
 	s := &scene{T: t, ask: ask}
-	store := new(task.MemoryStore)
+	store, keys := new(task.MemoryStore), receipt.File(filepath.Join(t.TempDir(), "receipts.jwks"))
+	if err := keys.Create(); err != nil {
+		t.Fatal(err)
+	}
 	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "shop", Version: "1.0.0"}, nil), &askback.Options{
-		Tasks: &askback.Tasks{Store: store}, Desk: &askback.DeskOptions{}, Logger: slog.New(slog.DiscardHandler),
+		Tasks: &askback.Tasks{Store: store}, Desk: &askback.DeskOptions{Receipts: keys},
+		Logger:    slog.New(slog.DiscardHandler),
 		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "carol", nil },
 	})
 	if err != nil {
@@ -63,6 +69,7 @@ func newScene(t *testing.T, ask askback.Question) *scene {
 		t.Fatal(err)
 	}
 	s.inbox, err = inbox.New(s.desk, &inbox.Options{Title: "shop", Logger: slog.New(slog.DiscardHandler),
+		ReceiptKeys: keys.Public,
 		Identity: inbox.IdentityFunc(func(r *http.Request) (desk.Person, error) {
 			name, groups, _ := strings.Cut(r.Header.Get("As"), ":")
 			return desk.Person{Name: name, Groups: strings.FieldsFunc(groups, func(r rune) bool { return r == ',' })}, nil

@@ -27,6 +27,7 @@ import (
 	"github.com/askback-mcp/askback/cmd/askback/internal/keyscmd"
 	"github.com/askback-mcp/askback/cmd/askback/internal/promptcmd"
 	"github.com/askback-mcp/askback/cmd/askback/internal/readcmd"
+	"github.com/askback-mcp/askback/cmd/askback/internal/receiptcmd"
 	"github.com/askback-mcp/askback/cmd/askback/internal/replaycmd"
 	"github.com/askback-mcp/askback/cmd/askback/internal/resumecmd"
 	"github.com/askback-mcp/askback/cmd/askback/internal/servecmd"
@@ -52,8 +53,7 @@ const rootExample = `  askback serve
   askback call http://127.0.0.1:8080/mcp get_weather location=Oslo
       calls one of them, and asks you what it asks
   askback keys new askback.keys
-  askback serve --keys askback.keys --addr 127.0.0.1:8081
-      makes keys, and starts one of several servers that share them`
+      makes keys, which several servers share with serve --keys`
 
 // usageTemplate is cobra's without the second usage line of commands that have subcommands, and without help in the
 // list of commands.
@@ -125,7 +125,8 @@ func rootCommand() *cobra.Command {
 	root.AddCommand(
 		callcmd.Command(), toolscmd.Command(), promptcmd.Command(), readcmd.Command(), resumecmd.Command(),
 		taskcmd.Command(), inboxcmd.Command(), democmd.Command(), servecmd.Command(), bridgecmd.Command(), keyscmd.Command(),
-		inspectcmd.Command(), replaycmd.Command(), checkcmd.Command(), auditcmd.Command(), versionCommand(),
+		inspectcmd.Command(), replaycmd.Command(), checkcmd.Command(), auditcmd.Command(), receiptcmd.Command(),
+		versionCommand(),
 	)
 	return root
 }

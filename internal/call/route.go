@@ -162,6 +162,9 @@ const sleepKey = "(sleep) "
 // Answers returns who gave the recorded answer under a key.
 func (c *Call) Answers(key string) []input.Provenance { return c.run.By(key) }
 
+// Receipt returns the receipt of the answer under a key, or nothing.
+func (c *Call) Receipt(key string) string { return string(c.run.Receipt(key)) }
+
 // Measure notes in the responses of a client how long after their questions they came. Less than zero means that nobody
 // knows.
 func (a Answers) Measure(after func(key string) time.Duration) {

@@ -179,8 +179,14 @@ func (s *Stored) findDecision(key, row string, d journal.Digest) (*journal.Entry
 			return nil, err
 		}
 	}
+	e := Settled(key, d, q, made)
+	if s.desk.Receipts != nil && e.Kind == journal.Answer && len(q.For) > 0 {
+		if e.Receipt, err = s.sign(key, q, made); err != nil {
+			return nil, err
+		}
+	}
 	s.tellDecided(key, d, q, made)
-	return Settled(key, d, q, made), nil
+	return e, nil
 }
 
 // Settled returns the entry that records the decision of a question, with the key and the digest that its handler

@@ -48,6 +48,9 @@ type StoredDesk struct {
 	Remind float64
 	// Continues, if set, is asked before the call takes what other people have decided. It is not called concurrently.
 	Continues func(ctx context.Context) error
+	// Receipts, if set, signs how people decide, in the name of Server.
+	Receipts Receipts
+	Server   string
 	// Tell, if set, tells the operator how a question was decided.
 	Tell func(e report.AuditEvent)
 }

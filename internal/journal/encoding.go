@@ -61,7 +61,11 @@ func (e *Entry) Append(dst []byte) []byte { return e.append(append(dst, version)
 
 func (e *Entry) append(dst []byte) []byte {
 	has, _ := e.Kind.fields()
-	dst = appendBytes(append(dst, byte(e.Kind)), e.Key)
+	kind := byte(e.Kind)
+	if e.Receipt != nil {
+		kind = withReceipt
+	}
+	dst = appendBytes(append(dst, kind), e.Key)
 	if has.digest {
 		dst = append(dst, e.Digest[:]...)
 	}
@@ -78,8 +82,14 @@ func (e *Entry) append(dst []byte) []byte {
 		dst = appendBytes(dst, by.Channel)
 		dst = appendBytes(dst, by.Why)
 	}
+	if e.Receipt != nil {
+		dst = appendBytes(dst, e.Receipt)
+	}
 	return dst
 }
+
+// withReceipt is written in place of the kind Answer if a receipt follows.
+const withReceipt = 'g'
 
 // DecodeEntry decodes an entry of [Entry.Append]. The value aliases data. The error is [ErrNewer] for an entry of
 // another version.
@@ -195,7 +205,10 @@ func (d *decoder) end() error {
 }
 
 func (d *decoder) entry() (e Entry) {
-	e.Kind = Kind(d.byte())
+	kind := d.byte()
+	if e.Kind = Kind(kind); kind == withReceipt {
+		e.Kind = Answer
+	}
 	has, known := e.Kind.fields()
 	if d.bad = d.bad || !known; d.bad {
 		return Entry{}
@@ -217,6 +230,9 @@ func (d *decoder) entry() (e Entry) {
 		e.By[i] = input.Provenance{
 			Who: string(d.bytes()), When: time.UnixMilli(int64(d.uvarint())), Channel: string(d.bytes()), Why: string(d.bytes()),
 		}
+	}
+	if kind == withReceipt {
+		e.Receipt = d.bytes()
 	}
 	return e
 }

@@ -170,6 +170,8 @@ type Entry struct {
 	Digest Digest // of the question, if the entry is about one
 	Value  []byte
 	By     []input.Provenance // who gave the answer; empty if that was not recorded
+	// Receipt is a signed statement of how people decided, with an Answer that they gave. Nil means none.
+	Receipt []byte
 }
 
 // answer returns the index of the entry with the answer to a question, or -1.

@@ -594,6 +594,16 @@ func (r *Run) By(key string) []input.Provenance {
 	return nil
 }
 
+// Receipt returns the receipt of the last answer under a key, or nil.
+func (r *Run) Receipt(key string) []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.journal.lastAnswer(key); e != nil {
+		return e.Receipt
+	}
+	return nil
+}
+
 // Finish ends the run with the error that the handler returned. It must be called once.
 //
 // If suspended is true, the call goes on in a further round: the journal is ready to be kept, and asks are the

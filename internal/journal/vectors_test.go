@@ -60,6 +60,11 @@ var examples = map[string]*Journal{
 			{Kind: Failed, Key: "pay", Value: []byte("\x01no money")}, {Kind: Failed, Key: "ship", Value: []byte("\x00late")},
 		},
 	},
+	"a receipt": {
+		ID: "id", Started: time.UnixMilli(1), Round: 1,
+		Entries: []Entry{{Kind: Answer, Key: "sure", Digest: vectorDigest, Value: []byte(`{"action":"decline"}`),
+			By: []input.Provenance{bob}, Receipt: []byte("e30.e30.AA")}},
+	},
 	"a watch": {
 		ID: "id", Started: time.UnixMilli(1), Round: 2,
 		Entries: []Entry{

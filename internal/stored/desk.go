@@ -2,6 +2,7 @@ package stored
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -130,6 +131,21 @@ type Decision struct {
 	Content json.RawMessage    `json:"content,omitempty"` // of an accept
 	By      []input.Provenance `json:"by,omitempty"`      // who made it, in the order of their votes; nobody if Unanswered
 	When    time.Time          `json:"when"`
+}
+
+// MostReceipt bounds a receipt, in bytes.
+const MostReceipt = 64 << 10
+
+// Salt returns the salt of the digests in the receipt of a question. Nobody knows it who does not know the task's ID.
+func Salt(task, question string) string {
+	sum := sha256.Sum256([]byte("askback receipt\x00" + task + "\x00" + question))
+	return hex.EncodeToString(sum[:16])
+}
+
+// Salted returns the digest of a content in a receipt, in hexadecimal digits. What tells what the content is.
+func Salted(salt, what string, content []byte) string {
+	sum := sha256.Sum256(append([]byte(salt+"\x00"+what+"\x00"), content...))
+	return hex.EncodeToString(sum[:])
 }
 
 // Announcement is what notices tell of a question besides what its row has. They outlive the question, so it has

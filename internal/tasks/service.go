@@ -9,6 +9,7 @@ import (
 
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/taskrun"
 	"github.com/askback-mcp/askback/task"
 )
@@ -42,6 +43,9 @@ type Desk struct {
 	Page   string        // the URL where people answer, or empty
 	Remind float64       // the share of the time until a deadline after which people are reminded
 	People *desk.Desk    // on the store of the service
+	// Receipts, if set, signs how people decide, in the name of Server.
+	Receipts home.Receipts
+	Server   string
 }
 
 // Run runs tasks until ctx is done.

@@ -171,7 +171,7 @@ func (r *running) desk(ctx context.Context) (d home.StoredDesk) {
 		d.Continues = r.mayContinue
 	}
 	if r.Desk != nil {
-		d.Remind, d.Measures = r.Desk.Remind, true
+		d.Remind, d.Measures, d.Receipts, d.Server = r.Desk.Remind, true, r.Desk.Receipts, r.Desk.Server
 	}
 	if r.Calls.Audit != nil {
 		t := r.work.Task

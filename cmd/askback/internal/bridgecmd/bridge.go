@@ -67,8 +67,7 @@ func Command() *cobra.Command {
 		Long: `Serve the tools of another MCP server to a host. SERVER is a URL, a program, or
 a FILE.json with the servers of a host. A question that the host cannot ask
 waits for --as in --store, and 'askback inbox' shows it.`,
-		Example: `  askback bridge --approve 'delete_*' -- npx -y some-server
-  askback bridge --approve 'github_*' ~/.config/servers.json`,
+		Example: `  askback bridge --approve 'delete_*' -- npx -y some-server`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("as") {
 				o.user = cli.DefaultCaller()
@@ -83,6 +82,7 @@ waits for --as in --store, and 'askback inbox' shows it.`,
 	flags.StringVar(&o.user, "as", "", "`NAME` of the caller (default: the system's user)")
 	flags.DurationVar(&o.wait, "wait", 0, "`TIME` a host without tasks waits (default 45s)")
 	flags.DurationVar(&o.startWait, "start-wait", 5*time.Second, "`TIME` lists wait for servers")
+	flags.StringVar(&o.page.Receipts, "receipts", "", "sign receipts with the keys of this `FILE`")
 	flags.StringVar(&o.version, "protocol-version", "", "`DATE` of the protocol's revision to speak")
 	flags.BoolVar(&o.perCall, "session-per-call", false, "a session for each call at an older server")
 	cli.MessageBytesFlag(flags, &o.most)
@@ -147,6 +147,9 @@ func (o *bridgeOptions) run(cmd *cobra.Command, args []string) (err error) {
 		}
 		defer page.Close()
 		people.Page = o.page.Address(page)
+	}
+	if people.Receipts, err = serving.Receipts(ctx, o.page.Receipts); err != nil {
+		return err
 	}
 	store, ring, err := o.open(ctx, behind, cmd.InOrStdin())
 	if err != nil {

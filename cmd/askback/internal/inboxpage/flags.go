@@ -35,6 +35,7 @@ func (s *Server) Register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&s.scopes, "scope", nil, "`SCOPES` besides openid (default profile,email)")
 	flags.DurationVar(&s.session, "session", 0, "`TIME` that people stay signed in (default 8h)")
 	flags.StringVar(&s.keys, "keys", "", "key `FILE` for sessions, - for standard input")
+	flags.StringVar(&s.Receipts, "receipts", "", "publish the public keys of this `FILE`")
 	flags.StringVar(&s.header, "trust-header", "", "`NAME` of the header with the person's name")
 	flags.StringVar(&s.groupsHeader, "groups-header", "", "`NAME` of the header with the groups")
 	flags.StringSliceVar(&s.trusted, "trusted", nil, "`PREFIX` or address of a proxy; may repeat")

@@ -20,6 +20,7 @@ import (
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/drain"
 	"github.com/askback-mcp/askback/inbox"
+	"github.com/askback-mcp/askback/inbox/receipt"
 )
 
 // Server is the page on which people answer, as flags describe it.
@@ -38,6 +39,7 @@ type Server struct {
 	scopes                            []string
 	session                           time.Duration
 	keys                              string
+	Receipts                          string // the key file of receipts, or empty
 
 	header, groupsHeader string // --trust-header
 	trusted              []string
@@ -69,7 +71,14 @@ func (s *Server) Run(
 	if err != nil {
 		return err
 	}
-	page, err := inbox.New(d, &inbox.Options{Identity: who, Title: s.title, Logger: log})
+	opts := &inbox.Options{Identity: who, Title: s.title, Logger: log}
+	if s.Receipts != "" {
+		opts.ReceiptKeys = receipt.File(s.Receipts).Public
+		if _, err := opts.ReceiptKeys(); err != nil {
+			return err
+		}
+	}
+	page, err := inbox.New(d, opts)
 	if err != nil {
 		return cli.Usagef("%w", err)
 	}

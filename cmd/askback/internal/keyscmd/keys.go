@@ -25,10 +25,14 @@ func Command() *cobra.Command {
 		Short: "Make, rotate, revoke and list the keys that seal requestState",
 		Long: `A key file holds the keys of all servers behind one endpoint. The first key
 seals requestState, all of them open it. Servers use the keys of a file that has
-changed within a second, or at once after SIGHUP.`,
+changed within a second, or at once after SIGHUP.
+
+With --receipts a file has the keys that sign receipts of decisions. A rotation
+of them is one step, and list prints the public ones, for those who verify.`,
 		RunE: cli.NeedsCommand,
 	}
-	cmd.AddCommand(newCommand(), rotateCommand(), revokeCommand(), listCommand())
+	cmd.AddCommand(forReceipts(newCommand(), newReceipts), forReceipts(rotateCommand(), rotateReceipts), revokeCommand(),
+		forReceipts(listCommand(), listReceipts))
 	return cmd
 }
 

@@ -36,6 +36,8 @@ const (
 )
 
 type serveOptions struct {
+	receipts string // the key file of receipts, or empty
+
 	addr     string
 	stdio    bool
 	keys     string
@@ -101,6 +103,7 @@ the machines, in --data or $XDG_STATE_HOME/askback. Work items need --data.`,
 	flags.IntVar(&o.workers, "workers", 0, "run this `NUMBER` of tasks at once (default 32)")
 	flags.StringVar(&o.user, "as", "", "`NAME` of every caller (default: the system's user)")
 	flags.DurationVar(&o.wait, "wait", 0, "`TIME` that a client without tasks waits (default 45s)")
+	flags.StringVar(&o.receipts, "receipts", "", "sign receipts with the keys of this `FILE`")
 	flags.DurationVar(&o.pace, "pace", 0, "stretch each step of provision_vm by this `TIME`")
 	flags.BoolVar(&o.drafts, "drafts", false, "also serve peers built on the drafts of the protocol")
 	flags.StringSliceVar(&o.hosts, "allowed-host", nil, "serve only requests to this `HOST`; may repeat")
@@ -196,6 +199,9 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 	}
 	if tasks != nil && o.user != "" && !o.bare { // a desk needs the state of each round
 		options.Desk = &askback.DeskOptions{Wait: o.wait}
+		if options.Desk.Receipts, err = serving.Receipts(ctx, o.receipts); err != nil {
+			return err
+		}
 	}
 	srv, err := askback.New(mcp.NewServer(implementation, sdkOptions), options)
 	if err != nil {
