@@ -268,6 +268,10 @@ func (c *caller) checkCopies(
 			continue
 		}
 		n++
+		if signed := len(row.For) > 0 && e.Kind == journal.Answer; signed != (e.Receipt != nil) ||
+			signed && !strings.Contains(string(e.Receipt), fmt.Sprintf(`"task":%q`, nameOf(row)[:26])) {
+			c.violate("call %d: the answer to %q has the receipt %q", c.number, row.Key, e.Receipt)
+		}
 		for _, by := range e.By {
 			if !row.Deadline.IsZero() && !by.When.Before(row.Deadline) {
 				c.violate("call %d: the answer to %q came %v after its deadline", c.number, row.Key, by.When.Sub(row.Deadline))

@@ -179,7 +179,7 @@ func (r *run) options(part *sim.Part, ring *seal.Ring) *askback.Options {
 		Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
 			return extra.Header.Get("From"), nil
 		},
-		Desk: &askback.DeskOptions{Wait: 24 * time.Hour},
+		Desk: &askback.DeskOptions{Wait: 24 * time.Hour, Receipts: signer{part}},
 		Tasks: &askback.Tasks{Store: &seam{r.Store, r.stores, r.law, part}, Settings: task.Settings{
 			Lease: 10 * r.Unit, StoreTimeout: 10 * r.Unit, Attempts: 10_000, PerPrincipal: plenty, Anonymous: plenty,
 			TTL: time.Duration(r.TTL) * r.Unit,
@@ -195,6 +195,14 @@ func (r *run) options(part *sim.Part, ring *seal.Ring) *askback.Options {
 		}
 	}
 	return opts
+}
+
+// signer signs receipts as somebody who is out of reach now and then.
+type signer struct{ part *sim.Part }
+
+func (s signer) Sign(ctx context.Context, statement []byte) (string, error) {
+	err := s.part.Do(ctx, "sign", func(context.Context) error { return nil })
+	return string(statement), err
 }
 
 // work runs one server after the other at a place: each lives until it is killed.
