@@ -75,6 +75,7 @@ type scene struct {
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
+	t.Parallel()
 	s := &scene{t: t, states: new(state.MemoryStore)}
 	s.logger, s.log = harness.Logs()
 	s.slack = slacktest.New(slacktest.Options{Token: token, SigningSecret: secret, Channels: []string{channel}})
