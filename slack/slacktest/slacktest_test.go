@@ -32,7 +32,8 @@ func TestBlocks(t *testing.T) {
 		"styled header":    {`{"type":"header","text":{"type":"mrkdwn","text":"x"}}`, false, false},
 		"buttons":          {`{"type":"actions","elements":[` + button + `]}`, false, true},
 		"equal buttons":    {`{"type":"actions","elements":[` + button + `,` + button + `]}`, false, false},
-		"a long value": {`{"type":"actions","elements":[` + strings.Replace(button, `"1"`, `"`+strings.Repeat("x", 2001)+`"`, 1) +
+		"a long value": {`{"type":"actions","elements":[` +
+			strings.Replace(button, `"1"`, `"`+strings.Repeat("x", 2001)+`"`, 1) +
 			`]}`, false, false},
 		"eleven fields": {`{"type":"section","fields":[` + strings.Repeat(text+",", 10) + text + `]}`, false, false},
 		"51 blocks": {strings.Repeat(`{"type":"section","text":`+text+`},`, 50) + `{"type":"section","text":` + text + `}`,
@@ -50,7 +51,8 @@ func TestBlocks(t *testing.T) {
 	for name, view := range map[string]string{
 		"no title":     `{"type":"modal","blocks":[]}`,
 		"a long title": `{"type":"modal","title":` + long(25) + `,"blocks":[]}`,
-		"no submit": `{"type":"modal","title":` + text + `,"blocks":[` + input(`{"type":"plain_text_input","action_id":"v"}`) +
+		"no submit": `{"type":"modal","title":` + text + `,"blocks":[` +
+			input(`{"type":"plain_text_input","action_id":"v"}`) +
 			`]}`,
 	} {
 		if checkView(json.RawMessage(view)) == nil {
