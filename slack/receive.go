@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/slack-go/slack"
@@ -179,9 +180,16 @@ func replyToForm(_ context.Context, w http.ResponseWriter, r *chat.Reply) error 
 	case r.Refused != "":
 		res = slack.NewUpdateViewSubmissionResponse(notice(r.Refused))
 	default:
+		w.Header().Set("Content-Length", "0")
 		w.WriteHeader(http.StatusOK)
 		return nil
 	}
+	body, err := json.Marshal(res)
+	if err != nil {
+		return err
+	}
 	w.Header().Set("Content-Type", "application/json")
-	return json.NewEncoder(w).Encode(res)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, err = w.Write(body)
+	return err
 }

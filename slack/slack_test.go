@@ -517,6 +517,53 @@ func TestSlackFails(t *testing.T) {
 	harness.Eventually(t, "the message is posted again", func() bool { return len(s.slack.Messages()) == 2 })
 }
 
+// Slack gets its response although it does not take what it is sent, and the answer counts.
+func TestASlowSlack(t *testing.T) {
+	s := newScene(t)
+	id, m := s.call(payment{To: "alice"})
+	formID, form := s.call(payment{To: "alan"})
+	opened := s.press(bob, form, "Decline")
+	hung, end := make(chan struct{}, 100), make(chan struct{})
+	t.Cleanup(func() { close(end) })
+	hang := func(_ http.ResponseWriter, r *http.Request, _ http.Handler) {
+		hung <- struct{}{}
+		select {
+		case <-r.Context().Done():
+		case <-end:
+		}
+	}
+	s.before.Store(&hang)
+	answered := make(chan error, 2)
+	go func() {
+		p, err := s.slack.Press(context.Background(), s.app, s.base, bob, m, m.Buttons()[0])
+		if err == nil && p.Status != http.StatusOK {
+			err = fmt.Errorf("the status is %d", p.Status)
+		}
+		answered <- err
+	}()
+	go func() {
+		p, err := s.slack.Submit(context.Background(), s.app, bob, opened.View, nil)
+		if err == nil && p.Status != http.StatusOK {
+			err = fmt.Errorf("the status is %d", p.Status)
+		}
+		answered <- err
+	}()
+	for range 2 { // while the updates hang
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+	}
+	if s.working.Load() == 0 {
+		t.Error("the updates have not hung")
+	}
+	<-hung
+	for _, id := range []string{id, formID} {
+		if q := s.question(id); q.Decision == nil {
+			t.Errorf("the votes are %+v", q.Count)
+		}
+	}
+}
+
 func TestErrorsSayWhatToDo(t *testing.T) {
 	s := newScene(t)
 	message := &chat.Message{Channel: channel, Name: "NAME", Key: "pay", Title: "T", Text: "Pay?", Standing: "Open."}

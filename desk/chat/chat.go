@@ -96,8 +96,8 @@ type Click struct {
 	Answer desk.Answer
 	// Ask is set if the person has to be asked for the rest of the answer first. Reply does that.
 	Ask bool
-	// Reply answers the request, once. It has until the end of its context, and answers the request at once if it then
-	// has more to do.
+	// Reply answers the request, once, with its Content-Length. It has until the end of its context, and answers the
+	// request at once if it then has more to do.
 	Reply func(ctx context.Context, w http.ResponseWriter, r *Reply) error
 }
 

@@ -82,6 +82,7 @@ func (c *Chat) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.opts.Log.Warn("chat: replying to a click failed", "name", click.Name, "error", err)
 	}
 	if q != nil && q.Status != task.QuestionOpen {
+		_ = http.NewResponseController(w).Flush() // the chat does not wait for what it is sent now
 		c.showAt(ctx, click, q)
 	}
 }
