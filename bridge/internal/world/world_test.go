@@ -142,7 +142,7 @@ func (w *world) newHost(n int) *host {
 	switch {
 	case n == 4:
 		h.server, h.part.Chances, h.tool = calm, nil, once
-	case n%8 == 6:
+	case n == 10:
 		h.tool = turns
 	case n%8 == 7:
 		h.tool, h.user, h.patient = stuck, "dave", 20*w.Unit
@@ -205,7 +205,7 @@ var (
 // options are those of a seed: in a quarter of the runs bridges die, in another one bridges and servers, and else
 // servers. In a third of them bridges die, and each second one wants approvals.
 func options(seed uint64) Options {
-	o := Options{Seed: seed, Unit: time.Second, Kind: kinds[seed%uint64(len(kinds))], Bridges: 1, Hosts: 10,
+	o := Options{Seed: seed, Unit: time.Second, Kind: kinds[seed%uint64(len(kinds))], Bridges: 1, Hosts: 11,
 		Gated: seed%3 == 0, Host: unstable, Bridge: unstable, Server: deadly}
 	switch seed % 4 {
 	case 0:
