@@ -301,6 +301,44 @@ func TestACallThatIsRepeatedAsksNobodyAgain(t *testing.T) {
 	}
 }
 
+// A tool that could be called again when its call began, and no longer can, is not called again.
+func TestACallThatMayNoLongerBeRepeated(t *testing.T) {
+	s := new(older)
+	m := s.server("2025-11-25")
+	var web *httptest.Server
+	runs, broken := make(chan struct{}), make(chan struct{})
+	add := func(readOnly bool, description string) {
+		mcp.AddTool(m, &mcp.Tool{Name: "fragile", Description: description,
+			Annotations: &mcp.ToolAnnotations{ReadOnlyHint: readOnly}},
+			func(ctx context.Context, req *mcp.CallToolRequest, _ subject) (*mcp.CallToolResult, any, error) {
+				color, err := elicit(ctx, req, "Which color?")
+				if err == nil && s.done("fragile") == 1 {
+					close(runs)
+					<-broken
+				}
+				return text("%s", color), nil, err
+			})
+	}
+	add(true, "reads")
+	web = httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, nil))
+	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
+	f := newFront(t, web.URL)
+	h := host(t, f.url, "", client.Options{Tasks: client.TasksOff})
+	waits(t, h, "fragile", nil)
+	name := f.answer(t, "ada", says("red")).Name
+	<-runs
+	add(false, "writes")
+	eventually(t, "the bridge has the new tool", func() bool {
+		tools, err := h.SDK().ListTools(t.Context(), nil)
+		return err == nil && strings.Contains(encoded(t, tools), "writes")
+	})
+	web.CloseClientConnections()
+	close(broken)
+	if text := fetch(t, h, name); !strings.Contains(text, "It may have run. It does not say") || s.count("fragile") != 1 {
+		t.Errorf("%q after %d runs", text, s.count("fragile"))
+	}
+}
+
 // A tool that can be called again, and whose server is gone then, may have run all the same.
 func TestARepeatedCallThatIsNotSent(t *testing.T) {
 	s := new(older)

@@ -114,7 +114,7 @@ func (c *call) brought(ctx context.Context, round string) (*outcome.Record, erro
 
 // start makes the first record of a call that begins here.
 func (c *call) start() *callStart {
-	return &callStart{Instance: c.instance, Behind: c.Identity, Once: !c.Repeatable}
+	return &callStart{Instance: c.instance, Behind: c.Identity, Once: c.Strict()}
 }
 
 // record records how the call ended.
@@ -243,8 +243,9 @@ func (c *call) endLost(ctx context.Context, suffix string, start *callStart) (*o
 	})
 }
 
-// mayCallAgain reports whether the tool is called again after this attempt.
-func (c *call) mayCallAgain() bool { return c.Repeatable && !c.once && c.attempt < mostAttempts }
+// mayCallAgain reports whether the tool is called again after this attempt. It is not if the server says by now that it
+// must not be.
+func (c *call) mayCallAgain() bool { return !c.Strict() && !c.once && c.attempt < mostAttempts }
 
 // errNotThere says that a journal lacks a record.
 var errNotThere = errors.New("it is not recorded")

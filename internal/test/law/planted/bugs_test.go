@@ -260,7 +260,7 @@ var bugs = []bug{
 	{
 		name:    "a-lost-call-made-again",
 		world:   bridge,
-		patches: []patch{{"bridge/internal/legacy/call.go", 1, "return c.Repeatable && !c.once &&", "return"}},
+		patches: []patch{{"bridge/internal/legacy/call.go", 1, "return !c.Strict() && !c.once &&", "return"}},
 	},
 	{
 		// A bridge without an approval goes on with the calls of another one, which has one.
