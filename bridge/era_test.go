@@ -162,3 +162,48 @@ func TestARoundAtAServerThatBecomesOlder(t *testing.T) {
 		}
 	})
 }
+
+// A round whose tool turns into one that may not be sent again, while it runs, has an unknown outcome if its connection
+// breaks.
+func TestARoundOfAToolThatTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		srv := s.modern(nil)
+		runs, broken := make(chan struct{}), make(chan struct{})
+		add := func(idempotent bool) {
+			askback.AddTool(srv, &mcp.Tool{Name: "slow", Annotations: &mcp.ToolAnnotations{IdempotentHint: idempotent}},
+				func(context.Context, *askback.Call, load) (string, error) {
+					close(runs)
+					<-broken
+					return "done", nil
+				})
+		}
+		add(true)
+		var behind []*mcp.ServerSession
+		f := s.open(nil, bridge.Server{Identity: "shop", Connect: func() (mcp.Transport, error) {
+			here, there := mcp.NewInMemoryTransports()
+			session, err := srv.Connect(context.Background(), there, nil)
+			behind = append(behind, session)
+			return here, err
+		}})
+		defer f.stop()
+		h := s.host(f, "", client.Options{Tasks: client.TasksOff})
+		defer h.Close()
+		told := make(chan string)
+		go func() {
+			text, _ := call(t, h, "slow", load{N: 1})
+			told <- text
+		}()
+		<-runs
+		add(false)
+		time.Sleep(time.Minute) // the bridge reads the list again
+		for _, session := range behind {
+			go session.Close() // which waits for the handler
+		}
+		time.Sleep(time.Second)
+		close(broken)
+		if text := <-told; !strings.Contains(text, "may have run") {
+			t.Errorf("the call ends with %q", text)
+		}
+	})
+}

@@ -259,7 +259,7 @@ func (p *pass) failed(ctx context.Context, n int, err error) (*outcome.Record, e
 		return r, unknown
 	}
 	p.Log.WarnContext(ctx, "bridge: a round with the server failed", "target", p.Name, "call", p.Host.ID(), "error", err)
-	if p.Repeatable {
+	if !p.Strict() {
 		return outcome.Endf("The connection to the server of %q failed: %v", p.Name, err), nil
 	}
 	return nil, unknown
