@@ -85,7 +85,7 @@ func (b *behind) introduce(ctx context.Context) error {
 // checkPlain returns an error for a name that could pass by a pattern unseen.
 func (b *behind) checkPlain(name string) error {
 	whole := b.scheme.Before() + name
-	if b.approval == nil || names.IsPlain(name) && names.IsPlain(whole) {
+	if b.approval == nil && b.Rules == nil || names.IsPlain(name) && names.IsPlain(whole) {
 		return nil
 	}
 	return fmt.Errorf("the name %.200q is not 1 to 128 of A-Z, a-z, 0-9, _, - and ., so nobody can tell whether its "+

@@ -51,6 +51,9 @@ func New(opts *Options) (*Bridge, error) {
 	if len(opts.Servers) == 0 {
 		return nil, errors.New("bridge: there is no server to stand in front of")
 	}
+	if opts.Approve != nil && opts.Rules != nil {
+		return nil, errors.New("bridge: Options has Approve and Rules: want one of them")
+	}
 	schemes := make([]names.Scheme, len(opts.Servers))
 	for i, s := range opts.Servers {
 		schemes[i] = names.Scheme{Server: s.Name, Prefix: s.Prefix, Most: s.NameLength,
@@ -102,6 +105,7 @@ func (b *Bridge) newBehind(i int, schemes []names.Scheme) *behind {
 		}
 	}
 	u.relay = relay{mcp: b.mcp, name: s.Name, offers: func(uri string) bool { return u.catalog.ofURI(uri) == u.Server }}
+	u.Rules, u.Named = b.opts.Rules, cmp.Or(s.Name, s.Identity)
 	u.Title, u.Guard, u.Log = cmp.Or(s.Name, "the server behind the bridge"), &b.guard, b.log
 	u.MostKept = int(cmp.Or(tasks.TaskBytes, 16<<20) / 4)
 	u.Conn = upstream.New(upstream.Options{

@@ -9,6 +9,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/bridge/internal/calls"
 	"github.com/askback-mcp/askback/bridge/internal/names"
+	"github.com/askback-mcp/askback/bridge/rules"
 )
 
 // Options configure a [Bridge]. What they point to must not be changed after [New]. The bridge calls their functions
@@ -50,6 +51,10 @@ type Options struct {
 
 	// Approve says which calls a person approves before they are passed on. Nil means none.
 	Approve *Approval
+
+	// Rules decide about each call of a tool before it is passed on, in place of Approve: New returns an error for both.
+	// They know a server by its Name, or else by its Identity. Nil means none.
+	Rules *rules.Rules
 }
 
 // Server is a server behind a bridge.

@@ -53,6 +53,7 @@ func (b *behind) addTool(t *mcp.Tool, definition string) error {
 			shown.InputSchema = json.RawMessage(`{"type":"object"}`)
 		}
 		hints := t.Annotations
+		target.Annotations = hints
 		target.Repeatable = hints != nil && (hints.ReadOnlyHint || hints.IdempotentHint)
 		askback.AddTaskTool[raw.Call, *raw.Result](b.front, &shown, toolSupport, target.CallTool)
 		return target

@@ -19,7 +19,8 @@ import (
 
 // ask asks what a gate asks, and returns the arguments that were approved.
 func (c *Call) ask(ctx context.Context, g *gate, arguments []byte) ([]byte, error) {
-	q := askback.Question{Message: g.Message, For: g.Policy.For, Votes: g.Policy.Votes}
+	q := askback.Question{Message: g.Message, For: g.Policy.For, Votes: g.Policy.Votes,
+		Within: g.Policy.Within}
 	var err error
 	if g.Form {
 		arguments, err = c.edit(ctx, q, arguments)
@@ -122,6 +123,9 @@ func (c *Call) edit(ctx context.Context, q askback.Question, arguments []byte) (
 			return original, nil
 		}
 		found, err := askback.Do(ctx, c.Host, fmt.Sprintf("edit %d", n+1), func(ctx context.Context) (*finding, error) {
+			if misfit := c.objection(ctx, arguments); misfit != "" {
+				return &finding{Misfit: misfit}, nil
+			}
 			return c.judge(ctx, arguments)
 		})
 		switch {
@@ -144,9 +148,14 @@ func (c *Call) edit(ctx context.Context, q askback.Question, arguments []byte) (
 // notCalled ends the call with the reason why it is not passed on. More gates than one say that some of it was.
 func (c *Call) notCalled(reason string) error {
 	if len(c.gates) > 1 {
-		return outcome.Words(fmt.Sprintf("The call of the tool %q had begun, and was not continued: %s.", c.Name, reason))
+		return c.notContinued(reason)
 	}
 	return outcome.Words(fmt.Sprintf("The tool %q was not called: %s.", c.Name, reason))
+}
+
+// notContinued ends a call of which something may have been sent.
+func (c *Call) notContinued(reason string) error {
+	return outcome.Words(fmt.Sprintf("The call of the tool %q had begun, and was not continued: %s.", c.Name, reason))
 }
 
 // sameText reports whether two texts are the same JSON, except for its spaces.

@@ -24,6 +24,7 @@ import (
 	"github.com/askback-mcp/askback/bridge/internal/asks"
 	"github.com/askback-mcp/askback/bridge/internal/outcome"
 	"github.com/askback-mcp/askback/bridge/internal/upstream"
+	"github.com/askback-mcp/askback/bridge/rules"
 	"github.com/askback-mcp/askback/internal/foreign"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -38,6 +39,8 @@ type Server struct {
 	Legacy   Way // for tools, as long as Conn.Legacy
 	Guard    Guard
 	Log      *slog.Logger
+	Rules    *rules.Rules // that decide about its calls, or nil
+	Named    string       // what rules call it
 	// MostKept bounds the result of a stored call, in bytes.
 	MostKept int
 	// InWords says that the server tells clients without tasks in words to call its own askback_result, which is the
@@ -91,6 +94,8 @@ type Target struct {
 	Schema     any         // of a tool's arguments, as it was listed
 	Template   *foreign.Template
 	Definition string // as the server has written it, or empty
+	// Annotations are what the server says of a tool, or nil.
+	Annotations *mcp.ToolAnnotations
 }
 
 // Strict returns whether the tool is, or has become, one whose rounds must not be sent again. A call keeps the stricter
@@ -118,7 +123,11 @@ type Call struct {
 
 	meta   []byte // the _meta of the host's request, or nil
 	gates  []*gate
-	raises bool // the call has to pass one more gate before anything more is sent
+	raises bool  // the call has to pass one more gate before anything more is sent
+	denial error // why nothing more is sent, or nil
+
+	arguments []byte // of the host
+	decided   *policy
 }
 
 func (t *Target) newCall(call *askback.Call) *Call {

@@ -38,12 +38,21 @@ type policy struct {
 	For   []string `json:"for,omitempty"` // who approves, in order
 	Votes int      `json:"votes,omitempty"`
 	Edit  bool     `json:"edit,omitempty"`
+	// Within bounds the wait for them. The deadline of a question stays as it was first put.
+	Within time.Duration `json:"within,omitempty"`
+	Deny   string        `json:"deny,omitempty"` // why the call is not passed on
+	Rule   string        `json:"rule,omitempty"` // that has decided
 }
 
 func (p policy) asks() bool { return len(p.For) > 0 }
 
 func (p policy) equal(other policy) bool {
 	return slices.Equal(p.For, other.For) && p.Votes == other.Votes && p.Edit == other.Edit
+}
+
+// covers reports whether who met p has met the other policy, too.
+func (p policy) covers(other policy) bool {
+	return !other.asks() || slices.Equal(p.For, other.For) && p.Votes >= other.Votes && (other.Edit || !p.Edit)
 }
 
 // stricter reports whether p asks for all that the other policy asks for, and for more: an approval where there was
@@ -73,5 +82,6 @@ type gate struct {
 	Policy policy `json:"policy"`
 	// Message is what is asked. The server's title and the tool's schema may change while the call lives.
 	Message string `json:"message,omitempty"`
-	Form    bool   `json:"form,omitempty"` // the arguments can be edited
+	Rules   string `json:"rules,omitempty"` // the digest of the rules that have decided, or empty
+	Form    bool   `json:"form,omitempty"`  // the arguments can be edited
 }

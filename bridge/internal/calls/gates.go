@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/bridge/internal/names"
+	"github.com/askback-mcp/askback/bridge/rules"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/taskrun"
 )
@@ -21,19 +23,21 @@ import (
 // Whether a call is approved before it is passed on belongs to the call, and not to the process that happens to run it:
 //
 //  1. The first record of each call is a gate, with the policy under which it began. It is there before anything is
-//     sent.
+//     sent. Flags decide the policy by the tool's name, and a file of rules by all that is known of the call.
 //  2. A process continues a call only if its own policy for the tool is the same, or stricter. A stricter one adds a
-//     gate of its own before it sends anything more. Any other process leaves the call.
+//     gate of its own before it sends anything more. Any other process leaves the call. A process with rules leaves no
+//     call for its policy: it adds a gate if none so far covers its policy, and sends nothing more if it denies.
 //  3. Every run asks what all gates ask, in the words that they have recorded. So a decision is found again whatever
 //     has changed since: the flags, the server's title or the tool's schema.
 
 // approve asks what the gates of the call ask, and returns the arguments with which the call is passed on. The card has
 // the exact arguments of the call.
 func (c *Call) approve(ctx context.Context, arguments []byte) ([]byte, error) {
+	c.arguments = arguments
 	if err := c.admit(ctx); err != nil {
 		return nil, err
 	}
-	asks := false
+	asks, original := false, arguments
 	for _, g := range c.gates {
 		if !g.Policy.asks() {
 			continue
@@ -41,7 +45,12 @@ func (c *Call) approve(ctx context.Context, arguments []byte) ([]byte, error) {
 		asks = true
 		var err error
 		if arguments, err = c.ask(ctx, g, arguments); err != nil {
-			return nil, err
+			return nil, cmp.Or(c.denial, err) // nobody is asked in vain
+		}
+	}
+	if !bytes.Equal(arguments, original) && c.denial == nil {
+		if reason := c.objection(ctx, arguments); reason != "" {
+			c.denial = c.notContinued(reason)
 		}
 	}
 	if refused, err := c.refused(ctx, asks); err != nil {
@@ -53,7 +62,72 @@ func (c *Call) approve(ctx context.Context, arguments []byte) ([]byte, error) {
 }
 
 // policy is the policy of this process for the call.
-func (c *Call) policy() policy {
+func (c *Call) policy(ctx context.Context) policy {
+	if c.Rules == nil {
+		return c.ofFlags()
+	}
+	if c.decided == nil {
+		p, failed := c.ofRules(ctx, c.arguments)
+		if len(failed) > 0 && c.left.First("rules\n"+strings.Join(failed, "\n"), time.Hour) {
+			c.Log.WarnContext(ctx, "bridge: rules cannot be evaluated", "tool", c.Name, "call", c.Host.ID(), "failed", failed)
+		}
+		c.decided = &p
+	}
+	return *c.decided
+}
+
+// ofRules is the policy of the rules of this process for the call with these arguments, and the errors of rules.
+func (c *Call) ofRules(ctx context.Context, arguments []byte) (policy, []string) {
+	v := c.Rules.Decide(ctx, &rules.Call{Server: c.Named, Tool: c.Name, Definition: c.Definition,
+		Annotations: c.Annotations, Arguments: arguments, Caller: c.Host.Principal()})
+	switch v.Action {
+	case rules.Allow:
+		return policy{Rule: v.Rule}, v.Failed
+	case rules.Ask:
+		p := policy{For: v.For, Votes: v.Votes, Edit: v.Edit, Within: v.Within, Rule: v.Rule}
+		if len(p.For) == 0 {
+			p.For = []string{askback.User(c.Host.Principal())}
+		}
+		return p, v.Failed
+	}
+	return policy{Deny: v.Reason, Rule: v.Rule}, v.Failed
+}
+
+// objection says why the rules of this process do not let edited arguments pass with the approvals of the call, or
+// nothing. The cards of later approvals would show the arguments as they were.
+func (c *Call) objection(ctx context.Context, arguments []byte) string {
+	if c.Rules == nil {
+		return ""
+	}
+	switch p, _ := c.ofRules(ctx, arguments); {
+	case p.Deny != "":
+		return "with these arguments " + p.denied()
+	case !c.covered(p):
+		return fmt.Sprintf("with these arguments %s %s; call the tool again with them", p.decider(), p)
+	}
+	return ""
+}
+
+// covered reports whether a gate of the call covers a policy.
+func (c *Call) covered(p policy) bool {
+	return !p.asks() || slices.ContainsFunc(c.gates, func(g *gate) bool { return g.Policy.covers(p) })
+}
+
+// decider names what has decided.
+func (p policy) decider() string {
+	if p.Rule == "" {
+		return "the default of the rules"
+	}
+	return fmt.Sprintf("the rule %q", p.Rule)
+}
+
+// denied says who denies the call, and why.
+func (p policy) denied() string {
+	return fmt.Sprintf("%s denies it: %s", p.decider(), strings.TrimSuffix(p.Deny, "."))
+}
+
+// ofFlags is the policy of the operator's patterns.
+func (c *Call) ofFlags() policy {
 	a := c.Approval
 	if a == nil {
 		return policy{}
@@ -68,9 +142,14 @@ func (c *Call) policy() policy {
 // newGate makes a gate of the policy of this process. With edits, people get a form for the arguments, if these can be
 // checked.
 func (c *Call) newGate(ctx context.Context, edits bool) (*gate, error) {
-	g := &gate{Server: c.Identity, Tool: c.Name, Policy: c.policy()}
+	g := &gate{Server: c.Identity, Tool: c.Name, Policy: c.policy(ctx)}
 	if g.Policy.asks() {
 		g.Message = fmt.Sprintf("Call the tool %q of the server %q?", c.Name, c.Title)
+	}
+	if c.Rules != nil {
+		if g.Rules = c.Rules.Digest(); g.Message != "" {
+			g.Message += fmt.Sprintf("\n\nAsked by %s.", g.Policy.decider())
+		}
 	}
 	if !edits {
 		return g, nil
@@ -112,13 +191,17 @@ func (c *Call) admit(ctx context.Context) error {
 			return nil, c.notCalled(err.Error())
 		}
 		begins = true
-		if first, err = c.newGate(ctx, c.policy().Edit); err != nil {
+		if first, err = c.newGate(ctx, c.policy(ctx).Edit); err != nil {
 			return nil, err
 		}
 		return json.Marshal(first)
 	})
 	if err != nil || begins {
 		c.gates = []*gate{first}
+		if err == nil && first.Policy.Deny != "" {
+			c.Log.InfoContext(ctx, "bridge: a rule denies a call", "tool", c.Name, "rule", first.Policy.Rule)
+			return c.notCalled(first.Policy.denied())
+		}
 		return err
 	}
 	later, err := laterGates(entries)
@@ -129,6 +212,11 @@ func (c *Call) admit(ctx context.Context) error {
 	if h != nil && h.Stopped() { // what was begun is cleaned up, and nothing else is done
 		return nil
 	}
+	for _, g := range c.gates {
+		if g.Policy.Deny != "" {
+			return c.notCalled(g.Policy.denied())
+		}
+	}
 	last := c.gates[len(c.gates)-1]
 	if out || last.Server != c.Identity || last.Tool != c.Name {
 		meant := c.Guard.MadeFor(last.Server, last.Tool)
@@ -137,7 +225,14 @@ func (c *Call) admit(ctx context.Context) error {
 		}
 		c.Target = meant
 	}
-	own := c.policy()
+	own := c.policy(ctx)
+	if c.Rules != nil {
+		if own.Deny != "" {
+			c.denial = c.notContinued(own.denied())
+		}
+		c.raises = !c.covered(own)
+		return nil
+	}
 	c.raises = own.stricter(last.Policy)
 	if !c.raises && !own.equal(last.Policy) {
 		return c.leave(ctx, fmt.Sprintf("it waits for a bridge that %v; the bridge that has looked at it %v",
@@ -184,7 +279,7 @@ func gateName(n int) string { return fmt.Sprint("gate ", n) }
 // MaySend returns an error if the call has to pass one more gate first. What is recorded needs none, so steps look here
 // before they send something, and end with this error.
 func (c *Call) MaySend() error {
-	if c.raises {
+	if c.raises || c.denial != nil {
 		return errRaise
 	}
 	return nil
@@ -193,6 +288,9 @@ func (c *Call) MaySend() error {
 // Raise has the call pass that gate if err says that it has to. Otherwise it returns err.
 func (c *Call) Raise(ctx context.Context, err error) error {
 	if errors.Is(err, errRaise) {
+		if c.denial != nil {
+			return c.denial
+		}
 		return c.raise(ctx)
 	}
 	return err

@@ -1,0 +1,217 @@
+// Package rules decides by a file what is done with the call of a tool before it is passed on: it is allowed, it is
+// denied, or people are asked.
+//
+//	default:
+//	  ask: {}                       # the caller
+//	rules:
+//	  - name: reading
+//	    when: server == "docs" && annotations.readOnlyHint
+//	    allow: true
+//	  - name: production
+//	    when: tool.startsWith("delete_") && arguments.cluster == "production"
+//	    deny: Nobody deletes in production.
+//	  - name: payments
+//	    when: tool == "pay" && arguments.amount > 1000
+//	    ask: {for: [group:finance], votes: 2, within: 4h}
+//
+// The first rule that holds decides. A condition is an expression in CEL, the Common Expression Language, which cannot
+// loop for ever, change anything or reach anything outside of the call. Where no rule holds, the default decides.
+//
+// A rule fails if its condition cannot be evaluated, for example because the call lacks the argument. A failing rule
+// lets nothing pass: see [Rules.Decide].
+package rules
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"cel.dev/cel-go/cel"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// The actions of a verdict, from the strictest to the mildest.
+const (
+	Deny  = "deny"
+	Ask   = "ask"
+	Allow = "allow"
+)
+
+// Rules are the rules of a file. They are safe for concurrent use. The zero value denies every call.
+type Rules struct {
+	digest   string
+	list     []rule
+	fallback Verdict
+}
+
+// rule is one rule of a file, with what it decides.
+type rule struct {
+	program cel.Program
+	verdict Verdict
+}
+
+// Call is a call of a tool, as rules see it.
+type Call struct {
+	// Server is the operator's name of the server, or what tells it from others, such as its URL.
+	Server string `json:"server"`
+	// Tool is the name of the tool at the server.
+	Tool string `json:"tool"`
+	// Definition is the tool as the server has listed it, as JSON. Rules see its SHA-256. It may be empty.
+	Definition string `json:"definition,omitempty"`
+	// Annotations are what the server says of the tool. Nil has the defaults of the specification: the tool may destroy,
+	// and reaches the outside.
+	Annotations *mcp.ToolAnnotations `json:"annotations,omitempty"`
+	// Arguments are a JSON object. Empty is {}.
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+	// Caller is the principal. Nobody is asked for an anonymous caller: such a call is denied.
+	Caller string `json:"caller"`
+}
+
+// Verdict is what is done with a call.
+type Verdict struct {
+	// Action is Deny, Ask or Allow.
+	Action string
+	// Rule is the name of the rule that has decided. Empty means the default.
+	Rule string
+	// Reason says why a call is denied.
+	Reason string
+	// For says who is asked, each made by askback.User or askback.Group. Empty means the caller.
+	For []string
+	// Votes is how many of them must accept, 1 or more if people are asked.
+	Votes int
+	// Within bounds the wait for them. Zero means as long as the call lives.
+	Within time.Duration
+	// Edit lets them edit the arguments. The rules decide about edited arguments again.
+	Edit bool
+	// Failed are the errors of the rules that could not be evaluated, each with the rule's name. They tell names of
+	// members and types, and no values of the call.
+	Failed []string
+}
+
+// mostFile bounds a file of rules, in bytes.
+const mostFile = 1 << 20
+
+// Read reads rules from a file. Its error names the line and the column of the mistake.
+func Read(path string) (*Rules, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("the rules: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, mostFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("the rules: %w", err)
+	}
+	return Parse(path, data)
+}
+
+// Parse reads rules from the text of a file. The name stands in errors.
+func Parse(name string, data []byte) (*Rules, error) {
+	if len(data) > mostFile {
+		return nil, fmt.Errorf("%s: a file of rules has at most %d bytes", name, mostFile)
+	}
+	p := &parser{name: name}
+	r, err := p.parse(data)
+	if err != nil {
+		return nil, err
+	}
+	digest := sha256.Sum256(data)
+	r.digest = hex.EncodeToString(digest[:])
+	return r, nil
+}
+
+// Digest is the SHA-256 of the file, as hexadecimal digits.
+func (r *Rules) Digest() string { return r.digest }
+
+// Decide returns the verdict for a call: the one of the first rule that holds, or the default.
+//
+// A rule that cannot be evaluated may or may not have held. If it denies, the call is denied. Otherwise the verdict is
+// the stricter one of this rule's and the verdict of the rules behind it. If that one asks nobody, the call is denied.
+//
+// Denying is stricter than asking, and asking than allowing. Of two rules that ask, the stricter one wants more votes;
+// or else asks other people than the caller; or else lets nobody edit; or else stands first.
+func (r *Rules) Decide(ctx context.Context, call *Call) *Verdict {
+	v := r.decide(ctx, call)
+	if v.Action == Ask && call.Caller == "" {
+		v = Verdict{Action: Deny, Rule: v.Rule, Reason: "nobody can be asked, because the caller has no name", Failed: v.Failed}
+	}
+	return &v
+}
+
+func (r *Rules) decide(ctx context.Context, call *Call) Verdict {
+	in, err := newInput(call)
+	if err != nil {
+		return Verdict{Action: Deny, Reason: "the rules cannot judge the arguments: " + err.Error()}
+	}
+	var failed []rule
+	var said []string
+	result := r.fallback
+	for _, each := range r.list {
+		holds, err := each.holds(ctx, in)
+		if err != nil {
+			said = append(said, fmt.Sprintf("%s: %v", each.verdict.Rule, err))
+			failed = append(failed, each)
+			if each.verdict.Action == Deny {
+				result = each.verdict
+				break
+			}
+			continue
+		}
+		if holds {
+			result = each.verdict
+			break
+		}
+	}
+	if result.Action == "" { // of the zero value
+		result = Verdict{Action: Deny, Reason: "there are no rules"}
+	}
+	for i := len(failed) - 1; i >= 0; i-- {
+		if v := failed[i].verdict; compare(v, result) >= 0 {
+			result = v
+		}
+		if result.Action == Allow {
+			result = Verdict{Action: Deny, Rule: failed[i].verdict.Rule,
+				Reason: "a rule could not be evaluated, and names nobody to ask"}
+		}
+	}
+	result.Failed = said
+	return result
+}
+
+// compare orders verdicts: the stricter one is greater.
+func compare(a, b Verdict) int {
+	rank := func(v Verdict) int { return map[string]int{Allow: 0, Ask: 1, Deny: 2}[v.Action] }
+	truth := func(b bool) int {
+		if b {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Votes, b.Votes),
+		cmp.Compare(truth(len(a.For) > 0), truth(len(b.For) > 0)), cmp.Compare(truth(!a.Edit), truth(!b.Edit)))
+}
+
+// holds evaluates the rule's condition.
+func (r *rule) holds(ctx context.Context, in map[string]any) (holds bool, err error) {
+	defer func() {
+		if p := recover(); p != nil { // in the library
+			holds, err = false, errors.New("its evaluation panics")
+		}
+	}()
+	out, _, err := r.program.ContextEval(ctx, in)
+	if err != nil {
+		return false, plain(err)
+	}
+	holds, ok := out.Value().(bool)
+	if !ok {
+		return false, errors.New("its condition is neither true nor false")
+	}
+	return holds, nil
+}

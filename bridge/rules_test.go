@@ -1,0 +1,270 @@
+package bridge_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/bridge"
+	"github.com/askback-mcp/askback/bridge/rules"
+	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/task"
+)
+
+// ruled has a bridge decide by rules.
+func ruled(t testing.TB, text string) func(*bridge.Options) {
+	t.Helper()
+	r, err := rules.Parse("rules.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(o *bridge.Options) { o.Rules = r }
+}
+
+// A rule denies a call in words, allows one, or asks the people that it names.
+func TestRulesDecide(t *testing.T) {
+	t.Parallel()
+	behind := newBehind(t)
+	front := newFront(t, behind.url, patient, ruled(t, `
+default: {deny: nothing else}
+rules:
+  - name: echoes
+    when: tool == "echo" && has(arguments.n) && arguments.n < 10
+    allow: true
+  - name: large
+    when: tool == "echo" && arguments.n < 1000 && caller == "ada"
+    ask: {for: [user:bob]}
+  - name: huge
+    when: tool == "echo"
+    deny: It is too large.
+`))
+	for _, version := range revisions {
+		s := host(t, front.url, version, able())
+		before := behind.count("echo")
+		for arguments, want := range map[string]string{
+			`{"n":3}`:    "map[n:3]",
+			`{}`:         `The tool "echo" was not called: the rule "huge" denies it: It is too large.`, // "large" fails
+			`{"n":5000}`: `The tool "echo" was not called: the rule "huge" denies it: It is too large.`,
+		} {
+			if got, _ := call(t, s, "echo", json.RawMessage(arguments)); got != want {
+				t.Errorf("%s: %s returns %q, want %q", version, arguments, got, want)
+			}
+		}
+		const denied = `The tool "capabilities" was not called: the default of the rules denies it: nothing else.`
+		if got, failed := call(t, s, "capabilities", nil); !failed || got != denied {
+			t.Errorf("%s: the default returns %q", version, got)
+		}
+		words := make(chan string, 1)
+		go func() {
+			text, _ := call(t, s, "echo", json.RawMessage(`{"n":50}`))
+			words <- text
+		}()
+		q := front.answer(t, "bob", desk.Answer{Action: "accept"})
+		if !strings.Contains(q.Message, `Asked by the rule "large".`) {
+			t.Errorf("%s: the message is %q", version, q.Message)
+		}
+		if got := <-words; got != "map[n:50]" {
+			t.Errorf("%s: the approved call returns %q", version, got)
+		}
+		if n := behind.count("echo") - before; n != 2 {
+			t.Errorf("%s: the tool ran %d times", version, n)
+		}
+	}
+}
+
+// Edited arguments are judged again: people cannot edit past a rule.
+func TestNobodyEditsPastARule(t *testing.T) {
+	t.Parallel()
+	behind := newBehind(t)
+	front := newFront(t, behind.url, patient, ruled(t, `
+default: {ask: {for: [user:bob], edit: true}}
+rules:
+  - {name: gold, when: 'arguments.item == "gold"', deny: no gold}
+  - {name: silver, when: 'arguments.item == "silver"', ask: {for: [user:cleo]}}
+`))
+	s := host(t, front.url, "", able())
+	words := make(chan string, 1)
+	go func() {
+		text, _ := call(t, s, "order", map[string]any{"item": "hat"})
+		words <- text
+	}()
+	for _, edit := range []struct{ item, before string }{
+		{"gold", `Asked by the default`},
+		{"silver", `with these arguments the rule "gold" denies it: no gold`},
+		{"cap", `with these arguments the rule "silver" asks user:cleo to approve it`},
+	} {
+		arguments := fmt.Sprintf(`{"item":%q}`, edit.item)
+		content, err := json.Marshal(map[string]string{"arguments": arguments})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q := front.answer(t, "bob", desk.Answer{Action: "accept", Content: content}); !strings.Contains(q.Message,
+			edit.before) {
+			t.Errorf("before %s the message is %q", edit.item, q.Message)
+		}
+	}
+	if got := <-words; got != "red cap ordered" {
+		t.Errorf("the result is %q", got)
+	}
+}
+
+// Rules and flags are not given together, and a tool whose name rules could misread is not offered.
+func TestRulesAreGivenAlone(t *testing.T) {
+	t.Parallel()
+	opts := frontOptions(t, "http://127.0.0.1:1")
+	ruled(t, "default: {allow: true}")(opts)
+	opts.Approve = &bridge.Approval{Tools: []string{"*"}}
+	if _, err := bridge.New(opts); err == nil || !strings.Contains(err.Error(), "want one of them") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// A call that waits goes on under the rules of the process that continues it: what these ask beyond its approvals is
+// asked, too, and a deny ends it before anything is sent.
+func TestOtherRulesAskAgain(t *testing.T) {
+	const (
+		bob   = "default: {ask: {for: [user:bob]}}"
+		both  = "default: {ask: {for: [user:cleo]}}"
+		deny  = "default: {deny: not today}"
+		allow = "default: {allow: true}"
+	)
+	for _, c := range []struct {
+		first, next string
+		answers     []string // who is asked, in order
+		effects     int
+		words       string
+	}{
+		{allow, bob, []string{"bob"}, 1, ""},
+		{bob, both, []string{"bob", "cleo"}, 1, ""},
+		{bob, allow, []string{"bob"}, 1, ""},
+		{bob, deny, []string{"bob"}, 0, "the default of the rules denies it: not today"},
+		{allow, deny, nil, 0, "the default of the rules denies it: not today"},
+	} {
+		for _, tool := range []string{"m_asks", "o_asks.again"} {
+			t.Run(fmt.Sprint(c.first, " ", c.next, " ", tool), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newScene(t)
+					s.anyhow = true
+					open := func(text string) *front {
+						s.rules = ruled(t, text)
+						return s.open(nil, s.behind("modern", "m", s.modern(nil, "asks")),
+							s.behind("older", "o", s.older(nil, "asks.again")))
+					}
+					before := open(c.first)
+					h := s.host(before, "", client.Options{Tasks: client.TasksOff})
+					call(t, h, tool, load{N: 1})
+					h.Close()
+					before.stop()
+					next := open(c.next)
+					defer next.stop()
+					p := &people{s: s, desk: next.desk, draw: func() string { return "accept" }}
+					var asked []string
+					for range 60 {
+						for _, who := range []string{"bob", "cleo"} {
+							person := desk.Person{Name: who}
+							for q, err := range next.desk.Waiting(t.Context(), desk.Waiting{As: &person}) {
+								if err != nil {
+									t.Fatal(err)
+								}
+								asked = append(asked, who)
+								if _, err := next.desk.Answer(t.Context(), q.Name, q.Key,
+									desk.Answer{By: person, Action: "accept"}); err != nil {
+									t.Error(err)
+								}
+							}
+						}
+						p.answer() // what the tool itself asks
+						time.Sleep(5 * time.Second)
+					}
+					if n := s.tookEffect(1); n != c.effects || fmt.Sprint(asked) != fmt.Sprint(c.answers) {
+						t.Errorf("%d effects, want %d; asked %q, want %q", n, c.effects, asked, c.answers)
+					}
+					rows, err := s.store.Select(t.Context(), task.Filter{}, "", 10)
+					if err != nil || len(rows) != 1 {
+						t.Fatal(rows, err)
+					}
+					host := s.host(next, "", client.Options{Tasks: client.TasksOff})
+					defer host.Close()
+					text, _ := call(t, host, "askback_result", map[string]any{"name": task.Name(rows[0].ID)})
+					if !strings.Contains(text, c.words) {
+						t.Errorf("the host is told %q, want %q", text, c.words)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Whatever rules two bridges of one store draw, no call takes effect that a person declined or that the rules of the
+// bridge that continues it deny.
+func TestNoArrangementOfRulesPassesADecline(t *testing.T) {
+	files := []string{"default: {allow: true}", "default: {ask: {}}", "default: {ask: {for: [user:bob]}}",
+		"default: {ask: {for: [group:release], votes: 2}}", "default: {ask: {for: [user:bob], edit: true}}",
+		"default: {allow: true}\nrules: [{name: odd, when: arguments.n % 2 == 1, deny: odd}]",
+		"default: {ask: {for: [user:bob]}}\nrules: [{name: fails, when: arguments.none == 1, allow: true}]",
+		"default: {allow: true}\nrules: [{name: fails, when: arguments.none == 1, allow: true}]"}
+	passed, refused := 0, 0
+	for seed := range uint64(8) {
+		synctest.Test(t, func(t *testing.T) {
+			draw := rand.New(rand.NewPCG(seed, 36))
+			s := newScene(t)
+			s.anyhow = true
+			tools := []string{"plain", "asks", "asks.again", "again"}
+			open := func() (*front, string) {
+				text := files[draw.IntN(len(files))]
+				s.rules = ruled(t, text)
+				return s.open(nil, s.behind("modern", "m", s.modern(nil, tools...)),
+					s.behind("older", "o", s.older(nil, tools...))), text
+			}
+			denied := make(map[int]bool) // by the rules of every bridge
+			for phase := range 3 {
+				f, text := open()
+				p := &people{s: s, desk: f.desk, draw: func() string {
+					return []string{"accept", "accept", "edit", "decline", "cancel"}[draw.IntN(5)]
+				}}
+				for n := phase * 10; n < phase*10+10; n++ {
+					h := s.host(f, []string{"2026-07-28", "2025-11-25"}[draw.IntN(2)], client.Options{Tasks: client.TasksOff})
+					denied[n] = strings.Contains(text, "deny: odd") && n%2 == 1 ||
+						text == files[len(files)-1]
+					tool := []string{"m", "o"}[draw.IntN(2)] + "_" + tools[draw.IntN(len(tools))]
+					_, _ = h.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: load{N: n}})
+					h.Close()
+				}
+				for range draw.IntN(4) {
+					p.answer()
+					time.Sleep(3 * time.Second)
+				}
+				f.stop()
+			}
+			for range 2 {
+				f, _ := open()
+				p := &people{s: s, desk: f.desk, draw: func() string { return "accept" }}
+				for range 30 {
+					p.answer()
+					time.Sleep(5 * time.Second)
+				}
+				f.stop()
+			}
+			for n, took := range s.effects {
+				if len(took) > 0 {
+					passed++
+				}
+				if denied[n] && len(took) > 0 {
+					t.Errorf("seed %d: call %d takes effect, although the rules denied it", seed, n)
+				}
+			}
+			refused += len(s.refused)
+		})
+	}
+	t.Logf("%d calls passed, and %d were declined", passed, refused)
+	if passed < 50 || refused < 10 {
+		t.Errorf("the arrangements are too much alike: %d calls passed, and %d were declined", passed, refused)
+	}
+}
