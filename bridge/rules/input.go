@@ -20,12 +20,12 @@ import (
 const (
 	mostArguments  = 4 << 20 // bytes
 	depthArguments = 64
-	mostCondition  = 8 << 10 // bytes
-	mostCost       = 1_000_000
+	mostCondition  = 8 << 10   // bytes
+	mostCost       = 1_000_000 // in units of CEL
 )
 
-// newEnv declares what conditions can name. Each annotation is a variable, so that a misspelt one is found when the file
-// is read.
+// newEnv declares what conditions can name. Each annotation is a variable, so that a misspelt one is found when the
+// file is read.
 func newEnv() (*cel.Env, error) {
 	return cel.NewEnv(
 		cel.Variable("server", cel.StringType),
@@ -128,7 +128,7 @@ func numbers(value any) (_ any, err error) {
 	return value, nil
 }
 
-// errorKinds are the errors of an evaluation, of which CEL's own text may hold values of the call.
+// errorKinds are the errors of an evaluation. CEL's own text of them may hold values of the call.
 var errorKinds = regexp.MustCompile(
 	`^(no such (?:key|attribute|overload)|operation cancelled|operation interrupted|actual cost limit exceeded|` +
 		`division by zero|modulus by zero|index out of bounds|(?:integer|unsigned integer|return|int|uint) overflow)`)

@@ -189,25 +189,9 @@ func (p *parser) ask(n *yaml.Node, v *Verdict) error {
 		return err
 	}
 	v.Votes = 1
-	groups := false
-	if list := members["for"]; list != nil {
-		if list.Kind != yaml.SequenceNode || len(list.Content) == 0 || len(list.Content) > 100 {
-			return p.fault(list, "for: want a list of 1 to 100 such as [user:ada, group:release]; leave it out for the caller")
-		}
-		for _, who := range list.Content {
-			text, err := p.text(list, who, "who is asked", 200)
-			if err != nil {
-				return err
-			}
-			kind, name, _ := strings.Cut(text, ":")
-			if kind != "user" && kind != "group" || name == "" {
-				return p.fault(who, "%q: want user:NAME or group:NAME", text)
-			}
-			groups = groups || kind == "group"
-			v.For = append(v.For, text)
-		}
-		slices.Sort(v.For)
-		v.For = slices.Compact(v.For)
+	groups, err := p.people(members["for"], v)
+	if err != nil {
+		return err
 	}
 	if n := members["votes"]; n != nil {
 		text, err := p.scalar(n, "!!int", "votes as a number")
@@ -242,6 +226,32 @@ func (p *parser) ask(n *yaml.Node, v *Verdict) error {
 		v.Edit = text == "true"
 	}
 	return nil
+}
+
+// people reads who is asked, and reports whether groups are among them.
+func (p *parser) people(list *yaml.Node, v *Verdict) (groups bool, err error) {
+	if list == nil {
+		return false, nil
+	}
+	if list.Kind != yaml.SequenceNode || len(list.Content) == 0 || len(list.Content) > 100 {
+		return false, p.fault(list,
+			"for: want a list of 1 to 100 such as [user:ada, group:release]; leave it out for the caller")
+	}
+	for _, who := range list.Content {
+		text, err := p.text(list, who, "who is asked", 200)
+		if err != nil {
+			return false, err
+		}
+		kind, name, _ := strings.Cut(text, ":")
+		if kind != "user" && kind != "group" || name == "" {
+			return false, p.fault(who, "%q: want user:NAME or group:NAME", text)
+		}
+		groups = groups || kind == "group"
+		v.For = append(v.For, text)
+	}
+	slices.Sort(v.For)
+	v.For = slices.Compact(v.For)
+	return groups, nil
 }
 
 // condition compiles the condition of a rule.

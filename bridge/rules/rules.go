@@ -130,7 +130,7 @@ func Parse(name string, data []byte) (*Rules, error) {
 // Digest is the SHA-256 of the file, as hexadecimal digits.
 func (r *Rules) Digest() string { return r.digest }
 
-// Decide returns the verdict for a call: the one of the first rule that holds, or the default.
+// Decide returns the verdict for a call: what the first rule that holds says, or the default.
 //
 // A rule that cannot be evaluated may or may not have held. If it denies, the call is denied. Otherwise the verdict is
 // the stricter one of this rule's and the verdict of the rules behind it. If that one asks nobody, the call is denied.
@@ -140,7 +140,8 @@ func (r *Rules) Digest() string { return r.digest }
 func (r *Rules) Decide(ctx context.Context, call *Call) *Verdict {
 	v := r.decide(ctx, call)
 	if v.Action == Ask && call.Caller == "" {
-		v = Verdict{Action: Deny, Rule: v.Rule, Reason: "nobody can be asked, because the caller has no name", Failed: v.Failed}
+		v = Verdict{Action: Deny, Rule: v.Rule, Failed: v.Failed,
+			Reason: "nobody can be asked, because the caller has no name"}
 	}
 	return &v
 }
@@ -211,7 +212,7 @@ func (r *rule) holds(ctx context.Context, in map[string]any) (holds bool, err er
 	}
 	holds, ok := out.Value().(bool)
 	if !ok {
-		return false, errors.New("its condition is neither true nor false")
+		return false, errors.New("its condition is not true or false")
 	}
 	return holds, nil
 }

@@ -63,7 +63,8 @@ func TestDecide(t *testing.T) {
 			rules.Verdict{Action: rules.Deny, Rule: "production", Reason: "Nobody deletes in production."}},
 		{"an erring deny denies", rules.Call{Tool: "delete_pod", Caller: "ada", Arguments: []byte(`{"Cluster":"staging"}`)},
 			rules.Verdict{Action: rules.Deny, Rule: "production", Reason: "Nobody deletes in production.",
-				Failed: []string{"production: the call lacks an argument that its condition needs; try has(arguments.NAME) before"}}},
+				Failed: []string{"production: the call lacks an argument that its condition needs; " +
+					"try has(arguments.NAME) before"}}},
 		{"numbers of another kind", rules.Call{Tool: "pay", Caller: "ada", Arguments: []byte(`{"amount":1e4}`)},
 			rules.Verdict{Action: rules.Ask, Rule: "payments", For: finance, Votes: 2, Within: 4 * time.Hour, Edit: true}},
 		{"an erring ask asks", rules.Call{Tool: "pay", Caller: "ada", Arguments: []byte(`{"amount":"9 s3cret"}`)},

@@ -30,6 +30,7 @@ import (
 	"github.com/askback-mcp/askback/cmd/askback/internal/receiptcmd"
 	"github.com/askback-mcp/askback/cmd/askback/internal/replaycmd"
 	"github.com/askback-mcp/askback/cmd/askback/internal/resumecmd"
+	"github.com/askback-mcp/askback/cmd/askback/internal/rulescmd"
 	"github.com/askback-mcp/askback/cmd/askback/internal/servecmd"
 	"github.com/askback-mcp/askback/cmd/askback/internal/storage"
 	"github.com/askback-mcp/askback/cmd/askback/internal/taskcmd"
@@ -126,7 +127,7 @@ func rootCommand() *cobra.Command {
 		callcmd.Command(), toolscmd.Command(), promptcmd.Command(), readcmd.Command(), resumecmd.Command(),
 		taskcmd.Command(), inboxcmd.Command(), democmd.Command(), servecmd.Command(), bridgecmd.Command(), keyscmd.Command(),
 		inspectcmd.Command(), replaycmd.Command(), checkcmd.Command(), auditcmd.Command(), receiptcmd.Command(),
-		versionCommand(),
+		rulescmd.Command(), versionCommand(),
 	)
 	return root
 }

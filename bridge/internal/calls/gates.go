@@ -225,6 +225,11 @@ func (c *Call) admit(ctx context.Context) error {
 		}
 		c.Target = meant
 	}
+	return c.settle(ctx, last)
+}
+
+// settle compares the policy of this process with the gates of a call that has begun.
+func (c *Call) settle(ctx context.Context, last *gate) error {
 	own := c.policy(ctx)
 	if c.Rules != nil {
 		if own.Deny != "" {

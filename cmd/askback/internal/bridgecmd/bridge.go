@@ -20,6 +20,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/bridge"
+	"github.com/askback-mcp/askback/bridge/rules"
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 	"github.com/askback-mcp/askback/cmd/askback/internal/inboxpage"
 	"github.com/askback-mcp/askback/cmd/askback/internal/keyfile"
@@ -50,6 +51,7 @@ type bridgeOptions struct {
 	approveBy []string
 	votes     int
 	edit      bool
+	rules     string // file
 	stopping  serving.Flags
 	lease     time.Duration
 	page      inboxpage.Server // of --local
@@ -100,6 +102,7 @@ waits for --as in --store, and 'askback inbox' shows it.`,
 	flags.StringArrayVar(&o.approveBy, "approve-by", nil, "`WHO` approves: user:NAME or group:NAME")
 	flags.IntVar(&o.votes, "approve-votes", 1, "`N` of them must approve")
 	flags.BoolVar(&o.edit, "approve-edit", false, "let the people who approve edit the arguments")
+	flags.StringVar(&o.rules, "rules", "", "`FILE` that decides which calls are asked, allowed or denied")
 	o.stopping.RegisterWithoutDelay(flags)
 	flags.DurationVar(&o.lease, "lease", 0, "`TIME` of the leases of calls that wait (default 10s)")
 	_ = flags.MarkHidden("lease") // the flag exists
@@ -115,10 +118,7 @@ func (o *bridgeOptions) run(cmd *cobra.Command, args []string) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
-	approval, err := o.approval()
-	if err == nil {
-		err = o.choose()
-	}
+	approval, decides, err := o.policy()
 	if err != nil {
 		return err
 	}
@@ -163,6 +163,7 @@ func (o *bridgeOptions) run(cmd *cobra.Command, args []string) (err error) {
 		Implementation: &mcp.Implementation{Name: "askback-bridge", Title: "Askback bridge", Version: cli.Version()},
 		Servers:        behind.servers,
 		Approve:        approval,
+		Rules:          decides,
 		Tools:          o.tools,
 		Lists:          o.startWait,
 		MessageBytes:   int64(o.most),
@@ -256,6 +257,8 @@ func (o *bridgeOptions) check() error {
 	case !o.page.Local && (o.page.Open || o.page.Addr != ""):
 		return cli.Usagef("--inbox and --open are for --local, the page for you alone; " +
 			"'askback inbox serve' serves one for others")
+	case o.rules != "" && len(o.approve) > 0:
+		return cli.Usagef("--rules and --approve: the rules say what is approved")
 	case o.store == "none":
 		return cli.Usagef("--store none: the bridge keeps the calls that wait; leave --store out for a file of its own")
 	}
@@ -294,6 +297,20 @@ func (o *bridgeOptions) approval() (*bridge.Approval, error) {
 		return nil, cli.Usagef("--approve: %w", err)
 	}
 	return a, nil
+}
+
+// policy reads the flags about the tools that are offered, and about the calls that people approve.
+func (o *bridgeOptions) policy() (approval *bridge.Approval, decides *rules.Rules, err error) {
+	if approval, err = o.approval(); err == nil {
+		err = o.choose()
+	}
+	if err != nil || o.rules == "" {
+		return approval, nil, err
+	}
+	if decides, err = rules.Read(o.rules); err != nil {
+		return nil, nil, cli.Usagef("--rules: %w", err)
+	}
+	return approval, decides, nil
 }
 
 // choose reads the flags about the tools that are offered.

@@ -1,0 +1,25 @@
+package rulescmd
+
+import (
+	"io"
+	"testing"
+
+	"github.com/askback-mcp/askback/bridge/rules"
+)
+
+// FuzzTry reads any file of calls.
+func FuzzTry(f *testing.F) {
+	r, err := rules.Parse("rules.yaml", []byte("default: {ask: {}}\n"+
+		"rules: [{name: a, when: arguments.n > 3 && annotations.readOnlyHint, allow: true}]"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte(`{"server":"s","tool":"t","annotations":{"readOnlyHint":true},"arguments":{"n":4},"caller":"ada"}`))
+	f.Add([]byte(`{"want":"deny"}` + "\n\n" + `{"arguments":[]}`))
+	f.Add([]byte(`{} {}`))
+	f.Add([]byte(`{"annotations":null,"arguments":null,"definition":"\u202e"}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		_ = try(t.Context(), io.Discard, r, "calls", text, false)
+		_ = try(t.Context(), io.Discard, r, "calls", text, true)
+	})
+}
