@@ -52,7 +52,6 @@ keys finishes it.`
 const rootExample = `  askback serve
       serves example tools at http://127.0.0.1:8080/mcp
   askback call http://127.0.0.1:8080/mcp get_weather location=Oslo
-      calls one of them, and asks you what it asks
   askback keys new askback.keys
       makes keys, which several servers share with serve --keys`
 
