@@ -66,9 +66,8 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bridge SERVER [ARGUMENT…]",
 		Short: "Show people the questions of any server",
-		Long: `Serve the tools of another MCP server to a host. SERVER is a URL, a program, or
-a FILE.json with the servers of a host. A question that the host cannot ask
-waits for --as in --store, and 'askback inbox' shows it.`,
+		Long: `Serve the tools of SERVER to a host: a URL, a program or a FILE.json of servers.
+A question that the host cannot ask waits in --store: see 'askback inbox'.`,
 		Example: `  askback bridge --approve 'delete_*' -- npx -y some-server`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("as") {
@@ -102,7 +101,7 @@ waits for --as in --store, and 'askback inbox' shows it.`,
 	flags.StringArrayVar(&o.approveBy, "approve-by", nil, "`WHO` approves: user:NAME or group:NAME")
 	flags.IntVar(&o.votes, "approve-votes", 1, "`N` of them must approve")
 	flags.BoolVar(&o.edit, "approve-edit", false, "let the people who approve edit the arguments")
-	flags.StringVar(&o.rules, "rules", "", "`FILE` that decides which calls are asked, allowed or denied")
+	flags.StringVar(&o.rules, "rules", "", "`FILE` of rules that decide about calls")
 	o.stopping.RegisterWithoutDelay(flags)
 	flags.DurationVar(&o.lease, "lease", 0, "`TIME` of the leases of calls that wait (default 10s)")
 	_ = flags.MarkHidden("lease") // the flag exists

@@ -42,8 +42,8 @@ CALLS is a file with a JSON object on each line, or - for standard input. It has
 which may be missing. With "want" it says which action is right: ask, allow or
 deny.
 
-Exit codes: 0 all is as it should be; 1 a rule could not be evaluated, or decided
-otherwise than wanted; 2 wrong usage.`,
+Exit codes: 0 all is as it should be; 1 a rule could not be evaluated, or
+decided otherwise than wanted; 2 wrong usage.`,
 		Example: `  askback rules test rules.yaml
   askback rules test rules.yaml calls.jsonl`,
 		RunE: func(cmd *cobra.Command, args []string) error {
