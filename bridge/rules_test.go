@@ -202,6 +202,40 @@ func TestOtherRulesAskAgain(t *testing.T) {
 	}
 }
 
+// Rules that deny what people have made of the arguments end the call of a bridge that had let it begin.
+func TestOtherRulesDenyAnEdit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.anyhow = true
+		open := func(text string) *front {
+			s.rules = ruled(t, text)
+			return s.open(nil, s.behind("modern", "m", s.modern(nil, "asks")))
+		}
+		before := open("default: {ask: {for: [user:bob], edit: true}}")
+		h := s.host(before, "", client.Options{Tasks: client.TasksOff})
+		call(t, h, "m_asks", load{N: 1})
+		name := before.answer(t, "bob", desk.Answer{Action: "accept",
+			Content: json.RawMessage(`{"arguments":"{\"n\":50,\"edited\":true}"}`)}).Name
+		time.Sleep(time.Minute) // the tool asks
+		h.Close()
+		before.stop()
+		next := open(`
+default: {ask: {for: [user:bob], edit: true}}
+rules:
+  - {name: large, when: arguments.n > 10, deny: It is too large.}
+`)
+		defer next.stop()
+		next.answer(t, "ada", desk.Answer{Action: "accept"})
+		time.Sleep(time.Minute)
+		host := s.host(next, "", client.Options{Tasks: client.TasksOff})
+		defer host.Close()
+		text, _ := call(t, host, "askback_result", map[string]any{"name": name})
+		if !strings.Contains(text, `the rule "large" denies it: It is too large.`) || s.tookEffect(50) != 0 {
+			t.Errorf("%q, and %d effects", text, s.tookEffect(50))
+		}
+	})
+}
+
 // Whatever rules two bridges of one store draw, no call takes effect that a person declined or that the rules of the
 // bridge that continues it deny.
 func TestNoArrangementOfRulesPassesADecline(t *testing.T) {

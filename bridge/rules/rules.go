@@ -159,10 +159,6 @@ func (r *Rules) decide(ctx context.Context, call *Call) Verdict {
 		if err != nil {
 			said = append(said, fmt.Sprintf("%s: %v", each.verdict.Rule, err))
 			failed = append(failed, each)
-			if each.verdict.Action == Deny {
-				result = each.verdict
-				break
-			}
 			continue
 		}
 		if holds {
