@@ -189,6 +189,9 @@ func ExampleDesk_Question() {
 	if q.Shown != "" { // the server of this example has stored none
 		fmt.Println("Whoever answers has seen", q.Shown)
 	}
+	if q.Changed {
+		fmt.Println("The tool is not what you accepted last.")
+	}
 	if q.Fallback {
 		fmt.Println("Your host could not ask you.")
 	}

@@ -1,6 +1,7 @@
 package desk
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -77,6 +78,9 @@ type Question struct {
 	// Params has the message and the form. Tool is missing if the server did not know it. Shown is empty if an older
 	// release has put the question.
 	Shown string `json:"shown,omitempty"`
+	// Changed is set for a person if the tool's definition (its description, schema or annotations) is another one than
+	// in the call that they accepted last, of their last 100 answers.
+	Changed bool `json:"changed,omitempty"`
 	// Progress is the task's own report while it runs, after the question is decided. Empty means none.
 	Progress string `json:"progress,omitempty"`
 	// Equal are the names of other tasks, up to 20, that ask the same for an equal call at this time.
@@ -232,6 +236,30 @@ func (d *Desk) arguments(ctx context.Context, r *row) (json.RawMessage, error) {
 	return strictjson.AppendJCS(nil, strictjson.Get(began.Params, "arguments")), nil
 }
 
+// mostAccepted bounds the answers of a person that are looked at.
+const mostAccepted = 100
+
+// changedTool reports whether the definition of a question's tool is another one than in the call of it that a person
+// accepted last.
+func (d *Desk) changedTool(ctx context.Context, r *row, as Person) (bool, error) {
+	n := 0
+	for last, err := range d.history(ctx, as, task.QuestionHistory{Voter: as.Name}) {
+		if n++; err != nil || n > mostAccepted {
+			return false, err
+		}
+		if last.unreadable != nil || last.Target != r.Target || last.asking.Tool == nil || r.asking.Tool == nil ||
+			last.Task == r.Task {
+			continue
+		}
+		for _, v := range last.ballot.Votes[last.ballot.From:] {
+			if v.Who == as.Name && v.Action == accept {
+				return !bytes.Equal(last.asking.Tool, r.asking.Tool), nil
+			}
+		}
+	}
+	return false, nil
+}
+
 // ErrOwnCall reports that a person may not answer a question, because the call that asks it is their own.
 var ErrOwnCall = errors.New("the call is your own: somebody else must answer")
 
@@ -331,6 +359,11 @@ func (d *Desk) show(ctx context.Context, r *row, as *Person) (*Question, error) 
 		}
 		if t.Status == task.Working && !strings.HasPrefix(t.Message, question.Waits) {
 			q.Progress = t.Message
+		}
+	}
+	if as != nil && r.Status == task.QuestionOpen {
+		if q.Changed, err = d.changedTool(ctx, r, *as); err != nil {
+			return q, fmt.Errorf("what the person accepted last: %w", err)
 		}
 	}
 	if r.Equal == "" {

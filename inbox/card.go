@@ -36,6 +36,7 @@ type card struct {
 	Accepted []string // who has given the votes that count
 	For      []string
 	Notes    []string
+	Warning  string // what a person looks at before all else
 	Count    []vote
 	Earlier  []vote
 	Events   []event
@@ -223,6 +224,9 @@ func (in *Inbox) newCard(r *http.Request, p desk.Person, q *desk.Question) *card
 	}
 	if q.Fallback {
 		c.Notes = append(c.Notes, "You see this question here because the host that made the call cannot show it.")
+	}
+	if q.Changed {
+		c.Warning = "The server describes this tool otherwise than when you last accepted a call of it."
 	}
 	if q.Progress != "" {
 		c.Notes = append(c.Notes, plain(q.Progress))

@@ -174,3 +174,29 @@ func TestReceiptsOnThePage(t *testing.T) {
 		t.Errorf("eve: status %d", status)
 	}
 }
+
+// Who accepted a call of a tool is told if its server describes the tool otherwise by the next one.
+func TestAToolThatIsDescribedAnew(t *testing.T) {
+	s := newScene(t, release)
+	warned := func(as string, n int) bool {
+		t.Helper()
+		path := "/q/" + s.call(map[string]any{"n": n}) + "/ask"
+		_, page := s.get(as, path)
+		s.post("ada:release", path, url.Values{"do": {"accept"}})
+		return strings.Contains(page, "describes this tool otherwise than when you last accepted")
+	}
+	if warned("ada:release", 1) || warned("ada:release", 2) {
+		t.Error("ada is warned of a tool that is as it was")
+	}
+	s.describe("Deploys, and tells the board.")
+	if !warned("ada:release", 3) {
+		t.Error("ada is not warned of a tool that has changed")
+	}
+	if warned("ada:release", 4) {
+		t.Error("ada is warned again")
+	}
+	s.describe("Deploys.")
+	if warned("bob:release", 5) {
+		t.Error("bob, who has accepted nothing, is warned")
+	}
+}

@@ -28,6 +28,7 @@ type scene struct {
 	desk  *desk.Desk
 	inbox *inbox.Inbox
 
+	srv     *askback.Server
 	ask     askback.Question // what the tool asks
 	session *client.Session
 }
@@ -48,14 +49,8 @@ func newScene(t *testing.T, ask askback.Question) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "deploy"}, nil,
-		func(_ context.Context, call *askback.Call, in map[string]any) (string, error) {
-			if s.ask.Schema == nil {
-				return "done", askback.Approve(call, "ask", s.ask)
-			}
-			_, err := askback.ElicitWith[map[string]any](call, "ask", s.ask)
-			return "done", err
-		})
+	s.srv = srv
+	s.describe("Deploys.")
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- srv.RunTasks(ctx) }()
@@ -78,6 +73,18 @@ func newScene(t *testing.T, ask askback.Question) *scene {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// describe adds the tool with a description, in place of the one before.
+func (s *scene) describe(as string) {
+	askback.AddTaskTool(s.srv, &mcp.Tool{Name: "deploy", Description: as}, nil,
+		func(_ context.Context, call *askback.Call, _ map[string]any) (string, error) {
+			if s.ask.Schema == nil {
+				return "done", askback.Approve(call, "ask", s.ask)
+			}
+			_, err := askback.ElicitWith[map[string]any](call, "ask", s.ask)
+			return "done", err
+		})
 }
 
 // call calls the tool, and returns the name of the task that waits for people.

@@ -42,6 +42,8 @@ type Asking struct {
 	// Shown is the SHA-256 of all that people are shown: see [Asking.SetShown]. It is nil if an older release has put the
 	// question, or if it only waits for its deadline.
 	Shown []byte `json:"shown,omitempty"`
+	// Tool is the SHA-256 of the tool's definition, nil if the server did not know it.
+	Tool []byte `json:"tool,omitempty"`
 }
 
 // definition is what a server tells of a tool, as tools/list has it.
@@ -52,7 +54,7 @@ type definition struct {
 	Annotations *mcp.ToolAnnotations `json:"annotations,omitempty"`
 }
 
-// SetShown sets the digest of what people are shown of a question, which desk.Question describes. Arguments are those
+// SetShown sets the digests of what people are shown of a question, which desk.Question describes. Arguments are those
 // of the call, a checked value or nil. To lists who may answer. Tool is nil if the server has no definition of it.
 func (a *Asking) SetShown(arguments []byte, to []string, tool *mcp.Tool) error {
 	if arguments == nil {
@@ -80,6 +82,10 @@ func (a *Asking) SetShown(arguments []byte, to []string, tool *mcp.Tool) error {
 	}
 	digest := sha256.Sum256(strictjson.AppendJCS(nil, shown))
 	a.Shown = digest[:]
+	if tool != nil {
+		digest := sha256.Sum256(strictjson.AppendJCS(nil, strictjson.Get(shown, "tool")))
+		a.Tool = digest[:]
+	}
 	return nil
 }
 
