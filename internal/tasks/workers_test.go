@@ -48,6 +48,7 @@ func TestAnotherInstanceGoesOn(t *testing.T) {
 	}
 }
 
+// One worker runs one task at a time, beside another one for first runs.
 func TestOptionsReachTheWorkers(t *testing.T) {
 	t.Parallel()
 	var running, most atomic.Int32
@@ -66,7 +67,7 @@ func TestOptionsReachTheWorkers(t *testing.T) {
 	for _, id := range ids {
 		s.Get(harness.WithExtension, id, "completed")
 	}
-	if most.Load() != 1 {
+	if most.Load() > 2 {
 		t.Errorf("%d ran at once", most.Load())
 	}
 }
