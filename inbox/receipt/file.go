@@ -9,8 +9,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/go-jose/go-jose/v4"
 
@@ -49,34 +49,31 @@ func (f File) Create() error {
 }
 
 // Rotate makes a new key, which signs from now on. The file is replaced at once; the key before it is kept without its
-// secret. Every instance needs the new file before people look for its public key.
+// secret. Every instance needs the new file before people look for its public key. A second rotation at the same time
+// is an error that wraps [fs.ErrExist], because one would forget the key of the other.
 func (f File) Rotate() error {
-	set, err := f.read()
-	if err != nil {
-		return err
+	path := string(f) + ".next"
+	next, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("receipt: another rotation is under way, or was cut off: then remove its file: %w", err)
 	}
-	data, err := withNewKey(set)
 	if err != nil {
-		return err
-	}
-	if err := replace(string(f), data); err != nil {
 		return fmt.Errorf("receipt: replacing the key file: %w", err)
 	}
-	return nil
-}
-
-// replace replaces a file by one that only its owner can read.
-func replace(path string, data []byte) error {
-	next, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // with the mode 0600
-	if err != nil {
-		return err
+	// It is read behind the file that keeps others out.
+	set, err := f.read()
+	var data []byte
+	if err == nil {
+		data, err = withNewKey(set)
 	}
-	_, err = next.Write(data)
+	if err == nil {
+		_, err = next.Write(data)
+	}
 	if err = errors.Join(err, next.Sync(), next.Close()); err == nil {
-		err = os.Rename(next.Name(), path)
+		err = os.Rename(path, string(f))
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(next.Name()))
+		return errors.Join(fmt.Errorf("receipt: replacing the key file: %w", err), os.Remove(path))
 	}
 	return nil
 }

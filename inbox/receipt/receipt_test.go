@@ -1,8 +1,10 @@
 package receipt_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -17,6 +19,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -265,14 +268,19 @@ func TestAlteredReceipts(t *testing.T) {
 		switch name := names[i%len(names)]; v := altered[name].(type) {
 		case string:
 			altered[name] = v + string(rune('a'+draw.IntN(26)))
+			if at, err := time.Parse(time.RFC3339, v); err == nil {
+				altered[name] = at.Add(time.Duration(1+draw.IntN(1e6)) * time.Second)
+			}
 		case int:
 			altered[name] = v + 1 + draw.IntN(9)
 		case []string:
 			altered[name] = append(slices.Clone(v), "user:mallory")
 		case []any:
 			one := maps.Clone(v[0].(map[string]any))
-			part := []string{"who", "channel", "reason"}[draw.IntN(3)]
-			one[part] = one[part].(string) + "x"
+			part := []string{"who", "channel", "reason", "when"}[draw.IntN(4)]
+			if one[part] = one[part].(string) + "x"; part == "when" {
+				one[part] = "2026-01-01T00:30:01Z"
+			}
 			altered[name] = []any{one}
 		}
 		payload, _ := json.Marshal(altered)
@@ -293,6 +301,22 @@ func TestAlteredReceipts(t *testing.T) {
 	other := newFile(t)
 	elsewhere, _ := other.Sign(t.Context(), statement)
 	untyped := strings.Replace(string(head), `"typ":"askback-receipt"`, `"typ":"JWT"`, 1)
+	file, err := os.ReadFile(string(keys))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var set struct{ Keys []struct{ D, X string } }
+	if err := json.Unmarshal(file, &set); err != nil {
+		t.Fatal(err)
+	}
+	seed, _ := base64.RawURLEncoding.DecodeString(set.Keys[0].D)
+	shared, _ := base64.RawURLEncoding.DecodeString(set.Keys[0].X)
+	own := encode([]byte(untyped)) + "." + parts[1]
+	own += "." + encode(ed25519.Sign(ed25519.NewKeyFromSeed(seed), []byte(own)))
+	mac := encode([]byte(strings.Replace(string(head), "EdDSA", "HS256", 1))) + "." + parts[1]
+	sum := hmac.New(sha256.New, shared)
+	sum.Write([]byte(mac))
+	mac += "." + encode(sum.Sum(nil))
 	for says, bad := range map[string]string{
 		"nothing": "", "no JWS": "a.b",
 		"zeros":            parts[0] + "." + parts[1] + "." + encode(make([]byte, 64)),
@@ -300,8 +324,8 @@ func TestAlteredReceipts(t *testing.T) {
 		"no algorithm":     encode([]byte(`{"alg":"none","typ":"askback-receipt"}`)) + "." + parts[1] + ".",
 		"a stranger's":     sign(string(head)),
 		"a stranger's key": sign(`{"alg":"EdDSA","typ":"askback-receipt","jwk":{"kty":"OKP","crv":"Ed25519","x":"AA"}}`),
-		"a shared secret":  sign(strings.Replace(string(head), "EdDSA", "HS256", 1)),
-		"another type":     sign(untyped), "another server's": elsewhere, "much": strings.Repeat("a", 1<<20),
+		"a shared secret":  mac, // the public key
+		"another type":     own, "another server's": elsewhere, "much": strings.Repeat("a", 1<<20),
 	} {
 		_, err := receipt.Verify(bad, public(t, keys))
 		if _, ok := errors.AsType[*receipt.InvalidError](err); !ok {
@@ -314,6 +338,9 @@ func TestAlteredReceipts(t *testing.T) {
 // accident.
 func TestKeysAreNeverForgotten(t *testing.T) {
 	keys := newFile(t)
+	if info, err := os.Stat(string(keys)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
 	statement := []byte(`{"version":1}`)
 	var receipts []string
 	for range 5 {
@@ -350,6 +377,42 @@ func TestKeysAreNeverForgotten(t *testing.T) {
 	}
 	if _, err := receipt.File(shown).Sign(t.Context(), statement); err == nil {
 		t.Error("a public key signs")
+	}
+	renamed := bytes.Replace(public(t, keys), []byte(`"kid":"`), []byte(`"kid":"x`), 1)
+	if _, err := receipt.Verify(receipts[0], renamed); err == nil {
+		t.Error("a key is taken under another name than its thumbprint")
+	}
+}
+
+// Rotations at the same time forget no key: one of them is refused, and leaves nothing behind.
+func TestRotationsAtTheSameTime(t *testing.T) {
+	keys := newFile(t)
+	var done atomic.Int32
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 5 {
+				switch err := keys.Rotate(); {
+				case err == nil:
+					done.Add(1)
+				case !errors.Is(err, fs.ErrExist):
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := strings.Count(string(public(t, keys)), `"kid"`); n != 1+int(done.Load()) || n < 2 {
+		t.Errorf("the file has %d keys after %d rotations", n, done.Load())
+	}
+	if err := keys.Rotate(); err != nil {
+		t.Error(err)
+	}
+	none := receipt.File(filepath.Join(t.TempDir(), "none"))
+	for range 2 { // the first leaves nothing that keeps out the second
+		if err := none.Rotate(); !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
 	}
 }
 
