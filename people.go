@@ -48,7 +48,8 @@ type DeskOptions struct {
 	// delivered at least once, by any process that runs tasks, the notices of one call in order, even when the task is
 	// deleted. After an error it is delivered again, up to an hour later, for three days; then the log has an error. A
 	// panic is an error. Notify may take 30 seconds, and is called for up to 32 notices at once. Callers take turns, and
-	// Tasks.PerPrincipal.Notices bounds what waits of one. Package desk/webhook has one that posts them.
+	// Tasks.PerPrincipal.Notices bounds what waits of one. If Notify tells several programs, and one of them fails, all
+	// of them wait for the later notices of that call. Package desk/webhook has one that posts notices.
 	Notify func(ctx context.Context, n desk.Notice) error
 
 	// Receipts signs a receipt of each decision that people make. Nil means no receipts. A decision takes no effect

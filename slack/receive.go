@@ -139,7 +139,7 @@ func (s *Slack) replyToButton(
 		if ok {
 			if _, err := s.api.OpenViewContext(ctx, in.Trigger, view); err != nil {
 				w.WriteHeader(http.StatusServiceUnavailable) // Slack shows that it has failed
-				return s.failure("opening a form", err)
+				return s.failure(ctx, "opening a form", err)
 			}
 		} else {
 			refused = "Nothing was answered: Slack cannot show this form. Open the page of the question."
@@ -164,7 +164,7 @@ func (s *Slack) tell(ctx context.Context, address, text string) error {
 		Blocks: &slack.Blocks{BlockSet: []slack.Block{section(text)}},
 	})
 	if err != nil {
-		return s.failure("telling a person", err)
+		return s.failure(ctx, "telling a person", err)
 	}
 	return nil
 }

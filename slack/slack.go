@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -44,7 +45,7 @@ type Slack struct {
 	api    *slack.Client
 	http   *client
 	secret string
-	until  atomic.Int64 // in Unix milliseconds: when Slack takes messages again
+	until  atomic.Int64 // in Unix milliseconds: when Slack is sent messages again
 }
 
 var _ chat.Service = (*Slack)(nil)
@@ -75,6 +76,8 @@ func New(opts Options) (*Slack, error) {
 
 const (
 	callTime = 10 * time.Second
+	// silentTime is how long Slack is sent no messages after it has not answered.
+	silentTime = 30 * time.Second
 	// mostResponse bounds a response. The largest is a page of a channel's messages.
 	mostResponse = 8 << 20
 )
@@ -102,8 +105,8 @@ func (s *Slack) Post(ctx context.Context, m *chat.Message) (ref string, err erro
 		return "", err
 	}
 	if m.Again {
-		if ref := s.find(ctx, m); ref != "" {
-			return ref, nil
+		if ref, err = s.find(ctx, m); ref != "" || err != nil {
+			return ref, err
 		}
 	}
 	options := s.options(m)
@@ -116,7 +119,7 @@ func (s *Slack) Post(ctx context.Context, m *chat.Message) (ref string, err erro
 	}
 	channel, ts, err := s.api.PostMessageContext(ctx, m.Channel, options...)
 	if err != nil {
-		return "", s.failure("posting to the channel "+m.Channel, err)
+		return "", s.failure(ctx, "posting to the channel "+m.Channel, err)
 	}
 	return channel + "/" + ts, nil
 }
@@ -138,7 +141,7 @@ func (s *Slack) Update(ctx context.Context, ref string, m *chat.Message) error {
 		}
 	}
 	if err != nil {
-		return s.failure("changing a message in the channel "+channel, err)
+		return s.failure(ctx, "changing a message in the channel "+channel, err)
 	}
 	return nil
 }
@@ -168,41 +171,56 @@ const (
 // find returns the reference of a message that was posted although the response was lost, or nothing. That the
 // app may not read the channel is no error: the message is posted again. Another app may have written what is
 // found, and then Update says so.
-func (s *Slack) find(ctx context.Context, m *chat.Message) (ref string) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+func (s *Slack) find(ctx context.Context, m *chat.Message) (ref string, err error) {
+	finding, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	p := &slack.GetConversationHistoryParameters{ChannelID: m.Channel, Limit: pageSize, IncludeAllMetadata: true,
 		Oldest: fmt.Sprintf("%d.000000", m.Asked.Add(-5*time.Minute).Unix())}
 	want := payloadOf(m)
 	for range mostPages {
-		page, err := s.api.GetConversationHistoryContext(ctx, p)
+		page, err := s.api.GetConversationHistoryContext(finding, p)
+		if isSilent(err) {
+			return "", s.failure(ctx, "looking for a message in the channel "+m.Channel, err)
+		}
 		if err != nil {
-			return ""
+			return "", nil //nolint:nilerr // it is posted again
 		}
 		for _, found := range page.Messages {
 			has := found.Metadata.EventPayload
 			if found.Metadata.EventType == eventType && has["name"] == want["name"] && has["key"] == want["key"] &&
 				has["reminder"] == want["reminder"] {
-				return m.Channel + "/" + found.Timestamp
+				return m.Channel + "/" + found.Timestamp, nil
 			}
 		}
 		if p.Cursor = page.ResponseMetaData.NextCursor; p.Cursor == "" {
-			return ""
+			return "", nil
 		}
 	}
-	return ""
+	return "", nil
 }
 
-// wait refuses messages while Slack takes none, so that no request is made in vain.
+// isSilent is true if Slack has not answered in time.
+func isSilent(err error) bool {
+	failed, ok := errors.AsType[net.Error](err)
+	return ok && failed.Timeout()
+}
+
+// wait refuses messages while Slack takes none. So no request is made in vain, and whoever is told of a question beside
+// Slack does not wait for it.
 func (s *Slack) wait() error {
 	if d := time.Until(time.UnixMilli(s.until.Load())); d > 0 {
-		return fmt.Errorf("slack: the rate limit is met, and Slack takes messages again in %v", d.Round(time.Second))
+		return fmt.Errorf("slack: the rate limit is met or Slack does not answer, and it is asked again in %v",
+			d.Round(time.Second))
 	}
 	return nil
 }
 
 // failure says what Slack has refused, without the addresses of requests.
-func (s *Slack) failure(doing string, err error) error {
+func (s *Slack) failure(ctx context.Context, doing string, err error) error {
+	if isSilent(err) && ctx.Err() == nil { // and it was not the caller who had no more time
+		s.until.Store(time.Now().Add(silentTime).UnixMilli())
+		return fmt.Errorf("slack: %s: Slack does not answer, and it is asked again in %v", doing, silentTime)
+	}
 	if limited, ok := errors.AsType[*slack.RateLimitedError](err); ok {
 		s.until.Store(time.Now().Add(min(limited.RetryAfter, 10*time.Minute)).UnixMilli())
 		return fmt.Errorf("slack: %s: the rate limit is met, and Slack takes messages again in %v", doing, limited.RetryAfter)

@@ -30,7 +30,8 @@ import (
 )
 
 // Service is a chat. Its methods are called concurrently, and return when their context is done. An error has no secret
-// in it: it is logged.
+// in it: it is logged. While the chat does not answer, Post and Update had better fail at once: notices to others wait
+// for them.
 type Service interface {
 	// Post posts a message, and returns a reference by which any instance can change it, of at most 1 KB. If
 	// [Message].Again is set, an earlier Post may have posted it although it returned an error.
