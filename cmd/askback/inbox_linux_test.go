@@ -24,6 +24,11 @@ func TestAPersonAnswersAtTheInbox(t *testing.T) {
 	if err := a.add(t.Context(), path); err != nil {
 		t.Fatal(err)
 	}
+	list := onTerminal(t, "inbox", "list", "sqlite:"+path) // of 80 columns
+	if code := list.end(); code != 0 || !strings.Contains(list.text(), "\n"+task.Name("a")+"  window  0 of 1  ") ||
+		!strings.HasSuffix(list.text(), "\n  carol, deploy: When?\n") {
+		t.Errorf("the list: exit code %d:\n%s", code, list.text())
+	}
 	answer := func(args ...string) *screen {
 		args = append([]string{"inbox", "answer", "sqlite:" + path, task.Name("a")[:8], "window"}, args...)
 		return onTerminal(t, args...)

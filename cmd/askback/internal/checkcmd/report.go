@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -101,13 +100,10 @@ const widest = 100
 // textOptions fit a report to where it is written.
 func (f *reportFlags) textOptions(to io.Writer) checkreport.TextOptions {
 	o := checkreport.TextOptions{Directory: f.transcripts}
-	file, ok := to.(*os.File)
-	if !ok || !cli.IsTerminal(file) {
+	if !cli.IsTerminal(to) {
 		return o
 	}
-	if width, _, err := term.GetSize(file.Fd()); err == nil && width > 0 {
-		o.Width = min(width, widest)
-	}
+	o.Width = min(cli.TerminalColumns(to), widest)
 	o.Colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	return o
 }

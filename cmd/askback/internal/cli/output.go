@@ -26,6 +26,17 @@ func IsTerminal(f any) bool {
 	return ok && term.IsTerminal(file.Fd())
 }
 
+// TerminalColumns returns how many columns the terminal has that is written to, or zero if it is none.
+func TerminalColumns(w io.Writer) int {
+	if !IsTerminal(w) {
+		return 0
+	}
+	if width, _, err := term.GetSize(w.(*os.File).Fd()); err == nil && width > 0 {
+		return width
+	}
+	return Columns // it does not say
+}
+
 // OutputForeign writes a server's text: made harmless for a terminal, and unchanged elsewhere.
 func OutputForeign(w io.Writer, text string) error {
 	if IsTerminal(w) {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
-	"github.com/charmbracelet/x/term"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
@@ -43,9 +42,7 @@ func newConsole(w io.Writer) *console {
 	// A screen reader would read a line that changes every second again and again.
 	if cli.IsTerminal(w) && os.Getenv("TERM") != "" && os.Getenv("TERM") != "dumb" && os.Getenv("ACCESSIBLE") == "" {
 		c.terminal = true
-		if width, _, err := term.GetSize(w.(*os.File).Fd()); err == nil && width > 0 {
-			c.columns = min(width, cli.Columns)
-		}
+		c.columns = min(cli.TerminalColumns(w), cli.Columns)
 	}
 	return c
 }

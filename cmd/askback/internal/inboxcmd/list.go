@@ -24,6 +24,8 @@ the list has only the questions that this person may answer.
 questions of the person's own calls, open or not. Both lists begin with the
 newest. The person is --as, or you.
 
+Each question is one line. Where a terminal is too narrow for that it is two.
+
 --json prints an object on each line, with name, key, target, message, for,
 votes, asked and more. A question with a deadline has deadline, too.
 
@@ -51,11 +53,11 @@ func (f *inboxFlags) list(ctx context.Context, cmd *cobra.Command, d *desk.Desk,
 	if err != nil {
 		return err
 	}
-	row := waitingRow
+	show, standing, nothing := waitingRow, []string{"VOTES", "WAITS", "DEADLINE", "FOR"}, "nothing waits\n"
 	if f.answered || f.began {
-		row = historyRow
+		show, standing, nothing = historyRow, []string{"ASKED", "STATUS"}, "there is nothing\n"
 	}
-	var rows []string
+	var rows []row
 	for q, err := range questions {
 		if q == nil {
 			return err
@@ -73,14 +75,14 @@ func (f *inboxFlags) list(ctx context.Context, cmd *cobra.Command, d *desk.Desk,
 			cli.Warn(cmd, fmt.Sprintf("there are more, these are %d questions%s", cli.MaxListed, f.fewer()))
 			break
 		}
-		rows = append(rows, row(q, now))
+		rows = append(rows, show(q, now))
 	}
 	if asJSON {
 		return nil
 	}
-	text := waitingTable(rows)
-	if f.answered || f.began {
-		text = historyTable(rows)
+	text := nothing
+	if rows != nil {
+		text = table(standing, rows, cli.TerminalColumns(cmd.OutOrStdout()))
 	}
 	return cli.Output(cmd.OutOrStdout(), f.under(text, rows != nil))
 }

@@ -3,8 +3,12 @@ package inboxcmd
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/arguments"
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
@@ -16,34 +20,51 @@ import (
 // inertLine encodes a value as JSON on one line in which nothing acts on a terminal.
 func inertLine(v any) string { return cli.EndLine(foreign.JSON([]byte(cli.Compact(v)))) }
 
-func waitingTable(rows []string) string {
-	if rows == nil {
-		return "nothing waits\n"
+// row is a question in a list. It is one line. On a terminal where that does not fit it is two: some columns, and below
+// them who calls which tool, and the question.
+type row struct {
+	task, key    string
+	standing     []string // what the list is about; the last of them may be long
+	caller, tool string
+	question     string
+}
+
+func rowOf(q *desk.Question, standing ...string) row {
+	return row{
+		q.Name, cli.HarmlessLine(q.Key, 30), standing, cli.HarmlessLine(callerName(q), 30), cli.HarmlessLine(q.Target, 30),
+		cli.HarmlessLine(q.Message, 60),
 	}
-	return cli.Table(append([]string{"TASK\tKEY\tTOOL\tCALLER\tFOR\tVOTES\tWAITS\tDEADLINE\tQUESTION"}, rows...))
 }
 
-func waitingRow(q *desk.Question, now time.Time) string {
-	return strings.Join([]string{
-		q.Name, cli.HarmlessLine(q.Key, 30), cli.HarmlessLine(q.Target, 30), cli.HarmlessLine(callerName(q), 30),
-		cli.HarmlessLine(cli.Keys(q.For), 40), fmt.Sprintf("%d of %d", len(q.Count), q.Votes), cli.Span(now.Sub(q.Asked)),
-		deadlineText(q, now), cli.HarmlessLine(q.Message, 60),
-	}, "\t")
+func waitingRow(q *desk.Question, now time.Time) row {
+	return rowOf(q, fmt.Sprintf("%d of %d", len(q.Count), q.Votes), cli.Span(now.Sub(q.Asked)), deadlineText(q, now),
+		cli.HarmlessLine(cli.Keys(q.For), 40))
 }
 
-// historyTable shows questions with their outcomes.
-func historyTable(rows []string) string {
-	if rows == nil {
-		return "there is nothing\n"
+func historyRow(q *desk.Question, now time.Time) row {
+	return rowOf(q, cli.Span(now.Sub(q.Asked))+" ago", cli.HarmlessLine(q.Summary(), 60))
+}
+
+// table shows rows below the names of their standing, in some columns of a terminal. Zero is no terminal.
+func table(standing []string, rows []row, columns int) string {
+	rows = append([]row{{"TASK", "KEY", standing, "CALLER", "TOOL", "QUESTION"}}, rows...)
+	var lines []string
+	for _, r := range rows {
+		cells := slices.Concat([]string{r.task, r.key, r.tool, r.caller}, r.standing, []string{r.question})
+		lines = append(lines, strings.Join(cells, "\t"))
 	}
-	return cli.Table(append([]string{"TASK\tKEY\tTOOL\tCALLER\tASKED\tSTATUS\tQUESTION"}, rows...))
-}
-
-func historyRow(q *desk.Question, now time.Time) string {
-	return strings.Join([]string{
-		q.Name, cli.HarmlessLine(q.Key, 30), cli.HarmlessLine(q.Target, 30), cli.HarmlessLine(callerName(q), 30),
-		cli.Span(now.Sub(q.Asked)) + " ago", cli.HarmlessLine(q.Summary(), 60), cli.HarmlessLine(q.Message, 60),
-	}, "\t")
+	if text := cli.Table(lines); columns == 0 || lipgloss.Width(text) <= columns {
+		return text
+	}
+	for i, r := range rows {
+		lines[i] = strings.Join(slices.Concat([]string{r.task, r.key}, r.standing), "\t")
+	}
+	b := new(strings.Builder)
+	for i, line := range strings.Split(strings.TrimSuffix(cli.Table(lines), "\n"), "\n") {
+		below := fmt.Sprintf("  %s, %s: %s", rows[i].caller, rows[i].tool, rows[i].question)
+		b.WriteString(ansi.Truncate(line, columns, "…") + "\n" + ansi.Truncate(below, columns, "…") + "\n")
+	}
+	return b.String()
 }
 
 func callerName(q *desk.Question) string { return cmp.Or(q.Principal, "(anonymous)") }
