@@ -12,6 +12,8 @@
 //	AUDIT_KEY      the key in PEM that signs the heads of the audit
 //	AUDIT_HEADS    the file for the heads, which those who can write to the audit must not be able to change
 //	INBOX_PROXY    the addresses of the proxy that signs people in, such as 10.1.0.7/32; without it there is no inbox
+//	RECEIPT_KEYS   the keys that sign receipts, of all instances, made by 'askback keys new --receipts'; without it
+//	               no receipt proves who has decided
 //
 // With OTEL_EXPORTER_OTLP_ENDPOINT it sends traces and metrics to that collector, and with the variable of one signal,
 // such as OTEL_EXPORTER_OTLP_METRICS_ENDPOINT, only that signal. README.md has the Dockerfile, the compose file
@@ -39,6 +41,7 @@ import (
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/drain"
 	"github.com/askback-mcp/askback/inbox"
+	"github.com/askback-mcp/askback/inbox/receipt"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task/postgres"
 )
@@ -86,7 +89,11 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, trail.Close()) }()
-	srv, err := newServer(keys, store, observe, trail)
+	people, page, err := openReceipts(ctx)
+	if err != nil {
+		return err
+	}
+	srv, err := newServer(keys, store, observe, trail, people)
 	if err != nil {
 		return err
 	}
@@ -94,11 +101,11 @@ func run(ctx context.Context) (err error) {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", srv.HTTPHandler(nil))
 	if proxy := os.Getenv("INBOX_PROXY"); proxy != "" {
-		page, err := newInbox(store, proxy)
+		handler, err := newInbox(store, proxy, page)
 		if err != nil {
 			return fmt.Errorf("INBOX_PROXY: %w", err)
 		}
-		mux.Handle("/inbox/", http.StripPrefix("/inbox", page))
+		mux.Handle("/inbox/", http.StripPrefix("/inbox", handler))
 	}
 	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	listener, err := drain.Listen(cmp.Or(os.Getenv("ADDR"), ":8080"))
@@ -145,8 +152,23 @@ func followKeys(ctx context.Context, keys *seal.Ring, file seal.File) {
 	}
 }
 
+// openReceipts returns options of a desk that signs receipts of decisions, and of an inbox that publishes the keys that
+// verify them. It tries the key first, because no decision takes effect without its receipt.
+func openReceipts(ctx context.Context) (people askback.DeskOptions, page inbox.Options, err error) {
+	file := os.Getenv("RECEIPT_KEYS")
+	if file == "" {
+		return people, page, nil
+	}
+	keys := receipt.File(file)
+	if _, err = keys.Sign(ctx, []byte("{}")); err != nil {
+		return people, page, fmt.Errorf("RECEIPT_KEYS: %w", err)
+	}
+	people.Receipts, page.ReceiptKeys = keys, keys.Public
+	return people, page, nil
+}
+
 // newInbox makes the page on which people answer. Who they are, and which groups they are in, their proxy says.
-func newInbox(store *postgres.Store, proxy string) (http.Handler, error) {
+func newInbox(store *postgres.Store, proxy string, page inbox.Options) (http.Handler, error) {
 	prefix, err := netip.ParsePrefix(proxy)
 	if err != nil {
 		return nil, err
@@ -155,9 +177,10 @@ func newInbox(store *postgres.Store, proxy string) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return inbox.New(d, &inbox.Options{Title: "Orders", Identity: inbox.TrustedHeader{
+	page.Title, page.Identity = "Orders", inbox.TrustedHeader{
 		Name: "X-Auth-Request-User", Groups: "X-Auth-Request-Groups", Trusted: []netip.Prefix{prefix},
-	}})
+	}
+	return inbox.New(d, &page)
 }
 
 // openAudit opens the audit of this instance. It returns nil if there is to be none.
@@ -182,12 +205,13 @@ func openAudit() (*audit.Log, error) {
 }
 
 // newServer makes the server that every instance runs. It refuses calls while their audit cannot be written.
-func newServer(keys *seal.Ring, store *postgres.Store, observe observer, trail *audit.Log) (*askback.Server, error) {
+func newServer(keys *seal.Ring, store *postgres.Store, observe observer, trail *audit.Log,
+	people askback.DeskOptions) (*askback.Server, error) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "orders", Version: "1.0.0"}, nil)
 	srv, err := askback.New(m, &askback.Options{
 		Keys:        keys,
 		Tasks:       &askback.Tasks{Store: store},
-		Desk:        &askback.DeskOptions{},
+		Desk:        &people,
 		ReplayGuard: store.Guard(), // no answer counts twice, even if it arrives at two instances
 		Observe:     observe,
 		Audit:       trail.Record,

@@ -69,6 +69,9 @@ func TestCompose(t *testing.T) {
 		if len(s.Volumes) != 3 || s.Volumes[0].Target != filepath.Dir(keys) || !s.Volumes[0].ReadOnly {
 			t.Fatalf("%s has the keys in %s, and mounts %+v", name, keys, s.Volumes)
 		}
+		if receipts := *s.Environment["RECEIPT_KEYS"]; receipts != s.Volumes[0].Target+"/receipts.jwks" {
+			t.Errorf("%s has the keys of receipts in %s, and mounts %+v", name, receipts, s.Volumes)
+		}
 		if trail, heads := *s.Environment["AUDIT_FILE"], *s.Environment["AUDIT_HEADS"]; !strings.HasPrefix(trail,
 			s.Volumes[1].Target+"/"+name) || heads != s.Volumes[2].Target+"/"+name ||
 			filepath.Dir(*s.Environment["AUDIT_KEY"]) != s.Volumes[0].Target {
@@ -107,8 +110,10 @@ func TestCompose(t *testing.T) {
 			}
 		}
 	}
-	if !strings.Contains(read(t, "README.md"), "keys new keys/askback.keys") {
-		t.Error("the README makes no keys/askback.keys")
+	for _, command := range []string{"keys new keys/askback.keys", "keys new --receipts keys/receipts.jwks"} {
+		if !strings.Contains(read(t, "README.md"), "   askback "+command+"\n") {
+			t.Errorf("the README has no %q", command)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ package deployment
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -20,6 +21,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/inbox/receipt"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/seal"
 )
@@ -70,7 +73,8 @@ func freeAddr(t *testing.T) string {
 }
 
 // The people of the group finance approve a large refund on the page, to which nginx lets them with their passwords. To
-// pretend to be somebody, or to go around nginx, does not help.
+// pretend to be somebody, or to go around nginx, does not help. A receipt proves the decision to whoever has the public
+// keys.
 func TestRefundIsApprovedOnThePage(t *testing.T) {
 	program := nginx(t)
 	keys, err := seal.NewRing(seal.NewKey(time.Now()))
@@ -208,6 +212,23 @@ func TestRefundIsApprovedOnThePage(t *testing.T) {
 	}
 	if got := <-outcome; got != "Order 17 is refunded." {
 		t.Errorf("the call ends with %q", got)
+	}
+	_, given := as("ada", "GET", strings.Replace(card, "/q/", "/api/questions/", 1)+"/receipt", nil)
+	status, public := as("", "GET", inbox+"receipts.jwks", nil)
+	if status != http.StatusOK {
+		t.Errorf("the public keys get %d: %.300s", status, public)
+	}
+	var held desk.Receipt
+	if err := json.Unmarshal([]byte(given), &held); err != nil || held.JWS == "" {
+		t.Fatalf("ada gets no receipt: %v, %.300s", err, given)
+	}
+	s, err := receipt.Verify(held.JWS, []byte(public))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Tool != "refund_order" || s.Action != "accept" || len(s.Voters) != 1 || s.Voters[0].Who != "ada" ||
+		!s.HasArguments([]byte(`{"id":"17","amount":900}`)) || !s.HasReason(held.Salt, "ada", "it broke") {
+		t.Errorf("the receipt states %+v", s)
 	}
 	for _, p := range fleet {
 		if strings.Contains(p.text(), "password") {

@@ -255,20 +255,22 @@ func TestPodFitsTheProgram(t *testing.T) {
 		t.Errorf("the container listens on %s, and says %v", addr, c.Ports)
 	}
 
-	keys := value(c, "KEYS_FILE")
-	i := slices.IndexFunc(c.VolumeMounts, func(m core.VolumeMount) bool { return m.MountPath == path.Dir(keys) })
-	if i < 0 || c.VolumeMounts[i].SubPath != "" || !c.VolumeMounts[i].ReadOnly {
-		t.Fatalf("the folder of %s is not mounted, or not so that it changes in place", keys)
-	}
-	for _, v := range pod.Volumes {
-		if v.Name != c.VolumeMounts[i].Name {
-			continue
+	for _, name := range []string{"KEYS_FILE", "RECEIPT_KEYS"} {
+		keys := value(c, name)
+		i := slices.IndexFunc(c.VolumeMounts, func(m core.VolumeMount) bool { return m.MountPath == path.Dir(keys) })
+		if i < 0 || c.VolumeMounts[i].SubPath != "" || !c.VolumeMounts[i].ReadOnly {
+			t.Fatalf("the folder of %s is not mounted, or not so that it changes in place", keys)
 		}
-		if !slices.Contains(secrets(t), v.Secret.SecretName+"/"+path.Base(keys)) {
-			t.Errorf("the README makes no Secret %s with %s", v.Secret.SecretName, path.Base(keys))
-		}
-		if *v.Secret.DefaultMode != 0o440 || *pod.SecurityContext.FSGroup != *pod.SecurityContext.RunAsGroup {
-			t.Errorf("the keys have the mode %o: the program could not read them, or others could", *v.Secret.DefaultMode)
+		for _, v := range pod.Volumes {
+			if v.Name != c.VolumeMounts[i].Name {
+				continue
+			}
+			if !slices.Contains(secrets(t), v.Secret.SecretName+"/"+path.Base(keys)) {
+				t.Errorf("the README makes no Secret %s with %s", v.Secret.SecretName, path.Base(keys))
+			}
+			if *v.Secret.DefaultMode != 0o440 || *pod.SecurityContext.FSGroup != *pod.SecurityContext.RunAsGroup {
+				t.Errorf("%s has the mode %o: the program could not read it, or others could", keys, *v.Secret.DefaultMode)
+			}
 		}
 	}
 

@@ -27,6 +27,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/inbox/receipt"
 	"github.com/askback-mcp/askback/internal/test/judge"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/seal"
@@ -50,6 +51,8 @@ func newImage(t *testing.T) *image {
 	user, group := imageUser(t)
 	i := &image{root: t.TempDir(), chroot: os.Geteuid() == 0,
 		user: syscall.Credential{Uid: uint32(user), Gid: uint32(group)}}
+	_, container := readManifests(t).server(t)
+	i.makeReceiptKeys(t, value(container, "RECEIPT_KEYS"))
 	if !i.chroot {
 		t.Log("the processes see the whole file system, because only root can change theirs")
 	}
@@ -83,6 +86,19 @@ func newImage(t *testing.T) *image {
 		}
 	}
 	return i
+}
+
+// makeReceiptKeys makes the keys of receipts, for all instances.
+func (i *image) makeReceiptKeys(t *testing.T, file string) {
+	t.Helper()
+	at := filepath.Join(i.root, file)
+	err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), receipt.File(at).Create())
+	if i.chroot {
+		err = errors.Join(err, os.Chown(at, 0, int(i.user.Gid)), os.Chmod(at, 0o440))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // setKeys replaces the keys as the kubelet does for a Secret that is mounted: by a link to another folder.
@@ -137,7 +153,7 @@ func (i *image) start(t *testing.T, name, database, collector string, more ...st
 			value = name
 		case "ADDR":
 			value = "127.0.0.1:0"
-		case "KEYS_FILE":
+		case "KEYS_FILE", "RECEIPT_KEYS":
 			if !i.chroot {
 				value = filepath.Join(i.root, value)
 			}
@@ -353,7 +369,14 @@ func TestFleetRunsAsItsManifestsSay(t *testing.T) {
 
 // A setting that is missing or wrong ends the program at once, and is named.
 func TestSettingsThatAreWrongAreNamed(t *testing.T) {
-	i := newImage(t)
+	i, keys := newImage(t), filepath.Join(t.TempDir(), "askback.keys")
+	ring, err := seal.NewRing(seal.NewKey(time.Now()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(keys, []byte(ring.EncodeSecrets()), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		environment []string
 		want        string
@@ -362,6 +385,7 @@ func TestSettingsThatAreWrongAreNamed(t *testing.T) {
 		{[]string{"DATABASE_URL=postgres://"}, "KEYS_FILE is not set"},
 		{[]string{"DATABASE_URL=postgres://", "KEYS_FILE=/nowhere"}, "KEYS_FILE: "},
 		{[]string{"DATABASE_URL=postgres://", "KEYS_FILE=/nowhere", "DRAIN_DELAY=5"}, "DRAIN_DELAY: "},
+		{[]string{"DATABASE_URL=" + pgtest.DSN(t), "KEYS_FILE=" + keys, "RECEIPT_KEYS=/nowhere"}, "RECEIPT_KEYS: "},
 	} {
 		cmd := exec.CommandContext(t.Context(), filepath.Join(i.root, "fleet"))
 		cmd.Env = append([]string{}, c.environment...)
