@@ -12,7 +12,7 @@ import (
 )
 
 // version is the first byte of an encoded journal, and of an entry that is stored by itself. A change of their layout,
-// such as another kind of entry, gets another one.
+// such as another kind of entry, gets another one: an unknown kind is damage.
 const version = 1
 
 // The second byte of an encoded journal has a bit for each of its flags.
