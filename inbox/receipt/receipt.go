@@ -51,6 +51,9 @@ type Statement struct {
 	Content string    `json:"content,omitempty"`
 	Decided time.Time `json:"decided"`
 	Voters  []Voter   `json:"voters"` // those whose votes made the decision, in the order of these
+
+	// KeyID is the kid of the key whose signature [Verify] has found. It is not part of what is signed.
+	KeyID string `json:"-"`
 }
 
 // Voter is somebody whose vote made a decision.
@@ -94,7 +97,12 @@ func Verify(receipt string, keys []byte) (*Statement, error) {
 	if err != nil {
 		return nil, &InvalidError{"its signature does not fit: it was altered"}
 	}
-	return parse(payload)
+	s, err := parse(payload)
+	if err != nil {
+		return nil, err
+	}
+	s.KeyID = head.KeyID
+	return s, nil
 }
 
 // parse reads a statement.

@@ -353,10 +353,14 @@ func TestKeysAreNeverForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var ids []string // of the keys that have signed
 	for i, r := range receipts {
-		if _, err := receipt.Verify(r, public(t, keys)); err != nil || slices.Index(receipts, r) != i {
-			t.Errorf("receipt %d: %v", i, err)
+		s, err := receipt.Verify(r, public(t, keys))
+		if err != nil || slices.Index(receipts, r) != i || slices.Contains(ids, s.KeyID) ||
+			strings.Count(string(public(t, keys)), `"kid":"`+s.KeyID+`"`) != 1 {
+			t.Fatalf("receipt %d: %+v, %v", i, s, err)
 		}
+		ids = append(ids, s.KeyID)
 	}
 	data, err := os.ReadFile(string(keys))
 	if n := strings.Count(string(data), `"d":`); err != nil || n != 1 {

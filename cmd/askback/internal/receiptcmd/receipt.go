@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,6 +51,10 @@ receipts.jwks.
 
 FILE also has the salt, the content and the reasons. They are compared with the
 digests in the receipt. --arguments compares the arguments of the call as well.
+
+--json prints an object with statement, kid, keys, file and compared. The key
+with this kid, of these keys, has signed. Compared lists what was given beside
+the receipt and fits: "content", "reasons", "arguments".
 
 Exit codes: 0 all of it fits; 1 it does not, or the keys cannot be had; 2 wrong
 usage.`,
@@ -100,10 +105,43 @@ func (f *verifyFlags) verify(cmd *cobra.Command, name string) error {
 	if misfit := compare(s, held, arguments); misfit != "" {
 		return fmt.Errorf("the server has signed the receipt, but %s", misfit)
 	}
+	v := verified{s, s.KeyID, shownKeys(f.keys), name, compared(held, arguments)}
 	if f.asJSON {
-		return cli.OutputJSON(cmd.OutOrStdout(), s)
+		return cli.OutputJSON(cmd.OutOrStdout(), v)
 	}
-	return cli.Output(cmd.OutOrStdout(), text(s, held, arguments != nil))
+	return cli.Output(cmd.OutOrStdout(), text(&v, held))
+}
+
+// verified is what was found out about a receipt.
+type verified struct {
+	Statement *receipt.Statement `json:"statement"`
+	KeyID     string             `json:"kid"`      // of the key that has signed
+	Keys      string             `json:"keys"`     // the file or URL that has it
+	File      string             `json:"file"`     // the receipt's
+	Compared  []string           `json:"compared"` // what fits, of all that was given beside the receipt
+}
+
+// compared lists what was given beside a receipt.
+func compared(held *desk.Receipt, arguments []byte) []string {
+	list := []string{}
+	if held.Salt != "" { // without a content nobody has accepted one
+		list = append(list, "content")
+	}
+	if len(held.Reasons) > 0 {
+		list = append(list, "reasons")
+	}
+	if arguments != nil {
+		list = append(list, "arguments")
+	}
+	return list
+}
+
+// shownKeys is the name of a file, or a URL without a password.
+func shownKeys(from string) string {
+	if u, err := url.Parse(from); err == nil && u.User != nil {
+		return u.Redacted()
+	}
+	return from
 }
 
 // read reads a receipt with what belongs to it, or a JWS alone.
@@ -176,8 +214,9 @@ func readKeys(ctx context.Context, from string) ([]byte, error) {
 	return data, err
 }
 
-// text is a statement for people.
-func text(s *receipt.Statement, held *desk.Receipt, compared bool) string {
+// text is what was found out, for people.
+func text(found *verified, held *desk.Receipt) string {
+	s := found.Statement
 	line := func(text string) string { return cli.HarmlessLine(text, 300) }
 	at := func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 	rows := []string{
@@ -203,9 +242,11 @@ func text(s *receipt.Statement, held *desk.Receipt, compared bool) string {
 		rows = append(rows, "content\t"+line(string(held.Content)))
 	}
 	arguments := "arguments\tSHA-256 " + line(s.Arguments)
-	if compared {
+	if slices.Contains(found.Compared, "arguments") {
 		arguments += ", as given"
 	}
-	rows = append(rows, "shown\tSHA-256 "+line(s.Shown), arguments)
+	rows = append(rows, "shown\tSHA-256 "+line(s.Shown), arguments,
+		"compared\t"+cmp.Or(strings.Join(found.Compared, ", "), "nothing"),
+		"signed by\t"+line(found.KeyID)+", of "+line(found.Keys))
 	return "The server has signed this receipt.\n" + cli.Table(rows)
 }
