@@ -10,10 +10,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/durable"
 	"github.com/askback-mcp/askback/internal/excerpt"
 )
 
@@ -124,7 +124,7 @@ func (c *file) begin() (err error) {
 	if _, err = c.write(nil, 0); err != nil {
 		return err
 	}
-	return errors.Join(c.sync(), syncDir(c.path))
+	return errors.Join(c.sync(), durable.SyncDir(filepath.Dir(c.path)))
 }
 
 // endOf returns the digest of the last whole line, or "", and the size of the whole lines.
@@ -287,7 +287,7 @@ func (c *file) rotate() error {
 	if err := c.reopen(); err != nil {
 		return err
 	}
-	return syncDir(c.path)
+	return durable.SyncDir(filepath.Dir(c.path))
 }
 
 // sync has the written lines on the disk.
@@ -309,17 +309,4 @@ func (c *file) close() {
 	if c.unlock != nil {
 		c.unlock()
 	}
-}
-
-// syncDir has a new name on the disk. Windows does that by itself.
-func syncDir(path string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/askback-mcp/askback/internal/durable"
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
@@ -37,20 +38,15 @@ func (f File) Create() error {
 	if err != nil {
 		return err
 	}
-	file, err := os.OpenFile(string(f), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return fmt.Errorf("receipt: making a key file: %w", err)
-	}
-	_, err = file.Write(set)
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+	if err := durable.Create(string(f), string(set)); err != nil {
 		return fmt.Errorf("receipt: making a key file: %w", err)
 	}
 	return nil
 }
 
-// Rotate makes a new key, which signs from now on. The file is replaced at once; the key before it is kept without its
-// secret. Every instance needs the new file before people look for its public key. A second rotation at the same time
-// is an error that wraps [fs.ErrExist], because one would forget the key of the other.
+// Rotate makes a new key, which signs from now on. The file is replaced at once, and keeps its mode and owner; the key
+// before it is kept without its secret. Every instance needs the new file before people look for its public key. A
+// second rotation at the same time is an error that wraps [fs.ErrExist], because one would forget the key of the other.
 func (f File) Rotate() error {
 	path := string(f) + ".next"
 	next, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -67,13 +63,10 @@ func (f File) Rotate() error {
 		data, err = withNewKey(set)
 	}
 	if err == nil {
-		_, err = next.Write(data)
+		err = durable.Replace(string(f), string(data))
 	}
-	if err = errors.Join(err, next.Sync(), next.Close()); err == nil {
-		err = os.Rename(path, string(f))
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("receipt: replacing the key file: %w", err), os.Remove(path))
+	if err = errors.Join(err, next.Close(), os.Remove(path)); err != nil {
+		return fmt.Errorf("receipt: replacing the key file: %w", err)
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -411,6 +412,15 @@ func TestRotationsAtTheSameTime(t *testing.T) {
 	}
 	if err := keys.Rotate(); err != nil {
 		t.Error(err)
+	}
+	if err := os.Chmod(string(keys), 0o640); err != nil { // a group of the server's reads it, also from now on
+		t.Fatal(err)
+	}
+	if err := keys.Rotate(); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(string(keys)); err != nil || runtime.GOOS != "windows" && info.Mode() != 0o640 {
+		t.Errorf("after a rotation the file has the mode %v, %v", info.Mode(), err)
 	}
 	none := receipt.File(filepath.Join(t.TempDir(), "none"))
 	for range 2 { // the first leaves nothing that keeps out the second

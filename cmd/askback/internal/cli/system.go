@@ -26,27 +26,6 @@ func StateDir() (string, error) {
 	return filepath.Join(home, ".local", "state", "askback"), err
 }
 
-// WriteAndSync writes and closes a new file.
-func WriteAndSync(f *os.File, text string) error {
-	_, err := f.WriteString(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
-}
-
-// SyncDir makes the new name of a file in the directory durable.
-func SyncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil // Windows cannot sync directories
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
 // OpenPage opens a page in the user's browser.
 func OpenPage(address string) error {
 	page, err := url.Parse(address)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
+	"github.com/askback-mcp/askback/internal/durable"
 )
 
 // park leaves a call that waits for answers, and returns the error that tells how to go on. The call is kept in the
@@ -109,7 +110,7 @@ func parkAnew(called, text string) (file string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if err := cli.WriteAndSync(f, text); err != nil {
+	if err := durable.WriteAndSync(f, text); err != nil {
 		os.Remove(f.Name())
 		return "", err
 	}
@@ -142,7 +143,7 @@ func writeParked(file, text string, replace bool) error {
 	if err != nil {
 		return err
 	}
-	if err := cli.WriteAndSync(f, text); err != nil {
+	if err := durable.WriteAndSync(f, text); err != nil {
 		os.Remove(f.Name())
 		return err
 	}

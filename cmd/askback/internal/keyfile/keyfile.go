@@ -9,9 +9,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
+	"github.com/askback-mcp/askback/internal/durable"
 	"github.com/askback-mcp/askback/seal"
 )
 
@@ -76,19 +76,12 @@ func Read(ctx context.Context, file string, stdin io.Reader) (*seal.Ring, error)
 
 // Create writes a new file that only its owner can open.
 func Create(file, text string) error {
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	err := durable.Create(file, text)
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%s exists already: replace its keys with 'askback keys rotate %[1]s', or choose another name",
 			file)
 	}
-	if err != nil {
-		return err
-	}
-	if err := cli.WriteAndSync(f, text); err != nil {
-		os.Remove(file)
-		return err
-	}
-	return cli.SyncDir(filepath.Dir(file))
+	return err
 }
 
 // IDs names keys without their secrets.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 	"github.com/askback-mcp/askback/cmd/askback/internal/keyfile"
+	"github.com/askback-mcp/askback/internal/durable"
 	"github.com/askback-mcp/askback/seal"
 )
 
@@ -152,7 +153,7 @@ func changeKeys(cmd *cobra.Command, file string,
 	if file == "-" {
 		err = outputSecrets(cmd, next)
 	} else {
-		err = replaceKeyFile(file, next.EncodeSecrets())
+		err = durable.Replace(file, next.EncodeSecrets())
 	}
 	if err != nil {
 		return fmt.Errorf("replacing the keys: %w", err)

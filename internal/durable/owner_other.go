@@ -1,6 +1,6 @@
 //go:build !unix
 
-package keyscmd
+package durable
 
 import (
 	"io/fs"
