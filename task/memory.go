@@ -33,6 +33,8 @@ type MemoryStore struct {
 	changes questionIndex                // the questions for people in the order of their last changes
 	named   memoryIndex                  // the tasks that have questions, by name
 
+	remembered map[string]*memoryRemembered // by Key
+
 	outbox    memoryOutbox
 	reminders questionIndex // open questions that have still to have a NoticeDueSoon
 
@@ -389,6 +391,7 @@ func (s *MemoryStore) Expired(ctx context.Context, limit int) (ids []string, err
 func (s *MemoryStore) Purge(ctx context.Context, grace time.Duration, limit int) (n int, err error) {
 	err = s.do(ctx, func(now int64) error {
 		before := now - roundUp(grace)
+		maps.DeleteFunc(s.remembered, func(_ string, r *memoryRemembered) bool { return r.Until.UnixMilli() <= now })
 		for ; len(s.purge) > 0 && n < limit && s.purge[0].Expires.UnixMilli() <= before; n++ {
 			s.delete(s.purge[0])
 		}

@@ -85,7 +85,7 @@ type Store interface {
 
 	// Purge deletes up to limit tasks whose time to live ended longer than grace ago,
 	// that are terminal and not due now or later, with their journals. A task that cannot be deleted leaves the others
-	// alone: n counts those that were deleted, also with an error.
+	// alone: n counts those that were deleted, also with an error. It also deletes remembered decisions that have ended.
 	Purge(ctx context.Context, grace time.Duration, limit int) (n int, err error)
 
 	// Evict deletes up to limit tasks of a principal that are terminal, not due now or later, and were last updated longer
@@ -174,6 +174,24 @@ type Store interface {
 	// Refused deletes up to limit notices that a bound of Listen has refused, and returns them: those that were written
 	// first at first. They have no Notice of their question. Of a principal the first 1,000 are kept for it.
 	Refused(ctx context.Context, limit int) ([]*Notice, error)
+
+	// Remember keeps a decision until r.Until. It takes the place of the one that has its Key, and is left out if it was
+	// not decided later than that one, or not later than that one was forgotten: so a Remember that is repeated changes
+	// nothing. Purge deletes what has ended.
+	Remember(ctx context.Context, r *Remembered) error
+
+	// Recall lets a call pass by the decision with a Key, and lowers its Left in the same write. A call that it has let
+	// pass before passes again, and nothing is lowered. The error is [ErrNotFound] if there is no such decision, if it has
+	// ended or was forgotten, or if nothing is Left of it for another call.
+	Recall(ctx context.Context, key, call string) (*Remembered, error)
+
+	// Remembered reads up to limit decisions that let further calls pass and that concern one of who; nil is anybody. The
+	// last one decided is the first, and those of one time are ordered by Key. It begins after the given one, and reads
+	// its Decided and Key; nil is the start.
+	Remembered(ctx context.Context, who []string, after *Remembered, limit int) ([]*Remembered, error)
+
+	// Forget ends a decision. The error is [ErrNotFound] if there is none with that Key, or if it has ended.
+	Forget(ctx context.Context, key string) error
 
 	// Close releases what the store holds. Nothing else may be called afterwards.
 	Close() error

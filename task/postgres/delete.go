@@ -15,6 +15,9 @@ import (
 // Purge implements [task.Store]. It leaves tasks that will be due later, such as those under a lease.
 func (s *Store) Purge(ctx context.Context, grace time.Duration, limit int) (n int, err error) {
 	defer s.wrap(ctx, "purge tasks", &err)
+	if _, err := s.exec(ctx, clients, s.sql.purgeRemembered); err != nil {
+		return 0, err
+	}
 	return s.delete(ctx, limit, s.sql.purgeable, grace)
 }
 

@@ -98,6 +98,14 @@ func TestPlansUseIndexes(t *testing.T) {
 			{"find states", s.sql.findStates, "'a',2", "state_call"},
 			{"delete a state", s.sql.deleteState, "''", "state_pkey"},
 			{"purge states", s.sql.purgeStates, "32", "state_expires"},
+			{"remember", s.sql.remember, "'','{a}','',now(),'infinity',1", "remembered_pkey"},
+			{"whom it concerns", s.sql.rememberWho, "'','{a}'", "remembered_whose"},
+			{"recallable", s.sql.recallable, "''", "remembered_pkey"},
+			{"recall", s.sql.recall, "'',''", "recalled_pkey"},
+			{"remembered", s.sql.remembered, "null,'',10", "remembered_newest"},
+			{"remembered, by whom it concerns", s.sql.rememberedBy, "null,'',10,'{a,b}'", "remembered_who_pkey"},
+			{"forget", s.sql.forget, "''", "remembered_pkey"},
+			{"purge remembered", s.sql.purgeRemembered, "", "remembered_until"},
 		} {
 			for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
 				batch := fmt.Sprintf("SET plan_cache_mode = %s; PREPARE p AS %s", mode, c.sql)
@@ -209,6 +217,10 @@ func TestWakingAndClaimingBesideParkedTasks(t *testing.T) {
 func insertTasks(series string) string {
 	return `INSERT INTO {schema}.state SELECT md5(i::text), md5(i::text), now() + interval '1 day' * (i % 3 - 1), ''
 		FROM generate_series(` + series + `) i;
+		INSERT INTO {schema}.remembered SELECT md5(i::text), '{}', '', now() - interval '1 s' * i,
+			now() + interval '1 day' * (i % 3 - 1), 1 FROM generate_series(` + series + `) i;
+		INSERT INTO {schema}.remembered_who SELECT 'user:' || i % 100, md5(i::text) FROM generate_series(` + series + `) i;
+		INSERT INTO {schema}.recalled SELECT md5(i::text), 'call' FROM generate_series(` + series + `) i;
 		INSERT INTO {schema}.question (task, key, name, principal, target, equal, who, content, asked, deadline, status,
 			expired, version)
 		SELECT md5(i::text), 'key', md5(i::text), 'user 1', 'deploy', '', ARRAY['user:' || i % 100, 'group:a'], '', now(),

@@ -31,7 +31,7 @@ var tables = `
 		one     boolean PRIMARY KEY CHECK (one),
 		version int NOT NULL
 	);
-	` + taskTables + stateTables + questionTables
+	` + taskTables + stateTables + questionTables + rememberedTables
 
 const taskTables = `
 	CREATE TABLE {schema}.task (

@@ -23,6 +23,9 @@ const (
 // Purge deletes tasks whose time to live ended long ago. See [task.Store].
 func (s *Store) Purge(ctx context.Context, grace time.Duration, limit int) (n int, err error) {
 	defer s.wrap(ctx, "purge tasks", &err)
+	if err := s.purgeRemembered(ctx); err != nil {
+		return 0, err
+	}
 	before := func() int64 { return time.Now().Add(-grace).UnixMilli() }
 	var any bool
 	if err := s.r[anyPurgeableSQL].QueryRowContext(ctx, before()).Scan(&any); err != nil || !any {

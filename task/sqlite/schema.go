@@ -119,6 +119,43 @@ CREATE TABLE used_state (
 
 CREATE INDEX used_state_expires ON used_state (expires);
 
+-- Decisions that let later calls pass, whom they concern, and which calls have passed.
+CREATE TABLE remembered (
+	key       TEXT    NOT NULL PRIMARY KEY,
+	who       TEXT    NOT NULL, -- as JSON
+	content   BLOB    NOT NULL,
+	decided   INTEGER NOT NULL, -- times are milliseconds since 1970
+	until     INTEGER NOT NULL,
+	uses      INTEGER NOT NULL, -- that are left
+	forgotten INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE TABLE remembered_who (
+	who TEXT NOT NULL,
+	key TEXT NOT NULL,
+	PRIMARY KEY (key, who)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE recalled (
+	key  TEXT NOT NULL,
+	call TEXT NOT NULL,
+	PRIMARY KEY (key, call)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX remembered_until   ON remembered (until);
+CREATE INDEX remembered_newest  ON remembered (decided, key);
+CREATE INDEX remembered_whose   ON remembered_who (who, key);
+
+CREATE TRIGGER remembered_added AFTER INSERT ON remembered BEGIN
+	INSERT INTO remembered_who (who, key) SELECT DISTINCT value, NEW.key FROM json_each(NEW.who);
+END;
+CREATE TRIGGER remembered_changed AFTER UPDATE OF who ON remembered BEGIN
+	DELETE FROM remembered_who WHERE key = OLD.key;
+	INSERT INTO remembered_who (who, key) SELECT DISTINCT value, NEW.key FROM json_each(NEW.who);
+END;
+CREATE TRIGGER remembered_deleted AFTER DELETE ON remembered BEGIN
+	DELETE FROM remembered_who WHERE key = OLD.key;
+	DELETE FROM recalled WHERE key = OLD.key;
+END;
+
 -- What tasks wait for apart from their clients.
 CREATE TABLE question (
 	seq      INTEGER PRIMARY KEY,

@@ -160,6 +160,7 @@ var writes = []string{
 	dueAtOnceSQL,
 	listenSQL, remindSQL, remindedSQL, wakeNoticesSQL, firstNotifiedSQL, nextNotifiedSQL, takeNoticeSQL, settleSQL,
 	retrySQL, refusedSQL,
+	rememberSQL, recallableSQL, recallSQL, spendSQL, forgetSQL, purgeRememberedSQL,
 }
 
 // reads are the statements of the readers.
@@ -168,4 +169,5 @@ var reads = []string{
 	getStateSQL, findStatesSQL, questionsSQL, byAskedSQL, newestSQL, byDeadlineSQL, listedSQL,
 	overdueSQL, changesSQL,
 	anyNoticeSQL, anyRefusedSQL,
+	rememberedSQL, anyEndedSQL,
 }

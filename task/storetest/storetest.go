@@ -66,6 +66,7 @@ func Run(t *testing.T, database func(t *testing.T) (open func(t *testing.T) task
 		{"Watch", watchTests},
 		{"Questions", questionTests},
 		{"Outbox", noticeTests},
+		{"Remembered decisions", rememberedTests},
 	} {
 		t.Run(chapter.name, func(t *testing.T) {
 			t.Parallel()

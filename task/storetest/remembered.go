@@ -1,0 +1,215 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/askback-mcp/askback/task"
+)
+
+var rememberedTests = []test{
+	{"Remember: a decision is kept, and read as it was written", func(f *fixture, s task.Store) {
+		r := f.remembered(s, "key", 3)
+		r.Content = everyByte
+		f.ok("Remember", s.Remember(f.ctx, r))
+		for _, handle := range f.instances(s, 2) {
+			f.wantRemembered(handle, nil, "key 3")
+			found, err := handle.Remembered(f.ctx, nil, nil, 10)
+			f.ok("Remembered", err)
+			if diff := cmp.Diff([]*task.Remembered{r}, found); diff != "" {
+				f.Error(diff)
+			}
+		}
+	}},
+	{"Recall: each call takes one from Left, and takes it once", func(f *fixture, s task.Store) {
+		other := f.instances(s, 2)[1]
+		f.ok("Remember", s.Remember(f.ctx, f.remembered(s, "key", 2)))
+		f.wantRecall(s, "key", "call 1", 1)
+		f.wantRecall(other, "key", "call 1", 1)
+		f.wantRemembered(other, nil, "key 1")
+		f.wantRecall(other, "key", "call 2", 0)
+		f.wantRemembered(s, nil)
+		f.wantNoRecall(s, "key", "call 3")
+		f.wantRecall(s, "key", "call 2", 0)
+	}},
+	{"Recall: there is no other decision than the one with the Key", func(f *fixture, s task.Store) {
+		f.ok("Remember", s.Remember(f.ctx, f.remembered(s, "key", 9)))
+		for _, key := range []string{"", "ke", "key2", "KEY", "key\x00", "\xff", "%"} {
+			f.wantNoRecall(s, key, "call")
+			if err := s.Forget(f.ctx, key); !errors.Is(err, task.ErrNotFound) {
+				f.Errorf("Forget(%q): %v, want an ErrNotFound", key, err)
+			}
+		}
+		f.wantRemembered(s, nil, "key 9")
+	}},
+	{"Recall: of calls at once no more pass than are left, and one call takes one", func(f *fixture, s task.Store) {
+		handles := f.instances(s, 4)
+		f.ok("Remember", s.Remember(f.ctx, f.remembered(s, "key", 3)))
+		var passed atomic.Int32
+		var wait sync.WaitGroup
+		for i := range 24 {
+			wait.Go(func() {
+				_, err := handles[i%4].Recall(f.ctx, "key", fmt.Sprint("call ", i/2))
+				if err == nil {
+					passed.Add(1)
+				} else if !errors.Is(err, task.ErrNotFound) {
+					f.Errorf("Recall: %v", err)
+				}
+			})
+		}
+		wait.Wait()
+		if n := passed.Load(); n != 6 {
+			f.Errorf("%d of 24 have passed, want the two attempts of three calls", n)
+		}
+		f.wantRemembered(s, nil)
+	}},
+	{"Recall: nothing passes after Until, and Purge deletes what has ended", func(f *fixture, s task.Store) {
+		now := f.now(s)
+		for key, until := range map[string]time.Duration{"past": -time.Second, "soon": 200 * time.Millisecond, "late": long} {
+			r := f.remembered(s, key, 9)
+			r.Until = now.Add(until)
+			f.ok("Remember", s.Remember(f.ctx, r))
+		}
+		f.wantNoRecall(s, "past", "call")
+		f.eventually("a decision has ended", func() bool {
+			_, err := s.Recall(f.ctx, "soon", "call")
+			return errors.Is(err, task.ErrNotFound)
+		})
+		f.wantRemembered(s, nil, "late 9")
+		f.purge(s, 0, 10, 0)
+		f.wantNoRecall(s, "soon", "call")
+		f.wantRecall(s, "late", "call", 8)
+		// What was deleted can be decided again, and has let no call pass.
+		r := f.remembered(s, "soon", 1)
+		f.ok("Remember", s.Remember(f.ctx, r))
+		f.wantRecall(s, "soon", "call", 0)
+	}},
+	{"Remember: one that is repeated changes nothing", func(f *fixture, s task.Store) {
+		r := f.remembered(s, "key", 2)
+		f.ok("Remember", s.Remember(f.ctx, r))
+		f.wantRecall(s, "key", "call 1", 1)
+		f.ok("Remember", s.Remember(f.ctx, r))
+		earlier := f.remembered(s, "key", 9)
+		earlier.Decided = r.Decided.Add(-time.Second)
+		f.ok("Remember", s.Remember(f.ctx, earlier))
+		f.wantRemembered(s, nil, "key 1")
+	}},
+	{"Remember: a later decision takes the place of the one before", func(f *fixture, s task.Store) {
+		r := f.remembered(s, "key", 1)
+		r.Who = []string{"user:ada", "group:release"}
+		f.ok("Remember", s.Remember(f.ctx, r))
+		f.wantRecall(s, "key", "call 1", 0)
+		later := f.remembered(s, "key", 5)
+		later.Decided, later.Who, later.Content = r.Decided.Add(time.Second), []string{"user:ada", "user:bob"}, []byte("new")
+		f.ok("Remember", s.Remember(f.ctx, later))
+		f.wantRecall(s, "key", "call 1", 5) // it has passed
+		f.wantRecall(s, "key", "call 2", 4)
+		f.wantRemembered(s, []string{"group:release"})
+		f.wantRemembered(s, []string{"user:bob"}, "key 4")
+		f.wantRemembered(s, []string{"user:ada"}, "key 4")
+	}},
+	{"Forget: nothing passes any more, and no repeated Remember brings it back", func(f *fixture, s task.Store) {
+		r := f.remembered(s, "key", 5)
+		f.ok("Remember", s.Remember(f.ctx, r))
+		f.wantRecall(s, "key", "call 1", 4)
+		f.ok("Forget", s.Forget(f.ctx, "key"))
+		f.wantNoRecall(s, "key", "call 1")
+		f.wantNoRecall(s, "key", "call 2")
+		f.wantRemembered(s, nil)
+		if err := s.Forget(f.ctx, "key"); !errors.Is(err, task.ErrNotFound) {
+			f.Errorf("Forget again: %v, want an ErrNotFound", err)
+		}
+		f.ok("Remember", s.Remember(f.ctx, r))
+		r.Decided = r.Decided.Add(time.Millisecond) // before it was forgotten
+		f.ok("Remember", s.Remember(f.ctx, r))
+		f.wantRemembered(s, nil)
+		r.Decided = f.now(s).Add(time.Second)
+		f.ok("Remember", s.Remember(f.ctx, r))
+		f.wantRecall(s, "key", "call 2", 4)
+	}},
+	{"Remembered: the last one decided first, in pages, for those whom it concerns", func(f *fixture, s task.Store) {
+		var all []string
+		first := f.now(s).Add(-time.Hour)
+		for i := range 7 {
+			r := f.remembered(s, fmt.Sprint("key ", i), i+1)
+			r.Decided = first.Add(time.Duration(i/2) * time.Second)
+			r.Who = []string{fmt.Sprint("user:", i%2), "group:a"}
+			f.ok("Remember", s.Remember(f.ctx, r))
+		}
+		for _, i := range []int{6, 4, 5, 2, 3, 0, 1} {
+			all = append(all, fmt.Sprintf("key %d %d", i, i+1))
+		}
+		f.wantRemembered(s, nil, all...)
+		f.wantRemembered(s, []string{"user:1", "group:a", "user:0"}, all...)
+		f.wantRemembered(s, []string{"user:1"}, "key 5 6", "key 3 4", "key 1 2")
+		f.wantRemembered(s, []string{"user:2", "group:A", "user:\x00", ""})
+		f.wantRemembered(s, []string{})
+		var pages []string
+		var after *task.Remembered
+		for {
+			page, err := s.Remembered(f.ctx, []string{"group:a"}, after, 2)
+			f.ok("Remembered", err)
+			if len(page) == 0 {
+				break
+			}
+			pages, after = append(pages, briefly(page)...), page[len(page)-1]
+		}
+		if !slices.Equal(pages, all) {
+			f.Errorf("in pages: %q, want %q", pages, all)
+		}
+	}},
+}
+
+// remembered returns a decision that people have made an hour ago.
+func (f *fixture) remembered(s task.Store, key string, left int) *task.Remembered {
+	f.Helper()
+	now := f.now(s)
+	return &task.Remembered{Key: key, Who: []string{"user:ada"}, Content: []byte("content"),
+		Decided: now.Add(-time.Hour), Until: now.Add(long), Left: left}
+}
+
+func (f *fixture) now(s task.Store) time.Time {
+	f.Helper()
+	_, now, err := s.Changes(f.ctx, nil, 0)
+	f.ok("Changes", err)
+	return now
+}
+
+func briefly(found []*task.Remembered) (all []string) {
+	for _, r := range found {
+		all = append(all, fmt.Sprint(r.Key, " ", r.Left))
+	}
+	return all
+}
+
+// wantRemembered requires these decisions for who, each by its Key and what is left of it.
+func (f *fixture) wantRemembered(s task.Store, who []string, want ...string) {
+	f.Helper()
+	found, err := s.Remembered(f.ctx, who, nil, 100)
+	f.ok("Remembered", err)
+	if got := briefly(found); !slices.Equal(got, want) {
+		f.Errorf("Remembered for %q: %q, want %q", who, got, want)
+	}
+}
+
+func (f *fixture) wantRecall(s task.Store, key, call string, left int) {
+	f.Helper()
+	r, err := s.Recall(f.ctx, key, call)
+	f.ok("Recall", err)
+	if r.Key != key || r.Left != left {
+		f.Errorf("Recall(%q, %q): %q with %d left, want %d", key, call, r.Key, r.Left, left)
+	}
+}
+
+func (f *fixture) wantNoRecall(s task.Store, key, call string) {
+	f.Helper()
+	if r, err := s.Recall(f.ctx, key, call); !errors.Is(err, task.ErrNotFound) || r != nil {
+		f.Errorf("Recall(%q, %q): %v, %v, want an ErrNotFound", key, call, r, err)
+	}
+}
