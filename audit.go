@@ -9,7 +9,7 @@ import "github.com/askback-mcp/askback/internal/report"
 // repeats, is told again. What is told of one round is in order, except that the answer to a task's question is told
 // when it is stored, by which time a worker may have gone on with it.
 type AuditEvent struct {
-	// one of AuditAsked, AuditAnswered, AuditVoted, AuditDecided, AuditUnanswered, AuditStep, AuditRefused, AuditShed,
+	// one of AuditAsked, AuditAnswered, AuditVoted, AuditDecided, AuditUnanswered, AuditRecalled, AuditStep, AuditRefused, AuditShed,
 	// AuditState, AuditCancelled and AuditEnded
 	Kind      string
 	Principal string // the caller, or "" for an anonymous one
@@ -48,6 +48,10 @@ const (
 
 	// AuditUnanswered: the deadline of the question Key passed before anybody answered it, or enough people did.
 	AuditUnanswered = report.AuditUnanswered
+
+	// AuditRecalled: a call has passed by a decision that By has made before, through the Channel, on an equal call: see
+	// [Verdict].Remember. It is told for each person who has voted for it.
+	AuditRecalled = report.AuditRecalled
 
 	// AuditStep: the step Key ran. The Reason is completed, and the step recorded, or failed.
 	AuditStep = report.AuditStep

@@ -11,6 +11,7 @@ import (
 
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/call"
+	"github.com/askback-mcp/askback/internal/consent"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/schema"
@@ -55,6 +56,13 @@ type DeskOptions struct {
 	// Receipts signs a receipt of each decision that people make. Nil means no receipts. A decision takes no effect
 	// before its receipt is signed: after an error the task tries again later. All instances need it.
 	Receipts ReceiptSigner
+
+	// Rules, if set, decides about each call of a tool before its handler runs, also of tools of the SDK's server: it
+	// passes, it is denied, or people approve it first. The verdict is the first record of the call. Another process that
+	// continues the call asks again if its own verdict is stricter, and denies if that says so. A verdict of nil or with
+	// another Action than RuleAllow and RuleAsk denies, and so does a panic. It is called concurrently, and in each round.
+	// The Decide method of rules.Rules, in the module askback/bridge, reads a file of rules.
+	Rules func(ctx context.Context, call *ToolCall) *Verdict
 
 	// Remind is the share of the time until a deadline after which the notice comes that it is due soon, less than 1.
 	// Zero means 0.8. A negative value means no reminder.
@@ -106,7 +114,12 @@ func (s *Server) useDesk(engine *call.Engine, service *tasks.Service) error {
 	if service == nil {
 		return errors.New("askback: Options.Desk needs Options.Tasks: a call waits for people as a task")
 	}
-	engine.Desk = &call.Desk{Fallback: o.Fallback, NotShown: o.NotShown}
+	engine.Desk = &call.Desk{Fallback: o.Fallback, NotShown: o.NotShown, Server: s.opts.Audience, Memory: service.Engine}
+	if rules := o.Rules; rules != nil {
+		engine.Desk.Rules = func(ctx context.Context, c *consent.ToolCall) *consent.Verdict {
+			return (*consent.Verdict)(rules(ctx, (*ToolCall)(c)))
+		}
+	}
 	people, err := desk.Open(service.Store, &desk.Options{StoreTimeout: service.Engine.Settings().StoreTimeout})
 	if err != nil {
 		return err

@@ -26,6 +26,7 @@ import (
 	"github.com/askback-mcp/askback/bridge/internal/rounds"
 	"github.com/askback-mcp/askback/bridge/internal/upstream"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/consent"
 	"github.com/askback-mcp/askback/internal/raw"
 )
 
@@ -37,6 +38,7 @@ type Bridge struct {
 	server *askback.Server
 	front  front
 	guard  guard
+	rules  func(context.Context, *consent.ToolCall) *consent.Verdict // or nil
 	// instance tells the processes of a fleet apart.
 	instance string
 }
@@ -51,8 +53,15 @@ func New(opts *Options) (*Bridge, error) {
 	if len(opts.Servers) == 0 {
 		return nil, errors.New("bridge: there is no server to stand in front of")
 	}
-	if opts.Approve != nil && opts.Rules != nil {
-		return nil, errors.New("bridge: Options has Approve and Rules: want one of them")
+	if decides := opts.Server.Desk.Rules; decides != nil {
+		if opts.Approve != nil {
+			return nil, errors.New("bridge: Options has Approve, and the Desk has Rules: want one of them")
+		}
+		b.rules = func(ctx context.Context, c *consent.ToolCall) *consent.Verdict {
+			return (*consent.Verdict)(decides(ctx, (*askback.ToolCall)(c)))
+		}
+		own := *opts.Server.Desk
+		own.Rules, b.opts.Server.Desk = nil, &own // they know the servers behind, and not this one
 	}
 	schemes := make([]names.Scheme, len(opts.Servers))
 	for i, s := range opts.Servers {
@@ -105,7 +114,7 @@ func (b *Bridge) newBehind(i int, schemes []names.Scheme) *behind {
 		}
 	}
 	u.relay = relay{mcp: b.mcp, name: s.Name, offers: func(uri string) bool { return u.catalog.ofURI(uri) == u.Server }}
-	u.Rules, u.Named = b.opts.Rules, cmp.Or(s.Name, s.Identity)
+	u.Rules, u.Named = b.rules, cmp.Or(s.Name, s.Identity)
 	u.Title, u.Guard, u.Log = cmp.Or(s.Name, "the server behind the bridge"), &b.guard, b.log
 	u.MostKept = int(cmp.Or(tasks.TaskBytes, 16<<20) / 4)
 	u.Conn = upstream.New(upstream.Options{

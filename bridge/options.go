@@ -9,7 +9,6 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/bridge/internal/calls"
 	"github.com/askback-mcp/askback/bridge/internal/names"
-	"github.com/askback-mcp/askback/bridge/rules"
 )
 
 // Options configure a [Bridge]. What they point to must not be changed after [New]. The bridge calls their functions
@@ -19,7 +18,8 @@ type Options struct {
 	Implementation *mcp.Implementation
 
 	// Server are the options of the bridge's own server. New returns an error if Keys, Tasks or Desk is nil. The keys also
-	// seal what is kept of the requestState of the servers behind. Calls wait in the store of Tasks, and at the Desk.
+	// seal what is kept of the requestState of the servers behind. Calls wait in the store of Tasks, and at the Desk. The
+	// Rules of the Desk know a server by its Name, or else by its Identity.
 	Server askback.Options
 
 	// Servers are the servers behind. New returns an error for an empty list, and for a name or pattern that is wrong. Of
@@ -49,12 +49,9 @@ type Options struct {
 	// Tools says which tools of all servers are offered, of those that [Server.Tools] offers.
 	Tools Choice
 
-	// Approve says which calls a person approves before they are passed on. Nil means none.
+	// Approve says which calls a person approves before they are passed on. Nil means none. New returns an error if the
+	// Desk has Rules, which decide in its place.
 	Approve *Approval
-
-	// Rules decide about each call of a tool before it is passed on, in place of Approve: New returns an error for both.
-	// They know a server by its Name, or else by its Identity. Nil means none.
-	Rules *rules.Rules
 }
 
 // Server is a server behind a bridge.

@@ -25,7 +25,7 @@ func ruled(t testing.TB, text string) func(*bridge.Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(o *bridge.Options) { o.Rules = r }
+	return func(o *bridge.Options) { o.Server.Desk.Rules = r.Decide }
 }
 
 // A rule denies a call in words, allows one, or asks the people that it names.
@@ -77,6 +77,68 @@ rules:
 			t.Errorf("%s: the tool ran %d times", version, n)
 		}
 	}
+}
+
+// What people have approved once lets the same call of the same caller pass, for as long and as often as the rule says,
+// and until it is ended at the desk. Other arguments are asked for, and so is the same call once the rule is another.
+func TestAnApprovalIsRemembered(t *testing.T) {
+	t.Parallel()
+	behind := newBehind(t)
+	const text = `
+default: {ask: {for: [user:bob], remember: {for: 1h, uses: 2}}}
+rules:
+  - {name: ours, when: 'has(arguments.n) && arguments.n > 100', ask: {for: [user:bob, "user:ada"], remember: {for: 1h, uses: 2}}}
+`
+	front := newFront(t, behind.url, patient, ruled(t, text))
+	s := host(t, front.url, "", able())
+	pass := func(arguments string, asks bool) {
+		t.Helper()
+		words := make(chan string, 1)
+		go func() {
+			text, _ := call(t, s, "echo", json.RawMessage(arguments))
+			words <- text
+		}()
+		if asks {
+			q := front.answer(t, "bob", desk.Answer{Action: "accept"})
+			if remembers := strings.Contains(q.Message, "for 1h the same call of ada passes"); remembers != (len(q.For) == 1) {
+				t.Errorf("%s: people are asked %q", arguments, q.Message)
+			}
+		}
+		if got := <-words; !strings.HasPrefix(got, "map[n:") {
+			t.Errorf("%s: %q", arguments, got)
+		}
+		for q := range front.desk.Waiting(t.Context(), desk.Waiting{}) {
+			t.Errorf("%s: somebody is asked %q", arguments, q.Message)
+		}
+	}
+	pass(`{"n":1}`, true)
+	pass(`{"n":2}`, true)
+	pass(`{"n":1}`, false)
+	pass(`{ "n" : 1 }`, false)
+	pass(`{"n":1}`, true) // they are used up
+	pass(`{"n":500}`, true)
+	pass(`{"n":500}`, true) // the caller is among those who may answer
+	var left []string
+	for r, err := range front.desk.Remembered(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		left = append(left, fmt.Sprint(r.Tool, r.Excerpt.Begin, r.Left, r.Caller))
+	}
+	if got := fmt.Sprint(left); got != `[echo{"n":1}2ada echo{"n":2}2ada]` {
+		t.Errorf("what is remembered is %s", got)
+	}
+	for r := range front.desk.Remembered(t.Context(), &desk.Person{Name: "ada"}) {
+		if _, err := front.desk.Forget(t.Context(), r.Name, &desk.Person{Name: "bob"}); err != nil {
+			t.Error(err)
+		}
+	}
+	pass(`{"n":1}`, true)
+	next := newFront(t, behind.url, patient, func(o *bridge.Options) { o.Server.Tasks.Store = front.store },
+		ruled(t, strings.Replace(text, "uses: 2", "uses: 3", 1)))
+	front, s = next, host(t, next.url, "", able())
+	pass(`{"n":1}`, true)
+	pass(`{"n":1}`, false)
 }
 
 // Edited arguments are judged again: people cannot edit past a rule.

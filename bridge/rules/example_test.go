@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/bridge/rules"
 )
 
@@ -20,7 +21,7 @@ rules:
 		fmt.Println(err)
 		return
 	}
-	v := r.Decide(context.Background(), &rules.Call{
+	v := r.Decide(context.Background(), &askback.ToolCall{
 		Server: "bank", Tool: "pay", Arguments: []byte(`{"amount":5000}`), Caller: "ada",
 	})
 	fmt.Println(v.Rule, v.Action, v.Votes, v.For)

@@ -13,6 +13,7 @@ import (
 
 	"cel.dev/cel-go/cel"
 
+	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/internal/strictjson"
 )
 
@@ -47,7 +48,7 @@ func newEnv() (*cel.Env, error) {
 }
 
 // newInput makes the values that conditions name.
-func newInput(call *Call) (map[string]any, error) {
+func newInput(call *askback.ToolCall) (map[string]any, error) {
 	arguments := any(map[string]any{})
 	if len(call.Arguments) > 0 {
 		var err error

@@ -2,6 +2,9 @@ package rules
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +16,8 @@ import (
 
 	"cel.dev/cel-go/cel"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/askback-mcp/askback"
 )
 
 // The bounds of a file.
@@ -21,7 +26,8 @@ const (
 	mostName  = 100 // characters
 	mostText  = 500 // characters of a reason
 	mostVotes = 100
-	// mostWithin is the greatest time that people can be given.
+	mostUses  = 1000
+	// mostWithin is the greatest time that people can be given, and that an approval can be remembered.
 	mostWithin = 30 * 24 * time.Hour
 )
 
@@ -63,9 +69,10 @@ func (p *parser) parse(data []byte) (_ *Rules, err error) {
 			"'default: {ask: {}}'")
 	}
 	r := new(Rules)
-	actions, err := p.mapping(members["default"], Ask, Allow, Deny)
+	actions, err := p.mapping(members["default"], askback.RuleAsk, askback.RuleAllow, askback.RuleDeny)
 	if err == nil {
 		r.fallback, err = p.verdict(members["default"], actions)
+		r.fallback.Digest = digest(r.fallback, "")
 	}
 	if err != nil {
 		return nil, err
@@ -85,7 +92,7 @@ func (p *parser) rules(list *yaml.Node, r *Rules) error {
 	}
 	seen := make(map[string]int)
 	for _, n := range list.Content {
-		members, err := p.mapping(n, "name", "when", Ask, Allow, Deny)
+		members, err := p.mapping(n, "name", "when", askback.RuleAsk, askback.RuleAllow, askback.RuleDeny)
 		if err != nil {
 			return err
 		}
@@ -106,6 +113,7 @@ func (p *parser) rules(list *yaml.Node, r *Rules) error {
 		if err != nil {
 			return err
 		}
+		v.Digest = digest(v, members["when"].Value)
 		r.list = append(r.list, rule{program, v})
 	}
 	return nil
@@ -158,9 +166,9 @@ func (p *parser) text(in, n *yaml.Node, name string, most int) (string, error) {
 }
 
 // verdict reads the one action among the members.
-func (p *parser) verdict(in *yaml.Node, members map[string]*yaml.Node) (v Verdict, err error) {
+func (p *parser) verdict(in *yaml.Node, members map[string]*yaml.Node) (v askback.Verdict, err error) {
 	var action *yaml.Node
-	for _, name := range []string{Ask, Allow, Deny} {
+	for _, name := range []string{askback.RuleAsk, askback.RuleAllow, askback.RuleDeny} {
 		if n := members[name]; n != nil {
 			if action != nil {
 				return v, p.fault(n, "%s and %s stand in one place: want one of them", v.Action, name)
@@ -171,20 +179,20 @@ func (p *parser) verdict(in *yaml.Node, members map[string]*yaml.Node) (v Verdic
 	switch v.Action {
 	case "":
 		return v, p.fault(in, "the action is missing: want one of ask, allow, deny")
-	case Allow:
+	case askback.RuleAllow:
 		if text, err := p.scalar(action, "!!bool", "'allow: true'"); err != nil || text != "true" {
 			return v, p.fault(action, "want 'allow: true'")
 		}
-	case Deny:
+	case askback.RuleDeny:
 		v.Reason, err = p.text(in, action, "deny: the reason", mostText)
-	case Ask:
+	case askback.RuleAsk:
 		err = p.ask(action, &v)
 	}
 	return v, err
 }
 
-func (p *parser) ask(n *yaml.Node, v *Verdict) error {
-	members, err := p.mapping(n, "for", "votes", "within", "edit")
+func (p *parser) ask(n *yaml.Node, v *askback.Verdict) error {
+	members, err := p.mapping(n, "for", "votes", "within", "edit", "remember")
 	if err != nil {
 		return err
 	}
@@ -207,12 +215,8 @@ func (p *parser) ask(n *yaml.Node, v *Verdict) error {
 		}
 	}
 	if n := members["within"]; n != nil {
-		text, err := p.text(n, n, "within", 50)
-		if err != nil {
+		if v.Within, err = p.time(n, "within"); err != nil {
 			return err
-		}
-		if v.Within, err = time.ParseDuration(text); err != nil || v.Within < time.Second || v.Within > mostWithin {
-			return p.fault(n, "within: want a time of 1s to %v, such as 90m or 4h", mostWithin)
 		}
 	}
 	if n := members["edit"]; n != nil {
@@ -225,11 +229,54 @@ func (p *parser) ask(n *yaml.Node, v *Verdict) error {
 		}
 		v.Edit = text == "true"
 	}
+	if n := members["remember"]; n != nil {
+		return p.remember(n, v)
+	}
 	return nil
 }
 
+// remember reads how long and how often an approval lets equal calls pass.
+func (p *parser) remember(n *yaml.Node, v *askback.Verdict) error {
+	switch {
+	case len(v.For) == 0:
+		return p.fault(n, "remember needs for: callers' approvals of their own calls are not remembered")
+	case v.Edit:
+		return p.fault(n, "remember and edit exclude each other: an edited call is not the call that comes again")
+	}
+	members, err := p.mapping(n, "for", "uses")
+	if err != nil {
+		return err
+	}
+	if members["for"] == nil || members["uses"] == nil {
+		return p.fault(n, "want both, such as remember: {for: 8h, uses: 20}")
+	}
+	if v.Remember, err = p.time(members["for"], "remember: for"); err != nil {
+		return err
+	}
+	text, err := p.scalar(members["uses"], "!!int", "uses as a number")
+	if err != nil {
+		return err
+	}
+	if v.Uses, err = strconv.Atoi(text); err != nil || v.Uses < 1 || v.Uses > mostUses {
+		return p.fault(members["uses"], "uses: want 1 to %d calls that pass without a question", mostUses)
+	}
+	return nil
+}
+
+func (p *parser) time(n *yaml.Node, name string) (time.Duration, error) {
+	text, err := p.text(n, n, name, 50)
+	if err != nil {
+		return 0, err
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < time.Second || d > mostWithin {
+		return 0, p.fault(n, "%s: want a time of 1s to %v, such as 90m or 4h", name, mostWithin)
+	}
+	return d, nil
+}
+
 // people reads who is asked, and reports whether groups are among them.
-func (p *parser) people(list *yaml.Node, v *Verdict) (groups bool, err error) {
+func (p *parser) people(list *yaml.Node, v *askback.Verdict) (groups bool, err error) {
 	if list == nil {
 		return false, nil
 	}
@@ -303,4 +350,11 @@ func (p *parser) place(n *yaml.Node, line, column int) (int, int) {
 		return n.Line + line - 1, 1
 	}
 	return n.Line, n.Column + column
+}
+
+// digest tells a rule from others, and from itself after a change.
+func digest(v askback.Verdict, condition string) string {
+	data, _ := json.Marshal([]any{v, condition}) // texts and numbers
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
 }

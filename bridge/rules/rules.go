@@ -26,73 +26,27 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"cel.dev/cel-go/cel"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-)
 
-// The actions of a verdict, from the strictest to the mildest.
-const (
-	Deny  = "deny"
-	Ask   = "ask"
-	Allow = "allow"
+	"github.com/askback-mcp/askback"
 )
 
 // Rules are the rules of a file. They are safe for concurrent use. The zero value denies every call.
 type Rules struct {
 	digest   string
 	list     []rule
-	fallback Verdict
+	fallback askback.Verdict
 }
 
 // rule is one rule of a file, with what it decides.
 type rule struct {
 	program cel.Program
-	verdict Verdict
-}
-
-// Call is a call of a tool, as rules see it.
-type Call struct {
-	// Server is the operator's name of the server, or what tells it from others, such as its URL.
-	Server string `json:"server"`
-	// Tool is the name of the tool at the server.
-	Tool string `json:"tool"`
-	// Definition is the tool as the server has listed it, as JSON. Rules see its SHA-256. It may be empty.
-	Definition string `json:"definition,omitempty"`
-	// Annotations are what the server says of the tool. Nil has the defaults of the specification: the tool may destroy,
-	// and reaches the outside.
-	Annotations *mcp.ToolAnnotations `json:"annotations,omitempty"`
-	// Arguments are a JSON object. Empty is {}.
-	Arguments json.RawMessage `json:"arguments,omitempty"`
-	// Caller is the principal. Nobody is asked for an anonymous caller: such a call is denied.
-	Caller string `json:"caller"`
-}
-
-// Verdict is what is done with a call.
-type Verdict struct {
-	// Action is Deny, Ask or Allow.
-	Action string
-	// Rule is the name of the rule that has decided. Empty means the default.
-	Rule string
-	// Reason says why a call is denied.
-	Reason string
-	// For says who is asked, each made by askback.User or askback.Group. Empty means the caller.
-	For []string
-	// Votes is how many of them must accept, 1 or more if people are asked.
-	Votes int
-	// Within bounds the wait for them. Zero means as long as the call lives.
-	Within time.Duration
-	// Edit lets them edit the arguments. The rules decide about edited arguments again.
-	Edit bool
-	// Failed are the errors of the rules that could not be evaluated, each with the rule's name. They tell names of
-	// members and types, and no values of the call.
-	Failed []string
+	verdict askback.Verdict
 }
 
 // mostFile bounds a file of rules, in bytes.
@@ -137,19 +91,19 @@ func (r *Rules) Digest() string { return r.digest }
 //
 // Denying is stricter than asking, and asking than allowing. Of two rules that ask, the stricter one wants more votes;
 // or else asks other people than the caller; or else lets nobody edit; or else stands first.
-func (r *Rules) Decide(ctx context.Context, call *Call) *Verdict {
+func (r *Rules) Decide(ctx context.Context, call *askback.ToolCall) *askback.Verdict {
 	v := r.decide(ctx, call)
-	if v.Action == Ask && call.Caller == "" {
-		v = Verdict{Action: Deny, Rule: v.Rule, Failed: v.Failed,
+	if v.Action == askback.RuleAsk && call.Caller == "" {
+		v = askback.Verdict{Action: askback.RuleDeny, Rule: v.Rule, Failed: v.Failed,
 			Reason: "nobody can be asked, because the caller has no name"}
 	}
 	return &v
 }
 
-func (r *Rules) decide(ctx context.Context, call *Call) Verdict {
+func (r *Rules) decide(ctx context.Context, call *askback.ToolCall) askback.Verdict {
 	in, err := newInput(call)
 	if err != nil {
-		return Verdict{Action: Deny, Reason: "the rules cannot judge the arguments: " + err.Error()}
+		return askback.Verdict{Action: askback.RuleDeny, Reason: "the rules cannot judge the arguments: " + err.Error()}
 	}
 	var failed []rule
 	var said []string
@@ -167,24 +121,29 @@ func (r *Rules) decide(ctx context.Context, call *Call) Verdict {
 		}
 	}
 	if result.Action == "" { // of the zero value
-		result = Verdict{Action: Deny, Reason: "there are no rules"}
+		result = askback.Verdict{Action: askback.RuleDeny, Reason: "there are no rules"}
 	}
 	for i := len(failed) - 1; i >= 0; i-- {
 		if v := failed[i].verdict; compare(v, result) >= 0 {
 			result = v
 		}
-		if result.Action == Allow {
-			result = Verdict{Action: Deny, Rule: failed[i].verdict.Rule,
+		if result.Action == askback.RuleAllow {
+			result = askback.Verdict{Action: askback.RuleDeny, Rule: failed[i].verdict.Rule,
 				Reason: "a rule could not be evaluated, and names nobody to ask"}
 		}
 	}
-	result.Failed = said
+	if result.Failed = said; len(failed) > 0 { // another rule may have decided about an equal call
+		result.Remember, result.Uses = 0, 0
+	}
+	result.Rules = r.digest
 	return result
 }
 
 // compare orders verdicts: the stricter one is greater.
-func compare(a, b Verdict) int {
-	rank := func(v Verdict) int { return map[string]int{Allow: 0, Ask: 1, Deny: 2}[v.Action] }
+func compare(a, b askback.Verdict) int {
+	rank := func(v askback.Verdict) int {
+		return map[string]int{askback.RuleAllow: 0, askback.RuleAsk: 1, askback.RuleDeny: 2}[v.Action]
+	}
 	truth := func(b bool) int {
 		if b {
 			return 1

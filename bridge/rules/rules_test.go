@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/bridge/rules"
 )
 
@@ -28,6 +30,20 @@ func parse(t testing.TB, text string) *rules.Rules {
 	}
 	return r
 }
+
+type (
+	ToolCall = askback.ToolCall
+	Verdict  = askback.Verdict
+)
+
+const (
+	ask   = askback.RuleAsk
+	allow = askback.RuleAllow
+	deny  = askback.RuleDeny
+)
+
+// apart leaves out the digests, which have tests of their own.
+var apart = cmpopts.IgnoreFields(Verdict{}, "Digest", "Rules")
 
 const example = `
 default:
@@ -53,42 +69,42 @@ func TestDecide(t *testing.T) {
 	finance := []string{"group:finance", "user:zoe"}
 	for _, c := range []struct {
 		name string
-		call rules.Call
-		want rules.Verdict
+		call ToolCall
+		want Verdict
 	}{
-		{"first", rules.Call{Server: "docs", Tool: "read", Annotations: readOnly, Caller: "ada"},
-			rules.Verdict{Action: rules.Allow, Rule: "reading"}},
-		{"default", rules.Call{Server: "docs", Tool: "write", Caller: "ada"}, rules.Verdict{Action: rules.Ask, Votes: 1}},
-		{"denied", rules.Call{Tool: "delete_pod", Caller: "ada", Arguments: []byte(`{"cluster":"production"}`)},
-			rules.Verdict{Action: rules.Deny, Rule: "production", Reason: "Nobody deletes in production."}},
-		{"an erring deny denies", rules.Call{Tool: "delete_pod", Caller: "ada", Arguments: []byte(`{"Cluster":"staging"}`)},
-			rules.Verdict{Action: rules.Deny, Rule: "production", Reason: "Nobody deletes in production.",
+		{"first", ToolCall{Server: "docs", Tool: "read", Annotations: readOnly, Caller: "ada"},
+			Verdict{Action: allow, Rule: "reading"}},
+		{"default", ToolCall{Server: "docs", Tool: "write", Caller: "ada"}, Verdict{Action: ask, Votes: 1}},
+		{"denied", ToolCall{Tool: "delete_pod", Caller: "ada", Arguments: []byte(`{"cluster":"production"}`)},
+			Verdict{Action: deny, Rule: "production", Reason: "Nobody deletes in production."}},
+		{"an erring deny denies", ToolCall{Tool: "delete_pod", Caller: "ada", Arguments: []byte(`{"Cluster":"staging"}`)},
+			Verdict{Action: deny, Rule: "production", Reason: "Nobody deletes in production.",
 				Failed: []string{"production: the call lacks an argument that its condition needs; " +
 					"try has(arguments.NAME) before"}}},
-		{"numbers of another kind", rules.Call{Tool: "pay", Caller: "ada", Arguments: []byte(`{"amount":1e4}`)},
-			rules.Verdict{Action: rules.Ask, Rule: "payments", For: finance, Votes: 2, Within: 4 * time.Hour, Edit: true}},
-		{"an erring ask asks", rules.Call{Tool: "pay", Caller: "ada", Arguments: []byte(`{"amount":"9 s3cret"}`)},
-			rules.Verdict{Action: rules.Ask, Rule: "payments", For: finance, Votes: 2, Within: 4 * time.Hour, Edit: true,
+		{"numbers of another kind", ToolCall{Tool: "pay", Caller: "ada", Arguments: []byte(`{"amount":1e4}`)},
+			Verdict{Action: ask, Rule: "payments", For: finance, Votes: 2, Within: 4 * time.Hour, Edit: true}},
+		{"an erring ask asks", ToolCall{Tool: "pay", Caller: "ada", Arguments: []byte(`{"amount":"9 s3cret"}`)},
+			Verdict{Action: ask, Rule: "payments", For: finance, Votes: 2, Within: 4 * time.Hour, Edit: true,
 				Failed: []string{"payments: an argument has a type that its condition does not expect"}}},
-		{"the caller", rules.Call{Tool: "greet", Caller: "bob"}, rules.Verdict{Action: rules.Allow, Rule: "friends"}},
-		{"another caller", rules.Call{Tool: "greet", Caller: "eve"}, rules.Verdict{Action: rules.Ask, Votes: 1}},
-		{"nobody to ask", rules.Call{Tool: "greet"},
-			rules.Verdict{Action: rules.Deny, Reason: "nobody can be asked, because the caller has no name"}},
-		{"no object", rules.Call{Tool: "greet", Caller: "ada", Arguments: []byte(`["s3cret"]`)},
-			rules.Verdict{Action: rules.Deny, Reason: "the rules cannot judge the arguments: they are not a JSON object"}},
-		{"a member twice", rules.Call{Tool: "greet", Caller: "ada", Arguments: []byte(`{"a":1,"a":2}`)},
-			rules.Verdict{Action: rules.Deny, Reason: "the rules cannot judge the arguments: they are not JSON, have a member " +
+		{"the caller", ToolCall{Tool: "greet", Caller: "bob"}, Verdict{Action: allow, Rule: "friends"}},
+		{"another caller", ToolCall{Tool: "greet", Caller: "eve"}, Verdict{Action: ask, Votes: 1}},
+		{"nobody to ask", ToolCall{Tool: "greet"},
+			Verdict{Action: deny, Reason: "nobody can be asked, because the caller has no name"}},
+		{"no object", ToolCall{Tool: "greet", Caller: "ada", Arguments: []byte(`["s3cret"]`)},
+			Verdict{Action: deny, Reason: "the rules cannot judge the arguments: they are not a JSON object"}},
+		{"a member twice", ToolCall{Tool: "greet", Caller: "ada", Arguments: []byte(`{"a":1,"a":2}`)},
+			Verdict{Action: deny, Reason: "the rules cannot judge the arguments: they are not JSON, have a member " +
 				"twice, or are deeper than 64"}},
-		{"beyond any number", rules.Call{Tool: "greet", Caller: "ada", Arguments: []byte(`{"a":1e999}`)},
-			rules.Verdict{Action: rules.Deny, Reason: "the rules cannot judge the arguments: a number in them is out of range"}},
+		{"beyond any number", ToolCall{Tool: "greet", Caller: "ada", Arguments: []byte(`{"a":1e999}`)},
+			Verdict{Action: deny, Reason: "the rules cannot judge the arguments: a number in them is out of range"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(&c.want, r.Decide(t.Context(), &c.call)); diff != "" {
+			if diff := cmp.Diff(&c.want, r.Decide(t.Context(), &c.call), apart); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
-	if v := new(rules.Rules).Decide(t.Context(), &rules.Call{Tool: "greet", Caller: "ada"}); v.Action != rules.Deny {
+	if v := new(rules.Rules).Decide(t.Context(), &ToolCall{Tool: "greet", Caller: "ada"}); v.Action != deny {
 		t.Errorf("no rules decide %+v", v)
 	}
 }
@@ -113,11 +129,11 @@ rules:
 		`{"n":9007199254740993}`: "big", `{"n":9007199254740992}`: "", `{"n":18446744073709551615}`: "unsigned",
 		`{"n":18446744073709551614}`: "",
 	} {
-		if v := r.Decide(t.Context(), &rules.Call{Caller: "ada", Arguments: []byte(arguments)}); v.Rule != want {
+		if v := r.Decide(t.Context(), &ToolCall{Caller: "ada", Arguments: []byte(arguments)}); v.Rule != want {
 			t.Errorf("%s: %+v, want %q", arguments, v, want)
 		}
 	}
-	if v := r.Decide(t.Context(), &rules.Call{Caller: "ada", Definition: "{}"}); v.Rule != "pinned" {
+	if v := r.Decide(t.Context(), &ToolCall{Caller: "ada", Definition: "{}"}); v.Rule != "pinned" {
 		t.Errorf("the definition: %+v", v)
 	}
 }
@@ -135,14 +151,14 @@ rules:
 	if err != nil {
 		t.Fatal(err)
 	}
-	call := &rules.Call{Caller: "ada", Arguments: many}
+	call := &ToolCall{Caller: "ada", Arguments: many}
 	want := []string{"square: its condition takes too long"}
-	if v := r.Decide(t.Context(), call); v.Action != rules.Deny || !slices.Equal(v.Failed, want) {
+	if v := r.Decide(t.Context(), call); v.Action != deny || !slices.Equal(v.Failed, want) {
 		t.Errorf("it decides %+v", v)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if v := r.Decide(ctx, call); v.Action != rules.Deny || !slices.Equal(v.Failed, want) {
+	if v := r.Decide(ctx, call); v.Action != deny || !slices.Equal(v.Failed, want) {
 		t.Errorf("after its end it decides %+v", v)
 	}
 }
@@ -167,6 +183,13 @@ func TestMistakes(t *testing.T) {
 		{"default: {ask: {for: [ada]}}", `rules.yaml:1:23: "ada": want user:NAME or group:NAME`},
 		{"default: {ask: {for: ['user:ada'], votes: 2}}", "votes: want 1 to 1"},
 		{"default: {ask: {votes: many}}", "votes as a number"},
+		{"default: {ask: {for: ['user:ada'], remember: {for: 8h, uses: often}}}", "uses as a number"},
+		{"default: {ask: {for: ['user:ada'], remember: {for: 8h, uses: 0}}}", "uses: want 1 to 1000"},
+		{"default: {ask: {for: ['user:ada'], remember: {for: 900h, uses: 2}}}", "remember: for: want a time of 1s to 720h"},
+		{"default: {ask: {for: ['user:ada'], remember: {for: 8h}}}", "want both"},
+		{"default: {ask: {for: ['user:ada'], remember: 8h}}", "want a mapping with for, uses"},
+		{"default: {ask: {for: ['user:ada'], edit: true, remember: {for: 8h, uses: 2}}}", "exclude each other"},
+		{"default: {ask: {remember: {for: 8h, uses: 2}}}", "remember needs for"},
 		{"default: {ask: {within: 4}}", "within as a text"},
 		{"default: {ask: {within: 4 hours}}", "within: want a time of 1s to 720h0m0s"},
 		{"default: {ask: {within: 800h}}", "within: want a time of 1s to 720h0m0s"},
@@ -207,12 +230,12 @@ type drawn struct {
 	tool, server string // empty is any
 	above        int    // that the argument "n" has to be, which not every call has; -1 is none
 	readOnly     bool
-	verdict      rules.Verdict
+	verdict      Verdict
 }
 
 // holds says whether the rule holds, and whether it cannot be evaluated. A condition that is false before its broken
 // part needs no such part.
-func (d *drawn) holds(c *rules.Call, n *int) (holds, errs bool) {
+func (d *drawn) holds(c *ToolCall, n *int) (holds, errs bool) {
 	switch {
 	case d.tool != "" && d.tool != c.Tool, d.server != "" && d.server != c.Server:
 		return false, false
@@ -245,7 +268,7 @@ func (d *drawn) condition() string {
 }
 
 // plainly decides as the documents say it, from the last rule to the first: without CEL, and without our code.
-func plainly(list []drawn, fallback rules.Verdict, c *rules.Call, n *int) rules.Verdict {
+func plainly(list []drawn, fallback Verdict, c *ToolCall, n *int) Verdict {
 	if len(list) == 0 {
 		return fallback
 	}
@@ -262,7 +285,7 @@ func plainly(list []drawn, fallback rules.Verdict, c *rules.Call, n *int) rules.
 		return other
 	}
 	if other.Action == "allow" && first.verdict.Action == "allow" {
-		return rules.Verdict{Action: "deny"}
+		return Verdict{Action: "deny"}
 	}
 	if other.Action == "allow" {
 		return first.verdict
@@ -291,20 +314,20 @@ func plainly(list []drawn, fallback rules.Verdict, c *rules.Call, n *int) rules.
 func TestTheSameAsAPlainEvaluator(t *testing.T) {
 	draw := rand.New(rand.NewPCG(36, 4))
 	one := func(of ...string) string { return of[draw.IntN(len(of))] }
-	verdict := func(i int) rules.Verdict {
+	verdict := func(i int) Verdict {
 		switch draw.IntN(5) {
 		case 0:
-			return rules.Verdict{Action: "deny", Reason: fmt.Sprint("reason ", i)}
+			return Verdict{Action: "deny", Reason: fmt.Sprint("reason ", i)}
 		case 1, 2:
-			return rules.Verdict{Action: "allow"}
+			return Verdict{Action: "allow"}
 		}
-		v := rules.Verdict{Action: "ask", Votes: 1, Edit: draw.IntN(2) == 0}
+		v := Verdict{Action: "ask", Votes: 1, Edit: draw.IntN(2) == 0}
 		if draw.IntN(3) > 0 {
 			v.For, v.Votes = []string{"group:" + one("release", "finance")}, 1+draw.IntN(3)
 		}
 		return v
 	}
-	text := func(v rules.Verdict) string {
+	text := func(v Verdict) string {
 		switch v.Action {
 		case "deny":
 			return fmt.Sprintf("deny: %s", v.Reason)
@@ -334,7 +357,7 @@ func TestTheSameAsAPlainEvaluator(t *testing.T) {
 		}
 		r := parse(t, file)
 		for range 500 {
-			c := &rules.Call{Server: one("x", "y", "z", "v", "w"), Tool: one("a", "b", "c", "d", "e", "f", "g", "h"),
+			c := &ToolCall{Server: one("x", "y", "z", "v", "w"), Tool: one("a", "b", "c", "d", "e", "f", "g", "h"),
 				Caller: "ada", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: draw.IntN(2) == 0}}
 			n := new(draw.IntN(100))
 			if draw.IntN(2) == 0 {
@@ -361,7 +384,7 @@ func TestTheSameAsAPlainEvaluator(t *testing.T) {
 			if got.Action == "deny" && want.Action == "deny" && want.Reason == "" { // nobody to ask, in words of its own
 				continue
 			}
-			if diff := cmp.Diff(&want, got); diff != "" {
+			if diff := cmp.Diff(&want, got, apart); diff != "" {
 				t.Fatalf("%+v %s:\n%s\n%s", c, c.Arguments, diff, file)
 			}
 		}
@@ -383,11 +406,11 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		v := r.Decide(t.Context(), &rules.Call{Server: "s", Tool: "pay", Caller: "ada", Arguments: arguments})
+		v := r.Decide(t.Context(), &ToolCall{Server: "s", Tool: "pay", Caller: "ada", Arguments: arguments})
 		switch {
-		case v.Action != rules.Allow && v.Action != rules.Ask && v.Action != rules.Deny,
-			v.Action == rules.Ask && v.Votes < 1, v.Action == rules.Deny && v.Reason == "",
-			v.Action == rules.Allow && len(v.Failed) > 0:
+		case v.Action != allow && v.Action != ask && v.Action != deny,
+			v.Action == ask && v.Votes < 1, v.Action == deny && v.Reason == "",
+			v.Action == allow && len(v.Failed) > 0:
 			t.Errorf("%s decides %+v", text, v)
 		}
 	})
@@ -395,9 +418,43 @@ func FuzzParse(f *testing.F) {
 
 func BenchmarkDecide(b *testing.B) {
 	r := parse(b, example)
-	call := &rules.Call{Server: "bank", Tool: "pay", Caller: "ada", Arguments: []byte(`{"amount":5,"to":"bob"}`)}
+	call := &ToolCall{Server: "bank", Tool: "pay", Caller: "ada", Arguments: []byte(`{"amount":5,"to":"bob"}`)}
 	b.ReportAllocs()
 	for b.Loop() {
 		r.Decide(b.Context(), call)
+	}
+}
+
+// The digest of a verdict changes with the rule that has decided, and with no other one.
+func TestDigestsOfRules(t *testing.T) {
+	const text = `
+default: {ask: {for: [user:zoe]}}
+rules:
+  - {name: none, when: tool == "none", deny: no}
+  - {name: pay, when: tool == "pay", ask: {for: [user:ada], within: 1h, remember: {for: 8h, uses: 20}}}
+`
+	decide := func(text, tool string) *Verdict {
+		return parse(t, text).Decide(t.Context(), &ToolCall{Tool: tool, Caller: "bob"})
+	}
+	was, fallback := decide(text, "pay"), decide(text, "other")
+	if was.Remember != 8*time.Hour || was.Uses != 20 || len(was.Digest) != 64 || len(was.Rules) != 64 ||
+		was.Digest == fallback.Digest || was.Rules != fallback.Rules {
+		t.Errorf("%+v, and the default %+v", was, fallback)
+	}
+	for _, other := range [][2]string{{`"none", deny: no}`, `"nobody", deny: never}`}, {"[user:zoe]", "[user:eve]"}} {
+		if v := decide(strings.Replace(text, other[0], other[1], 1), "pay"); v.Digest != was.Digest || v.Rules == was.Rules {
+			t.Errorf("with %s: %+v", other[1], v)
+		}
+	}
+	for _, own := range [][2]string{{`tool == "pay"`, `"pay" == tool`}, {"user:ada", "user:eve"}, {"within: 1h", "within: 2h"},
+		{"for: 8h", "for: 9h"}, {"uses: 20", "uses: 21"}, {"name: pay", "name: pays"}, {"[user:ada]", "[user:ada], edit: false"}} {
+		v := decide(strings.Replace(text, own[0], own[1], 1), "pay")
+		if same := v.Digest == was.Digest; same != (own[1] == "[user:ada], edit: false") {
+			t.Errorf("with %s the digest stays the same: %v", own[1], same)
+		}
+	}
+	fails := strings.Replace(text, "rules:\n", "rules:\n  - {name: fails, when: arguments.n > 1, allow: true}\n", 1)
+	if v := decide(fails, "pay"); v.Rule != "pay" || v.Remember != 0 || v.Uses != 0 {
+		t.Errorf("behind a rule that fails: %+v", v)
 	}
 }

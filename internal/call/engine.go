@@ -346,6 +346,9 @@ func (e *Engine) invoke(ctx context.Context, c *Call) (result mcp.Result, err er
 	if c.Probe != nil {
 		ctx = c.Probe.Handle(ctx)
 	}
+	if refusal, err := e.admit(ctx, c); refusal != nil || err != nil {
+		return refusal, err
+	}
 	return c.Handler.Invoke(ctx, c, c.Params)
 }
 

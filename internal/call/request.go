@@ -40,6 +40,9 @@ type Handler struct {
 	Fail func(error) mcp.Result
 
 	mistakes mistakes
+
+	defined sync.Once
+	listed  string // see definition
 }
 
 // ProgressFunc tells the client how far a call is.

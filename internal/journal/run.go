@@ -455,6 +455,13 @@ func (r *Run) startStep(ctx context.Context, key string) (value []byte, recorded
 	return nil, false, nil
 }
 
+// Recorded reports whether the result of a step is recorded.
+func (r *Run) Recorded(key string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.journal.index(Step, key) >= 0
+}
+
 // recorded returns the index of the entry that fits, or -1. A run comes by most entries in their order, so that it
 // finds the next one where it found the last.
 func (r *Run) recorded(fits func(e *Entry) bool) int {

@@ -37,6 +37,7 @@ const (
 	AuditVoted      = "voted"
 	AuditDecided    = "decided"
 	AuditUnanswered = "unanswered"
+	AuditRecalled   = "recalled"
 
 	AuditCancelled = "cancelled"
 )

@@ -275,6 +275,26 @@ func (e *Engine) Changes(
 	return e.store.Changes(ctx, after, limit)
 }
 
+// Remember keeps a decision.
+func (e *Engine) Remember(ctx context.Context, r *task.Remembered) error {
+	return e.store.Remember(ctx, r)
+}
+
+// Recall lets a call pass by a decision.
+func (e *Engine) Recall(ctx context.Context, key, call string) (*task.Remembered, error) {
+	return e.store.Recall(ctx, key, call)
+}
+
+// Remembered reads decisions that let calls pass.
+func (e *Engine) Remembered(
+	ctx context.Context, who []string, after *task.Remembered, limit int,
+) ([]*task.Remembered, error) {
+	return e.store.Remembered(ctx, who, after, limit)
+}
+
+// Forget ends a decision.
+func (e *Engine) Forget(ctx context.Context, key string) error { return e.store.Forget(ctx, key) }
+
 // Now reads the clock of the store, so that no other clock decides what is late.
 func (e *Engine) Now(ctx context.Context) (time.Time, error) {
 	_, now, err := e.store.Changes(ctx, nil, 0)

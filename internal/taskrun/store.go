@@ -242,6 +242,32 @@ func (s safeStore) Settle(ctx context.Context, n *task.Notice, retry time.Durati
 	return s.store.Settle(ctx, n, retry)
 }
 
+func (s safeStore) Remember(ctx context.Context, r *task.Remembered) (err error) {
+	ctx, done := s.bound(ctx, "Remember", &err)
+	defer done()
+	return s.store.Remember(ctx, r)
+}
+
+func (s safeStore) Recall(ctx context.Context, key, call string) (r *task.Remembered, err error) {
+	ctx, done := s.bound(ctx, "Recall", &err)
+	defer done()
+	return s.store.Recall(ctx, key, call)
+}
+
+func (s safeStore) Remembered(
+	ctx context.Context, who []string, after *task.Remembered, limit int,
+) (found []*task.Remembered, err error) {
+	ctx, done := s.bound(ctx, "Remembered", &err)
+	defer done()
+	return s.store.Remembered(ctx, who, after, limit)
+}
+
+func (s safeStore) Forget(ctx context.Context, key string) (err error) {
+	ctx, done := s.bound(ctx, "Forget", &err)
+	defer done()
+	return s.store.Forget(ctx, key)
+}
+
 // persist repeats a write until the store takes it, refuses it, or ctx is done.
 func (s safeStore) persist(ctx context.Context, write func() error) error {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {

@@ -20,7 +20,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		"internal/strictjson", "input", "internal/raw", "internal/wire", "internal/fault", "internal/bound",
 		"internal/journal",
 		"internal/foreign", "internal/form", "internal/question", "internal/schema",
-		"task", "internal/report", "internal/gate",
+		"task", "internal/report", "internal/gate", "internal/consent",
 		"internal/call", "internal/inline",
 		"internal/taskrun", "task/storetest", "internal/stored", "internal/home", "desk", "desk/chat", "desk/webhook",
 		"internal/tasks", "internal/drafts", "internal/sdkfront", "internal/httpfront", "", "audit", "ledger",
@@ -64,6 +64,7 @@ func TestImportsRunOneWay(t *testing.T) {
 func TestModulesImportFewInternalPackages(t *testing.T) {
 	allowed := map[string][]string{
 		"bridge": {
+			"internal/consent",    // under which policy a call passes: the same words in its record as anywhere
 			"internal/clock",      // what is sealed says when, by the clock of the instance
 			"internal/fault",      // a call that its server refused did not run
 			"internal/foreign",    // schemas and templates that strangers wrote

@@ -11,6 +11,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/bridge/internal/names"
 	"github.com/askback-mcp/askback/bridge/internal/outcome"
+	"github.com/askback-mcp/askback/internal/consent"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/stored"
@@ -18,14 +19,17 @@ import (
 )
 
 // ask asks what a gate asks, and returns the arguments that were approved.
-func (c *Call) ask(ctx context.Context, g *gate, arguments []byte) ([]byte, error) {
+func (c *Call) ask(ctx context.Context, g *consent.Gate, arguments []byte) ([]byte, error) {
 	q := askback.Question{Message: g.Message, For: g.Policy.For, Votes: g.Policy.Votes,
 		Within: g.Policy.Within}
 	var err error
 	if g.Form {
 		arguments, err = c.edit(ctx, q, arguments)
 	} else {
-		err = askback.Approve(c.Host, c.approvalKey(), q)
+		key := c.approvalKey()
+		if err = askback.Approve(c.Host, key, q); err == nil {
+			err = c.remember(ctx, g, key)
+		}
 	}
 	declined, ok := errors.AsType[*askback.DeclinedError](err)
 	_, late := errors.AsType[*askback.UnansweredError](err)
@@ -36,6 +40,19 @@ func (c *Call) ask(ctx context.Context, g *gate, arguments []byte) ([]byte, erro
 		err = c.notCalled("nobody approved the call in time")
 	}
 	return arguments, err
+}
+
+// remember keeps the approval under this key for later calls, if the rules want that.
+func (c *Call) remember(ctx context.Context, g *consent.Gate, key string) error {
+	about := c.about(c.arguments)
+	remembered := g.Policy.Key(about, c.Identity)
+	if remembered == "" {
+		return nil
+	}
+	return c.Host.Do(ctx, key+" remembered", func(ctx context.Context) error {
+		consent.Of(c.Host).Remember(ctx, remembered, g.Policy, about, key)
+		return nil
+	})
 }
 
 // keyApprove begins the keys of the questions whether a call is passed on. No question of a server has such a key.

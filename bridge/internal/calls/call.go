@@ -24,7 +24,7 @@ import (
 	"github.com/askback-mcp/askback/bridge/internal/asks"
 	"github.com/askback-mcp/askback/bridge/internal/outcome"
 	"github.com/askback-mcp/askback/bridge/internal/upstream"
-	"github.com/askback-mcp/askback/bridge/rules"
+	"github.com/askback-mcp/askback/internal/consent"
 	"github.com/askback-mcp/askback/internal/foreign"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -39,8 +39,8 @@ type Server struct {
 	Legacy   Way // for tools, as long as Conn.Legacy
 	Guard    Guard
 	Log      *slog.Logger
-	Rules    *rules.Rules // that decide about its calls, or nil
-	Named    string       // what rules call it
+	Rules    func(context.Context, *consent.ToolCall) *consent.Verdict // that decide about its calls, or nil
+	Named    string                                                    // what rules call it
 	// MostKept bounds the result of a stored call, in bytes.
 	MostKept int
 	// InWords says that the server tells clients without tasks in words to call its own askback_result, which is the
@@ -122,12 +122,13 @@ type Call struct {
 	Progress bool // the host wants to be told
 
 	meta   []byte // the _meta of the host's request, or nil
-	gates  []*gate
+	gates  []*consent.Gate
 	raises bool  // the call has to pass one more gate before anything more is sent
 	denial error // why nothing more is sent, or nil
 
 	arguments []byte // of the host
-	decided   *policy
+	decided   *consent.Policy
+	digest    string // of the rules that have decided
 }
 
 func (t *Target) newCall(call *askback.Call) *Call {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/bridge/internal/names"
-	"github.com/askback-mcp/askback/bridge/rules"
+	"github.com/askback-mcp/askback/internal/consent"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/taskrun"
 )
@@ -39,7 +39,7 @@ func (c *Call) approve(ctx context.Context, arguments []byte) ([]byte, error) {
 	}
 	asks, original := false, arguments
 	for _, g := range c.gates {
-		if !g.Policy.asks() {
+		if !g.Asks() {
 			continue
 		}
 		asks = true
@@ -62,35 +62,24 @@ func (c *Call) approve(ctx context.Context, arguments []byte) ([]byte, error) {
 }
 
 // policy is the policy of this process for the call.
-func (c *Call) policy(ctx context.Context) policy {
+func (c *Call) policy(ctx context.Context) consent.Policy {
 	if c.Rules == nil {
 		return c.ofFlags()
 	}
 	if c.decided == nil {
-		p, failed := c.ofRules(ctx, c.arguments)
+		p, digest, failed := consent.Decide(ctx, c.Rules, c.about(c.arguments))
 		if len(failed) > 0 && c.left.First("rules\n"+strings.Join(failed, "\n"), time.Hour) {
 			c.Log.WarnContext(ctx, "bridge: rules cannot be evaluated", "tool", c.Name, "call", c.Host.ID(), "failed", failed)
 		}
-		c.decided = &p
+		c.decided, c.digest = &p, digest
 	}
 	return *c.decided
 }
 
-// ofRules is the policy of the rules of this process for the call with these arguments, and the errors of rules.
-func (c *Call) ofRules(ctx context.Context, arguments []byte) (policy, []string) {
-	v := c.Rules.Decide(ctx, &rules.Call{Server: c.Named, Tool: c.Name, Definition: c.Definition,
-		Annotations: c.Annotations, Arguments: arguments, Caller: c.Host.Principal()})
-	switch v.Action {
-	case rules.Allow:
-		return policy{Rule: v.Rule}, v.Failed
-	case rules.Ask:
-		p := policy{For: v.For, Votes: v.Votes, Edit: v.Edit, Within: v.Within, Rule: v.Rule}
-		if len(p.For) == 0 {
-			p.For = []string{askback.User(c.Host.Principal())}
-		}
-		return p, v.Failed
-	}
-	return policy{Deny: v.Reason, Rule: v.Rule}, v.Failed
+// about is the call with these arguments, as rules see it.
+func (c *Call) about(arguments []byte) *consent.ToolCall {
+	return &consent.ToolCall{Server: c.Named, Tool: c.Name, Definition: c.Definition, Annotations: c.Annotations,
+		Arguments: arguments, Caller: c.Host.Principal()}
 }
 
 // objection says why the rules of this process do not let edited arguments pass with the approvals of the call, or
@@ -99,40 +88,22 @@ func (c *Call) objection(ctx context.Context, arguments []byte) string {
 	if c.Rules == nil {
 		return ""
 	}
-	switch p, _ := c.ofRules(ctx, arguments); {
+	switch p, _, _ := consent.Decide(ctx, c.Rules, c.about(arguments)); {
 	case p.Deny != "":
-		return "with these arguments " + p.denied()
-	case !c.covered(p):
-		return fmt.Sprintf("with these arguments %s %s; call the tool again with them", p.decider(), p)
+		return "with these arguments " + p.Denied()
+	case !consent.Covered(c.gates, p):
+		return fmt.Sprintf("with these arguments %s %s; call the tool again with them", p.Decider(), p)
 	}
 	return ""
 }
 
-// covered reports whether a gate of the call covers a policy.
-func (c *Call) covered(p policy) bool {
-	return !p.asks() || slices.ContainsFunc(c.gates, func(g *gate) bool { return g.Policy.covers(p) })
-}
-
-// decider names what has decided.
-func (p policy) decider() string {
-	if p.Rule == "" {
-		return "the default of the rules"
-	}
-	return fmt.Sprintf("the rule %q", p.Rule)
-}
-
-// denied says who denies the call, and why.
-func (p policy) denied() string {
-	return fmt.Sprintf("%s denies it: %s", p.decider(), strings.TrimSuffix(p.Deny, "."))
-}
-
 // ofFlags is the policy of the operator's patterns.
-func (c *Call) ofFlags() policy {
+func (c *Call) ofFlags() consent.Policy {
 	a := c.Approval
 	if a == nil {
-		return policy{}
+		return consent.Policy{}
 	}
-	own := policy{For: slices.Compact(slices.Sorted(slices.Values(a.For))), Votes: max(a.Votes, 1), Edit: a.Edit}
+	own := consent.Policy{For: slices.Compact(slices.Sorted(slices.Values(a.For))), Votes: max(a.Votes, 1), Edit: a.Edit}
 	if len(own.For) == 0 {
 		own.For = []string{askback.User(c.Host.Principal())}
 	}
@@ -141,15 +112,16 @@ func (c *Call) ofFlags() policy {
 
 // newGate makes a gate of the policy of this process. With edits, people get a form for the arguments, if these can be
 // checked.
-func (c *Call) newGate(ctx context.Context, edits bool) (*gate, error) {
-	g := &gate{Server: c.Identity, Tool: c.Name, Policy: c.policy(ctx)}
-	if g.Policy.asks() {
+func (c *Call) newGate(ctx context.Context, edits bool) (*consent.Gate, error) {
+	g := &consent.Gate{Server: c.Identity, Tool: c.Name, Policy: c.policy(ctx), Rules: c.digest}
+	if g.Policy.Asks() {
 		g.Message = fmt.Sprintf("Call the tool %q of the server %q?", c.Name, c.Title)
-	}
-	if c.Rules != nil {
-		if g.Rules = c.Rules.Digest(); g.Message != "" {
-			g.Message += fmt.Sprintf("\n\nAsked by %s.", g.Policy.decider())
+		if c.Rules != nil {
+			g.Message = g.Policy.Message(g.Message, c.Host.Principal())
 		}
+	}
+	if key := g.Policy.Key(c.about(c.arguments), c.Identity); key != "" {
+		g.Pass = consent.Of(c.Host).Recall(ctx, key)
 	}
 	if !edits {
 		return g, nil
@@ -182,7 +154,7 @@ func (c *Call) admit(ctx context.Context) error {
 	if out && !began {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("unknown tool %q", c.As)}
 	}
-	var first *gate
+	var first *consent.Gate
 	recorded, err := askback.Do(ctx, c.Host, gateName(1), func(ctx context.Context) (_ json.RawMessage, err error) {
 		if began {
 			return nil, c.notCalled("its journal does not say whether it has to be approved; call the tool again")
@@ -197,10 +169,10 @@ func (c *Call) admit(ctx context.Context) error {
 		return json.Marshal(first)
 	})
 	if err != nil || begins {
-		c.gates = []*gate{first}
+		c.gates = []*consent.Gate{first}
 		if err == nil && first.Policy.Deny != "" {
 			c.Log.InfoContext(ctx, "bridge: a rule denies a call", "tool", c.Name, "rule", first.Policy.Rule)
-			return c.notCalled(first.Policy.denied())
+			return c.notCalled(first.Policy.Denied())
 		}
 		return err
 	}
@@ -208,13 +180,13 @@ func (c *Call) admit(ctx context.Context) error {
 	if err != nil || json.Unmarshal(recorded, &first) != nil || first == nil {
 		return c.notCalled("what its journal says of approvals cannot be read; call the tool again")
 	}
-	c.gates = append([]*gate{first}, later...)
+	c.gates = append([]*consent.Gate{first}, later...)
 	if h != nil && h.Stopped() { // what was begun is cleaned up, and nothing else is done
 		return nil
 	}
 	for _, g := range c.gates {
 		if g.Policy.Deny != "" {
-			return c.notCalled(g.Policy.denied())
+			return c.notCalled(g.Policy.Denied())
 		}
 	}
 	last := c.gates[len(c.gates)-1]
@@ -229,17 +201,17 @@ func (c *Call) admit(ctx context.Context) error {
 }
 
 // settle compares the policy of this process with the gates of a call that has begun.
-func (c *Call) settle(ctx context.Context, last *gate) error {
+func (c *Call) settle(ctx context.Context, last *consent.Gate) error {
 	own := c.policy(ctx)
 	if c.Rules != nil {
 		if own.Deny != "" {
-			c.denial = c.notContinued(own.denied())
+			c.denial = c.notContinued(own.Denied())
 		}
-		c.raises = !c.covered(own)
+		c.raises = !consent.Covered(c.gates, own)
 		return nil
 	}
-	c.raises = own.stricter(last.Policy)
-	if !c.raises && !own.equal(last.Policy) {
+	c.raises = stricter(own, last.Policy)
+	if !c.raises && !equal(own, last.Policy) {
 		return c.leave(ctx, fmt.Sprintf("it waits for a bridge that %v; the bridge that has looked at it %v",
 			last.Policy, own))
 	}
@@ -250,7 +222,7 @@ func (c *Call) settle(ctx context.Context, last *gate) error {
 }
 
 // laterGates reads the gates behind the first one from the entries of a journal.
-func laterGates(entries [][]byte) (gates []*gate, err error) {
+func laterGates(entries [][]byte) (gates []*consent.Gate, err error) {
 	for _, data := range entries {
 		e, err := journal.DecodeEntry(data)
 		if err != nil {
@@ -259,7 +231,7 @@ func laterGates(entries [][]byte) (gates []*gate, err error) {
 		if e.Kind != journal.Step || e.Key != gateName(len(gates)+2) {
 			continue
 		}
-		g := new(gate)
+		g := new(consent.Gate)
 		if err := json.Unmarshal(e.Value, g); err != nil {
 			return nil, err
 		}
@@ -304,7 +276,7 @@ func (c *Call) Raise(ctx context.Context, err error) error {
 // raise adds a gate with the policy of this process, which is stricter, and asks what it asks. What was sent has fixed
 // the arguments, so that nobody can edit them.
 func (c *Call) raise(ctx context.Context) error {
-	g, err := askback.Do(ctx, c.Host, gateName(len(c.gates)+1), func(ctx context.Context) (*gate, error) {
+	g, err := askback.Do(ctx, c.Host, gateName(len(c.gates)+1), func(ctx context.Context) (*consent.Gate, error) {
 		return c.newGate(ctx, false)
 	})
 	if err != nil {
@@ -312,7 +284,9 @@ func (c *Call) raise(ctx context.Context) error {
 	}
 	c.raises = false
 	c.gates = append(c.gates, g)
-	_, err = c.ask(ctx, g, nil)
+	if g.Asks() {
+		_, err = c.ask(ctx, g, nil)
+	}
 	return cmp.Or(err, askback.ErrInputRequired) // the next run goes through all gates
 }
 

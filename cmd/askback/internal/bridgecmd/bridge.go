@@ -150,6 +150,9 @@ func (o *bridgeOptions) run(cmd *cobra.Command, args []string) (err error) {
 	if people.Receipts, err = serving.Receipts(ctx, o.page.Receipts); err != nil {
 		return err
 	}
+	if decides != nil {
+		people.Rules = decides.Decide
+	}
 	store, ring, err := o.open(ctx, behind, cmd.InOrStdin())
 	if err != nil {
 		return err
@@ -162,7 +165,6 @@ func (o *bridgeOptions) run(cmd *cobra.Command, args []string) (err error) {
 		Implementation: &mcp.Implementation{Name: "askback-bridge", Title: "Askback bridge", Version: cli.Version()},
 		Servers:        behind.servers,
 		Approve:        approval,
-		Rules:          decides,
 		Tools:          o.tools,
 		Lists:          o.startWait,
 		MessageBytes:   int64(o.most),

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/bridge/rules"
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 )
@@ -71,7 +72,7 @@ decided otherwise than wanted; 2 wrong usage.`,
 
 // wanted is a call of a file, with the action that is right for it, or none.
 type wanted struct {
-	rules.Call
+	askback.ToolCall
 	Want string `json:"want"`
 }
 
@@ -87,7 +88,7 @@ func readCall(line []byte) (*wanted, error) {
 		return nil, errors.New("more than one JSON object stands in this line")
 	}
 	switch w.Want {
-	case "", rules.Ask, rules.Allow, rules.Deny:
+	case "", askback.RuleAsk, askback.RuleAllow, askback.RuleDeny:
 		return w, nil
 	}
 	return nil, fmt.Errorf("want %.100q: want one of ask, allow, deny", w.Want)
@@ -106,8 +107,11 @@ type verdict struct {
 	Votes  int      `json:"votes,omitempty"`
 	Within string   `json:"within,omitempty"`
 	Edit   bool     `json:"edit,omitempty"`
-	Failed []string `json:"failed,omitempty"`
-	Want   string   `json:"want,omitempty"`
+	// Remember is how long an approval lets equal calls pass, and Uses how many.
+	Remember string   `json:"remember,omitempty"`
+	Uses     int      `json:"uses,omitempty"`
+	Failed   []string `json:"failed,omitempty"`
+	Want     string   `json:"want,omitempty"`
 }
 
 func (v *verdict) wrong() bool { return v.Want != "" && v.Want != v.Action }
@@ -121,15 +125,18 @@ func (v *verdict) String() string {
 	text := fmt.Sprintf("%d: %s of %s by %s: %s, says %s", v.Line, cmp.Or(v.Tool, "a tool without a name"),
 		cmp.Or(v.Server, "a server without a name"), cmp.Or(v.Caller, "nobody"), v.Action, by)
 	switch v.Action {
-	case rules.Deny:
+	case askback.RuleDeny:
 		text += ": " + v.Reason
-	case rules.Ask:
+	case askback.RuleAsk:
 		text += fmt.Sprintf(": %d of %s", v.Votes, strings.Join(v.For, ", "))
 		if v.Within != "" {
 			text += " within " + v.Within
 		}
 		if v.Edit {
 			text += ", with edits"
+		}
+		if v.Remember != "" {
+			text += fmt.Sprintf(", remembered for %s and %d calls", v.Remember, v.Uses)
 		}
 	}
 	for _, failed := range v.Failed {
@@ -154,15 +161,18 @@ func try(ctx context.Context, out io.Writer, r *rules.Rules, name string, text [
 			return fmt.Errorf("%s:%d: %w", name, n, err)
 		}
 		calls++
-		decided := r.Decide(ctx, &w.Call)
+		decided := r.Decide(ctx, &w.ToolCall)
 		v := &verdict{Line: n, Server: w.Server, Tool: w.Tool, Caller: w.Caller, Action: decided.Action, Rule: decided.Rule,
 			Reason: decided.Reason, For: decided.For, Votes: decided.Votes, Edit: decided.Edit, Failed: decided.Failed,
-			Want: w.Want}
-		if v.Action == rules.Ask && len(v.For) == 0 {
+			Uses: decided.Uses, Want: w.Want}
+		if v.Action == askback.RuleAsk && len(v.For) == 0 {
 			v.For = []string{"user:" + w.Caller}
 		}
 		if decided.Within > 0 {
 			v.Within = short(decided.Within)
+		}
+		if decided.Remember > 0 {
+			v.Remember = short(decided.Remember)
 		}
 		if len(v.Failed) > 0 {
 			failed++

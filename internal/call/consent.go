@@ -1,0 +1,200 @@
+package call
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/consent"
+	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/question"
+	"github.com/askback-mcp/askback/internal/report"
+	"github.com/askback-mcp/askback/internal/wire"
+	"github.com/askback-mcp/askback/task"
+)
+
+// Memory keeps decisions that let later calls pass: see [task.Store].
+type Memory interface {
+	Remember(ctx context.Context, r *task.Remembered) error
+	Recall(ctx context.Context, key, call string) (*task.Remembered, error)
+}
+
+// gateName is the name of the step that records a gate of the rules, and the key of what it asks.
+func gateName(n int) string { return fmt.Sprintf("(rules) %d", n) }
+
+// admit lets the call of a tool pass as the rules of this process say, and as the gates say that other processes have
+// recorded. It returns the result of a call that does not pass. A call that was recorded under rules keeps to them in a
+// process that has none.
+func (e *Engine) admit(ctx context.Context, c *Call) (refusal mcp.Result, err error) {
+	ruled := e.Desk != nil && e.Desk.Rules != nil
+	if c.Handler.Method != wire.CallTool || c.Handler.Fetches || !ruled && !c.run.Recorded(gateName(1)) {
+		return nil, nil
+	}
+	about := &consent.ToolCall{Tool: c.Params.Target, Definition: c.Handler.definition(), Arguments: c.Params.Arguments,
+		Caller: c.Principal}
+	if c.Handler.Tool != nil {
+		about.Annotations = c.Handler.Tool.Annotations
+	}
+	var own consent.Policy
+	var digest string
+	if ruled {
+		about.Server = e.Desk.Server
+		var failed []string
+		if own, digest, failed = consent.Decide(ctx, e.Desk.Rules, about); len(failed) > 0 {
+			e.Log.WarnContext(ctx, "askback: rules cannot be evaluated", "tool", about.Tool, "call", c.PublicID(),
+				"failed", failed)
+		}
+		if own.Edit {
+			own = consent.Policy{Rule: own.Rule, Deny: "it lets people edit the arguments, which only a bridge can"}
+		}
+	}
+	var gates []*consent.Gate
+	for n := 1; n == 1 || c.run.Recorded(gateName(n)) || !consent.Covered(gates, own); n++ {
+		g := new(consent.Gate)
+		recorded, err := c.Step(ctx, gateName(n), func(ctx context.Context) ([]byte, error) {
+			g := &consent.Gate{Tool: about.Tool, Policy: own, Rules: digest}
+			if own.Asks() {
+				g.Message = own.Message(fmt.Sprintf("Call the tool %q?", about.Tool), about.Caller)
+				g.Pass = c.Recall(ctx, own.Key(about, about.Server))
+			}
+			return json.Marshal(g)
+		})
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(recorded, g); err != nil {
+			return c.refuse("what its journal says of approvals cannot be read"), nil
+		}
+		gates = append(gates, g)
+	}
+	if own.Deny != "" {
+		return c.refuse(own.Denied()), nil
+	}
+	for i, g := range gates {
+		if g.Policy.Deny != "" {
+			return c.refuse(g.Policy.Denied()), nil
+		}
+		if !g.Asks() {
+			continue
+		}
+		if refusal, err := c.passGate(ctx, gateName(i+1), g, about); refusal != nil || err != nil {
+			return refusal, err
+		}
+	}
+	return nil, nil
+}
+
+// passGate asks what a gate asks. It returns the result of a call that does not pass.
+func (c *Call) passGate(
+	ctx context.Context, key string, g *consent.Gate, about *consent.ToolCall,
+) (refusal mcp.Result, err error) {
+	if c.As != nil {
+		_ = c.Mistaken(fault.Mistakef("rules have people asked about a tool that was added to the SDK's server, and such a " +
+			"call cannot wait for them: add the tool with askback.AddTool"))
+		return c.refuse(notHere), nil
+	}
+	q, err := question.FormOf(g.Message, reflect.TypeFor[struct{}]())
+	if err != nil {
+		return nil, err
+	}
+	q.Within, q.Votes = g.Policy.Within, g.Policy.Votes
+	q.Address(g.Policy.For, g.Policy.Votes)
+	value, err := c.AskInline(ctx, key, q)
+	_, late := errors.AsType[*journal.UnansweredError](err)
+	_, unable := errors.AsType[*fault.Mistake](err)
+	switch {
+	case late:
+		return c.refuse("nobody approved the call in time"), nil
+	case unable: // the operator was told why
+		return c.refuse(notHere), nil
+	case err != nil:
+		return nil, err
+	}
+	if action, _ := question.Action(value); action != "accept" {
+		reason := "the call was not approved"
+		for _, by := range c.Answers(key) {
+			reason += ", says " + by.Who
+			if by.Why != "" {
+				reason += ": " + strings.TrimSuffix(by.Why, ".")
+			}
+		}
+		return c.refuse(reason), nil
+	}
+	if remembered := g.Policy.Key(about, about.Server); remembered != "" {
+		_, err = c.Step(ctx, key+" remembered", func(ctx context.Context) ([]byte, error) {
+			c.Remember(ctx, remembered, g.Policy, about, key)
+			return []byte("null"), nil
+		})
+	}
+	return nil, err
+}
+
+const notHere = "it has to be approved, and people cannot be asked here"
+
+// refuse returns the result of a call that does not pass.
+func (c *Call) refuse(reason string) mcp.Result {
+	res := new(mcp.CallToolResult)
+	res.SetError(fmt.Errorf("The tool %q was not called: %s.", c.Params.Target, reason)) //nolint:staticcheck // a sentence
+	return res
+}
+
+// Recall implements [consent.Passing].
+func (c *Call) Recall(ctx context.Context, key string) *consent.Pass {
+	if key == "" || c.desk == nil || c.desk.Memory == nil {
+		return nil
+	}
+	r, err := c.desk.Memory.Recall(ctx, key, c.PublicID())
+	var m *consent.Memory
+	if err == nil {
+		m, err = consent.DecodeMemory(r.Content)
+	}
+	switch {
+	case errors.Is(err, task.ErrNotFound):
+		return nil
+	case err != nil:
+		c.log.WarnContext(ctx, "askback: a remembered decision cannot be read; people are asked", "call", c.PublicID(),
+			"error", err)
+		return nil
+	}
+	for _, by := range m.By {
+		c.tell(ctx, report.AuditEvent{Kind: report.AuditRecalled, By: by.Who, Channel: by.Channel})
+	}
+	return &consent.Pass{By: m.By}
+}
+
+// Remember implements [consent.Passing]. A decision that cannot be kept is not remembered, and counts for its own call
+// all the same.
+func (c *Call) Remember(ctx context.Context, key string, p consent.Policy, about *consent.ToolCall, question string) {
+	m, decided := consent.NewMemory(p, about, c.Answers(question))
+	if m == nil || c.desk == nil || c.desk.Memory == nil {
+		return
+	}
+	m.Task, m.Receipt = c.Task, c.Receipt(question)
+	r, err := m.Row(key, p, decided)
+	if err == nil {
+		err = c.desk.Memory.Remember(ctx, r)
+	}
+	if err != nil {
+		c.log.WarnContext(ctx, "askback: an approval was not remembered; the next call is asked for", "call", c.PublicID(),
+			"error", err)
+	}
+}
+
+var _ consent.Passing = (*Call)(nil)
+
+// definition is the definition of a tool as JSON, or empty if it is not known.
+func (h *Handler) definition() string {
+	h.defined.Do(func() {
+		if h.Tool != nil {
+			data, _ := json.Marshal(h.Tool) // it was registered, so it can be listed
+			h.listed = string(data)
+		}
+	})
+	return h.listed
+}
