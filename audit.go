@@ -9,8 +9,8 @@ import "github.com/askback-mcp/askback/internal/report"
 // repeats, is told again. What is told of one round is in order, except that the answer to a task's question is told
 // when it is stored, by which time a worker may have gone on with it.
 type AuditEvent struct {
-	// one of AuditAsked, AuditAnswered, AuditVoted, AuditDecided, AuditUnanswered, AuditRecalled, AuditStep, AuditRefused, AuditShed,
-	// AuditState, AuditCancelled and AuditEnded
+	// one of AuditAsked, AuditAnswered, AuditVoted, AuditDecided, AuditUnanswered, AuditRecalled, AuditStep, AuditRefused,
+	// AuditShed, AuditState, AuditCancelled and AuditEnded
 	Kind      string
 	Principal string // the caller, or "" for an anonymous one
 	Method    string // such as "tools/call"; "" for what is refused before it is read

@@ -222,7 +222,8 @@ func TestRulesOfAServer(t *testing.T) {
 				if id != "" {
 					text = w.ended(id)
 				}
-				if !strings.Contains(text, strings.ReplaceAll(want, `"`, quoteOf(id))) || len(w.effects)-before != btoi(want == "") {
+				want = strings.ReplaceAll(want, `"`, quoteOf(id))
+				if !strings.Contains(text, want) || len(w.effects)-before != btoi(want == "") {
 					t.Errorf("%s %s: %q, and %d effects", tool, arguments, text, len(w.effects)-before)
 				}
 			}

@@ -186,11 +186,11 @@ type Store interface {
 	Recall(ctx context.Context, key, call string) (*Remembered, error)
 
 	// Remembered reads up to limit decisions that let further calls pass and that concern one of who; nil is anybody. The
-	// last one decided is the first, and those of one time are ordered by Key. It begins after the given one, and reads
-	// its Decided and Key; nil is the start.
+	// last one decided is the first; of one time they are ordered by Key. It begins after the given one, and reads its
+	// Decided and Key; nil is the start.
 	Remembered(ctx context.Context, who []string, after *Remembered, limit int) ([]*Remembered, error)
 
-	// Forget ends a decision. The error is [ErrNotFound] if there is none with that Key, or if it has ended.
+	// Forget ends a decision. The error is [ErrNotFound] if no decision has that Key, or if it has ended.
 	Forget(ctx context.Context, key string) error
 
 	// Close releases what the store holds. Nothing else may be called afterwards.

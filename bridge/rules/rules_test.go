@@ -446,8 +446,9 @@ rules:
 			t.Errorf("with %s: %+v", other[1], v)
 		}
 	}
-	for _, own := range [][2]string{{`tool == "pay"`, `"pay" == tool`}, {"user:ada", "user:eve"}, {"within: 1h", "within: 2h"},
-		{"for: 8h", "for: 9h"}, {"uses: 20", "uses: 21"}, {"name: pay", "name: pays"}, {"[user:ada]", "[user:ada], edit: false"}} {
+	for _, own := range [][2]string{{`tool == "pay"`, `tool+"" == "pay"`}, {"user:ada", "user:eve"},
+		{"within: 1h", "within: 2h"}, {"for: 8h", "for: 9h"}, {"uses: 20", "uses: 21"}, {"name: pay", "name: pays"},
+		{"[user:ada]", "[user:ada], edit: false"}} {
 		v := decide(strings.Replace(text, own[0], own[1], 1), "pay")
 		if same := v.Digest == was.Digest; same != (own[1] == "[user:ada], edit: false") {
 			t.Errorf("with %s the digest stays the same: %v", own[1], same)

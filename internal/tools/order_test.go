@@ -64,8 +64,8 @@ func TestImportsRunOneWay(t *testing.T) {
 func TestModulesImportFewInternalPackages(t *testing.T) {
 	allowed := map[string][]string{
 		"bridge": {
-			"internal/consent",    // under which policy a call passes: the same words in its record as anywhere
 			"internal/clock",      // what is sealed says when, by the clock of the instance
+			"internal/consent",    // under which policy a call passes: the same words in its record as anywhere
 			"internal/fault",      // a call that its server refused did not run
 			"internal/foreign",    // schemas and templates that strangers wrote
 			"internal/journal",    // which gates a call has passed

@@ -38,8 +38,8 @@ func (s *Store) Remember(ctx context.Context, r *task.Remembered) (err error) {
 		if r.Until.UnixMilli() <= now {
 			return nil
 		}
-		_, err := s.w.exec(ctx, rememberSQL, r.Key, listOrNull(append([]string{}, r.Who...)), blob(r.Content), r.Decided.UnixMilli(),
-			r.Until.UnixMilli(), r.Left)
+		_, err := s.w.exec(ctx, rememberSQL, r.Key, listOrNull(append([]string{}, r.Who...)), blob(r.Content),
+			r.Decided.UnixMilli(), r.Until.UnixMilli(), r.Left)
 		return err
 	})
 }
