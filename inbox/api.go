@@ -59,6 +59,8 @@ func (in *Inbox) serveAPI() {
 	in.handle("POST "+one+"/claim", changing(a, a.claim))
 	in.handle("POST "+one+"/hand-over", changing(a, a.handOver))
 	in.handle("POST "+one+"/extend", changing(a, a.extend))
+	in.handle("GET /api/remembered", a.remembered)
+	in.handle("POST /api/remembered/{name}/forget", a.forget)
 	in.mux.HandleFunc("GET /events", in.serveEvents)
 	in.mux.HandleFunc("GET /api/openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/yaml")
@@ -217,14 +219,9 @@ func changing[T any](
 	a *api, do func(r *http.Request, p desk.Person, body T) (*desk.Question, error),
 ) func(w http.ResponseWriter, r *http.Request, p desk.Person) {
 	return func(w http.ResponseWriter, r *http.Request, p desk.Person) {
-		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-			refuse(w, r, &problem{kind: "media-type", Status: http.StatusUnsupportedMediaType,
-				Title: "The body must be JSON, with the Content-Type application/json."})
-			return
-		}
 		var body T
-		if err := decode(r.Body, &body); err != nil {
-			refuse(w, r, malformed(err))
+		if problem := readChange(r, &body); problem != nil {
+			refuse(w, r, problem)
 			return
 		}
 		q, err := do(r, p, body)
@@ -239,6 +236,18 @@ func changing[T any](
 		}
 		a.reply(w, r, newQuestion(q, p, nil))
 	}
+}
+
+// readChange reads the body of a change, which has no other members.
+func readChange(r *http.Request, body any) *problem {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return &problem{kind: "media-type", Status: http.StatusUnsupportedMediaType,
+			Title: "The body must be JSON, with the Content-Type application/json."}
+	}
+	if err := decode(r.Body, body); err != nil {
+		return malformed(err)
+	}
+	return nil
 }
 
 // seen reports whether a question that somebody may not answer concerns them all the same.

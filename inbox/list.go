@@ -36,7 +36,15 @@ var tabs = []tab{
 		empty: "You have answered nothing yet, or it is no longer kept."},
 	{Title: "Your calls", Short: "Your calls", Path: "began",
 		empty: "No call of yours has asked people, or it is no longer kept."},
+	rememberedTab,
 }
+
+// rememberedTab has a page of its own.
+var rememberedTab = tab{Title: "Remembered approvals", Short: "Remembered", Path: "remembered",
+	empty: "No approval that you could give is remembered, and none for your own calls."}
+
+// Empty is what the list says if there is nothing in it.
+func (t tab) Empty() string { return t.empty }
 
 // order is a way to sort the questions of a list.
 type order struct {

@@ -66,9 +66,11 @@ func (in *Inbox) publish(w http.ResponseWriter, r *http.Request, read func() ([]
 }
 
 func (in *Inbox) routes() {
-	for _, t := range tabs {
+	for _, t := range tabs[:len(tabs)-1] {
 		in.handle("GET /"+cmp.Or(t.Path, "{$}"), in.list(t))
 	}
+	in.handle("GET /"+rememberedTab.Path, in.remembered)
+	in.handle("POST /"+rememberedTab.Path, in.forget)
 	in.handle("GET /q/{name}/{key}", in.card)
 	in.handle("POST /q/{name}/{key}", in.act)
 	in.handle("GET /help", func(w http.ResponseWriter, r *http.Request, p desk.Person) {

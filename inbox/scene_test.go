@@ -30,19 +30,24 @@ type scene struct {
 
 	srv     *askback.Server
 	ask     askback.Question // what the tool asks
+	verdict askback.Verdict  // of the rules
 	session *client.Session
 }
 
 // newScene starts a server whose tool asks this question under the key "ask". The caller is carol.
 func newScene(t *testing.T, ask askback.Question) *scene {
 	t.Helper()
-	s := &scene{T: t, ask: ask}
+	s := &scene{T: t, ask: ask, verdict: askback.Verdict{Action: askback.RuleAllow}}
 	store, keys := new(task.MemoryStore), receipt.File(filepath.Join(t.TempDir(), "receipts.jwks"))
 	if err := keys.Create(); err != nil {
 		t.Fatal(err)
 	}
 	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "shop", Version: "1.0.0"}, nil), &askback.Options{
-		Tasks: &askback.Tasks{Store: store}, Desk: &askback.DeskOptions{Receipts: keys},
+		Tasks: &askback.Tasks{Store: store},
+		Desk: &askback.DeskOptions{Receipts: keys, Rules: func(context.Context, *askback.ToolCall) *askback.Verdict {
+			verdict := s.verdict
+			return &verdict
+		}},
 		Logger:    slog.New(slog.DiscardHandler),
 		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "carol", nil },
 	})

@@ -51,7 +51,7 @@ var templates = sync.OnceValue(func() map[string]*template.Template {
 	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(files, "templates/layout.html",
 		"templates/resend.html"))
 	all := make(map[string]*template.Template)
-	for _, name := range []string{"list", "card", "help", "message"} {
+	for _, name := range []string{"list", "card", "help", "message", "remembered"} {
 		all[name] = template.Must(template.Must(layout.Clone()).ParseFS(files, "templates/"+name+".html"))
 	}
 	return all
