@@ -30,6 +30,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"cel.dev/cel-go/cel"
 
@@ -83,6 +84,11 @@ func Parse(name string, data []byte) (*Rules, error) {
 
 // Digest is the SHA-256 of the file, as hexadecimal digits.
 func (r *Rules) Digest() string { return r.digest }
+
+// Edits reports whether a rule lets people edit arguments, which only a bridge can.
+func (r *Rules) Edits() bool {
+	return r.fallback.Edit || slices.ContainsFunc(r.list, func(each rule) bool { return each.verdict.Edit })
+}
 
 // Decide returns the verdict for a call: what the first rule that holds says, or the default.
 //

@@ -26,7 +26,12 @@ type Memory interface {
 }
 
 // gateName is the name of the step that records a gate of the rules, and the key of what it asks.
-func gateName(n int) string { return fmt.Sprintf("(rules) %d", n) }
+func gateName(n int) string {
+	if n == 1 {
+		return "askback_rules"
+	}
+	return fmt.Sprintf("askback_rules_%d", n)
+}
 
 // admit lets the call of a tool pass as the rules of this process say, and as the gates say that other processes have
 // recorded. It returns the result of a call that does not pass. A call that was recorded under rules keeps to them in a

@@ -21,7 +21,7 @@ Anybody who can open the store can answer for everybody: the command believes
 --as and --groups. It records your system's user with each answer.`,
 		RunE: cli.NeedsCommand,
 	}
-	cmd.AddCommand(listCommand(), showCommand(), answerCommand(), serveCommand(),
+	cmd.AddCommand(listCommand(), showCommand(), answerCommand(), rememberedCommand(), forgetCommand(), serveCommand(),
 		openCommand())
 	return cmd
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/bridge/rules"
 	"github.com/askback-mcp/askback/cmd/askback/examples/accounts"
 	"github.com/askback-mcp/askback/cmd/askback/examples/deploy"
 	"github.com/askback-mcp/askback/cmd/askback/examples/echo"
@@ -56,6 +57,7 @@ type serveOptions struct {
 	hosts    []string
 	user     string
 	wait     time.Duration
+	rules    string
 }
 
 // Command returns 'askback serve'.
@@ -104,6 +106,7 @@ the machines, in --data or $XDG_STATE_HOME/askback. Work items need --data.`,
 	flags.StringVar(&o.user, "as", "", "`NAME` of every caller (default: the system's user)")
 	flags.DurationVar(&o.wait, "wait", 0, "`TIME` that a client without tasks waits (default 45s)")
 	flags.StringVar(&o.receipts, "receipts", "", "sign receipts with the keys of this `FILE`")
+	flags.StringVar(&o.rules, "rules", "", "have this `FILE` decide about each call of a tool")
 	flags.DurationVar(&o.pace, "pace", 0, "stretch each step of provision_vm by this `TIME`")
 	flags.BoolVar(&o.drafts, "drafts", false, "also serve peers built on the drafts of the protocol")
 	flags.StringSliceVar(&o.hosts, "allowed-host", nil, "serve only requests to this `HOST`; may repeat")
@@ -197,10 +200,24 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 		Tasks:          tasks,
 		Logger:         log,
 	}
-	if tasks != nil && o.user != "" && !o.bare { // a desk needs the state of each round
+	asks := tasks != nil && o.user != "" && !o.bare // a desk needs the state of each round
+	if o.rules != "" && !asks {
+		return cli.Usagef("--rules needs people who can be asked: leave out --bare, and give --store and --as a value")
+	}
+	if asks {
 		options.Desk = &askback.DeskOptions{Wait: o.wait}
 		if options.Desk.Receipts, err = serving.Receipts(ctx, o.receipts); err != nil {
 			return err
+		}
+		if o.rules != "" {
+			r, err := rules.Read(o.rules)
+			if err == nil && r.Edits() {
+				err = errors.New("a rule lets people edit the arguments, which only 'askback bridge' can")
+			}
+			if err != nil {
+				return cli.Usagef("--rules: %w", err)
+			}
+			options.Desk.Rules = r.Decide
 		}
 	}
 	srv, err := askback.New(mcp.NewServer(implementation, sdkOptions), options)
