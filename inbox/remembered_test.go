@@ -55,8 +55,8 @@ func TestRememberedApprovals(t *testing.T) {
 	s.remember(map[string]any{"to": "<script>alert(1)</script>\u202e"})
 	s.remember(map[string]any{"text": strings.Repeat("a", 5000)})
 	status, page := s.get("bob", "/remembered")
-	s.has(page, "called by <bdi>carol</bdi>", "approved by bob", "3 of 3 left", "by the rule <bdi>pay&lt;b&gt;</bdi>",
-		"&lt;script&gt;", " … (5011 bytes)", `aria-current="page">Remembered<`)
+	s.has(page, "called by <bdi>carol</bdi>", "approved by bob", "3 of 3 left",
+		"by the rule <bdi>pay&lt;b&gt;</bdi>", "&lt;script&gt;", " … (5011 bytes)", `aria-current="page">Remembered<`)
 	if status != http.StatusOK || strings.Contains(page, "<script>alert") || strings.Contains(page, "\u202e") ||
 		strings.Contains(page, strings.Repeat("a", 300)) || strings.Count(page, `<li class="row">`) != 2 {
 		t.Errorf("%d\n%s", status, page)
@@ -70,7 +70,8 @@ func TestRememberedApprovals(t *testing.T) {
 		t.Fatalf("%d %v %s", status, err, body)
 	}
 	for _, r := range list.Remembered {
-		if r.Receipt == "" || r.Left != 3 || r.Caller != "carol" || len(r.Excerpt.Begin) > 4096 || len(r.Excerpt.SHA256) != 64 {
+		if r.Receipt == "" || r.Left != 3 || r.Caller != "carol" || len(r.Excerpt.Begin) > 4096 ||
+			len(r.Excerpt.SHA256) != 64 {
 			t.Errorf("%+v", r)
 		}
 	}

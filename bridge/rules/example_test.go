@@ -24,6 +24,6 @@ rules:
 	v := r.Decide(context.Background(), &askback.ToolCall{
 		Server: "bank", Tool: "pay", Arguments: []byte(`{"amount":5000}`), Caller: "ada",
 	})
-	fmt.Println(v.Rule, v.Action, v.Votes, v.For)
-	// Output: payments ask 2 [group:finance]
+	fmt.Println(v.Rule, v.Action, v.Votes, v.For, r.Edits())
+	// Output: payments ask 2 [group:finance] false
 }
