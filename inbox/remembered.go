@@ -60,7 +60,7 @@ func (in *Inbox) showRemembered(w http.ResponseWriter, r *http.Request, p desk.P
 			return
 		}
 		if len(page.Rows) == rememberedRows {
-			page.Note = fmt.Sprintf("These are the last %d. There are more, which askback inbox remembered lists.", rememberedRows)
+			page.Note = fmt.Sprintf("These are the last %d. 'askback inbox remembered' lists all.", rememberedRows)
 			break
 		}
 		if err != nil {

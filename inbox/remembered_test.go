@@ -50,8 +50,8 @@ func (s *scene) remember(arguments map[string]any) {
 // whom it does not concern sees nothing of it.
 func TestRememberedApprovals(t *testing.T) {
 	s := newScene(t, askback.Question{Message: "Sure?", For: []string{"user:zoe"}})
-	s.verdict = askback.Verdict{Action: askback.RuleAsk, Rule: "pay<b>", For: []string{"group:finance"}, Remember: time.Hour,
-		Uses: 3, Digest: "1"}
+	s.verdict = askback.Verdict{Action: askback.RuleAsk, Rule: "pay<b>", For: []string{"group:finance"},
+		Remember: time.Hour, Uses: 3, Digest: "1"}
 	s.remember(map[string]any{"to": "<script>alert(1)</script>\u202e"})
 	s.remember(map[string]any{"text": strings.Repeat("a", 5000)})
 	status, page := s.get("bob", "/remembered")

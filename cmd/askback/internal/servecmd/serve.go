@@ -74,8 +74,7 @@ free one). SIGINT or SIGTERM makes /readyz fail, closes the listener after
 Keys come from the file of --keys, also after it changes, or from the variable
 ` + keyfile.Variable + `. Otherwise the server makes a random key, and no other server can
 finish what it began. There is no authentication: every caller is --as. Tasks
-continue when a server starts again. Their store is tasks.db (SQLite), beside
-the machines, in --data or $XDG_STATE_HOME/askback. Work items need --data.`,
+are in tasks.db, in --data or $XDG_STATE_HOME/askback. Work items need --data.`,
 		Example: `  askback serve --keys askback.keys --addr 127.0.0.1:0 --data ./data`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
