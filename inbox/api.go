@@ -60,6 +60,7 @@ func (in *Inbox) serveAPI() {
 	in.handle("POST "+one+"/hand-over", changing(a, a.handOver))
 	in.handle("POST "+one+"/extend", changing(a, a.extend))
 	in.handle("GET /api/remembered", a.remembered)
+	in.handle("GET /api/remembered/{name}/receipt", a.rememberedReceipt)
 	in.handle("POST /api/remembered/{name}/forget", a.forget)
 	in.mux.HandleFunc("GET /events", in.serveEvents)
 	in.mux.HandleFunc("GET /api/openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {

@@ -131,6 +131,31 @@ func (a *api) remembered(w http.ResponseWriter, r *http.Request, p desk.Person) 
 	a.reply(w, r, list)
 }
 
+// rememberedReceipt sends the receipt of the approval, which a browser stores in a file.
+func (a *api) rememberedReceipt(w http.ResponseWriter, r *http.Request, p desk.Person) {
+	err := fmt.Errorf("%w: nothing of this name is remembered", task.ErrNotFound)
+	for m, failed := range a.desk.Remembered(r.Context(), &p) {
+		switch {
+		case m == nil:
+			err = failed
+		case m.Name == r.PathValue("name") && m.Receipt != "":
+			w.Header().Set("Content-Disposition", `attachment; filename="receipt.json"`)
+			a.reply(w, r, desk.Receipt{JWS: m.Receipt})
+			return
+		}
+	}
+	a.failRemembered(w, r, err)
+}
+
+// failRemembered is fail for what is remembered.
+func (a *api) failRemembered(w http.ResponseWriter, r *http.Request, err error) {
+	if problem, known := notRemembered(err); known {
+		refuse(w, r, problem)
+		return
+	}
+	a.fail(w, r, err)
+}
+
 func (a *api) forget(w http.ResponseWriter, r *http.Request, p desk.Person) {
 	var body struct{}
 	if problem := readChange(r, &body); problem != nil {
@@ -138,12 +163,8 @@ func (a *api) forget(w http.ResponseWriter, r *http.Request, p desk.Person) {
 		return
 	}
 	m, err := a.desk.Forget(r.Context(), r.PathValue("name"), &p)
-	if problem, known := notRemembered(err); err != nil && known {
-		refuse(w, r, problem)
-		return
-	}
 	if err != nil {
-		a.fail(w, r, err)
+		a.failRemembered(w, r, err)
 		return
 	}
 	a.reply(w, r, m)

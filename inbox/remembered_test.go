@@ -75,6 +75,15 @@ func TestRememberedApprovals(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
+	var signed desk.Receipt
+	status, body = s.get("dan:finance", "/api/remembered/"+list.Remembered[0].Name+"/receipt")
+	if err := json.Unmarshal([]byte(body), &signed); err != nil || signed.JWS != list.Remembered[0].Receipt {
+		t.Errorf("%d %v %s", status, err, body)
+	}
+	status, _ = s.get("eve:sales", "/api/remembered/"+list.Remembered[0].Name+"/receipt")
+	if status != http.StatusNotFound {
+		t.Errorf("eve gets the receipt: %d", status)
+	}
 	send := func(as, name, kind string) (int, string) {
 		r := httptest.NewRequest(http.MethodPost, "/api/remembered/"+name+"/forget", strings.NewReader("{}"))
 		r.Header.Set("Content-Type", kind)
