@@ -69,7 +69,9 @@ func (w *ruledWorld) open(rules ruledRules) {
 	askback.AddTaskTool(srv, &mcp.Tool{Name: "transfer"}, nil, w.pays("transfer"))
 	askback.AddInlineTool(srv, &mcp.Tool{Name: "inline"},
 		func(_ context.Context, req *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, any, error) {
-			w.count("inline " + strings.Trim(string(req.Params.Arguments), `{"amount":}`))
+			var in payment
+			_ = json.Unmarshal(req.Params.Arguments, &in)
+			w.count(fmt.Sprint("inline ", in.Amount))
 			return harness.Text("paid"), nil, nil
 		})
 	mcp.AddTool(m, &mcp.Tool{Name: "theirs"},

@@ -144,9 +144,8 @@ const notHere = "it has to be approved, and people cannot be asked here"
 
 // refuse returns the result of a call that does not pass.
 func (c *Call) refuse(reason string) mcp.Result {
-	res := new(mcp.CallToolResult)
-	res.SetError(fmt.Errorf("The tool %q was not called: %s.", c.Params.Target, reason)) //nolint:staticcheck // a sentence
-	return res
+	text := fmt.Sprintf("The tool %q was not called: %s.", c.Params.Target, reason)
+	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: text}}}
 }
 
 // Recall implements [consent.Passing].

@@ -121,6 +121,33 @@ are in tasks.db, in --data or $XDG_STATE_HOME/askback. Work items need --data.`,
 	return cmd
 }
 
+// people returns how people are asked, or nil if nobody can be.
+func (o *serveOptions) people(ctx context.Context, tasks *askback.Tasks) (*askback.DeskOptions, error) {
+	if tasks == nil || o.user == "" || o.bare { // a desk needs the state of each round
+		if o.rules != "" {
+			return nil, cli.Usagef("--rules needs people who can be asked: leave out --bare, and give --store and --as a value")
+		}
+		return nil, nil
+	}
+	signer, err := serving.Receipts(ctx, o.receipts)
+	if err != nil {
+		return nil, err
+	}
+	people := &askback.DeskOptions{Wait: o.wait, Receipts: signer}
+	if o.rules == "" {
+		return people, nil
+	}
+	r, err := rules.Read(o.rules)
+	if err == nil && r.Edits() {
+		err = errors.New("a rule lets people edit the arguments, which only 'askback bridge' can")
+	}
+	if err != nil {
+		return nil, cli.Usagef("--rules: %w", err)
+	}
+	people.Rules = r.Decide
+	return people, nil
+}
+
 // check finds mistakes in the options before the server opens anything.
 func (o *serveOptions) check() error {
 	switch {
@@ -199,25 +226,8 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 		Tasks:          tasks,
 		Logger:         log,
 	}
-	asks := tasks != nil && o.user != "" && !o.bare // a desk needs the state of each round
-	if o.rules != "" && !asks {
-		return cli.Usagef("--rules needs people who can be asked: leave out --bare, and give --store and --as a value")
-	}
-	if asks {
-		options.Desk = &askback.DeskOptions{Wait: o.wait}
-		if options.Desk.Receipts, err = serving.Receipts(ctx, o.receipts); err != nil {
-			return err
-		}
-		if o.rules != "" {
-			r, err := rules.Read(o.rules)
-			if err == nil && r.Edits() {
-				err = errors.New("a rule lets people edit the arguments, which only 'askback bridge' can")
-			}
-			if err != nil {
-				return cli.Usagef("--rules: %w", err)
-			}
-			options.Desk.Rules = r.Decide
-		}
+	if options.Desk, err = o.people(ctx, tasks); err != nil {
+		return err
 	}
 	srv, err := askback.New(mcp.NewServer(implementation, sdkOptions), options)
 	if err != nil {
