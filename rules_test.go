@@ -337,6 +337,10 @@ func TestACallKeepsToItsRules(t *testing.T) {
 			}
 			text := w.ended(id)
 			w.stop()
+			const words = "had begun, and was not continued: the default of the rules denies it: not today"
+			if !c.paid && !strings.Contains(text, words) {
+				t.Errorf("%d: %q", i, text)
+			}
 			if strings.Join(asked, " ") != c.asked && c.asked != "" || strings.Contains(text, "paid") != c.paid ||
 				len(w.effects) != btoi(c.paid) {
 				t.Errorf("%d: asked %q, %d effects, %q", i, asked, len(w.effects), text)

@@ -59,6 +59,7 @@ func (e *Engine) admit(ctx context.Context, c *Call) (refusal mcp.Result, err er
 			own = consent.Policy{Rule: own.Rule, Deny: "it lets people edit the arguments, which only a bridge can"}
 		}
 	}
+	began := c.run.Recorded(gateName(1))
 	var gates []*consent.Gate
 	for n := 1; n == 1 || c.run.Recorded(gateName(n)) || !consent.Covered(gates, own); n++ {
 		g := new(consent.Gate)
@@ -74,35 +75,36 @@ func (e *Engine) admit(ctx context.Context, c *Call) (refusal mcp.Result, err er
 			return nil, err
 		}
 		if err := json.Unmarshal(recorded, g); err != nil {
-			return c.refuse("what its journal says of approvals cannot be read"), nil
+			return c.refuse("what its journal says of approvals cannot be read", began), nil
 		}
 		gates = append(gates, g)
 	}
-	if own.Deny != "" {
-		return c.refuse(own.Denied()), nil
+	if own.Deny != "" && !(len(gates) == 1 && gates[0].Policy.Deny != "") {
+		return c.refuse(own.Denied(), began || len(gates) > 1), nil
 	}
 	for i, g := range gates {
 		if g.Policy.Deny != "" {
-			return c.refuse(g.Policy.Denied()), nil
+			return c.refuse(g.Policy.Denied(), i > 0), nil
 		}
 		if !g.Asks() {
 			continue
 		}
-		if refusal, err := c.passGate(ctx, gateName(i+1), g, about); refusal != nil || err != nil {
+		if refusal, err := c.passGate(ctx, i, g, about); refusal != nil || err != nil {
 			return refusal, err
 		}
 	}
 	return nil, nil
 }
 
-// passGate asks what a gate asks. It returns the result of a call that does not pass.
+// passGate asks what a gate asks, behind so many others. It returns the result of a call that does not pass.
 func (c *Call) passGate(
-	ctx context.Context, key string, g *consent.Gate, about *consent.ToolCall,
+	ctx context.Context, behind int, g *consent.Gate, about *consent.ToolCall,
 ) (refusal mcp.Result, err error) {
+	key, began := gateName(behind+1), behind > 0
 	if c.As != nil {
 		_ = c.Mistaken(fault.Mistakef("rules have people asked about a tool that was added to the SDK's server, and such a " +
 			"call cannot wait for them: add the tool with askback.AddTool"))
-		return c.refuse(notHere), nil
+		return c.refuse(notHere, began), nil
 	}
 	q, err := question.FormOf(g.Message, reflect.TypeFor[struct{}]())
 	if err != nil {
@@ -115,9 +117,9 @@ func (c *Call) passGate(
 	_, unable := errors.AsType[*fault.Mistake](err)
 	switch {
 	case late:
-		return c.refuse("nobody approved the call in time"), nil
+		return c.refuse("nobody approved the call in time", began), nil
 	case unable: // the operator was told why
-		return c.refuse(notHere), nil
+		return c.refuse(notHere, began), nil
 	case err != nil:
 		return nil, err
 	}
@@ -129,7 +131,7 @@ func (c *Call) passGate(
 				reason += ": " + strings.TrimSuffix(by.Why, ".")
 			}
 		}
-		return c.refuse(reason), nil
+		return c.refuse(reason, began), nil
 	}
 	if remembered := g.Policy.Key(about, about.Server); remembered != "" {
 		_, err = c.Step(ctx, key+" remembered", func(ctx context.Context) ([]byte, error) {
@@ -142,9 +144,12 @@ func (c *Call) passGate(
 
 const notHere = "it has to be approved, and people cannot be asked here"
 
-// refuse returns the result of a call that does not pass.
-func (c *Call) refuse(reason string) mcp.Result {
+// refuse returns the result of a call that does not pass, and that may have had an effect if it began before.
+func (c *Call) refuse(reason string, began bool) mcp.Result {
 	text := fmt.Sprintf("The tool %q was not called: %s.", c.Params.Target, reason)
+	if began {
+		text = fmt.Sprintf("The call of the tool %q had begun, and was not continued: %s.", c.Params.Target, reason)
+	}
 	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: text}}}
 }
 
