@@ -13,7 +13,8 @@ import (
 	"github.com/askback-mcp/askback/input"
 )
 
-var remembers = Policy{For: []string{"group:finance"}, Votes: 2, Rule: "large", Remember: time.Hour, Uses: 3, Digest: "d"}
+var remembers = Policy{For: []string{"group:finance"}, Votes: 2, Rule: "large", Remember: time.Hour, Uses: 3,
+	Digest: "d"}
 
 // The key is the same for the same call in other spellings, and another one for any other call or policy.
 func TestKeysAreOfOneCall(t *testing.T) {
@@ -62,7 +63,8 @@ func TestKeysAreOfOneCall(t *testing.T) {
 // Only the decision of people at the desk is remembered, and not the caller's.
 func TestWhoseDecisionIsRemembered(t *testing.T) {
 	at := time.UnixMilli(1_800_000_000_000)
-	c := &ToolCall{Server: "bank", Tool: "pay", Arguments: []byte(`{"b":"` + strings.Repeat("é", 3000) + `"}`), Caller: "ada"}
+	c := &ToolCall{Server: "bank", Tool: "pay", Caller: "ada",
+		Arguments: []byte(`{"b":"` + strings.Repeat("é", 3000) + `"}`)}
 	bob := input.Provenance{Who: "bob", When: at, Channel: "inbox"}
 	cleo := input.Provenance{Who: "cleo", When: at.Add(time.Second), Channel: "slack"}
 	for _, by := range [][]input.Provenance{
