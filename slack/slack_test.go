@@ -51,10 +51,7 @@ func person(_ context.Context, a chat.Account) (desk.Person, error) {
 		{Workspace: "T1", User: "U3"}: {Name: "carol", Groups: []string{"release"}},
 		{Workspace: "T1", User: "U4"}: {Name: "erin"},
 	}
-	if p, ok := known[a]; ok {
-		return p, nil
-	}
-	return desk.Person{}, errors.New("nobody has this account")
+	return known[a], nil
 }
 
 // scene is a server whose questions are posted to a channel.
@@ -69,6 +66,7 @@ type scene struct {
 	log       *harness.Log
 	logger    *slog.Logger
 	working   atomic.Int32 // requests of Slack
+	down      atomic.Bool  // the directory
 	// before, if set, serves a request of the API in place of the server.
 	before atomic.Pointer[func(w http.ResponseWriter, r *http.Request, next http.Handler)]
 }
@@ -125,8 +123,13 @@ func (s *scene) instance() *chat.Chat {
 		s.t.Fatal(err)
 	}
 	talk, err := chat.Open(s.people, app, chat.Options{
-		Name: "slack", Store: s.states, Person: person, Channel: func(*desk.Question) string { return channel }, Page: page,
-		Log: s.logger,
+		Name: "slack", Store: s.states, Channel: func(*desk.Question) string { return channel }, Page: page, Log: s.logger,
+		Person: func(ctx context.Context, a chat.Account) (desk.Person, error) {
+			if s.down.Load() {
+				return desk.Person{}, errors.New("the directory does not answer")
+			}
+			return person(ctx, a)
+		},
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -346,6 +349,33 @@ func TestNobodyElseDecides(t *testing.T) {
 		t.Errorf("the question is %+v", q)
 	}
 	harness.NoSecrets(t, s.log, "hunter2")
+}
+
+// While the directory is down, people are told to try again, and a form stays as it was filled in.
+func TestADirectoryIsDown(t *testing.T) {
+	s := newScene(t)
+	id, m := s.call(payment{To: "alice"})
+	opened := s.press(bob, m, "Decline")
+	s.down.Store(true)
+	const told = "cannot tell now"
+	for _, button := range []string{"Accept", "Decline"} {
+		if p := s.press(bob, m, button); p.Status != http.StatusOK || !strings.Contains(p.Told, told) || p.View != nil {
+			t.Errorf("%s: %+v", button, p)
+		}
+	}
+	reason := map[string]any{"reason": text("not now")}
+	if p := s.submit(bob, opened.View, reason); p.Status != http.StatusOK || !strings.Contains(p.Told, told) ||
+		p.View != nil {
+		t.Errorf("the form: %+v", p)
+	}
+	if q := s.question(id); q.Status != task.QuestionOpen || len(q.Count) != 0 {
+		t.Errorf("the question is %+v", q)
+	}
+	s.down.Store(false)
+	if p := s.submit(bob, opened.View, reason); p.Status != http.StatusOK || p.Told != "" {
+		t.Errorf("%+v", p)
+	}
+	s.shows(m.TS, "Declined by bob.", true)
 }
 
 func TestForgedReplayedAndLate(t *testing.T) {

@@ -108,7 +108,7 @@ type Reply struct {
 	Ask *Message
 	// Refused tells the person, and nobody else, in a sentence why the answer was not taken. Empty means that it was.
 	Refused string
-	// Invalid is set if the person can correct the answer, and Refused says how.
+	// Invalid is set if the person can send the form again, as Refused says: corrected, or as it is.
 	Invalid bool
 }
 
@@ -119,8 +119,9 @@ type Options struct {
 	// Store keeps which message has which question, and for ten minutes which requests have been received. All
 	// instances share it: the stores of task/sqlite and task/postgres are one. A state.MemoryStore is for one process.
 	Store state.Store
-	// Person returns the person whose account it is, with the groups as they are now. An error means that the account
-	// answers for nobody. It has 2 seconds, and is called for each click.
+	// Person returns the person whose account it is, with the groups as they are now. The zero Person means that it is
+	// nobody's. An error means that this cannot be told now, as when a directory does not answer: the account is asked to
+	// try again. Both decide nothing. Person has 2 seconds, and is called for each click.
 	Person func(ctx context.Context, a Account) (desk.Person, error)
 	// Channel returns the channel in which a question is to be posted, such as an ID of Slack. Who reads the channel reads
 	// the question and the arguments of the call. Empty means that the question is not posted.

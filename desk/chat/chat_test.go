@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -253,6 +255,50 @@ func TestRunShowsVotes(t *testing.T) {
 	}
 }
 
+// Whoever is nobody is told so, and whoever the operator's function cannot tell now is asked to try again.
+func TestWhoseAccount(t *testing.T) {
+	for name, tt := range map[string]struct {
+		person  func(ctx context.Context, a chat.Account) (desk.Person, error)
+		told    string
+		invalid bool
+		after   time.Duration
+	}{
+		"nobody's": {func(context.Context, chat.Account) (desk.Person, error) { return desk.Person{}, nil },
+			"is not known", false, 0},
+		"an error": {func(context.Context, chat.Account) (desk.Person, error) {
+			return desk.Person{Name: "bob"}, errors.New("the directory is down")
+		}, "cannot tell now", true, 0},
+		"a panic": {func(context.Context, chat.Account) (desk.Person, error) { panic("no directory") },
+			"cannot tell now", true, 0},
+		"no answer": {func(ctx context.Context, _ chat.Account) (desk.Person, error) {
+			<-ctx.Done()
+			return desk.Person{}, ctx.Err()
+		}, "cannot tell now", true, 2 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d, err := desk.Open(new(task.MemoryStore), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got chat.Reply
+			w := &wall{click: &chat.Click{ID: "1", Account: chat.Account{User: "bob"}, Name: "AAAAAA", Key: "ask",
+				Answer: desk.Answer{Action: "accept"},
+				Reply:  func(_ context.Context, _ http.ResponseWriter, r *chat.Reply) error { got = *r; return nil }}}
+			c, err := chat.Open(d, w, chat.Options{Name: "wall", Store: new(state.MemoryStore), Person: tt.person,
+				Channel: func(*desk.Question) string { return "hall" }, Log: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			began, r := time.Now(), httptest.NewRecorder()
+			c.ServeHTTP(r, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("")))
+			if r.Code != http.StatusOK || !strings.Contains(got.Refused, tt.told) || got.Invalid != tt.invalid ||
+				time.Since(began) != tt.after {
+				t.Errorf("%s: %d, %+v after %v", name, r.Code, got, time.Since(began))
+			}
+		})
+	}
+}
+
 // An account decides as the person whom the operator names, and a function that panics names nobody.
 func TestClicks(t *testing.T) {
 	d, name := asked(t, nil)
@@ -273,7 +319,7 @@ func TestClicks(t *testing.T) {
 		status  int
 		told    string
 	}{
-		"1": {chat.Account{}, name, http.StatusOK, "not known"},
+		"1": {chat.Account{}, name, http.StatusOK, "cannot tell now"},
 		"2": {chat.Account{User: "carol"}, name, http.StatusOK, "your own"},
 		"3": {chat.Account{User: "bob"}, "AAAAAA", http.StatusOK, "gone"},
 		"4": {chat.Account{User: "bob"}, name, http.StatusOK, ""},
@@ -296,6 +342,26 @@ func TestClicks(t *testing.T) {
 	c.ServeHTTP(r, httptest.NewRequest(http.MethodGet, "/", nil))
 	if r.Code != http.StatusMethodNotAllowed {
 		t.Errorf("GET has the status %d", r.Code)
+	}
+}
+
+// The click that decides changes the message once, to all that is known of the question.
+func TestADecisionIsShownWhole(t *testing.T) {
+	d, name := asked(t, nil)
+	w := new(wall)
+	c := open(t, d, w, new(state.MemoryStore))
+	if err := c.Notify(t.Context(), notice(task.NoticeAsked, name, 1)); err != nil {
+		t.Fatal(err)
+	}
+	vote(t, d, name, "bob")
+	var shown []chat.Message
+	w.before = func(_ context.Context, m *chat.Message) error { shown = append(shown, *m); return nil }
+	w.click = &chat.Click{ID: "1", Account: chat.Account{User: "dora"}, Name: name, Key: "ask", Ref: "0",
+		Answer: desk.Answer{Action: "accept"},
+		Reply:  func(context.Context, http.ResponseWriter, *chat.Reply) error { return nil }}
+	c.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", strings.NewReader("")))
+	if len(shown) != 1 || shown[0].Standing != "Accepted by bob and dora." || shown[0].Arguments != "{}" {
+		t.Errorf("the message is changed to %+v", shown)
 	}
 }
 

@@ -18,6 +18,8 @@ const (
 	mostBody = 1 << 20
 	// answerTime bounds the work on a click. Slack waits for 3 seconds, and then tells the person to try again.
 	answerTime = 2500 * time.Millisecond
+	// personTime bounds the time to find out whose account it is. The rest is for the reply.
+	personTime = 2 * time.Second
 	// afterTime bounds what is done after the response.
 	afterTime = 10 * time.Second
 	// usedKept is how long a request is remembered. It is longer than a service accepts one.
@@ -89,7 +91,10 @@ func (c *Chat) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // showAt shows how a question has ended in the message that was clicked, which need not be the one of the record.
 func (c *Chat) showAt(ctx context.Context, click *Click, q *desk.Question) {
-	err := c.show(ctx, q, false)
+	latest, err := c.read(ctx, q) // what an answer returns lacks the arguments
+	if err == nil {
+		q, err = latest, c.show(ctx, latest, false)
+	}
 	if err == nil && click.Ref != "" {
 		_, r, failed := c.load(ctx, q)
 		if err = failed; err == nil && r != nil && r.Ref != click.Ref {
@@ -104,17 +109,18 @@ func (c *Chat) showAt(ctx context.Context, click *Click, q *desk.Question) {
 // take does what a click says. The question is as it is then, if it is known. An error means that the outcome is not
 // known.
 func (c *Chat) take(ctx context.Context, click *Click) (reply *Reply, q *desk.Question, err error) {
-	var person desk.Person
-	err = fault.Safely(func() error {
-		person, err = c.opts.Person(ctx, click.Account)
-		return err
-	})
-	if ctx.Err() != nil {
+	person, err := c.person(ctx, click.Account)
+	switch {
+	case ctx.Err() != nil:
 		return nil, nil, ctx.Err()
-	}
-	if err != nil || person.Name == "" {
-		c.opts.Log.Info("chat: an account of nobody was used", "workspace", click.Account.Workspace,
+	case err != nil:
+		c.opts.Log.Warn("chat: whose account was used cannot be told now", "workspace", click.Account.Workspace,
 			"user", click.Account.User, "error", err)
+		return &Reply{Invalid: true,
+			Refused: "Nothing was answered: the server cannot tell now whose account this is. Try again in a while."}, nil, nil
+	case person.Name == "":
+		c.opts.Log.Info("chat: an account of nobody was used", "workspace", click.Account.Workspace,
+			"user", click.Account.User)
 		return &Reply{Refused: "Nothing was answered: your account here is not known to the server as a person's."}, nil, nil
 	}
 	if click.Ask {
@@ -131,6 +137,17 @@ func (c *Chat) take(ctx context.Context, click *Click) (reply *Reply, q *desk.Qu
 		q, _ = c.desk.Question(ctx, click.Name, click.Key, &person)
 	}
 	return reply, q, err
+}
+
+// person returns whose account it is, or an error if that cannot be told now.
+func (c *Chat) person(ctx context.Context, a Account) (p desk.Person, err error) {
+	ctx, cancel := context.WithTimeout(ctx, personTime)
+	defer cancel()
+	err = fault.Safely(func() (err error) {
+		p, err = c.opts.Person(ctx, a)
+		return err
+	})
+	return p, err
 }
 
 // ask opens a form for a person who may answer.

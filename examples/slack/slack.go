@@ -43,5 +43,5 @@ func person(_ context.Context, a chat.Account) (desk.Person, error) {
 	if name, ok := editors[a]; ok {
 		return desk.Person{Name: name, Groups: []string{"editors"}}, nil
 	}
-	return desk.Person{}, errors.New("the account is no editor's")
+	return desk.Person{}, nil // nobody's; an error would say that the directory cannot tell now
 }
