@@ -2,8 +2,10 @@ package seal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"runtime"
 )
@@ -27,6 +29,9 @@ const maxFile = 1 << 20
 // reaches a container: in Kubernetes with defaultMode 0440 and an fsGroup.
 func (f File) Load(context.Context) (*Ring, error) {
 	file, err := os.Open(string(f))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("seal: load keys: %w: make it with 'askback keys new %s'", err, string(f))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("seal: load keys: %w", err)
 	}

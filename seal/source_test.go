@@ -83,7 +83,7 @@ func TestReload(t *testing.T) {
 		opens   bool   // what was sealed before
 	}{
 		{"the same keys", write(ring.EncodeSecrets()), false, "", true},
-		{"no file", seal.File(file + "x"), false, "no such file", true},
+		{"no file", seal.File(file + "x"), false, "make it with 'askback keys new " + file + "x'", true},
 		{"a service that fails", source(func() (*seal.Ring, error) { return nil, errors.New("no answer") }), false,
 			"no answer", true},
 		{"no ring", source(func() (*seal.Ring, error) { return nil, nil }), false, "empty ring", true},
