@@ -273,7 +273,7 @@ func TestRulesOfAServer(t *testing.T) {
 				t.Errorf("%q", w.effects)
 			}
 		}
-		if text, _ := w.call("ada", "askback_result", `{}`); strings.Contains(text, "was not called") {
+		if text, _ := w.call("ada", "askback_result", `{"amount":500}`); strings.Contains(text, "was not called") {
 			t.Errorf("askback_result: %q", text)
 		}
 	})
