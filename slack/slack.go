@@ -36,7 +36,7 @@ type Options struct {
 	// API is the URL of Slack's API. Empty means https://slack.com/api/.
 	API string
 	// Client sends the requests. Nil is one with the default transport. No redirect is followed, and a request takes at
-	// most ten seconds.
+	// most ten seconds. After one that Slack has not answered in time, no message is posted or changed for half a minute.
 	Client *http.Client
 }
 
