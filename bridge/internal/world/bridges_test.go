@@ -77,16 +77,15 @@ func (s *seam) Update(ctx context.Context, t *task.Task, u task.Update) error {
 	return err
 }
 
-// bridgeOptions returns the options of a bridge in front of the calm server and one other, whose calls are approved if
-// they are gated.
-func (w *world) bridgeOptions(part *sim.Part, gated bool) *bridge.Options {
+// newBridge returns a bridge in front of the calm server and one other, whose calls are approved if they are gated.
+func (w *world) newBridge(part *sim.Part, gated bool, user string) *bridge.Bridge {
 	plenty := task.Quota{Unfinished: 1 << 20, Kept: 1 << 20, Bytes: 1 << 40, Notices: 1 << 20}
 	opts := &bridge.Options{
 		Implementation: &mcp.Implementation{Name: "bridge", Version: "1"},
 		Server: askback.Options{
 			Keys: w.keys, Logger: quiet, Desk: &askback.DeskOptions{Fallback: true, Wait: w.Unit},
 			Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
-				return extra.Header.Get("X-User"), nil
+				return cmp.Or(user, extra.Header.Get("X-User")), nil
 			},
 			Tasks: &askback.Tasks{Store: &seam{w.store, part}, Settings: task.Settings{
 				Lease: 10 * w.Unit, Attempts: 10_000, PerPrincipal: plenty, Anonymous: plenty,
@@ -97,7 +96,7 @@ func (w *world) bridgeOptions(part *sim.Part, gated bool) *bridge.Options {
 		opts.Servers = append(opts.Servers, bridge.Server{Identity: kind, Prefix: kind,
 			Connect: func() (mcp.Transport, error) {
 				if isProgram(kind) {
-					return w.start(kind, part, w.Server), nil
+					return w.start(kind, part), nil
 				}
 				return &mcp.StreamableClientTransport{Endpoint: "http://" + kind + "/mcp",
 					HTTPClient: &http.Client{Transport: &sim.Link{Network: w.Network, From: part, Calm: calm}}}, nil
@@ -106,57 +105,100 @@ func (w *world) bridgeOptions(part *sim.Part, gated bool) *bridge.Options {
 	if gated {
 		opts.Approve = &bridge.Approval{Tools: []string{w.Kind + "_*"}}
 	}
-	return opts
+	b, err := bridge.New(opts)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return b
+}
+
+// work has a bridge do what it does besides serving.
+func (w *world) work(life context.Context, part *sim.Part, b *bridge.Bridge) {
+	if err := b.Start(life); err != nil && life.Err() == nil {
+		w.violate("%s did not start: %v", part.Name, err)
+	}
+	_ = b.Server().RunTasks(life)
+	_ = b.Close()
 }
 
 // awaited is the state of an approval that nobody has given.
 const awaited = "awaited"
 
-// gate notes the calls that need an approval because a bridge gets them that wants one.
+// needs notes that a call needs an approval, because a bridge gets it that wants one.
+func (w *world) needs(message []byte) {
+	var call struct {
+		Params struct {
+			Name      string
+			Arguments arguments
+		}
+	}
+	_ = json.Unmarshal(message, &call)
+	if id := call.Params.Arguments.ID; strings.HasPrefix(call.Params.Name, w.Kind+"_") {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.approvals[id] = cmp.Or(w.approvals[id], awaited)
+	}
+}
+
+// gate looks at the requests to a bridge that wants approvals.
 func (w *world) gate(bridge http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		var call struct {
-			Params struct {
-				Name      string
-				Arguments arguments
-			}
-		}
-		_ = json.Unmarshal(body, &call)
-		if id := call.Params.Arguments.ID; strings.HasPrefix(call.Params.Name, w.Kind+"_") {
-			w.mu.Lock()
-			w.approvals[id] = cmp.Or(w.approvals[id], awaited)
-			w.mu.Unlock()
-		}
+		w.needs(body)
 		bridge.ServeHTTP(rw, r)
 	})
 }
 
+// gatedLines are what such a bridge reads.
+type gatedLines struct {
+	io.ReadCloser
+	*world
+	read []byte
+}
+
+func (g *gatedLines) Read(p []byte) (int, error) {
+	n, err := g.ReadCloser.Read(p)
+	g.read = append(g.read, p[:n]...)
+	for {
+		line, rest, whole := bytes.Cut(g.read, []byte("\n"))
+		if !whole {
+			return n, err
+		}
+		g.needs(line)
+		g.read = rest
+	}
+}
+
 func bridgeAt(place int) string { return fmt.Sprint("bridge", place) }
 
-// bridge runs one life of a bridge after the other at a place, all on one store.
+// startBridge starts a bridge as a program of a host, on the store of all bridges.
+func (w *world) startBridge(host *sim.Part, user string) *program {
+	n := w.programs.Add(1)
+	part, gated := w.sim.Part(fmt.Sprintf("bridge %d of %s", n, host.Name), w.Bridge), w.Gated && n%2 == 0
+	return w.run(host, part, func(life context.Context, stdio *mcp.IOTransport) {
+		b := w.newBridge(part, gated, user)
+		if gated {
+			stdio.Reader = &gatedLines{ReadCloser: stdio.Reader, world: w}
+		}
+		w.others.Go(func() { w.work(life, part, b) })
+		_ = b.Server().Run(life, stdio)
+	})
+}
+
+// bridge runs one life of a bridge after the other at a place.
 func (w *world) bridge(ctx context.Context, place int) {
 	operator := w.sim.Part(fmt.Sprint("operator of bridge ", place), nil)
 	for n := 0; ctx.Err() == nil; n++ {
 		part, gated := w.sim.Part(fmt.Sprintf("bridge %d.%d", place, n), w.Bridge), w.Gated && (place+n)%2 == 0
-		b, err := bridge.New(w.bridgeOptions(part, gated))
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		b := w.newBridge(part, gated, "")
 		life, end := context.WithCancel(ctx)
 		l := &sim.Listener{Part: part, Handler: b.Server().HTTPHandler(nil), Life: life}
 		if gated {
 			l.Handler = w.gate(l.Handler)
 		}
 		w.Listen(bridgeAt(place), l)
-		w.others.Go(func() {
-			if err := b.Start(life); err != nil && life.Err() == nil {
-				w.violate("%s did not start: %v", part.Name, err)
-			}
-			_ = b.Server().RunTasks(life)
-			_ = b.Close()
-		})
+		w.others.Go(func() { w.work(life, part, b) })
 		release := make(<-chan time.Time)
 		if w.Gated && !gated { // calls may wait for a bridge that asks
 			release = time.After(200 * w.Unit)

@@ -37,6 +37,10 @@ type host struct {
 	form    string // how it answers what it is asked
 	patient time.Duration
 	user    string
+	starts  bool     // its bridge, as a program
+	lives   int      // in which it has started one
+	bridge  *program // the last of them
+	dies    float64  // the chance that it does while it waits
 
 	session *client.Session
 }
@@ -67,6 +71,9 @@ func (h *host) call(ctx context.Context, number int) {
 		if h.session != nil {
 			_ = h.session.Close()
 		}
+		if h.bridge != nil {
+			<-h.bridge.life.Done()
+		}
 	}()
 	for n := 1; ; n++ {
 		id := fmt.Sprintf("%d.%d", number, n)
@@ -95,6 +102,13 @@ func (h *host) call(ctx context.Context, number int) {
 // attempt makes a call under an ID, and returns how it ended.
 func (h *host) attempt(ctx context.Context, id string) (end, text string) {
 	began := time.Now()
+	if h.starts && h.open(ctx) && h.part.Happens("it dies while it waits", h.dies) {
+		life := h.bridge.by
+		h.others.Go(func() {
+			h.part.Pause(ctx, 2)
+			life.Kill()
+		})
+	}
 	text, err := h.send(ctx, h.patient, h.server+"_"+h.tool, map[string]any{"id": id})
 	if took := time.Since(began); h.server == calm && took > calmTime*h.Unit {
 		h.violate("call %s of the calm server took %v", id, took)
@@ -186,7 +200,6 @@ func (h *host) send(ctx context.Context, wait time.Duration, tool string, in map
 // open opens a session with a bridge that runs, if there is none.
 func (h *host) open(ctx context.Context) bool {
 	for h.session == nil && ctx.Err() == nil {
-		to := bridgeAt(h.part.IntN(h.Bridges))
 		opts := &client.Options{Tasks: client.TasksOff}
 		if h.form != cannot {
 			opts.Form = func(ctx context.Context, q *client.Question) (*mcp.ElicitResult, error) {
@@ -199,9 +212,7 @@ func (h *host) open(ctx context.Context) bool {
 		}
 		connecting, cancel := context.WithTimeout(ctx, time.Minute)
 		var err error
-		h.session, err = client.New(opts).Connect(connecting, &mcp.StreamableClientTransport{
-			Endpoint:   "http://" + to + "/mcp",
-			HTTPClient: &http.Client{Transport: h.as(&sim.Link{Network: h.Network, From: h.part})}},
+		h.session, err = client.New(opts).Connect(connecting, h.transport(),
 			&mcp.ClientSessionOptions{ProtocolVersion: h.version})
 		cancel()
 		if err != nil {
@@ -210,6 +221,17 @@ func (h *host) open(ctx context.Context) bool {
 		}
 	}
 	return h.session != nil
+}
+
+// transport is the way to a bridge. A host that starts one does so in a life of its own, which may end with a message.
+func (h *host) transport() mcp.Transport {
+	if h.starts {
+		h.lives++
+		h.bridge = h.startBridge(h.sim.Part(fmt.Sprintf("%s, life %d", h.part.Name, h.lives), fragile), h.user)
+		return h.bridge
+	}
+	return &mcp.StreamableClientTransport{Endpoint: "http://" + bridgeAt(h.part.IntN(h.Bridges)) + "/mcp",
+		HTTPClient: &http.Client{Transport: h.as(&sim.Link{Network: h.Network, From: h.part})}}
 }
 
 // as has requests come from the host's user.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -280,33 +279,17 @@ func (w *world) turn() {
 	w.turned = true
 }
 
-// start starts a program for a bridge, which ends with it.
-func (w *world) start(kind string, bridge *sim.Part, chances sim.Chances) mcp.Transport {
-	part := w.sim.Part(fmt.Sprintf("%s %d of %s", kind, w.programs.Add(1), bridge.Name), chances)
-	life, end := context.WithCancel(w.life)
-	s := &server{w, part, life}
-	here, there := net.Pipe()
-	transport := &mcp.IOTransport{Reader: there, Writer: there}
-	w.others.Go(func() {
-		defer end()
+// start starts a server as a program of a bridge.
+func (w *world) start(kind string, bridge *sim.Part) mcp.Transport {
+	part := w.sim.Part(fmt.Sprintf("%s %d of %s", kind, w.programs.Add(1), bridge.Name), w.Server)
+	return w.run(bridge, part, func(life context.Context, stdio *mcp.IOTransport) {
+		s := &server{w, part, life}
 		if kind == olderProgram {
 			m, _ := s.newOlder()
-			_ = m.Run(life, transport)
+			_ = m.Run(life, stdio)
 		} else {
 			srv, _, _ := s.newModern()
-			_ = srv.Run(life, transport)
+			_ = srv.Run(life, stdio)
 		}
 	})
-	w.others.Go(func() {
-		select {
-		case <-part.Dead():
-		case <-bridge.Dead():
-			part.Kill()
-		case <-life.Done():
-		}
-		here.Close()
-		there.Close()
-		end()
-	})
-	return &mcp.IOTransport{Reader: here, Writer: here}
 }

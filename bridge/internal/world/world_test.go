@@ -1,7 +1,8 @@
 // Package world is a simulation of the bridge: hosts call tools through bridges on one store, in front of a server to
 // which things happen and one that is calm. Bridges and servers are killed and started again, requests and responses
 // are lost, late or break off, gateways answer in their server's place, people decide, and hosts decline by themselves
-// or do not wait.
+// or do not wait. Some servers are programs of their bridge, and some hosts start a bridge of their own as a program.
+// Each of these processes may die at any time, also amid a line.
 //
 // It checks that
 //
@@ -12,6 +13,7 @@
 //   - a call that is said not to have run has not taken effect, and one with its result has;
 //   - words that say neither say that the outcome is unknown;
 //   - each call ends, and at a calm server soon and with its result;
+//   - a program ends soon after the process that has started it;
 //   - every goroutine ends.
 package world
 
@@ -21,6 +23,7 @@ import (
 	"fmt"
 	"regexp"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -149,6 +152,10 @@ func (w *world) newHost(n int) *host {
 	case h.part.Chance(0.2):
 		h.patient = 2 * w.Unit
 	}
+	h.starts, h.dies = n != 4 && h.part.IntN(4) == 0, 0.2
+	if h.tool == stuck {
+		h.starts, h.dies = h.part.Chance(0.7), 1
+	}
 	return h
 }
 
@@ -197,9 +204,11 @@ var (
 
 var (
 	unstable = sim.Chances{sim.LostBefore: 0.02, sim.LostAfter: 0.02, sim.Delayed: 0.02}
-	deadly   = sim.Chances{sim.Delayed: 0.05, sim.Frozen: 0.03, sim.KilledBefore: 0.05, sim.KilledAfter: 0.2}
-	mortal   = sim.Chances{sim.LostBefore: 0.02, sim.LostAfter: 0.02, sim.Delayed: 0.02, sim.KilledBefore: 0.01,
-		sim.KilledAfter: 0.01}
+	fragile  = sim.Chances{sim.Delayed: 0.02, sim.KilledAmid: 0.02}
+	deadly   = sim.Chances{sim.Delayed: 0.05, sim.Frozen: 0.03, sim.KilledBefore: 0.05, sim.KilledAfter: 0.2,
+		sim.KilledAmid: 0.03}
+	mortal = sim.Chances{sim.LostBefore: 0.02, sim.LostAfter: 0.02, sim.Delayed: 0.02, sim.KilledBefore: 0.01,
+		sim.KilledAfter: 0.01, sim.KilledAmid: 0.03}
 )
 
 // options are those of a seed: in a quarter of the runs bridges die, in another one bridges and servers, and else
@@ -220,6 +229,7 @@ func options(seed uint64) Options {
 }
 
 func TestWorld(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // for half of the processor
 	all := make(map[string]int)
 	for seed := *first; seed < *first+*seeds; seed++ {
 		bad, ends, fates := play(t, options(seed))

@@ -37,11 +37,15 @@ func (p *Part) Dead() <-chan struct{} { return p.dead }
 
 // Do lets the part do something through a seam. What it does, and to what, names it in the story.
 func (p *Part) Do(ctx context.Context, what string, act func(context.Context) error) error {
+	return p.do(ctx, what, p.Chances, act)
+}
+
+func (p *Part) do(ctx context.Context, what string, chances Chances, act func(context.Context) error) error {
 	what = p.s.numbered(p.Name + ": " + what)
 	if err := p.park(ctx, what); err != nil {
 		return err
 	}
-	fate := p.s.fate(p, what)
+	fate := p.s.fate(p, what, chances)
 	switch fate {
 	case LostBefore:
 		return ErrLost

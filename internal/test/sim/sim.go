@@ -32,6 +32,7 @@ const (
 	Frozen       Fate = "frozen, and all that its part does"
 	KilledBefore Fate = "killed before it happened"
 	KilledAfter  Fate = "killed after it happened"
+	KilledAmid   Fate = "killed amid it" // comes only to a line in a pipe
 )
 
 // fates are all that a draw can bring, in an order that never changes.
@@ -173,7 +174,7 @@ func (s *Scheduler) numbered(what string) string {
 }
 
 // fate draws what becomes of something that a part does.
-func (s *Scheduler) fate(p *Part, what string) Fate {
+func (s *Scheduler) fate(p *Part, what string, chances Chances) Fate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.passed++
@@ -182,7 +183,7 @@ func (s *Scheduler) fate(p *Part, what string) Fate {
 	}
 	x := s.Draw("fate", what)
 	for _, f := range fates {
-		if x -= p.Chances[f]; x >= 0 {
+		if x -= chances[f]; x >= 0 {
 			continue
 		}
 		s.came(what, f)

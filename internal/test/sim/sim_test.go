@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -114,6 +115,77 @@ func TestFates(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A pipe carries all lines in order. Of a line that its writer does not survive, a part arrives, and nothing follows.
+func TestPipe(t *testing.T) {
+	for name, c := range map[string]struct {
+		chances sim.Chances
+		lines   int // that arrive at most
+	}{
+		"both live": {sim.Chances{sim.LostBefore: 0.5, sim.KilledAfter: 0.5, sim.Delayed: 0.5}, 20},
+		"it dies":   {sim.Chances{sim.KilledAmid: 1, sim.Delayed: 0.5}, 0},
+	} {
+		for seed := range uint64(20) {
+			synctest.Test(t, func(t *testing.T) {
+				s := sim.New(seed, time.Second, nil)
+				s.Run(func() {
+					from := s.Part("writer", c.chances)
+					r, w := sim.NewPipe(from, s.Part("reader", nil))
+					want := ""
+					for i := range 20 {
+						line := fmt.Sprintf(`{"id":%d}`+"\n", i)
+						want += line
+						if n, err := w.Write([]byte(line)); n != len(line) || err != nil {
+							t.Errorf("%s: writing: %d, %v", name, n, err)
+						}
+					}
+					w.Close()
+					got, err := io.ReadAll(r)
+					whole := strings.Count(string(got), "\n") == c.lines
+					if err != nil || !whole || !strings.HasPrefix(want, string(got)) || isDead(from) != (c.lines == 0) {
+						t.Errorf("%s, seed %d: %q, %v", name, seed, got, err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// What was written before a process ends comes, and each end of a pipe learns that the other one is gone.
+func TestThePipesOfTheDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sim.New(1, time.Second, nil)
+		s.Run(func() {
+			from, to := s.Part("writer", nil), s.Part("reader", nil)
+			r, w := sim.NewPipe(from, to)
+			_, _ = w.Write([]byte("one\n"))
+			time.Sleep(time.Second)
+			from.Kill()
+			if got, err := io.ReadAll(r); string(got) != "one\n" || err != nil {
+				t.Errorf("of a dead writer comes %q, %v", got, err)
+			}
+			from = s.Part("another writer", nil)
+			r, w = sim.NewPipe(from, to)
+			to.Kill()
+			if n, err := r.Read(make([]byte, 1)); n != 0 || !errors.Is(err, sim.ErrDead) {
+				t.Errorf("a dead reader reads %d bytes, %v", n, err)
+			}
+			time.Sleep(time.Second)
+			if n, err := w.Write([]byte("two\n")); n != 0 || err == nil {
+				t.Errorf("to a dead reader goes %d bytes, %v", n, err)
+			}
+		})
+	})
+}
+
+func isDead(p *sim.Part) bool {
+	select {
+	case <-p.Dead():
+		return true
+	default:
+		return false
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 	"github.com/askback-mcp/askback/cmd/askback/internal/hostfile"
-	"github.com/askback-mcp/askback/cmd/askback/internal/stdio"
+	"github.com/askback-mcp/askback/internal/stdio"
 )
 
 // behind are the servers behind a bridge.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/askback-mcp/askback/cmd/askback/internal/stdio"
+	"github.com/askback-mcp/askback/internal/stdio"
 )
 
 // Programs of a file get their own variables and those that say where things are, and nothing else.

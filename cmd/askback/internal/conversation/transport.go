@@ -14,7 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
-	"github.com/askback-mcp/askback/cmd/askback/internal/stdio"
+	"github.com/askback-mcp/askback/internal/stdio"
 )
 
 // newTransport makes the transport to a target. The program is nil if the target is an address.

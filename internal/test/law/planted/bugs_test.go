@@ -263,6 +263,23 @@ var bugs = []bug{
 		patches: []patch{{"bridge/internal/legacy/call.go", 1, "return !c.Strict() && !c.once &&", "return"}},
 	},
 	{
+		// The beginning of a program's response passes for an answer: an error of its own.
+		name:  "half-a-line-is-an-answer",
+		world: bridge,
+		patches: []patch{{"internal/rawclient/lines.go", 1, "\t\tcase isMessage(line):",
+			"\t\tcase err != nil && isMessage(line) && !json.Valid(line):\n" +
+				"\t\t\tif id, method := head(line); id != nil && !method {\n" +
+				"\t\t\t\tl.rest = append(wire.AppendError(nil, id, wire.Errorf(-32603, \"cut off\")), '\\n')\n" +
+				"\t\t\t}\n\t\tcase isMessage(line):"}},
+	},
+	{
+		// A program whose host is gone goes on.
+		name:  "the-end-of-input-is-not-seen",
+		world: bridge,
+		patches: []patch{{"internal/sdkfront/stdio.go", 1, "pass.CloseWithError(filter(t.in, pass, out, t.limits))",
+			"_ = filter(t.in, pass, out, t.limits)"}},
+	},
+	{
 		// A bridge without an approval goes on with the calls of another one, which has one.
 		name:  "a-gate-of-the-process",
 		world: bridge,

@@ -1,4 +1,4 @@
-// Package stdio speaks with a server that it starts as a program.
+// Package stdio speaks with a server over its standard input and output.
 package stdio
 
 import (
@@ -35,6 +35,12 @@ func (t *Transport) Connect(ctx context.Context) (mcp.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
+	return Connect(ctx, lines, stdin)
+}
+
+// Connect speaks to a program that runs: it reads the lines of its output, of which each has a message, and writes to
+// its input.
+func Connect(ctx context.Context, lines io.Reader, stdin io.WriteCloser) (mcp.Connection, error) {
 	counted := &countedInput{WriteCloser: stdin}
 	conn, err := (&mcp.IOTransport{Reader: io.NopCloser(lines), Writer: counted, MaxLineLength: -1}).Connect(ctx)
 	if err != nil {
