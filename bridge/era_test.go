@@ -84,6 +84,46 @@ func TestAServerChangesItsEra(t *testing.T) {
 	}
 }
 
+// A call may find out that its server has become an older one, whose questions belong to a session of the caller. If
+// that cannot begin because the server has changed back, nothing was called.
+func TestACallFindsAnOlderServer(t *testing.T) {
+	for want, back := range map[string]bool{"done": false, "was not called": true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScene(t)
+			modern, older := s.modern(nil, "asks"), s.older(nil, "asks")
+			servers := []connected{modern, older, older} // one for each connection
+			if back {
+				servers = []connected{modern, older, nil, modern} // one refuses sessions
+			}
+			var last *mcp.ServerSession
+			f := s.open(nil, bridge.Server{Identity: "shop", Connect: func() (mcp.Transport, error) {
+				here, there := mcp.NewInMemoryTransports()
+				next := servers[0]
+				servers = servers[1:]
+				if next == nil {
+					conn, err := there.Connect(t.Context())
+					conn.Close()
+					return here, err
+				}
+				var err error
+				last, err = next.Connect(context.Background(), there, nil)
+				return here, err
+			}})
+			defer f.stop()
+			h := s.host(f, "", client.Options{Form: func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
+				return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"text": "yes"}}, nil
+			}})
+			defer h.Close()
+			last.Close()
+			synctest.Wait() // the bridge knows that the connection is gone, and has not made another one
+			text, _ := call(t, h, "asks", load{N: 1})
+			if !strings.Contains(text, want) || s.tookEffect(1) == 0 != back {
+				t.Errorf("%d effects, and the result is %q, want %q", s.tookEffect(1), text, want)
+			}
+		})
+	}
+}
+
 // A call that has begun by rounds cannot go on if its server has sessions afterwards: its tool is not called from the
 // beginning. It is so for calls that are stored, and for those that their host carries.
 func TestACallAtAServerThatBecomesOlder(t *testing.T) {

@@ -61,7 +61,8 @@ func NewServer(identity string) *Server {
 // Way passes calls on to a server.
 type Way interface {
 	// Pass passes a call on until it has ended, and returns how. The handler returns its error: most often that
-	// the call waits. ErrModern says that nothing was sent, and that the server wants rounds.
+	// the call waits. ErrModern says that nothing was sent, and that the server wants rounds, and upstream.ErrLegacy
+	// that it wants sessions.
 	Pass(ctx context.Context, c *Call) (*outcome.Record, error)
 }
 
@@ -143,8 +144,14 @@ func (c *Call) pass(ctx context.Context, params json.RawMessage) (json.RawMessag
 		way = c.Legacy
 	}
 	r, err := way.Pass(ctx, c)
-	if errors.Is(err, ErrModern) {
+	switch {
+	case errors.Is(err, ErrModern):
 		r, err = c.Rounds.Pass(ctx, c)
+	case errors.Is(err, upstream.ErrLegacy):
+		r, err = c.Legacy.Pass(ctx, c)
+	}
+	if errors.Is(err, ErrModern) || errors.Is(err, upstream.ErrLegacy) {
+		r, err = outcome.Endf("The %s was not called: its server keeps changing its revision. Call it again.", c.Thing()), nil
 	}
 	if err != nil {
 		return nil, err

@@ -69,6 +69,7 @@ type pass struct {
 	once  bool // a round that is begun must not be sent again
 	tasks bool // the server is told that the bridge takes tasks, because it makes only tasks of such calls, or words
 	again int  // how often the round was sent again
+	older bool // the round was not sent, because the server has become an older one
 }
 
 // Repeated implements [outcome.Subject].
@@ -124,6 +125,9 @@ func (p *pass) begin(ctx context.Context, suffix string) (begins bool, err error
 // first sends the first round of a call that nobody has stored. Only a round that asks is recorded.
 func (p *pass) first(ctx context.Context, next *client.Pending) (*outcome.Record, error) {
 	r, err := p.send(ctx, 1, next)
+	if p.older {
+		return nil, upstream.ErrLegacy
+	}
 	if lost, ok := errors.AsType[*outcome.UnknownError](err); ok {
 		return &outcome.Record{Words: outcome.Unknown(p, 1, lost.Cause)}, nil
 	}
@@ -227,6 +231,7 @@ func (p *pass) send(ctx context.Context, n int, next *client.Pending) (*outcome.
 		round.Meta = p.RequestMeta(p.tasks)
 		result, asked, err = p.way.Send(ctx, p.Call, &round, report)
 	}
+	p.older = errors.Is(err, upstream.ErrLegacy)
 	switch {
 	case err != nil:
 		return p.failed(ctx, n, err)

@@ -269,7 +269,7 @@ func (c *Conn) Close() error {
 func (c *Conn) Send(
 	ctx context.Context, p *client.Pending, report Progress,
 ) (result json.RawMessage, next *client.Pending, err error) {
-	session, err := c.Session(ctx)
+	session, err := c.sessionFor(ctx, p)
 	if err != nil {
 		return nil, nil, &client.NotRunError{Err: err}
 	}
@@ -286,7 +286,7 @@ func (c *Conn) Send(
 	result, next, err = c.SendIn(ctx, session, p, report)
 	if Forgot(session, err) {
 		c.leave(session)
-		if session, err = c.Session(ctx); err != nil {
+		if session, err = c.sessionFor(ctx, p); err != nil {
 			return nil, nil, &client.NotRunError{Err: err}
 		}
 		result, next, err = c.SendIn(ctx, session, p, report)
@@ -296,6 +296,19 @@ func (c *Conn) Send(
 		c.leave(session) // which may be of an era that the server no longer has
 	}
 	return result, next, err
+}
+
+// ErrLegacy says that a call of a tool was not sent, because the server is of a revision that asks inside its calls.
+var ErrLegacy = errors.New("the server has changed to a revision before " + wire.Version)
+
+// sessionFor returns the connection to the server for a round. A tool is not called in a session that everybody
+// shares, because nobody could answer its questions there.
+func (c *Conn) sessionFor(ctx context.Context, p *client.Pending) (*client.Session, error) {
+	session, err := c.Session(ctx)
+	if err == nil && p.Method == wire.CallTool && IsLegacy(session) {
+		err = ErrLegacy
+	}
+	return session, err
 }
 
 // leave ends a connection whose session the server does not know.
