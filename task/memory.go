@@ -38,6 +38,8 @@ type MemoryStore struct {
 	outbox    memoryOutbox
 	reminders questionIndex // open questions that have still to have a NoticeDueSoon
 
+	log memoryLog
+
 	watches map[*memoryWatch]struct{}
 }
 
@@ -72,6 +74,7 @@ var _ interface {
 	Store
 	Inserter
 	Watcher
+	EventLog
 } = (*MemoryStore)(nil)
 
 // do calls do with the store locked, for one method, and with the time of its writes.
@@ -142,6 +145,7 @@ func (s *MemoryStore) Insert(
 		s.tasks[m.ID] = m
 		insert(&s.list, m, newestFirst)
 		s.index(m)
+		s.logStatus(m, now)
 		if t.Status == InputRequired {
 			for _, ask := range u.Ask {
 				s.ask(m, ask, now)
@@ -338,7 +342,11 @@ func (s *MemoryStore) Update(ctx context.Context, t *Task, u Update) error {
 		}
 		t.Updated = timeAt(now)
 		t.Version++
+		before := m.Status
 		s.change(m, func() { m.update(t, &u, now) })
+		if m.Status != before {
+			s.logStatus(m, now)
+		}
 		if m.questions != nil || asks && len(u.Ask) > 0 {
 			s.updateQuestions(m, u, asks, ends, now)
 		}
@@ -395,6 +403,7 @@ func (s *MemoryStore) Purge(ctx context.Context, grace time.Duration, limit int)
 		for ; len(s.purge) > 0 && n < limit && s.purge[0].Expires.UnixMilli() <= before; n++ {
 			s.delete(s.purge[0])
 		}
+		s.log.forgetDeleted(timeAt(now))
 		return nil
 	})
 	return n, err
@@ -428,6 +437,9 @@ func (s *MemoryStore) delete(m *memoryTask) {
 	delete(s.tasks, m.ID)
 	if m.questions != nil {
 		s.deleteQuestions(m)
+	}
+	if m.Events {
+		s.log.forget(m)
 	}
 }
 

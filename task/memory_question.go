@@ -242,11 +242,14 @@ func (s *MemoryStore) ChangeQuestion(ctx context.Context, q *Question, expired b
 		if stored.Status != QuestionDecided {
 			return nil
 		}
-		kind := NoticeDecided
+		kind, event := NoticeDecided, EventDecided
 		if expired {
-			kind = NoticeUnanswered
+			kind, event = NoticeUnanswered, EventUnanswered
 		}
 		s.notify(stored, kind, now)
+		if len(stored.For) > 0 {
+			s.logEvent(m, event, stored.Key, now)
+		}
 		if m.Status == InputRequired {
 			s.change(m, func() {
 				m.Status, m.Attempts = Working, 0
@@ -336,6 +339,9 @@ func (s *MemoryStore) ask(m *memoryTask, ask *Question, now int64) {
 	s.eachQuestionIndex(q, insert)
 	s.change(m, func() { m.outlive(q) })
 	s.notify(q, NoticeAsked, now)
+	if len(q.For) > 0 {
+		s.logEvent(m, EventAsked, q.Key, now)
+	}
 }
 
 // outlive makes the task outlive the deadline of a question.

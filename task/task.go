@@ -60,6 +60,8 @@ type Task struct {
 	Expires      time.Time // when its time to live ends; it never moves to an earlier time
 	PollInterval time.Duration
 
+	// Events says that an [EventLog] logs what becomes of the task. It does not change once the task is created.
+	Events bool
 	// Stopped says that a cancellation or the end of its time to live ended the task. Its
 	// handler may have to clean up.
 	Stopped bool

@@ -29,8 +29,9 @@ func TestClocksAreReadThroughOnePackage(t *testing.T) {
 			"internal/taskrun/leases.go", "internal/taskrun/run.go", "internal/taskrun/workers.go",
 		},
 		"it is a store's clock": {
-			"task/memory.go", "task/sqlite/claim.go", "task/sqlite/delete.go", "task/sqlite/notice.go",
-			"task/sqlite/question.go", "task/sqlite/read.go", "task/sqlite/remembered.go", "task/sqlite/schema.go",
+			"task/memory.go", "task/sqlite/claim.go", "task/sqlite/delete.go", "task/sqlite/event.go",
+			"task/sqlite/notice.go", "task/sqlite/question.go", "task/sqlite/read.go", "task/sqlite/remembered.go",
+			"task/sqlite/schema.go",
 			"task/sqlite/state.go", "task/sqlite/store.go",
 		},
 		"a receiver compares it with its own": {"desk/webhook/webhook.go"},

@@ -350,3 +350,23 @@ func BenchmarkOverdue(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.N*tasks)/b.Elapsed().Seconds(), "decisions/s")
 }
+
+// What a log of events costs a write that is one.
+func BenchmarkEvents(b *testing.B) {
+	s, _ := database(b)
+	ctx := b.Context()
+	compare(b, "bare", "logged", func(int) (func(), func()) {
+		end := func(logged bool) func() {
+			t := newTask()
+			t.Events = logged
+			create(b, s, t)
+			t.Status = task.Completed
+			return func() {
+				if err := s.Update(ctx, t, task.Update{Due: -1}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		return end(false), end(true)
+	})
+}

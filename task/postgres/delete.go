@@ -18,7 +18,11 @@ func (s *Store) Purge(ctx context.Context, grace time.Duration, limit int) (n in
 	if _, err := s.exec(ctx, clients, s.sql.purgeRemembered); err != nil {
 		return 0, err
 	}
-	return s.delete(ctx, limit, s.sql.purgeable, grace)
+	if n, err = s.delete(ctx, limit, s.sql.purgeable, grace); n > 0 {
+		_, forgot := s.exec(ctx, clients, s.sql.forgetEvents, task.EventsRemembered)
+		err = errors.Join(err, forgot)
+	}
+	return n, err
 }
 
 // Evict implements [task.Store].

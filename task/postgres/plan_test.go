@@ -13,9 +13,10 @@ import (
 
 // The arguments of an update, and those that questions add.
 const (
-	createArguments = "'','user 1','','','','','',null,null,0,0,false,0,'1h','','{}',10,10,10,0,'0s',0,'','0s','1h',0"
+	createArguments = "'','user 1','','','','','',null,null,0,0,false,0,'1h','','{}',10,10,10,0,'0s',0,'','0s','1h',0,true"
 	updateArguments = "'',0,0,'','',null,null,0,'1h',false,0,false,'1h','{}',0,null,0,'','',false"
 	listArguments   = "'{a,b}',null,'','',null,'{a}','{a}',10,'{f,t}','user 1','{b}'"
+	eventArguments  = "'user 1',null,10,'{ended}','deploy',10"
 	askArguments    = ",'{a}','{a}','{[]}','{c}','{1h}','{1m}','{d}','NAME','{b}'"
 )
 
@@ -86,6 +87,13 @@ func TestPlansUseIndexes(t *testing.T) {
 			{"settle", s.sql.settle, "'','','',1", "notice_first"},
 			{"try a notice again", s.sql.retry, "'','','',1,'1m'", "notice_first"},
 			{"refused notices", s.sql.refused, "10", "notice_refused"},
+			{"events", s.sql.events, eventArguments, "event_log"},
+			{"new events", s.sql.events, eventArguments, "event_new"},
+			{"deleted events", s.sql.events, eventArguments, "deleted_event_pkey"},
+			{"events of a task", s.sql.taskEvents, strings.Replace(eventArguments, "null", "'a'", 1), "event_task_kind_key_key"},
+			{"number events", s.sql.numberEvents, "'user 1',null", "event_new"},
+			{"number events of a task", s.sql.numberTaskEvents, "'user 1','a'", "event_task_kind_key_key"},
+			{"forget events", s.sql.forgetEvents, "'1h'", "deleted_event_written"},
 			{"overdue", s.sql.overdue, "10", "question_overdue"},
 			{"count", s.sql.count, "", "task_expired"},
 			{"expired", s.sql.expired, "10", "task_expired"},
@@ -230,6 +238,10 @@ func insertTasks(series string) string {
 		SELECT md5((i / 2)::text), 'key ' || i, 'decided', 'user ' || i % 100, 'deploy', '{}', now(), now(),
 			CASE WHEN i % 4 > 0 THEN now() END
 		FROM generate_series(` + series + `) i;
+		INSERT INTO {schema}.event (task, kind, key, outcome, principal, target, written, position)
+		SELECT md5(i::text), 'ended', '', 'failed', 'user ' || i % 100, 'deploy', now(), CASE WHEN i % 100 > 2 THEN i END
+		FROM generate_series(` + series + `) i;
+		INSERT INTO {schema}.deleted_event SELECT 'user ' || i, i, now() FROM generate_series(` + series + `) i;
 		INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, round, created, updated,
 			expires, due,
 			poll_interval, stopped, attempts, version, fence, entries, bytes)

@@ -12,7 +12,8 @@ import (
 func columns(pending, outcome string) string {
 	return `t.id, t.principal, t.method, t.target, t.dialect, t.status, t.message, ` + pending + `, ` + outcome +
 		`, t.round,
-		t.created, t.updated, t.expires, t.poll_interval, t.stopped, t.attempts, t.version, t.fence, t.nonce`
+		t.created, t.updated, t.expires, t.poll_interval, t.stopped, t.attempts, t.version, t.fence, t.nonce,
+		t.events`
 }
 
 // scan reads columns, and those after them into more.
@@ -21,7 +22,7 @@ func scan(row pgx.Row, more ...any) (*task.Task, error) {
 	err := row.Scan(append([]any{&t.ID, &t.Principal, &t.Method, &t.Target, &t.Dialect, (*string)(&t.Status), &t.Message,
 		&t.Pending, &t.Outcome, &t.Round,
 		&t.Created, &t.Updated, &t.Expires, (*int64)(&t.PollInterval), &t.Stopped, &t.Attempts, &t.Version, &t.Fence,
-		&t.Nonce}, more...)...)
+		&t.Nonce, &t.Events}, more...)...)
 	if err != nil {
 		return nil, err
 	}

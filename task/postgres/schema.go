@@ -31,7 +31,7 @@ var tables = `
 		one     boolean PRIMARY KEY CHECK (one),
 		version int NOT NULL
 	);
-	` + taskTables + stateTables + questionTables + rememberedTables
+	` + taskTables + stateTables + questionTables + rememberedTables + eventTables
 
 const taskTables = `
 	CREATE TABLE {schema}.task (
@@ -59,7 +59,8 @@ const taskTables = `
 		nonce         text COLLATE "C" NOT NULL DEFAULT '', -- the random part of the last claim
 		entries       bigint NOT NULL,          -- how many the journal has
 		bytes         bigint NOT NULL,          -- of the call and the journal; no index has them
-		asks          smallint NOT NULL DEFAULT 0 -- 0: it never had a question; 1: none is open; 2: some may be
+		asks          smallint NOT NULL DEFAULT 0, -- 0: it never had a question; 1: none is open; 2: some may be
+		events        boolean NOT NULL DEFAULT false -- whether what becomes of it is logged
 	) WITH (fillfactor = 80);
 
 	CREATE INDEX task_due ON {schema}.task (principal, due) WHERE due IS NOT NULL;
@@ -167,6 +168,8 @@ var questionTables = `
 
 	CREATE FUNCTION {schema}.question_lists() RETURNS trigger LANGUAGE plpgsql
 		SET enable_seqscan = off SET enable_bitmapscan = off AS $askback$
+	DECLARE
+		news text;
 	BEGIN
 		IF TG_OP <> 'INSERT' THEN
 			DELETE FROM {schema}.question_list WHERE task = OLD.task AND key = OLD.key;
@@ -182,14 +185,20 @@ var questionTables = `
 				UNION SELECT 'of ' || encode(sha256(convert_to(NEW.principal, 'UTF8')), 'hex'), NULL
 				UNION SELECT 'by ' || voter, NULL FROM unnest(NEW.voters) AS voter
 			) AS l (list, deadline) WHERE NEW.who <> '{}';
-			PERFORM {schema}.leave_notice(NEW, kind) FROM (SELECT CASE
+			news := CASE
 				WHEN TG_OP = 'INSERT' THEN 'asked'
 				WHEN OLD.status = NEW.status THEN NULL
 				WHEN NEW.status = 'withdrawn' AND NOT OLD.over THEN 'ended'
 				WHEN NEW.status <> 'decided' THEN NULL
 				WHEN NEW.expired THEN 'unanswered'
-				ELSE 'decided' END AS kind) AS n
-			WHERE kind IS NOT NULL AND NEW.who <> '{}';
+				ELSE 'decided' END;
+			IF news IS NOT NULL AND NEW.who <> '{}' THEN
+				PERFORM {schema}.leave_notice(NEW, news);
+			END IF;
+			IF news <> 'ended' AND NEW.who <> '{}' THEN
+				INSERT INTO {schema}.event (task, kind, key, outcome, principal, target, written)
+				SELECT id, news, NEW.key, '', principal, target, NEW.changed FROM {schema}.task WHERE id = NEW.task AND events;
+			END IF;
 		END IF;
 		RETURN NULL;
 	END $askback$;

@@ -27,6 +27,7 @@ type statements struct {
 	questionStatements
 	noticeStatements
 	rememberedStatements
+	eventStatements
 }
 
 // updateKind is what an update does besides writing to the row of its task and to its journal.
@@ -269,6 +270,7 @@ func newStatements(schema string) statements {
 		questionStatements:   newQuestionStatements(in),
 		noticeStatements:     newNoticeStatements(in),
 		rememberedStatements: newRememberedStatements(in),
+		eventStatements:      newEventStatements(in),
 	}
 	for i := range 1 << 3 {
 		kind := updateKind{within: i&1 > 0, asking: i&2 > 0, stopAsking: i&4 > 0}
@@ -297,7 +299,7 @@ const prolongedLease = `CASE WHEN lease > '0' AND due < statement_timestamp() + 
 	THEN statement_timestamp() + lease ELSE due END`
 
 // createArgs is how many arguments create has without questions.
-const createArgs = 26
+const createArgs = 27
 
 // create is the statement that adds a task, with what it adds for questions.
 func create(with, asks, more string) string {
@@ -305,12 +307,12 @@ func create(with, asks, more string) string {
 		WITH ` + with + `used AS MATERIALIZED (` + usage("$2", "nullif($17::bigint, 0)") + `), t AS (
 			INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, pending, outcome, round,
 				poll_interval, stopped, attempts, created, updated, expires, ttl, due, lease, version, fence, nonce, entries,
-				bytes, asks)
+				bytes, asks, events)
 			SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::bytea, $9::bytea, $10::bigint,
 				$11::bigint, $12::boolean, $13::bigint, now, now, now + $25::interval, $14::interval,
 				statement_timestamp() + $24::interval, $21::interval, $26::bigint,
 				$22::bigint, $23::text,
-				cardinality($16::bytea[]), $20::bigint, ` + asks + `
+				cardinality($16::bytea[]), $20::bigint, ` + asks + `, $27::boolean
 			FROM {now} AS now, used
 			WHERE ($18::bigint = 0 OR used.unfinished < $18) AND ($17 = 0 OR used.kept < $17)
 				AND ($19::bigint = 0 OR used.bytes + $20::bigint + coalesce(octet_length($8::bytea), 0)

@@ -60,7 +60,7 @@ func (s *Store) Insert(
 		string(t.Status), fit(t.Message), optional(t.Pending), optional(t.Outcome), t.Round,
 		int64(t.PollInterval), t.Stopped, t.Attempts, ttl,
 		call, list(u.Entries), quota.Kept, quota.Unfinished, quota.Bytes, bytes,
-		max(u.Lease, 0), t.Fence, t.Nonce, due, lives, t.Version,
+		max(u.Lease, 0), t.Fence, t.Nonce, due, lives, t.Version, t.Events,
 	}, asked...)
 	var created, expires *time.Time
 	var used task.Quota

@@ -240,3 +240,22 @@ func park(b *testing.B, s *Store, n int) {
 	mustExec(b, s.conn, `INSERT INTO journal SELECT seq, 0, randomblob(300) FROM task`)
 	mustExec(b, s.conn, `PRAGMA wal_checkpoint(TRUNCATE)`)
 }
+
+// What a log of events costs a write that is one.
+func BenchmarkEvents(b *testing.B) {
+	ctx := b.Context()
+	s := open(b, filepath.Join(b.TempDir(), "tasks.db"))
+	defer s.Close()
+	end := func(logged bool) func(int) func() error {
+		return func(int) func() error {
+			t := newTask("alice")
+			t.Events = logged
+			if err := s.Create(ctx, t, time.Hour, 0, benchCall, nil, task.Quota{}); err != nil {
+				b.Fatal(err)
+			}
+			t.Status = task.Completed
+			return func() error { return s.Update(ctx, t, task.Update{Due: -1}) }
+		}
+	}
+	compare(b, "logged", "bare", end(true), end(false))
+}

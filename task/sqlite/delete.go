@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/askback-mcp/askback/task"
 )
 
 const (
@@ -53,8 +55,11 @@ func (s *Store) deleteTasks(
 	ctx context.Context, limit int, find func(on context.Context, limit, skip int) ([]int64, error),
 ) (n int, err error) {
 	var failed []error
-	err = s.write(ctx, func(on context.Context, _ int64) error {
+	err = s.write(ctx, func(on context.Context, now int64) error {
 		n, failed = 0, nil
+		if _, err := s.w.exec(on, forgetEventsSQL, now-task.EventsRemembered.Milliseconds()); err != nil {
+			return err
+		}
 		for n < limit && len(failed) < mostFailed {
 			found, err := find(on, limit-n, len(failed))
 			if err != nil || len(found) == 0 {

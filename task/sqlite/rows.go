@@ -12,7 +12,7 @@ import (
 
 const (
 	columns = `id, principal, method, target, dialect, status, message, round,
-		created, updated, expires, poll, stopped, attempts, version, fence`
+		created, updated, expires, poll, stopped, attempts, version, fence, events`
 	whole = columns + `, pending, outcome, nonce`
 )
 
@@ -28,9 +28,10 @@ func scanWhole(row *sql.Row) (*task.Task, error) {
 // scan reads columns, and those after them into more.
 func scan(row interface{ Scan(...any) error }, t *task.Task, more ...any) error {
 	var created, updated, expires, poll int64
-	to := [19]any{&t.ID, &t.Principal, &t.Method, &t.Target, &t.Dialect, &t.Status, &t.Message, &t.Round,
-		&created, &updated, &expires, &poll, &t.Stopped, &t.Attempts, &t.Version, &t.Fence}
-	err := row.Scan(append(to[:16], more...)...)
+	to := [20]any{&t.ID, &t.Principal, &t.Method, &t.Target, &t.Dialect, &t.Status, &t.Message, &t.Round,
+		&created, &updated, &expires, &poll, &t.Stopped, &t.Attempts, &t.Version, &t.Fence,
+		&t.Events}
+	err := row.Scan(append(to[:17], more...)...)
 	t.Created, t.Updated, t.Expires = timeAt(created), timeAt(updated), timeAt(expires)
 	t.PollInterval = time.Duration(poll) * time.Millisecond
 	return err

@@ -49,6 +49,7 @@ CREATE TABLE task (
 	target    TEXT    NOT NULL,
 	message   TEXT    NOT NULL,
 	bytes     INTEGER NOT NULL DEFAULT 0, -- of the call and the journal
+	events    INTEGER NOT NULL DEFAULT 0, -- whether what becomes of it is logged
 	-- What may be large is last, so that reading the rest does not touch it.
 	pending   BLOB,
 	outcome   BLOB
@@ -290,6 +291,50 @@ END;
 CREATE TRIGGER task_questions_deleted AFTER DELETE ON task BEGIN
 	DELETE FROM question WHERE task = OLD.seq;
 END;
+
+-- What becomes of tasks, for callers who look. No seq is used again, and since one writes at a time they are committed
+-- in their order.
+CREATE TABLE event (
+	seq       INTEGER PRIMARY KEY AUTOINCREMENT,
+	task      INTEGER NOT NULL, -- task.seq
+	kind      TEXT    NOT NULL,
+	key       TEXT    NOT NULL,
+	outcome   TEXT    NOT NULL, -- the status of a task that has ended
+	written   INTEGER NOT NULL, -- milliseconds since 1970
+	principal TEXT    NOT NULL,
+	UNIQUE (task, kind, key)
+) STRICT;
+
+CREATE INDEX event_principal ON event (principal, seq);
+
+-- The last event of each principal that was deleted.
+CREATE TABLE deleted_event (
+	principal TEXT    NOT NULL PRIMARY KEY,
+	seq       INTEGER NOT NULL,
+	written   INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX deleted_event_written ON deleted_event (written);
+
+CREATE TRIGGER event_deleted AFTER DELETE ON event BEGIN
+	INSERT INTO deleted_event VALUES (OLD.principal, OLD.seq, OLD.written) ON CONFLICT (principal)
+		DO UPDATE SET seq = max(seq, excluded.seq), written = max(written, excluded.written);
+END;
+CREATE TRIGGER task_added_event AFTER INSERT ON task WHEN ` + eventful + ` BEGIN` + logStatus + `END;
+CREATE TRIGGER task_changed_event AFTER UPDATE OF status ON task WHEN NEW.status <> OLD.status AND ` + eventful + ` BEGIN
+` + logStatus + `END;
+CREATE TRIGGER question_asked_event AFTER INSERT ON question WHEN NEW.people IS NOT NULL BEGIN
+	` + logEvent + ` SELECT NEW.task, 'asked', NEW.key, '', NEW.asked, principal FROM task
+		WHERE seq = NEW.task AND events;
+END;
+CREATE TRIGGER question_decided_event AFTER UPDATE OF status ON question
+WHEN NEW.status = 'decided' AND OLD.status <> 'decided' AND NEW.people IS NOT NULL BEGIN
+	` + logEvent + ` SELECT NEW.task, iif(NEW.expired, 'unanswered', 'decided'), NEW.key, '', NEW.changed, principal
+		FROM task WHERE seq = NEW.task AND events;
+END;
+CREATE TRIGGER task_events_deleted AFTER DELETE ON task WHEN OLD.events BEGIN
+	DELETE FROM event WHERE task = OLD.seq;
+END;
 `
 
 // listQuestion is the part of a trigger that adds a question to its lists.
@@ -310,6 +355,17 @@ const (
 	leaveNotice = `INSERT INTO notice (task, key, kind, principal, target, asked, deadline, written, people, notice)`
 	// mostNotices is how many notices the principal of NEW may have.
 	mostNotices = `(SELECT coalesce(nullif(iif(NEW.principal = '', anonymous, named), 0), 1 << 40) FROM listening)`
+)
+
+// Parts of triggers that log what becomes of tasks.
+const (
+	logEvent = `INSERT INTO event (task, kind, key, outcome, written, principal)`
+	// eventful says that the task NEW has just got a status that is an event.
+	eventful  = `NEW.events AND (NEW.ended OR NEW.status = 'input_required' AND NEW.pending IS NOT NULL)`
+	logStatus = `
+	` + logEvent + ` SELECT NEW.seq, iif(NEW.ended, 'ended', 'input'), iif(NEW.ended, '', NEW.version),
+		iif(NEW.ended, NEW.status, ''), NEW.updated, NEW.principal;
+`
 )
 
 var mostRefused = strconv.Itoa(task.RefusedKept)

@@ -154,7 +154,7 @@ var writes = []string{
 	appendSQL, wakeSQL,
 	firstPrincipalSQL, nextPrincipalSQL, firstTargetSQL, nextTargetSQL, claimSQL, claimedJournalSQL,
 	leasedSQL, recordedSQL, renewSQL, updateKeepSQL, updateRenewSQL, updateDueSQL, stateSQL, liveSQL, ownerSQL,
-	purgeableSQL, evictableSQL, deleteSQL, purgeJournalSQL,
+	purgeableSQL, evictableSQL, deleteSQL, purgeJournalSQL, forgetEventsSQL,
 	putStateSQL, addStateSQL, swapStateSQL, deleteStateSQL, purgeStatesSQL, useStateSQL, purgeUsedSQL,
 	questionSQL, namedSQL, openSQL, addQuestionSQL, reopenSQL, withdrawSQL, changeQuestionSQL, liveOnSQL,
 	dueAtOnceSQL,
@@ -170,4 +170,5 @@ var reads = []string{
 	overdueSQL, changesSQL,
 	anyNoticeSQL, anyRefusedSQL,
 	rememberedSQL, anyEndedSQL,
+	eventsSQL, eventEndsSQL, taskEventsSQL, taskEndsSQL, eventsDeletedSQL,
 }

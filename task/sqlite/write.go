@@ -16,7 +16,7 @@ import (
 const (
 	usageSQL  = `SELECT unfinished, kept, bytes FROM usage WHERE principal = ?`
 	createSQL = `INSERT INTO task (` + whole + `, due, wake, ended, ttl, lease)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	callSQL  = `INSERT INTO journal (task, n, entry) VALUES (?, 0, ?)`
 	entrySQL = `INSERT INTO journal (task, n, entry) SELECT ?1, max(n) + 1, ?2 FROM journal WHERE task = ?1`
 	// Number 0 is the call.
@@ -89,8 +89,8 @@ func (s *Store) Insert(
 		due, wake := schedule(now, cmp.Or(u.Lease, u.Due))
 		result, err := s.w[createSQL].ExecContext(ctx, t.ID, t.Principal, t.Method, t.Target, t.Dialect,
 			string(t.Status), t.Message, t.Round, now, now, expires, t.PollInterval.Milliseconds(), t.Stopped, t.Attempts,
-			t.Version, t.Fence, bytesOrNull(t.Pending), bytesOrNull(t.Outcome), t.Nonce, due, wake, t.Status.Terminal(),
-			ttl.Milliseconds(), ceil(max(u.Lease, 0)))
+			t.Version, t.Fence, t.Events, bytesOrNull(t.Pending), bytesOrNull(t.Outcome), t.Nonce, due, wake,
+			t.Status.Terminal(), ttl.Milliseconds(), ceil(max(u.Lease, 0)))
 		if isCode(err, sqlite3.SQLITE_CONSTRAINT_UNIQUE) {
 			return task.ErrExists
 		}

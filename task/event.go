@@ -1,0 +1,74 @@
+package task
+
+import (
+	"context"
+	"crypto/sha256"
+	"strings"
+	"time"
+)
+
+// EventLog is a [Store] that keeps a log of what becomes of tasks with [Task.Events]. An [Event] is written by the
+// write that makes it so, and deleted with its task. Only on such a Store a server has events for callers.
+type EventLog interface {
+	// Events reads events in the order of their positions. All that it returns is of one moment: what is seen later has
+	// a Position beyond it. The events of one task are in the order in which they were written. It reads an index, so
+	// that the events of other principals cost nothing.
+	Events(ctx context.Context, q EventQuery) (*EventPage, error)
+}
+
+// EventQuery selects events of the tasks of one principal.
+type EventQuery struct {
+	Principal string
+	Task      string      // the ID of a task of the principal; empty means all of them
+	Kinds     []EventKind // nil lets all pass
+	Target    string      // of the task; empty lets all pass
+	After     int64       // the page begins after this Position
+	Limit     int         // how many Events the page has at most
+}
+
+// EventPage is what a query finds.
+type EventPage struct {
+	Events []*Event
+	// At is the event whose Position is After, and Last is the one with the highest Position. The Kinds and the Target
+	// of the query do not matter for them. Nil means that there is no such event.
+	At, Last *Event
+	// Deleted is the highest Position of the principal's events that were deleted, and 0 if it is not known. A store
+	// may forget it [EventsRemembered] after that event was written.
+	Deleted int64
+	Now     time.Time // by the clock of the store
+}
+
+// EventsRemembered is how long a store remembers at least that it has deleted an event.
+const EventsRemembered = 30 * 24 * time.Hour
+
+// Event says what has become of a task.
+type Event struct {
+	Position int64 // more than 0, and never given to another event, unless the database loses commits
+	Kind     EventKind
+	Task     string // its ID
+	Target   string // of the task
+	// Key is the Key of a [Question]. For EventInput it is the Version of the task, and empty for EventEnded.
+	Key     string
+	Status  Status // of the task; only EventEnded has it
+	Written time.Time
+}
+
+// EventKind names what has become of a task. At most one event of a task has the same kind and Key.
+type EventKind string
+
+// The kinds of events. A question for nobody has none.
+const (
+	EventAsked      EventKind = "asked"      // people are asked a [Question]
+	EventInput      EventKind = "input"      // the task is parked and has Pending: its client is asked
+	EventDecided    EventKind = "decided"    // people have decided a Question
+	EventUnanswered EventKind = "unanswered" // the deadline has decided a Question
+	EventEnded      EventKind = "ended"      // the task has ended
+)
+
+// ID returns the name by which a reader knows the event if it comes again, also after the database has lost commits and
+// what they wrote was done anew. The task's ID cannot be had from it.
+func (e *Event) ID() string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{"event", e.Task, string(e.Kind), e.Key, string(e.Status)},
+		"\x00")))
+	return nameEncoding.EncodeToString(sum[:16])
+}

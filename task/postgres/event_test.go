@@ -1,0 +1,103 @@
+package postgres
+
+import (
+	"testing"
+	"time"
+
+	"github.com/askback-mcp/askback/task"
+)
+
+// What a transaction writes early and commits late is read after what was read before, and not skipped.
+func TestAnEventThatIsCommittedLateIsNotSkipped(t *testing.T) {
+	t.Parallel()
+	s := openPrivate(t)
+	early, late := addLogged(t, s), addLogged(t, s)
+	other, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Rollback(t.Context()) //nolint:errcheck // if the test fails before
+	end := inSchema(`UPDATE {schema}.task SET status = 'failed' WHERE id = $1`, s.schema)
+	if _, err := other.Exec(t.Context(), end, late.ID); err != nil {
+		t.Fatal(err)
+	}
+	early.Status = task.Completed
+	if err := s.Update(t.Context(), early, task.Update{Due: -1}); err != nil {
+		t.Fatal(err)
+	}
+	first := readLog(t, s, 0, early.ID)
+	if err := other.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	readLog(t, s, first.Last.Position, late.ID)
+	readLog(t, s, 0, early.ID, late.ID)
+}
+
+// A reader who meets a deletion that is not committed learns of it, although nobody has read what is deleted.
+func TestAReaderLearnsOfADeletionThatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	s := openPrivate(t)
+	read, unread := addLogged(t, s), addLogged(t, s)
+	read.Status, unread.Status = task.Completed, task.Completed
+	if err := s.Update(t.Context(), read, task.Update{Due: -1}); err != nil {
+		t.Fatal(err)
+	}
+	before := readLog(t, s, 0, read.ID)
+	if err := s.Update(t.Context(), unread, task.Update{Due: -1}); err != nil {
+		t.Fatal(err)
+	}
+	other, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Rollback(t.Context()) //nolint:errcheck // if the test fails before
+	if _, err := other.Exec(t.Context(), s.sql.purge, []string{unread.ID}); err != nil {
+		t.Fatal(err)
+	}
+	page := make(chan *task.EventPage)
+	go func() {
+		p, err := s.Events(t.Context(), task.EventQuery{Principal: "alice", After: before.Last.Position, Limit: 9})
+		if err != nil {
+			t.Error(err)
+		}
+		page <- p
+	}()
+	const waits = `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND database = (
+		SELECT oid FROM pg_database WHERE datname = current_database()) OR NOT granted AND locktype = 'transactionid')`
+	for blocked := false; !blocked; {
+		if err := s.pool.QueryRow(t.Context(), waits).Scan(&blocked); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := other.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if p := <-page; p == nil || len(p.Events) > 0 || p.Deleted <= before.Last.Position {
+		t.Errorf("the reader at %d gets %+v", before.Last.Position, p)
+	}
+}
+
+func addLogged(t *testing.T, s *Store) *task.Task {
+	t.Helper()
+	n := groupTask("alice")
+	n.Events = true
+	if err := s.Create(t.Context(), n, time.Hour, time.Hour, nil, nil, task.Quota{}); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// readLog requires that the events after a position are of these tasks.
+func readLog(t *testing.T, s *Store, after int64, tasks ...string) *task.EventPage {
+	t.Helper()
+	page, err := s.Events(t.Context(), task.EventQuery{Principal: "alice", After: after, Limit: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, id := range tasks {
+		if len(page.Events) != len(tasks) || page.Events[i].Task != id {
+			t.Fatalf("after %d there are %d events, want one of each of %q", after, len(page.Events), tasks)
+		}
+	}
+	return page
+}

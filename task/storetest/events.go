@@ -1,0 +1,298 @@
+package storetest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/askback-mcp/askback/task"
+)
+
+// logs tests a store that is a [task.EventLog].
+func logs(test func(f *fixture, s task.Store)) func(f *fixture, s task.Store) {
+	return func(f *fixture, s task.Store) {
+		if _, ok := s.(task.EventLog); !ok {
+			f.Skip("not tested: this store is no task.EventLog")
+		}
+		test(f, s)
+	}
+}
+
+var eventTests = []test{
+	{"each event is logged once, by the write that makes it so, in the order of a task", logs(
+		func(f *fixture, s task.Store) {
+			writer, reader := f.instances(s, 3)[1], f.instances(s, 3)[2]
+			t := f.addLogged(writer, "alice")
+			f.wantEvents(reader, ofAlice)
+			people, late, timer := question("people", "user:bob"), question("late", "user:bob"), question("timer")
+			timer.Within = long
+			f.park(writer, t, people, late, timer)
+			f.wantEvents(reader, ofAlice, "asked people", "asked late")
+			f.wake(writer, t)
+			t.Pending = everyByte
+			f.park(writer, t, people, late, timer)
+			input := fmt.Sprintf("input %d", t.Version)
+			f.wantEvents(reader, ofAlice, "asked people", "asked late", input)
+			t.Message = "still asking"
+			f.update(writer, t, task.Update{Keep: true})
+			q := f.question(writer, t.ID, "people")
+			q.Votes = []byte("a vote")
+			f.change(writer, q)
+			f.wantEvents(reader, ofAlice, "asked people", "asked late", input)
+			f.decide(writer, t.ID, "people")
+			for _, key := range []string{"late", "timer"} {
+				q := f.question(writer, t.ID, key)
+				q.Deadline = q.Asked
+				f.change(writer, q)
+				q.Decision = []byte("decision")
+				f.wantChange(writer, q, true, nil)
+			}
+			t = f.claimThis(writer, t.ID, long)
+			t.Pending, t.Outcome = nil, []byte("outcome")
+			f.updateStatus(writer, t, task.Completed, task.Update{Leased: true, Due: 0})
+			f.update(writer, t, task.Update{Due: -1})
+			page := f.wantEvents(reader, ofAlice, "asked people", "asked late", input, "decided people",
+				"unanswered late", "ended ")
+			for _, e := range page.Events {
+				status := task.Status("")
+				if e.Kind == task.EventEnded {
+					status = task.Completed
+				}
+				if e.Task != t.ID || e.Target != t.Target || e.Status != status || e.Written.Before(t.Created) ||
+					e.Written.After(page.Now) || e.Written.Location() != time.UTC {
+					f.Errorf("the event is %+v of the task %+v; it is %v now", e, t, page.Now)
+				}
+			}
+		})},
+	{"a task that is inserted has the events of its status and of what it asks", inserts(
+		func(f *fixture, s task.Store, insert insert) {
+			logs(func(f *fixture, s task.Store) {
+				for status, want := range map[task.Status][]string{
+					task.Working: nil, task.InputRequired: {"asked key", "input 7"}, task.Completed: {"ended "},
+					task.Failed: {"ended "}, task.Cancelled: {"ended "},
+				} {
+					t := newTask(string(status))
+					t.Events, t.Status, t.Version = true, status, 7
+					u := task.Update{Due: long}
+					if status == task.InputRequired {
+						t.Pending, u = everyByte, task.Update{Due: -1, Ask: []*task.Question{question("key", "user:bob")}}
+					}
+					f.ok("Insert", insert(t, u, task.Quota{}))
+					f.wantRow(s, t)
+					page := f.events(s, task.EventQuery{Principal: t.Principal, Limit: 9})
+					slices.SortFunc(page.Events, func(a, b *task.Event) int { return cmp.Compare(a.Kind, b.Kind) })
+					f.wantLogged("a task that is "+string(status), page, want)
+				}
+			})(f, s)
+		})},
+	{"a task without Events has none, and a write that is refused logs none", logs(func(f *fixture, s task.Store) {
+		t := f.addRunning(s, "alice")
+		t.Pending = everyByte
+		f.park(s, t, question("key", "user:bob"))
+		f.decide(s, t.ID, "key")
+		t = f.claimThis(s, t.ID, long)
+		f.updateStatus(s, t, task.Failed, task.Update{Leased: true, Due: -1})
+		logged := f.addLogged(s, "alice")
+		logged.Version--
+		logged.Status = task.Completed
+		f.wantError("Update", s.Update(f.ctx, logged, task.Update{Due: -1}), task.ErrConflict)
+		f.wantEvents(s, ofAlice)
+	})},
+	{"a page has the events of one principal, of its task, kinds and target, after a position, up to the limit", logs(
+		func(f *fixture, s task.Store) {
+			var all []*task.Task
+			for i, principal := range []string{"alice", "bob", "alice", "", "alice"} {
+				t := newTask(principal)
+				t.Events, t.Target = true, fmt.Sprint("tool ", i%4)
+				f.createWith(s, t, long)
+				f.park(s, t, question("key", "user:carol"))
+				all = append(all, t)
+			}
+			for _, t := range all {
+				f.updateStatus(s, t, task.Completed, task.Update{Due: -1})
+			}
+			everything := f.wantEvents(s, ofAlice, "asked key", "asked key", "asked key", "ended ", "ended ", "ended ").Events
+			f.wantEvents(s, task.EventQuery{Limit: 9}, "asked key", "ended ")
+			f.wantEvents(s, task.EventQuery{Principal: "carol", Limit: 9})
+			of := ofAlice
+			of.Task = all[2].ID
+			f.wantEvents(s, of, "asked key", "ended ")
+			of.Principal = "bob"
+			f.wantEvents(s, of)
+			of = ofAlice
+			of.Kinds = []task.EventKind{task.EventEnded, task.EventInput}
+			f.wantEvents(s, of, "ended ", "ended ", "ended ")
+			of.Target = "tool 0"
+			f.wantEvents(s, of, "ended ", "ended ")
+			of.Target = "tool 1"
+			f.wantEvents(s, of)
+			for after := range everything {
+				of = task.EventQuery{Principal: "alice", After: everything[after].Position, Limit: 2}
+				page := f.events(s, of)
+				if page.At == nil || *page.At != *everything[after] || page.Last == nil || *page.Last != *everything[5] {
+					f.Errorf("after event %d: At is %+v and Last is %+v", after, page.At, page.Last)
+				}
+				for i, e := range page.Events {
+					if *e != *everything[after+1+i] {
+						f.Errorf("after event %d: got %+v, want %+v", after, e, everything[after+1+i])
+					}
+				}
+				if want := min(2, 5-after); len(page.Events) != want {
+					f.Errorf("after event %d there are %d, want %d", after, len(page.Events), want)
+				}
+			}
+			of = task.EventQuery{Principal: "alice", After: 1 << 60, Limit: 9}
+			if page := f.wantEvents(s, of); page.At != nil || page.Last == nil {
+				f.Errorf("beyond the end At is %+v and Last is %+v", page.At, page.Last)
+			}
+			of.After, of.Limit = 0, 0
+			f.wantEvents(s, of)
+		})},
+	{"events are deleted with their task, which is remembered, and no position is given again", logs(
+		func(f *fixture, s task.Store) {
+			end := func(principal string, ttl time.Duration) *task.Task {
+				f.ttl = ttl
+				t := f.addLogged(s, principal)
+				f.updateStatus(s, t, task.Completed, task.Update{Due: -1})
+				return t
+			}
+			stays := end("alice", long)
+			first := f.wantEvents(s, ofAlice, "ended ").Last
+			end("alice", time.Millisecond)
+			second := f.wantEvents(s, ofAlice, "ended ", "ended ").Last
+			unseen := end("alice", time.Millisecond)
+			end("bob", long)
+			f.eventually("both are purged", func() bool {
+				_, err := s.Purge(f.ctx, 0, 9)
+				f.ok("Purge", err)
+				return len(f.events(s, ofAlice).Events) == 1
+			})
+			f.wantGone(s, unseen.ID)
+			page := f.wantEvents(s, task.EventQuery{Principal: "alice", After: second.Position, Limit: 9})
+			if page.At != nil || *page.Last != *first || page.Deleted <= second.Position {
+				f.Errorf("At is %+v, Last is %+v, want %+v, and Deleted is %d, want more than %d", page.At, page.Last, first,
+					page.Deleted, second.Position)
+			}
+			if page := f.events(s, task.EventQuery{Principal: "bob"}); page.Deleted != 0 {
+				f.Errorf("of bob, %d was deleted", page.Deleted)
+			}
+			end("alice", long)
+			if page := f.wantEvents(s, ofAlice, "ended ", "ended "); page.Last.Position <= page.Deleted {
+				f.Errorf("the next event has position %d, and %d was deleted", page.Last.Position, page.Deleted)
+			}
+			n, err := s.Evict(f.ctx, "alice", -time.Second, 1)
+			f.ok("Evict", err)
+			if n != 1 {
+				f.Fatalf("Evict deleted %d tasks", n)
+			}
+			f.wantGone(s, stays.ID)
+			f.wantEvents(s, ofAlice, "ended ")
+		})},
+	{"a reader who follows the positions misses no event, however late a write is committed", logs(
+		func(f *fixture, s task.Store) {
+			const writers, each = 4, 12
+			var writing atomic.Int64
+			writing.Store(writers)
+			handles := f.instances(s, writers)
+			type seen struct {
+				reader int
+				task   string
+				kind   task.EventKind
+			}
+			read := together(&f.suite, writers+2, func(i int, add func(seen)) error {
+				if i < writers {
+					defer writing.Add(-1)
+					for n := range each {
+						if err := live(f, handles[i], []string{"alice", "bob"}[n%2]); err != nil {
+							return err
+						}
+					}
+					return nil
+				}
+				q := task.EventQuery{Principal: "alice", Limit: 3}
+				for {
+					last := writing.Load() == 0
+					page, err := handles[i-writers].(task.EventLog).Events(f.ctx, q)
+					if err != nil || last && len(page.Events) == 0 {
+						return err
+					}
+					for _, e := range page.Events {
+						add(seen{i, e.Task, e.Kind})
+						q.After = e.Position
+					}
+				}
+			})
+			was := make(map[seen]bool)
+			for _, e := range read {
+				if was[e] || e.kind == task.EventEnded && !was[seen{e.reader, e.task, task.EventAsked}] {
+					f.Errorf("%+v comes at the wrong time, or again", e)
+				}
+				was[e] = true
+			}
+			if want := 2 * 2 * writers * each / 2; len(read) != want {
+				f.Errorf("two readers have read %d events, want %d", len(read), want)
+			}
+		})},
+}
+
+// live makes a task ask, and end.
+func live(f *fixture, s task.Store, principal string) error {
+	t := newTask(principal)
+	t.Events = true
+	err := s.Create(f.ctx, t, long, long, nil, nil, task.Quota{})
+	if err == nil {
+		t.Status = task.InputRequired
+		err = s.Update(f.ctx, t, task.Update{Leased: true, Due: -1, Ask: []*task.Question{question("key", "user:carol")}})
+	}
+	if err == nil {
+		t.Status = task.Completed
+		err = s.Update(f.ctx, t, task.Update{Due: -1})
+	}
+	return err
+}
+
+// ofAlice is a query for all events of a principal.
+var ofAlice = task.EventQuery{Principal: "alice", Limit: 100}
+
+// addLogged creates a task with Events that the caller has claimed.
+func (f *fixture) addLogged(s task.Store, principal string) *task.Task {
+	f.Helper()
+	t := newTask(principal)
+	t.Events = true
+	f.createWith(s, t, long)
+	f.wantRow(s, t)
+	return t
+}
+
+func (f *fixture) events(s task.Store, q task.EventQuery) *task.EventPage {
+	f.Helper()
+	page, err := s.(task.EventLog).Events(f.ctx, q)
+	f.ok("Events", err)
+	return page
+}
+
+// wantEvents requires that a page has events of these kinds with these keys, in this order.
+func (f *fixture) wantEvents(s task.Store, q task.EventQuery, want ...string) *task.EventPage {
+	f.Helper()
+	page := f.events(s, q)
+	f.wantLogged(fmt.Sprintf("Events with %+v", q), page, want)
+	return page
+}
+
+func (f *fixture) wantLogged(what string, page *task.EventPage, want []string) {
+	f.Helper()
+	var got []string
+	for _, e := range page.Events {
+		got = append(got, string(e.Kind)+" "+e.Key)
+	}
+	if !slices.Equal(got, want) {
+		f.Fatalf("%s gives %q, want %q", what, got, want)
+	}
+	if !slices.IsSortedFunc(page.Events, func(a, b *task.Event) int { return cmp.Compare(a.Position, b.Position) }) &&
+		!strings.HasPrefix(what, "a task") {
+		f.Errorf("%s has positions in another order", what)
+	}
+}
