@@ -80,9 +80,9 @@ type Options struct {
 	Audience string
 
 	// Principal names the authenticated caller, to whom every requestState and every task is bound. It is called once
-	// for an HTTP request, or for a request on another connection that calls a handler or is about tasks. An error
-	// refuses the request. Nil means the UserID of the SDK's token info. The empty principal is the anonymous caller,
-	// who sends requests without a token that Principal does not name.
+	// for an HTTP request, or for a request on another connection that calls a handler or is about tasks or events. An
+	// error refuses the request. Nil means the UserID of the SDK's token info. The empty principal is the anonymous
+	// caller, who sends requests without a token that Principal does not name.
 	Principal func(ctx context.Context, extra *mcp.RequestExtra) (string, error)
 
 	// AnonymousTokens serves a request whose verified token names nobody as one of the anonymous caller. Otherwise it
@@ -90,8 +90,9 @@ type Options struct {
 	AnonymousTokens bool
 
 	// Authorize decides, if set, whether a caller may make a request: a call of a tool, a
-	// request for a prompt or a resource, and every request about a task. An error refuses it, with HTTP status 403 where
-	// there is one. A *jsonrpc.Error is sent as it is; of any other the client is told nothing, and the log everything.
+	// request for a prompt or a resource, and every request about a task or events. An error refuses it, with HTTP status
+	// 403 where there is one. A *jsonrpc.Error is sent as it is; of any other the client is told nothing, and the log
+	// everything.
 	Authorize func(ctx context.Context, access Access) error
 
 	// AuthorizeContinues has Authorize asked again, with Access.Continues, when a call goes on in a task because other
@@ -120,6 +121,9 @@ type Options struct {
 
 	// Tasks let calls go on as durable tasks. Nil: none do.
 	Tasks *Tasks
+
+	// Events let callers learn what becomes of their tasks. Nil: they have to ask for each task.
+	Events *EventOptions
 
 	// Desk lets questions go to people apart from the client. Nil: none does, and a question for somebody else than the
 	// caller is an error of its handler.
@@ -152,7 +156,7 @@ type Options struct {
 type Access struct {
 	Principal string // the caller's, or "" for an anonymous one
 	Method    string // such as "tools/call"
-	Target    string // the tool's or prompt's name, the resource's URI, the task's id, or ""
+	Target    string // the tool's or prompt's name, the resource's URI, the task's id, the event type's name, or ""
 	// Extra is what the transport says of the caller: token info, and headers over HTTP. It
 	// is nil where the transport says nothing.
 	Extra *mcp.RequestExtra
@@ -259,6 +263,8 @@ func New(m *mcp.Server, opts *Options) (*Server, error) {
 		}
 		s.sdk.ListsTasks = s.opts.Tasks.ListAnonymous || s.opts.Principal != nil
 		carrier.Tasks = s.sdk.Tasks
+	} else if s.opts.Events != nil {
+		return nil, errors.New("askback: Options.Events needs Options.Tasks: events tell what becomes of tasks")
 	}
 	if s.opts.Desk != nil {
 		if err := s.useDesk(engine, s.sdk.Tasks); err != nil {

@@ -95,9 +95,9 @@ var keywords = []string{"MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY",
 	"must", "must not", "should", "may", "can", "cannot", "will"}
 
 var (
-	clauseID      = regexp.MustCompile(`^(P1|S|P2|T|ST)(?:-\d+)?$`)
+	clauseID      = regexp.MustCompile(`^(P1|S|P2|T|ST|EV)(?:-\d+)?$`)
 	ratifiedID    = regexp.MustCompile(`^(MR|EL|TK|HT)(?:-\d+)?$`)
-	clauseMention = regexp.MustCompile(`\b(?:P1|S|P2|T|ST)-\d+\b`)
+	clauseMention = regexp.MustCompile(`\b(?:P1|S|P2|T|ST|EV)-\d+\b`)
 	clauseKeyword = regexp.MustCompile(`^(.+?)(?: ×(\d+))?$`)
 	codeSpan      = regexp.MustCompile("`([^`]+)`")
 	codeFile      = regexp.MustCompile(`^[\w./-]+\.go$`)
@@ -171,8 +171,8 @@ func checkClauses(doc string) (complaints []string) {
 			complain("%s is mentioned, and there is no such row", mention)
 		}
 	}
-	if got := strings.Join(documents, " "); got != "P1 S P2 T ST" {
-		complain("the documents are %s, want P1 S P2 T ST", got)
+	if got := strings.Join(documents, " "); got != "P1 S P2 T ST EV" {
+		complain("the documents are %s, want P1 S P2 T ST EV", got)
 	}
 	return complaints
 }

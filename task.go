@@ -55,6 +55,11 @@ func (s *Server) newTasks(calls *call.Engine, info []byte) (*tasks.Service, erro
 	}
 	tasks.Observe(opts, calls.Observer)
 	var err error
+	if opts.Events = s.opts.Events != nil; opts.Events {
+		if service.Events, err = s.opts.Events.service(); err != nil {
+			return nil, err
+		}
+	}
 	service.Engine, err = taskrun.NewEngine(o.Store, opts)
 	return service, err
 }

@@ -87,6 +87,7 @@ func outcomeLabel(op *askback.Operation) string {
 var methods = []string{
 	"tools/call", "prompts/get", "resources/read", "subscriptions/listen",
 	"tasks/get", "tasks/cancel", "tasks/update", "tasks/result", "tasks/input_response", "tasks/list",
+	"events/list", "events/poll",
 }
 
 // methodLabel returns the method of an operation as a metric has it.

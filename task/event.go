@@ -33,13 +33,13 @@ type EventPage struct {
 	// of the query do not matter for them. Nil means that there is no such event.
 	At, Last *Event
 	// Deleted is the highest Position of the principal's events that were deleted, and 0 if it is not known. A store
-	// may forget it [EventsRemembered] after that event was written.
+	// may forget it [EventGapsKept] after that event was written.
 	Deleted int64
 	Now     time.Time // by the clock of the store
 }
 
-// EventsRemembered is how long a store remembers at least that it has deleted an event.
-const EventsRemembered = 30 * 24 * time.Hour
+// EventGapsKept is how long a store remembers at least that it has deleted an event.
+const EventGapsKept = 30 * 24 * time.Hour
 
 // Event says what has become of a task.
 type Event struct {

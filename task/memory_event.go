@@ -87,5 +87,5 @@ func (l *memoryLog) forget(m *memoryTask) {
 
 // forgetDeleted forgets what was deleted of events that were written long ago.
 func (l *memoryLog) forgetDeleted(now time.Time) {
-	maps.DeleteFunc(l.deleted, func(_ string, e *Event) bool { return now.Sub(e.Written) > EventsRemembered })
+	maps.DeleteFunc(l.deleted, func(_ string, e *Event) bool { return now.Sub(e.Written) > EventGapsKept })
 }

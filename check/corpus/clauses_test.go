@@ -109,7 +109,7 @@ var (
 	clauseKeywords = []string{"MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "REQUIRED", "should", "will"}
 
 	clauseID      = regexp.MustCompile(`^(MR|EL|TK|HT)(?:-\d+)?$`)
-	earlierID     = regexp.MustCompile(`^(P1|S|P2|T|ST)(?:-\d+)?$`) // of documents before the revision
+	earlierID     = regexp.MustCompile(`^(P1|S|P2|T|ST|EV)(?:-\d+)?$`) // of other documents than the revision
 	clauseMention = regexp.MustCompile(`\b(?:MR|EL|TK|HT)-\d+\b`)
 	clauseKeyword = regexp.MustCompile(`^(.+?)(?: ×(\d)| \((part)\))?$`)
 	codeSpan      = regexp.MustCompile("`([^`]+)`")

@@ -249,8 +249,11 @@ func (g *Gate) authorize(ctx context.Context, a Access) error {
 	if sent, ok := errors.AsType[*jsonrpc.Error](err); ok && sent != nil {
 		return g.refuse(ctx, a, "authorize", sent)
 	}
-	return g.refuse(ctx, a, "authorize",
-		wire.Errorf(jsonrpc.CodeInvalidRequest, "the caller is not authorized for this request"))
+	code := int64(jsonrpc.CodeInvalidRequest)
+	if wire.IsEvent(a.Method) {
+		code = wire.CodeForbidden
+	}
+	return g.refuse(ctx, a, "authorize", wire.Errorf(code, "the caller is not authorized for this request"))
 }
 
 // refuse tells the operator that a request does not pass, and returns the error for the client.

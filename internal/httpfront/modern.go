@@ -58,6 +58,8 @@ func (m *modern) serve(w http.ResponseWriter, x *exchange, r *http.Request, body
 	switch {
 	case req.ID != nil && m.sdk.Tasks != nil && wire.IsTask(req.Method):
 		m.serveTask(w, x, r)
+	case req.ID != nil && m.sdk.ServesEvents(req.Method):
+		m.serveOwn(w, x, r)
 	case req.ID != nil && m.sdk.Tasks != nil && req.Method == tasks.MethodListen && tasks.NamesTasks(req.Params):
 		x.stream.subscribe = true
 		out, err := m.sdk.Serve(r.Context(), req)
@@ -147,9 +149,14 @@ func (m *modern) serveTask(w http.ResponseWriter, x *exchange, r *http.Request) 
 		failTask(w, req.ID, fault)
 		return
 	}
-	out, err := m.sdk.Serve(r.Context(), req)
+	m.serveOwn(w, x, r)
+}
+
+// serveOwn serves a request about tasks or events.
+func (m *modern) serveOwn(w http.ResponseWriter, x *exchange, r *http.Request) {
+	out, err := m.sdk.Serve(r.Context(), &x.request)
 	if err != nil && !x.stream.gone(r.Context()) {
-		failTask(w, req.ID, err)
+		failTask(w, x.request.ID, err)
 		return
 	}
 	m.respond(r.Context(), x, out, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -36,8 +37,12 @@ func (f *Front) Install() error {
 	if f.Tasks == nil {
 		return nil
 	}
-	// So that requests about tasks pass all middleware, as all others do.
-	for _, method := range wire.TaskMethods {
+	// So that requests about tasks and events pass all middleware, as all others do.
+	methods := wire.TaskMethods
+	if f.Tasks.Events != nil {
+		methods = slices.Concat(methods, wire.EventMethods)
+	}
+	for _, method := range methods {
 		err := mcp.AddReceivingCustomMethod(f.Server, method, func(ctx context.Context, _ *mcp.ServerSession,
 			p *rawParams) (*rawResult, error) {
 			if p == nil || p.serve == nil {

@@ -108,6 +108,8 @@ func (f *Front) handle(ctx context.Context, method string, req mcp.Request) (mcp
 		return in.call(ctx)
 	case f.Tasks != nil && wire.IsTask(method):
 		return in.aboutTask(ctx)
+	case f.ServesEvents(method):
+		return in.aboutEvents(ctx)
 	case method == "initialize":
 		if err := f.Gate.Opened(ctx, sessionOf(req), req.GetExtra()); err != nil {
 			return nil, fault.Wire(err)

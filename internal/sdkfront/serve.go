@@ -13,8 +13,9 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// Serve serves a request for one of our handlers, about tasks, or for a subscription that names tasks. All receiving
-// middleware that would see it at the SDK's server sees it. The SDK itself is passed by where it has nothing to add.
+// Serve serves a request for one of our handlers, about tasks or events, or for a subscription that names tasks. All
+// receiving middleware that would see it at the SDK's server sees it. The SDK itself is passed by where it has nothing
+// to add.
 func (f *Front) Serve(ctx context.Context, r *Request) (*call.Outcome, error) {
 	listens := r.Method == tasks.MethodListen
 	switch {
@@ -35,7 +36,11 @@ func (f *Front) throughGate(ctx context.Context, r *Request) (out *call.Outcome,
 		Meta: &r.Args.Meta}
 	err = f.Gate.Pass(ctx, a, from, nil, func(ctx context.Context, p gate.Passage) (err error) {
 		if r.Handler == nil {
-			encoded, err := f.Tasks.Serve(ctx, p.Principal, &r.Task)
+			serve := func() ([]byte, error) { return f.Tasks.Serve(ctx, p.Principal, &r.Task) }
+			if wire.IsEvent(r.Method) {
+				serve = func() ([]byte, error) { return f.Tasks.ServeEvents(ctx, p.Principal, r.Method, r.Params) }
+			}
+			encoded, err := serve()
 			out = &call.Outcome{Encoded: encoded}
 			return err
 		}
@@ -52,7 +57,7 @@ func (f *Front) throughGate(ctx context.Context, r *Request) (out *call.Outcome,
 // throughMiddleware brings a request through the middleware of [Front.AddReceivingMiddleware]. It has no session there.
 func (f *Front) throughMiddleware(ctx context.Context, r *Request) (*call.Outcome, error) {
 	var req mcp.Request
-	if wire.IsTask(r.Method) {
+	if wire.IsTask(r.Method) || wire.IsEvent(r.Method) {
 		params := new(rawParams)
 		if r.Params != nil {
 			if err := params.UnmarshalJSON(r.Params); err != nil {

@@ -16,14 +16,9 @@ import (
 
 // aboutTask serves a request about tasks.
 func (in incoming) aboutTask(ctx context.Context) (mcp.Result, error) {
-	params, _ := in.req.GetParams().(*rawParams)
-	if params == nil {
-		params = new(rawParams) // a request without any
-	}
-	if params.raw != nil {
-		if err := strictjson.Check(params.raw, in.Calls.Limits.Depth); err != nil {
-			return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: %v", err)
-		}
+	params, err := in.rawParams()
+	if err != nil {
+		return nil, err
 	}
 	q := &tasks.Request{
 		Method: in.method, TaskID: wire.Name(in.method, params.raw), Params: params.raw, Session: legacySession(in.req),
@@ -38,10 +33,32 @@ func (in incoming) aboutTask(ctx context.Context) (mcp.Result, error) {
 	if invalid := q.Check(); invalid != nil {
 		return nil, invalid
 	}
-	return in.pass(ctx, q.TaskID, func(ctx context.Context, p gate.Passage) (mcp.Result, error) {
+	return in.custom(ctx, params, q.TaskID, func(ctx context.Context, principal string) ([]byte, error) {
+		return in.Tasks.Serve(ctx, principal, q)
+	})
+}
+
+// rawParams returns the checked parameters of a request of a method that the SDK does not know.
+func (in incoming) rawParams() (*rawParams, error) {
+	params, _ := in.req.GetParams().(*rawParams)
+	if params == nil {
+		params = new(rawParams) // a request without any
+	}
+	if params.raw != nil {
+		if err := strictjson.Check(params.raw, in.Calls.Limits.Depth); err != nil {
+			return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: %v", err)
+		}
+	}
+	return params, nil
+}
+
+// custom serves a request of a method that the SDK does not know, which is for a target.
+func (in incoming) custom(ctx context.Context, params *rawParams, target string,
+	serve func(ctx context.Context, principal string) ([]byte, error)) (mcp.Result, error) {
+	return in.pass(ctx, target, func(ctx context.Context, p gate.Passage) (mcp.Result, error) {
 		own := *params // which the SDK hands to the method's handler, past all middleware
 		own.serve = func(ctx context.Context) (*rawResult, error) {
-			encoded, err := in.Tasks.Serve(ctx, p.Principal, q)
+			encoded, err := serve(ctx, p.Principal)
 			switch class := fault.Of(err); {
 			case class.Busy():
 				return nil, err
@@ -64,7 +81,10 @@ func (in incoming) advertise(result mcp.Result) (mcp.Result, error) {
 	switch r := result.(type) {
 	case *mcp.DiscoverResult:
 		r.Capabilities.AddExtension(wire.TasksExtension, nil)
-		return r, nil
+		if in.Tasks.Events == nil {
+			return r, nil
+		}
+		return discoverEvents(r)
 	case *mcp.InitializeResult:
 		own := &initializeResult{InitializeResult: r}
 		own.Capabilities.ServerCapabilities = r.Capabilities

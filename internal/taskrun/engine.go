@@ -57,6 +57,9 @@ func NewEngine(s task.Store, opts *Options) (*Engine, error) {
 	if err := e.opts.setDefaults(); err != nil {
 		return nil, err
 	}
+	if _, logs := s.(task.EventLog); e.opts.Events && !logs {
+		return nil, errors.New("task: the store keeps no log of events: it is not a task.EventLog")
+	}
 	e.log = throttle.New(e.opts.Logger)
 	e.store = safeStore{s, e.opts.StoreTimeout, e.log, e.opts.Called}
 	e.subscriptions = newSubscriptions(e.store, e.opts.Look, e.opts.Lease)
@@ -100,7 +103,7 @@ func (e *Engine) Create(ctx context.Context, n *New) (*task.Task, error) {
 	t := &task.Task{
 		ID:        n.ID,
 		Principal: n.Principal, Method: n.Method, Target: n.Target, Dialect: n.Dialect,
-		Status: task.Working, Message: n.Message, PollInterval: n.PollInterval, Round: n.Round,
+		Status: task.Working, Message: n.Message, PollInterval: n.PollInterval, Round: n.Round, Events: e.opts.Events,
 	}
 	setDefault(&t.ID, crand.Text()) // 130 bits
 	setDefault(&t.PollInterval, e.opts.PollInterval)
@@ -294,6 +297,11 @@ func (e *Engine) Remembered(
 
 // Forget ends a decision.
 func (e *Engine) Forget(ctx context.Context, key string) error { return e.store.Forget(ctx, key) }
+
+// Events reads what has become of tasks: see [task.EventLog], which the store must be.
+func (e *Engine) Events(ctx context.Context, q task.EventQuery) (*task.EventPage, error) {
+	return e.store.events(ctx, q)
+}
 
 // Now reads the clock of the store, so that no other clock decides what is late.
 func (e *Engine) Now(ctx context.Context) (time.Time, error) {

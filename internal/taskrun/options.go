@@ -35,6 +35,9 @@ type Options struct {
 	// the outcomes of a delivery.
 	Delivered func(ctx context.Context, n *task.Notice, began time.Time, outcome string)
 
+	// Events has the store log what becomes of the tasks that the engine creates. It must be a [task.EventLog].
+	Events bool
+
 	// Grace is how long a task is kept beyond its time to live, and at least after its end; default 10 minutes.
 	Grace time.Duration
 

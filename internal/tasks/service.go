@@ -29,6 +29,9 @@ type Service struct {
 	// error is a refusal, unless it wraps [fault.ErrUndecided].
 	Continues func(ctx context.Context, principal, method, target string) error
 
+	// Events is nil if callers get no events. Otherwise the store is a [task.EventLog].
+	Events *Events
+
 	ListAnonymous bool // anonymous callers may list the tasks of all of them
 
 	Log *slog.Logger

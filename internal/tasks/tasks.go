@@ -1,5 +1,5 @@
 // Package tasks serves calls that are durable tasks: it creates them, runs their handlers, and answers the requests
-// about them in both dialects. The engine is internal/taskrun's.
+// about them in both dialects, and about their events. The engine is internal/taskrun's.
 package tasks
 
 import (

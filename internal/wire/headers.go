@@ -70,8 +70,8 @@ func differs(name string) *jsonrpc.Error {
 	return Mismatch("the %s header does not match the value in the body", name)
 }
 
-// Name returns the tool, prompt, resource or task that a message names in its params, or "". The Mcp-Name header
-// mirrors it.
+// Name returns the tool, prompt, resource, task or event type that a message names in its params, or "". The Mcp-Name
+// header mirrors it.
 func Name(method string, params []byte) string {
 	member := ""
 	switch {
@@ -79,6 +79,8 @@ func Name(method string, params []byte) string {
 		member = TargetMember(method)
 	case IsTask(method):
 		member = "taskId"
+	case IsEvent(method):
+		member = "name"
 	default:
 		return ""
 	}

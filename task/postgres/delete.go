@@ -19,7 +19,7 @@ func (s *Store) Purge(ctx context.Context, grace time.Duration, limit int) (n in
 		return 0, err
 	}
 	if n, err = s.delete(ctx, limit, s.sql.purgeable, grace); n > 0 {
-		_, forgot := s.exec(ctx, clients, s.sql.forgetEvents, task.EventsRemembered)
+		_, forgot := s.exec(ctx, clients, s.sql.forgetEvents, task.EventGapsKept)
 		err = errors.Join(err, forgot)
 	}
 	return n, err

@@ -50,7 +50,8 @@ const eventTables = `
 		INSERT INTO {schema}.event (task, kind, key, outcome, principal, target, written)
 		SELECT NEW.id, kind, CASE kind WHEN 'input' THEN NEW.version::text ELSE '' END,
 			CASE kind WHEN 'input' THEN '' ELSE NEW.status END, NEW.principal, NEW.target, NEW.updated
-		FROM (SELECT CASE NEW.status WHEN 'input_required' THEN 'input' ELSE 'ended' END AS kind) AS k;
+		FROM (SELECT CASE NEW.status WHEN 'input_required' THEN 'input' ELSE 'ended' END AS kind) AS k
+		ON CONFLICT DO NOTHING; -- no event may keep a task from its status
 		RETURN NULL;
 	END $askback$;
 	CREATE TRIGGER task_added_event AFTER INSERT ON {schema}.task FOR EACH ROW

@@ -197,7 +197,8 @@ var questionTables = `
 			END IF;
 			IF news <> 'ended' AND NEW.who <> '{}' THEN
 				INSERT INTO {schema}.event (task, kind, key, outcome, principal, target, written)
-				SELECT id, news, NEW.key, '', principal, target, NEW.changed FROM {schema}.task WHERE id = NEW.task AND events;
+				SELECT id, news, NEW.key, '', principal, target, NEW.changed FROM {schema}.task WHERE id = NEW.task AND events
+				ON CONFLICT DO NOTHING;
 			END IF;
 		END IF;
 		RETURN NULL;

@@ -57,7 +57,7 @@ func (s *Store) deleteTasks(
 	var failed []error
 	err = s.write(ctx, func(on context.Context, now int64) error {
 		n, failed = 0, nil
-		if _, err := s.w.exec(on, forgetEventsSQL, now-task.EventsRemembered.Milliseconds()); err != nil {
+		if _, err := s.w.exec(on, forgetEventsSQL, now-task.EventGapsKept.Milliseconds()); err != nil {
 			return err
 		}
 		for n < limit && len(failed) < mostFailed {

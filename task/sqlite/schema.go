@@ -357,9 +357,9 @@ const (
 	mostNotices = `(SELECT coalesce(nullif(iif(NEW.principal = '', anonymous, named), 0), 1 << 40) FROM listening)`
 )
 
-// Parts of triggers that log what becomes of tasks.
+// Parts of triggers that log what becomes of tasks. No event may keep a task from its status.
 const (
-	logEvent = `INSERT INTO event (task, kind, key, outcome, written, principal)`
+	logEvent = `INSERT OR IGNORE INTO event (task, kind, key, outcome, written, principal)`
 	// eventful says that the task NEW has just got a status that is an event.
 	eventful  = `NEW.events AND (NEW.ended OR NEW.status = 'input_required' AND NEW.pending IS NOT NULL)`
 	logStatus = `

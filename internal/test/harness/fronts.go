@@ -241,7 +241,7 @@ func (b bearerConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 }
 
 // Identifies lists the requests that identify their caller: for Askback's handlers, for those on the SDK's server, and
-// for tasks.
+// for tasks and their events.
 func (f Front) Identifies(task string) map[string]string {
 	requests := map[string]string{
 		"tools/call":      `"name":"quiet"`,
@@ -259,6 +259,7 @@ func (f Front) Identifies(task string) map[string]string {
 		requests["tasks/list"] = ``
 	} else {
 		requests["tasks/update"] = `"taskId":"` + task + `","inputResponses":{}`
+		requests["events/poll"] = `"name":"call.ended","arguments":{"taskId":"` + task + `"}`
 		requests["subscriptions/listen"] = `"notifications":{"taskIds":["` + task + `"]}`
 	}
 	return requests
@@ -273,7 +274,7 @@ func Everything(t *testing.T, opts askback.Options) *askback.Server {
 // EverythingOn is [Everything] on a given server of the SDK.
 func EverythingOn(t *testing.T, opts askback.Options, prepare func(*mcp.Server)) *askback.Server {
 	t.Helper()
-	opts.Tasks = &askback.Tasks{Store: new(task.MemoryStore)}
+	opts.Tasks, opts.Events = &askback.Tasks{Store: new(task.MemoryStore)}, &askback.EventOptions{}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -45,6 +45,8 @@ var worlds = []struct {
 	{"rows are locked", law.Options{Chances: network, Locked: 0.5}},
 	{"a row is poisoned", law.Options{Poisoned: true}},
 	{"the store loses commits", law.Options{Chances: law.FewFaults, Restored: 0.5}},
+	{"callers poll", law.Options{Chances: law.Faults, Polled: true}},
+	{"callers poll, and the store loses commits", law.Options{Chances: law.FewFaults, Restored: 0.5, Polled: true}},
 	{"people come late", law.Options{Chances: law.FewFaults, TTL: 20}},
 	{"people come late, and clocks are off", law.Options{TTL: 20, Clocks: 10 * time.Minute}},
 	{"people take hours", law.Options{Unit: time.Minute, Chances: law.FewFaults, Servers: 1, TTL: 60}},

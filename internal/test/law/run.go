@@ -91,7 +91,7 @@ func Play(t testing.TB, o Options) (summary Summary, bad []string, events []sim.
 
 func (r *run) play() {
 	ctx, stop := context.WithCancel(context.Background())
-	var others, callers sync.WaitGroup
+	var others, callers, polling sync.WaitGroup
 	r.receiver = r.sim.Part("receiver", sim.Chances{sim.LostBefore: 0.1, sim.LostAfter: 0.1, sim.Delayed: 0.1})
 	if r.Crowded {
 		r.crowd(ctx)
@@ -117,6 +117,13 @@ func (r *run) play() {
 	if r.Rotated {
 		others.Go(func() { r.rotate(ctx) })
 	}
+	var pollers []*poller
+	if r.Polled {
+		pollers = r.newPollers(ctx)
+		for _, p := range pollers {
+			polling.Go(func() { p.run(asked) })
+		}
+	}
 	for i := range r.Calls {
 		until := &callers
 		if i == 0 && r.Poisoned { // it never ends
@@ -131,6 +138,10 @@ func (r *run) play() {
 	enough()
 	if r.Virtual {
 		r.checkNotices(ctx)
+	}
+	polling.Wait()
+	for _, p := range pollers {
+		p.check(ctx)
 	}
 	stop()
 	others.Wait()
@@ -184,6 +195,9 @@ func (r *run) options(part *sim.Part, ring *seal.Ring) *askback.Options {
 			Lease: 10 * r.Unit, StoreTimeout: 10 * r.Unit, Attempts: 10_000, PerPrincipal: plenty, Anonymous: plenty,
 			TTL: time.Duration(r.TTL) * r.Unit,
 		}},
+	}
+	if r.Polled {
+		opts.Events = &askback.EventOptions{}
 	}
 	opts.Limits.RoundTTL = max(time.Hour, 600*r.Unit)
 	if r.Dead > 0 { // tasks are deleted before anybody takes their notices

@@ -206,6 +206,12 @@ func (s *seam) Waiting(
 	})
 }
 
+func (s *seam) Events(ctx context.Context, q task.EventQuery) (*task.EventPage, error) {
+	return sim.Get(ctx, s.part, "Events", func(ctx context.Context) (*task.EventPage, error) {
+		return s.Store.(task.EventLog).Events(ctx, q)
+	})
+}
+
 func (s *seam) Overdue(ctx context.Context, limit int) ([]*task.Question, error) {
 	return sim.Get(ctx, s.part, "Overdue", func(ctx context.Context) ([]*task.Question, error) {
 		return s.Store.Overdue(ctx, limit)

@@ -1,0 +1,82 @@
+package askback_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/task"
+)
+
+// A host learns later, and over another connection, that a call has ended: it polls with the cursor of its last poll.
+func ExampleEventOptions() {
+	srv := newServer(askback.Options{
+		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil },
+		Tasks:     &askback.Tasks{Store: new(task.MemoryStore)},
+		Events:    &askback.EventOptions{PollInterval: time.Minute},
+	})
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "deploy"}, nil,
+		func(_ context.Context, _ *askback.Call, in Deployment) (string, error) {
+			return in.Service + " is deployed.", nil
+		})
+	defer runTasks(srv)()
+
+	var cursor *string
+	poll := func() {
+		page := poll(srv, map[string]any{"name": "call.ended", "cursor": cursor})
+		for _, e := range page.Events {
+			fmt.Println(e.Name, "of", e.Data["tool"], e.Data["status"])
+		}
+		fmt.Println("next poll in", page.NextPollMs, "ms")
+		cursor = &page.Cursor
+	}
+	poll()
+	callTool(srv, nil, "deploy", Deployment{Service: "shop"})
+	poll()
+	// Output:
+	// next poll in 60000 ms
+	// shop is deployed.
+	// call.ended of deploy completed
+	// next poll in 60000 ms
+}
+
+// eventPage is the result of events/poll.
+type eventPage struct {
+	Events []struct {
+		Name string
+		Data map[string]string
+	}
+	Cursor     string
+	NextPollMs int
+}
+
+// poll sends one events/poll, as a client that is not connected.
+func poll(srv *askback.Server, params map[string]any) eventPage {
+	params["_meta"] = map[string]any{
+		mcp.MetaKeyProtocolVersion: "2026-07-28", mcp.MetaKeyClientCapabilities: map[string]any{},
+	}
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "events/poll", "params": params})
+	if err != nil {
+		log.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(string(body)))
+	for name, value := range map[string]string{"Content-Type": "application/json", "Mcp-Method": "events/poll",
+		"Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2026-07-28"} {
+		r.Header.Set(name, value)
+	}
+	w := httptest.NewRecorder()
+	srv.HTTPHandler(nil).ServeHTTP(w, r)
+	var response struct{ Result eventPage }
+	if err := json.Unmarshal(w.Body.Bytes(), &response); err != nil {
+		log.Fatal(err)
+	}
+	return response.Result
+}

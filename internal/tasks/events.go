@@ -1,0 +1,289 @@
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+	"github.com/askback-mcp/askback/task"
+)
+
+// Events says how callers learn what becomes of their tasks (SEP-3415).
+type Events struct {
+	PollInterval time.Duration
+}
+
+// eventTypes are the types of events, with the kinds in the store that each one has.
+var eventTypes = []eventType{
+	{"question.asked", "A call of yours asks: you, or other people.",
+		map[task.EventKind]string{task.EventInput: "caller", task.EventAsked: "people"}, "of", nil},
+	{"question.decided", "What a call of yours asked other people is decided, by them or by the deadline.",
+		map[task.EventKind]string{task.EventDecided: "decided", task.EventUnanswered: "unanswered"}, "outcome", nil},
+	{"call.ended", "A call of yours has ended.",
+		map[task.EventKind]string{task.EventEnded: ""}, "status",
+		[]string{string(task.Completed), string(task.Failed), string(task.Cancelled)}},
+}
+
+type eventType struct {
+	name, description string
+	kinds             map[task.EventKind]string
+	// member is what a payload has beside the members of all: what kinds has for the event or, where that is empty, the
+	// status of its task, which is one of statuses.
+	member   string
+	statuses []string
+}
+
+// The bounds of a page of events/poll.
+const (
+	defaultEvents = 50
+	mostEvents    = 100
+)
+
+// ServeEvents answers a request about events from a principal, with the encoded result.
+func (s *Service) ServeEvents(ctx context.Context, principal, method string, params []byte) ([]byte, error) {
+	var members []byte
+	var err error
+	switch method {
+	case wire.ListEvents:
+		members, err = listEvents(params)
+	case wire.PollEvents:
+		members, err = s.pollEvents(ctx, principal, params)
+	default:
+		return nil, MethodNotFound(method)
+	}
+	if err != nil {
+		return nil, err
+	}
+	res := result{members: members}
+	return res.encode(s.Info, true)
+}
+
+// listEvents returns the members of the one page of event types.
+func listEvents(params []byte) ([]byte, error) {
+	if cursor := strictjson.Get(params, "cursor"); given(cursor) {
+		return nil, invalidParam("cursor", "does not come from this server")
+	}
+	object := func(properties map[string]any, required ...string) map[string]any {
+		schema := map[string]any{"type": "object", "properties": properties}
+		if len(required) > 0 {
+			schema["required"] = required
+		} else {
+			schema["additionalProperties"] = false
+		}
+		return schema
+	}
+	text := func(description string) map[string]any {
+		return map[string]any{"type": "string", "description": description}
+	}
+	input := object(map[string]any{
+		"tool":   text("Only calls of the tool with this name."),
+		"taskId": text("Only the call that is the task with this ID. An anonymous caller must give it."),
+	})
+	var listed []map[string]any
+	for _, t := range eventTypes {
+		values := t.statuses
+		for _, value := range t.kinds {
+			if value != "" {
+				values = append(values, value)
+			}
+		}
+		listed = append(listed, map[string]any{
+			"name": t.name, "description": t.description, "delivery": []string{"poll"}, "inputSchema": input,
+			"payloadSchema": object(map[string]any{
+				"call":   text("The name of the call, for the tool " + ResultTool + "."),
+				"taskId": text("The ID of its task."),
+				"tool":   text("The name of its tool."),
+				t.member: map[string]any{"type": "string", "enum": values},
+			}, "call", "taskId", "tool", t.member),
+		})
+	}
+	return membersOf(map[string]any{"events": listed})
+}
+
+// membersOf encodes the members of a result.
+func membersOf(result any) ([]byte, error) {
+	encoded, err := json.Marshal(result)
+	if err != nil {
+		return nil, err
+	}
+	return encoded[1 : len(encoded)-1], nil
+}
+
+// occurrence is an event as its reader gets it.
+type occurrence struct {
+	ID        string            `json:"eventId"`
+	Name      string            `json:"name"`
+	Timestamp time.Time         `json:"timestamp"`
+	Data      map[string]string `json:"data"`
+}
+
+// pollEvents reads what has happened since a cursor. A page that does not begin where the cursor is says so.
+func (s *Service) pollEvents(ctx context.Context, principal string, params []byte) ([]byte, error) {
+	p, invalid := parsePoll(params)
+	if invalid != nil {
+		return nil, invalid
+	}
+	if err := s.mayPoll(ctx, principal, p.taskID); err != nil {
+		return nil, err
+	}
+	q := task.EventQuery{Principal: principal, Task: p.taskID, Target: p.tool, After: p.cursor.position}
+	for kind := range p.of.kinds {
+		q.Kinds = append(q.Kinds, kind)
+	}
+	if !p.fromNow {
+		q.Limit = p.most + 1
+	}
+	page, err := s.Engine.Events(ctx, q)
+	truncated := false
+	if err == nil && !p.fromNow {
+		whole := q.Task == ""
+		truncated = whole && page.Deleted > q.After
+		if !p.cursor.isIn(page, whole) {
+			truncated, q.After = true, 0
+			page, err = s.Engine.Events(ctx, q)
+		}
+	}
+	if err != nil {
+		return nil, s.failed(ctx, "reading events", err)
+	}
+	next := cursor{minted: page.Now}
+	more := len(page.Events) > p.most
+	switch {
+	case more:
+		page.Events = page.Events[:p.most]
+		next.moveTo(page.Events[p.most-1])
+	case page.Last != nil:
+		next.moveTo(page.Last)
+	}
+	if !more && q.Task == "" && page.Deleted > next.position {
+		next.position, next.mark = page.Deleted, ""
+	}
+	events := []occurrence{}
+	for _, e := range page.Events {
+		if p.maxAge > 0 && page.Now.Sub(e.Written) > p.maxAge {
+			truncated = true
+			continue
+		}
+		data := map[string]string{"call": task.Name(e.Task), "taskId": e.Task, "tool": e.Target}
+		if data[p.of.member] = p.of.kinds[e.Kind]; e.Kind == task.EventEnded {
+			data[p.of.member] = string(e.Status)
+		}
+		events = append(events, occurrence{e.ID(), p.of.name, e.Written, data})
+	}
+	return membersOf(map[string]any{
+		"events": events, "cursor": next.encode(), "truncated": truncated, "hasMore": more,
+		"nextPollMs": s.Events.PollInterval.Milliseconds(),
+	})
+}
+
+// mayPoll returns an error if a principal may not read the events of a task, or of all its tasks if there is no ID.
+func (s *Service) mayPoll(ctx context.Context, principal, taskID string) error {
+	if taskID == "" {
+		if principal == "" {
+			return wire.Errorf(wire.CodeForbidden,
+				`an anonymous caller must name one task: give its ID as the argument "taskId"`)
+		}
+		return nil
+	}
+	_, err := s.Engine.Get(ctx, principal, taskID)
+	if errors.Is(err, task.ErrNotFound) {
+		return wire.Errorf(wire.CodeForbidden, "there is no such task of the caller, or no longer")
+	}
+	if err != nil {
+		return s.failed(ctx, "retrieving a task", err)
+	}
+	return nil
+}
+
+// poll are the checked parameters of events/poll.
+type poll struct {
+	of           *eventType
+	tool, taskID string
+	fromNow      bool
+	cursor       cursor
+	maxAge       time.Duration // 0: any age
+	most         int
+}
+
+func parsePoll(params []byte) (*poll, *jsonrpc.Error) {
+	p := new(poll)
+	name, isText := strictjson.String(strictjson.Get(params, "name"))
+	if !isText {
+		return nil, invalidParam("name", "must be the name of an event type")
+	}
+	for i := range eventTypes {
+		if eventTypes[i].name == name {
+			p.of = &eventTypes[i]
+		}
+	}
+	if p.of == nil {
+		return nil, wire.UnknownEvent(name)
+	}
+	if arguments := strictjson.Get(params, "arguments"); given(arguments) {
+		if strictjson.TypeOf(arguments) != strictjson.TypeObject {
+			return nil, invalidParam("arguments", "must be an object")
+		}
+		for name, value := range strictjson.Members(arguments) {
+			text, isText := strictjson.String(value)
+			switch {
+			case isText && string(name) == "tool":
+				p.tool = text
+			case isText && string(name) == "taskId" && text != "":
+				p.taskID = text
+			default:
+				return nil, invalidParam("arguments", `may have the strings "tool" and "taskId", and nothing else`)
+			}
+		}
+	}
+	at := strictjson.Get(params, "cursor")
+	if p.fromNow = !given(at); !p.fromNow {
+		text, isText := strictjson.String(at)
+		var ok bool
+		if p.cursor, ok = parseEventCursor(text); !isText || !ok {
+			return nil, invalidParam("cursor", "does not come from this server")
+		}
+	}
+	age, ok := integer(strictjson.Get(params, "maxAgeMs"), 0)
+	if !ok || age < 0 {
+		return nil, invalidParam("maxAgeMs", "must be a number of milliseconds")
+	}
+	if given(strictjson.Get(params, "maxAgeMs")) {
+		p.maxAge = max(time.Duration(min(age, math.MaxInt64/int64(time.Millisecond)))*time.Millisecond, 1)
+	}
+	most, ok := integer(strictjson.Get(params, "maxEvents"), defaultEvents)
+	if !ok || most < 1 {
+		return nil, invalidParam("maxEvents", "must be a positive number")
+	}
+	p.most = int(min(most, mostEvents))
+	return p, nil
+}
+
+// given reports whether a member is there: null says the same as nothing.
+func given(value []byte) bool { return value != nil && strictjson.TypeOf(value) != strictjson.TypeNull }
+
+// integer reads an integer in any spelling, or returns what is meant where there is none.
+func integer(value []byte, absent int64) (int64, bool) {
+	if !given(value) {
+		return absent, true
+	}
+	if strictjson.TypeOf(value) != strictjson.TypeNumber {
+		return 0, false
+	}
+	n, err := strconv.ParseFloat(string(value), 64)
+	if err != nil || n != math.Trunc(n) {
+		return 0, false
+	}
+	const most = 1 << 53 // beyond it a float is no exact number
+	return int64(max(min(n, most), -most)), true
+}
+
+func invalidParam(name, flaw string) *jsonrpc.Error {
+	return wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: %q %s", name, flaw)
+}

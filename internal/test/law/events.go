@@ -1,0 +1,122 @@
+package law
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/askback-mcp/askback/internal/stored"
+	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/sim"
+	"github.com/askback-mcp/askback/task"
+)
+
+// poller is a host that follows the events of one type that a principal's calls have.
+type poller struct {
+	*caller
+	name   string
+	cursor []byte
+
+	seen    map[string]int // how many events have said the same of a call
+	counted map[string]int // by eventId
+}
+
+// newPollers returns a host for each type of events and each principal, which has its first cursor.
+func (r *run) newPollers(ctx context.Context) (all []*poller) {
+	network := sim.Chances{sim.LostBefore: 0.03, sim.LostAfter: 0.03, sim.Delayed: 0.03}
+	for _, principal := range []string{"alice", "bob"} {
+		for _, name := range []string{"question.asked", "question.decided", "call.ended"} {
+			p := &poller{
+				caller: &caller{run: r, part: r.sim.Part("poller of "+principal+" for "+name, network), principal: principal,
+					capabilities: `{}`},
+				name: name, cursor: []byte("null"), seen: make(map[string]int), counted: make(map[string]int),
+			}
+			for string(p.cursor) == "null" && p.part.Pause(ctx, 0.1) {
+				p.poll(ctx)
+			}
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// run polls until ctx is done. Now and then the host is away.
+func (p *poller) run(ctx context.Context) {
+	for p.part.Pause(ctx, 0.5) {
+		if p.part.Chance(0.1) {
+			p.part.Pause(ctx, 30)
+		}
+		p.poll(ctx)
+	}
+}
+
+// poll polls once. It reports whether there is more, or whether the answer was lost.
+func (p *poller) poll(ctx context.Context) (more bool) {
+	before := p.losses()
+	page, err := p.send(ctx, "events/poll", p.name,
+		`"name":`+harness.Quote(p.name)+`,"maxEvents":3,"cursor":`+string(p.cursor))
+	if err != nil || page == nil {
+		return true
+	}
+	if page["truncated"] != false && before == 0 && p.losses() == 0 {
+		p.violate("%s: events are missing, although the store has lost none: %v", p.part.Name, page)
+	}
+	for i := range page["events"].([]any) {
+		e := harness.At(page, "events", i)
+		id, data := harness.At(e, "eventId").(string), harness.At(e, "data")
+		if p.counted[id]++; p.counted[id] > 1 {
+			if p.losses() == 0 {
+				p.violate("%s: the event %v comes again", p.part.Name, e)
+			}
+			continue
+		}
+		t, err := p.Store.Get(ctx, harness.At(data, "taskId").(string))
+		if err == nil && t.Principal != p.principal {
+			p.violate("%s is told of a call of %s: %v", p.part.Name, t.Principal, e)
+		}
+		p.seen[fmt.Sprint(harness.At(data, "call"), harness.At(data, "of"), harness.At(data, "outcome"),
+			harness.At(data, "status"))]++
+	}
+	p.cursor, _ = json.Marshal(page["cursor"])
+	return page["hasMore"] == true
+}
+
+// check polls until there is nothing left, and then wants to have seen each event that the store has.
+func (p *poller) check(ctx context.Context) {
+	for p.poll(ctx) && p.part.Pause(ctx, 0.5) {
+	}
+	want := make(map[string]int)
+	for _, t := range p.tasks(ctx) {
+		if t.Principal != p.principal {
+			continue
+		}
+		add := func(of, outcome, status any) { want[fmt.Sprint(task.Name(t.ID), of, outcome, status)]++ }
+		if t.Status.Terminal() && p.name == "call.ended" {
+			add(nil, nil, t.Status)
+		}
+		rows, err := p.Store.Questions(ctx, task.Name(t.ID))
+		if err != nil {
+			p.violate("the questions of a task: %v", err)
+		}
+		for _, q := range rows {
+			d, err := stored.DecodeDecision(q.Decision)
+			switch {
+			case len(q.For) == 0:
+			case p.name == "question.asked":
+				add("people", nil, nil)
+			case p.name != "question.decided" || err != nil: // nobody has decided it
+			case d.Action == stored.Unanswered:
+				add(nil, "unanswered", nil)
+			default:
+				add(nil, "decided", nil)
+			}
+		}
+	}
+	for _, one := range slices.Sorted(maps.Keys(want)) {
+		if p.seen[one] < want[one] {
+			p.violate("%s was told %d times of %s, want %d", p.part.Name, p.seen[one], one, want[one])
+		}
+	}
+}
