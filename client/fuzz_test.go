@@ -171,3 +171,26 @@ func FuzzPending(f *testing.F) {
 		}
 	})
 }
+
+func FuzzEvents(f *testing.F) {
+	f.Add([]byte(`{"events":[{"eventId":"e","name":"call.ended","timestamp":"2026-11-28T10:00:00Z","data":{}}],` +
+		`"cursor":"c","hasMore":true,"nextPollMs":1e9,"truncated":false}`))
+	f.Add([]byte(`{"events":[null],"cursor":null,"nextPollMs":-1}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if !sound(raw) {
+			return
+		}
+		page, err := parseEvents(raw, &EventPoll{Name: "call.ended", Cursor: "before"})
+		if err != nil {
+			return
+		}
+		if page.More && (page.Cursor == "" || page.Cursor == "before") || !page.More && page.NextPoll < time.Second {
+			t.Errorf("%s is read as %+v", raw, page)
+		}
+		for _, e := range page.Events {
+			if e.ID == "" || e.Name != "call.ended" {
+				t.Errorf("%s has %+v", raw, e)
+			}
+		}
+	})
+}

@@ -22,6 +22,9 @@ type taskParams struct {
 	RequestState   *string                    `json:"requestState,omitempty"`
 	Cursor         string                     `json:"cursor,omitempty"`
 	Notifications  *taskNotifications         `json:"notifications,omitempty"`
+	Name           string                     `json:"name,omitempty"`
+	Arguments      map[string]any             `json:"arguments,omitempty"`
+	MaxEvents      int                        `json:"maxEvents,omitempty"`
 }
 
 type taskNotifications struct {

@@ -21,6 +21,7 @@ import (
 	"github.com/askback-mcp/askback/cmd/askback/internal/checkcmd"
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 	"github.com/askback-mcp/askback/cmd/askback/internal/democmd"
+	"github.com/askback-mcp/askback/cmd/askback/internal/eventscmd"
 	"github.com/askback-mcp/askback/cmd/askback/internal/inboxcmd"
 	"github.com/askback-mcp/askback/cmd/askback/internal/inspectcmd"
 	"github.com/askback-mcp/askback/cmd/askback/internal/keyfile"
@@ -45,9 +46,8 @@ func main() {
 	os.Exit(execute(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-const rootLong = `askback helps to run and to call MCP servers whose tools ask back: a tool asks,
-the call is suspended in a sealed requestState, and any server with the same
-keys finishes it.`
+const rootLong = `askback helps to run and to call MCP servers whose tools ask back: a call is
+suspended with what it asks, and any server with the same keys finishes it.`
 
 const rootExample = `  askback serve
       serves example tools at http://127.0.0.1:8080/mcp
@@ -123,7 +123,7 @@ func rootCommand() *cobra.Command {
 	root.Flags().Bool("version", false, "print the version")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
-		callcmd.Command(), toolscmd.Command(), promptcmd.Command(), readcmd.Command(), resumecmd.Command(),
+		callcmd.Command(), toolscmd.Command(), eventscmd.Command(), promptcmd.Command(), readcmd.Command(), resumecmd.Command(),
 		taskcmd.Command(), inboxcmd.Command(), democmd.Command(), servecmd.Command(), bridgecmd.Command(), keyscmd.Command(),
 		inspectcmd.Command(), replaycmd.Command(), checkcmd.Command(), auditcmd.Command(), receiptcmd.Command(),
 		rulescmd.Command(), versionCommand(),

@@ -226,6 +226,9 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 		Tasks:          tasks,
 		Logger:         log,
 	}
+	if tasks != nil {
+		options.Events = new(askback.EventOptions)
+	}
 	if options.Desk, err = o.people(ctx, tasks); err != nil {
 		return err
 	}

@@ -1,0 +1,121 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
+)
+
+// Event is something that has happened at a server. Everything in it is the server's word.
+type Event struct {
+	ID        string    // the same if the event comes again
+	Name      string    // of its type
+	Timestamp time.Time // zero where the server sent no time that can be read
+	Data      json.RawMessage
+}
+
+// EventPoll asks for the events of one type. Session.List with "events/list" lists the types.
+type EventPoll struct {
+	Name      string
+	Arguments map[string]any // as the type's inputSchema has them; nil is none
+	// Cursor is the one of the page before. Empty is the present: the page has no events, and a cursor for later.
+	Cursor string
+	// MaxEvents bounds a page. Zero leaves it to the server.
+	MaxEvents int
+}
+
+// EventPage is what has happened since the Cursor of an [EventPoll].
+type EventPage struct {
+	Events []*Event
+	Cursor string // for the next poll, which another process may send
+	// Truncated says that there may have been events that the server no longer has, and More that there are further ones
+	// at once.
+	Truncated, More bool
+	// NextPoll is how long the server wants the client to wait. It is zero with More, and at least a second otherwise.
+	NextPoll time.Duration
+}
+
+// PollEvents reads a page of events. It needs no open connection between two polls, so a host that was away for days
+// misses nothing that the server still has. (SEP-3415, "Poll-Based Delivery")
+func (s *Session) PollEvents(ctx context.Context, p *EventPoll) (*EventPage, error) {
+	params := &taskParams{Name: p.Name, Arguments: p.Arguments, MaxEvents: p.MaxEvents, Cursor: p.Cursor}
+	raw, err := s.request(ctx, TasksExtension, wire.PollEvents, p.Name, params)
+	if err != nil {
+		return nil, err
+	}
+	return parseEvents(raw, p)
+}
+
+// EventPages yields page after page, from p.Cursor on. It polls as often as the server wants, until ctx is done or a
+// poll fails. A program that keeps the Cursor of a page once it has seen to its events continues there later.
+func (s *Session) EventPages(ctx context.Context, p EventPoll) iter.Seq2[*EventPage, error] {
+	return func(yield func(*EventPage, error) bool) {
+		for {
+			page, err := s.PollEvents(ctx, &p)
+			if err != nil || !yield(page, nil) {
+				if err != nil {
+					yield(nil, err)
+				}
+				return
+			}
+			p.Cursor = page.Cursor
+			select {
+			case <-time.After(page.NextPoll):
+			case <-ctx.Done():
+				yield(nil, context.Cause(ctx))
+				return
+			}
+		}
+	}
+}
+
+// The bounds of what a server sends, in bytes.
+const (
+	maxCursor  = 64 << 10
+	maxEventID = 4096
+)
+
+// parseEvents reads a page. Its JSON has been checked.
+func parseEvents(raw []byte, p *EventPoll) (*EventPage, error) {
+	page := new(EventPage)
+	for name, value := range strictjson.Members(raw) {
+		switch string(name) {
+		case "cursor":
+			page.Cursor, _ = strictjson.String(value)
+		case "truncated":
+			page.Truncated = string(value) == "true"
+		case "hasMore":
+			page.More = string(value) == "true"
+		case "nextPollMs":
+			page.NextPoll = milliseconds(value)
+		}
+	}
+	events := strictjson.Get(raw, "events")
+	switch {
+	case strictjson.TypeOf(events) != strictjson.TypeArray:
+		return nil, &ProtocolError{"the events are not an array"}
+	case len(page.Cursor) > maxCursor:
+		return nil, &ProtocolError{fmt.Sprintf("the cursor of the events has %d bytes", len(page.Cursor))}
+	case page.More && (page.Cursor == p.Cursor || page.Cursor == ""):
+		return nil, &ProtocolError{"a page of events leads to itself"}
+	}
+	for value := range strictjson.Elements(events) {
+		e := &Event{Data: json.RawMessage(strictjson.Get(value, "data"))}
+		e.ID, _ = strictjson.String(strictjson.Get(value, "eventId"))
+		e.Name, _ = strictjson.String(strictjson.Get(value, "name"))
+		e.Timestamp = timestamp(strictjson.Get(value, "timestamp"))
+		if e.ID == "" || len(e.ID) > maxEventID || e.Name != p.Name {
+			return nil, &ProtocolError{"an event has no eventId, or is of another type than was asked for"}
+		}
+		page.Events = append(page.Events, e)
+	}
+	if page.NextPoll = max(page.NextPoll, time.Second); page.More {
+		page.NextPoll = 0
+	}
+	return page, nil
+}
