@@ -22,8 +22,8 @@ type Event struct {
 // EventPoll asks for the events of one type. Session.List with "events/list" lists the types.
 type EventPoll struct {
 	Name      string
-	Arguments map[string]any // as the type's inputSchema has them; nil is none
-	// Cursor is the one of the page before. Empty is the present: the page has no events, and a cursor for later.
+	Arguments map[string]any // as the type's inputSchema has them
+	// Cursor comes from the page before. Empty is the present: the page has no events, and a cursor for later.
 	Cursor string
 	// MaxEvents bounds a page. Zero leaves it to the server.
 	MaxEvents int

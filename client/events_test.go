@@ -103,6 +103,7 @@ func TestEventPages(t *testing.T) {
 		"events/poll": func(int, message) string { return `{"events":[],"cursor":"c","nextPollMs":3600000}` }})
 	session = connect(t, patient(), srv.transport(), "")
 	ctx, stop := context.WithCancelCause(t.Context())
+	defer stop(nil)
 	enough := errors.New("enough")
 	for page, err := range session.EventPages(ctx, client.EventPoll{Name: "call.ended"}) {
 		if page != nil {

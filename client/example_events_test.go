@@ -1,0 +1,61 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net/http/httptest"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/task"
+)
+
+// A host asks where the log of its caller is, goes away, and reads later what has become of the calls meanwhile. It
+// keeps the cursor for the next time.
+func ExampleSession_EventPages() {
+	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "example", Version: "1.0.0"}, nil), &askback.Options{
+		Tasks: &askback.Tasks{Store: new(task.MemoryStore)}, Events: new(askback.EventOptions),
+		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil },
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "deploy"}, &askback.TaskSupport{Required: true},
+		func(context.Context, *askback.Call, struct{}) (string, error) { return "deployed", nil })
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- srv.RunTasks(ctx) }()
+	defer func() { stop(); <-done }()
+	web := httptest.NewServer(srv.HTTPHandler(nil))
+	defer web.Close()
+	session, err := client.New(nil).Connect(ctx, &mcp.StreamableClientTransport{Endpoint: web.URL}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer session.Close()
+
+	now, err := session.PollEvents(ctx, &client.EventPoll{Name: "call.ended"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "deploy"}); err != nil {
+		log.Fatal(err)
+	}
+	// Later, maybe in another process.
+	since := client.EventPoll{Name: "call.ended", Arguments: map[string]any{"tool": "deploy"}, Cursor: now.Cursor}
+	var page *client.EventPage
+	for page, err = range session.EventPages(ctx, since) {
+		break // or wait for the next page
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	tell := func(e *client.Event) { fmt.Println(e.Name) }
+	for _, e := range page.Events {
+		tell(e)
+	}
+	// Output: call.ended
+}
