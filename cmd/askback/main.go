@@ -124,7 +124,8 @@ func rootCommand() *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
 		callcmd.Command(), toolscmd.Command(), eventscmd.Command(), promptcmd.Command(), readcmd.Command(),
-		resumecmd.Command(), taskcmd.Command(), inboxcmd.Command(), democmd.Command(), servecmd.Command(), bridgecmd.Command(), keyscmd.Command(),
+		resumecmd.Command(), taskcmd.Command(),
+		inboxcmd.Command(), democmd.Command(), servecmd.Command(), bridgecmd.Command(), keyscmd.Command(),
 		inspectcmd.Command(), replaycmd.Command(), checkcmd.Command(), auditcmd.Command(), receiptcmd.Command(),
 		rulescmd.Command(), versionCommand(),
 	)
