@@ -593,6 +593,33 @@ func TestWhatEventsPass(t *testing.T) {
 	}
 }
 
+// A client that knows events, and cannot take a task, is told which event tells of the end of its call.
+func TestWordsNameTheEvent(t *testing.T) {
+	t.Parallel()
+	const knows = `{"extensions":{"io.modelcontextprotocol/events":{}}}`
+	for _, c := range []struct {
+		capabilities string
+		events       *askback.EventOptions
+		names        bool
+	}{{knows, new(askback.EventOptions), true}, {`{}`, new(askback.EventOptions), false}, {knows, nil, false}} {
+		store := new(task.MemoryStore)
+		s := harness.NewTaskServerOn(t, store, &askback.Options{Events: c.events, Principal: harness.UserHeader,
+			Desk: &askback.DeskOptions{Wait: time.Millisecond}}, addDeploy)
+		_, response := s.Send(c.capabilities, "tools/call", "deploy", `"name":"deploy","arguments":{"version":"1"}`,
+			"X-User: carol")
+		result, _ := response["result"].(map[string]any)
+		rows, err := store.Select(t.Context(), task.Filter{}, "", 10)
+		if err != nil || len(rows) != 1 {
+			t.Fatal(rows, err)
+		}
+		words := fmt.Sprint(harness.Content(result))
+		event := "call.ended with the argument taskId=" + rows[0].ID + " tells"
+		if strings.Contains(words, event) != c.names {
+			t.Errorf("with %s the client is told %q", c.capabilities, words)
+		}
+	}
+}
+
 // A Server with events needs tasks in a store that keeps a log.
 func TestOptionsOfEvents(t *testing.T) {
 	t.Parallel()

@@ -123,6 +123,9 @@ func (f *fetching) words(ctx context.Context) *mcp.CallToolResult {
 		text = append(text, fmt.Sprintf("The call goes on by itself; do not repeat it. "+
 			"To get its result, call the tool %s with the name %q.", ResultTool, name))
 	}
+	if f.Events != nil && r.Can&wire.Events != 0 && !t.Status.Terminal() {
+		text = append(text, fmt.Sprintf("The event call.ended with the argument taskId=%s tells when it has ended.", t.ID))
+	}
 	if len(equal) > 0 {
 		text = append(text, "An identical call waits already: "+strings.Join(equal, ", ")+".")
 	}

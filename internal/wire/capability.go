@@ -21,7 +21,9 @@ const (
 	Sampling
 	SamplingTools
 	Roots
-	Tasks // the extension
+	Tasks  // the extension
+	_      // stored tasks have another fact there
+	Events // the extension
 )
 
 // capability is a single capability, its name and the capabilities object that declares it.
@@ -37,6 +39,7 @@ var capabilities = []capability{
 	{Sampling, "sampling", `{"sampling":{}}`},
 	{Roots, "roots", `{"roots":{}}`},
 	{Tasks, TasksExtension, `{"extensions":{"` + TasksExtension + `":{}}}`},
+	{Events, EventsExtension, `{"extensions":{"` + EventsExtension + `":{}}}`},
 }
 
 // String names the capabilities, such as "elicitation.form".
@@ -89,6 +92,9 @@ func parseCapabilities(caps []byte) Capability {
 		case "extensions":
 			if has(value, TasksExtension) {
 				can |= Tasks
+			}
+			if has(value, EventsExtension) {
+				can |= Events
 			}
 		}
 	}

@@ -95,7 +95,8 @@ func TestNoCapabilityHasTheReservedBit(t *testing.T) {
 		}
 	}
 	if can := parseCapabilities([]byte(`{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{},` +
-		`"extensions":{"` + TasksExtension + `":{}}}`)); can != Form|URL|Sampling|SamplingTools|Roots|Tasks {
+		`"extensions":{"` + TasksExtension + `":{},"` + EventsExtension + `":{}}}`)); can !=
+		Form|URL|Sampling|SamplingTools|Roots|Tasks|Events {
 		t.Errorf("%b", can)
 	}
 }
