@@ -172,6 +172,7 @@ func (o *bridgeOptions) run(cmd *cobra.Command, args []string) (err error) {
 			Keys: ring, Tasks: tasks, Logger: log,
 			Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return o.user, nil },
 			Desk:      people,
+			Events:    new(askback.EventOptions),
 		},
 	})
 	if err != nil {
