@@ -536,6 +536,32 @@ func drawRemembered(t *testing.T, draws int, loses bool) {
 	}
 }
 
+// A tool that changes while people look at its old definition is asked for again: they have not approved the new one.
+func TestAToolThatChangesBeforeItsApproval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newRuledWorld(t)
+		w.open(func(context.Context, *askback.ToolCall) *askback.Verdict {
+			return &askback.Verdict{Action: askback.RuleAsk, For: []string{"user:bob"}, Remember: time.Hour, Uses: 3, Digest: "1"}
+		})
+		defer func() { w.stop() }()
+		for n, description := range []string{"Pays.", "Pays twice.", "Pays."} {
+			w.add("pay", description)
+			_, id := w.call("ada", "pay", `{"amount":50}`)
+			if asked := w.asked(); len(asked) != btoi(n < 2) {
+				t.Fatalf("%d: %d questions", n, len(asked))
+			} else if n < 2 {
+				w.add("pay", "Pays three times.")
+				w.answer(asked[0], "accept", bob)
+				w.ended(id)
+			}
+		}
+		w.add("pay", "Pays three times.")
+		if w.call("ada", "pay", `{"amount":50}`); len(w.asked()) != 1 {
+			t.Error("a definition that nobody has seen passes")
+		}
+	})
+}
+
 // Whom a remembered approval concerns may see it, and end it; nobody else may.
 func TestWhoSeesWhatIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -67,7 +67,8 @@ func (e *Engine) admit(ctx context.Context, c *Call) (refusal mcp.Result, err er
 			g := &consent.Gate{Tool: about.Tool, Policy: own, Rules: digest}
 			if own.Asks() {
 				g.Message = own.Message(fmt.Sprintf("Call the tool %q?", about.Tool), about.Caller)
-				g.Pass = c.Recall(ctx, own.Key(about, about.Server))
+				g.Key = own.Key(about, about.Server)
+				g.Pass = c.Recall(ctx, g.Key)
 			}
 			return json.Marshal(g)
 		})
@@ -133,9 +134,9 @@ func (c *Call) passGate(
 		}
 		return c.refuse(reason, began), nil
 	}
-	if remembered := g.Policy.Key(about, about.Server); remembered != "" {
+	if g.Key != "" {
 		_, err = c.Step(ctx, key+" remembered", func(ctx context.Context) ([]byte, error) {
-			c.Remember(ctx, remembered, g.Policy, about, key)
+			c.Remember(ctx, g.Key, g.Policy, about, key)
 			return []byte("null"), nil
 		})
 	}

@@ -207,6 +207,9 @@ type Gate struct {
 	Message string `json:"message,omitempty"`
 	Rules   string `json:"rules,omitempty"` // the digest of the rules that have decided, or empty
 	Form    bool   `json:"form,omitempty"`  // the arguments can be edited
+	// Key names the decisions that let calls like this one pass: see [Policy.Key]. It is made of the tool as it was then:
+	// the definition that people see, and not what it has become when they answer.
+	Key string `json:"key,omitempty"`
 	// Pass is set if people have decided an equal call before, so that nobody is asked.
 	Pass *Pass `json:"pass,omitempty"`
 }

@@ -44,13 +44,11 @@ func (c *Call) ask(ctx context.Context, g *consent.Gate, arguments []byte) ([]by
 
 // remember keeps the approval under this key for later calls, if the rules want that.
 func (c *Call) remember(ctx context.Context, g *consent.Gate, key string) error {
-	about := c.about(c.arguments)
-	remembered := g.Policy.Key(about, c.Identity)
-	if remembered == "" {
+	if g.Key == "" {
 		return nil
 	}
 	return c.Host.Do(ctx, key+" remembered", func(ctx context.Context) error {
-		consent.Of(c.Host).Remember(ctx, remembered, g.Policy, about, key)
+		consent.Of(c.Host).Remember(ctx, g.Key, g.Policy, c.about(c.arguments), key)
 		return nil
 	})
 }

@@ -120,8 +120,8 @@ func (c *Call) newGate(ctx context.Context, edits bool) (*consent.Gate, error) {
 			g.Message = g.Policy.Message(g.Message, c.Host.Principal())
 		}
 	}
-	if key := g.Policy.Key(c.about(c.arguments), c.Identity); key != "" {
-		g.Pass = consent.Of(c.Host).Recall(ctx, key)
+	if g.Key = g.Policy.Key(c.about(c.arguments), c.Identity); g.Key != "" {
+		g.Pass = consent.Of(c.Host).Recall(ctx, g.Key)
 	}
 	if !edits {
 		return g, nil
