@@ -541,7 +541,8 @@ func TestAToolThatChangesBeforeItsApproval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newRuledWorld(t)
 		w.open(func(context.Context, *askback.ToolCall) *askback.Verdict {
-			return &askback.Verdict{Action: askback.RuleAsk, For: []string{"user:bob"}, Remember: time.Hour, Uses: 3, Digest: "1"}
+			return &askback.Verdict{Action: askback.RuleAsk, For: []string{"user:bob"}, Remember: time.Hour, Uses: 3,
+				Digest: "1"}
 		})
 		defer func() { w.stop() }()
 		for n, description := range []string{"Pays.", "Pays twice.", "Pays."} {
