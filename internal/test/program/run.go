@@ -134,8 +134,9 @@ func (x *execution) statement(ctx context.Context, s *Statement) (outcomes, resu
 var errFailing = errors.New("this step always fails")
 
 func (x *execution) step(ctx context.Context, name string, fail func() error) (string, error) {
+	waits := x.pending != nil // by now: what a step does may happen later
 	return x.world.Step(ctx, name, func(context.Context) (string, error) {
-		number := x.runs.add(name, x.pending != nil)
+		number := x.runs.add(name, waits)
 		if fail != nil {
 			return "", fail()
 		}
