@@ -37,48 +37,15 @@ func gateName(n int) string {
 // recorded. It returns the result of a call that does not pass. A call that was recorded under rules keeps to them in a
 // process that has none.
 func (e *Engine) admit(ctx context.Context, c *Call) (refusal mcp.Result, err error) {
-	ruled := e.Desk != nil && e.Desk.Rules != nil
-	if c.Handler.Method != wire.CallTool || c.Handler.Fetches || !ruled && !c.run.Recorded(gateName(1)) {
+	if c.Handler.Method != wire.CallTool || c.Handler.Fetches || e.Desk == nil ||
+		e.Desk.Rules == nil && !c.run.Recorded(gateName(1)) {
 		return nil, nil
 	}
-	about := &consent.ToolCall{Tool: c.Params.Target, Definition: c.Handler.definition(), Arguments: c.Params.Arguments,
-		Caller: c.Principal}
-	if c.Handler.Tool != nil {
-		about.Annotations = c.Handler.Tool.Annotations
-	}
-	var own consent.Policy
-	var digest string
-	if ruled {
-		about.Server = e.Desk.Server
-		var failed []string
-		if own, digest, failed = consent.Decide(ctx, e.Desk.Rules, about); len(failed) > 0 {
-			e.Log.WarnContext(ctx, "askback: rules cannot be evaluated", "tool", about.Tool, "call", c.PublicID(),
-				"failed", failed)
-		}
-		if own.Edit {
-			own = consent.Policy{Rule: own.Rule, Deny: "it lets people edit the arguments, which only a bridge can"}
-		}
-	}
 	began := c.run.Recorded(gateName(1))
-	var gates []*consent.Gate
-	for n := 1; n == 1 || c.run.Recorded(gateName(n)) || !consent.Covered(gates, own); n++ {
-		g := new(consent.Gate)
-		recorded, err := c.Step(ctx, gateName(n), func(ctx context.Context) ([]byte, error) {
-			g := &consent.Gate{Tool: about.Tool, Policy: own, Rules: digest}
-			if own.Asks() {
-				g.Message = own.Message(fmt.Sprintf("Call the tool %q?", about.Tool), about.Caller)
-				g.Key = own.Key(about, about.Server)
-				g.Pass = c.Recall(ctx, g.Key)
-			}
-			return json.Marshal(g)
-		})
-		if err != nil {
-			return nil, err
-		}
-		if err := json.Unmarshal(recorded, g); err != nil {
-			return c.refuse("what its journal says of approvals cannot be read", began), nil
-		}
-		gates = append(gates, g)
+	about, own, digest := e.verdict(ctx, c)
+	gates, err := c.gates(ctx, about, own, digest)
+	if err != nil {
+		return nil, err
 	}
 	if own.Deny != "" && !(len(gates) == 1 && gates[0].Policy.Deny != "") {
 		return c.refuse(own.Denied(), began || len(gates) > 1), nil
@@ -95,6 +62,53 @@ func (e *Engine) admit(ctx context.Context, c *Call) (refusal mcp.Result, err er
 		}
 	}
 	return nil, nil
+}
+
+// verdict returns the call as rules see it, and what the rules of this process say.
+func (e *Engine) verdict(ctx context.Context, c *Call) (about *consent.ToolCall, own consent.Policy, digest string) {
+	about = &consent.ToolCall{Server: e.Desk.Server, Tool: c.Params.Target, Definition: c.Handler.definition(),
+		Arguments: c.Params.Arguments, Caller: c.Principal}
+	if c.Handler.Tool != nil {
+		about.Annotations = c.Handler.Tool.Annotations
+	}
+	if e.Desk.Rules == nil {
+		return about, own, ""
+	}
+	own, digest, failed := consent.Decide(ctx, e.Desk.Rules, about)
+	if len(failed) > 0 {
+		e.Log.WarnContext(ctx, "askback: rules cannot be evaluated", "tool", about.Tool, "call", c.PublicID(),
+			"failed", failed)
+	}
+	if own.Edit {
+		own = consent.Policy{Rule: own.Rule, Deny: "it lets people edit the arguments, which only a bridge can"}
+	}
+	return about, own, digest
+}
+
+// gates returns the gates of the call, and adds one if none covers the policy of this process.
+func (c *Call) gates(
+	ctx context.Context, about *consent.ToolCall, own consent.Policy, digest string,
+) (gates []*consent.Gate, err error) {
+	for n := 1; n == 1 || c.run.Recorded(gateName(n)) || !consent.Covered(gates, own); n++ {
+		recorded, err := c.Step(ctx, gateName(n), func(ctx context.Context) ([]byte, error) {
+			g := &consent.Gate{Tool: about.Tool, Policy: own, Rules: digest}
+			if own.Asks() {
+				g.Message = own.Message(fmt.Sprintf("Call the tool %q?", about.Tool), about.Caller)
+				g.Key = own.Key(about, about.Server)
+				g.Pass = c.Recall(ctx, g.Key)
+			}
+			return json.Marshal(g)
+		})
+		if err != nil {
+			return nil, err
+		}
+		g := new(consent.Gate)
+		if err := json.Unmarshal(recorded, g); err != nil {
+			return nil, fmt.Errorf("what the journal says of approvals cannot be read: %w", err)
+		}
+		gates = append(gates, g)
+	}
+	return gates, nil
 }
 
 // passGate asks what a gate asks, behind so many others. It returns the result of a call that does not pass.

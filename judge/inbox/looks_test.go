@@ -16,6 +16,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 var update = flag.Bool("update", false, "rewrite the pictures of the documents")
@@ -46,6 +47,14 @@ func (s *scene) pages() []shown {
 	answer(declined, ada, "decline", "Not on a Friday.")
 	survey := s.call("survey", map[string]any{"month": "2026-10", "for": "the board", "accounts": []int{1100, 1200}})
 	away, vm := s.call("connect", nil), s.call("provision_vm", map[string]any{"name": "build-7"})
+	archive := s.call("archive", map[string]any{"year": 2025, "note": "返金 استرداد", "all": strings.Repeat("long ", 60)})
+	answer(archive, ada, "accept", "")
+	harness.Eventually(s.T, "an approval is remembered", func() bool {
+		for range s.desk.Remembered(s.Context(), nil) {
+			return true
+		}
+		return false
+	})
 	edited := s.call("refund", map[string]any{"order": 4711, "amount": 24.8, "note": "返金 استرداد"})
 	return []shown{
 		{"edited", "bob", "release", pathOf(edited)},
@@ -64,6 +73,8 @@ func (s *scene) pages() []shown {
 		{"nothing", "eve", "", "/"},
 		{"unknown", "eve", "", pathOf(open)},
 		{"help", "bob", "release", "/help"},
+		{"remembered", "bob", "release", "/remembered"},
+		{"none remembered", "eve", "", "/remembered?ended=1"},
 		{"search", "bob", "release", "/?search=4.3&order=newest"},
 	}
 }

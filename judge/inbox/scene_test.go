@@ -56,7 +56,7 @@ func newScene(t *testing.T) *scene {
 	t.Cleanup(func() { store.Close() })
 	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "askback-examples", Version: "1.0.0"}, nil),
 		&askback.Options{
-			Tasks: &askback.Tasks{Store: store}, Desk: &askback.DeskOptions{Fallback: true},
+			Tasks: &askback.Tasks{Store: store}, Desk: &askback.DeskOptions{Fallback: true, Rules: rules},
 			Logger:    slog.New(slog.DiscardHandler),
 			Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "carol", nil },
 		})
@@ -69,6 +69,8 @@ func newScene(t *testing.T) *scene {
 	askback.AddTaskTool(srv, &mcp.Tool{Name: "connect"}, nil, connect)
 	askback.AddTaskTool(srv, &mcp.Tool{Name: "report"}, nil, askLongForm)
 	askback.AddTaskTool(srv, &mcp.Tool{Name: "refund"}, nil, refund)
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "archive"}, nil,
+		func(context.Context, *askback.Call, map[string]any) (string, error) { return "archived", nil })
 
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error)
@@ -92,6 +94,15 @@ func newScene(t *testing.T) *scene {
 	}
 	s.url = servePage(t, s.desk)
 	return s
+}
+
+// rules have people approve one tool, and remember that.
+func rules(_ context.Context, c *askback.ToolCall) *askback.Verdict {
+	if c.Tool != "archive" {
+		return &askback.Verdict{Action: askback.RuleAllow}
+	}
+	return &askback.Verdict{Action: askback.RuleAsk, Rule: "the archive", For: []string{"group:release"},
+		Remember: 8 * time.Hour, Uses: 20, Digest: "1"}
 }
 
 // servePage serves the inbox of a desk, and returns its URL.
