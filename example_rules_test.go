@@ -54,7 +54,9 @@ func ExampleDeskOptions_rules() {
 	// Output:
 	// ada was asked: Call the tool "deploy"?
 	//
-	// Asked by the rule "releases". An approval is remembered: for 8h the same call of carol passes without a question, up to 2 more times. {"version":"4.2"}
+	// Asked by the rule "releases".
+	//
+	// An approval is remembered: the same call of carol passes for 8h, up to 2 more times. {"version":"4.2"}
 	// 4.2 is deployed.
 	// passes by the approval of ada
 	// 4.2 is deployed.

@@ -574,7 +574,7 @@ func TestWhoSeesWhatIsRemembered(t *testing.T) {
 		defer func() { w.stop() }()
 		_, id := w.call("ada", "pay", `{"amount":50,"note":"<b>"}`)
 		q := w.asked()[0]
-		const says = "An approval is remembered: for 1h the same call of ada passes without a question, up to 3 more times."
+		const says = "An approval is remembered: the same call of ada passes for 1h, up to 3 more times."
 		if !strings.Contains(q.Message, says) {
 			t.Errorf("people are asked %q", q.Message)
 		}

@@ -100,7 +100,8 @@ rules:
 		}()
 		if asks {
 			q := front.answer(t, "bob", desk.Answer{Action: "accept"})
-			if remembers := strings.Contains(q.Message, "for 1h the same call of ada passes"); remembers != (len(q.For) == 1) {
+			const says = "the same call of ada passes for 1h, up to"
+			if remembers := strings.Contains(q.Message, says); remembers != (len(q.For) == 1) {
 				t.Errorf("%s: people are asked %q", arguments, q.Message)
 			}
 		}

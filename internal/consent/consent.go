@@ -149,8 +149,8 @@ func (p Policy) String() string {
 func (p Policy) Message(question, caller string) string {
 	question += fmt.Sprintf("\n\nAsked by %s.", p.Decider())
 	if p.Remember > 0 {
-		question += fmt.Sprintf(" An approval is remembered: for %s the same call of %s passes without a question, up to %d "+
-			"more times.", Words(p.Remember), caller, p.Uses)
+		question += fmt.Sprintf("\n\nAn approval is remembered: the same call of %s passes for %s, up to %d more times.",
+			caller, Words(p.Remember), p.Uses)
 	}
 	return question
 }
