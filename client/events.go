@@ -36,7 +36,8 @@ type EventPage struct {
 	// Truncated says that there may have been events that the server no longer has, and More that there are further ones
 	// at once.
 	Truncated, More bool
-	// NextPoll is how long the server wants the client to wait. It is zero with More, and at least a second otherwise.
+	// NextPoll is how long the server wants the client to wait: at least a second, unless the page has events and there
+	// are More. A server that sends empty pages without end does not keep a client busy.
 	NextPoll time.Duration
 }
 
@@ -114,7 +115,7 @@ func parseEvents(raw []byte, p *EventPoll) (*EventPage, error) {
 		}
 		page.Events = append(page.Events, e)
 	}
-	if page.NextPoll = max(page.NextPoll, time.Second); page.More {
+	if page.NextPoll = max(page.NextPoll, time.Second); page.More && page.Events != nil {
 		page.NextPoll = 0
 	}
 	return page, nil

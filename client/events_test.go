@@ -48,6 +48,10 @@ func TestPollEvents(t *testing.T) {
 			t.Errorf("nextPollMs %s: %+v, %v", next, page, err)
 		}
 	}
+	if page, err := poll(`"events":[],"cursor":"c2","hasMore":true,"nextPollMs":0`); err != nil || !page.More ||
+		page.NextPoll != time.Second {
+		t.Errorf("an empty page with more behind it: %+v, %v", page, err)
+	}
 	for _, bad := range []string{
 		`"cursor":"c2"`, `"events":{},"cursor":"c2"`, `"events":[],"cursor":"c1","hasMore":true`,
 		`"events":[],"hasMore":true`, `"events":[{"name":"call.ended"}],"cursor":"c2"`,

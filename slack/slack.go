@@ -205,8 +205,8 @@ func isSilent(err error) bool {
 	return ok && failed.Timeout()
 }
 
-// wait refuses messages while Slack takes none. So no request is made in vain, and whoever is told of a question beside
-// Slack does not wait for it.
+// wait refuses messages while Slack takes none. That saves requests that would fail, and other receivers of the same
+// notices do not wait for Slack.
 func (s *Slack) wait() error {
 	if d := time.Until(time.UnixMilli(s.until.Load())); d > 0 {
 		return fmt.Errorf("slack: the rate limit is met or Slack does not answer, and it is asked again in %v",

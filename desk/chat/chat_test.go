@@ -255,7 +255,7 @@ func TestRunShowsVotes(t *testing.T) {
 	}
 }
 
-// Whoever is nobody is told so, and whoever the operator's function cannot tell now is asked to try again.
+// An account that belongs to nobody is told so. If the operator's function fails, the account is asked to try again.
 func TestWhoseAccount(t *testing.T) {
 	for name, tt := range map[string]struct {
 		person  func(ctx context.Context, a chat.Account) (desk.Person, error)

@@ -29,8 +29,8 @@ func (in incoming) aboutEvents(ctx context.Context) (mcp.Result, error) {
 	})
 }
 
-// discoverEvents tells clients that there are events, under the name of the extension and under the key that hosts read
-// which know its sketch.
+// discoverEvents tells clients that there are events: under the name of the extension, and under the key of its first
+// sketch, which some hosts read.
 func discoverEvents(r *mcp.DiscoverResult) (mcp.Result, error) {
 	r.Capabilities.AddExtension(wire.EventsExtension, nil)
 	own := &discoverResult{DiscoverResult: r}

@@ -3,6 +3,7 @@ package tasks_test
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -89,7 +90,7 @@ func (f *follower) poll(t *testing.T) (said []string) {
 		}
 		f.seen[id] = true
 		at, err := time.Parse(time.RFC3339, harness.At(e, "timestamp").(string))
-		if err != nil || time.Since(at) > 3*time.Hour {
+		if err != nil || at.IsZero() {
 			t.Errorf("%s: it happened at %v (%v)", f.name, at, err)
 		}
 		data := harness.At(e, "data")
@@ -209,12 +210,12 @@ func logServer(t *testing.T) (harness.Ask, *task.MemoryStore) {
 // end adds a task of alice that has ended, and returns its ID.
 func end(t *testing.T, store *task.MemoryStore, ttl time.Duration) string {
 	t.Helper()
-	n := &task.Task{ID: fmt.Sprintf("task %d of %v", time.Now().UnixNano(), ttl), Principal: "alice", Method: "tools/call",
-		Target: "deploy", Status: task.Completed, Events: true}
+	n := &task.Task{ID: rand.Text(), Principal: "alice", Method: "tools/call", Target: "deploy", Status: task.Completed,
+		Events: true}
 	if err := store.Insert(t.Context(), n, ttl, nil, task.Update{Due: -1}, task.Quota{}); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(time.Millisecond)
+	time.Sleep(time.Millisecond) // so that it is older than what comes
 	return n.ID
 }
 

@@ -73,8 +73,8 @@ func freeAddr(t *testing.T) string {
 }
 
 // The people of the group finance approve a large refund on the page, to which nginx lets them with their passwords. To
-// pretend to be somebody, or to go around nginx, does not help. A receipt proves the decision to whoever has the public
-// keys.
+// pretend to be somebody, or to go around nginx, does not help. A receipt proves the decision to everybody who has the
+// public keys.
 func TestRefundIsApprovedOnThePage(t *testing.T) {
 	program := nginx(t)
 	keys, err := seal.NewRing(seal.NewKey(time.Now()))

@@ -158,7 +158,7 @@ func (s *Store) Events(ctx context.Context, q task.EventQuery) (page *task.Event
 		if page, news, err = scanEvents(rows); err != nil || !news {
 			return err
 		}
-		var batch pgx.Batch // which is a transaction
+		var batch pgx.Batch // one transaction
 		batch.Queue(s.sql.lockEvents, principal)
 		batch.Queue(number, principal, of)
 		batch.Queue(list, args...).Query(func(rows pgx.Rows) error {
