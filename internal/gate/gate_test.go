@@ -265,9 +265,10 @@ func TestOpeningASession(t *testing.T) {
 		t.Errorf("a connection: %v", err)
 	}
 	for i := range 10 {
-		err := g.Opened(t.Context(), connect(t, fmt.Sprint("busy", i)), token("x"))
+		ss := connect(t, fmt.Sprint("busy", i))
+		err := g.Opened(t.Context(), ss, token("x"))
 		if err == nil {
-			_, _, err = g.Sessions.Hold(t.Context(), g.Sessions.byID[fmt.Sprint("busy", i)].ServerSession, 0, nil)
+			_, _, err = g.Sessions.Hold(t.Context(), ss, 0, nil)
 		}
 		if err != nil && (i < 3 || fault.Of(err) != fault.Crowded) {
 			t.Errorf("session %d: %v", i, err)
