@@ -122,69 +122,93 @@ type occurrence struct {
 	Name      string            `json:"name"`
 	Timestamp time.Time         `json:"timestamp"`
 	Data      map[string]string `json:"data"`
+
+	after cursor
 }
 
-// pollEvents reads what has happened since a cursor. A page that does not begin where the cursor is says so.
+// pollEvents reads what has happened since a cursor.
 func (s *Service) pollEvents(ctx context.Context, principal string, params []byte) ([]byte, error) {
-	p, invalid := parsePoll(params)
+	f, invalid := parseFollowed(params)
 	if invalid != nil {
 		return nil, invalid
 	}
-	if err := s.mayPoll(ctx, principal, p.taskID); err != nil {
+	most, ok := integer(strictjson.Get(params, "maxEvents"), defaultEvents)
+	if !ok || most < 1 {
+		return nil, invalidParam("maxEvents", "must be a positive number")
+	}
+	b, err := s.readEvents(ctx, principal, f, int(min(most, mostEvents)))
+	if err != nil {
 		return nil, err
 	}
-	q := task.EventQuery{Principal: principal, Task: p.taskID, Target: p.tool, After: p.cursor.position}
-	for kind := range p.of.kinds {
+	return membersOf(map[string]any{
+		"events": b.events, "cursor": b.next.encode(), "truncated": b.truncated, "hasMore": b.more,
+		"nextPollMs": s.Events.PollInterval.Milliseconds(),
+	})
+}
+
+// eventBatch is what a reader gets at once.
+type eventBatch struct {
+	events []occurrence // not nil
+	next   cursor
+	// truncated says that the batch does not begin where its reader's cursor is, and more that there are events after it.
+	truncated, more bool
+}
+
+// readEvents reads at most so many events for a principal, if it may read them. The error is one for the client.
+func (s *Service) readEvents(ctx context.Context, principal string, f *followed, most int) (*eventBatch, error) {
+	if err := s.mayFollow(ctx, principal, f.taskID); err != nil {
+		return nil, err
+	}
+	q := task.EventQuery{Principal: principal, Task: f.taskID, Target: f.tool, After: f.from.position}
+	for kind := range f.of.kinds {
 		q.Kinds = append(q.Kinds, kind)
 	}
-	if !p.fromNow {
-		q.Limit = p.most + 1
+	if !f.fromNow {
+		q.Limit = most + 1
 	}
 	page, err := s.Engine.Events(ctx, q)
-	truncated := false
-	if err == nil && !p.fromNow {
+	b := &eventBatch{events: []occurrence{}}
+	if err == nil && !f.fromNow {
 		whole := q.Task == ""
-		truncated = whole && page.Deleted > q.After
-		if !p.cursor.isIn(page, whole) {
-			truncated, q.After = true, 0
+		b.truncated = whole && page.Deleted > q.After
+		if !f.from.isIn(page, whole) {
+			b.truncated, q.After = true, 0
 			page, err = s.Engine.Events(ctx, q)
 		}
 	}
 	if err != nil {
 		return nil, s.failed(ctx, "reading events", err)
 	}
-	next := cursor{minted: page.Now}
-	more := len(page.Events) > p.most
+	b.next.minted = page.Now
+	b.more = len(page.Events) > most
 	switch {
-	case more:
-		page.Events = page.Events[:p.most]
-		next.moveTo(page.Events[p.most-1])
+	case b.more:
+		page.Events = page.Events[:most]
+		b.next.moveTo(page.Events[most-1])
 	case page.Last != nil:
-		next.moveTo(page.Last)
+		b.next.moveTo(page.Last)
 	}
-	if !more && q.Task == "" && page.Deleted > next.position {
-		next.position, next.mark = page.Deleted, ""
+	if !b.more && q.Task == "" && page.Deleted > b.next.position {
+		b.next.position, b.next.mark = page.Deleted, ""
 	}
-	events := []occurrence{}
 	for _, e := range page.Events {
-		if p.maxAge > 0 && page.Now.Sub(e.Written) > p.maxAge {
-			truncated = true
+		if f.maxAge > 0 && page.Now.Sub(e.Written) > f.maxAge {
+			b.truncated = true
 			continue
 		}
 		data := map[string]string{"call": task.Name(e.Task), "taskId": e.Task, "tool": e.Target}
-		if data[p.of.member] = p.of.kinds[e.Kind]; e.Kind == task.EventEnded {
-			data[p.of.member] = string(e.Status)
+		if data[f.of.member] = f.of.kinds[e.Kind]; e.Kind == task.EventEnded {
+			data[f.of.member] = string(e.Status)
 		}
-		events = append(events, occurrence{e.ID(), p.of.name, e.Written, data})
+		after := cursor{minted: page.Now}
+		after.moveTo(e)
+		b.events = append(b.events, occurrence{e.ID(), f.of.name, e.Written, data, after})
 	}
-	return membersOf(map[string]any{
-		"events": events, "cursor": next.encode(), "truncated": truncated, "hasMore": more,
-		"nextPollMs": s.Events.PollInterval.Milliseconds(),
-	})
+	return b, nil
 }
 
-// mayPoll returns an error if a principal may not read the events of a task, or of all its tasks if there is no ID.
-func (s *Service) mayPoll(ctx context.Context, principal, taskID string) error {
+// mayFollow returns an error if a principal may not read the events of a task, or of all its tasks if there is no ID.
+func (s *Service) mayFollow(ctx context.Context, principal, taskID string) error {
 	if taskID == "" {
 		if principal == "" {
 			return wire.Errorf(wire.CodeForbidden,
@@ -202,28 +226,28 @@ func (s *Service) mayPoll(ctx context.Context, principal, taskID string) error {
 	return nil
 }
 
-// poll are the checked parameters of events/poll.
-type poll struct {
+// followed is what a reader follows: the events of one type, narrowed by arguments, from a place on.
+type followed struct {
 	of           *eventType
 	tool, taskID string
 	fromNow      bool
-	cursor       cursor
+	from         cursor        // unless it is fromNow
 	maxAge       time.Duration // 0: any age
-	most         int
 }
 
-func parsePoll(params []byte) (*poll, *jsonrpc.Error) {
-	p := new(poll)
+// parseFollowed reads the parameters that all ways to follow events have.
+func parseFollowed(params []byte) (*followed, *jsonrpc.Error) {
+	f := new(followed)
 	name, isText := strictjson.String(strictjson.Get(params, "name"))
 	if !isText {
 		return nil, invalidParam("name", "must be the name of an event type")
 	}
 	for i := range eventTypes {
 		if eventTypes[i].name == name {
-			p.of = &eventTypes[i]
+			f.of = &eventTypes[i]
 		}
 	}
-	if p.of == nil {
+	if f.of == nil {
 		return nil, wire.UnknownEvent(name)
 	}
 	if arguments := strictjson.Get(params, "arguments"); given(arguments) {
@@ -234,19 +258,19 @@ func parsePoll(params []byte) (*poll, *jsonrpc.Error) {
 			text, isText := strictjson.String(value)
 			switch {
 			case isText && string(name) == "tool":
-				p.tool = text
+				f.tool = text
 			case isText && string(name) == "taskId" && text != "":
-				p.taskID = text
+				f.taskID = text
 			default:
 				return nil, invalidParam("arguments", `may have the strings "tool" and "taskId", and nothing else`)
 			}
 		}
 	}
 	at := strictjson.Get(params, "cursor")
-	if p.fromNow = !given(at); !p.fromNow {
+	if f.fromNow = !given(at); !f.fromNow {
 		text, isText := strictjson.String(at)
 		var ok bool
-		if p.cursor, ok = parseEventCursor(text); !isText || !ok {
+		if f.from, ok = parseEventCursor(text); !isText || !ok {
 			return nil, invalidParam("cursor", "does not come from this server")
 		}
 	}
@@ -255,14 +279,9 @@ func parsePoll(params []byte) (*poll, *jsonrpc.Error) {
 		return nil, invalidParam("maxAgeMs", "must be a number of milliseconds")
 	}
 	if given(strictjson.Get(params, "maxAgeMs")) {
-		p.maxAge = max(time.Duration(min(age, math.MaxInt64/int64(time.Millisecond)))*time.Millisecond, 1)
+		f.maxAge = max(time.Duration(min(age, math.MaxInt64/int64(time.Millisecond)))*time.Millisecond, 1)
 	}
-	most, ok := integer(strictjson.Get(params, "maxEvents"), defaultEvents)
-	if !ok || most < 1 {
-		return nil, invalidParam("maxEvents", "must be a positive number")
-	}
-	p.most = int(min(most, mostEvents))
-	return p, nil
+	return f, nil
 }
 
 // given reports whether a member is there: null says the same as nothing.
