@@ -15,21 +15,18 @@ package webhook
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/signedhook"
 )
 
 // Options configure a [Hook]. The zero value is ready to use.
@@ -78,9 +75,8 @@ func (h *Hook) SetSecrets(secrets string) error {
 // parse returns the keys of one secret or of two.
 func parse(secrets string) (keys [][]byte, err error) {
 	for _, secret := range strings.Fields(secrets) {
-		encoded, ok := strings.CutPrefix(secret, "whsec_")
-		key, err := base64.StdEncoding.DecodeString(encoded)
-		if !ok || err != nil || len(key) < 24 || len(key) > 64 {
+		key, ok := signedhook.Key(secret)
+		if !ok {
 			return nil, errSecrets
 		}
 		keys = append(keys, key)
@@ -115,15 +111,8 @@ func (h *Hook) Send(ctx context.Context, n desk.Notice) error {
 	if err != nil {
 		return fmt.Errorf("webhook: %w", err)
 	}
-	sent := strconv.FormatInt(time.Now().Unix(), 10)
-	var signatures []string
-	for _, key := range *h.keys.Load() {
-		signatures = append(signatures, sign(key, n.ID, sent, body))
-	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("webhook-id", n.ID)
-	req.Header.Set("webhook-timestamp", sent)
-	req.Header.Set("webhook-signature", strings.Join(signatures, " "))
+	signedhook.Sign(req.Header, *h.keys.Load(), n.ID, time.Now(), body)
 	res, err := h.client.Do(req)
 	if err != nil {
 		if failed, ok := errors.AsType[*url.Error](err); ok { // the address may have a secret in it
@@ -141,18 +130,8 @@ func (h *Hook) Send(ctx context.Context, n desk.Notice) error {
 	return nil
 }
 
-func sign(key []byte, id, sent string, body []byte) string {
-	mac := hmac.New(sha256.New, key)
-	fmt.Fprintf(mac, "%s.%s.%s", id, sent, body)
-	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
-}
-
-const (
-	// tolerance is how far the clocks of sender and receiver may differ. It bounds how long a request can be replayed.
-	tolerance = 5 * time.Minute
-	// longest is more than any notice has.
-	longest = 1 << 20
-)
+// longest is more than any notice has.
+const longest = 1 << 20
 
 // Receive returns the notice of a request that was signed with one of the secrets: see [New]. It reads at most 1 MiB,
 // and refuses a request that is older or newer than five minutes. Answer an error with status 401, and nil with 204
@@ -166,28 +145,12 @@ func Receive(r *http.Request, secrets string) (desk.Notice, error) {
 	if err != nil {
 		return desk.Notice{}, fmt.Errorf("webhook: reading a notice: %w", err)
 	}
-	id, sent := r.Header.Get("webhook-id"), r.Header.Get("webhook-timestamp")
-	at, err := strconv.ParseInt(sent, 10, 64)
-	if age := time.Since(time.Unix(at, 0)); err != nil || age.Abs() > tolerance {
-		return desk.Notice{}, errors.New("webhook: the notice was not sent now: compare the clocks of sender and receiver")
-	}
-	if !signed(keys, id, sent, body, r.Header.Get("webhook-signature")) {
-		return desk.Notice{}, errors.New("webhook: no signature is one of the secrets: compare them with the sender's")
+	if err := signedhook.Verify(r.Header, keys, time.Now(), body); err != nil {
+		return desk.Notice{}, fmt.Errorf("webhook: %w", err)
 	}
 	var m message
-	if err := json.Unmarshal(body, &m); err != nil || m.Data.ID != id {
+	if err := json.Unmarshal(body, &m); err != nil || m.Data.ID != r.Header.Get(signedhook.HeaderID) {
 		return desk.Notice{}, errors.New("webhook: the body is not a notice with the ID of the header")
 	}
 	return m.Data, nil
-}
-
-// signed compares each signature with that of each key. The time that a comparison takes does not depend on the bytes.
-func signed(keys [][]byte, id, sent string, body []byte, signatures string) (ok bool) {
-	for _, key := range keys {
-		want := []byte(sign(key, id, sent, body))
-		for signature := range strings.FieldsSeq(signatures) {
-			ok = hmac.Equal([]byte(signature), want) || ok
-		}
-	}
-	return ok
 }

@@ -16,7 +16,8 @@ func TestImportsRunOneWay(t *testing.T) {
 	order := []string{
 		"internal/clock", "internal/durable", "internal/edits", "internal/ending", "internal/eventstream",
 		"internal/exactjson",
-		"internal/excerpt", "internal/jitter", "internal/tags", "internal/throttle", "internal/turn", "seal", "state",
+		"internal/excerpt", "internal/jitter", "internal/signedhook", "internal/tags", "internal/throttle", "internal/turn",
+		"seal", "state",
 		"internal/strictjson", "input", "internal/raw", "internal/wire", "internal/fault", "internal/bound",
 		"internal/journal",
 		"internal/foreign", "internal/form", "internal/question", "internal/schema",
