@@ -536,6 +536,63 @@ func drawRemembered(t *testing.T, draws int, loses bool) {
 	}
 }
 
+// A call that has passed by a remembered decision is asked for after all, if it goes on under rules that remember
+// nothing, or in another form of its tool.
+func TestAPassIsForItsRulesAndItsTool(t *testing.T) {
+	remembers := askback.Verdict{Action: askback.RuleAsk, For: []string{askback.User("bob")}, Remember: time.Hour, Uses: 5,
+		Digest: "1"}
+	forgets := remembers
+	forgets.Remember = 0
+	for _, c := range []struct {
+		name        string
+		next        askback.Verdict
+		description string
+		asksAgain   bool
+	}{
+		{"the same", remembers, "Pays later.", false},
+		{"rules that remember nothing", forgets, "Pays later.", true},
+		{"another form of the tool", remembers, "Pays anybody.", true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newRuledWorld(t)
+			open := func(v askback.Verdict, description string) {
+				w.open(func(context.Context, *askback.ToolCall) *askback.Verdict { return &v })
+				pay := w.pays("later")
+				askback.AddTaskTool(w.server, &mcp.Tool{Name: "later", Description: description}, nil,
+					func(ctx context.Context, call *askback.Call, in payment) (string, error) {
+						err := askback.Approve(call, "now", askback.Question{Message: "Now?", For: []string{askback.User("dora")}})
+						if err != nil {
+							return "", err
+						}
+						return pay(ctx, call, in)
+					})
+			}
+			open(remembers, "Pays later.")
+			w.call("ada", "later", `{"amount":1}`)
+			w.answer(w.asked()[0], "accept", bob)
+			w.answer(w.asked()[0], "accept", desk.Person{Name: "dora"})
+			_, id := w.call("ada", "later", `{"amount":1}`)
+			now := w.asked()[0]
+			if now.AuthorKey != "now" || len(w.effects) != 1 {
+				t.Fatalf("%s: %q is asked first, %d effects", c.name, now.Key, len(w.effects))
+			}
+			open(c.next, c.description)
+			w.answer(now, "accept", desk.Person{Name: "dora"})
+			again := w.asked()
+			if (len(again) > 0) != c.asksAgain || (len(w.effects) == 1) != c.asksAgain {
+				t.Errorf("%s: %d questions, %d effects", c.name, len(again), len(w.effects))
+			}
+			for _, q := range again {
+				w.answer(q, "accept", bob)
+			}
+			if text := w.ended(id); !strings.Contains(text, "paid") || len(w.effects) != 2 {
+				t.Errorf("%s: %q, %d effects", c.name, text, len(w.effects))
+			}
+			w.stop()
+		})
+	}
+}
+
 // A tool that changes while people look at its old definition is asked for again: they have not approved the new one.
 func TestAToolThatChangesBeforeItsApproval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

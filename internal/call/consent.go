@@ -89,13 +89,13 @@ func (e *Engine) verdict(ctx context.Context, c *Call) (about *consent.ToolCall,
 func (c *Call) gates(
 	ctx context.Context, about *consent.ToolCall, own consent.Policy, digest string,
 ) (gates []*consent.Gate, err error) {
-	for n := 1; n == 1 || c.run.Recorded(gateName(n)) || !consent.Covered(gates, own); n++ {
+	key := own.Key(about, about.Server)
+	for n := 1; n == 1 || c.run.Recorded(gateName(n)) || !consent.Covered(gates, own, key); n++ {
 		recorded, err := c.Step(ctx, gateName(n), func(ctx context.Context) ([]byte, error) {
 			g := &consent.Gate{Tool: about.Tool, Policy: own, Rules: digest}
 			if own.Asks() {
 				g.Message = own.Message(fmt.Sprintf("Call the tool %q?", about.Tool), about.Caller)
-				g.Key = own.Key(about, about.Server)
-				g.Pass = c.Recall(ctx, g.Key)
+				g.Key, g.Pass = key, c.Recall(ctx, key)
 			}
 			return json.Marshal(g)
 		})

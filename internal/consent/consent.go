@@ -217,9 +217,12 @@ type Gate struct {
 // Asks reports whether people are asked.
 func (g *Gate) Asks() bool { return g.Policy.Asks() && g.Pass == nil }
 
-// Covered reports whether a gate covers a policy.
-func Covered(gates []*Gate, p Policy) bool {
-	return !p.Asks() || slices.ContainsFunc(gates, func(g *Gate) bool { return g.Policy.Covers(p) })
+// Covered reports whether a gate covers a policy for a call with this key. A gate that passes by a remembered decision
+// covers only the same call under a rule that remembers it, and not what people have made of its arguments.
+func Covered(gates []*Gate, p Policy, key string) bool {
+	return !p.Asks() || slices.ContainsFunc(gates, func(g *Gate) bool {
+		return g.Policy.Covers(p) && (g.Pass == nil || g.Key == key)
+	})
 }
 
 // Pass is who has decided an equal call before.

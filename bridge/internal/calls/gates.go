@@ -88,10 +88,11 @@ func (c *Call) objection(ctx context.Context, arguments []byte) string {
 	if c.Rules == nil {
 		return ""
 	}
-	switch p, _, _ := consent.Decide(ctx, c.Rules, c.about(arguments)); {
+	about := c.about(arguments)
+	switch p, _, _ := consent.Decide(ctx, c.Rules, about); {
 	case p.Deny != "":
 		return "with these arguments " + p.Denied()
-	case !consent.Covered(c.gates, p):
+	case !consent.Covered(c.gates, p, p.Key(about, c.Identity)):
 		return fmt.Sprintf("with these arguments %s %s; call the tool again with them", p.Decider(), p)
 	}
 	return ""
@@ -207,7 +208,7 @@ func (c *Call) settle(ctx context.Context, last *consent.Gate) error {
 		if own.Deny != "" {
 			c.denial = c.notContinued(own.Denied())
 		}
-		c.raises = !consent.Covered(c.gates, own)
+		c.raises = !consent.Covered(c.gates, own, own.Key(c.about(c.arguments), c.Identity))
 		return nil
 	}
 	c.raises = stricter(own, last.Policy)
