@@ -74,7 +74,7 @@ func (r *run) follow(ctx context.Context, n int) {
 	// A client that has lost the first answer makes another call, until it has lost too many: it can wait in a request
 	// only, and no server lives as long as its people take.
 	for again := range 20 {
-		c.number = number + 100*again
+		c.number = number + 10_000_000*again // which no call of another seed has
 		res, err := c.converse(ctx, name)
 		switch {
 		case ctx.Err() != nil:
