@@ -536,6 +536,36 @@ func drawRemembered(t *testing.T, draws int, loses bool) {
 	}
 }
 
+// An author's step is never taken for what rules have recorded.
+func TestStepsAreNoGates(t *testing.T) {
+	step := func(context.Context) (string, error) { return "", errors.New("it runs") }
+	for name, do := range map[string]func(context.Context, *askback.Call) error{
+		"askback_rules": func(ctx context.Context, call *askback.Call) error {
+			_, err := askback.Do(ctx, call, "askback_rules", step)
+			return err
+		},
+		"askback_rules_2": func(ctx context.Context, call *askback.Call) error {
+			_, err := askback.AtMostOnce(ctx, call, "askback_rules_2", step)
+			return err
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newRuledWorld(t)
+			w.open(byAmount)
+			defer func() { w.stop() }()
+			askback.AddTaskTool(w.server, &mcp.Tool{Name: "spoofs"}, nil,
+				func(ctx context.Context, call *askback.Call, _ payment) (string, error) { return "", do(ctx, call) })
+			text, id := w.call("ada", "spoofs", "{}")
+			if id != "" {
+				text = w.ended(id)
+			}
+			if !strings.Contains(text, `are for what rules record; rename it`) {
+				t.Errorf("the step %s: %q", name, text)
+			}
+		})
+	}
+}
+
 // A call that has passed by a remembered decision is asked for after all, if it goes on under rules that remember
 // nothing, or in another form of its tool.
 func TestAPassIsForItsRulesAndItsTool(t *testing.T) {

@@ -155,9 +155,12 @@ func (c *Call) askRun(ctx context.Context, key string, q *question.Question) ([]
 // Step is what a step does. It returns the JSON of its result.
 type Step func(context.Context) ([]byte, error)
 
-// Step returns the recorded result of a step, or runs it and records what it returns.
+// Step returns the recorded result of an author's step, or runs it and records what it returns.
 func (c *Call) Step(ctx context.Context, name string, step Step) ([]byte, error) {
-	value, err := c.step(ctx, name, false, step)
+	value, err := []byte(nil), reserved(name)
+	if err == nil {
+		value, err = c.step(ctx, name, false, step)
+	}
 	return value, c.Mistaken(err)
 }
 
@@ -173,8 +176,19 @@ func (c *Call) StepOnce(ctx context.Context, name string, step Step) ([]byte, er
 	default:
 		return nil, c.run.Detach()
 	}
-	value, err := c.step(ctx, name, true, step)
+	value, err := []byte(nil), reserved(name)
+	if err == nil {
+		value, err = c.step(ctx, name, true, step)
+	}
 	return value, c.Mistaken(err)
+}
+
+// reserved returns an error for a step whose record could be taken for a gate.
+func reserved(name string) error {
+	if strings.HasPrefix(name, gateName(1)) {
+		return fault.Mistakef("the step %q: names that begin with %q are for what rules record; rename it", name, gateName(1))
+	}
+	return nil
 }
 
 // instance names this process for those who run it.

@@ -91,7 +91,7 @@ func (c *Call) gates(
 ) (gates []*consent.Gate, err error) {
 	key := own.Key(about, about.Server)
 	for n := 1; n == 1 || c.run.Recorded(gateName(n)) || !consent.Covered(gates, own, key); n++ {
-		recorded, err := c.Step(ctx, gateName(n), func(ctx context.Context) ([]byte, error) {
+		recorded, err := c.step(ctx, gateName(n), false, func(ctx context.Context) ([]byte, error) {
 			g := &consent.Gate{Tool: about.Tool, Policy: own, Rules: digest}
 			if own.Asks() {
 				g.Message = own.Message(fmt.Sprintf("Call the tool %q?", about.Tool), about.Caller)
@@ -149,7 +149,7 @@ func (c *Call) passGate(
 		return c.refuse(reason, began), nil
 	}
 	if g.Key != "" {
-		_, err = c.Step(ctx, key+" remembered", func(ctx context.Context) ([]byte, error) {
+		_, err = c.step(ctx, key+" remembered", false, func(ctx context.Context) ([]byte, error) {
 			c.Remember(ctx, g.Key, g.Policy, about, key)
 			return []byte("null"), nil
 		})
