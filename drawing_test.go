@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// docs/drawings/call.svg draws the call that docs/telemetry.md shows as a trace, which cmd/askback compares with
-// what three servers do.
+// docs/drawings/call.svg draws the call that docs/telemetry.md shows as a trace.
 func TestDrawingOfACall(t *testing.T) {
 	page, err := os.ReadFile("docs/telemetry.md")
 	if err != nil {
@@ -19,7 +18,7 @@ func TestDrawingOfACall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	call, _, _ := strings.Cut(string(page), "\n## With its client")
+	call, _, _ := strings.Cut(string(page), "\n## The log")
 	does := make(map[string]string) // by the number of the instance
 	spans := regexp.MustCompile(`(?m)^instance (\d) .*?(?:input_required: (\w+)|step (\S+) .*)$`)
 	for _, span := range spans.FindAllStringSubmatch(call, -1) {
