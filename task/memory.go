@@ -40,6 +40,8 @@ type MemoryStore struct {
 
 	log memoryLog
 
+	subscriptions map[string]*memorySubscription // by ID
+
 	watches map[*memoryWatch]struct{}
 }
 
@@ -74,7 +76,7 @@ var _ interface {
 	Store
 	Inserter
 	Watcher
-	EventLog
+	Subscriptions
 } = (*MemoryStore)(nil)
 
 // do calls do with the store locked, for one method, and with the time of its writes.

@@ -67,6 +67,7 @@ func (s *MemoryStore) logEvent(m *memoryTask, kind EventKind, key string, now in
 		e.Status = m.Status
 	}
 	l.events[m.Principal] = append(l.events[m.Principal], e)
+	s.wakeSubscriptions(m.Principal, now)
 }
 
 // forget deletes the events of a task.

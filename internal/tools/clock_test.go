@@ -32,7 +32,7 @@ func TestClocksAreReadThroughOnePackage(t *testing.T) {
 			"task/memory.go", "task/sqlite/claim.go", "task/sqlite/delete.go", "task/sqlite/event.go",
 			"task/sqlite/notice.go", "task/sqlite/question.go", "task/sqlite/read.go", "task/sqlite/remembered.go",
 			"task/sqlite/schema.go",
-			"task/sqlite/state.go", "task/sqlite/store.go",
+			"task/sqlite/state.go", "task/sqlite/store.go", "task/sqlite/subscription.go",
 		},
 		"a receiver compares it with its own": {"desk/webhook/webhook.go"},
 	}

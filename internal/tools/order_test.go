@@ -14,7 +14,7 @@ const root = "github.com/askback-mcp/askback"
 // is new has to be given its place. The gate and the engine of calls do not know each other.
 func TestImportsRunOneWay(t *testing.T) {
 	order := []string{
-		"internal/clock", "internal/durable", "internal/edits", "internal/ending", "internal/eventstream",
+		"internal/clock", "internal/durable", "internal/edits", "internal/egress", "internal/ending", "internal/eventstream",
 		"internal/exactjson",
 		"internal/excerpt", "internal/jitter", "internal/signedhook", "internal/tags", "internal/throttle", "internal/turn",
 		"seal", "state",

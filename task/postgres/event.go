@@ -29,11 +29,13 @@ const eventTables = `
 		principal text COLLATE "C" NOT NULL,
 		target    text COLLATE "C" NOT NULL,
 		written   timestamptz NOT NULL,
+		fresh     boolean NOT NULL DEFAULT true, -- it has still to make subscriptions due
 		UNIQUE (task, kind, key)
 	);
 
 	CREATE INDEX event_log ON {schema}.event (principal, position) WHERE ` + numberedEvent + `;
 	CREATE INDEX event_new ON {schema}.event (principal, id) WHERE ` + newEvent + `;
+	CREATE INDEX event_fresh ON {schema}.event (id) WHERE ` + freshEvent + `;
 	CREATE SEQUENCE {schema}.event_position;
 
 	-- The last event of each principal that was deleted.
@@ -83,6 +85,7 @@ const eventTables = `
 const (
 	numberedEvent = `position IS NOT NULL`
 	newEvent      = `position IS NULL`
+	freshEvent    = `fresh`
 	// eventful says that the task NEW has just got a status that is an event.
 	eventful = `NEW.events AND (NEW.status IN ('completed', 'failed', 'cancelled')
 			OR NEW.status = 'input_required' AND NEW.pending IS NOT NULL)`

@@ -94,6 +94,14 @@ func TestPlansUseIndexes(t *testing.T) {
 			{"number events", s.sql.numberEvents, "'user 1',null", "event_new"},
 			{"number events of a task", s.sql.numberTaskEvents, "'user 1','a'", "event_task_kind_key_key"},
 			{"forget events", s.sql.forgetEvents, "'1h'", "deleted_event_written"},
+			{"subscribe", s.sql.subscribe, "'a','user 1','','1h','','',10", "subscription_principal"},
+			{"subscribed", s.sql.subscribed, "'user 1'", "subscription_principal"},
+			{"unsubscribe", s.sql.unsubscribe, "'a'", "subscription_pkey"},
+			{"end subscriptions", s.sql.endSubscriptions, "", "subscription_expires"},
+			{"wake subscriptions", s.sql.wakeSubscriptions, "", "event_fresh"},
+			{"the subscriptions that are woken", s.sql.wakeSubscriptions, "", "subscription_principal"},
+			{"claim subscriptions", s.sql.claimSubscriptions, "'{user 1}','{host}',4,32,'1m','nonce'", "subscription_due"},
+			{"settle a subscription", s.sql.settleSubscription, "'a','nonce','',1,'','1m'", "subscription_pkey"},
 			{"overdue", s.sql.overdue, "10", "question_overdue"},
 			{"count", s.sql.count, "", "task_expired"},
 			{"expired", s.sql.expired, "10", "task_expired"},
@@ -240,6 +248,10 @@ func insertTasks(series string) string {
 		FROM generate_series(` + series + `) i;
 		INSERT INTO {schema}.event (task, kind, key, outcome, principal, target, written, position)
 		SELECT md5(i::text), 'ended', '', 'failed', 'user ' || i % 100, 'deploy', now(), CASE WHEN i % 100 > 2 THEN i END
+		FROM generate_series(` + series + `) i;
+		UPDATE {schema}.event SET fresh = false WHERE id % 10 > 0;
+		INSERT INTO {schema}.subscription SELECT md5(i::text), 'user ' || i % 100, 'host ' || i % 10,
+			now() + interval '1 hour' * (i % 300), CASE WHEN i % 100 = 0 THEN now() END, '', false, 1, '', ''
 		FROM generate_series(` + series + `) i;
 		INSERT INTO {schema}.deleted_event SELECT 'user ' || i, i, now() FROM generate_series(` + series + `) i;
 		INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, round, created, updated,

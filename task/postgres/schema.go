@@ -31,7 +31,8 @@ var tables = `
 		one     boolean PRIMARY KEY CHECK (one),
 		version int NOT NULL
 	);
-	` + taskTables + stateTables + questionTables + rememberedTables + eventTables
+	` + taskTables + stateTables + questionTables + rememberedTables + eventTables +
+	subscriptionTables
 
 const taskTables = `
 	CREATE TABLE {schema}.task (

@@ -28,6 +28,7 @@ type statements struct {
 	noticeStatements
 	rememberedStatements
 	eventStatements
+	subscriptionStatements
 }
 
 // updateKind is what an update does besides writing to the row of its task and to its journal.
@@ -267,10 +268,11 @@ func newStatements(schema string) statements {
 				SELECT id FROM {schema}.used_state WHERE expires <= statement_timestamp()
 				ORDER BY expires LIMIT $1 FOR UPDATE SKIP LOCKED))`),
 
-		questionStatements:   newQuestionStatements(in),
-		noticeStatements:     newNoticeStatements(in),
-		rememberedStatements: newRememberedStatements(in),
-		eventStatements:      newEventStatements(in),
+		questionStatements:     newQuestionStatements(in),
+		noticeStatements:       newNoticeStatements(in),
+		rememberedStatements:   newRememberedStatements(in),
+		eventStatements:        newEventStatements(in),
+		subscriptionStatements: newSubscriptionStatements(in),
 	}
 	for i := range 1 << 3 {
 		kind := updateKind{within: i&1 > 0, asking: i&2 > 0, stopAsking: i&4 > 0}

@@ -41,7 +41,7 @@ var _ interface {
 	task.Store
 	task.Inserter
 	task.Watcher
-	task.EventLog
+	task.Subscriptions
 } = (*Store)(nil)
 
 // Close ends each Watch, waits for the calls that are under way, and closes the connections. The error is nil.

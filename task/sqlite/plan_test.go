@@ -16,6 +16,7 @@ func TestNoStatementReadsAWholeTable(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	defer s.Close()
 	ofTask := "SEARCH task USING INTEGER PRIMARY KEY (rowid=?)"
+	ofSubscription := "SEARCH subscription USING INDEX sqlite_autoindex_subscription_1 (id=?)"
 	updates := []string{"SEARCH task USING INDEX sqlite_autoindex_task_1 (id=?)", "CORRELATED SCALAR SUBQUERY",
 		"SEARCH question USING COVERING INDEX question_open (task=?)"}
 	listFilters := []string{"LIST SUBQUERY", "SCAN json_each VIRTUAL TABLE", "CREATE BLOOM FILTER",
@@ -119,6 +120,23 @@ func TestNoStatementReadsAWholeTable(t *testing.T) {
 			"SEARCH task USING COVERING INDEX sqlite_autoindex_task_1 (id=?)"}},
 		{"deleted events", eventsDeletedSQL, []string{"SEARCH deleted_event USING PRIMARY KEY (principal=?)"}},
 		{"forget events", forgetEventsSQL, []string{"SEARCH deleted_event USING INDEX deleted_event_written (written<?)"}},
+		{"any subscription", anySubscriptionSQL, []string{"SCAN CONSTANT ROW", "SCALAR SUBQUERY", "MULTI-INDEX OR", "INDEX 1",
+			"SEARCH subscription USING INDEX subscription_due (due<?)", "INDEX 2",
+			"SEARCH subscription USING INDEX subscription_expires (expires<?)"}},
+		{"subscribe", subscribeSQL, []string{"SCAN CONSTANT ROW", "SCALAR SUBQUERY", "CO-ROUTINE",
+			"SEARCH subscription USING INDEX subscription_principal (principal=?)", "SCAN (subquery-1)"}},
+		{"subscribed", subscribedSQL, []string{"SEARCH subscription USING INDEX subscription_principal (principal=?)",
+			"USE TEMP B-TREE"}},
+		{"unsubscribe", unsubscribeSQL, []string{ofSubscription}},
+		{"end subscriptions", endSubscriptionsSQL, []string{
+			"SEARCH subscription USING INDEX subscription_expires (expires<?)"}},
+		{"claim subscriptions", claimSubscriptionsSQL, []string{
+			"SEARCH subscription USING COVERING INDEX sqlite_autoindex_subscription_1 (id=?)", "LIST SUBQUERY", "CO-ROUTINE",
+			"CO-ROUTINE", "CO-ROUTINE", "SEARCH subscription USING INDEX subscription_due (due<?)", "LIST SUBQUERY",
+			"SCAN json_each VIRTUAL TABLE", "CREATE BLOOM FILTER", "LIST SUBQUERY", "SCAN json_each VIRTUAL TABLE",
+			"CREATE BLOOM FILTER", "USE TEMP B-TREE", "SCAN (subquery-6)", "USE TEMP B-TREE", "SCAN (subquery-5)",
+			"SCAN (subquery-3)", "USE TEMP B-TREE"}},
+		{"settle a subscription", settleSubscriptionSQL, []string{ofSubscription}},
 		{"get a state", getStateSQL, []string{"SEARCH state USING INDEX sqlite_autoindex_state_1 (id=?)"}},
 		{"swap a state", swapStateSQL, []string{"SEARCH state USING INDEX sqlite_autoindex_state_1 (id=?)"}},
 		{"find states", findStatesSQL, []string{"SEARCH state USING INDEX state_call (call=? AND expires>?)"}},

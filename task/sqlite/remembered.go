@@ -107,11 +107,7 @@ func scanRemembered(scan func(...any) error, r *task.Remembered, key *string, pa
 func (s *Store) Forget(ctx context.Context, key string) (err error) {
 	defer s.wrap(ctx, "forget a decision", &err)
 	return s.write(ctx, func(ctx context.Context, now int64) error {
-		rows, err := s.w.exec(ctx, forgetSQL, now, key)
-		if err == nil && rows == 0 {
-			err = task.ErrNotFound
-		}
-		return err
+		return s.wrote(ctx, task.ErrNotFound, forgetSQL, now, key)
 	})
 }
 

@@ -316,6 +316,28 @@ CREATE TABLE deleted_event (
 
 CREATE INDEX deleted_event_written ON deleted_event (written);
 
+-- Who has subscribed to the events of a principal. A subscription is due at "due", unless that is NULL. While it is
+-- claimed that is the end of the lease, and "woken" says that an event has come since.
+CREATE TABLE subscription (
+	id        TEXT    NOT NULL PRIMARY KEY,
+	principal TEXT    NOT NULL,
+	host      TEXT    NOT NULL,
+	expires   INTEGER NOT NULL, -- times are milliseconds since 1970
+	due       INTEGER,
+	claim     TEXT    NOT NULL DEFAULT '',
+	woken     INTEGER NOT NULL DEFAULT 0,
+	version   INTEGER NOT NULL,
+	terms     BLOB    NOT NULL,
+	progress  BLOB    NOT NULL
+) STRICT;
+
+CREATE INDEX subscription_principal ON subscription (principal);
+CREATE INDEX subscription_due       ON subscription (due) WHERE due IS NOT NULL;
+CREATE INDEX subscription_expires   ON subscription (expires);
+
+CREATE TRIGGER event_subscribed AFTER INSERT ON event BEGIN
+	UPDATE subscription SET woken = 1, due = iif(claim = '', NEW.written, due) WHERE principal = NEW.principal AND NOT woken;
+END;
 CREATE TRIGGER event_deleted AFTER DELETE ON event BEGIN
 	INSERT INTO deleted_event VALUES (OLD.principal, OLD.seq, OLD.written) ON CONFLICT (principal)
 		DO UPDATE SET seq = max(seq, excluded.seq), written = max(written, excluded.written);

@@ -160,6 +160,7 @@ var writes = []string{
 	dueAtOnceSQL,
 	listenSQL, remindSQL, remindedSQL, wakeNoticesSQL, firstNotifiedSQL, nextNotifiedSQL, takeNoticeSQL, settleSQL,
 	retrySQL, refusedSQL,
+	subscribeSQL, unsubscribeSQL, endSubscriptionsSQL, claimSubscriptionsSQL, settleSubscriptionSQL,
 	rememberSQL, recallableSQL, recallSQL, spendSQL, forgetSQL, purgeRememberedSQL,
 }
 
@@ -170,5 +171,6 @@ var reads = []string{
 	overdueSQL, changesSQL,
 	anyNoticeSQL, anyRefusedSQL,
 	rememberedSQL, anyEndedSQL,
+	subscribedSQL, anySubscriptionSQL,
 	eventsSQL, eventEndsSQL, taskEventsSQL, taskEndsSQL, eventsDeletedSQL,
 }

@@ -43,7 +43,7 @@ type Store struct {
 var _ interface {
 	task.Store
 	task.Inserter
-	task.EventLog
+	task.Subscriptions
 } = (*Store)(nil)
 
 // statements are prepared statements by their SQL.

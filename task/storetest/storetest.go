@@ -39,8 +39,8 @@ import (
 )
 
 // Run runs the suite. The tests of Watch are skipped if the store is no [task.Watcher], the tests of Insert if it is no
-// [task.Inserter], and the tests of events if it is no [task.EventLog]; the test's log says so. The tests run in
-// parallel.
+// [task.Inserter], the tests of events if it is no [task.EventLog], and the tests of subscriptions if it is no
+// [task.Subscriptions]; the log of the test says so. The tests run in parallel.
 //
 // Run calls database for each test, for a database without tasks that nobody else uses. What database returns opens a
 // handle on it; the suite opens several to play several instances, uses them at the same time, and closes them. A store
@@ -69,6 +69,7 @@ func Run(t *testing.T, database func(t *testing.T) (open func(t *testing.T) task
 		{"Outbox", noticeTests},
 		{"Remembered decisions", rememberedTests},
 		{"Events", eventTests},
+		{"Subscriptions", subscriptionTests},
 	} {
 		t.Run(chapter.name, func(t *testing.T) {
 			t.Parallel()
