@@ -16,24 +16,25 @@ type EventLog interface {
 	Events(ctx context.Context, q EventQuery) (*EventPage, error)
 }
 
-// EventQuery selects events of the tasks of one principal.
+// EventQuery selects events of readers.
 type EventQuery struct {
-	Principal string
-	Task      string      // the ID of a task of the principal; empty means all of them
-	Kinds     []EventKind // nil lets all pass
-	Target    string      // of the task; empty lets all pass
-	After     int64       // the page begins after this Position
-	Limit     int         // how many Events the page has at most
+	Readers []string    // each once; see [Event.Reader]
+	Task    string      // the ID of a task; empty means all of them
+	Kinds   []EventKind // nil lets all pass
+	Target  string      // of the task; empty lets all pass
+	After   int64       // the page begins after this Position
+	Limit   int         // how many Events the page has at most
 }
 
 // EventPage is what a query finds.
 type EventPage struct {
 	Events []*Event
-	// At is the event whose Position is After, and Last is the one with the highest Position. The Kinds and the Target
-	// of the query do not matter for them. Nil means that there is no such event.
+	// At is the event whose Position is After, whoever reads it, and Last is the one of the Readers and the Task with the
+	// highest Position. The Kinds and the Target of the query do not matter for them. Nil means that there is no such
+	// event.
 	At, Last *Event
-	// Deleted is the highest Position of the principal's events that were deleted, and 0 if it is not known. A store
-	// may forget it [EventGapsKept] after that event was written.
+	// Deleted is the highest Position of the Readers' events that were deleted, and 0 if it is not known. A store may
+	// forget it [EventGapsKept] after that event was written.
 	Deleted int64
 	Now     time.Time // by the clock of the store
 }
@@ -41,19 +42,26 @@ type EventPage struct {
 // EventGapsKept is how long a store remembers at least that it has deleted an event.
 const EventGapsKept = 30 * 24 * time.Hour
 
-// Event says what has become of a task.
+// CallerReader is the [Event.Reader] that the principal of a task is.
+func CallerReader(principal string) string { return "caller:" + principal }
+
+// Event says what has become of a task, to one reader. It has as many Positions as there are readers.
 type Event struct {
 	Position int64 // more than 0, and never given to another event, unless the database loses commits
-	Kind     EventKind
-	Task     string // its ID
-	Target   string // of the task
+	// Reader is [CallerReader] of the principal or, where people are asked or have decided, an entry of the For that the
+	// Question has then. A name that is added to the For of an open Question reads EventAsked from that time on.
+	Reader    string
+	Kind      EventKind
+	Task      string // its ID
+	Principal string // of the task
+	Target    string // of the task
 	// Key is the Key of a [Question]. For EventInput it is the Version of the task, and empty for EventEnded.
 	Key     string
 	Status  Status // of the task; only EventEnded has it
 	Written time.Time
 }
 
-// EventKind names what has become of a task. At most one event of a task has the same kind and Key.
+// EventKind names what has become of a task. At most one event of a task and a Reader has the same kind and Key.
 type EventKind string
 
 // The kinds of events. A question for nobody has none.
@@ -66,7 +74,7 @@ const (
 )
 
 // ID returns the name by which a reader knows the event if it comes again, also after the database has lost commits and
-// what they wrote was done anew. The task's ID cannot be had from it.
+// what they wrote was done anew. It is the same for all readers. The task's ID cannot be had from it.
 func (e *Event) ID() string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{"event", e.Task, string(e.Kind), e.Key, string(e.Status)},
 		"\x00")))

@@ -60,6 +60,7 @@ type memoryTask struct {
 	bytes   int64 // the size of call and entries
 
 	questions map[string]*memoryQuestion // by Key; nil if it has not asked
+	logged    map[loggedEvent]bool       // its events; nil if it has none
 	name      string                     // its Name; empty if it has not asked
 }
 

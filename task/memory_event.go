@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -11,78 +12,110 @@ import (
 // memoryLog has the events of a [MemoryStore]. The zero value is empty.
 type memoryLog struct {
 	position int64               // the Position of the newest event
-	events   map[string][]*Event // by principal, in the order of their positions
-	deleted  map[string]*Event   // by principal: the last one of those that were deleted
+	events   map[string][]*Event // by reader, in the order of their positions
+	at       map[int64]*Event    // by position
+	deleted  map[string]*Event   // by reader: the last one of those that were deleted
+}
+
+// loggedEvent tells an event of a task from its others.
+type loggedEvent struct {
+	reader string
+	kind   EventKind
+	key    string
 }
 
 // Events reads the log. See [EventLog].
 func (s *MemoryStore) Events(ctx context.Context, q EventQuery) (page *EventPage, err error) {
 	err = s.do(ctx, func(now int64) error {
-		page = &EventPage{Now: timeAt(now)}
-		if e := s.log.deleted[q.Principal]; e != nil {
-			page.Deleted = e.Position
-		}
-		for _, e := range s.log.events[q.Principal] {
-			if q.Task != "" && q.Task != e.Task {
-				continue
+		page = &EventPage{At: s.log.at[q.After].clone(), Now: timeAt(now)}
+		for _, reader := range q.Readers {
+			if e := s.log.deleted[reader]; e != nil {
+				page.Deleted = max(page.Deleted, e.Position)
 			}
-			page.Last = e.clone()
-			switch {
-			case e.Position == q.After:
-				page.At = e.clone()
-			case e.Position > q.After && len(page.Events) < q.Limit && matches(q.Kinds, e.Kind) &&
-				(q.Target == "" || q.Target == e.Target):
-				page.Events = append(page.Events, e.clone())
+			for _, e := range s.log.events[reader] {
+				if q.Task != "" && q.Task != e.Task {
+					continue
+				}
+				if page.Last == nil || page.Last.Position < e.Position {
+					page.Last = e.clone()
+				}
+				if e.Position > q.After && matches(q.Kinds, e.Kind) && (q.Target == "" || q.Target == e.Target) {
+					page.Events = append(page.Events, e.clone())
+				}
 			}
 		}
+		slices.SortFunc(page.Events, func(a, b *Event) int { return cmp.Compare(a.Position, b.Position) })
+		page.Events = page.Events[:min(len(page.Events), max(q.Limit, 0))]
 		return nil
 	})
 	return page, err
 }
 
-func (e *Event) clone() *Event { c := *e; return &c }
+// clone returns a copy of an event, or nil.
+func (e *Event) clone() *Event {
+	if e == nil {
+		return nil
+	}
+	c := *e
+	return &c
+}
 
 // logStatus writes the event of a task that has just got its status.
 func (s *MemoryStore) logStatus(m *memoryTask, now int64) {
 	switch {
 	case m.Status.Terminal():
-		s.logEvent(m, EventEnded, "", now)
+		s.logEvent(m, EventEnded, "", now, nil)
 	case m.Status == InputRequired && len(m.Pending) > 0:
-		s.logEvent(m, EventInput, strconv.FormatInt(m.Version, 10), now)
+		s.logEvent(m, EventInput, strconv.FormatInt(m.Version, 10), now, nil)
 	}
 }
 
-// logEvent writes an event, unless the task has none.
-func (s *MemoryStore) logEvent(m *memoryTask, kind EventKind, key string, now int64) {
+// logEvent writes an event for the caller, and for people, who have not had it. Some tasks have no events.
+func (s *MemoryStore) logEvent(m *memoryTask, kind EventKind, key string, now int64, people []string) {
 	if !m.Events {
 		return
 	}
 	l := &s.log
 	if l.events == nil {
-		l.events, l.deleted = make(map[string][]*Event), make(map[string]*Event)
+		l.events, l.at, l.deleted = make(map[string][]*Event), make(map[int64]*Event), make(map[string]*Event)
 	}
-	l.position++
-	e := &Event{Position: l.position, Kind: kind, Task: m.ID, Target: m.Target, Key: key, Written: timeAt(now)}
-	if kind == EventEnded {
-		e.Status = m.Status
+	for _, reader := range append([]string{CallerReader(m.Principal)}, people...) {
+		one := loggedEvent{reader, kind, key}
+		if m.logged[one] {
+			continue
+		}
+		l.position++
+		e := &Event{Position: l.position, Reader: reader, Kind: kind, Task: m.ID, Principal: m.Principal, Target: m.Target,
+			Key: key, Written: timeAt(now)}
+		if kind == EventEnded {
+			e.Status = m.Status
+		}
+		l.events[reader], l.at[e.Position] = append(l.events[reader], e), e
+		if m.logged == nil {
+			m.logged = make(map[loggedEvent]bool)
+		}
+		m.logged[one] = true
+		s.wakeSubscriptions(reader, now)
 	}
-	l.events[m.Principal] = append(l.events[m.Principal], e)
-	s.wakeSubscriptions(m.Principal, now)
 }
 
 // forget deletes the events of a task.
 func (l *memoryLog) forget(m *memoryTask) {
-	left := slices.DeleteFunc(l.events[m.Principal], func(e *Event) bool {
-		if e.Task != m.ID {
-			return false
+	for one := range m.logged {
+		reader := one.reader
+		left := slices.DeleteFunc(l.events[reader], func(e *Event) bool {
+			if e.Task != m.ID {
+				return false
+			}
+			if last := l.deleted[reader]; last == nil || e.Position > last.Position {
+				l.deleted[reader] = e
+			}
+			delete(l.at, e.Position)
+			return true
+		})
+		if l.events[reader] = left; len(left) == 0 {
+			delete(l.events, reader)
 		}
-		if last := l.deleted[m.Principal]; last == nil || e.Position > last.Position {
-			l.deleted[m.Principal] = e
-		}
-		return true
-	})
-	if l.events[m.Principal] = left; len(left) == 0 {
-		delete(l.events, m.Principal)
 	}
 }
 

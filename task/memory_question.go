@@ -220,7 +220,7 @@ func (s *MemoryStore) ChangeQuestion(ctx context.Context, q *Question, expired b
 		case !stored.late(now) && expired:
 			return ErrEarly
 		}
-		given := q.clone()
+		given, before := q.clone(), stored.For
 		if !given.Deadline.IsZero() {
 			given.Deadline = timeAt(given.Deadline.UnixMilli())
 		}
@@ -240,6 +240,9 @@ func (s *MemoryStore) ChangeQuestion(ctx context.Context, q *Question, expired b
 			}
 		})
 		if stored.Status != QuestionDecided {
+			if !slices.Equal(before, stored.For) && len(stored.For) > 0 {
+				s.logEvent(m, EventAsked, stored.Key, now, stored.For)
+			}
 			return nil
 		}
 		kind, event := NoticeDecided, EventDecided
@@ -248,7 +251,7 @@ func (s *MemoryStore) ChangeQuestion(ctx context.Context, q *Question, expired b
 		}
 		s.notify(stored, kind, now)
 		if len(stored.For) > 0 {
-			s.logEvent(m, event, stored.Key, now)
+			s.logEvent(m, event, stored.Key, now, stored.For)
 		}
 		if m.Status == InputRequired {
 			s.change(m, func() {
@@ -340,7 +343,7 @@ func (s *MemoryStore) ask(m *memoryTask, ask *Question, now int64) {
 	s.change(m, func() { m.outlive(q) })
 	s.notify(q, NoticeAsked, now)
 	if len(q.For) > 0 {
-		s.logEvent(m, EventAsked, q.Key, now)
+		s.logEvent(m, EventAsked, q.Key, now, q.For)
 	}
 }
 

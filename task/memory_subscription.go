@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -138,8 +139,9 @@ func (s *MemoryStore) endSubscriptions(now int64) {
 	maps.DeleteFunc(s.subscriptions, func(_ string, m *memorySubscription) bool { return m.Expires.UnixMilli() <= now })
 }
 
-// wakeSubscriptions makes the subscriptions of a principal due.
-func (s *MemoryStore) wakeSubscriptions(principal string, now int64) {
+// wakeSubscriptions makes the subscriptions of the principal due that a reader may be.
+func (s *MemoryStore) wakeSubscriptions(reader string, now int64) {
+	_, principal, _ := strings.Cut(reader, ":")
 	for _, m := range s.subscriptions {
 		if m.Principal == principal {
 			m.wake(now)

@@ -24,9 +24,10 @@ type Subscriptions interface {
 	Unsubscribe(ctx context.Context, id string) error
 
 	// ClaimSubscriptions takes subscriptions that are due, those at first that have been due longest, and makes them due
-	// again at the end of the lease. Each has a new Claim. An event that the log gets for its principal makes a
-	// subscription due, at the latest at the next call: at once or, while it is claimed, when it is settled. It reads an
-	// index, so that subscriptions that are not due cost nothing. It also deletes subscriptions that have ended.
+	// again at the end of the lease. Each has a new Claim. An event that the log gets for its principal, as the
+	// caller or as "user:" and its name, makes a subscription due, at the latest at the next call: at once or, while it is
+	// claimed, when it is settled. It reads an index, so that subscriptions that are not due cost nothing. It also deletes
+	// subscriptions that have ended.
 	ClaimSubscriptions(ctx context.Context, c SubscriptionClaim) ([]*Subscription, error)
 
 	// SettleSubscription ends the claim of a subscription and writes its Progress, and its Terms if its Version is the

@@ -4,35 +4,42 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/task"
 )
 
-// Events says how callers learn what becomes of their tasks (SEP-3415).
+// Events says how callers, and people who are asked, learn what becomes of tasks (SEP-3415).
 type Events struct {
 	PollInterval time.Duration
+	// Groups returns the groups of a principal. Nil: nobody is in a group.
+	Groups func(ctx context.Context, principal string) ([]string, error)
 }
 
 // eventTypes are the types of events, with the kinds in the store that each one has.
 var eventTypes = []eventType{
-	{"question.asked", "A call of yours asks: you, or other people.",
+	{"question.asked", "A call of yours asks you or other people, or somebody's call asks you.", true,
 		map[task.EventKind]string{task.EventInput: "caller", task.EventAsked: "people"}, "of", nil},
-	{"question.decided", "What a call of yours asked other people is decided, by them or by the deadline.",
+	{"question.decided", "What a call asked people, yours or one that asked you, is decided, by them or by the deadline.",
+		true,
 		map[task.EventKind]string{task.EventDecided: "decided", task.EventUnanswered: "unanswered"}, "outcome", nil},
-	{"call.ended", "A call of yours has ended.",
+	{"call.ended", "A call of yours has ended.", false,
 		map[task.EventKind]string{task.EventEnded: ""}, "status",
 		[]string{string(task.Completed), string(task.Failed), string(task.Cancelled)}},
 }
 
 type eventType struct {
 	name, description string
+	people            bool // whether people who are asked read it, too
 	kinds             map[task.EventKind]string
 	// member is what a payload has beside the members of all: what kinds has for the event or, where that is empty, the
 	// status of its task, which is one of statuses.
@@ -94,14 +101,20 @@ func listEvents(params []byte) ([]byte, error) {
 				values = append(values, value)
 			}
 		}
+		payload, required := map[string]any{
+			"call":   text("The name of the call, for the tool " + ResultTool + "."),
+			"taskId": text("The ID of its task, if the call is yours."),
+			"tool":   text("The name of its tool."),
+			t.member: map[string]any{"type": "string", "enum": values},
+		}, []string{"call", "tool", t.member}
+		if t.people {
+			payload["question"] = text("The key of the question, if it is for you and not of your call.")
+		} else {
+			required = append(required, "taskId")
+		}
 		listed = append(listed, map[string]any{
 			"name": t.name, "description": t.description, "delivery": []string{"poll"}, "inputSchema": input,
-			"payloadSchema": object(map[string]any{
-				"call":   text("The name of the call, for the tool " + ResultTool + "."),
-				"taskId": text("The ID of its task."),
-				"tool":   text("The name of its tool."),
-				t.member: map[string]any{"type": "string", "enum": values},
-			}, "call", "taskId", "tool", t.member),
+			"payloadSchema": object(payload, required...),
 		})
 	}
 	return membersOf(map[string]any{"events": listed})
@@ -159,12 +172,16 @@ func (s *Service) readEvents(ctx context.Context, principal string, f *followed,
 	if err := s.mayFollow(ctx, principal, f.taskID); err != nil {
 		return nil, err
 	}
-	q := task.EventQuery{Principal: principal, Task: f.taskID, Target: f.tool, After: f.from.position}
+	readers, err := s.eventReaders(ctx, principal, f)
+	if err != nil {
+		return nil, err
+	}
+	q := task.EventQuery{Readers: readers, Task: f.taskID, Target: f.tool, After: f.from.position}
 	for kind := range f.of.kinds {
 		q.Kinds = append(q.Kinds, kind)
 	}
 	if !f.fromNow {
-		q.Limit = most + 1
+		q.Limit = most + len(readers) // which may all have the last one
 	}
 	page, err := s.Engine.Events(ctx, q)
 	b := &eventBatch{events: []occurrence{}}
@@ -180,31 +197,84 @@ func (s *Service) readEvents(ctx context.Context, principal string, f *followed,
 		return nil, s.failed(ctx, "reading events", err)
 	}
 	b.next.minted = page.Now
-	b.more = len(page.Events) > most
-	switch {
-	case b.more:
-		page.Events = page.Events[:most]
-		b.next.moveTo(page.Events[most-1])
-	case page.Last != nil:
+	if n := len(page.Events); n > 0 && n == q.Limit { // what is told again at once stays together
+		last := page.Events[n-1].ID()
+		for n > 1 && page.Events[n-1].ID() == last {
+			n--
+		}
+		page.Events, b.more = page.Events[:n], true
+	}
+	told := make(map[string]bool)
+	for _, e := range page.Events {
+		id, caller := e.ID(), e.Reader == readers[0]
+		again := told[id] || !caller && e.Principal == principal // who has it as the caller
+		if !again && len(b.events) == most {
+			b.more = true
+			break
+		}
+		told[id] = true
+		b.next.moveTo(e)
+		switch {
+		case again:
+		case f.maxAge > 0 && page.Now.Sub(e.Written) > f.maxAge:
+			b.truncated = true
+		default:
+			b.events = append(b.events, occurrence{id, f.of.name, e.Written, f.of.payload(e, caller), b.next})
+		}
+	}
+	if b.more {
+		return b, nil
+	}
+	if page.Last != nil {
 		b.next.moveTo(page.Last)
 	}
-	if !b.more && q.Task == "" && page.Deleted > b.next.position {
+	if q.Task == "" && page.Deleted > b.next.position {
 		b.next.position, b.next.mark = page.Deleted, ""
 	}
-	for _, e := range page.Events {
-		if f.maxAge > 0 && page.Now.Sub(e.Written) > f.maxAge {
-			b.truncated = true
-			continue
-		}
-		data := map[string]string{"call": task.Name(e.Task), "taskId": e.Task, "tool": e.Target}
-		if data[f.of.member] = f.of.kinds[e.Kind]; e.Kind == task.EventEnded {
-			data[f.of.member] = string(e.Status)
-		}
-		after := cursor{minted: page.Now}
-		after.moveTo(e)
-		b.events = append(b.events, occurrence{e.ID(), f.of.name, e.Written, data, after})
-	}
 	return b, nil
+}
+
+// payload is what an event tells its caller, or people, who could read as much where they are asked.
+func (t *eventType) payload(e *task.Event, caller bool) map[string]string {
+	data := map[string]string{"call": task.Name(e.Task), "tool": e.Target, t.member: t.kinds[e.Kind]}
+	if e.Kind == task.EventEnded {
+		data[t.member] = string(e.Status)
+	}
+	if caller {
+		data["taskId"] = e.Task
+	} else {
+		data["question"] = e.Key
+	}
+	return data
+}
+
+// mostGroups bounds the groups of a principal whose events are looked for.
+const mostGroups = 64
+
+// eventReaders returns as whom a principal reads what it follows: first as the caller and, if that has people, as one of
+// them.
+func (s *Service) eventReaders(ctx context.Context, principal string, f *followed) ([]string, error) {
+	readers := []string{task.CallerReader(principal)}
+	if !f.of.people || f.taskID != "" || principal == "" {
+		return readers, nil
+	}
+	readers = append(readers, question.UserPrefix+principal)
+	if s.Events.Groups == nil {
+		return readers, nil
+	}
+	groups, err := s.Events.Groups(ctx, principal)
+	if err == nil && len(groups) > mostGroups {
+		err = fmt.Errorf("%q is in %d groups, and at most %d are looked at", principal, len(groups), mostGroups)
+	}
+	if err != nil {
+		return nil, s.failed(ctx, "finding the groups of a caller", err)
+	}
+	for _, g := range groups {
+		if g = question.GroupPrefix + g; !slices.Contains(readers, g) {
+			readers = append(readers, g)
+		}
+	}
+	return readers, nil
 }
 
 // mayFollow returns an error if a principal may not read the events of a task, or of all its tasks if there is no ID.

@@ -448,6 +448,21 @@ func TestMistakesOfPolls(t *testing.T) {
 	})
 }
 
+// eventSchema returns a schema of an event type in a list.
+func eventSchema(t *testing.T, list map[string]any, i int, member string) *jsonschema.Resolved {
+	t.Helper()
+	encoded, _ := json.Marshal(harness.At(list, "result", "events", i, member))
+	s := new(jsonschema.Schema)
+	if err := json.Unmarshal(encoded, s); err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := s.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resolved
+}
+
 // The list has the types with schemas that hold for what is sent.
 func TestTheSchemasOfEvents(t *testing.T) {
 	t.Parallel()
@@ -459,18 +474,6 @@ func TestTheSchemasOfEvents(t *testing.T) {
 		if harness.At(list, "result", "resultType") != "complete" || harness.At(list, "result", "nextCursor") != nil {
 			t.Errorf("the list is %v", list)
 		}
-		schema := func(i int, member string) *jsonschema.Resolved {
-			encoded, _ := json.Marshal(harness.At(list, "result", "events", i, member))
-			s := new(jsonschema.Schema)
-			if err := json.Unmarshal(encoded, s); err != nil {
-				t.Fatal(err)
-			}
-			resolved, err := s.Resolve(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return resolved
-		}
 		var names []string
 		cursors := make(map[string]any)
 		for i := range harness.At(list, "result", "events").([]any) {
@@ -480,7 +483,7 @@ func TestTheSchemasOfEvents(t *testing.T) {
 			if modes := fmt.Sprint(harness.At(list, "result", "events", i, "delivery")); modes != "[poll]" {
 				t.Errorf("%s has %s", name, modes)
 			}
-			input := schema(i, "inputSchema")
+			input := eventSchema(t, list, i, "inputSchema")
 			for arguments, valid := range map[string]bool{`{}`: true, `{"tool":"x","taskId":"y"}`: true, `{"tool":7}`: false,
 				`{"other":"x"}`: false} {
 				var v any
@@ -501,7 +504,7 @@ func TestTheSchemasOfEvents(t *testing.T) {
 		ask("tools/call", `"name":"report","arguments":{"version":"1"}`)
 		time.Sleep(2 * time.Hour)
 		for i, name := range names {
-			payload := schema(i, "payloadSchema")
+			payload := eventSchema(t, list, i, "payloadSchema")
 			page := pollEvents(t, ask, `"name":%q,"cursor":%q`, name, cursors[name])
 			if n := len(page["events"].([]any)); n != []int{3, 2, 2}[i] {
 				t.Errorf("there are %d events %s", n, name)

@@ -12,13 +12,14 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// eventTables have what becomes of tasks, for callers who look. Triggers write it under the lock of the task.
+// eventTables have what becomes of tasks, for each who may read it: the caller, and the people of a question. Triggers
+// write it under the lock of the task.
 //
-// An event has no position before somebody reads it. A reader who finds such events of a principal numbers them, under
-// a lock for the principal that lasts until the numbers are committed. So what a transaction commits late gets its
-// number late, and nobody reads beyond a number that is still to come. The numbers of one task's events are in the
+// An event has no position before somebody reads it. Whoever finds such events of readers numbers them, under locks for
+// all these readers that last until the numbers are committed. So what a transaction commits late gets its number late,
+// and nobody reads beyond a number that is still to come. The numbers of one task's events, for one reader, are in the
 // order in which these were written.
-const eventTables = `
+var eventTables = `
 	CREATE TABLE {schema}.event (
 		id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 		position  bigint, -- null until somebody reads it
@@ -29,29 +30,32 @@ const eventTables = `
 		principal text COLLATE "C" NOT NULL,
 		target    text COLLATE "C" NOT NULL,
 		written   timestamptz NOT NULL,
+		reader    text COLLATE "C" NOT NULL,
 		fresh     boolean NOT NULL DEFAULT true, -- it has still to make subscriptions due
-		UNIQUE (task, kind, key)
+		UNIQUE (task, kind, key, reader)
 	);
 
-	CREATE INDEX event_log ON {schema}.event (principal, position) WHERE ` + numberedEvent + `;
-	CREATE INDEX event_new ON {schema}.event (principal, id) WHERE ` + newEvent + `;
+	CREATE INDEX event_log ON {schema}.event (reader, position) WHERE ` + numberedEvent + `;
+	CREATE INDEX event_new ON {schema}.event (reader, id) WHERE ` + newEvent + `;
+	CREATE UNIQUE INDEX event_at ON {schema}.event (position) WHERE ` + placedEvent + `;
 	CREATE INDEX event_fresh ON {schema}.event (id) WHERE ` + freshEvent + `;
 	CREATE SEQUENCE {schema}.event_position;
 
-	-- The last event of each principal that was deleted.
+	-- The last event of each reader that was deleted.
 	CREATE TABLE {schema}.deleted_event (
-		principal text COLLATE "C" PRIMARY KEY,
-		position  bigint NOT NULL,
-		written   timestamptz NOT NULL
+		reader   text COLLATE "C" PRIMARY KEY,
+		position bigint NOT NULL,
+		written  timestamptz NOT NULL
 	);
 
 	CREATE INDEX deleted_event_written ON {schema}.deleted_event (written);
 
 	CREATE FUNCTION {schema}.task_event() RETURNS trigger LANGUAGE plpgsql AS $askback$
 	BEGIN
-		INSERT INTO {schema}.event (task, kind, key, outcome, principal, target, written)
+		INSERT INTO {schema}.event (task, kind, key, outcome, principal, target, written, reader)
 		SELECT NEW.id, kind, CASE kind WHEN 'input' THEN NEW.version::text ELSE '' END,
-			CASE kind WHEN 'input' THEN '' ELSE NEW.status END, NEW.principal, NEW.target, NEW.updated
+			CASE kind WHEN 'input' THEN '' ELSE NEW.status END, NEW.principal, NEW.target, NEW.updated,
+			` + callerReader + ` || NEW.principal
 		FROM (SELECT CASE NEW.status WHEN 'input_required' THEN 'input' ELSE 'ended' END AS kind) AS k
 		ON CONFLICT DO NOTHING; -- no event may keep a task from its status
 		RETURN NULL;
@@ -69,11 +73,11 @@ const eventTables = `
 			DELETE FROM {schema}.event WHERE id = ANY (ARRAY (
 				SELECT id FROM {schema}.event WHERE task = ANY (ARRAY (SELECT id FROM deleted WHERE events))
 				ORDER BY id FOR UPDATE))
-			RETURNING principal, coalesce(position, nextval('{schema}.event_position')) AS position, written
+			RETURNING reader, coalesce(position, nextval('{schema}.event_position')) AS position, written
 		)
 		INSERT INTO {schema}.deleted_event AS d
-		SELECT principal, max(position), max(written) FROM gone GROUP BY principal ORDER BY principal
-		ON CONFLICT (principal) DO UPDATE SET position = greatest(d.position, excluded.position),
+		SELECT reader, max(position), max(written) FROM gone GROUP BY reader ORDER BY reader
+		ON CONFLICT (reader) DO UPDATE SET position = greatest(d.position, excluded.position),
 			written = greatest(d.written, excluded.written);
 		RETURN NULL;
 	END $askback$;
@@ -85,52 +89,68 @@ const eventTables = `
 const (
 	numberedEvent = `position IS NOT NULL`
 	newEvent      = `position IS NULL`
+	placedEvent   = `position + 0 > 0`
 	freshEvent    = `fresh`
 	// eventful says that the task NEW has just got a status that is an event.
 	eventful = `NEW.events AND (NEW.status IN ('completed', 'failed', 'cancelled')
 			OR NEW.status = 'input_required' AND NEW.pending IS NOT NULL)`
 )
 
+var callerReader = "'" + task.CallerReader("") + "'"
+
 type eventStatements struct{ events, taskEvents, lockEvents, numberEvents, numberTaskEvents, forgetEvents string }
 
 func newEventStatements(in func(string) string) eventStatements {
 	return eventStatements{
-		events:     in(ofCaller.read()),
+		events:     in(ofReaders.read()),
 		taskEvents: in(ofTask.read()),
 
-		lockEvents:       in(`SELECT pg_advisory_xact_lock(hashtextextended({name} || ' events ' || $1, 0))`),
-		numberEvents:     in(ofCaller.number()),
+		// All take theirs in the same order.
+		lockEvents: in(`
+			SELECT pg_advisory_xact_lock(key) FROM (
+				SELECT DISTINCT hashtextextended({name} || ' events ' || reader, 0) AS key
+				FROM unnest($1::text[]) AS reader ORDER BY key
+			) AS k`),
+		numberEvents:     in(ofReaders.number()),
 		numberTaskEvents: in(ofTask.number()),
 
 		forgetEvents: in(`DELETE FROM {schema}.deleted_event WHERE written < statement_timestamp() - $1::interval`),
 	}
 }
 
-// eventScope is what is read: its condition, the position of an event, and the condition for a new event. What is of a
-// task is written so that no index of its principal serves it, who may be anonymous and have very many.
+// eventScope is what is read of one of the readers $1: its condition, the position of an event, and the condition for a
+// new event. What is of a task is written so that no index of its reader serves it, who may be anonymous and have very
+// many.
 type eventScope struct{ of, position, isNew string }
 
 var (
-	ofCaller = eventScope{`principal = $1 AND $2::text IS NULL`, `position`, newEvent}
-	ofTask   = eventScope{`task = $2 AND coalesce(principal, '') = $1`, `coalesce(position, 0)`,
+	ofReaders = eventScope{`event.reader = by.reader AND $2::text IS NULL`, `position`, newEvent}
+	ofTask    = eventScope{`task = $2 AND coalesce(event.reader, '') = by.reader`, `coalesce(position, 0)`,
 		`coalesce(position, 0) = 0`}
 )
+
+const eachReader = `unnest($1::text[]) AS by (reader)`
 
 // read is the query for a page, whose rows have all that is said of the page beside an event of it. It is one
 // statement, so that all is of one moment.
 func (x eventScope) read() string {
-	some := func(which string) string {
-		return `LEFT JOIN LATERAL (SELECT position, kind, task, target, key, outcome, written FROM {schema}.event
-				WHERE ` + x.of + which + `) AS `
+	const columns = `SELECT position, event.reader, kind, task, principal, target, key, outcome, written
+				FROM {schema}.event WHERE `
+	some := func(which, order string) string {
+		return `LEFT JOIN LATERAL (SELECT one.* FROM ` + eachReader + `, LATERAL (` + columns + x.of +
+			` AND ` + x.position + which + `) AS one ORDER BY one.position` + order + `) AS `
 	}
 	return `
-			SELECT {now}, coalesce((SELECT position FROM {schema}.deleted_event WHERE principal = $1), 0),
-				EXISTS (SELECT FROM {schema}.event WHERE ` + x.of + ` AND ` + x.isNew + `), at.*, last.*, e.*
+			SELECT {now}, coalesce((SELECT max(position) FROM ` + eachReader + `, LATERAL (
+					SELECT position FROM {schema}.deleted_event WHERE reader = by.reader LIMIT 1) AS d), 0),
+				EXISTS (SELECT FROM ` + eachReader + `, LATERAL (
+					SELECT FROM {schema}.event WHERE ` + x.of + ` AND ` + x.isNew + ` LIMIT 1) AS new), at.*, last.*, e.*
 			FROM (SELECT) AS page
-			` + some(` AND `+x.position+` = $3::bigint LIMIT 1`) + `at ON true
-			` + some(` AND `+x.position+` > 0 ORDER BY principal DESC, `+x.position+` DESC LIMIT 1`) + `last ON true
-			` + some(` AND `+x.position+` > $3 AND ($4::text[] IS NULL OR kind = ANY ($4))
-				AND ($5::text = '' OR target = $5) ORDER BY principal, `+x.position+` LIMIT $6::bigint`) + `e ON true
+			LEFT JOIN LATERAL (` + columns + `position = $3::bigint AND ` + placedEvent + ` LIMIT 1) AS at ON true
+			` + some(` > 0 ORDER BY event.reader DESC, `+x.position+` DESC LIMIT 1`, ` DESC LIMIT 1`) + `last ON true
+			` + some(` > $3 AND ($4::text[] IS NULL OR kind = ANY ($4))
+				AND ($5::text = '' OR target = $5) ORDER BY event.reader, `+x.position+` LIMIT $6::bigint`, ` LIMIT $6`) +
+		`e ON true
 			ORDER BY e.position`
 }
 
@@ -140,7 +160,8 @@ func (x eventScope) read() string {
 func (x eventScope) number() string {
 	return `
 			WITH new AS MATERIALIZED (
-				SELECT id FROM {schema}.event WHERE ` + x.of + ` AND ` + x.isNew + ` ORDER BY id + 0 FOR UPDATE
+				SELECT id FROM ` + eachReader + `, {schema}.event WHERE ` + x.of + ` AND ` + x.isNew + `
+				ORDER BY id + 0 FOR UPDATE OF event
 			), numbered AS MATERIALIZED (SELECT id, nextval('{schema}.event_position') AS position FROM new)
 			UPDATE {schema}.event AS e SET position = numbered.position FROM numbered WHERE e.id = numbered.id`
 }
@@ -148,23 +169,23 @@ func (x eventScope) number() string {
 // Events implements [task.EventLog]. It writes, too, if somebody looks at an event for the first time.
 func (s *Store) Events(ctx context.Context, q task.EventQuery) (page *task.EventPage, err error) {
 	defer s.wrap(ctx, "read events", &err)
-	list, number := s.sql.events, s.sql.numberEvents
+	read, number := s.sql.events, s.sql.numberEvents
 	var of *string
 	if q.Task != "" {
-		list, number, of = s.sql.taskEvents, s.sql.numberTaskEvents, lookup(q.Task)
+		read, number, of = s.sql.taskEvents, s.sql.numberTaskEvents, lookup(q.Task)
 	}
-	principal := lookup(q.Principal)
-	args := []any{principal, of, q.After, storable(q.Kinds), fit(q.Target), max(q.Limit, 0)}
+	readers := list(storable(q.Readers))
+	args := []any{readers, of, q.After, storable(q.Kinds), fit(q.Target), max(q.Limit, 0)}
 	err = s.on(ctx, clients, func(conn *pgxpool.Conn) error {
-		rows, _ := conn.Query(ctx, list, args...)
+		rows, _ := conn.Query(ctx, read, args...)
 		news := false
 		if page, news, err = scanEvents(rows); err != nil || !news {
 			return err
 		}
 		var batch pgx.Batch // one transaction
-		batch.Queue(s.sql.lockEvents, principal)
-		batch.Queue(number, principal, of)
-		batch.Queue(list, args...).Query(func(rows pgx.Rows) error {
+		batch.Queue(s.sql.lockEvents, readers)
+		batch.Queue(number, readers, of)
+		batch.Queue(read, args...).Query(func(rows pgx.Rows) error {
 			page, _, err = scanEvents(rows)
 			return err
 		})
@@ -193,19 +214,19 @@ func scanEvents(rows pgx.Rows) (page *task.EventPage, news bool, err error) {
 
 // eventRow is a row of the log, or no row.
 type eventRow struct {
-	position                         *int64
-	kind, task, target, key, outcome *string
-	written                          *time.Time
+	position                                            *int64
+	reader, kind, task, principal, target, key, outcome *string
+	written                                             *time.Time
 }
 
 func (r *eventRow) columns() []any {
-	return []any{&r.position, &r.kind, &r.task, &r.target, &r.key, &r.outcome, &r.written}
+	return []any{&r.position, &r.reader, &r.kind, &r.task, &r.principal, &r.target, &r.key, &r.outcome, &r.written}
 }
 
 func (r *eventRow) event() *task.Event {
 	if r.position == nil {
 		return nil
 	}
-	return &task.Event{Position: *r.position, Kind: task.EventKind(*r.kind), Task: *r.task, Target: *r.target, Key: *r.key,
-		Status: task.Status(*r.outcome), Written: r.written.UTC()}
+	return &task.Event{Position: *r.position, Reader: *r.reader, Kind: task.EventKind(*r.kind), Task: *r.task,
+		Principal: *r.principal, Target: *r.target, Key: *r.key, Status: task.Status(*r.outcome), Written: r.written.UTC()}
 }

@@ -56,7 +56,7 @@ func TestAReaderLearnsOfADeletionThatIsUnderWay(t *testing.T) {
 	}
 	page := make(chan *task.EventPage)
 	go func() {
-		p, err := s.Events(t.Context(), task.EventQuery{Principal: "alice", After: before.Last.Position, Limit: 9})
+		p, err := s.Events(t.Context(), task.EventQuery{Readers: []string{"caller:alice"}, After: before.Last.Position, Limit: 9})
 		if err != nil {
 			t.Error(err)
 		}
@@ -90,7 +90,7 @@ func addLogged(t *testing.T, s *Store) *task.Task {
 // readLog requires that the events after a position are of these tasks.
 func readLog(t *testing.T, s *Store, after int64, tasks ...string) *task.EventPage {
 	t.Helper()
-	page, err := s.Events(t.Context(), task.EventQuery{Principal: "alice", After: after, Limit: 9})
+	page, err := s.Events(t.Context(), task.EventQuery{Readers: []string{"caller:alice"}, After: after, Limit: 9})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ const (
 	createArguments = "'','user 1','','','','','',null,null,0,0,false,0,'1h','','{}',10,10,10,0,'0s',0,'','0s','1h',0,true"
 	updateArguments = "'',0,0,'','',null,null,0,'1h',false,0,false,'1h','{}',0,null,0,'','',false"
 	listArguments   = "'{a,b}',null,'','',null,'{a}','{a}',10,'{f,t}','user 1','{b}'"
-	eventArguments  = "'user 1',null,10,'{ended}','deploy',10"
+	eventArguments  = "'{caller:user 1,user:bob}',null,10,'{ended}','deploy',10"
 	askArguments    = ",'{a}','{a}','{[]}','{c}','{1h}','{1m}','{d}','NAME','{b}'"
 )
 
@@ -90,9 +90,11 @@ func TestPlansUseIndexes(t *testing.T) {
 			{"events", s.sql.events, eventArguments, "event_log"},
 			{"new events", s.sql.events, eventArguments, "event_new"},
 			{"deleted events", s.sql.events, eventArguments, "deleted_event_pkey"},
-			{"events of a task", s.sql.taskEvents, strings.Replace(eventArguments, "null", "'a'", 1), "event_task_kind_key_key"},
-			{"number events", s.sql.numberEvents, "'user 1',null", "event_new"},
-			{"number events of a task", s.sql.numberTaskEvents, "'user 1','a'", "event_task_kind_key_key"},
+			{"the event at a position", s.sql.events, eventArguments, "event_at"},
+			{"events of a task", s.sql.taskEvents, strings.Replace(eventArguments, "null", "'a'", 1),
+				"event_task_kind_key_reader_key"},
+			{"number events", s.sql.numberEvents, "'{caller:user 1,user:bob}',null", "event_new"},
+			{"number events of a task", s.sql.numberTaskEvents, "'{caller:user 1}','a'", "event_task_kind_key_reader_key"},
 			{"forget events", s.sql.forgetEvents, "'1h'", "deleted_event_written"},
 			{"subscribe", s.sql.subscribe, "'a','user 1','','1h','','',10", "subscription_principal"},
 			{"subscribed", s.sql.subscribed, "'user 1'", "subscription_principal"},
@@ -246,14 +248,15 @@ func insertTasks(series string) string {
 		SELECT md5((i / 2)::text), 'key ' || i, 'decided', 'user ' || i % 100, 'deploy', '{}', now(), now(),
 			CASE WHEN i % 4 > 0 THEN now() END
 		FROM generate_series(` + series + `) i;
-		INSERT INTO {schema}.event (task, kind, key, outcome, principal, target, written, position)
-		SELECT md5(i::text), 'ended', '', 'failed', 'user ' || i % 100, 'deploy', now(), CASE WHEN i % 100 > 2 THEN i END
+		INSERT INTO {schema}.event (task, kind, key, outcome, principal, target, written, position, reader)
+		SELECT md5(i::text), 'ended', '', 'failed', 'user ' || i % 100, 'deploy', now(), CASE WHEN i % 100 > 2 THEN i END,
+			'caller:user ' || i % 100
 		FROM generate_series(` + series + `) i;
 		UPDATE {schema}.event SET fresh = false WHERE id % 10 > 0;
 		INSERT INTO {schema}.subscription SELECT md5(i::text), 'user ' || i % 100, 'host ' || i % 10,
 			now() + interval '1 hour' * (i % 300), CASE WHEN i % 100 = 0 THEN now() END, '', false, 1, '', ''
 		FROM generate_series(` + series + `) i;
-		INSERT INTO {schema}.deleted_event SELECT 'user ' || i, i, now() FROM generate_series(` + series + `) i;
+		INSERT INTO {schema}.deleted_event SELECT 'caller:user ' || i, i, now() FROM generate_series(` + series + `) i;
 		INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, round, created, updated,
 			expires, due,
 			poll_interval, stopped, attempts, version, fence, entries, bytes)

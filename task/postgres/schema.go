@@ -196,9 +196,14 @@ var questionTables = `
 			IF news IS NOT NULL AND NEW.who <> '{}' THEN
 				PERFORM {schema}.leave_notice(NEW, news);
 			END IF;
+			IF news IS NULL AND NEW.status = 'open' AND OLD.who <> NEW.who THEN
+				news := 'asked'; -- of those who are new
+			END IF;
 			IF news <> 'ended' AND NEW.who <> '{}' THEN
-				INSERT INTO {schema}.event (task, kind, key, outcome, principal, target, written)
-				SELECT id, news, NEW.key, '', principal, target, NEW.changed FROM {schema}.task WHERE id = NEW.task AND events
+				INSERT INTO {schema}.event (task, kind, key, outcome, principal, target, written, reader)
+				SELECT id, news, NEW.key, '', principal, target, NEW.changed, reader
+				FROM {schema}.task, unnest(` + callerReader + ` || principal || NEW.who) WITH ORDINALITY AS r (reader, place)
+				WHERE id = NEW.task AND events ORDER BY place
 				ON CONFLICT DO NOTHING;
 			END IF;
 		END IF;

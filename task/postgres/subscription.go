@@ -87,7 +87,7 @@ func newSubscriptionStatements(in func(string) string) subscriptionStatements {
 				UPDATE {schema}.event SET fresh = false WHERE id = ANY (ARRAY (
 					SELECT id FROM {schema}.event WHERE ` + freshEvent + ` ORDER BY id LIMIT ` + freshTogether + `
 					FOR UPDATE SKIP LOCKED))
-				RETURNING principal
+				RETURNING substr(reader, strpos(reader, ':') + 1) AS principal
 			), woken AS MATERIALIZED (
 				SELECT id FROM {schema}.subscription
 				WHERE principal = ANY (ARRAY (SELECT DISTINCT principal FROM fresh)) AND ` + ownSubscription + ` AND NOT woken

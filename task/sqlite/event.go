@@ -1,9 +1,10 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
-	"errors"
+	"slices"
 	"time"
 
 	"github.com/askback-mcp/askback/task"
@@ -11,24 +12,25 @@ import (
 
 // Events. Triggers write and delete them: see [schema].
 const (
-	eventColumns = `event.seq, event.kind, task.id, task.target, event.key, event.outcome, event.written`
-	eventSelect  = `SELECT ` + eventColumns + ` FROM event JOIN task ON task.seq = event.task `
+	eventColumns = `event.seq, event.reader, event.kind, task.id, task.principal, task.target, event.key, event.outcome,
+		event.written`
+	eventSelect = `SELECT ` + eventColumns + ` FROM event JOIN task ON task.seq = event.task `
 
-	// ?1 is a principal, ?2 the ID of a task or NULL, ?3 a position.
-	ofPrincipal = `WHERE event.principal = ?1`
-	// Not by the index of the principal, who may be anonymous and have very many.
-	ofTask = `WHERE +event.principal = ?1 AND event.task = (SELECT seq FROM task WHERE id = ?2)`
+	// ?1 is a reader, ?2 the ID of a task or NULL, ?3 a position.
+	ofReader = `WHERE reader = ?1`
+	// Not by the index of the reader, who may be anonymous and have very many.
+	ofTask = `WHERE +reader = ?1 AND event.task = (SELECT seq FROM task WHERE id = ?2)`
 	pageOf = ` AND event.seq > ?3 AND (?4 IS NULL OR kind IN (SELECT value FROM json_each(?4)))
 		AND (?5 = '' OR target = ?5) ORDER BY event.seq LIMIT ?6`
-	atAndLast = ` AND (event.seq = ?3 OR event.seq = (SELECT max(seq) FROM event `
-	inOrder   = `)) ORDER BY event.seq`
+	theLast = `WHERE event.seq = (SELECT max(seq) FROM event `
 
-	eventsSQL     = eventSelect + ofPrincipal + pageOf
-	eventEndsSQL  = eventSelect + ofPrincipal + atAndLast + ofPrincipal + inOrder
-	taskEventsSQL = eventSelect + ofTask + pageOf
-	taskEndsSQL   = eventSelect + ofTask + atAndLast + ofTask + inOrder
+	eventsSQL        = eventSelect + ofReader + pageOf
+	lastEventSQL     = eventSelect + theLast + ofReader + `)`
+	taskEventsSQL    = eventSelect + ofTask + pageOf
+	lastTaskEventSQL = eventSelect + theLast + ofTask + `)`
+	eventAtSQL       = eventSelect + `WHERE event.seq = ?`
 
-	eventsDeletedSQL = `SELECT seq FROM deleted_event WHERE principal = ?`
+	eventsDeletedSQL = `SELECT seq FROM deleted_event WHERE reader = ?`
 	forgetEventsSQL  = `DELETE FROM deleted_event WHERE written < ?`
 )
 
@@ -41,30 +43,42 @@ func (s *Store) Events(ctx context.Context, q task.EventQuery) (page *task.Event
 	}
 	defer tx.Rollback() //nolint:errcheck // nothing was written
 	page = &task.EventPage{Now: timeAt(time.Now().UnixMilli())}
-	list, ends := eventsSQL, eventEndsSQL
+	list, end := eventsSQL, lastEventSQL
 	var of any
 	if q.Task != "" {
-		list, ends, of = taskEventsSQL, taskEndsSQL, q.Task
+		list, end, of = taskEventsSQL, lastTaskEventSQL, q.Task
 	}
-	page.Events, err = collect(ctx, tx.StmtContext(ctx, s.r[list]), scanEvent, q.Principal, of, q.After,
-		listOrNull(q.Kinds), q.Target, max(q.Limit, 0))
-	if err != nil {
-		return nil, err
-	}
-	found, err := collect(ctx, tx.StmtContext(ctx, s.r[ends]), scanEvent, q.Principal, of, q.After)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range found {
-		if e.Position == q.After {
-			page.At = e
+	// last puts the last event of a query, if there is one, where it belongs unless there is a later one.
+	last := func(to **task.Event, sql string, args ...any) error {
+		found, err := collect(ctx, tx.StmtContext(ctx, s.r[sql]), scanEvent, args...)
+		for _, e := range found {
+			if *to == nil || (*to).Position < e.Position {
+				*to = e
+			}
 		}
-		page.Last = e
+		return err
 	}
-	err = tx.StmtContext(ctx, s.r[eventsDeletedSQL]).QueryRowContext(ctx, q.Principal).Scan(&page.Deleted)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	if err := last(&page.At, eventAtSQL, q.After); err != nil {
 		return nil, err
 	}
+	for _, reader := range q.Readers {
+		found, err := collect(ctx, tx.StmtContext(ctx, s.r[list]), scanEvent, reader, of, q.After, listOrNull(q.Kinds),
+			q.Target, max(q.Limit, 0))
+		if err != nil {
+			return nil, err
+		}
+		page.Events = append(page.Events, found...)
+		if err := last(&page.Last, end, reader, of); err != nil {
+			return nil, err
+		}
+		deleted, err := collect(ctx, tx.StmtContext(ctx, s.r[eventsDeletedSQL]), column[int64], reader)
+		if err != nil {
+			return nil, err
+		}
+		page.Deleted = slices.Max(append(deleted, page.Deleted))
+	}
+	slices.SortFunc(page.Events, func(a, b *task.Event) int { return cmp.Compare(a.Position, b.Position) })
+	page.Events = page.Events[:min(len(page.Events), max(q.Limit, 0))]
 	return page, nil
 }
 
@@ -73,7 +87,7 @@ func scanEvent(rows *sql.Rows, to **task.Event) error {
 	e := new(task.Event)
 	*to = e
 	var written int64
-	err := rows.Scan(&e.Position, &e.Kind, &e.Task, &e.Target, &e.Key, &e.Status, &written)
+	err := rows.Scan(&e.Position, &e.Reader, &e.Kind, &e.Task, &e.Principal, &e.Target, &e.Key, &e.Status, &written)
 	e.Written = timeAt(written)
 	return err
 }

@@ -292,8 +292,8 @@ CREATE TRIGGER task_questions_deleted AFTER DELETE ON task BEGIN
 	DELETE FROM question WHERE task = OLD.seq;
 END;
 
--- What becomes of tasks, for callers who look. No seq is used again, and since one writes at a time they are committed
--- in their order.
+-- What becomes of tasks, for each who may read it: the caller, and the people of a question. No seq is used again, and
+-- since one writes at a time they are committed in their order.
 CREATE TABLE event (
 	seq       INTEGER PRIMARY KEY AUTOINCREMENT,
 	task      INTEGER NOT NULL, -- task.seq
@@ -301,17 +301,17 @@ CREATE TABLE event (
 	key       TEXT    NOT NULL,
 	outcome   TEXT    NOT NULL, -- the status of a task that has ended
 	written   INTEGER NOT NULL, -- milliseconds since 1970
-	principal TEXT    NOT NULL,
-	UNIQUE (task, kind, key)
+	reader    TEXT    NOT NULL,
+	UNIQUE (task, kind, key, reader)
 ) STRICT;
 
-CREATE INDEX event_principal ON event (principal, seq);
+CREATE INDEX event_reader ON event (reader, seq);
 
--- The last event of each principal that was deleted.
+-- The last event of each reader that was deleted.
 CREATE TABLE deleted_event (
-	principal TEXT    NOT NULL PRIMARY KEY,
-	seq       INTEGER NOT NULL,
-	written   INTEGER NOT NULL
+	reader  TEXT    NOT NULL PRIMARY KEY,
+	seq     INTEGER NOT NULL,
+	written INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX deleted_event_written ON deleted_event (written);
@@ -336,24 +336,20 @@ CREATE INDEX subscription_due       ON subscription (due) WHERE due IS NOT NULL;
 CREATE INDEX subscription_expires   ON subscription (expires);
 
 CREATE TRIGGER event_subscribed AFTER INSERT ON event BEGIN
-	UPDATE subscription SET woken = 1, due = iif(claim = '', NEW.written, due) WHERE principal = NEW.principal AND NOT woken;
+	UPDATE subscription SET woken = 1, due = iif(claim = '', NEW.written, due)
+	WHERE principal = substr(NEW.reader, instr(NEW.reader, ':') + 1) AND NOT woken;
 END;
 CREATE TRIGGER event_deleted AFTER DELETE ON event BEGIN
-	INSERT INTO deleted_event VALUES (OLD.principal, OLD.seq, OLD.written) ON CONFLICT (principal)
+	INSERT INTO deleted_event VALUES (OLD.reader, OLD.seq, OLD.written) ON CONFLICT (reader)
 		DO UPDATE SET seq = max(seq, excluded.seq), written = max(written, excluded.written);
 END;
 CREATE TRIGGER task_added_event AFTER INSERT ON task WHEN ` + eventful + ` BEGIN` + logStatus + `END;
 CREATE TRIGGER task_changed_event AFTER UPDATE OF status ON task WHEN NEW.status <> OLD.status AND ` + eventful + ` BEGIN
 ` + logStatus + `END;
-CREATE TRIGGER question_asked_event AFTER INSERT ON question WHEN NEW.people IS NOT NULL BEGIN
-	` + logEvent + ` SELECT NEW.task, 'asked', NEW.key, '', NEW.asked, principal FROM task
-		WHERE seq = NEW.task AND events;
-END;
-CREATE TRIGGER question_decided_event AFTER UPDATE OF status ON question
-WHEN NEW.status = 'decided' AND OLD.status <> 'decided' AND NEW.people IS NOT NULL BEGIN
-	` + logEvent + ` SELECT NEW.task, iif(NEW.expired, 'unanswered', 'decided'), NEW.key, '', NEW.changed, principal
-		FROM task WHERE seq = NEW.task AND events;
-END;
+CREATE TRIGGER question_added_event AFTER INSERT ON question WHEN NEW.people IS NOT NULL BEGIN` + logQuestion + `END;
+CREATE TRIGGER question_changed_event AFTER UPDATE OF status, people ON question WHEN NEW.people IS NOT NULL
+	AND (NEW.status = 'decided' AND OLD.status <> 'decided' OR NEW.status = 'open' AND NEW.people IS NOT OLD.people) BEGIN
+` + logQuestion + `END;
 CREATE TRIGGER task_events_deleted AFTER DELETE ON task WHEN OLD.events BEGIN
 	DELETE FROM event WHERE task = OLD.seq;
 END;
@@ -380,17 +376,27 @@ const (
 )
 
 // Parts of triggers that log what becomes of tasks. No event may keep a task from its status.
-const (
-	logEvent = `INSERT OR IGNORE INTO event (task, kind, key, outcome, written, principal)`
+var (
+	logEvent = `INSERT OR IGNORE INTO event (task, kind, key, outcome, written, reader)`
 	// eventful says that the task NEW has just got a status that is an event.
 	eventful  = `NEW.events AND (NEW.ended OR NEW.status = 'input_required' AND NEW.pending IS NOT NULL)`
 	logStatus = `
 	` + logEvent + ` SELECT NEW.seq, iif(NEW.ended, 'ended', 'input'), iif(NEW.ended, '', NEW.version),
-		iif(NEW.ended, NEW.status, ''), NEW.updated, NEW.principal;
+		iif(NEW.ended, NEW.status, ''), NEW.updated, ` + callerReader + ` || NEW.principal;
+`
+	logQuestion = `
+	` + logEvent + ` SELECT NEW.task, iif(NEW.status = 'open', 'asked', iif(NEW.expired, 'unanswered', 'decided')),
+			NEW.key, '', NEW.changed, reader
+		FROM task, (SELECT ` + callerReader + ` || principal AS reader FROM task WHERE seq = NEW.task
+			UNION ALL SELECT value FROM json_each(NEW.people))
+		WHERE seq = NEW.task AND events;
 `
 )
 
-var mostRefused = strconv.Itoa(task.RefusedKept)
+var (
+	callerReader = "'" + task.CallerReader("") + "'"
+	mostRefused  = strconv.Itoa(task.RefusedKept)
+)
 
 // prepareSchema makes the file a store, in WAL mode. Several processes may do that at once.
 func prepareSchema(ctx context.Context, conn *sql.Conn) error {

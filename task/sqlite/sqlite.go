@@ -172,5 +172,5 @@ var reads = []string{
 	anyNoticeSQL, anyRefusedSQL,
 	rememberedSQL, anyEndedSQL,
 	subscribedSQL, anySubscriptionSQL,
-	eventsSQL, eventEndsSQL, taskEventsSQL, taskEndsSQL, eventsDeletedSQL,
+	eventsSQL, lastEventSQL, taskEventsSQL, lastTaskEventSQL, eventAtSQL, eventsDeletedSQL,
 }

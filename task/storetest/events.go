@@ -61,7 +61,7 @@ var eventTests = []test{
 				if e.Kind == task.EventEnded {
 					status = task.Completed
 				}
-				if e.Task != t.ID || e.Target != t.Target || e.Status != status || e.Written.Before(t.Created) ||
+				if e.Task != t.ID || e.Target != t.Target || e.Principal != "alice" || e.Reader != "caller:alice" || e.Status != status || e.Written.Before(t.Created) ||
 					e.Written.After(page.Now) || e.Written.Location() != time.UTC {
 					f.Errorf("the event is %+v of the task %+v; it is %v now", e, t, page.Now)
 				}
@@ -82,7 +82,7 @@ var eventTests = []test{
 					}
 					f.ok("Insert", insert(t, u, task.Quota{}))
 					f.wantRow(s, t)
-					page := f.events(s, task.EventQuery{Principal: t.Principal, Limit: 9})
+					page := f.events(s, task.EventQuery{Readers: []string{"caller:" + t.Principal}, Limit: 9})
 					slices.SortFunc(page.Events, func(a, b *task.Event) int { return cmp.Compare(a.Kind, b.Kind) })
 					f.wantLogged("a task that is "+string(status), page, want)
 				}
@@ -115,12 +115,14 @@ var eventTests = []test{
 				f.updateStatus(s, t, task.Completed, task.Update{Due: -1})
 			}
 			everything := f.wantEvents(s, ofAlice, "asked key", "asked key", "asked key", "ended ", "ended ", "ended ").Events
-			f.wantEvents(s, task.EventQuery{Limit: 9}, "asked key", "ended ")
-			f.wantEvents(s, task.EventQuery{Principal: "carol", Limit: 9})
+			f.wantEvents(s, task.EventQuery{Readers: []string{"caller:"}, Limit: 9}, "asked key", "ended ")
+			f.wantEvents(s, task.EventQuery{Readers: []string{"caller:carol"}, Limit: 9})
+			f.wantEvents(s, task.EventQuery{Readers: []string{"alice"}, Limit: 9})
+			f.wantEvents(s, task.EventQuery{Limit: 9})
 			of := ofAlice
 			of.Task = all[2].ID
 			f.wantEvents(s, of, "asked key", "ended ")
-			of.Principal = "bob"
+			of.Readers = []string{"caller:bob"}
 			f.wantEvents(s, of)
 			of = ofAlice
 			of.Kinds = []task.EventKind{task.EventEnded, task.EventInput}
@@ -130,7 +132,7 @@ var eventTests = []test{
 			of.Target = "tool 1"
 			f.wantEvents(s, of)
 			for after := range everything {
-				of = task.EventQuery{Principal: "alice", After: everything[after].Position, Limit: 2}
+				of = task.EventQuery{Readers: ofAlice.Readers, After: everything[after].Position, Limit: 2}
 				page := f.events(s, of)
 				if page.At == nil || *page.At != *everything[after] || page.Last == nil || *page.Last != *everything[5] {
 					f.Errorf("after event %d: At is %+v and Last is %+v", after, page.At, page.Last)
@@ -144,7 +146,11 @@ var eventTests = []test{
 					f.Errorf("after event %d there are %d, want %d", after, len(page.Events), want)
 				}
 			}
-			of = task.EventQuery{Principal: "alice", After: 1 << 60, Limit: 9}
+			of = task.EventQuery{Readers: []string{"caller:bob"}, After: everything[0].Position}
+			if page := f.wantEvents(s, of); page.At == nil || *page.At != *everything[0] {
+				f.Errorf("another reader has %+v at that position", page.At)
+			}
+			of = task.EventQuery{Readers: ofAlice.Readers, After: 1 << 60, Limit: 9}
 			if page := f.wantEvents(s, of); page.At != nil || page.Last == nil {
 				f.Errorf("beyond the end At is %+v and Last is %+v", page.At, page.Last)
 			}
@@ -171,12 +177,12 @@ var eventTests = []test{
 				return len(f.events(s, ofAlice).Events) == 1
 			})
 			f.wantGone(s, unseen.ID)
-			page := f.wantEvents(s, task.EventQuery{Principal: "alice", After: second.Position, Limit: 9})
+			page := f.wantEvents(s, task.EventQuery{Readers: ofAlice.Readers, After: second.Position, Limit: 9})
 			if page.At != nil || *page.Last != *first || page.Deleted <= second.Position {
 				f.Errorf("At is %+v, Last is %+v, want %+v, and Deleted is %d, want more than %d", page.At, page.Last, first,
 					page.Deleted, second.Position)
 			}
-			if page := f.events(s, task.EventQuery{Principal: "bob"}); page.Deleted != 0 {
+			if page := f.events(s, task.EventQuery{Readers: []string{"caller:bob"}}); page.Deleted != 0 {
 				f.Errorf("of bob, %d was deleted", page.Deleted)
 			}
 			end("alice", long)
@@ -191,18 +197,72 @@ var eventTests = []test{
 			f.wantGone(s, stays.ID)
 			f.wantEvents(s, ofAlice, "ended ")
 		})},
+	{"the people of a question read that it is asked and decided, as long as it is for them", logs(
+		func(f *fixture, s task.Store) {
+			writer, reader := f.instances(s, 3)[1], f.instances(s, 3)[2]
+			of := func(readers ...string) task.EventQuery { return task.EventQuery{Readers: readers, Limit: 9} }
+			t := f.addLogged(writer, "alice")
+			f.park(writer, t, question("people", "user:bob", "group:a"), question("timer"))
+			f.wantEvents(reader, ofAlice, "asked people")
+			f.wantEvents(reader, of("user:bob"), "asked people")
+			both := f.wantEvents(reader, of("user:bob", "group:a"), "asked people", "asked people")
+			for i, e := range both.Events {
+				if e.Reader != []string{"user:bob", "group:a"}[i] || e.Principal != "alice" || e.Task != t.ID ||
+					e.ID() != both.Events[0].ID() {
+					f.Errorf("event %d is %+v", i, e)
+				}
+			}
+			f.wantEvents(reader, of("user:carol", "user:alice", "caller:bob", "bob"))
+			one := of("user:bob")
+			one.Task = t.ID
+			f.wantEvents(reader, one, "asked people")
+			one.Task = "another"
+			f.wantEvents(reader, one)
+
+			q := f.question(writer, t.ID, "people")
+			q.For = []string{"group:a", "user:carol"}
+			f.change(writer, q)
+			f.wantEvents(reader, of("user:carol"), "asked people")
+			q.Votes = []byte("a vote")
+			f.change(writer, q)
+			q.For = []string{"group:a", "user:bob", "user:carol"}
+			f.change(writer, q)
+			q.For = []string{"group:a", "user:carol"}
+			f.change(writer, q)
+			f.decide(writer, t.ID, "people")
+			t = f.claimThis(writer, t.ID, long)
+			f.updateStatus(writer, t, task.Completed, task.Update{Leased: true, Due: -1})
+			f.wantEvents(reader, ofAlice, "asked people", "decided people", "ended ")
+			bob := f.wantEvents(reader, of("user:bob"), "asked people")
+			f.wantEvents(reader, of("user:carol"), "asked people", "decided people")
+			group := f.wantEvents(reader, of("group:a"), "asked people", "decided people")
+
+			if n, err := s.Evict(f.ctx, "alice", -time.Second, 1); n != 1 || err != nil {
+				f.Fatalf("Evict: %d, %v", n, err)
+			}
+			for name, last := range map[string]*task.Event{"user:bob": bob.Last, "group:a": group.Last} {
+				if page := f.wantEvents(reader, of(name)); page.Deleted != last.Position || page.Last != nil {
+					f.Errorf("%s: the last event is %+v and %d was deleted, want %d", name, page.Last, page.Deleted, last.Position)
+				}
+			}
+			if page := f.wantEvents(reader, of("user:bob", "group:a", "user:dave")); page.Deleted < group.Last.Position {
+				f.Errorf("of all readers %d was deleted, want %d", page.Deleted, group.Last.Position)
+			}
+		})},
 	{"a reader who follows the positions misses no event, however late a write is committed", logs(
 		func(f *fixture, s task.Store) {
 			const writers, each = 4, 12
+			sets := [][]string{{"caller:alice"}, {"caller:alice", "user:carol"}, {"user:carol", "caller:alice"}}
 			var writing atomic.Int64
 			writing.Store(writers)
 			handles := f.instances(s, writers)
 			type seen struct {
 				reader int
+				of     string
 				task   string
 				kind   task.EventKind
 			}
-			read := together(&f.suite, writers+2, func(i int, add func(seen)) error {
+			read := together(&f.suite, writers+len(sets), func(i int, add func(seen)) error {
 				if i < writers {
 					defer writing.Add(-1)
 					for n := range each {
@@ -212,7 +272,7 @@ var eventTests = []test{
 					}
 					return nil
 				}
-				q := task.EventQuery{Principal: "alice", Limit: 3}
+				q := task.EventQuery{Readers: sets[i-writers], Limit: 3}
 				for {
 					last := writing.Load() == 0
 					page, err := handles[i-writers].(task.EventLog).Events(f.ctx, q)
@@ -220,20 +280,21 @@ var eventTests = []test{
 						return err
 					}
 					for _, e := range page.Events {
-						add(seen{i, e.Task, e.Kind})
+						add(seen{i, e.Reader, e.Task, e.Kind})
 						q.After = e.Position
 					}
 				}
 			})
 			was := make(map[seen]bool)
 			for _, e := range read {
-				if was[e] || e.kind == task.EventEnded && !was[seen{e.reader, e.task, task.EventAsked}] {
+				if was[e] || e.kind == task.EventEnded && !was[seen{e.reader, e.of, e.task, task.EventAsked}] {
 					f.Errorf("%+v comes at the wrong time, or again", e)
 				}
 				was[e] = true
 			}
-			if want := 2 * 2 * writers * each / 2; len(read) != want {
-				f.Errorf("two readers have read %d events, want %d", len(read), want)
+			asked := writers * each // of which alice's calls ask half, and end
+			if want := len(sets)*asked + 2*asked; len(read) != want {
+				f.Errorf("the readers have read %d events, want %d", len(read), want)
 			}
 		})},
 }
@@ -255,7 +316,7 @@ func live(f *fixture, s task.Store, principal string) error {
 }
 
 // ofAlice is a query for all events of a principal.
-var ofAlice = task.EventQuery{Principal: "alice", Limit: 100}
+var ofAlice = task.EventQuery{Readers: []string{"caller:alice"}, Limit: 100}
 
 // addLogged creates a task with Events that the caller has claimed.
 func (f *fixture) addLogged(s task.Store, principal string) *task.Task {

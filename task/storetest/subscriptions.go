@@ -108,6 +108,9 @@ var subscriptionTests = []test{
 			other = f.addLogged(store, "alice")
 			f.updateStatus(store, other, task.Completed, task.Update{Due: -1})
 			f.idleSubscriptions(s, "alice's") // it does not wait for what it was to be tried again
+			other = f.addLogged(store, "alice")
+			f.park(store, other, question("key", "user:bob"))
+			f.idleSubscriptions(s, "alice's", "bob's")
 		})},
 	{"a claim ends with its lease, and only its holder settles it", subscribes(
 		func(f *fixture, s task.Subscriptions, _ task.Store) {
