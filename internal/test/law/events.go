@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/internal/test/harness"
@@ -13,7 +14,7 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// poller is a host that follows the events of one type that a principal's calls have.
+// poller is a host that follows the events of one type that a principal may read.
 type poller struct {
 	*caller
 	name   string
@@ -23,10 +24,28 @@ type poller struct {
 	counted map[string]int // by eventId
 }
 
+// groupsOf are the groups of principals who poll.
+var groupsOf = map[string][]string{"p0": {"g", "h"}}
+
+// groups says who is in which groups, as somebody who is out of reach now and then.
+func groups(part *sim.Part) func(context.Context, string) ([]string, error) {
+	return func(ctx context.Context, principal string) ([]string, error) {
+		return sim.Get(ctx, part, "groups", func(context.Context) ([]string, error) { return groupsOf[principal], nil })
+	}
+}
+
+// isFor reports whether a question of somebody's call is for the poller.
+func (p *poller) isFor(q *task.Question) bool {
+	return q.Principal != p.principal && slices.ContainsFunc(q.For, func(who string) bool {
+		group, is := strings.CutPrefix(who, "group:")
+		return who == "user:"+p.principal || is && slices.Contains(groupsOf[p.principal], group)
+	})
+}
+
 // newPollers returns a host for each type of events and each principal, which has its first cursor.
 func (r *run) newPollers(ctx context.Context) (all []*poller) {
 	network := sim.Chances{sim.LostBefore: 0.03, sim.LostAfter: 0.03, sim.Delayed: 0.03}
-	for _, principal := range []string{"alice", "bob"} {
+	for _, principal := range []string{"alice", "bob", "p0", "p1"} {
 		for _, name := range []string{"question.asked", "question.decided", "call.ended"} {
 			p := &poller{
 				caller: &caller{run: r, part: r.sim.Part("poller of "+principal+" for "+name, network), principal: principal,
@@ -72,11 +91,18 @@ func (p *poller) poll(ctx context.Context) (more bool) {
 			}
 			continue
 		}
-		t, err := p.Store.Get(ctx, harness.At(data, "taskId").(string))
-		if err == nil && t.Principal != p.principal {
-			p.violate("%s is told of a call of %s: %v", p.part.Name, t.Principal, e)
+		name := harness.At(data, "call").(string)
+		if id, caller := harness.At(data, "taskId").(string); caller {
+			if t, err := p.Store.Get(ctx, id); err == nil && (t.Principal != p.principal || task.Name(id) != name) {
+				p.violate("%s is told of a call of %s: %v", p.part.Name, t.Principal, e)
+			}
+		} else if rows, err := p.Store.Questions(ctx, name); err == nil && len(rows) > 0 && before == p.losses() &&
+			!slices.ContainsFunc(rows, func(q *task.Question) bool {
+				return p.isFor(q) && q.Key == harness.At(data, "question")
+			}) {
+			p.violate("%s is told of a question that is not for them: %v", p.part.Name, e)
 		}
-		p.seen[fmt.Sprint(harness.At(data, "call"), harness.At(data, "of"), harness.At(data, "outcome"),
+		p.seen[fmt.Sprint(name, harness.At(data, "of"), harness.At(data, "outcome"),
 			harness.At(data, "status"))]++
 	}
 	p.cursor, _ = json.Marshal(page["cursor"])
@@ -89,11 +115,8 @@ func (p *poller) check(ctx context.Context) {
 	}
 	want := make(map[string]int)
 	for _, t := range p.tasks(ctx) {
-		if t.Principal != p.principal {
-			continue
-		}
 		add := func(of, outcome, status any) { want[fmt.Sprint(task.Name(t.ID), of, outcome, status)]++ }
-		if t.Status.Terminal() && p.name == "call.ended" {
+		if t.Principal == p.principal && t.Status.Terminal() && p.name == "call.ended" {
 			add(nil, nil, t.Status)
 		}
 		rows, err := p.Store.Questions(ctx, task.Name(t.ID))
@@ -103,7 +126,7 @@ func (p *poller) check(ctx context.Context) {
 		for _, q := range rows {
 			d, err := stored.DecodeDecision(q.Decision)
 			switch {
-			case len(q.For) == 0:
+			case len(q.For) == 0 || q.Principal != p.principal && !p.isFor(q):
 			case p.name == "question.asked":
 				add("people", nil, nil)
 			case p.name != "question.decided" || err != nil: // nobody has decided it

@@ -197,7 +197,7 @@ func (r *run) options(part *sim.Part, ring *seal.Ring) *askback.Options {
 		}},
 	}
 	if r.Polled {
-		opts.Events = &askback.EventOptions{}
+		opts.Events = &askback.EventOptions{Groups: groups(part)}
 	}
 	opts.Limits.RoundTTL = max(time.Hour, 600*r.Unit)
 	if r.Dead > 0 { // tasks are deleted before anybody takes their notices
