@@ -1,8 +1,11 @@
 package postgres
 
 import (
+	"context"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/askback-mcp/askback/task"
 )
@@ -75,6 +78,85 @@ func TestAReaderLearnsOfADeletionThatIsUnderWay(t *testing.T) {
 	if p := <-page; p == nil || len(p.Events) > 0 || p.Deleted <= before.Last.Position {
 		t.Errorf("the reader at %d gets %+v", before.Last.Position, p)
 	}
+}
+
+// Nobody numbers the events of a reader while another one, who reads them besides others, numbers those.
+func TestEventsOfSeveralReadersAreNotSkipped(t *testing.T) {
+	t.Parallel()
+	s := openPrivate(t)
+	begin := func() pgx.Tx {
+		tx, err := s.pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // if the test fails before
+		return tx
+	}
+	exec := func(tx pgx.Tx, sql string, args ...any) {
+		if _, err := tx.Exec(t.Context(), sql, args...); err != nil {
+			t.Error(err)
+		}
+	}
+	first := addLogged(t, s)
+	first.Status = task.Completed
+	if err := s.Update(t.Context(), first, task.Update{Due: -1}); err != nil {
+		t.Fatal(err)
+	}
+	q := task.EventQuery{Readers: []string{"caller:alice", "user:carol"}, Limit: 9}
+	got := make(chan *task.EventPage, 1)
+	read := func() {
+		page, err := s.Events(t.Context(), q)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- page
+	}
+	holds, numbers := begin(), begin()
+	exec(holds, inSchema(`SELECT FROM {schema}.event FOR UPDATE`, s.schema))
+	go read() // it waits before it has a number for this event, and does not see the next one
+	waiting := func() (n int) {
+		const sql = `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`
+		if err := s.pool.QueryRow(t.Context(), sql).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for waiting() < 1 {
+	}
+	second := addLogged(t, s)
+	second.Status = task.InputRequired
+	ask := []*task.Question{{Key: "key", For: []string{"user:carol"}, Content: []byte("content")}}
+	if err := s.Update(t.Context(), second, task.Update{Leased: true, Due: -1, Ask: ask}); err != nil {
+		t.Fatal(err)
+	}
+	numbered := make(chan struct{})
+	go func() {
+		exec(numbers, s.sql.lockEvents, []string{"user:carol"})
+		exec(numbers, s.sql.numberEvents, []string{"user:carol"}, nil)
+		close(numbered)
+	}()
+	for done := false; !done && waiting() < 2; {
+		select {
+		case <-numbered:
+			done = true
+		default:
+		}
+	}
+	exec(holds, `COMMIT`)
+	page := <-got
+	<-numbered
+	exec(numbers, `COMMIT`)
+	seen := page.Events
+	if page.Last != nil {
+		q.After = page.Last.Position
+	}
+	read()
+	for _, e := range append(seen, (<-got).Events...) {
+		if e.Reader == "user:carol" {
+			return
+		}
+	}
+	t.Errorf("after %+v, what carol is asked is skipped", page)
 }
 
 func addLogged(t *testing.T, s *Store) *task.Task {
