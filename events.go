@@ -9,8 +9,8 @@ import (
 )
 
 // EventOptions let callers learn what becomes of their tasks, and people what they are asked, without a connection and
-// from any host, by the extension io.modelcontextprotocol/events (SEP-3415). They need [Options.Tasks] with a store that
-// is a task.EventLog. The zero value is ready to use.
+// from any host, by the extension io.modelcontextprotocol/events (SEP-3415). They need [Options.Tasks] with a store
+// that is a task.EventLog. The zero value is ready to use.
 //
 // With events/list a client lists the types: question.asked, question.decided and call.ended. With events/poll it reads
 // the events of one type since its last poll. A named caller reads the events of its own calls. An anonymous one must

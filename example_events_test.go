@@ -1,6 +1,7 @@
 package askback_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -48,6 +51,44 @@ func ExampleEventOptions() {
 	// next poll in 60000 ms
 }
 
+// Somebody whose group is asked learns of it without having called anything.
+func ExampleEventOptions_groups() {
+	store := new(task.MemoryStore)
+	srv := newServer(askback.Options{
+		Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
+			return cmp.Or(extra.Header.Get("From"), "alice"), nil // in a service, whom the token names
+		},
+		Tasks: &askback.Tasks{Store: store},
+		Desk:  new(askback.DeskOptions),
+		Events: &askback.EventOptions{Groups: func(_ context.Context, principal string) ([]string, error) {
+			return map[string][]string{"ada": {"release"}}[principal], nil
+		}},
+	})
+	askback.AddTool(srv, &mcp.Tool{Name: "deploy"},
+		func(_ context.Context, call *askback.Call, in Deployment) (string, error) {
+			return in.Service + " is deployed.", askback.Approve(call, "approve", askback.Question{
+				Message: "Deploy " + in.Service + "?",
+				For:     []string{askback.Group("release")},
+			})
+		})
+	defer runTasks(srv)()
+
+	cursor := poll(srv, map[string]any{"name": "question.asked"}, "From: ada").Cursor
+	answer := atDesk(store, desk.Answer{By: desk.Person{Name: "ada", Groups: []string{"release"}}, Action: "accept"})
+	callTool(srv, &client.Options{OnRound: func(ctx context.Context, r *client.Round) error {
+		page := poll(srv, map[string]any{"name": "question.asked", "cursor": cursor}, "From: ada")
+		for _, e := range page.Events {
+			fmt.Println(e.Name, "by", e.Data["tool"])
+		}
+		cursor = page.Cursor
+		return answer(ctx, r)
+	}}, "deploy", Deployment{Service: "shop"})
+	// Output:
+	// question.asked by deploy
+	// ada was asked: Deploy shop? {"service":"shop"}
+	// shop is deployed.
+}
+
 // eventPage is the result of events/poll.
 type eventPage struct {
 	Events []struct {
@@ -59,7 +100,7 @@ type eventPage struct {
 }
 
 // poll sends one events/poll, as a client that is not connected.
-func poll(srv *askback.Server, params map[string]any) eventPage {
+func poll(srv *askback.Server, params map[string]any, header ...string) eventPage {
 	params["_meta"] = map[string]any{
 		mcp.MetaKeyProtocolVersion: "2026-07-28", mcp.MetaKeyClientCapabilities: map[string]any{},
 	}
@@ -70,6 +111,10 @@ func poll(srv *askback.Server, params map[string]any) eventPage {
 	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(string(body)))
 	for name, value := range map[string]string{"Content-Type": "application/json", "Mcp-Method": "events/poll",
 		"Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2026-07-28"} {
+		r.Header.Set(name, value)
+	}
+	for _, line := range header {
+		name, value, _ := strings.Cut(line, ": ")
 		r.Header.Set(name, value)
 	}
 	w := httptest.NewRecorder()

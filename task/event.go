@@ -29,7 +29,7 @@ type EventQuery struct {
 // EventPage is what a query finds.
 type EventPage struct {
 	Events []*Event
-	// At is the event whose Position is After, whoever reads it, and Last is the one of the Readers and the Task with the
+	// At is the event whose Position is After, of any reader. Last is the event of the Readers and the Task that has the
 	// highest Position. The Kinds and the Target of the query do not matter for them. Nil means that there is no such
 	// event.
 	At, Last *Event

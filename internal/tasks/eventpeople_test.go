@@ -130,7 +130,8 @@ func TestPeopleFollowWhatTheyAreAsked(t *testing.T) {
 			t.Fatal(err)
 		}
 		by := desk.Person{Name: "bob"}
-		if _, err := d.Answer(t.Context(), task.Name(id), questions[0].Key, desk.Answer{By: by, Action: "decline"}); err != nil {
+		veto := desk.Answer{By: by, Action: "decline"}
+		if _, err := d.Answer(t.Context(), task.Name(id), questions[0].Key, veto); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -215,7 +216,8 @@ func TestGroupsThatChange(t *testing.T) {
 	})
 }
 
-// An event comes once to somebody who may read it in several ways, however long the pages are, and to the caller as such.
+// An event comes once to somebody who may read it in several ways, however long the pages are. The caller reads it as
+// such.
 func TestAnEventComesOnce(t *testing.T) {
 	t.Parallel()
 	for most := 1; most < 8; most++ {

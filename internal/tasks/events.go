@@ -251,8 +251,7 @@ func (t *eventType) payload(e *task.Event, caller bool) map[string]string {
 // mostGroups bounds the groups of a principal whose events are looked for.
 const mostGroups = 64
 
-// eventReaders returns as whom a principal reads what it follows: first as the caller and, if that has people, as one of
-// them.
+// eventReaders returns as whom a principal reads what it follows: first as the caller, and then as one of the people.
 func (s *Service) eventReaders(ctx context.Context, principal string, f *followed) ([]string, error) {
 	readers := []string{task.CallerReader(principal)}
 	if !f.of.people || f.taskID != "" || principal == "" {

@@ -15,10 +15,10 @@ import (
 // eventTables have what becomes of tasks, for each who may read it: the caller, and the people of a question. Triggers
 // write it under the lock of the task.
 //
-// An event has no position before somebody reads it. Whoever finds such events of readers numbers them, under locks for
-// all these readers that last until the numbers are committed. So what a transaction commits late gets its number late,
-// and nobody reads beyond a number that is still to come. The numbers of one task's events, for one reader, are in the
-// order in which these were written.
+// An event has no position before somebody reads it. A query that finds such events of its readers numbers them, under
+// locks for all these readers that last until the numbers are committed. So what a transaction commits late gets its
+// number late, and nobody reads beyond a number that is still to come. The numbers of one task's events, for one reader,
+// are in the order in which these were written.
 var eventTables = `
 	CREATE TABLE {schema}.event (
 		id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

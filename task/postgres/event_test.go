@@ -59,7 +59,8 @@ func TestAReaderLearnsOfADeletionThatIsUnderWay(t *testing.T) {
 	}
 	page := make(chan *task.EventPage)
 	go func() {
-		p, err := s.Events(t.Context(), task.EventQuery{Readers: []string{"caller:alice"}, After: before.Last.Position, Limit: 9})
+		p, err := s.Events(t.Context(), task.EventQuery{Readers: []string{"caller:alice"}, After: before.Last.Position,
+			Limit: 9})
 		if err != nil {
 			t.Error(err)
 		}

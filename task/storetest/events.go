@@ -61,7 +61,8 @@ var eventTests = []test{
 				if e.Kind == task.EventEnded {
 					status = task.Completed
 				}
-				if e.Task != t.ID || e.Target != t.Target || e.Principal != "alice" || e.Reader != "caller:alice" || e.Status != status || e.Written.Before(t.Created) ||
+				if e.Task != t.ID || e.Target != t.Target || e.Principal != "alice" || e.Reader != "caller:alice" ||
+					e.Status != status || e.Written.Before(t.Created) ||
 					e.Written.After(page.Now) || e.Written.Location() != time.UTC {
 					f.Errorf("the event is %+v of the task %+v; it is %v now", e, t, page.Now)
 				}
