@@ -17,8 +17,8 @@ import (
 //
 // An event has no position before somebody reads it. A query that finds such events of its readers numbers them, under
 // locks for all these readers that last until the numbers are committed. So what a transaction commits late gets its
-// number late, and nobody reads beyond a number that is still to come. The numbers of one task's events, for one reader,
-// are in the order in which these were written.
+// number late, and nobody reads beyond a number that is still to come. The numbers of one task's events have, for one
+// reader, the order in which these were written.
 var eventTables = `
 	CREATE TABLE {schema}.event (
 		id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
