@@ -241,23 +241,24 @@ const mostAccepted = 100
 
 // changedTool reports whether the definition of a question's tool is another one than in the call of it that a person
 // accepted last.
-func (d *Desk) changedTool(ctx context.Context, r *row, as Person) (bool, error) {
+func (d *Desk) changedTool(ctx context.Context, r *row, as Person) (changed bool, err error) {
 	n := 0
-	for last, err := range d.history(ctx, as, task.QuestionHistory{Voter: as.Name}) {
+	var accepted time.Time
+	for one, err := range d.history(ctx, as, task.QuestionHistory{Voter: as.Name}) {
 		if n++; err != nil || n > mostAccepted {
-			return false, err
+			return changed, err
 		}
-		if last.unreadable != nil || last.Target != r.Target || last.asking.Tool == nil || r.asking.Tool == nil ||
-			last.Task == r.Task {
+		if one.unreadable != nil || one.Target != r.Target || one.asking.Tool == nil || r.asking.Tool == nil ||
+			one.Task == r.Task {
 			continue
 		}
-		for _, v := range last.ballot.Votes[last.ballot.From:] {
-			if v.Who == as.Name && v.Action == accept {
-				return !bytes.Equal(last.asking.Tool, r.asking.Tool), nil
+		for _, v := range one.ballot.Votes[one.ballot.From:] {
+			if v.Who == as.Name && v.Action == accept && v.When.After(accepted) {
+				changed, accepted = !bytes.Equal(one.asking.Tool, r.asking.Tool), v.When
 			}
 		}
 	}
-	return false, nil
+	return changed, nil
 }
 
 // ErrOwnCall reports that a person may not answer a question, because the call that asks it is their own.

@@ -178,11 +178,18 @@ func TestReceiptsOnThePage(t *testing.T) {
 // Who accepted a call of a tool is told if its server describes the tool otherwise by the next one.
 func TestAToolThatIsDescribedAnew(t *testing.T) {
 	s := newScene(t, release)
+	call := func(n int) (path string) { return "/q/" + s.call(map[string]any{"n": n}) + "/ask" }
+	accept := func(path string) {
+		t.Helper()
+		if status, page := s.post("ada:release", path, url.Values{"do": {"accept"}}); status != http.StatusSeeOther {
+			t.Errorf("accepting %s: %d %s", path, status, page)
+		}
+	}
 	warned := func(as string, n int) bool {
 		t.Helper()
-		path := "/q/" + s.call(map[string]any{"n": n}) + "/ask"
+		path := call(n)
 		_, page := s.get(as, path)
-		s.post("ada:release", path, url.Values{"do": {"accept"}})
+		accept(path)
 		return strings.Contains(page, "describes this tool otherwise than when you last accepted")
 	}
 	if warned("ada:release", 1) || warned("ada:release", 2) {
@@ -198,5 +205,12 @@ func TestAToolThatIsDescribedAnew(t *testing.T) {
 	s.describe("Deploys.")
 	if warned("bob:release", 5) {
 		t.Error("bob, who has accepted nothing, is warned")
+	}
+	asked := call(6)
+	s.describe("Deploys it all.")
+	accept(call(7))
+	accept(asked)
+	if !warned("ada:release", 8) {
+		t.Error("ada is not warned of a tool that was another one in the call that she accepted last, and not asked last")
 	}
 }
