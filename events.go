@@ -13,9 +13,9 @@ import (
 // that is a task.EventLog. The zero value is ready to use.
 //
 // With events/list a client lists the types: question.asked, question.decided and call.ended. With events/poll it reads
-// the events of one type since its last poll. A named caller reads the events of its own calls. An anonymous one must
-// know the ID of a task, and reads the events of that. An event names the call, the task and the tool, and holds
-// nothing of questions and results, which the caller fetches.
+// the events of one type since its last poll, and events/stream brings them as they come. A named caller reads the
+// events of its own calls. An anonymous one must know the ID of a task, and reads the events of that. An event names
+// the call, the task and the tool, and holds nothing of questions and results, which the caller fetches.
 //
 // A user whom [Question.For] names, as [Options.Principal] names callers, reads question.asked and question.decided of
 // the question: with its key, and without the ID of the task. Such a user needs to be let in by what authenticates the
@@ -23,7 +23,7 @@ import (
 //
 // A call has events if it becomes a task, on a server with these options. An event is kept as long as its task. A
 // caller who comes later than that is told, by truncated, that there may have been others. [Options.Authorize] sees
-// each request, with the name of the type as its Target.
+// each request, with the name of the type as its Target, and an open stream again every 20 seconds.
 type EventOptions struct {
 	// PollInterval is how long clients are asked to wait between two polls; zero means 30 seconds.
 	PollInterval time.Duration

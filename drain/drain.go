@@ -288,7 +288,7 @@ func (d *drainer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // tell it by, and ends through the context of the session.
 func isOpenEnded(r *http.Request) bool {
 	method := r.Header.Get("Mcp-Method")
-	return method == "subscriptions/listen" || method == "tasks/result" ||
+	return method == "subscriptions/listen" || method == "tasks/result" || method == "events/stream" ||
 		r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/event-stream")
 }
 

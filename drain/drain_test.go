@@ -127,6 +127,7 @@ const (
 	stream = "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
 	listen = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nMcp-Method: subscriptions/listen\r\nContent-Length: 2\r\n\r\n{}"
 	await  = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nMcp-Method: tasks/result\r\nContent-Length: 2\r\n\r\n{}"
+	follow = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nMcp-Method: events/stream\r\nContent-Length: 2\r\n\r\n{}"
 	file   = "GET /file HTTP/1.1\r\nHost: localhost\r\n\r\n"
 )
 
@@ -283,6 +284,7 @@ func TestRunningRequests(t *testing.T) {
 			26 * time.Second, false},
 		{"a stream", stream, time.Hour, true, delay, response{status: 200}, delay, delay + 2*time.Second, false},
 		{"a subscription", listen, time.Hour, true, delay, response{status: 200}, delay, delay + 2*time.Second, false},
+		{"a stream of events", follow, time.Hour, true, delay, response{status: 200}, delay, delay + 2*time.Second, false},
 		{"one that waits for a task", await, time.Hour, false, delay, again, delay, delay + 2*time.Second, false},
 		{"one that waited for a task", await, time.Second, false, delay, response{status: 200, body: "done", closes: true},
 			delay, delay + 2*time.Second, false},

@@ -141,7 +141,7 @@ func (g *Gate) pass(ctx context.Context, a Access, w *report.Watch, session *mcp
 			w.InSession(session.ID())
 		}
 	}
-	if err := g.authorize(ctx, a); err != nil {
+	if err := g.Authorized(ctx, a); err != nil {
 		return err
 	}
 	if session != nil {
@@ -150,7 +150,7 @@ func (g *Gate) pass(ctx context.Context, a Access, w *report.Watch, session *mcp
 		ctx, cancel = withLifetime(ctx, "seconds per call", g.Limits.CallTTL)
 		defer cancel()
 	}
-	if a.Method == wire.TaskResult {
+	if a.Method == wire.TaskResult || a.Method == wire.StreamEvents {
 		var cancel context.CancelFunc
 		ctx, cancel = WhileTokenLasts(ctx, a.Extra)
 		defer cancel()
@@ -230,7 +230,9 @@ func (g *Gate) Principal(ctx context.Context, a Access) (string, error) {
 	return principal, nil
 }
 
-func (g *Gate) authorize(ctx context.Context, a Access) error {
+// Authorized asks the operator whether a caller may make a request, or whether one that stays open may go on. The error
+// is one for the client.
+func (g *Gate) Authorized(ctx context.Context, a Access) error {
 	if g.Authorize == nil {
 		return nil
 	}

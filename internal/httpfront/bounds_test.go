@@ -427,11 +427,21 @@ func TestReadersOverHTTP2HaveADeadline(t *testing.T) {
 	})
 }
 
-// A subscription to tasks whose client does not read it ends, too, and makes room for another one.
+// A subscription to tasks whose client does not read it ends, too, and makes room for another one. So does a stream of
+// events.
 func TestASubscriptionThatIsNotReadEnds(t *testing.T) {
+	for _, c := range []struct{ method, members, begins string }{
+		{"subscriptions/listen", `"notifications":{"taskIds":["ID"]}`, "notifications/subscriptions/acknowledged"},
+		{"events/stream", `"name":"call.ended","arguments":{"taskId":"ID"}`, "notifications/events/active"},
+	} {
+		t.Run(c.method, func(t *testing.T) { isNotRead(t, c.method, c.members, c.begins) })
+	}
+}
+
+func isNotRead(t *testing.T, method, members, begins string) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := harness.NewServer(t, &askback.Options{
-			Tasks:  &askback.Tasks{Store: new(task.MemoryStore)},
+			Tasks: &askback.Tasks{Store: new(task.MemoryStore)}, Events: new(askback.EventOptions),
 			Limits: askback.Limits{Streams: askback.Share{Total: 1, PerPrincipal: 1, Anonymous: 1}},
 		}, harness.AddEcho)
 		h := srv.HTTPHandler(nil)
@@ -447,9 +457,9 @@ func TestASubscriptionThatIsNotReadEnds(t *testing.T) {
 		}))
 		listen := func() net.Conn {
 			conn := p.dial(t)
-			send(t, conn, harness.Request{Method: "subscriptions/listen", Header: http.Header{"Mcp-Name": nil},
-				Body: harness.Message(1, "subscriptions/listen", `"notifications":{"taskIds":["`+result.Result.TaskID+`"]}`,
-					harness.WithExtension)}.HTTP(t), 1<<20)
+			members := strings.Replace(members, "ID", result.Result.TaskID, 1)
+			send(t, conn, harness.Request{Method: method, Header: http.Header{"Mcp-Name": nil},
+				Body: harness.Message(1, method, members, harness.WithExtension)}.HTTP(t), 1<<20)
 			return conn
 		}
 		begun := time.Now()
@@ -465,7 +475,7 @@ func TestASubscriptionThatIsNotReadEnds(t *testing.T) {
 		}
 		got := make([]byte, 1<<10)
 		if n, err := io.ReadAtLeast(res.Body, got, 100); err != nil ||
-			!strings.Contains(string(got), "notifications/subscriptions/acknowledged") {
+			!strings.Contains(string(got), begins) {
 			t.Errorf("the next subscription: %d %s, %v", res.StatusCode, got[:n], err)
 		}
 		conn.Close()
@@ -833,6 +843,61 @@ func TestStreamsAreShared(t *testing.T) {
 		<-open
 	}
 	<-read
+}
+
+// Streams of events do not count as requests in progress, however many there are. Where there is no room for another
+// one, the oldest of the caller who has most ends with its result, and everybody else goes on.
+func TestStreamsOfEventsAreShared(t *testing.T) {
+	t.Parallel()
+	few := askback.Share{Total: 1, PerPrincipal: 1, Anonymous: 1}
+	srv := harness.NewServer(t, &askback.Options{Principal: harness.UserHeader,
+		Tasks: &askback.Tasks{Store: new(task.MemoryStore)}, Events: new(askback.EventOptions),
+		Limits: askback.Limits{Requests: few, Streams: askback.Share{Total: 10, PerPrincipal: 4}}}, harness.AddGreet)
+	h := srv.HTTPHandler(nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	open := func(user string) <-chan string {
+		r := harness.Request{Method: "events/stream", Header: http.Header{"X-User": {user}, "Mcp-Name": nil},
+			Body: harness.Modern(1, "events/stream", `"name":"call.ended"`)}
+		ended, begun := make(chan string, 1), harness.NewBegun()
+		go func() {
+			h.ServeHTTP(begun, r.HTTP(t).WithContext(ctx))
+			ended <- begun.Body.String()
+		}()
+		harness.Eventually(t, "stream", func() bool { return begun.Began.Load() || len(ended) > 0 })
+		return ended
+	}
+	var alice []<-chan string
+	for range 4 {
+		alice = append(alice, open("alice"))
+	}
+	served := func(user string) {
+		t.Helper()
+		r := harness.Request{Target: "greet", Arguments: `{"place":"x"}`, Header: http.Header{"X-User": {user}}}
+		if res := r.Send(t, h); !strings.Contains(res.Raw, "input_required") {
+			t.Errorf("%s gets %s", user, res.Raw)
+		}
+	}
+	served("alice")
+	bob := open("bob")
+	alice = append(alice, open("alice"))
+	got := <-alice[0]
+	if i := strings.LastIndex(got, "data: "); i < 0 || !strings.Contains(got[i:], `"resultType":"complete"`) ||
+		!strings.Contains(got[i:], `"io.modelcontextprotocol/subscriptionId":1`) {
+		t.Errorf("the stream that gave way has %q", got)
+	}
+	served("alice")
+	served("bob")
+	for _, still := range append(alice[1:], bob) {
+		if len(still) > 0 {
+			t.Errorf("another stream has ended: %s", <-still)
+		}
+	}
+	cancel()
+	for _, still := range append(alice[1:], bob) {
+		if got := <-still; !strings.HasPrefix(got, "event: message\ndata: ") || strings.Contains(got, `"error"`) {
+			t.Errorf("a stream has %q", got)
+		}
+	}
 }
 
 // Where pages have a name of their own that may lead here, the names of the server have to be said.

@@ -46,7 +46,7 @@ func (m *modern) serve(w http.ResponseWriter, x *exchange, r *http.Request, body
 		fail(w, req.ID, fault)
 		return
 	}
-	if req.Method == tasks.MethodListen || req.Method == wire.TaskResult {
+	if req.Method == tasks.MethodListen || req.Method == wire.TaskResult || req.Method == wire.StreamEvents {
 		ctx, err := x.shares.stayOpen(r.Context())
 		if err != nil {
 			fail(w, req.ID, err)
@@ -154,12 +154,17 @@ func (m *modern) serveTask(w http.ResponseWriter, x *exchange, r *http.Request) 
 
 // serveOwn serves a request about tasks or events.
 func (m *modern) serveOwn(w http.ResponseWriter, x *exchange, r *http.Request) {
-	out, err := m.sdk.Serve(r.Context(), &x.request)
-	if err != nil && !x.stream.gone(r.Context()) {
+	ctx := r.Context()
+	out, err := m.sdk.Serve(ctx, &x.request)
+	if x.request.Method == wire.StreamEvents && ctx.Err() != nil { // whoever has ended it, its last event is the result
+		ctx = context.WithoutCancel(ctx)
+		out, err = &call.Outcome{Encoded: m.sdk.Tasks.EndOf(x.request.ID)}, nil
+	}
+	if err != nil && !x.stream.gone(ctx) {
 		failTask(w, x.request.ID, err)
 		return
 	}
-	m.respond(r.Context(), x, out, err)
+	m.respond(ctx, x, out, err)
 }
 
 func failTask(w http.ResponseWriter, id []byte, err error) {

@@ -77,6 +77,10 @@ func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
 				if !c.listen(ctx, m) {
 					continue
 				}
+			case wire.StreamEvents:
+				if !c.stream(ctx, m) {
+					continue
+				}
 			case "notifications/cancelled":
 				c.cancelled(m.Params)
 			}

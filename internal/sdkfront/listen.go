@@ -15,13 +15,14 @@ import (
 )
 
 const (
-	listensPerConn   = 16 // that name tasks, on a connection of whole messages
+	listensPerConn   = 16 // that name tasks, and streams of events, on a connection of whole messages
 	announcedPerConn = 64 // tasks that one session is told of unasked
 )
 
-// subscription is a subscription to tasks on a connection of whole messages.
+// subscription is a subscription to tasks, or a stream of events, on a connection of whole messages.
 type subscription struct {
 	*tasks.Listening
+	c      *connection
 	ctx    context.Context
 	cancel context.CancelFunc
 
@@ -72,19 +73,9 @@ func (c *connection) listen(ctx context.Context, req *jsonrpc.Request) (pass boo
 	if err != nil {
 		return true
 	}
-	own := new(subscription)
 	extra, _ := req.Extra.(*mcp.RequestExtra)
-	own.ctx, own.cancel = gate.WhileTokenLasts(c.life, extra)
-	c.mu.Lock()
-	full := len(c.open) >= listensPerConn || c.open[req.ID] != nil
-	if !full {
-		c.open[req.ID] = own
-	}
-	c.mu.Unlock()
-	if full {
-		own.cancel()
-		c.refuse(ctx, req.ID, wire.Errorf(jsonrpc.CodeInvalidRequest, "too many subscriptions to tasks: "+
-			"one connection may have %d, each for up to %d tasks", listensPerConn, tasks.PerListen))
+	own := c.reserve(ctx, req)
+	if own == nil {
 		return false
 	}
 	prepare := func() bool {
@@ -113,6 +104,26 @@ func (c *connection) listen(ctx context.Context, req *jsonrpc.Request) (pass boo
 		return false
 	}
 	return prepare() // it goes on when the SDK acknowledges
+}
+
+// reserve begins a subscription. If there are too many, it has refused the request.
+func (c *connection) reserve(ctx context.Context, req *jsonrpc.Request) *subscription {
+	own := &subscription{c: c}
+	extra, _ := req.Extra.(*mcp.RequestExtra)
+	own.ctx, own.cancel = gate.WhileTokenLasts(c.life, extra)
+	c.mu.Lock()
+	full := len(c.open) >= listensPerConn || c.open[req.ID] != nil
+	if !full {
+		c.open[req.ID] = own
+	}
+	c.mu.Unlock()
+	if full {
+		own.cancel()
+		c.refuse(ctx, req.ID, wire.Errorf(jsonrpc.CodeInvalidRequest, "too many subscriptions: one connection may have %d "+
+			"to events, or each to up to %d tasks", listensPerConn, tasks.PerListen))
+		return nil
+	}
+	return own
 }
 
 func (c *connection) refuse(ctx context.Context, id jsonrpc.ID, fault *jsonrpc.Error) {

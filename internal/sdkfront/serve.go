@@ -8,7 +8,6 @@ import (
 
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/gate"
-	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/tasks"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -32,13 +31,13 @@ func (f *Front) Serve(ctx context.Context, r *Request) (*call.Outcome, error) {
 // throughGate brings a request that no middleware has to see to its handler, or to the tasks.
 func (f *Front) throughGate(ctx context.Context, r *Request) (out *call.Outcome, err error) {
 	a := gate.Access{Principal: r.Principal, Method: r.Method, Target: r.Args.Target, Extra: &r.Extra}
-	from := gate.Origin{Named: true, ID: r.ID, Version: r.Args.Meta.Version, Transport: report.TransportHTTP,
+	from := gate.Origin{Named: true, ID: r.ID, Version: r.Args.Meta.Version, Transport: transportOf(&r.Extra),
 		Meta: &r.Args.Meta}
 	err = f.Gate.Pass(ctx, a, from, nil, func(ctx context.Context, p gate.Passage) (err error) {
 		if r.Handler == nil {
 			serve := func() ([]byte, error) { return f.Tasks.Serve(ctx, p.Principal, &r.Task) }
 			if wire.IsEvent(r.Method) {
-				serve = func() ([]byte, error) { return f.Tasks.ServeEvents(ctx, p.Principal, r.Method, r.Params) }
+				serve = func() ([]byte, error) { return f.serveEvents(ctx, a, r, r.Params) }
 			}
 			encoded, err := serve()
 			out = &call.Outcome{Encoded: encoded}

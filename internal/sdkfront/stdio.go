@@ -232,7 +232,7 @@ func (c *lineConnection) count(msg jsonrpc.Message) {
 	switch m := msg.(type) {
 	case *jsonrpc.Request:
 		// A subscription is answered only when it is cancelled.
-		if m.IsCall() && m.Method != "subscriptions/listen" {
+		if m.IsCall() && m.Method != "subscriptions/listen" && m.Method != wire.StreamEvents {
 			c.open[m.ID] = true
 		}
 		if m.Method == "notifications/cancelled" {

@@ -135,7 +135,7 @@ func (e *Engine) Create(ctx context.Context, n *New) (*task.Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.changed(task.Name(t.ID), worker == nil)
+	e.changed(task.Name(t.ID), t.Principal, worker == nil)
 	worker.run(&task.Claimed{Task: cloneTask(t), Call: bytes.Clone(n.Call), Entries: cloneAll(n.Entries)})
 	return t, nil
 }
@@ -313,7 +313,7 @@ func (e *Engine) Now(ctx context.Context) (time.Time, error) {
 func (e *Engine) ChangeQuestion(ctx context.Context, q *task.Question, expired bool) error {
 	err := e.store.ChangeQuestion(ctx, q, expired)
 	if err == nil {
-		e.changed(task.Name(q.Task), len(q.Decision) > 0)
+		e.changed(task.Name(q.Task), q.Principal, len(q.Decision) > 0)
 	}
 	return err
 }
@@ -362,7 +362,7 @@ func (e *Engine) Change(
 			continue
 		}
 		if err == nil {
-			e.changed(task.Name(id), due && worker == nil)
+			e.changed(task.Name(id), principal, due && worker == nil)
 			worker.run(&task.Claimed{Task: cloneTask(t)})
 		}
 		return t, err
@@ -468,7 +468,7 @@ func idle(ctx context.Context, look time.Duration, wake, freed <-chan struct{}) 
 func (e *Engine) watch(ctx context.Context) {
 	for watches := true; watches && ctx.Err() == nil; {
 		var err error
-		watches, err = e.store.watch(ctx, e.wakeWorkers, e.changed)
+		watches, err = e.store.watch(ctx, e.wakeWorkers, func(name string, due bool) { e.changed(name, "", due) })
 		switch {
 		case err == nil || ctx.Err() != nil:
 		case errors.Is(err, errors.ErrUnsupported):
@@ -484,11 +484,15 @@ func (e *Engine) watch(ctx context.Context) {
 
 // Changed wakes those who wait for a task, and the workers, because it may have changed. The
 // engine calls it after its own writes.
-func (e *Engine) Changed(id string) { e.changed(task.Name(id), true) }
+func (e *Engine) Changed(id string) { e.changed(task.Name(id), "", true) }
 
-// changed wakes those who wait for a task and, if it may be due, the workers.
-func (e *Engine) changed(name string, due bool) {
+// changed wakes those who wait for a task, or for any task of its principal, if that is known. If it may be due, it
+// wakes the workers.
+func (e *Engine) changed(name, principal string, due bool) {
 	e.subscriptions.notify(name, nil)
+	if principal != "" {
+		e.subscriptions.notify(task.Name(allOf(principal)), nil)
+	}
 	if due {
 		e.wakeWorkers()
 	}

@@ -14,7 +14,7 @@ import (
 type expiry struct {
 	store   safeStore
 	opts    *Options
-	changed func(name string, due bool)                       // as Engine.changed
+	changed func(name, principal string, due bool)            // as Engine.changed
 	decide  func(ctx context.Context, q *task.Question) error // writes a decision that is an expiry
 
 	stuckTasks     stuck[string]      // that could not be expired
@@ -70,7 +70,7 @@ func (x *expiry) expire(ctx context.Context, id string) error {
 		u.Expired = true
 		switch err := x.store.Update(ctx, t, *u); {
 		case err == nil:
-			x.changed(task.Name(id), !u.Keep)
+			x.changed(task.Name(id), t.Principal, !u.Keep)
 			return nil
 		case errors.Is(err, task.ErrConflict):
 		case errors.Is(err, task.ErrEarly), errors.Is(err, task.ErrNotFound):

@@ -19,7 +19,7 @@ type runner struct {
 	opts          *Options
 	log           *slog.Logger
 	subscriptions *subscriptions
-	changed       func(name string, due bool) // as Engine.changed
+	changed       func(name, principal string, due bool) // as Engine.changed
 	holder        func(w *Work) *Holder
 
 	elsewhere sync.Map // targets left to other processes, each logged once
@@ -156,8 +156,8 @@ func (r *runner) settle(ctx context.Context, w *Work, t *task.Task, u task.Updat
 	defer cancel()
 	if w != nil && w.unstored.end() {
 		err := w.unstored.settle(ctx, t, u)
-		if err == nil && u.Due == 0 {
-			r.changed(task.Name(t.ID), true)
+		if err == nil {
+			r.changed(task.Name(t.ID), t.Principal, u.Due == 0)
 		}
 		return err
 	}
@@ -177,7 +177,7 @@ func (r *runner) settle(ctx context.Context, w *Work, t *task.Task, u task.Updat
 	})
 	switch {
 	case err == nil:
-		r.changed(task.Name(t.ID), u.Due == 0 && !u.Keep)
+		r.changed(task.Name(t.ID), t.Principal, u.Due == 0 && !u.Keep)
 	case errors.Is(err, task.ErrConflict), errors.Is(err, task.ErrDecided):
 	case errors.Is(err, task.ErrLeaseLost):
 		r.log.WarnContext(ctx, "task: the lease is lost; another worker goes on", "task", task.Name(t.ID))

@@ -1,6 +1,7 @@
 package taskrun
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -54,6 +55,15 @@ func (a *subscriptions) subscribe(ids ...string) (changed <-chan struct{}, done 
 	s := a.add(ids, false)
 	return s.news, func() { a.remove(s) }
 }
+
+// Subscribe returns a channel that receives after changes of a task, or of any task of a principal if there is no ID. A
+// change that another process makes may be missed.
+func (e *Engine) Subscribe(principal, id string) (changed <-chan struct{}, done func()) {
+	return e.subscriptions.subscribe(cmp.Or(id, allOf(principal)))
+}
+
+// allOf stands for the ID of a task where all tasks of a principal are meant. No ID is like it.
+func allOf(principal string) string { return "all of " + principal }
 
 // follow returns a subscription for [subscriptions.next].
 func (a *subscriptions) follow(ids ...string) *subscription { return a.add(ids, true) }

@@ -113,7 +113,7 @@ func listEvents(params []byte) ([]byte, error) {
 			required = append(required, "taskId")
 		}
 		listed = append(listed, map[string]any{
-			"name": t.name, "description": t.description, "delivery": []string{"poll"}, "inputSchema": input,
+			"name": t.name, "description": t.description, "delivery": []string{"poll", "push"}, "inputSchema": input,
 			"payloadSchema": object(payload, required...),
 		})
 	}
@@ -163,6 +163,7 @@ func (s *Service) pollEvents(ctx context.Context, principal string, params []byt
 type eventBatch struct {
 	events []occurrence // not nil
 	next   cursor
+	from   cursor // before the first event
 	// truncated says that the batch does not begin where its reader's cursor is, and more that there are events after it.
 	truncated, more bool
 }
@@ -184,12 +185,12 @@ func (s *Service) readEvents(ctx context.Context, principal string, f *followed,
 		q.Limit = most + len(readers) // which may all have the last one
 	}
 	page, err := s.Engine.Events(ctx, q)
-	b := &eventBatch{events: []occurrence{}}
+	b := &eventBatch{events: []occurrence{}, from: f.from}
 	if err == nil && !f.fromNow {
 		whole := q.Task == ""
 		b.truncated = whole && page.Deleted > q.After
 		if !f.from.isIn(page, whole) {
-			b.truncated, q.After = true, 0
+			b.truncated, b.from, q.After = true, cursor{minted: page.Now}, 0
 			page, err = s.Engine.Events(ctx, q)
 		}
 	}
@@ -230,6 +231,9 @@ func (s *Service) readEvents(ctx context.Context, principal string, f *followed,
 	}
 	if q.Task == "" && page.Deleted > b.next.position {
 		b.next.position, b.next.mark = page.Deleted, ""
+	}
+	if len(b.events) == 0 {
+		b.from = b.next
 	}
 	return b, nil
 }

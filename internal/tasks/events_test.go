@@ -190,9 +190,11 @@ func TestWhoReadsEvents(t *testing.T) {
 			{bob, `"taskId":"` + id + `"`},
 			{bob, `"taskId":"` + theirs + `"`}, {bob, `"taskId":"` + task.Name(id) + `"`}, {alice, `"taskId":"unknown"`},
 		} {
-			got := refused.ask("events/poll", `"name":"question.asked","arguments":{`+refused.arguments+`}`)
-			if harness.At(got, "error", "code") != -32024.0 || strings.Contains(fmt.Sprint(got), task.Name(id)) {
-				t.Errorf("with the arguments %s: %v", refused.arguments, got)
+			for _, method := range []string{"events/poll", "events/stream"} {
+				got := refused.ask(method, `"name":"question.asked","arguments":{`+refused.arguments+`}`)
+				if harness.At(got, "error", "code") != -32024.0 || strings.Contains(fmt.Sprint(got), task.Name(id)) {
+					t.Errorf("%s with the arguments %s: %v", method, refused.arguments, got)
+				}
 			}
 		}
 	})
@@ -429,18 +431,23 @@ func TestMistakesOfPolls(t *testing.T) {
 			`"name":"call.ended","maxAgeMs":-1`:                               -32602,
 			`"name":"call.ended","maxAgeMs":[]`:                               -32602,
 		} {
-			got := ask("events/poll", members)
-			if code := harness.At(got, "error", "code"); code != want {
-				t.Errorf("%s: %v, want %v", members, got, want)
-			}
-			if want == -32023 && harness.At(got, "error", "data", "kind") != "event" {
-				t.Errorf("%s: %v does not say what is not found", members, got)
+			for _, method := range []string{"events/poll", "events/stream"} {
+				if method == "events/stream" && strings.Contains(members, "maxEvents") {
+					continue
+				}
+				got := ask(method, members)
+				if code := harness.At(got, "error", "code"); code != want {
+					t.Errorf("%s with %s: %v, want %v", method, members, got, want)
+				}
+				if want == -32023 && harness.At(got, "error", "data", "kind") != "event" {
+					t.Errorf("%s with %s: %v does not say what is not found", method, members, got)
+				}
 			}
 		}
 		if got := ask("events/list", `"cursor":"x"`); harness.At(got, "error", "code") != -32602.0 {
 			t.Errorf("a list with a cursor: %v", got)
 		}
-		for _, method := range []string{"events/stream", "events/subscribe", "events/unsubscribe", "events/"} {
+		for _, method := range []string{"events/subscribe", "events/unsubscribe", "events/"} {
 			if got := ask(method, `"name":"call.ended"`); harness.At(got, "error", "code") != -32601.0 || got["status"] != 404 {
 				t.Errorf("%s: %v", method, got)
 			}
@@ -480,7 +487,7 @@ func TestTheSchemasOfEvents(t *testing.T) {
 			name := harness.At(list, "result", "events", i, "name").(string)
 			names = append(names, name)
 			cursors[name] = pollEvents(t, ask, `"name":%q`, name)["cursor"]
-			if modes := fmt.Sprint(harness.At(list, "result", "events", i, "delivery")); modes != "[poll]" {
+			if modes := fmt.Sprint(harness.At(list, "result", "events", i, "delivery")); modes != "[poll push]" {
 				t.Errorf("%s has %s", name, modes)
 			}
 			input := eventSchema(t, list, i, "inputSchema")
@@ -544,7 +551,10 @@ func TestEventsAreAdvertised(t *testing.T) {
 							t.Errorf("with %v: %v", events, found)
 						}
 					}
-					for _, method := range []string{"events/list", "events/poll"} {
+					for _, method := range []string{"events/list", "events/poll", "events/stream"} {
+						if has && method == "events/stream" {
+							continue
+						}
 						got := ask(method, `"name":"call.ended"`)
 						if (got["result"] != nil) != has || !has && harness.At(got, "error", "code") != -32601.0 {
 							t.Errorf("%s with %v: %v", method, events, got)

@@ -99,8 +99,11 @@ func (l *Listening) Acknowledge(others []byte) []byte {
 }
 
 // Result makes the result that ends a subscription.
-func (s *Service) Result(l *Listening) []byte {
-	meta := slices.Concat(s.Info[:len(s.Info)-1], []byte(`,"`+mcp.MetaKeySubscriptionID+`":`), l.id, []byte("}"))
+func (s *Service) Result(l *Listening) []byte { return s.EndOf(l.id) }
+
+// EndOf makes the result that ends the subscription, or the stream of events, of the request with this ID.
+func (s *Service) EndOf(id []byte) []byte {
+	meta := slices.Concat(s.Info[:len(s.Info)-1], []byte(`,"`+mcp.MetaKeySubscriptionID+`":`), id, []byte("}"))
 	return wire.CompleteMembers(nil, nil, meta)
 }
 

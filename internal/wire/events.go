@@ -11,15 +11,18 @@ import (
 const (
 	EventsExtension = "io.modelcontextprotocol/events"
 
-	ListEvents = "events/list"
-	PollEvents = "events/poll"
+	ListEvents   = "events/list"
+	PollEvents   = "events/poll"
+	StreamEvents = "events/stream"
+
+	EventNotifications = "notifications/events/" // begins the names of what a stream sends
 
 	CodeNotFound  = -32023
 	CodeForbidden = -32024
 )
 
 // EventMethods are all requests about events.
-var EventMethods = []string{ListEvents, PollEvents}
+var EventMethods = []string{ListEvents, PollEvents, StreamEvents}
 
 // IsEvent reports whether a method is a request about events.
 func IsEvent(method string) bool { return strings.HasPrefix(method, "events/") }

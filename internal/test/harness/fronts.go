@@ -260,6 +260,7 @@ func (f Front) Identifies(task string) map[string]string {
 	} else {
 		requests["tasks/update"] = `"taskId":"` + task + `","inputResponses":{}`
 		requests["events/poll"] = `"name":"call.ended","arguments":{"taskId":"` + task + `"}`
+		requests["events/stream"] = requests["events/poll"]
 		requests["subscriptions/listen"] = `"notifications":{"taskIds":["` + task + `"]}`
 	}
 	return requests

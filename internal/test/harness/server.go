@@ -24,13 +24,21 @@ import (
 // of its own and logs nothing.
 func NewServer(t testing.TB, opts *askback.Options, register ...func(*askback.Server)) *askback.Server {
 	t.Helper()
+	return NewServerOn(t, mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil), opts, register...)
+}
+
+// NewServerOn is [NewServer] on a given server of the SDK.
+func NewServerOn(
+	t testing.TB, m *mcp.Server, opts *askback.Options, register ...func(*askback.Server),
+) *askback.Server {
+	t.Helper()
 	own := askback.Options{}
 	if opts != nil {
 		own = *opts
 	}
 	own.Keys = cmp.Or(own.Keys, NewRing(t))
 	own.Logger = cmp.Or(own.Logger, slog.New(slog.DiscardHandler))
-	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil), &own)
+	srv, err := askback.New(m, &own)
 	if err != nil {
 		t.Fatal(err)
 	}
