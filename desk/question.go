@@ -236,16 +236,13 @@ func (d *Desk) arguments(ctx context.Context, r *row) (json.RawMessage, error) {
 	return strictjson.AppendJCS(nil, strictjson.Get(began.Params, "arguments")), nil
 }
 
-// mostAccepted bounds the answers of a person that are looked at.
-const mostAccepted = 100
-
 // changedTool reports whether the definition of a question's tool is another one than in the call of it that a person
-// accepted last.
+// accepted last. It looks at a page of questions.
 func (d *Desk) changedTool(ctx context.Context, r *row, as Person) (changed bool, err error) {
 	n := 0
 	var accepted time.Time
 	for one, err := range d.history(ctx, as, task.QuestionHistory{Voter: as.Name}) {
-		if n++; err != nil || n > mostAccepted {
+		if n++; err != nil || n > questionPage {
 			return changed, err
 		}
 		if one.unreadable != nil || one.Target != r.Target || one.asking.Tool == nil || r.asking.Tool == nil ||

@@ -209,6 +209,7 @@ func TestAToolThatIsDescribedAnew(t *testing.T) {
 	asked := call(6)
 	s.describe("Deploys it all.")
 	accept(call(7))
+	time.Sleep(2 * time.Millisecond) // times are kept in milliseconds
 	accept(asked)
 	if !warned("ada:release", 8) {
 		t.Error("ada is not warned of a tool that was another one in the call that she accepted last, and not asked last")
