@@ -3,9 +3,12 @@ package askback
 import (
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/egress"
 	"github.com/askback-mcp/askback/internal/tasks"
+	"github.com/askback-mcp/askback/task"
 )
 
 // EventOptions let callers learn what becomes of their tasks, and people what they are asked, without a connection and
@@ -32,13 +35,70 @@ type EventOptions struct {
 	// group is asked. It is called for each read of these events. After an error the request fails, and the client sends
 	// it again. Nil: nobody is in a group.
 	Groups func(ctx context.Context, principal string) ([]string, error)
+
+	// Webhooks let callers have events posted to an address. Nil: they cannot.
+	Webhooks *WebhookOptions
 }
 
-// service checks the options.
-func (o EventOptions) service() (*tasks.Events, error) {
+// WebhookOptions let named callers subscribe to events with events/subscribe, and have them posted to an https address
+// of theirs, signed with their secret as Standard Webhooks say. They need [Options.Keys], which seal the secrets, and a
+// store that is a task.Subscriptions. [Server.RunTasks] delivers. The zero value is ready to use.
+//
+// An endpoint has to answer a challenge first. Requests go to globally routable addresses only, as they are when the
+// connection is made, without a proxy and without following redirects. A message is tried five times in a quarter of an
+// hour. If its endpoint accepts nothing meanwhile, it waits until that does, or until the subscriber comes back.
+//
+// With [Options.AuthorizeContinues] the operator is asked before each delivery: Access.Method is "events/subscribe",
+// and Target is the type of the events. A refusal ends the subscription, and its endpoint is told.
+type WebhookOptions struct {
+	// Allow, if set, reports whether an address needs no challenge, because the operator knows that it wants the events
+	// of this principal. It is called concurrently.
+	Allow func(principal, url string) bool
+
+	// TTL is how long a subscription lasts that asks for no time; zero means one hour. MaxTTL is the longest time, also
+	// for one that asks for no end; zero means 24 hours, or TTL if that is more. The shortest is one minute.
+	TTL, MaxTTL time.Duration
+
+	// PerPrincipal is how many subscriptions a caller may have; zero means 100.
+	PerPrincipal int
+
+	// UncheckedTransport, if set, sends all requests, in place of the transport that checks addresses. It alone decides
+	// what callers can reach from here, such as by an egress proxy. With http.DefaultTransport that is everything: this
+	// machine, its network, and the metadata of a cloud.
+	UncheckedTransport http.RoundTripper
+}
+
+// webhooks checks the options of a server.
+func (o WebhookOptions) webhooks(s *Server) (*tasks.Webhooks, error) {
+	setDefault(&o.TTL, time.Hour)
+	setDefault(&o.MaxTTL, max(24*time.Hour, o.TTL))
+	setDefault(&o.PerPrincipal, 100)
+	_, keeps := s.opts.Tasks.Store.(task.Subscriptions)
+	switch {
+	case s.opts.Keys == nil:
+		return nil, errors.New("askback: Options.Events.Webhooks needs Options.Keys: they seal the secrets of subscribers")
+	case !keeps:
+		return nil, errors.New("askback: Options.Events.Webhooks needs a store that keeps subscriptions: it is not a " +
+			"task.Subscriptions")
+	case min(o.TTL, o.MaxTTL) < time.Minute || o.TTL > o.MaxTTL || o.PerPrincipal < 0:
+		return nil, errors.New("askback: Options.Events.Webhooks has a time of less than a minute, a TTL of more than " +
+			"MaxTTL, or a negative number; zero means the default")
+	}
+	w := tasks.NewWebhooks()
+	w.Client, w.Keys, w.Audience = egress.New(o.UncheckedTransport), s.opts.Keys, s.opts.Audience
+	w.Allow, w.TTL, w.MaxTTL, w.PerPrincipal = o.Allow, o.TTL, o.MaxTTL, o.PerPrincipal
+	return w, nil
+}
+
+// service checks the options of a server.
+func (o EventOptions) service(s *Server) (_ *tasks.Events, err error) {
 	setDefault(&o.PollInterval, 30*time.Second)
 	if o.PollInterval < time.Millisecond {
 		return nil, errors.New("askback: Options.Events.PollInterval is less than a millisecond; zero means the default")
 	}
-	return &tasks.Events{PollInterval: o.PollInterval, Groups: o.Groups}, nil
+	e := &tasks.Events{PollInterval: o.PollInterval, Groups: o.Groups}
+	if o.Webhooks != nil {
+		e.Webhooks, err = o.Webhooks.webhooks(s)
+	}
+	return e, err
 }

@@ -3,6 +3,7 @@ package askback_test
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"log"
@@ -16,6 +17,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -100,16 +102,22 @@ type eventPage struct {
 }
 
 // poll sends one events/poll, as a client that is not connected.
-func poll(srv *askback.Server, params map[string]any, header ...string) eventPage {
+func poll(srv *askback.Server, params map[string]any, header ...string) (page eventPage) {
+	request(srv, "events/poll", params, &page, header...)
+	return page
+}
+
+// request sends a request, as a client that is not connected, and reads its result.
+func request(srv *askback.Server, method string, params map[string]any, result any, header ...string) {
 	params["_meta"] = map[string]any{
 		mcp.MetaKeyProtocolVersion: "2026-07-28", mcp.MetaKeyClientCapabilities: map[string]any{},
 	}
-	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "events/poll", "params": params})
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 	if err != nil {
 		log.Fatal(err)
 	}
 	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(string(body)))
-	for name, value := range map[string]string{"Content-Type": "application/json", "Mcp-Method": "events/poll",
+	for name, value := range map[string]string{"Content-Type": "application/json", "Mcp-Method": method,
 		"Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2026-07-28"} {
 		r.Header.Set(name, value)
 	}
@@ -119,9 +127,58 @@ func poll(srv *askback.Server, params map[string]any, header ...string) eventPag
 	}
 	w := httptest.NewRecorder()
 	srv.HTTPHandler(nil).ServeHTTP(w, r)
-	var response struct{ Result eventPage }
+	response := struct{ Result any }{result}
 	if err := json.Unmarshal(w.Body.Bytes(), &response); err != nil {
 		log.Fatal(err)
 	}
-	return response.Result
+}
+
+// A receiver is told that a call has ended, while no client is there. It has shown before that it wants to be told.
+func ExampleWebhookOptions() {
+	told := make(chan string, 1)
+	receiver := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var m struct{ Type, Challenge, Name string } // a receiver verifies the signature first
+		if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
+			log.Fatal(err)
+		}
+		if m.Type == "verification" {
+			fmt.Fprintf(w, `{"challenge":%q}`, m.Challenge)
+			return
+		}
+		told <- m.Name
+	}))
+	defer receiver.Close()
+	keys, err := seal.NewRing(seal.NewKey(time.Now()))
+	if err != nil {
+		log.Fatal(err)
+	}
+	srv := newServer(askback.Options{
+		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil },
+		Keys:      keys, // of seal.ParseRing, the same on all instances
+		Tasks:     &askback.Tasks{Store: new(task.MemoryStore)},
+		Events: &askback.EventOptions{Webhooks: &askback.WebhookOptions{
+			UncheckedTransport: receiver.Client().Transport, // because this receiver is on this machine
+		}},
+	})
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "deploy"}, nil,
+		func(_ context.Context, _ *askback.Call, in Deployment) (string, error) {
+			return in.Service + " is deployed.", nil
+		})
+	defer runTasks(srv)()
+
+	var subscription struct{ ID string }
+	request(srv, "events/subscribe", map[string]any{
+		"name": "call.ended",
+		"delivery": map[string]any{
+			"url":    receiver.URL,
+			"secret": "whsec_" + base64.StdEncoding.EncodeToString([]byte("thirty-two bytes that are random")),
+		},
+	}, &subscription)
+	fmt.Println("subscribed:", strings.HasPrefix(subscription.ID, "sub_"))
+	callTool(srv, nil, "deploy", Deployment{Service: "shop"})
+	fmt.Println(<-told)
+	// Output:
+	// subscribed: true
+	// shop is deployed.
+	// call.ended
 }

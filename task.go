@@ -56,8 +56,11 @@ func (s *Server) newTasks(calls *call.Engine, info []byte) (*tasks.Service, erro
 	tasks.Observe(opts, calls.Observer)
 	var err error
 	if opts.Events = s.opts.Events != nil; opts.Events {
-		if service.Events, err = s.opts.Events.service(); err != nil {
+		if service.Events, err = s.opts.Events.service(s); err != nil {
 			return nil, err
+		}
+		if hooks := service.Events.Webhooks; hooks != nil {
+			opts.Changed = hooks.Wake
 		}
 	}
 	service.Engine, err = taskrun.NewEngine(o.Store, opts)

@@ -303,6 +303,15 @@ func (e *Engine) Events(ctx context.Context, q task.EventQuery) (*task.EventPage
 	return e.store.events(ctx, q)
 }
 
+// Subscriptions calls a method of a store that is a [task.Subscriptions].
+func (e *Engine) Subscriptions(
+	ctx context.Context, method string, do func(ctx context.Context, s task.Subscriptions) error,
+) (err error) {
+	ctx, done := e.store.bound(ctx, method, &err)
+	defer done()
+	return do(ctx, e.store.store.(task.Subscriptions))
+}
+
 // Now reads the clock of the store, so that no other clock decides what is late.
 func (e *Engine) Now(ctx context.Context) (time.Time, error) {
 	_, now, err := e.store.Changes(ctx, nil, 0)
@@ -490,6 +499,9 @@ func (e *Engine) Changed(id string) { e.changed(task.Name(id), "", true) }
 // wakes the workers.
 func (e *Engine) changed(name, principal string, due bool) {
 	e.subscriptions.notify(name, nil)
+	if e.opts.Changed != nil {
+		e.opts.Changed()
+	}
 	if principal != "" {
 		e.subscriptions.notify(task.Name(allOf(principal)), nil)
 	}

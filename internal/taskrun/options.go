@@ -38,6 +38,9 @@ type Options struct {
 	// Events has the store log what becomes of the tasks that the engine creates. It must be a [task.EventLog].
 	Events bool
 
+	// Changed, if set, is called when a task may have changed, by this process or another one. It must not block.
+	Changed func()
+
 	// Grace is how long a task is kept beyond its time to live, and at least after its end; default 10 minutes.
 	Grace time.Duration
 

@@ -22,7 +22,8 @@ import (
 type Events struct {
 	PollInterval time.Duration
 	// Groups returns the groups of a principal. Nil: nobody is in a group.
-	Groups func(ctx context.Context, principal string) ([]string, error)
+	Groups   func(ctx context.Context, principal string) ([]string, error)
+	Webhooks *Webhooks // nil: none are offered
 }
 
 // eventTypes are the types of events, with the kinds in the store that each one has.
@@ -59,9 +60,18 @@ func (s *Service) ServeEvents(ctx context.Context, principal, method string, par
 	var err error
 	switch method {
 	case wire.ListEvents:
-		members, err = listEvents(params)
+		members, err = s.Events.list(params)
 	case wire.PollEvents:
 		members, err = s.pollEvents(ctx, principal, params)
+	case wire.SubscribeEvents, wire.UnsubscribeEvents:
+		serve := s.subscribe
+		if method == wire.UnsubscribeEvents {
+			serve = s.unsubscribe
+		}
+		if s.Events.Webhooks == nil {
+			return nil, unsupportedMode("webhook")
+		}
+		members, err = serve(ctx, principal, params)
 	default:
 		return nil, MethodNotFound(method)
 	}
@@ -72,8 +82,8 @@ func (s *Service) ServeEvents(ctx context.Context, principal, method string, par
 	return res.encode(s.Info, true)
 }
 
-// listEvents returns the members of the one page of event types.
-func listEvents(params []byte) ([]byte, error) {
+// list returns the members of the one page of event types.
+func (e *Events) list(params []byte) ([]byte, error) {
 	if cursor := strictjson.Get(params, "cursor"); given(cursor) {
 		return nil, invalidParam("cursor", "does not come from this server")
 	}
@@ -93,6 +103,10 @@ func listEvents(params []byte) ([]byte, error) {
 		"tool":   text("Only calls of the tool with this name."),
 		"taskId": text("Only the call that is the task with this ID. An anonymous caller must give it."),
 	})
+	delivery := []string{"poll", "push"}
+	if e.Webhooks != nil {
+		delivery = append(delivery, "webhook")
+	}
 	var listed []map[string]any
 	for _, t := range eventTypes {
 		values := t.statuses
@@ -113,7 +127,7 @@ func listEvents(params []byte) ([]byte, error) {
 			required = append(required, "taskId")
 		}
 		listed = append(listed, map[string]any{
-			"name": t.name, "description": t.description, "delivery": []string{"poll", "push"}, "inputSchema": input,
+			"name": t.name, "description": t.description, "delivery": delivery, "inputSchema": input,
 			"payloadSchema": object(payload, required...),
 		})
 	}
@@ -161,11 +175,27 @@ func (s *Service) pollEvents(ctx context.Context, principal string, params []byt
 
 // eventBatch is what a reader gets at once.
 type eventBatch struct {
-	events []occurrence // not nil
-	next   cursor
-	from   cursor // before the first event
+	events  []occurrence // not nil
+	next    cursor
+	from    cursor // before the first event
+	deleted int64  // as task.EventPage.Deleted
+	reset   bool   // the reader's cursor is of another log
 	// truncated says that the batch does not begin where its reader's cursor is, and more that there are events after it.
 	truncated, more bool
+}
+
+// start is the cursor before the first event, as of now.
+func (b *eventBatch) start() string {
+	at := b.from
+	at.minted = b.next.minted
+	return at.encode()
+}
+
+// skip leaves out the event before next.
+func (b *eventBatch) skip() {
+	if b.truncated = true; len(b.events) == 0 {
+		b.from = b.next
+	}
 }
 
 // readEvents reads at most so many events for a principal, if it may read them. The error is one for the client.
@@ -190,14 +220,14 @@ func (s *Service) readEvents(ctx context.Context, principal string, f *followed,
 		whole := q.Task == ""
 		b.truncated = whole && page.Deleted > q.After
 		if !f.from.isIn(page, whole) {
-			b.truncated, b.from, q.After = true, cursor{minted: page.Now}, 0
+			b.truncated, b.reset, b.from, q.After = true, true, cursor{minted: page.Now}, 0
 			page, err = s.Engine.Events(ctx, q)
 		}
 	}
 	if err != nil {
 		return nil, s.failed(ctx, "reading events", err)
 	}
-	b.next.minted = page.Now
+	b.next.minted, b.deleted = page.Now, page.Deleted
 	if n := len(page.Events); n > 0 && n == q.Limit { // what is told again at once stays together
 		last := page.Events[n-1].ID()
 		for n > 1 && page.Events[n-1].ID() == last {
@@ -218,7 +248,7 @@ func (s *Service) readEvents(ctx context.Context, principal string, f *followed,
 		switch {
 		case again:
 		case f.maxAge > 0 && page.Now.Sub(e.Written) > f.maxAge:
-			b.truncated = true
+			b.skip()
 		default:
 			b.events = append(b.events, occurrence{id, f.of.name, e.Written, f.of.payload(e, caller), b.next})
 		}

@@ -447,7 +447,7 @@ func TestMistakesOfPolls(t *testing.T) {
 		if got := ask("events/list", `"cursor":"x"`); harness.At(got, "error", "code") != -32602.0 {
 			t.Errorf("a list with a cursor: %v", got)
 		}
-		for _, method := range []string{"events/subscribe", "events/unsubscribe", "events/"} {
+		for _, method := range []string{"events/publish", "events/"} {
 			if got := ask(method, `"name":"call.ended"`); harness.At(got, "error", "code") != -32601.0 || got["status"] != 404 {
 				t.Errorf("%s: %v", method, got)
 			}

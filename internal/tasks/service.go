@@ -54,5 +54,10 @@ type Desk struct {
 // Run runs tasks until ctx is done.
 func (s *Service) Run(ctx context.Context) error {
 	s.runs.Store(true)
+	if s.Events != nil && s.Events.Webhooks != nil {
+		var delivering sync.WaitGroup
+		defer delivering.Wait()
+		delivering.Go(func() { s.deliverEvents(ctx) })
+	}
 	return s.Engine.Run(ctx)
 }

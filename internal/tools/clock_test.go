@@ -22,7 +22,8 @@ func TestClocksAreReadThroughOnePackage(t *testing.T) {
 			"bridge/internal/legacy/send.go", "bridge/lists.go", "internal/call/call.go", "internal/call/engine.go",
 			"internal/call/report.go", "internal/home/held.go", "internal/taskrun/leave.go", "internal/taskrun/notify.go",
 			"internal/taskrun/pace.go", "internal/taskrun/store.go", "internal/taskrun/stuck.go",
-			"internal/taskrun/subscribe.go", "internal/taskrun/unstored.go", "internal/tasks/words.go", "task/postgres/lanes.go",
+			"internal/taskrun/subscribe.go", "internal/taskrun/unstored.go", "internal/tasks/deliver.go",
+			"internal/tasks/words.go", "task/postgres/lanes.go",
 		},
 		"it follows a lease, by whichever of the machine's clocks says that more has passed": {
 			"internal/taskrun/engine.go", "internal/taskrun/handler.go", "internal/taskrun/lease.go",
