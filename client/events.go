@@ -27,6 +27,8 @@ type EventPoll struct {
 	Cursor string
 	// MaxEvents bounds a page. Zero leaves it to the server.
 	MaxEvents int
+	// MaxAge leaves out events that are older. Zero is any age.
+	MaxAge time.Duration
 }
 
 // EventPage is what has happened since the Cursor of an [EventPoll].
@@ -44,7 +46,8 @@ type EventPage struct {
 // PollEvents reads a page of events. It needs no open connection between two polls, so a host that was away for days
 // misses nothing that the server still has. (SEP-3415, "Poll-Based Delivery")
 func (s *Session) PollEvents(ctx context.Context, p *EventPoll) (*EventPage, error) {
-	params := &taskParams{Name: p.Name, Arguments: p.Arguments, MaxEvents: p.MaxEvents, Cursor: p.Cursor}
+	params := &taskParams{Name: p.Name, Arguments: p.Arguments, MaxEvents: p.MaxEvents, Cursor: p.Cursor,
+		MaxAge: p.MaxAge.Milliseconds()}
 	raw, err := s.request(ctx, TasksExtension, wire.PollEvents, p.Name, params)
 	if err != nil {
 		return nil, err
@@ -106,12 +109,12 @@ func parseEvents(raw []byte, p *EventPoll) (*EventPage, error) {
 		return nil, &ProtocolError{"a page of events leads to itself"}
 	}
 	for value := range strictjson.Elements(events) {
-		e := &Event{Data: json.RawMessage(strictjson.Get(value, "data"))}
-		e.ID, _ = strictjson.String(strictjson.Get(value, "eventId"))
-		e.Name, _ = strictjson.String(strictjson.Get(value, "name"))
-		e.Timestamp = timestamp(strictjson.Get(value, "timestamp"))
-		if e.ID == "" || len(e.ID) > maxEventID || e.Name != p.Name {
-			return nil, &ProtocolError{"an event has no eventId, or is of another type than was asked for"}
+		e, err := parseEvent(value)
+		if err == nil && e.Name != p.Name {
+			err = &ProtocolError{"an event is of another type than was asked for"}
+		}
+		if err != nil {
+			return nil, err
 		}
 		page.Events = append(page.Events, e)
 	}
@@ -119,4 +122,16 @@ func parseEvents(raw []byte, p *EventPoll) (*EventPage, error) {
 		page.NextPoll = 0
 	}
 	return page, nil
+}
+
+// parseEvent reads one event. Its JSON has been checked.
+func parseEvent(value []byte) (*Event, error) {
+	e := &Event{Data: json.RawMessage(strictjson.Get(value, "data"))}
+	e.ID, _ = strictjson.String(strictjson.Get(value, "eventId"))
+	e.Name, _ = strictjson.String(strictjson.Get(value, "name"))
+	e.Timestamp = timestamp(strictjson.Get(value, "timestamp"))
+	if e.ID == "" || len(e.ID) > maxEventID {
+		return nil, &ProtocolError{"an event has no eventId, or a long one"}
+	}
+	return e, nil
 }

@@ -195,3 +195,18 @@ func FuzzEvents(f *testing.F) {
 		}
 	})
 }
+
+func FuzzGrant(f *testing.F) {
+	f.Add([]byte(`{"id":"s","refreshBefore":"2026-11-28T10:00:00Z","cursor":"c","truncated":true,` +
+		`"deliveryStatus":{"lastError":"timeout"}}`))
+	f.Add([]byte(`{"id":"s","refreshBefore":null,"deliveryStatus":[]}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if !sound(raw) {
+			return
+		}
+		g, err := parseGrant(raw)
+		if err == nil && (g.ID == "" || len(g.ID) > maxSubscriptionID || len(g.Cursor) > maxCursor) {
+			t.Errorf("%s is read as %+v", raw, g)
+		}
+	})
+}

@@ -25,6 +25,9 @@ type taskParams struct {
 	Name           string                     `json:"name,omitempty"`
 	Arguments      map[string]any             `json:"arguments,omitempty"`
 	MaxEvents      int                        `json:"maxEvents,omitempty"`
+	MaxAge         int64                      `json:"maxAgeMs,omitempty"`
+	Delivery       *eventDelivery             `json:"delivery,omitempty"`
+	TTL            int64                      `json:"ttlMs,omitempty"`
 }
 
 type taskNotifications struct {
