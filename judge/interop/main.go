@@ -10,10 +10,16 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"flag"
 	"fmt"
+	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,6 +54,9 @@ func run(only string) error {
 	defer os.RemoveAll(work)
 	programs, err := prepare(work)
 	if err != nil {
+		return err
+	}
+	if err := certify(work); err != nil {
 		return err
 	}
 	var cells []*cell
@@ -94,10 +103,39 @@ func prepare(dir string) (programs, error) {
 	if err != nil {
 		return nil, err
 	}
-	for name, prefix := range map[string]string{"typescript": "", "typescript1": "tasks-", "exttasks": "extension-"} {
+	for name, prefix := range map[string]string{
+		"typescript": "", "typescript1": "tasks-", "exttasks": "extension-", "aisdk": "events-",
+	} {
 		all[name] = func(role string) []string { return []string{node, filepath.Join(sources, prefix+role+".ts")} }
 	}
 	return all, nil
+}
+
+// certify makes the certificate of the receivers of events, which servers trust, and tells all programs where it is.
+func certify(dir string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	of := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, of, of, key.Public(), key)
+	if err != nil {
+		return err
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	for name, block := range map[string]*pem.Block{
+		"INTEROP_CERTIFICATE": {Type: "CERTIFICATE", Bytes: certificate}, "INTEROP_KEY": {Type: "PRIVATE KEY", Bytes: secret},
+	} {
+		file := filepath.Join(dir, name)
+		err = errors.Join(err, os.WriteFile(file, pem.EncodeToMemory(block), 0o600), os.Setenv(name, file))
+	}
+	return err
 }
 
 // run runs a client against a server of its own, and says what went wrong, or nothing.

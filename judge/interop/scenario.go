@@ -68,6 +68,16 @@ var sections = []*section{
 		},
 		[]transport{{"http", modern}},
 	},
+	{
+		"Events by webhook", []string{"aisdk"}, nil,
+		[]scenario{
+			{"e_listed", "call.ended, question.asked, question.decided"},
+			{"e_ended", "call.ended: e_job completed"},
+			{"e_refreshed", "the same: true, later: true, call.ended: e_job completed"},
+			{"e_ends", "-32023"},
+		},
+		[]transport{{"http", modern}},
+	},
 }
 
 // cell is one run of one scenario.

@@ -1,5 +1,6 @@
 // Askback as a peer of the matrices: its server has the tools of all of them, and its client makes the calls. The
-// names of tools say which matrix they are of: t_ are those that ask, k_ tasks of 2025-11-25, x_ tasks of 2026-07-28.
+// names of tools say which matrix they are of: t_ are those that ask, k_ tasks of 2025-11-25, x_ tasks of 2026-07-28,
+// e_ events.
 package main
 
 import (
@@ -67,6 +68,9 @@ func call(ctx context.Context, target program.Target, scenario string) (string, 
 	if strings.HasPrefix(scenario, "k_") {
 		sessionOptions.ProtocolVersion = program.Legacy
 	}
+	if web, ok := transport.(*mcp.StreamableClientTransport); ok && strings.HasPrefix(scenario, "e_") {
+		web.HTTPClient = &http.Client{Transport: alice{}}
+	}
 	s, err := client.New(opts).Connect(ctx, transport, sessionOptions)
 	if err != nil {
 		return "", nil, err
@@ -77,7 +81,11 @@ func call(ctx context.Context, target program.Target, scenario string) (string, 
 		res, err := s.CallTool(ctx, &mcp.CallToolParams{Name: scenario})
 		return revision, res, err
 	}
-	text, err := outcome(ctx, s, scenario)
+	run := outcome
+	if strings.HasPrefix(scenario, "e_") {
+		run = posted
+	}
+	text, err := run(ctx, s, scenario)
 	return revision, &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -25,7 +26,19 @@ type input struct {
 
 func newServer() (*askback.Server, error) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "askback", Version: "1.0.0"}, nil)
+	events, err := events()
+	if err != nil {
+		return nil, err
+	}
+	keys, err := seal.NewRing(seal.NewKey(time.Now()))
+	if err != nil {
+		return nil, err
+	}
 	srv, err := askback.New(m, &askback.Options{
+		Keys: keys, Events: events, Desk: &askback.DeskOptions{Wait: time.Minute},
+		Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
+			return extra.Header.Get("X-User"), nil // only clients of events have one
+		},
 		Tasks: &askback.Tasks{
 			Store: new(task.MemoryStore), ListAnonymous: true,
 			Settings: task.Settings{PollInterval: 50 * time.Millisecond},
@@ -111,6 +124,8 @@ func addTaskTools(srv *askback.Server) {
 				func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) { return run(ctx, call) })
 		}
 	}
+	tool(&askback.TaskSupport{Always: true}, func(context.Context, *askback.Call) (string, error) { return "done", nil },
+		"e_job", "e_other")
 	ask := func(call *askback.Call, key string) (string, error) {
 		answer, err := askback.Elicit[input](call, key, "What shall be echoed?")
 		return answer.Input, err
