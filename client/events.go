@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -44,7 +45,7 @@ type EventPage struct {
 }
 
 // PollEvents reads a page of events. It needs no open connection between two polls, so a host that was away for days
-// misses nothing that the server still has. (SEP-3415, "Poll-Based Delivery")
+// misses nothing that the server still has. See also [Session.StreamEvents]. (SEP-3415, "Poll-Based Delivery")
 func (s *Session) PollEvents(ctx context.Context, p *EventPoll) (*EventPage, error) {
 	params := &taskParams{Name: p.Name, Arguments: p.Arguments, MaxEvents: p.MaxEvents, Cursor: p.Cursor,
 		MaxAge: p.MaxAge.Milliseconds()}
@@ -89,8 +90,6 @@ func parseEvents(raw []byte, p *EventPoll) (*EventPage, error) {
 	page := new(EventPage)
 	for name, value := range strictjson.Members(raw) {
 		switch string(name) {
-		case "cursor":
-			page.Cursor, _ = strictjson.String(value)
 		case "truncated":
 			page.Truncated = string(value) == "true"
 		case "hasMore":
@@ -100,19 +99,17 @@ func parseEvents(raw []byte, p *EventPoll) (*EventPage, error) {
 		}
 	}
 	events := strictjson.Get(raw, "events")
-	switch {
+	var err error
+	switch page.Cursor, err = parseCursor(raw); {
+	case err != nil:
+		return nil, err
 	case strictjson.TypeOf(events) != strictjson.TypeArray:
 		return nil, &ProtocolError{"the events are not an array"}
-	case len(page.Cursor) > maxCursor:
-		return nil, &ProtocolError{fmt.Sprintf("the cursor of the events has %d bytes", len(page.Cursor))}
 	case page.More && (page.Cursor == p.Cursor || page.Cursor == ""):
 		return nil, &ProtocolError{"a page of events leads to itself"}
 	}
 	for value := range strictjson.Elements(events) {
-		e, err := parseEvent(value)
-		if err == nil && e.Name != p.Name {
-			err = &ProtocolError{"an event is of another type than was asked for"}
-		}
+		e, err := parseEvent(value, p.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -124,14 +121,26 @@ func parseEvents(raw []byte, p *EventPoll) (*EventPage, error) {
 	return page, nil
 }
 
-// parseEvent reads one event. Its JSON has been checked.
-func parseEvent(value []byte) (*Event, error) {
-	e := &Event{Data: json.RawMessage(strictjson.Get(value, "data"))}
+// parseEvent reads one event, of a type unless that is empty. Its JSON has been checked.
+func parseEvent(value []byte, of string) (*Event, error) {
+	e := &Event{Data: bytes.Clone(strictjson.Get(value, "data"))}
 	e.ID, _ = strictjson.String(strictjson.Get(value, "eventId"))
 	e.Name, _ = strictjson.String(strictjson.Get(value, "name"))
 	e.Timestamp = timestamp(strictjson.Get(value, "timestamp"))
-	if e.ID == "" || len(e.ID) > maxEventID {
+	switch {
+	case e.ID == "" || len(e.ID) > maxEventID:
 		return nil, &ProtocolError{"an event has no eventId, or a long one"}
+	case of != "" && e.Name != of:
+		return nil, &ProtocolError{"an event is of another type than was asked for"}
 	}
 	return e, nil
+}
+
+// parseCursor reads the cursor beside events. Null, or none, is empty.
+func parseCursor(raw []byte) (string, error) {
+	cursor, _ := strictjson.String(strictjson.Get(raw, "cursor"))
+	if len(cursor) > maxCursor {
+		return "", &ProtocolError{fmt.Sprintf("the cursor of the events has %d bytes", len(cursor))}
+	}
+	return cursor, nil
 }

@@ -120,3 +120,47 @@ func ExampleEventReceiver() {
 	// subscribed: true
 	// call.ended
 }
+
+// A host that stays connected is told at once what becomes of the calls, as long as it wants to know.
+func ExampleSession_StreamEvents() {
+	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "example", Version: "1.0.0"}, nil), &askback.Options{
+		Tasks: &askback.Tasks{Store: new(task.MemoryStore)}, Events: new(askback.EventOptions),
+		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil },
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	askback.AddTaskTool(srv, &mcp.Tool{Name: "deploy"}, &askback.TaskSupport{Required: true},
+		func(context.Context, *askback.Call, struct{}) (string, error) { return "deployed", nil })
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- srv.RunTasks(ctx) }()
+	defer func() { stop(); <-done }()
+	here, there := mcp.NewInMemoryTransports()
+	if _, err := srv.Connect(ctx, there, nil); err != nil {
+		log.Fatal(err)
+	}
+	session, err := client.New(nil).Connect(ctx, here, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer session.Close()
+
+	called := false
+	for page, err := range session.StreamEvents(ctx, client.EventPoll{Name: "call.ended"}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		if !called { // the first page says that the stream is open
+			called = true
+			if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "deploy"}); err != nil {
+				log.Fatal(err)
+			}
+		}
+		if len(page.Events) > 0 {
+			fmt.Println(page.Events[0].Name)
+			break
+		}
+	}
+	// Output: call.ended
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/askback-mcp/askback/client/internal/tap"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
 )
 
 // sound reports whether the tap accepts a result.
@@ -207,6 +208,25 @@ func FuzzGrant(f *testing.F) {
 		g, err := parseGrant(raw)
 		if err == nil && (g.ID == "" || len(g.ID) > maxSubscriptionID || len(g.Cursor) > maxCursor) {
 			t.Errorf("%s is read as %+v", raw, g)
+		}
+	})
+}
+
+// Whatever a stream says is an event of its type, a cursor within the bounds, an error, or nothing.
+func FuzzEventNotifications(f *testing.F) {
+	f.Add("event", []byte(`{"eventId":"e","name":"call.ended","timestamp":"2026-11-28T10:00:00Z","data":{},"cursor":"c"}`))
+	f.Add("active", []byte(`{"cursor":null,"truncated":true}`))
+	f.Add("terminated", []byte(`{"error":{"code":-32024,"message":"no","data":{"reason":7}}}`))
+	f.Fuzz(func(t *testing.T, name string, raw []byte) {
+		if !sound(raw) {
+			return
+		}
+		page, err := parseNotification(wire.EventNotifications+name, raw, "call.ended")
+		if page != nil && (err != nil || len(page.Cursor) > maxCursor || len(page.Events) > 1) {
+			t.Errorf("%s %s is read as %+v, %v", name, raw, page, err)
+		}
+		if page != nil && page.Events != nil && (page.Events[0].ID == "" || page.Events[0].Name != "call.ended") {
+			t.Errorf("%s has %+v", raw, page.Events[0])
 		}
 	})
 }

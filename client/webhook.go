@@ -5,13 +5,10 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/askback-mcp/askback/internal/signedhook"
 	"github.com/askback-mcp/askback/internal/strictjson"
@@ -211,8 +208,8 @@ func echo(body []byte) (status int, answer []byte) {
 // parsePost reads what was posted with an ID. Its JSON has been checked.
 func parsePost(body []byte, id string) (page *EventPage, ended, err error) {
 	page = new(EventPage)
-	if page.Cursor, _ = strictjson.String(strictjson.Get(body, "cursor")); len(page.Cursor) > maxCursor {
-		return nil, nil, &ProtocolError{fmt.Sprintf("the cursor of an event has %d bytes", len(page.Cursor))}
+	if page.Cursor, err = parseCursor(body); err != nil {
+		return nil, nil, err
 	}
 	if kind := strictjson.Get(body, "type"); kind != nil {
 		switch text, _ := strictjson.String(kind); text {
@@ -220,16 +217,12 @@ func parsePost(body []byte, id string) (page *EventPage, ended, err error) {
 			page.Truncated = true
 			return page, nil, nil
 		case "terminated":
-			fault := new(jsonrpc.Error)
-			raw := strictjson.Get(body, "error")
-			if strictjson.TypeOf(raw) != strictjson.TypeObject || json.Unmarshal(raw, fault) != nil {
-				return nil, nil, &ProtocolError{"a subscription has ended without an error"}
-			}
-			return nil, fault, nil
+			ended, err := parseEnd(body)
+			return nil, ended, err
 		}
 		return nil, nil, &ProtocolError{"a post is of an unknown type"}
 	}
-	one, err := parseEvent(body)
+	one, err := parseEvent(body, "")
 	if err == nil && one.ID != id {
 		err = &ProtocolError{"an event has another eventId than its post"}
 	}

@@ -246,6 +246,8 @@ func (s *Service) readEvents(ctx context.Context, principal string, f *followed,
 		told[id] = true
 		b.next.moveTo(e)
 		switch {
+		case again && len(b.events) > 0: // who goes on from the event before has this one
+			b.events[len(b.events)-1].after = b.next
 		case again:
 		case f.maxAge > 0 && page.Now.Sub(e.Written) > f.maxAge:
 			b.skip()

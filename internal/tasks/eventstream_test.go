@@ -457,6 +457,34 @@ func TestTheStreamsOfAConnection(t *testing.T) {
 	})
 }
 
+// Somebody whom a question is for by several names is asked once, also if the stream breaks off after that.
+func TestAStreamOfSomebodyInSeveralGroups(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(31 * time.Minute) })
+		opts := withEvents()
+		opts.Principal = byToken
+		opts.Events.Groups = func(context.Context, string) ([]string, error) { return []string{"ops", "release"}, nil }
+		srv, _ := deskServer(t, opts, func(srv *askback.Server) {
+			askback.AddTaskTool(srv, &mcp.Tool{Name: "ship"}, nil,
+				func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+					return "shipped", askback.Approve(call, "ok", askback.Question{Message: "Ship it?",
+						For: []string{askback.User("bob"), askback.Group("release"), askback.Group("ops")}})
+				})
+		})
+		bob := &auth.TokenInfo{UserID: "bob", Expiration: time.Now().Add(time.Hour)}
+		s := openStream(t, srv, false, bob, `"name":"question.asked"`)
+		s.next("active")
+		harness.Fronts[0].Dial(t, srv, &auth.TokenInfo{UserID: "alice"})("tools/call", `"name":"ship"`)
+		e := s.next("event")
+		s.next("heartbeat")
+		s.abort()
+		s = openStream(t, srv, false, bob, fmt.Sprintf(`"name":"question.asked","cursor":%q`, e["cursor"]))
+		s.next("active")
+		s.next("heartbeat")
+	})
+}
+
 // skip returns the next message whose name is none of these.
 func (s *eventStream) skip(names ...string) map[string]any {
 	s.t.Helper()

@@ -162,15 +162,16 @@ func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	return &shown, nil
 }
 
-// notified passes a notification about tasks to the request that subscribed to it, and reports whether the message
-// was one. The notification carries that request's id, because all subscriptions share the connection.
+// notified passes a notification about tasks or events to the request that subscribed to it, and reports whether the
+// message was one. The notification carries that request's id, because all subscriptions share the connection.
 func (c *connection) notified(msg jsonrpc.Message) bool {
 	req, ok := msg.(*jsonrpc.Request)
-	if !ok || req.IsCall() || req.Method != MethodTask && req.Method != MethodAcknowledged {
+	if !ok || req.IsCall() || req.Method != MethodTask && req.Method != MethodAcknowledged &&
+		!strings.HasPrefix(req.Method, wire.EventNotifications) {
 		return false
 	}
 	if int64(len(req.Params)) > c.config.MessageBytes || strictjson.Check(req.Params, c.config.Depth) != nil {
-		return req.Method == MethodTask
+		return req.Method != MethodAcknowledged
 	}
 	var subscription any
 	_ = json.Unmarshal(strictjson.Get(strictjson.Get(req.Params, "_meta"), mcp.MetaKeySubscriptionID), &subscription)
@@ -182,7 +183,7 @@ func (c *connection) notified(msg jsonrpc.Message) bool {
 		x.Notify(req.Method, req.Params)
 		return true
 	}
-	return req.Method == MethodTask
+	return req.Method != MethodAcknowledged
 }
 
 // reason returns why nothing more can be read, or nil if the server has just ended.

@@ -5,9 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/sim"
@@ -20,8 +25,9 @@ type poller struct {
 	name   string
 	cursor []byte
 
-	seen    map[string]int // how many events have said the same of a call
-	counted map[string]int // by eventId
+	seen    map[string]int       // how many events have said the same of a call
+	counted map[string]int       // by eventId
+	latest  map[string]time.Time // when the last event of a call was, by the call's name
 }
 
 // groupsOf are the groups of principals who poll.
@@ -51,6 +57,7 @@ func (r *run) newPollers(ctx context.Context) (all []*poller) {
 				caller: &caller{run: r, part: r.sim.Part("poller of "+principal+" for "+name, network), principal: principal,
 					capabilities: `{}`},
 				name: name, cursor: []byte("null"), seen: make(map[string]int), counted: make(map[string]int),
+				latest: make(map[string]time.Time),
 			}
 			for string(p.cursor) == "null" && p.part.Pause(ctx, 0.1) {
 				p.poll(ctx)
@@ -61,11 +68,14 @@ func (r *run) newPollers(ctx context.Context) (all []*poller) {
 	return all
 }
 
-// run polls until ctx is done. Now and then the host is away.
+// run polls until ctx is done. Now and then the host is away, or follows on a stream.
 func (p *poller) run(ctx context.Context) {
 	for p.part.Pause(ctx, 0.5) {
 		if p.part.Chance(0.1) {
 			p.part.Pause(ctx, 30)
+		}
+		if p.Virtual && p.part.Chance(0.1) {
+			p.stream(ctx)
 		}
 		p.poll(ctx)
 	}
@@ -84,29 +94,68 @@ func (p *poller) poll(ctx context.Context) (more bool) {
 	}
 	for i := range page["events"].([]any) {
 		e := harness.At(page, "events", i)
-		id, data := harness.At(e, "eventId").(string), harness.At(e, "data")
-		if p.counted[id]++; p.counted[id] > 1 {
-			if p.losses() == 0 {
-				p.violate("%s: the event %v comes again", p.part.Name, e)
-			}
-			continue
-		}
-		name := harness.At(data, "call").(string)
-		if id, caller := harness.At(data, "taskId").(string); caller {
-			if t, err := p.Store.Get(ctx, id); err == nil && (t.Principal != p.principal || task.Name(id) != name) {
-				p.violate("%s is told of a call of %s: %v", p.part.Name, t.Principal, e)
-			}
-		} else if rows, err := p.Store.Questions(ctx, name); err == nil && len(rows) > 0 && before == p.losses() &&
-			!slices.ContainsFunc(rows, func(q *task.Question) bool {
-				return p.isFor(q) && q.Key == harness.At(data, "question")
-			}) {
-			p.violate("%s is told of a question that is not for them: %v", p.part.Name, e)
-		}
-		p.seen[fmt.Sprint(name, harness.At(data, "of"), harness.At(data, "outcome"),
-			harness.At(data, "status"))]++
+		at, _ := time.Parse(time.RFC3339, harness.At(e, "timestamp").(string))
+		p.take(ctx, harness.At(e, "eventId").(string), at, harness.At(e, "data"), before)
 	}
 	p.cursor, _ = json.Marshal(page["cursor"])
 	return page["hasMore"] == true
+}
+
+// stream follows for a while on a stream, which the client opens again where it breaks off.
+func (p *poller) stream(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.part.IntN(120))*p.Unit)
+	defer cancel()
+	session, err := client.New(nil).Connect(ctx, &mcp.StreamableClientTransport{
+		Endpoint: "http://" + address(p.part.IntN(p.Servers)), HTTPClient: &http.Client{Transport: p.caller}}, nil)
+	if err != nil {
+		return
+	}
+	defer session.Close()
+	from, before := "", p.losses()
+	_ = json.Unmarshal(p.cursor, &from)
+	for page, err := range session.StreamEvents(ctx, client.EventPoll{Name: p.name, Cursor: from}) {
+		if err != nil {
+			return
+		}
+		if page.Truncated && before == 0 && p.losses() == 0 {
+			p.violate("%s: events are missing on a stream, although the store has lost none: %+v", p.part.Name, page)
+		}
+		for _, e := range page.Events {
+			var data any
+			_ = json.Unmarshal(e.Data, &data)
+			p.take(ctx, e.ID, e.Timestamp, data, before)
+		}
+		p.cursor, _ = json.Marshal(page.Cursor)
+		p.mu.Lock()
+		p.summary.Streamed += len(page.Events)
+		p.mu.Unlock()
+	}
+}
+
+// take takes an event, when the store had lost something so many times before it was asked for.
+func (p *poller) take(ctx context.Context, id string, at time.Time, data any, before int) {
+	if p.counted[id]++; p.counted[id] > 1 {
+		if p.losses() == 0 {
+			p.violate("%s: the event %s comes again: %v", p.part.Name, id, data)
+		}
+		return
+	}
+	name := harness.At(data, "call").(string)
+	if at.Before(p.latest[name]) && p.losses() == 0 {
+		p.violate("%s is told late of what was before: %v", p.part.Name, data)
+	}
+	p.latest[name] = at
+	if id, caller := harness.At(data, "taskId").(string); caller {
+		if t, err := p.Store.Get(ctx, id); err == nil && (t.Principal != p.principal || task.Name(id) != name) {
+			p.violate("%s is told of a call of %s: %v", p.part.Name, t.Principal, data)
+		}
+	} else if rows, err := p.Store.Questions(ctx, name); err == nil && len(rows) > 0 && before == p.losses() &&
+		!slices.ContainsFunc(rows, func(q *task.Question) bool {
+			return p.isFor(q) && q.Key == harness.At(data, "question")
+		}) {
+		p.violate("%s is told of a question that is not for them: %v", p.part.Name, data)
+	}
+	p.seen[fmt.Sprint(name, harness.At(data, "of"), harness.At(data, "outcome"), harness.At(data, "status"))]++
 }
 
 // check polls until there is nothing left, and then wants to have seen each event that the store has.

@@ -28,9 +28,9 @@ type Summary struct {
 	Calls, Votes, Decided, Unanswered, Cancelled, Lost int
 	// Repeated are steps that ran again, and Unknown those that must not.
 	Repeated, Unknown int
-	// Sessions are calls that sessions have seen to their end.
-	Sessions int
-	Took     time.Duration
+	// Sessions are calls that sessions have seen to their end, and Streamed the events that came on streams.
+	Sessions, Streamed int
+	Took               time.Duration
 }
 
 // Add adds what another run has tried.
@@ -44,6 +44,7 @@ func (s *Summary) Add(other Summary) {
 	s.Repeated += other.Repeated
 	s.Unknown += other.Unknown
 	s.Sessions += other.Sessions
+	s.Streamed += other.Streamed
 	s.Took += other.Took
 }
 

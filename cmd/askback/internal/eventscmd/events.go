@@ -27,8 +27,9 @@ func Command() *cobra.Command {
 		Short: "List the events of a server, and follow them",
 		Long: `List the types of events of the server at TARGET. With a TYPE, print what has
 happened since --cursor, or happens from now on, an event on each line, until
-you interrupt it. KEY=VALUE narrows it, such as tool=deploy or taskId=ID. At the
-end the cursor is printed with which the next time continues.
+you interrupt it: at once if the server has streams, else as often as it wants
+to be polled. KEY=VALUE narrows it, such as tool=deploy or taskId=ID. At the end
+the cursor is printed with which the next time continues.
 
 Exit codes: 0 the events are there; 1 it failed; 2 wrong usage; 130 interrupted.`,
 		Example: `  askback events http://127.0.0.1:8080/mcp
@@ -110,7 +111,11 @@ func follow(
 			c.Note("the next time: --cursor %s", cli.HarmlessLine(p.Cursor, 2000))
 		}
 	}()
-	for page, err := range s.EventPages(ctx, p) {
+	pages := s.EventPages
+	if !once && streams(ctx, s, p.Name) {
+		pages = s.StreamEvents
+	}
+	for page, err := range pages(ctx, p) {
 		if err != nil {
 			return err
 		}
@@ -127,6 +132,14 @@ func follow(
 		}
 	}
 	return nil
+}
+
+// streams reports whether the server lists that it has streams of a type. If it lists nothing it has none.
+func streams(ctx context.Context, s *client.Session, name string) bool {
+	types, _ := listTypes(ctx, s)
+	return slices.ContainsFunc(types, func(t *eventType) bool {
+		return t.Name == name && slices.Contains(t.Delivery, "push")
+	})
 }
 
 func line(c *conversation.Conversation, e *client.Event) string {
