@@ -102,3 +102,7 @@ func (o EventOptions) service(s *Server) (_ *tasks.Events, err error) {
 	}
 	return e, err
 }
+
+func init() {
+	tasks.EventsOf = func(server any) *tasks.Events { return server.(*Server).sdk.Tasks.Events }
+}

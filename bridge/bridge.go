@@ -93,6 +93,9 @@ func New(opts *Options) (*Bridge, error) {
 	}
 	b.guard = guard{approve: (*calls.Approval)(opts.Approve), tools: (*names.Choice)(&b.opts.Tools), log: b.log,
 		servers: b.front.servers, catalog: seen, early: b.front.early}
+	if err := b.passEvents(); err != nil {
+		return nil, err
+	}
 	raw.Around(b.server, b.front.receiving)
 	return b, nil
 }

@@ -82,6 +82,11 @@ type Server struct {
 	// libraries speak 2026-07-28 with handlers that can ask only inside their open calls, as before it.
 	Version string
 
+	// Events passes on the server's events, which can be polled then under their names with the Prefix, to all callers of
+	// the bridge. So it must be one caller, or the events must be for all: the server does not know them apart. It needs
+	// the Events of Options.Server. Events that this library has about calls are not passed on.
+	Events bool
+
 	// SessionPerCall gives each call of a tool at a server before 2026-07-28 a session of its own, and a program one
 	// process for each, in place of one session for everything that its caller does. Then calls that ask do not wait for
 	// each other.

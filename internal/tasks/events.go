@@ -23,7 +23,8 @@ type Events struct {
 	PollInterval time.Duration
 	// Groups returns the groups of a principal. Nil: nobody is in a group.
 	Groups   func(ctx context.Context, principal string) ([]string, error)
-	Webhooks *Webhooks // nil: none are offered
+	Webhooks *Webhooks   // nil: none are offered
+	Others   OtherEvents // that are passed on, or nil
 }
 
 // eventTypes are the types of events, with the kinds in the store that each one has.
@@ -60,7 +61,7 @@ func (s *Service) ServeEvents(ctx context.Context, principal, method string, par
 	var err error
 	switch method {
 	case wire.ListEvents:
-		members, err = s.Events.list(params)
+		members, err = s.Events.list(ctx, params)
 	case wire.PollEvents:
 		members, err = s.pollEvents(ctx, principal, params)
 	case wire.SubscribeEvents, wire.UnsubscribeEvents:
@@ -83,7 +84,7 @@ func (s *Service) ServeEvents(ctx context.Context, principal, method string, par
 }
 
 // list returns the members of the one page of event types.
-func (e *Events) list(params []byte) ([]byte, error) {
+func (e *Events) list(ctx context.Context, params []byte) ([]byte, error) {
 	if cursor := strictjson.Get(params, "cursor"); given(cursor) {
 		return nil, invalidParam("cursor", "does not come from this server")
 	}
@@ -107,7 +108,7 @@ func (e *Events) list(params []byte) ([]byte, error) {
 	if e.Webhooks != nil {
 		delivery = append(delivery, "webhook")
 	}
-	var listed []map[string]any
+	var listed []any
 	for _, t := range eventTypes {
 		values := t.statuses
 		for _, value := range t.kinds {
@@ -130,6 +131,11 @@ func (e *Events) list(params []byte) ([]byte, error) {
 			"name": t.name, "description": t.description, "delivery": delivery, "inputSchema": input,
 			"payloadSchema": object(payload, required...),
 		})
+	}
+	if e.Others != nil {
+		for _, other := range e.Others.Types(ctx) {
+			listed = append(listed, other)
+		}
 	}
 	return membersOf(map[string]any{"events": listed})
 }
@@ -156,6 +162,11 @@ type occurrence struct {
 // pollEvents reads what has happened since a cursor.
 func (s *Service) pollEvents(ctx context.Context, principal string, params []byte) ([]byte, error) {
 	f, invalid := parseFollowed(params)
+	if invalid != nil && invalid.Code == wire.CodeNotFound && s.Events.Others != nil {
+		if members, err := s.pollOther(ctx, params); members != nil || err != nil {
+			return members, err
+		}
+	}
 	if invalid != nil {
 		return nil, invalid
 	}

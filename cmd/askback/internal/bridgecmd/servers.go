@@ -62,6 +62,7 @@ func (o *bridgeOptions) behind(args []string, stderr io.Writer) (*behind, error)
 	}
 	return &behind{where: to.Text, label: label, target: &to, servers: []bridge.Server{{
 		Identity: to.Shown(), Version: o.version, SessionPerCall: o.perCall, Prefix: o.prefix, NameLength: o.nameLength,
+		Events: true, // all hosts are of one caller
 		Connect: func() (mcp.Transport, error) {
 			if to.Address != nil {
 				return bridge.AtURL(to.Text, header), nil
@@ -91,6 +92,7 @@ func (o *bridgeOptions) serversOf(file string, stderr io.Writer) (*behind, error
 			Name: s.Name, Prefix: s.Prefix, Identity: s.Identity, NameLength: length,
 			Tools:          bridge.Choice{Allow: s.Allow, Deny: s.Deny, Rename: s.Rename},
 			SessionPerCall: s.SessionPerCall || o.perCall,
+			Events:         true,
 			Connect: func() (mcp.Transport, error) {
 				if s.URL != "" {
 					return bridge.AtURL(s.URL, s.Header), nil

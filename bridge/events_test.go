@@ -1,0 +1,204 @@
+package bridge_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/bridge"
+	"github.com/askback-mcp/askback/client"
+)
+
+// telling is a server whose events are scripted.
+type telling struct {
+	url string
+
+	mu    sync.Mutex
+	polls []string // the parameters
+	types string   // of events/list
+	page  string   // the members of the response to events/poll
+}
+
+func newTelling(t *testing.T, types string) *telling {
+	s := &telling{types: types}
+	shop := newBehind(t).HTTPHandler(nil)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params json.RawMessage
+		}
+		if _ = json.Unmarshal(body, &m); !strings.HasPrefix(m.Method, "events/") {
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			shop.ServeHTTP(w, r)
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		answer := ""
+		switch m.Method {
+		case "events/list":
+			answer = fmt.Sprintf(`"result":{"resultType":"complete","events":[%s]}`, s.types)
+		case "events/poll":
+			var params map[string]any
+			_ = json.Unmarshal(m.Params, &params)
+			delete(params, "_meta")
+			sent, _ := json.Marshal(params)
+			s.polls, answer = append(s.polls, string(sent)), s.page
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,%s}`, m.ID, answer)
+	}))
+	t.Cleanup(web.Close)
+	s.url = web.URL
+	return s
+}
+
+// answers has the server answer the next polls with these members of a result, or with an error.
+func (s *telling) answers(result string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.page = `"result":{"resultType":"complete",` + result + `}`; strings.HasPrefix(result, `"error"`) {
+		s.page = result
+	}
+}
+
+func aType(name string) string {
+	return fmt.Sprintf(`{"name":%q,"description":"d","delivery":["push","poll"],"inputSchema":{"type":"object"},`+
+		`"payloadSchema":{"type":"object"},"_meta":{"a":1}}`, name)
+}
+
+// The events of a server behind pass under its prefix, where the operator wants that, and nothing else of it does.
+func TestEventsOfServersPass(t *testing.T) {
+	t.Parallel()
+	many := make([]string, 300)
+	for i := range many {
+		many[i] = aType(fmt.Sprint("n", i))
+	}
+	shop := newTelling(t, strings.Join(append([]string{aType("order.shipped"), aType("call.ended"),
+		aType("question.asked"), `7`, `{"name":"x"}`, aType(""), aType(strings.Repeat("x", 300)),
+		`{"name":"pushed","delivery":["push"],"inputSchema":{},"payloadSchema":{}}`,
+		`{"name":"odd","delivery":["poll"],"inputSchema":[],"payloadSchema":{}}`}, many...), ","))
+	mail := newTelling(t, aType("mail.arrived"))
+	front := newFront(t, shop.url, func(o *bridge.Options) {
+		o.Server.Events = new(askback.EventOptions)
+		o.Server.Principal = func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
+			return extra.Header.Get("X-User"), nil
+		}
+		other := o.Servers[0]
+		other.Identity, other.Prefix = "mail", "mail"
+		other.Connect = func() (mcp.Transport, error) { return &mcp.StreamableClientTransport{Endpoint: mail.url}, nil }
+		o.Servers[0].Prefix, o.Servers[0].Events = "shop", true
+		o.Servers = append(o.Servers, other)
+	})
+	ada := hostOf(t, front.url, "ada")
+	var names []string
+	for raw, err := range ada.List(t.Context(), "events/list") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var of struct {
+			Name     string
+			Delivery []string
+			Meta     json.RawMessage `json:"_meta"`
+		}
+		_ = json.Unmarshal(raw, &of)
+		if names = append(names, of.Name); strings.HasPrefix(of.Name, "shop") &&
+			(!slices.Equal(of.Delivery, []string{"poll"}) || of.Meta != nil) {
+			t.Errorf("a type is passed on as %s", raw)
+		}
+	}
+	if len(names) != 3+100 || !slices.Equal(names[:5],
+		[]string{"question.asked", "question.decided", "call.ended", "shop_order.shipped", "shop_n0"}) {
+		t.Errorf("%d types are listed: %.100q", len(names), names)
+	}
+
+	shop.answers(`"events":[{"eventId":"e1","name":"order.shipped","timestamp":"2026-11-28T10:00:00Z","data":{"n":1},
+		"_meta":{"a":1}}],"cursor":"theirs","truncated":true,"hasMore":false,"nextPollMs":7000`)
+	for _, s := range []*client.Session{ada, hostOf(t, front.url, "bob")} {
+		page, err := s.PollEvents(t.Context(), &client.EventPoll{Name: "shop_order.shipped", Cursor: "before", MaxEvents: 5,
+			Arguments: map[string]any{"n": 1}, MaxAge: time.Minute})
+		if err != nil || len(page.Events) != 1 || page.Cursor != "theirs" || !page.Truncated || page.More ||
+			page.NextPoll != 7*time.Second {
+			t.Fatalf("%+v, %v", page, err)
+		}
+		if e := page.Events[0]; e.ID != "e1" || e.Name != "shop_order.shipped" || string(e.Data) != `{"n":1}` {
+			t.Errorf("%+v", e)
+		}
+	}
+	const want = `{"arguments":{"n":1},"cursor":"before","maxAgeMs":60000,"maxEvents":5,"name":"order.shipped"}`
+	if len(shop.polls) != 2 || shop.polls[0] != want {
+		t.Errorf("the server was sent %q, want %s", shop.polls, want)
+	}
+	poll := func(name string) int64 {
+		_, err := ada.PollEvents(t.Context(), &client.EventPoll{Name: name})
+		if fault, ok := errors.AsType[*jsonrpc.Error](err); ok {
+			return fault.Code
+		}
+		return 0
+	}
+	for _, name := range []string{"shop_call.ended", "mail_mail.arrived", "mail.arrived", "order.shipped", "shop_"} {
+		if code := poll(name); code != -32023 {
+			t.Errorf("%s: %d", name, code)
+		}
+	}
+	if len(shop.polls) != 2 || len(mail.polls) != 0 {
+		t.Errorf("the servers were asked %q and %q", shop.polls, mail.polls)
+	}
+	for answer, code := range map[string]int64{
+		`"error":{"code":-32602,"message":"no such filter"}`: -32602, `"error":{"code":-32024,"message":"no"}`: -32024,
+		`"error":{"code":-32023,"message":"gone"}`: -32023, `"error":{"code":-32042,"message":"log in"}`: -32603,
+		`"events":[{"eventId":"e","name":"another"}],"cursor":"c"`: -32603, `"events":7`: -32603,
+	} {
+		if shop.answers(answer); poll("shop_order.shipped") != code {
+			t.Errorf("%s becomes %d, want %d", answer, poll("shop_order.shipped"), code)
+		}
+	}
+	// A type without replay has no cursor.
+	shop.answers(`"events":[],"cursor":null`)
+	if page, err := ada.PollEvents(t.Context(), &client.EventPoll{Name: "shop_order.shipped"}); err != nil ||
+		page.Cursor != "" {
+		t.Errorf("%+v, %v", page, err)
+	}
+	_, err := bridge.New(&bridge.Options{Implementation: &mcp.Implementation{Name: "b", Version: "1"},
+		Server: frontOptions(t, shop.url).Server, Servers: []bridge.Server{{Identity: "x", Events: true}}})
+	if err == nil || !strings.Contains(err.Error(), "needs the Events of Options.Server") {
+		t.Errorf("without events of the bridge: %v", err)
+	}
+}
+
+// hostOf connects a host for a user.
+func hostOf(t *testing.T, url, name string) *client.Session {
+	t.Helper()
+	s, err := client.New(nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url,
+		HTTPClient: &http.Client{Transport: user(name)}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// user is whose requests these are.
+type user string
+
+func (a user) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("X-User", string(a))
+	return http.DefaultTransport.RoundTrip(r)
+}
