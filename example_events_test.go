@@ -3,7 +3,6 @@ package askback_test
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"log"
@@ -135,18 +134,16 @@ func request(srv *askback.Server, method string, params map[string]any, result a
 
 // A receiver is told that a call has ended, while no client is there. It has shown before that it wants to be told.
 func ExampleWebhookOptions() {
-	told := make(chan string, 1)
-	receiver := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var m struct{ Type, Challenge, Name string } // a receiver verifies the signature first
-		if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
-			log.Fatal(err)
-		}
-		if m.Type == "verification" {
-			fmt.Fprintf(w, `{"challenge":%q}`, m.Challenge)
-			return
-		}
-		told <- m.Name
-	}))
+	secret, told := client.NewEventSecret(), make(chan string, 1)
+	receiver := httptest.NewTLSServer(&client.EventReceiver{
+		Secrets: func(context.Context, string) ([]string, error) { return []string{secret}, nil },
+		Receive: func(_ context.Context, _ string, page *client.EventPage, ended error) error {
+			for _, e := range page.Events {
+				told <- e.Name
+			}
+			return ended
+		},
+	})
 	defer receiver.Close()
 	keys, err := seal.NewRing(seal.NewKey(time.Now()))
 	if err != nil {
@@ -166,13 +163,9 @@ func ExampleWebhookOptions() {
 		})
 	defer runTasks(srv)()
 
-	var subscription struct{ ID string }
+	var subscription struct{ ID string } // or by client.Session.Subscribe
 	request(srv, "events/subscribe", map[string]any{
-		"name": "call.ended",
-		"delivery": map[string]any{
-			"url":    receiver.URL,
-			"secret": "whsec_" + base64.StdEncoding.EncodeToString([]byte("thirty-two bytes that are random")),
-		},
+		"name": "call.ended", "delivery": map[string]any{"url": receiver.URL, "secret": secret},
 	}, &subscription)
 	fmt.Println("subscribed:", strings.HasPrefix(subscription.ID, "sub_"))
 	callTool(srv, nil, "deploy", Deployment{Service: "shop"})

@@ -130,7 +130,7 @@ func (s *Service) deliverEvents(ctx context.Context) {
 		}
 		select {
 		case <-wake:
-			sleep(ctx, hurry) // more may have changed
+			time.Sleep(hurry) // more may have changed
 		case <-time.After(look/2 + jitter.N(look)):
 		case <-ctx.Done():
 		}
@@ -138,17 +138,11 @@ func (s *Service) deliverEvents(ctx context.Context) {
 	w.serving.Wait()
 }
 
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}
-
 // serveSubscription delivers what is new, and settles the subscription.
 func (s *Service) serveSubscription(ctx context.Context, sub *task.Subscription) {
 	r := &hookRun{s: s, sub: sub, began: time.Now(), look: -1}
-	due, err := r.serve(ctx)
+	var due time.Duration
+	err := fault.Safely(func() (err error) { due, err = r.serve(ctx); return err })
 	if err == nil && r.p.Envelope != nil && r.p.Envelope.Error != nil && (r.p.Envelope.Done || r.p.Envelope.Paused) {
 		err = s.endSubscription(ctx, sub)
 		if err == nil || errors.Is(err, task.ErrNotFound) {
@@ -185,7 +179,6 @@ type hookRun struct {
 
 	stopped  bool          // nothing more is sent in this run
 	accepted bool          // the endpoint has accepted something
-	later    time.Duration // if set, when it is due again in any case
 	look     time.Duration // when it is due again if there is nothing else to do; negative: when an event comes
 }
 
@@ -205,7 +198,7 @@ func (r *hookRun) serve(ctx context.Context) (due time.Duration, err error) {
 		r.p.resume()
 		r.p.Version = sub.Version
 	}
-	batch := &eventBatch{}
+	var batch *eventBatch
 	if r.p.Envelope == nil || r.p.Envelope.Error == nil {
 		if batch, err = r.read(ctx); err != nil {
 			return 0, err
@@ -220,7 +213,10 @@ func (r *hookRun) serve(ctx context.Context) (due time.Duration, err error) {
 			r.p.Envelope = nil
 		}
 	}
-	if r.deliver(ctx, batch); r.accepted {
+	if batch != nil {
+		r.deliver(ctx, batch)
+	}
+	if r.accepted {
 		r.p.resume()
 	}
 	if sub.Terms, err = json.Marshal(&r.terms); err == nil {
@@ -229,7 +225,8 @@ func (r *hookRun) serve(ctx context.Context) (due time.Duration, err error) {
 	return r.due(batch), err
 }
 
-// read reads what is new, if the subscriber may still have it. Otherwise the subscription ends.
+// read reads what is new, if the subscriber may still have it. Otherwise the subscription ends. Nil is nothing to
+// deliver.
 func (r *hookRun) read(ctx context.Context) (*eventBatch, error) {
 	f, invalid := parseFollowed(r.terms.Params)
 	if invalid != nil && invalid.Code == wire.CodeNotFound {
@@ -237,8 +234,8 @@ func (r *hookRun) read(ctx context.Context) (*eventBatch, error) {
 			r.p.Missing = r.now
 		}
 		if r.now.Sub(r.p.Missing) < missingWithin {
-			r.later = time.Minute
-			return &eventBatch{}, nil
+			r.look = time.Minute
+			return nil, nil
 		}
 	} else if r.p.Missing = (time.Time{}); invalid != nil {
 		invalid = wire.DataError(wire.CodeUnsupported, map[string]any{"feature": "inputSchema", "reason": "schema_changed"},
@@ -246,7 +243,7 @@ func (r *hookRun) read(ctx context.Context) (*eventBatch, error) {
 	}
 	if invalid != nil {
 		r.tell("terminated", invalid)
-		return &eventBatch{}, nil
+		return nil, nil
 	}
 	if may := r.s.Continues; may != nil {
 		err := fault.Safely(func() error { return may(ctx, r.sub.Principal, wire.SubscribeEvents, f.of.name) })
@@ -257,7 +254,7 @@ func (r *hookRun) read(ctx context.Context) (*eventBatch, error) {
 			r.s.Calls.Audit.Tell(ctx, report.AuditEvent{Kind: report.AuditRefused, Principal: r.sub.Principal,
 				Method: wire.SubscribeEvents, Target: f.of.name, Reason: "authorize"})
 			r.revoked()
-			return &eventBatch{}, nil
+			return nil, nil
 		}
 	}
 	if r.s.Events.Groups != nil && f.of.people {
@@ -268,7 +265,7 @@ func (r *hookRun) read(ctx context.Context) (*eventBatch, error) {
 	b, err := r.s.readEvents(ctx, r.sub.Principal, f, inFlight)
 	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && refused.Code == wire.CodeForbidden {
 		r.revoked()
-		return &eventBatch{}, nil
+		return nil, nil
 	}
 	if err == nil && r.p.missed(b) {
 		r.tell("gap", nil)
@@ -317,7 +314,7 @@ func (r *hookRun) deliver(ctx context.Context, b *eventBatch) {
 		}
 		r.p.Tries = append(r.p.Tries, t)
 	}
-	if first && !b.more && !b.next.minted.IsZero() {
+	if first && !b.more {
 		r.p.Cursor = b.next.encode()
 	}
 }
@@ -376,16 +373,16 @@ func (r *hookRun) failed(ctx context.Context, t *try, now time.Time, failure str
 
 // due returns after what time there is more to do.
 func (r *hookRun) due(b *eventBatch) time.Duration {
-	if r.later > 0 {
-		return r.later
-	}
 	now, due := r.now.Add(time.Since(r.began)), r.look
-	all := r.p.Tries
+	var all []*try
+	if b != nil {
+		all = r.p.Tries
+		if b.more && len(all) < inFlight {
+			due = 0
+		}
+	}
 	if r.p.Envelope != nil {
 		all = append(all, &r.p.Envelope.try)
-	}
-	if b.more && len(r.p.Tries) < inFlight {
-		due = 0
 	}
 	for _, t := range all {
 		if t.Done || t.Paused {

@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,6 +67,33 @@ func FuzzRequest(f *testing.F) {
 		}
 		if ttl, fault := wire.ParseTTL(strictjson.Get(params, "task")); fault == nil && ttl < 0 {
 			t.Fatalf("a time to live of %v", ttl)
+		}
+	})
+}
+
+// What names a subscription is refused, or leads to an https address of its own host. It is the same for the same key.
+func FuzzSubscription(f *testing.F) {
+	for _, url := range []string{"https://hooks.example/a", "https://user@[::1]:443/", "https://A.example.:8443/?#",
+		"http://x/"} {
+		f.Add([]byte(fmt.Sprintf(`{"name":"call.ended","arguments":{"tool":"x"},"delivery":{"url":%q}}`, url)))
+	}
+	f.Add([]byte(`{"name":"call.ended","arguments":null,"delivery":{"mode":"webhook","url":7}}`))
+	f.Fuzz(func(t *testing.T, params []byte) {
+		if strictjson.Check(params, 64) != nil || strictjson.TypeOf(params) != strictjson.TypeObject {
+			return
+		}
+		_, sub, terms, err := parseHook("alice", params)
+		if err != nil {
+			return
+		}
+		if !strings.HasPrefix(strings.ToLower(terms.URL), "https:") || sub.Host == "" || strings.Contains(sub.Host, "@") {
+			t.Fatalf("%+v leads to %+v", terms, sub)
+		}
+		delivery := fmt.Sprintf(`"delivery":{"url":%s}}`, strictjson.AppendString(nil, terms.URL))
+		again := append(slices.Clone(terms.Params[:len(terms.Params)-1]), ',')
+		_, same, _, err := parseHook("alice", append(again, delivery...))
+		if err != nil || same.ID != sub.ID {
+			t.Fatalf("%s is %+v, and again %+v (%v)", params, sub, same, err)
 		}
 	})
 }

@@ -47,8 +47,6 @@ type Webhooks struct {
 // The bounds of one process.
 const (
 	serveAtOnce = 64
-	// serveEach bounds what is served of one principal, and for one host.
-	serveEach = serveAtOnce / 4
 	// challengesEach and challengesOfPrincipal bound the challenges in a minute: to one host, and for one principal.
 	challengesEach        = 60
 	challengesOfPrincipal = 20
@@ -69,20 +67,22 @@ func (w *Webhooks) Wake() {
 	}
 }
 
-// claim returns what may be claimed now.
+// claim returns what may be claimed now. A principal or a host gets more only while it has less than is free. So those
+// that take long leave room for others, however many they are.
 func (w *Webhooks) claim() task.SubscriptionClaim {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	free := serveAtOnce - w.served
 	full := func(of map[string]int) (names []string) {
 		for name, n := range of {
-			if n >= serveEach {
+			if n >= free {
 				names = append(names, name)
 			}
 		}
 		return names
 	}
-	return task.SubscriptionClaim{Principals: full(w.principals), Hosts: full(w.hosts), Each: serveEach / 4,
-		Limit: serveAtOnce - w.served, Lease: runLease}
+	return task.SubscriptionClaim{Principals: full(w.principals), Hosts: full(w.hosts), Each: max(1, free/8),
+		Limit: (free + 1) / 2, Lease: runLease}
 }
 
 // count counts a subscription that is being served, or no more.

@@ -80,12 +80,13 @@ func newSubscriptionStatements(in func(string) string) subscriptionStatements {
 				SELECT id FROM {schema}.subscription WHERE expires <= statement_timestamp()
 				ORDER BY expires LIMIT 100 FOR UPDATE SKIP LOCKED))`),
 
-		// Subscriptions are locked in one order, so that two who do this at once do not wait for each other. It is written
-		// so that the primary key does not serve it.
+		// The newest events come first, because where there were no webhooks before all are fresh. Subscriptions are locked
+		// in one order, so that two who do this at once do not wait for each other. It is written so that the primary key
+		// does not serve it.
 		wakeSubscriptions: in(`
 			WITH fresh AS (
 				UPDATE {schema}.event SET fresh = false WHERE id = ANY (ARRAY (
-					SELECT id FROM {schema}.event WHERE ` + freshEvent + ` ORDER BY id LIMIT ` + freshTogether + `
+					SELECT id FROM {schema}.event WHERE ` + freshEvent + ` ORDER BY id DESC LIMIT ` + freshTogether + `
 					FOR UPDATE SKIP LOCKED))
 				RETURNING substr(reader, strpos(reader, ':') + 1) AS principal
 			), woken AS MATERIALIZED (
