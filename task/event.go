@@ -8,8 +8,13 @@ import (
 )
 
 // EventLog is a [Store] that keeps a log of what becomes of tasks with [Task.Events]. An [Event] is written by the
-// write that makes it so, and deleted with its task. Only on such a Store a server has events for callers.
+// write that makes it so, and deleted with its task. Only on such a Store a server has events for callers. The log also
+// has the events of authors.
 type EventLog interface {
+	// Emit adds an event with EventEmitted for each of its Readers, unless the Reader has one with its ID. Of each Reader
+	// the newest e.Most are kept, and [Store.Purge] deletes, from time to time, what was emitted longer ago than e.Keep.
+	Emit(ctx context.Context, e *Emission) error
+
 	// Events reads events in the order of their positions. All that it returns is of one moment: what is seen later has
 	// a Position beyond it. The events of one task are in the order in which they were written. It reads an index, so
 	// that the events of other principals cost nothing.
@@ -42,6 +47,24 @@ type EventPage struct {
 // EventGapsKept is how long a store remembers at least that it has deleted an event.
 const EventGapsKept = 30 * 24 * time.Hour
 
+// Emission is an event of an author.
+type Emission struct {
+	Readers []string      // each once; see [EmittedReader]
+	ID      string        // what the author calls it
+	Payload string        // opaque to the store
+	Keep    time.Duration // at most EventGapsKept
+	Most    int           // more than 0
+}
+
+// EmittedReader is the [Event.Reader] of what an author emits, for one principal or, if that is empty, for all. The type
+// has no colon.
+func EmittedReader(eventType, principal string) string {
+	if principal == "" {
+		return "emitted:" + eventType
+	}
+	return "emitted:" + eventType + ":" + principal
+}
+
 // CallerReader is the [Event.Reader] that the principal of a task is.
 func CallerReader(principal string) string { return "caller:" + principal }
 
@@ -55,9 +78,11 @@ type Event struct {
 	Task      string // its ID
 	Principal string // of the task
 	Target    string // of the task
-	// Key is the Key of a [Question]. For EventInput it is the Version of the task, and empty for EventEnded.
+	// Key is the Key of a [Question]. For EventInput it is the Version of the task, for EventEmitted the ID of the
+	// [Emission], and empty for EventEnded.
 	Key     string
 	Status  Status // of the task; only EventEnded has it
+	Payload string // only EventEmitted has it, and it has no Task, Principal and Target
 	Written time.Time
 }
 
@@ -71,6 +96,7 @@ const (
 	EventDecided    EventKind = "decided"    // people have decided a Question
 	EventUnanswered EventKind = "unanswered" // the deadline has decided a Question
 	EventEnded      EventKind = "ended"      // the task has ended
+	EventEmitted    EventKind = "emitted"    // an author has emitted it
 )
 
 // ID returns the name by which a reader knows the event if it comes again, also after the database has lost commits and

@@ -406,7 +406,7 @@ func (s *MemoryStore) Purge(ctx context.Context, grace time.Duration, limit int)
 		for ; len(s.purge) > 0 && n < limit && s.purge[0].Expires.UnixMilli() <= before; n++ {
 			s.delete(s.purge[0])
 		}
-		s.log.forgetDeleted(timeAt(now))
+		s.log.forgetOld(timeAt(now))
 		return nil
 	})
 	return n, err

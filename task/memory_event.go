@@ -15,6 +15,56 @@ type memoryLog struct {
 	events   map[string][]*Event // by reader, in the order of their positions
 	at       map[int64]*Event    // by position
 	deleted  map[string]*Event   // by reader: the last one of those that were deleted
+	expires  map[int64]int64     // by position: when what was emitted is deleted, in milliseconds since 1970
+}
+
+// add writes an event, which gets its position.
+func (l *memoryLog) add(e Event) *Event {
+	if l.events == nil {
+		l.events, l.at, l.deleted = make(map[string][]*Event), make(map[int64]*Event), make(map[string]*Event)
+		l.expires = make(map[int64]int64)
+	}
+	l.position++
+	e.Position = l.position
+	l.events[e.Reader], l.at[e.Position] = append(l.events[e.Reader], &e), &e
+	return &e
+}
+
+// remove deletes the events of a reader for which gone is true.
+func (l *memoryLog) remove(reader string, gone func(*Event) bool) {
+	left := slices.DeleteFunc(l.events[reader], func(e *Event) bool {
+		if !gone(e) {
+			return false
+		}
+		if last := l.deleted[reader]; last == nil || e.Position > last.Position {
+			l.deleted[reader] = e
+		}
+		delete(l.at, e.Position)
+		delete(l.expires, e.Position)
+		return true
+	})
+	if l.events[reader] = left; len(left) == 0 {
+		delete(l.events, reader)
+	}
+}
+
+// Emit adds an event of an author. See [EventLog].
+func (s *MemoryStore) Emit(ctx context.Context, e *Emission) error {
+	return s.do(ctx, func(now int64) error {
+		l := &s.log
+		for _, reader := range e.Readers {
+			if slices.ContainsFunc(l.events[reader], func(there *Event) bool { return there.Key == e.ID }) {
+				continue
+			}
+			added := l.add(Event{Reader: reader, Kind: EventEmitted, Key: e.ID, Payload: e.Payload, Written: timeAt(now)})
+			l.expires[added.Position] = now + e.Keep.Milliseconds()
+			all := l.events[reader]
+			oldest := all[max(0, len(all)-e.Most)].Position
+			l.remove(reader, func(e *Event) bool { return e.Position < oldest })
+			s.wakeSubscriptions(reader, now)
+		}
+		return nil
+	})
 }
 
 // loggedEvent tells an event of a task from its others.
@@ -75,22 +125,17 @@ func (s *MemoryStore) logEvent(m *memoryTask, kind EventKind, key string, now in
 	if !m.Events {
 		return
 	}
-	l := &s.log
-	if l.events == nil {
-		l.events, l.at, l.deleted = make(map[string][]*Event), make(map[int64]*Event), make(map[string]*Event)
-	}
 	for _, reader := range append([]string{CallerReader(m.Principal)}, people...) {
 		one := loggedEvent{reader, kind, key}
 		if m.logged[one] {
 			continue
 		}
-		l.position++
-		e := &Event{Position: l.position, Reader: reader, Kind: kind, Task: m.ID, Principal: m.Principal, Target: m.Target,
-			Key: key, Written: timeAt(now)}
+		e := Event{Reader: reader, Kind: kind, Task: m.ID, Principal: m.Principal, Target: m.Target, Key: key,
+			Written: timeAt(now)}
 		if kind == EventEnded {
 			e.Status = m.Status
 		}
-		l.events[reader], l.at[e.Position] = append(l.events[reader], e), e
+		s.log.add(e)
 		if m.logged == nil {
 			m.logged = make(map[loggedEvent]bool)
 		}
@@ -102,24 +147,16 @@ func (s *MemoryStore) logEvent(m *memoryTask, kind EventKind, key string, now in
 // forget deletes the events of a task.
 func (l *memoryLog) forget(m *memoryTask) {
 	for one := range m.logged {
-		reader := one.reader
-		left := slices.DeleteFunc(l.events[reader], func(e *Event) bool {
-			if e.Task != m.ID {
-				return false
-			}
-			if last := l.deleted[reader]; last == nil || e.Position > last.Position {
-				l.deleted[reader] = e
-			}
-			delete(l.at, e.Position)
-			return true
-		})
-		if l.events[reader] = left; len(left) == 0 {
-			delete(l.events, reader)
-		}
+		l.remove(one.reader, func(e *Event) bool { return e.Task == m.ID })
 	}
 }
 
-// forgetDeleted forgets what was deleted of events that were written long ago.
-func (l *memoryLog) forgetDeleted(now time.Time) {
+// forgetOld deletes what was emitted long ago, and forgets what was deleted of events that were written long ago.
+func (l *memoryLog) forgetOld(now time.Time) {
+	for position, expires := range l.expires {
+		if e := l.at[position]; expires <= now.UnixMilli() {
+			l.remove(e.Reader, func(one *Event) bool { return one == e })
+		}
+	}
 	maps.DeleteFunc(l.deleted, func(_ string, e *Event) bool { return now.Sub(e.Written) > EventGapsKept })
 }

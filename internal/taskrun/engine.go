@@ -310,6 +310,9 @@ func (e *Engine) Subscriptions(
 	ctx, done := e.store.bound(ctx, method, &err)
 	defer done()
 	return do(ctx, e.store.store.(task.Subscriptions))
+// Emit adds an event of an author: see [task.EventLog], which the store must be.
+func (e *Engine) Emit(ctx context.Context, emission *task.Emission) error {
+	return e.store.emit(ctx, emission)
 }
 
 // Now reads the clock of the store, so that no other clock decides what is late.

@@ -18,6 +18,9 @@ func (s *Store) Purge(ctx context.Context, grace time.Duration, limit int) (n in
 	if _, err := s.exec(ctx, clients, s.sql.purgeRemembered); err != nil {
 		return 0, err
 	}
+	if _, err := s.exec(ctx, clients, s.sql.purgeEvents); err != nil {
+		return 0, err
+	}
 	if n, err = s.delete(ctx, limit, s.sql.purgeable, grace); n > 0 {
 		_, forgot := s.exec(ctx, clients, s.sql.forgetEvents, task.EventGapsKept)
 		err = errors.Join(err, forgot)

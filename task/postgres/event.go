@@ -13,7 +13,7 @@ import (
 )
 
 // eventTables have what becomes of tasks, for each who may read it: the caller, and the people of a question. Triggers
-// write it under the lock of the task.
+// write it under the lock of the task. They also have what authors emit.
 //
 // An event has no position before somebody reads it. A query that finds such events of its readers numbers them, under
 // locks for all these readers that last until the numbers are committed. So what a transaction commits late gets its
@@ -23,15 +23,16 @@ var eventTables = `
 	CREATE TABLE {schema}.event (
 		id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 		position  bigint, -- null until somebody reads it
-		task      text COLLATE "C" NOT NULL,
+		task      text COLLATE "C" NOT NULL, -- empty if it was emitted
 		kind      text COLLATE "C" NOT NULL,
 		key       text COLLATE "C" NOT NULL,
-		outcome   text COLLATE "C" NOT NULL, -- the status of a task that has ended
+		outcome   text COLLATE "C" NOT NULL, -- the status of a task that has ended, or what was emitted
 		principal text COLLATE "C" NOT NULL,
 		target    text COLLATE "C" NOT NULL,
 		written   timestamptz NOT NULL,
 		reader    text COLLATE "C" NOT NULL,
 		fresh     boolean NOT NULL DEFAULT true, -- it has still to make subscriptions due
+		expires   timestamptz, -- of what was emitted
 		UNIQUE (task, kind, key, reader)
 	);
 
@@ -39,6 +40,8 @@ var eventTables = `
 	CREATE INDEX event_new ON {schema}.event (reader, id) WHERE ` + newEvent + `;
 	CREATE UNIQUE INDEX event_at ON {schema}.event (position) WHERE ` + placedEvent + `;
 	CREATE INDEX event_fresh ON {schema}.event (id) WHERE ` + freshEvent + `;
+	CREATE INDEX event_emitted ON {schema}.event (reader, id) WHERE ` + emittedEvent + `;
+	CREATE INDEX event_expires ON {schema}.event (expires) WHERE ` + expiringEvent + `;
 	CREATE SEQUENCE {schema}.event_position;
 
 	-- The last event of each reader that was deleted.
@@ -65,7 +68,7 @@ var eventTables = `
 	CREATE TRIGGER task_changed_event AFTER UPDATE OF status ON {schema}.task FOR EACH ROW
 		WHEN (NEW.status <> OLD.status AND ` + eventful + `) EXECUTE FUNCTION {schema}.task_event();
 
-	-- A new event was read by nobody: its number is beyond what everybody has read. The rows are locked in one order.
+	-- The rows are locked in one order.
 	CREATE FUNCTION {schema}.task_events_deleted() RETURNS trigger LANGUAGE plpgsql
 		SET enable_seqscan = off SET enable_bitmapscan = off AS $askback$
 	BEGIN
@@ -73,12 +76,7 @@ var eventTables = `
 			DELETE FROM {schema}.event WHERE id = ANY (ARRAY (
 				SELECT id FROM {schema}.event WHERE task = ANY (ARRAY (SELECT id FROM deleted WHERE events))
 				ORDER BY id FOR UPDATE))
-			RETURNING reader, coalesce(position, nextval('{schema}.event_position')) AS position, written
-		)
-		INSERT INTO {schema}.deleted_event AS d
-		SELECT reader, max(position), max(written) FROM gone GROUP BY reader ORDER BY reader
-		ON CONFLICT (reader) DO UPDATE SET position = greatest(d.position, excluded.position),
-			written = greatest(d.written, excluded.written);
+			` + goneEvents + `;
 		RETURN NULL;
 	END $askback$;
 	CREATE TRIGGER task_events_deleted AFTER DELETE ON {schema}.task REFERENCING OLD TABLE AS deleted
@@ -90,7 +88,17 @@ const (
 	numberedEvent = `position IS NOT NULL`
 	newEvent      = `position IS NULL`
 	placedEvent   = `position + 0 > 0`
-	freshEvent    = `fresh`
+	emittedEvent  = `kind = 'emitted'`
+	expiringEvent = `expires IS NOT NULL`
+	// goneEvents ends a statement that deletes events, and begins as what returns them. One that was read by nobody gets
+	// a number beyond what everybody has read.
+	goneEvents = `RETURNING reader, coalesce(position, nextval('{schema}.event_position')) AS position, written
+		)
+		INSERT INTO {schema}.deleted_event AS d
+		SELECT reader, max(position), max(written) FROM gone GROUP BY reader ORDER BY reader
+		ON CONFLICT (reader) DO UPDATE SET position = greatest(d.position, excluded.position),
+			written = greatest(d.written, excluded.written)`
+	freshEvent = `fresh`
 	// eventful says that the task NEW has just got a status that is an event.
 	eventful = `NEW.events AND (NEW.status IN ('completed', 'failed', 'cancelled')
 			OR NEW.status = 'input_required' AND NEW.pending IS NOT NULL)`
@@ -98,7 +106,10 @@ const (
 
 var callerReader = "'" + task.CallerReader("") + "'"
 
-type eventStatements struct{ events, taskEvents, lockEvents, numberEvents, numberTaskEvents, forgetEvents string }
+type eventStatements struct {
+	events, taskEvents, lockEvents, numberEvents, numberTaskEvents, forgetEvents, emit, trimEvents,
+	purgeEvents string
+}
 
 func newEventStatements(in func(string) string) eventStatements {
 	return eventStatements{
@@ -115,6 +126,28 @@ func newEventStatements(in func(string) string) eventStatements {
 		numberTaskEvents: in(ofTask.number()),
 
 		forgetEvents: in(`DELETE FROM {schema}.deleted_event WHERE written < statement_timestamp() - $1::interval`),
+
+		emit: in(`
+			INSERT INTO {schema}.event (task, kind, key, outcome, principal, target, written, reader, expires)
+			SELECT '', 'emitted', $2::text, $3::text, '', '', {now}, reader, {now} + $4::interval
+			FROM unnest($1::text[]) AS reader ORDER BY reader
+			ON CONFLICT DO NOTHING`),
+		trimEvents: in(`
+			WITH gone AS (
+				DELETE FROM {schema}.event WHERE id = ANY (ARRAY (
+					SELECT id FROM {schema}.event WHERE id = ANY (ARRAY (
+						SELECT id FROM ` + eachReader + `, LATERAL (
+							SELECT id FROM {schema}.event WHERE event.reader = by.reader AND ` + emittedEvent + `
+							ORDER BY event.reader DESC, id DESC LIMIT 100 OFFSET $2::bigint) AS old))
+					ORDER BY id FOR UPDATE))
+				` + goneEvents),
+		// Rows that others have locked are passed over.
+		purgeEvents: in(`
+			WITH gone AS (
+				DELETE FROM {schema}.event WHERE id = ANY (ARRAY (
+					SELECT id FROM {schema}.event WHERE expires <= statement_timestamp() AND ` + expiringEvent + `
+					ORDER BY expires LIMIT 1000 FOR UPDATE SKIP LOCKED))
+				` + goneEvents),
 	}
 }
 
@@ -194,6 +227,23 @@ func (s *Store) Events(ctx context.Context, q task.EventQuery) (page *task.Event
 	return page, err
 }
 
+// Emit implements [task.EventLog].
+func (s *Store) Emit(ctx context.Context, e *task.Emission) (err error) {
+	defer s.wrap(ctx, "emit an event", &err)
+	if err := errors.Join(check("ID", e.ID), check("Payload", e.Payload)); err != nil {
+		return err
+	}
+	for _, reader := range e.Readers {
+		if err := check("Readers", reader); err != nil {
+			return err
+		}
+	}
+	var batch pgx.Batch // one transaction
+	batch.Queue(s.sql.emit, e.Readers, e.ID, e.Payload, e.Keep)
+	batch.Queue(s.sql.trimEvents, e.Readers, e.Most)
+	return s.on(ctx, clients, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, &batch).Close() })
+}
+
 // scanEvents reads the rows of [eventScope.read]. News says that there are events without a number.
 func scanEvents(rows pgx.Rows) (page *task.EventPage, news bool, err error) {
 	page = new(task.EventPage)
@@ -227,6 +277,10 @@ func (r *eventRow) event() *task.Event {
 	if r.position == nil {
 		return nil
 	}
-	return &task.Event{Position: *r.position, Reader: *r.reader, Kind: task.EventKind(*r.kind), Task: *r.task,
+	e := &task.Event{Position: *r.position, Reader: *r.reader, Kind: task.EventKind(*r.kind), Task: *r.task,
 		Principal: *r.principal, Target: *r.target, Key: *r.key, Status: task.Status(*r.outcome), Written: r.written.UTC()}
+	if e.Kind == task.EventEmitted {
+		e.Payload, e.Status = *r.outcome, ""
+	}
+	return e
 }

@@ -95,6 +95,9 @@ func TestPlansUseIndexes(t *testing.T) {
 				"event_task_kind_key_reader_key"},
 			{"number events", s.sql.numberEvents, "'{caller:user 1,user:bob}',null", "event_new"},
 			{"number events of a task", s.sql.numberTaskEvents, "'{caller:user 1}','a'", "event_task_kind_key_reader_key"},
+			{"emit", s.sql.emit, "'{emitted:a}','1','{}','1h'", "Insert on event"},
+			{"trim events", s.sql.trimEvents, "'{emitted:a}',10", "event_emitted"},
+			{"purge events", s.sql.purgeEvents, "", "event_expires"},
 			{"forget events", s.sql.forgetEvents, "'1h'", "deleted_event_written"},
 			{"subscribe", s.sql.subscribe, "'a','user 1','','1h','','',10", "subscription_principal"},
 			{"subscribed", s.sql.subscribed, "'user 1'", "subscription_principal"},
@@ -251,6 +254,9 @@ func insertTasks(series string) string {
 		INSERT INTO {schema}.event (task, kind, key, outcome, principal, target, written, position, reader)
 		SELECT md5(i::text), 'ended', '', 'failed', 'user ' || i % 100, 'deploy', now(), CASE WHEN i % 100 > 2 THEN i END,
 			'caller:user ' || i % 100
+		FROM generate_series(` + series + `) i;
+		INSERT INTO {schema}.event (task, kind, key, outcome, principal, target, written, reader, expires)
+		SELECT '', 'emitted', i, '{}', '', '', now(), 'emitted:' || i % 100, now() + interval '1 hour' * (i % 300 - 1)
 		FROM generate_series(` + series + `) i;
 		UPDATE {schema}.event SET fresh = false WHERE id % 10 > 0;
 		INSERT INTO {schema}.subscription SELECT md5(i::text), 'user ' || i % 100, 'host ' || i % 10,

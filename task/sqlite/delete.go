@@ -25,7 +25,7 @@ const (
 // Purge deletes tasks whose time to live ended long ago. See [task.Store].
 func (s *Store) Purge(ctx context.Context, grace time.Duration, limit int) (n int, err error) {
 	defer s.wrap(ctx, "purge tasks", &err)
-	if err := s.purgeRemembered(ctx); err != nil {
+	if err := errors.Join(s.purgeRemembered(ctx), s.purgeEvents(ctx)); err != nil {
 		return 0, err
 	}
 	before := func() int64 { return time.Now().Add(-grace).UnixMilli() }

@@ -12,9 +12,9 @@ import (
 
 // Events. Triggers write and delete them: see [schema].
 const (
-	eventColumns = `event.seq, event.reader, event.kind, task.id, task.principal, task.target, event.key, event.outcome,
-		event.written`
-	eventSelect = `SELECT ` + eventColumns + ` FROM event JOIN task ON task.seq = event.task `
+	eventColumns = `event.seq, event.reader, event.kind, coalesce(id, ''), coalesce(principal, ''), coalesce(target, ''),
+		event.key, event.outcome, event.written`
+	eventSelect = `SELECT ` + eventColumns + ` FROM event LEFT JOIN task ON task.seq = event.task `
 
 	// ?1 is a reader, ?2 the ID of a task or NULL, ?3 a position.
 	ofReader = `WHERE reader = ?1`
@@ -31,7 +31,13 @@ const (
 	eventAtSQL       = eventSelect + `WHERE event.seq = ?`
 
 	eventsDeletedSQL = `SELECT seq FROM deleted_event WHERE reader = ?`
-	forgetEventsSQL  = `DELETE FROM deleted_event WHERE written < ?`
+	emitSQL          = `INSERT OR IGNORE INTO event (task, kind, key, outcome, written, reader, expires)
+		VALUES (0, 'emitted', ?, ?, ?, ?, ?)`
+	trimEventsSQL = `DELETE FROM event WHERE seq IN (
+		SELECT seq FROM event WHERE reader = ? ORDER BY seq DESC LIMIT 100 OFFSET ?)`
+	anyExpiredSQL   = `SELECT EXISTS (SELECT 1 FROM event WHERE expires <= ?)`
+	purgeEventsSQL  = `DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE expires <= ? LIMIT 1000)`
+	forgetEventsSQL = `DELETE FROM deleted_event WHERE written < ?`
 )
 
 // Events reads the log. See [task.EventLog].
@@ -82,12 +88,43 @@ func (s *Store) Events(ctx context.Context, q task.EventQuery) (page *task.Event
 	return page, nil
 }
 
+// Emit adds an event of an author. See [task.EventLog].
+func (s *Store) Emit(ctx context.Context, e *task.Emission) (err error) {
+	defer s.wrap(ctx, "emit an event", &err)
+	return s.write(ctx, func(ctx context.Context, now int64) error {
+		for _, reader := range e.Readers {
+			if _, err := s.w.exec(ctx, emitSQL, e.ID, e.Payload, now, reader, now+e.Keep.Milliseconds()); err != nil {
+				return err
+			}
+			if _, err := s.w.exec(ctx, trimEventsSQL, reader, e.Most); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// purgeEvents deletes what was emitted long ago, if there is any.
+func (s *Store) purgeEvents(ctx context.Context) error {
+	var expired bool
+	err := s.r[anyExpiredSQL].QueryRowContext(ctx, time.Now().UnixMilli()).Scan(&expired)
+	if err != nil || !expired {
+		return err
+	}
+	return s.write(ctx, func(ctx context.Context, now int64) error {
+		_, err := s.w.exec(ctx, purgeEventsSQL, now)
+		return err
+	})
+}
+
 // scanEvent reads eventColumns.
 func scanEvent(rows *sql.Rows, to **task.Event) error {
 	e := new(task.Event)
 	*to = e
 	var written int64
 	err := rows.Scan(&e.Position, &e.Reader, &e.Kind, &e.Task, &e.Principal, &e.Target, &e.Key, &e.Status, &written)
-	e.Written = timeAt(written)
+	if e.Written = timeAt(written); e.Kind == task.EventEmitted {
+		e.Payload, e.Status = string(e.Status), ""
+	}
 	return err
 }

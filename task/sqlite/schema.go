@@ -292,20 +292,22 @@ CREATE TRIGGER task_questions_deleted AFTER DELETE ON task BEGIN
 	DELETE FROM question WHERE task = OLD.seq;
 END;
 
--- What becomes of tasks, for each who may read it: the caller, and the people of a question. No seq is used again, and
--- since one writes at a time they are committed in their order.
+-- What becomes of tasks, for each who may read it: the caller, and the people of a question; and what authors emit. No
+-- seq is used again, and since one writes at a time they are committed in their order.
 CREATE TABLE event (
 	seq       INTEGER PRIMARY KEY AUTOINCREMENT,
-	task      INTEGER NOT NULL, -- task.seq
+	task      INTEGER NOT NULL, -- task.seq; 0 if it was emitted
 	kind      TEXT    NOT NULL,
 	key       TEXT    NOT NULL,
-	outcome   TEXT    NOT NULL, -- the status of a task that has ended
+	outcome   TEXT    NOT NULL, -- the status of a task that has ended, or what was emitted
 	written   INTEGER NOT NULL, -- milliseconds since 1970
 	reader    TEXT    NOT NULL,
+	expires   INTEGER,          -- of what was emitted
 	UNIQUE (task, kind, key, reader)
 ) STRICT;
 
-CREATE INDEX event_reader ON event (reader, seq);
+CREATE INDEX event_reader  ON event (reader, seq);
+CREATE INDEX event_expires ON event (expires) WHERE expires IS NOT NULL;
 
 -- The last event of each reader that was deleted.
 CREATE TABLE deleted_event (

@@ -155,6 +155,7 @@ var writes = []string{
 	firstPrincipalSQL, nextPrincipalSQL, firstTargetSQL, nextTargetSQL, claimSQL, claimedJournalSQL,
 	leasedSQL, recordedSQL, renewSQL, updateKeepSQL, updateRenewSQL, updateDueSQL, stateSQL, liveSQL, ownerSQL,
 	purgeableSQL, evictableSQL, deleteSQL, purgeJournalSQL, forgetEventsSQL,
+	emitSQL, trimEventsSQL, purgeEventsSQL,
 	putStateSQL, addStateSQL, swapStateSQL, deleteStateSQL, purgeStatesSQL, useStateSQL, purgeUsedSQL,
 	questionSQL, namedSQL, openSQL, addQuestionSQL, reopenSQL, withdrawSQL, changeQuestionSQL, liveOnSQL,
 	dueAtOnceSQL,
@@ -172,5 +173,5 @@ var reads = []string{
 	anyNoticeSQL, anyRefusedSQL,
 	rememberedSQL, anyEndedSQL,
 	subscribedSQL, anySubscriptionSQL,
-	eventsSQL, lastEventSQL, taskEventsSQL, lastTaskEventSQL, eventAtSQL, eventsDeletedSQL,
+	eventsSQL, lastEventSQL, taskEventsSQL, lastTaskEventSQL, eventAtSQL, eventsDeletedSQL, anyExpiredSQL,
 }

@@ -250,6 +250,66 @@ var eventTests = []test{
 				f.Errorf("of all readers %d was deleted, want %d", page.Deleted, group.Last.Position)
 			}
 		})},
+	{"what an author emits is logged once for each reader, and the newest is kept for a time", logs(
+		func(f *fixture, s task.Store) {
+			writer, reader := f.instances(s, 3)[1], f.instances(s, 3)[2]
+			of := func(readers ...string) task.EventQuery { return task.EventQuery{Readers: readers, Limit: 9} }
+			emit := func(id string, readers ...string) {
+				f.Helper()
+				f.ok("Emit", writer.(task.EventLog).Emit(f.ctx, &task.Emission{Readers: readers, ID: id,
+					Payload: `{"id":"` + id + `"}`, Keep: long, Most: 3}))
+			}
+			t := f.addLogged(writer, "alice")
+			f.updateStatus(writer, t, task.Completed, task.Update{Due: -1})
+			emit("1", "emitted:x")
+			emit("2", "emitted:x:carol", "emitted:x:bob")
+			emit("1", "emitted:x", "emitted:x:bob")
+			emit("2", "emitted:y")
+			x := f.wantEvents(reader, of("emitted:x"), "emitted 1")
+			e := *x.Events[0]
+			if e.Written.IsZero() || e.Written.After(x.Now) || e.Written.Location() != time.UTC {
+				f.Errorf("it was emitted at %v, and now it is %v", e.Written, x.Now)
+			}
+			e.Position, e.Written = 0, time.Time{}
+			want := task.Event{Reader: "emitted:x", Kind: task.EventEmitted, Key: "1", Payload: `{"id":"1"}`}
+			if e != want {
+				f.Errorf("the event is %+v, want %+v", e, want)
+			}
+			bob := f.wantEvents(reader, of("emitted:x", "emitted:x:bob"), "emitted 1", "emitted 2", "emitted 1")
+			if bob.Last.ID() != x.Last.ID() || bob.Events[1].ID() == x.Last.ID() {
+				f.Errorf("the IDs of events are %q, %q and %q", x.Last.ID(), bob.Events[1].ID(), bob.Last.ID())
+			}
+			f.wantEvents(reader, of("emitted:x:carol"), "emitted 2")
+			f.wantEvents(reader, of("emitted:y"), "emitted 2")
+			f.wantEvents(reader, of("emitted:", "emitted:x:", "x"))
+			f.wantEvents(reader, ofAlice, "ended ")
+
+			emit("3", "emitted:x")
+			emit("4", "emitted:x")
+			emit("4", "emitted:x")
+			full := f.wantEvents(reader, of("emitted:x"), "emitted 1", "emitted 3", "emitted 4")
+			if full.Deleted != 0 {
+				f.Errorf("%d was deleted, and nothing too much emitted", full.Deleted)
+			}
+			emit("5", "emitted:x")
+			if page := f.wantEvents(reader, of("emitted:x"), "emitted 3", "emitted 4", "emitted 5"); page.Deleted !=
+				full.Events[0].Position {
+				f.Errorf("%d was deleted, want %d", page.Deleted, full.Events[0].Position)
+			}
+			f.wantEvents(reader, of("emitted:x:bob"), "emitted 2", "emitted 1")
+
+			f.ok("Emit", writer.(task.EventLog).Emit(f.ctx, &task.Emission{Readers: []string{"emitted:z"}, ID: "1",
+				Payload: "{}", Keep: time.Millisecond, Most: 3}))
+			f.eventually("what was kept for a time is gone", func() bool {
+				_, err := s.Purge(f.ctx, 0, 9)
+				f.ok("Purge", err)
+				return len(f.events(reader, of("emitted:z")).Events) == 0
+			})
+			if page := f.events(reader, of("emitted:z")); page.Deleted <= full.Last.Position || page.Last != nil {
+				f.Errorf("%d was deleted, and the last is %+v", page.Deleted, page.Last)
+			}
+			f.wantEvents(reader, of("emitted:x"), "emitted 3", "emitted 4", "emitted 5")
+		})},
 	{"a reader who follows the positions misses no event, however late a write is committed", logs(
 		func(f *fixture, s task.Store) {
 			const writers, each = 4, 12

@@ -212,6 +212,10 @@ func (s *seam) Events(ctx context.Context, q task.EventQuery) (*task.EventPage, 
 	})
 }
 
+func (s *seam) Emit(ctx context.Context, e *task.Emission) error {
+	return s.part.Do(ctx, "Emit", func(ctx context.Context) error { return s.Store.(task.EventLog).Emit(ctx, e) })
+}
+
 func (s *seam) Overdue(ctx context.Context, limit int) ([]*task.Question, error) {
 	return sim.Get(ctx, s.part, "Overdue", func(ctx context.Context) ([]*task.Question, error) {
 		return s.Store.Overdue(ctx, limit)
