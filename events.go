@@ -15,10 +15,11 @@ import (
 // from any host, by the extension io.modelcontextprotocol/events (SEP-3415). They need [Options.Tasks] with a store
 // that is a task.EventLog. The zero value is ready to use.
 //
-// With events/list a client lists the types: question.asked, question.decided and call.ended. With events/poll it reads
-// the events of one type since its last poll, and events/stream brings them as they come. A named caller reads the
-// events of its own calls. An anonymous one must know the ID of a task, and reads the events of that. An event names
-// the call, the task and the tool, and holds nothing of questions and results, which the caller fetches.
+// With events/list a client lists the types: question.asked, question.decided, call.ended, and what [AddEvent] has
+// added. With events/poll it reads the events of one type since its last poll, and events/stream brings them as they
+// come. A named caller reads the events of its own calls. An anonymous one must know the ID of a task, and reads the
+// events of that. An event names the call, the task and the tool, and holds nothing of questions and results, which the
+// caller fetches.
 //
 // A user whom [Question.For] names, as [Options.Principal] names callers, reads question.asked and question.decided of
 // the question: with its key, and without the ID of the task. Such a user needs to be let in by what authenticates the
@@ -35,6 +36,13 @@ type EventOptions struct {
 	// group is asked. It is called for each read of these events. After an error the request fails, and the client sends
 	// it again. Nil: nobody is in a group.
 	Groups func(ctx context.Context, principal string) ([]string, error)
+
+	// Keep is how long what [Event.Emit] emits can be read, at most 30 days; zero means 7 days. Of each type the newest
+	// 10,000 are kept, and as many of each principal that they are for.
+	Keep time.Duration
+
+	// MaxPayload bounds the JSON of a payload, in bytes, at most 256 KiB; zero means 16 KiB.
+	MaxPayload int
 
 	// Webhooks let callers have events posted to an address. Nil: they cannot.
 	Webhooks *WebhookOptions
@@ -96,7 +104,15 @@ func (o EventOptions) service(s *Server) (_ *tasks.Events, err error) {
 	if o.PollInterval < time.Millisecond {
 		return nil, errors.New("askback: Options.Events.PollInterval is less than a millisecond; zero means the default")
 	}
-	e := &tasks.Events{PollInterval: o.PollInterval, Groups: o.Groups}
+	setDefault(&o.Keep, 7*24*time.Hour)
+	setDefault(&o.MaxPayload, 16<<10)
+	if o.Keep < time.Millisecond || o.Keep > task.EventGapsKept {
+		return nil, errors.New("askback: Options.Events.Keep must be a millisecond to 30 days; zero means the default")
+	}
+	if o.MaxPayload < 2 || o.MaxPayload > 256<<10 {
+		return nil, errors.New("askback: Options.Events.MaxPayload must be 2 bytes to 256 KiB; zero means the default")
+	}
+	e := &tasks.Events{PollInterval: o.PollInterval, Groups: o.Groups, Keep: o.Keep, MaxPayload: o.MaxPayload}
 	if o.Webhooks != nil {
 		e.Webhooks, err = o.Webhooks.webhooks(s)
 	}

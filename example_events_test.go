@@ -90,11 +90,59 @@ func ExampleEventOptions_groups() {
 	// shop is deployed.
 }
 
+// Filter has the arguments of those who follow incidents.
+type Filter struct {
+	Severity string `json:"severity,omitempty" jsonschema:"such as P1; all if it is left out"`
+}
+
+type Incident struct {
+	Team     string `json:"team"`
+	Severity string `json:"severity"`
+}
+
+// A server tells what happens elsewhere, to those who may know it. Whatever brings the incidents may bring one twice.
+func ExampleAddEvent() {
+	srv := newServer(askback.Options{
+		Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
+			return extra.Header.Get("From"), nil // in a service, whom the token names
+		},
+		Tasks:  &askback.Tasks{Store: new(task.MemoryStore)},
+		Events: &askback.EventOptions{Keep: 24 * time.Hour, MaxPayload: 4 << 10},
+	})
+	teams := map[string]string{"ada": "shop", "bob": "bank"}
+	var match askback.EventMatch[Filter, Incident] = func(
+		_ context.Context, principal string, args Filter, i Incident,
+	) (bool, error) {
+		return teams[principal] == i.Team && (args.Severity == "" || args.Severity == i.Severity), nil
+	}
+	created := askback.AddEvent(srv, &askback.EventType{Name: "incident.created", Description: "It begins."}, match)
+	emit := func(e *askback.Event[Incident], id string, i Incident, to ...string) {
+		if err := e.Emit(context.Background(), id, i, to...); err != nil {
+			fmt.Println(err)
+		}
+	}
+
+	p1 := map[string]any{"name": "incident.created", "arguments": Filter{Severity: "P1"}}
+	p1["cursor"] = poll(srv, p1, "From: ada").Cursor
+	emit(created, "PD-7", Incident{Team: "shop", Severity: "P1"})
+	emit(created, "PD-7", Incident{Team: "shop", Severity: "P1"})
+	emit(created, "PD-8", Incident{Team: "shop", Severity: "P3"})
+	emit(created, "PD-9", Incident{Team: "bank", Severity: "P1"})
+	emit(created, "drill", Incident{Team: "shop", Severity: "P1"}, "ada") // and nobody else
+	for _, e := range poll(srv, p1, "From: ada").Events {
+		fmt.Println(e.EventID, e.Data)
+	}
+	// Output:
+	// PD-7 map[severity:P1 team:shop]
+	// drill map[severity:P1 team:shop]
+}
+
 // eventPage is the result of events/poll.
 type eventPage struct {
 	Events []struct {
-		Name string
-		Data map[string]string
+		EventID string
+		Name    string
+		Data    map[string]string
 	}
 	Cursor     string
 	NextPollMs int

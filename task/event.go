@@ -56,8 +56,8 @@ type Emission struct {
 	Most    int           // more than 0
 }
 
-// EmittedReader is the [Event.Reader] of what an author emits, for one principal or, if that is empty, for all. The type
-// has no colon.
+// EmittedReader is the [Event.Reader] of what an author emits: for one principal or, if that is empty, for all. The
+// type has no colon.
 func EmittedReader(eventType, principal string) string {
 	if principal == "" {
 		return "emitted:" + eventType

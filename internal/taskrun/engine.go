@@ -310,6 +310,8 @@ func (e *Engine) Subscriptions(
 	ctx, done := e.store.bound(ctx, method, &err)
 	defer done()
 	return do(ctx, e.store.store.(task.Subscriptions))
+}
+
 // Emit adds an event of an author: see [task.EventLog], which the store must be.
 func (e *Engine) Emit(ctx context.Context, emission *task.Emission) error {
 	return e.store.emit(ctx, emission)

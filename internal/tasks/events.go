@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -25,18 +26,24 @@ type Events struct {
 	Groups   func(ctx context.Context, principal string) ([]string, error)
 	Webhooks *Webhooks   // nil: none are offered
 	Others   OtherEvents // that are passed on, or nil
+
+	// What authors emit is kept for a time, and has so many bytes at most.
+	Keep       time.Duration
+	MaxPayload int
+
+	authors sync.Map // of *eventType, by name
 }
 
 // eventTypes are the types of events, with the kinds in the store that each one has.
 var eventTypes = []eventType{
 	{"question.asked", "A call of yours asks you or other people, or somebody's call asks you.", true,
-		map[task.EventKind]string{task.EventInput: "caller", task.EventAsked: "people"}, "of", nil},
+		map[task.EventKind]string{task.EventInput: "caller", task.EventAsked: "people"}, "of", nil, nil},
 	{"question.decided", "What a call asked people, yours or one that asked you, is decided, by them or by the deadline.",
 		true,
-		map[task.EventKind]string{task.EventDecided: "decided", task.EventUnanswered: "unanswered"}, "outcome", nil},
+		map[task.EventKind]string{task.EventDecided: "decided", task.EventUnanswered: "unanswered"}, "outcome", nil, nil},
 	{"call.ended", "A call of yours has ended.", false,
 		map[task.EventKind]string{task.EventEnded: ""}, "status",
-		[]string{string(task.Completed), string(task.Failed), string(task.Cancelled)}},
+		[]string{string(task.Completed), string(task.Failed), string(task.Cancelled)}, nil},
 }
 
 type eventType struct {
@@ -47,6 +54,8 @@ type eventType struct {
 	// status of its task, which is one of statuses.
 	member   string
 	statuses []string
+
+	author *AuthorEvent // nil: the type is of this library, and not of an author
 }
 
 // The bounds of a page of events/poll.
@@ -132,6 +141,10 @@ func (e *Events) list(ctx context.Context, params []byte) ([]byte, error) {
 			"payloadSchema": object(payload, required...),
 		})
 	}
+	for _, t := range e.ofAuthors() {
+		listed = append(listed, map[string]any{"name": t.name, "description": t.description, "delivery": delivery,
+			"inputSchema": t.author.Input, "payloadSchema": t.author.Payload})
+	}
 	if e.Others != nil {
 		for _, other := range e.Others.Types(ctx) {
 			listed = append(listed, other)
@@ -151,17 +164,17 @@ func membersOf(result any) ([]byte, error) {
 
 // occurrence is an event as its reader gets it.
 type occurrence struct {
-	ID        string            `json:"eventId"`
-	Name      string            `json:"name"`
-	Timestamp time.Time         `json:"timestamp"`
-	Data      map[string]string `json:"data"`
+	ID        string    `json:"eventId"`
+	Name      string    `json:"name"`
+	Timestamp time.Time `json:"timestamp"`
+	Data      any       `json:"data"`
 
 	after cursor
 }
 
 // pollEvents reads what has happened since a cursor.
 func (s *Service) pollEvents(ctx context.Context, principal string, params []byte) ([]byte, error) {
-	f, invalid := parseFollowed(params)
+	f, invalid := s.parseFollowed(params)
 	if invalid != nil && invalid.Code == wire.CodeNotFound && s.Events.Others != nil {
 		if members, err := s.pollOther(ctx, params); members != nil || err != nil {
 			return members, err
@@ -211,8 +224,10 @@ func (b *eventBatch) skip() {
 
 // readEvents reads at most so many events for a principal, if it may read them. The error is one for the client.
 func (s *Service) readEvents(ctx context.Context, principal string, f *followed, most int) (*eventBatch, error) {
-	if err := s.mayFollow(ctx, principal, f.taskID); err != nil {
-		return nil, err
+	if f.of.author == nil {
+		if err := s.mayFollow(ctx, principal, f.taskID); err != nil {
+			return nil, err
+		}
 	}
 	readers, err := s.eventReaders(ctx, principal, f)
 	if err != nil {
@@ -246,11 +261,11 @@ func (s *Service) readEvents(ctx context.Context, principal string, f *followed,
 		}
 		page.Events, b.more = page.Events[:n], true
 	}
-	told := make(map[string]bool)
+	told, size := make(map[string]bool), 0
 	for _, e := range page.Events {
 		id, caller := e.ID(), e.Reader == readers[0]
 		again := told[id] || !caller && e.Principal == principal // who has it as the caller
-		if !again && len(b.events) == most {
+		if !again && (len(b.events) == most || size > mostPageBytes) {
 			b.more = true
 			break
 		}
@@ -262,6 +277,15 @@ func (s *Service) readEvents(ctx context.Context, principal string, f *followed,
 		case again:
 		case f.maxAge > 0 && page.Now.Sub(e.Written) > f.maxAge:
 			b.skip()
+		case f.matches != nil:
+			size += len(e.Payload)
+			does, err := f.matches(ctx, principal, []byte(e.Payload))
+			if err != nil {
+				return nil, s.failed(ctx, "deciding who gets an event", err)
+			}
+			if does {
+				b.events = append(b.events, occurrence{e.Key, f.of.name, e.Written, json.RawMessage(e.Payload), b.next})
+			}
 		default:
 			b.events = append(b.events, occurrence{id, f.of.name, e.Written, f.of.payload(e, caller), b.next})
 		}
@@ -300,6 +324,9 @@ const mostGroups = 64
 
 // eventReaders returns as whom a principal reads what it follows: first as the caller, and then as one of the people.
 func (s *Service) eventReaders(ctx context.Context, principal string, f *followed) ([]string, error) {
+	if f.of.author != nil {
+		return f.of.author.readers(principal), nil
+	}
 	readers := []string{task.CallerReader(principal)}
 	if !f.of.people || f.taskID != "" || principal == "" {
 		return readers, nil
@@ -346,27 +373,29 @@ func (s *Service) mayFollow(ctx context.Context, principal, taskID string) error
 type followed struct {
 	of           *eventType
 	tool, taskID string
+	matches      Matches // of an author's events, or nil
 	fromNow      bool
 	from         cursor        // unless it is fromNow
 	maxAge       time.Duration // 0: any age
 }
 
 // parseFollowed reads the parameters that all ways to follow events have.
-func parseFollowed(params []byte) (*followed, *jsonrpc.Error) {
+func (s *Service) parseFollowed(params []byte) (*followed, *jsonrpc.Error) {
 	f := new(followed)
 	name, isText := strictjson.String(strictjson.Get(params, "name"))
 	if !isText {
 		return nil, invalidParam("name", "must be the name of an event type")
 	}
-	for i := range eventTypes {
-		if eventTypes[i].name == name {
-			f.of = &eventTypes[i]
-		}
-	}
-	if f.of == nil {
+	if f.of = s.Events.find(name); f.of == nil {
 		return nil, wire.UnknownEvent(name)
 	}
-	if arguments := strictjson.Get(params, "arguments"); given(arguments) {
+	arguments := strictjson.Get(params, "arguments")
+	if f.of.author != nil {
+		var invalid *jsonrpc.Error
+		if f.matches, invalid = f.of.author.parse(arguments); invalid != nil {
+			return nil, invalid
+		}
+	} else if given(arguments) {
 		if strictjson.TypeOf(arguments) != strictjson.TypeObject {
 			return nil, invalidParam("arguments", "must be an object")
 		}

@@ -639,10 +639,13 @@ func TestOptionsOfEvents(t *testing.T) {
 	t.Parallel()
 	type bare struct{ task.Store }
 	tasks := func(s task.Store) *askback.Tasks { return &askback.Tasks{Store: s} }
+	memory := tasks(new(task.MemoryStore))
 	for says, opts := range map[string]*askback.Options{
 		"needs Options.Tasks": {Events: &askback.EventOptions{}},
 		"task.EventLog":       {Events: &askback.EventOptions{}, Tasks: tasks(bare{new(task.MemoryStore)})},
-		"PollInterval":        {Events: &askback.EventOptions{PollInterval: -1}, Tasks: tasks(new(task.MemoryStore))},
+		"PollInterval":        {Events: &askback.EventOptions{PollInterval: -1}, Tasks: memory},
+		"Keep":                {Events: &askback.EventOptions{Keep: 31 * 24 * time.Hour}, Tasks: memory},
+		"MaxPayload":          {Events: &askback.EventOptions{MaxPayload: 1 << 20}, Tasks: memory},
 	} {
 		opts.Logger = slog.New(slog.DiscardHandler)
 		_, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil), opts)

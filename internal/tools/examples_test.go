@@ -46,7 +46,10 @@ func testExamples(t *testing.T, directory string) {
 			continue
 		}
 		ast.Inspect(example.Code, func(n ast.Node) bool {
-			if name, ok := n.(*ast.Ident); ok && tests.TypesInfo.Uses[name] != nil {
+			name, ok := n.(*ast.Ident)
+			if method, is := tests.TypesInfo.Uses[name].(*types.Func); ok && is { // of a generic type, perhaps
+				used[method.Origin()] = true
+			} else if ok {
 				used[tests.TypesInfo.Uses[name]] = true
 			}
 			return true
