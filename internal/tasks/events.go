@@ -142,8 +142,8 @@ func (e *Events) list(ctx context.Context, params []byte) ([]byte, error) {
 		})
 	}
 	for _, t := range e.ofAuthors() {
-		listed = append(listed, map[string]any{"name": t.name, "description": t.description, "delivery": delivery,
-			"inputSchema": t.author.Input, "payloadSchema": t.author.Payload})
+		listed = append(listed, map[string]any{"name": t.name, "description": t.description,
+			"delivery": []string{"poll", "push"}, "inputSchema": t.author.Input, "payloadSchema": t.author.Payload})
 	}
 	if e.Others != nil {
 		for _, other := range e.Others.Types(ctx) {
@@ -261,34 +261,8 @@ func (s *Service) readEvents(ctx context.Context, principal string, f *followed,
 		}
 		page.Events, b.more = page.Events[:n], true
 	}
-	told, size := make(map[string]bool), 0
-	for _, e := range page.Events {
-		id, caller := e.ID(), e.Reader == readers[0]
-		again := told[id] || !caller && e.Principal == principal // who has it as the caller
-		if !again && (len(b.events) == most || size > mostPageBytes) {
-			b.more = true
-			break
-		}
-		told[id] = true
-		b.next.moveTo(e)
-		switch {
-		case again && len(b.events) > 0: // who goes on from the event before has this one
-			b.events[len(b.events)-1].after = b.next
-		case again:
-		case f.maxAge > 0 && page.Now.Sub(e.Written) > f.maxAge:
-			b.skip()
-		case f.matches != nil:
-			size += len(e.Payload)
-			does, err := f.matches(ctx, principal, []byte(e.Payload))
-			if err != nil {
-				return nil, s.failed(ctx, "deciding who gets an event", err)
-			}
-			if does {
-				b.events = append(b.events, occurrence{e.Key, f.of.name, e.Written, json.RawMessage(e.Payload), b.next})
-			}
-		default:
-			b.events = append(b.events, occurrence{id, f.of.name, e.Written, f.of.payload(e, caller), b.next})
-		}
+	if err := fillBatch(ctx, principal, f, readers[0], page.Events, most, b); err != nil {
+		return nil, s.failed(ctx, "deciding who gets an event", err)
 	}
 	if b.more {
 		return b, nil
@@ -303,6 +277,42 @@ func (s *Service) readEvents(ctx context.Context, principal string, f *followed,
 		b.from = b.next
 	}
 	return b, nil
+}
+
+// fillBatch adds at most so many of these events to a batch: each once, although it may be there for several readers.
+func fillBatch(
+	ctx context.Context, principal string, f *followed, caller string, events []*task.Event, most int, b *eventBatch,
+) error {
+	told, size := make(map[string]bool), 0
+	for _, e := range events {
+		id, own := e.ID(), e.Reader == caller
+		again := told[id] || !own && e.Principal == principal // who has it as the caller
+		if !again && (len(b.events) == most || size > mostPageBytes) {
+			b.more = true
+			break
+		}
+		told[id] = true
+		b.next.moveTo(e)
+		switch {
+		case again && len(b.events) > 0: // who goes on from the event before has this one
+			b.events[len(b.events)-1].after = b.next
+		case again:
+		case f.maxAge > 0 && b.next.minted.Sub(e.Written) > f.maxAge:
+			b.skip()
+		case f.matches != nil:
+			size += len(e.Payload)
+			does, err := f.matches(ctx, principal, []byte(e.Payload))
+			if err != nil {
+				return err
+			}
+			if does {
+				b.events = append(b.events, occurrence{e.Key, f.of.name, e.Written, json.RawMessage(e.Payload), b.next})
+			}
+		default:
+			b.events = append(b.events, occurrence{id, f.of.name, e.Written, f.of.payload(e, own), b.next})
+		}
+	}
+	return nil
 }
 
 // payload is what an event tells its caller, or people, who could read as much where they are asked.

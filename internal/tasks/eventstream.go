@@ -30,7 +30,7 @@ const (
 // StreamEvents sends what happens from a cursor on until the request ends, or its caller may no longer have it. It
 // returns the result that ends a stream. An error means that there was none. (SEP-3415, "Push-Based Delivery")
 func (s *Service) StreamEvents(ctx context.Context, principal string, params []byte, to *EventStream) ([]byte, error) {
-	f, invalid := parseFollowed(params)
+	f, invalid := s.parseFollowed(params)
 	if invalid != nil {
 		return nil, invalid
 	}

@@ -36,13 +36,16 @@ type hookTerms struct {
 }
 
 // parseHook reads which subscription of a principal a request is about.
-func parseHook(principal string, params []byte) (*followed, *task.Subscription, *hookTerms, error) {
+func (s *Service) parseHook(principal string, params []byte) (*followed, *task.Subscription, *hookTerms, error) {
 	if principal == "" {
 		return nil, nil, nil, wire.Errorf(wire.CodeForbidden, "anonymous callers have no webhooks: sign in, or poll")
 	}
-	f, invalid := parseFollowed(params)
+	f, invalid := s.parseFollowed(params)
 	if invalid != nil {
 		return nil, nil, nil, invalid
+	}
+	if f.of.author != nil {
+		return nil, nil, nil, unsupportedMode("webhook")
 	}
 	delivery := strictjson.Get(params, "delivery")
 	if mode, isText := strictjson.String(strictjson.Get(delivery, "mode")); isText && mode != "webhook" {
@@ -82,7 +85,7 @@ func unsupportedMode(mode string) error {
 // subscribe serves events/subscribe: it adds a subscription, or prolongs it.
 func (s *Service) subscribe(ctx context.Context, principal string, params []byte) ([]byte, error) {
 	w := s.Events.Webhooks
-	f, sub, terms, err := parseHook(principal, params)
+	f, sub, terms, err := s.parseHook(principal, params)
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +244,7 @@ func (w *Webhooks) setSecrets(
 
 // unsubscribe serves events/unsubscribe.
 func (s *Service) unsubscribe(ctx context.Context, principal string, params []byte) ([]byte, error) {
-	_, sub, _, err := parseHook(principal, params)
+	_, sub, _, err := s.parseHook(principal, params)
 	if err != nil {
 		return nil, err
 	}
