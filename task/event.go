@@ -49,7 +49,7 @@ const EventGapsKept = 30 * 24 * time.Hour
 
 // Emission is an event of an author.
 type Emission struct {
-	Readers []string      // each once; see [EmittedReader]
+	Readers []string      // see [EmittedReader]
 	ID      string        // what the author calls it
 	Payload string        // opaque to the store
 	Keep    time.Duration // at most EventGapsKept

@@ -117,8 +117,7 @@ func (s *Service) Emit(ctx context.Context, name, id string, payload any, to []s
 		}
 		readers = append(readers, task.EmittedReader(name, principal))
 	}
-	slices.Sort(readers)
-	if readers = slices.Compact(readers); len(readers) == 0 {
+	if len(to) == 0 {
 		readers = []string{task.EmittedReader(name, "")}
 	}
 	if id == "" {

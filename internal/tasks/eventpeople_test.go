@@ -216,6 +216,30 @@ func TestGroupsThatChange(t *testing.T) {
 	})
 }
 
+// Who is added to those whom a question is for learns of it, and the caller has known it.
+func TestAQuestionForFurtherPeople(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dial, store, _ := peopleServer(t)
+		alice, bob, carol := read(t, dial("alice"), 9), read(t, dial("bob"), 9), read(t, dial("carol"), 9)
+		call := asks(t, store, "alice", "user:carol")
+		alice.want(t, "the caller", call)
+		carol.want(t, "who is asked", call)
+		bob.want(t, "who is not")
+		questions, err := store.Questions(t.Context(), call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		questions[0].For = []string{"user:alice", "user:bob"}
+		if err := store.ChangeQuestion(t.Context(), questions[0], false); err != nil {
+			t.Fatal(err)
+		}
+		alice.want(t, "the caller, who is asked now")
+		bob.want(t, "who is asked now", call)
+		carol.want(t, "who is no longer asked")
+	})
+}
+
 // An event comes once to somebody who may read it in several ways, however long the pages are. The caller reads it as
 // such.
 func TestAnEventComesOnce(t *testing.T) {
