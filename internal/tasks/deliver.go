@@ -228,7 +228,7 @@ func (r *hookRun) serve(ctx context.Context) (due time.Duration, err error) {
 // read reads what is new, if the subscriber may still have it. Otherwise the subscription ends. Nil is nothing to
 // deliver.
 func (r *hookRun) read(ctx context.Context) (*eventBatch, error) {
-	f, invalid := parseFollowed(r.terms.Params)
+	f, invalid := r.s.parseFollowed(r.terms.Params)
 	if invalid != nil && invalid.Code == wire.CodeNotFound {
 		if r.p.Missing.IsZero() {
 			r.p.Missing = r.now
