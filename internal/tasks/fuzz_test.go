@@ -78,11 +78,12 @@ func FuzzSubscription(f *testing.F) {
 		f.Add([]byte(fmt.Sprintf(`{"name":"call.ended","arguments":{"tool":"x"},"delivery":{"url":%q}}`, url)))
 	}
 	f.Add([]byte(`{"name":"call.ended","arguments":null,"delivery":{"mode":"webhook","url":7}}`))
+	s := &Service{Events: new(Events)}
 	f.Fuzz(func(t *testing.T, params []byte) {
 		if strictjson.Check(params, 64) != nil || strictjson.TypeOf(params) != strictjson.TypeObject {
 			return
 		}
-		_, sub, terms, err := parseHook("alice", params)
+		_, sub, terms, err := s.parseHook("alice", params)
 		if err != nil {
 			return
 		}
@@ -91,7 +92,7 @@ func FuzzSubscription(f *testing.F) {
 		}
 		delivery := fmt.Sprintf(`"delivery":{"url":%s}}`, strictjson.AppendString(nil, terms.URL))
 		again := append(slices.Clone(terms.Params[:len(terms.Params)-1]), ',')
-		_, same, _, err := parseHook("alice", append(again, delivery...))
+		_, same, _, err := s.parseHook("alice", append(again, delivery...))
 		if err != nil || same.ID != sub.ID {
 			t.Fatalf("%s is %+v, and again %+v (%v)", params, sub, same, err)
 		}
