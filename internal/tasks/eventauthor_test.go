@@ -289,6 +289,28 @@ func TestMistakesWithAuthorsEvents(t *testing.T) {
 	})
 }
 
+// What an author emits is polled and streamed, and not posted to webhooks.
+func TestHowAuthorsEventsAreDelivered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		opts := withEvents()
+		opts.Keys, opts.Events.Webhooks = harness.NewRing(t), &askback.WebhookOptions{}
+		dial, _, _ := emitter(t, opts)
+		ask := dial("bob")
+		list := ask("events/list", "")
+		for i, want := range map[int]string{0: "[poll push webhook]", 3: "[poll push]"} {
+			if modes := fmt.Sprint(harness.At(list, "result", "events", i, "delivery")); modes != want {
+				t.Errorf("type %d is delivered by %s, want %s", i, modes, want)
+			}
+		}
+		got := ask("events/subscribe",
+			`"name":"incident.created","delivery":{"mode":"webhook","url":"https://hooks.example/"}`)
+		if harness.At(got, "error", "code") != -32026.0 {
+			t.Errorf("a webhook for it: %v", got)
+		}
+	})
+}
+
 // A round that the client sends again, because its response was lost, emits once.
 func TestAStepThatRunsAgainEmitsOnce(t *testing.T) {
 	t.Parallel()
