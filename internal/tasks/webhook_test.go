@@ -229,6 +229,35 @@ func TestEventsArePosted(t *testing.T) {
 	})
 }
 
+// What a call of this instance makes happen is posted at once, and not when somebody looks.
+func TestEventsArePostedAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := new(receiver)
+		opts := withEvents()
+		keys, err := seal.NewRing(seal.NewKey(time.Now()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		opts.Principal, opts.Keys, opts.Events.Webhooks = byToken, keys, &askback.WebhookOptions{UncheckedTransport: w}
+		srv, _ := deskServer(t, opts, func(srv *askback.Server) {
+			askback.AddTaskTool(srv, &mcp.Tool{Name: "quick"}, nil,
+				func(context.Context, *askback.Call, struct{}) (string, error) { return "done", nil })
+		})
+		ask := dialAs(t, srv, "alice")
+		subscribe(t, ask, hook(endpoint, ""))
+		for range 5 {
+			w.take(soon)
+			began := time.Now()
+			ask("tools/call", `"name":"quick","arguments":{}`)
+			got := w.take(soon)
+			if len(got) != 1 || got[0].at.Sub(began) > 250*time.Millisecond {
+				t.Errorf("there came %d events, the first %v after the call", len(got), got[0].at.Sub(began))
+			}
+		}
+	})
+}
+
 // A subscription is one for a caller, an address, a type and arguments. It ends in time, unless it is prolonged.
 func TestALifeOfASubscription(t *testing.T) {
 	t.Parallel()
@@ -598,11 +627,18 @@ func TestAnEndpointThatIsAway(t *testing.T) {
 		w.answers(func(*delivery, *http.Request) (int, error) { return 0, errors.New("connection refused") })
 		var ids []string
 		for range 40 {
-			ids = append(ids, end(t, store, 100*time.Hour))
-			time.Sleep(5 * time.Minute)
+			if ids = append(ids, end(t, store, 100*time.Hour)); len(ids) > 5 { // the first ones together
+				time.Sleep(5 * time.Minute)
+			}
 		}
-		if n := len(w.take(0)); n < 32 || n > 32*5 {
+		tried := w.take(0)
+		if n := len(tried); n < 32 || n > 32*5 {
 			t.Errorf("there were %d attempts", n)
+		}
+		for i := range tried[1:] {
+			if pause := tried[i+1].at.Sub(tried[i].at); pause < time.Second {
+				t.Errorf("between two attempts %v pass", pause)
+			}
 		}
 		w.want(t, "while it waits", time.Hour)
 		refreshed := subscribe(t, ask, hook(endpoint, `,"ttlMs":null`))
