@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -1070,6 +1072,33 @@ func TestInstancesDeliverOnce(t *testing.T) {
 			t.Errorf("ten subscribers got %d messages, of which %d were interrupted", len(got), interrupted)
 		}
 	})
+}
+
+// Without a transport of the operator's, no address that a caller names leads to this machine, and the caller is not
+// told more than of an endpoint that is not there.
+func TestNoEndpointIsInside(t *testing.T) {
+	t.Parallel()
+	srv, _ := hookServer(t, nil, func(opts *askback.Options) { opts.Events.Webhooks.UncheckedTransport = nil })
+	inside := httptest.NewUnstartedServer(http.NotFoundHandler())
+	var connections atomic.Int32
+	inside.Config.ConnState = func(net.Conn, http.ConnState) { connections.Add(1) }
+	inside.StartTLS()
+	defer inside.Close()
+	_, port, err := net.SplitHostPort(inside.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := dialAs(t, srv, "alice")
+	for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0", "[::1]", "127.1"} {
+		got := ask("events/subscribe", hook("https://"+host+":"+port+"/", ""))
+		if harness.At(got, "error", "code") != -32027.0 ||
+			harness.At(got, "error", "data", "reason") != "connection_refused" {
+			t.Errorf("%s: %v", host, got)
+		}
+	}
+	if n := connections.Load(); n > 0 {
+		t.Errorf("%d connections were made", n)
+	}
 }
 
 // Webhooks need keys, and a store that keeps them.
