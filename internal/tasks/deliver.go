@@ -28,7 +28,7 @@ const (
 	runLease = 2 * time.Minute
 
 	// look is how often what other instances have written is looked for, if none says so.
-	look, hurry = 600 * time.Millisecond, 100 * time.Millisecond
+	look, hurry = 400 * time.Millisecond, 100 * time.Millisecond
 	// missingWithin is how long a type of events may be unknown: another release may know it.
 	missingWithin = time.Hour
 )
