@@ -29,6 +29,8 @@ const (
 
 	// look is how often what other instances have written is looked for, if none says so.
 	look, hurry = 400 * time.Millisecond, 100 * time.Millisecond
+	// emittedLook is how often a subscription to an author's events looks for some.
+	emittedLook = 30 * time.Second
 	// missingWithin is how long a type of events may be unknown: another release may know it.
 	missingWithin = time.Hour
 )
@@ -257,8 +259,11 @@ func (r *hookRun) read(ctx context.Context) (*eventBatch, error) {
 			return nil, nil
 		}
 	}
-	if r.s.Events.Groups != nil && f.of.people {
+	switch {
+	case r.s.Events.Groups != nil && f.of.people:
 		r.look = time.Minute // what a group is asked wakes nobody: the store does not know who is in it
+	case f.of.author != nil:
+		r.look = emittedLook // nor does what is for all
 	}
 	f.fromNow = false
 	f.from, _ = parseEventCursor(r.p.Cursor)
@@ -314,7 +319,7 @@ func (r *hookRun) deliver(ctx context.Context, b *eventBatch) {
 		}
 		r.p.Tries = append(r.p.Tries, t)
 	}
-	if first && !b.more {
+	if first { // and what the subscriber does not get is passed over
 		r.p.Cursor = b.next.encode()
 	}
 }

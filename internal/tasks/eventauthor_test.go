@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -289,28 +291,6 @@ func TestMistakesWithAuthorsEvents(t *testing.T) {
 	})
 }
 
-// What an author emits is polled and streamed, and not posted to webhooks.
-func TestHowAuthorsEventsAreDelivered(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		opts := withEvents()
-		opts.Keys, opts.Events.Webhooks = harness.NewRing(t), &askback.WebhookOptions{}
-		dial, _, _ := emitter(t, opts)
-		ask := dial("bob")
-		list := ask("events/list", "")
-		for i, want := range map[int]string{0: "[poll push webhook]", 3: "[poll push]"} {
-			if modes := fmt.Sprint(harness.At(list, "result", "events", i, "delivery")); modes != want {
-				t.Errorf("type %d is delivered by %s, want %s", i, modes, want)
-			}
-		}
-		got := ask("events/subscribe",
-			`"name":"incident.created","delivery":{"mode":"webhook","url":"https://hooks.example/"}`)
-		if harness.At(got, "error", "code") != -32026.0 {
-			t.Errorf("a webhook for it: %v", got)
-		}
-	})
-}
-
 // A round that the client sends again, because its response was lost, emits once.
 func TestAStepThatRunsAgainEmitsOnce(t *testing.T) {
 	t.Parallel()
@@ -345,5 +325,59 @@ func TestAStepThatRunsAgainEmitsOnce(t *testing.T) {
 		if got, _ := incidentsOf(t, ask, "", cursor); len(got) != 2 || runs != 4 {
 			t.Errorf("in %d runs %q were emitted", runs, got)
 		}
+	})
+}
+
+// What an author emits is posted to those who may have it, soon and once. Of many events that a subscriber does not
+// get, none is in the way.
+func TestEventsOfAuthorsArePosted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, opts := new(receiver), withEvents()
+		keys, err := seal.NewRing(seal.NewKey(time.Now()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		opts.Keys, opts.Events.Webhooks = keys, &askback.WebhookOptions{UncheckedTransport: w}
+		dial, srv, emit := emitter(t, opts)
+		list := dial("alice")("events/list", "")
+		if modes := fmt.Sprint(harness.At(list, "result", "events", 3, "delivery")); modes != "[poll push webhook]" {
+			t.Errorf("it is delivered by %s", modes)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var working sync.WaitGroup
+		working.Go(func() { _ = srv.RunTasks(ctx) })
+		defer func() { stop(); working.Wait() }()
+		for _, name := range []string{"alice", "mallory"} {
+			subscribe(t, dial(name), strings.Replace(hook("https://hooks.example/"+name, `,"arguments":{"above":2}`),
+				"call.ended", "incident.created", 1))
+		}
+		w.take(soon)
+		posted := func(want ...string) {
+			t.Helper()
+			got := []string{}
+			for _, d := range w.take(time.Minute) {
+				got = append(got, d.path+" "+d.id)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("posted: %q, want %q", got, want)
+			}
+		}
+		emitted := func(id string, i incident, to ...string) {
+			t.Helper()
+			if err := emit(id, i, to...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for n := range 300 {
+			emitted(fmt.Sprint("small", n), incident{Service: "shop", Level: 1})
+		}
+		emitted("e1", incident{Service: "shop", Level: 3})
+		posted("/alice e1")
+		emitted("e2", incident{Service: "secret", Level: 3})
+		emitted("e3", incident{Service: "shop", Level: 3}, "bob")
+		emitted("e4", incident{Service: "shop", Level: 3}, "alice")
+		posted("/alice e4")
+		posted()
 	})
 }

@@ -143,7 +143,7 @@ func (e *Events) list(ctx context.Context, params []byte) ([]byte, error) {
 	}
 	for _, t := range e.ofAuthors() {
 		listed = append(listed, map[string]any{"name": t.name, "description": t.description,
-			"delivery": []string{"poll", "push"}, "inputSchema": t.author.Input, "payloadSchema": t.author.Payload})
+			"delivery": delivery, "inputSchema": t.author.Input, "payloadSchema": t.author.Payload})
 	}
 	if e.Others != nil {
 		for _, other := range e.Others.Types(ctx) {

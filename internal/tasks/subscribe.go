@@ -44,9 +44,6 @@ func (s *Service) parseHook(principal string, params []byte) (*followed, *task.S
 	if invalid != nil {
 		return nil, nil, nil, invalid
 	}
-	if f.of.author != nil {
-		return nil, nil, nil, unsupportedMode("webhook")
-	}
 	delivery := strictjson.Get(params, "delivery")
 	if mode, isText := strictjson.String(strictjson.Get(delivery, "mode")); isText && mode != "webhook" {
 		return nil, nil, nil, unsupportedMode(mode)
