@@ -60,6 +60,9 @@ func (s *streams) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	cursor := strings.Trim(string(m.Params["cursor"]), `"`)
+	if age := m.Params["maxAgeMs"]; age != nil {
+		cursor += "/" + string(age)
+	}
 	s.sent = append(s.sent, fmt.Sprintf("%s@%v", cursor, time.Since(s.began).Round(time.Second)))
 	if len(s.lines) == 0 {
 		w.WriteHeader(http.StatusForbidden)
@@ -217,9 +220,9 @@ func TestStreamsWithoutACursor(t *testing.T) {
 		srv := &streams{lines: []string{"active:1 event:2 heartbeat:", "active: terminated:"}, began: time.Now()}
 		session := dialStreams(t, srv)
 		defer session.Close()
-		for range session.StreamEvents(t.Context(), client.EventPoll{Name: "call.ended", Cursor: "c0"}) {
+		for range session.StreamEvents(t.Context(), client.EventPoll{Name: "call.ended", Cursor: "c0", MaxAge: time.Minute}) {
 		}
-		if got := strings.Join(srv.sent, " "); got != "c0@0s @1s" {
+		if got := strings.Join(srv.sent, " "); got != "c0/60000@0s /60000@1s" {
 			t.Errorf("sent: %s", got)
 		}
 	})

@@ -327,7 +327,7 @@ func (e *Engine) Now(ctx context.Context) (time.Time, error) {
 func (e *Engine) ChangeQuestion(ctx context.Context, q *task.Question, expired bool) error {
 	err := e.store.ChangeQuestion(ctx, q, expired)
 	if err == nil {
-		e.changed(task.Name(q.Task), q.Principal, len(q.Decision) > 0)
+		e.changed(task.Name(q.Task), q.Principal, len(q.Decision) > 0, q)
 	}
 	return err
 }
@@ -500,15 +500,20 @@ func (e *Engine) watch(ctx context.Context) {
 // engine calls it after its own writes.
 func (e *Engine) Changed(id string) { e.changed(task.Name(id), "", true) }
 
-// changed wakes those who wait for a task, or for any task of its principal, if that is known. If it may be due, it
-// wakes the workers.
-func (e *Engine) changed(name, principal string, due bool) {
+// changed wakes those who wait for a task, for any task of its principal, if that is known, or for what they are
+// asked. If the task may be due, it wakes the workers.
+func (e *Engine) changed(name, principal string, due bool, asked ...*task.Question) {
 	e.subscriptions.notify(name, nil)
 	if e.opts.Changed != nil {
 		e.opts.Changed()
 	}
 	if principal != "" {
-		e.subscriptions.notify(task.Name(allOf(principal)), nil)
+		e.subscriptions.notify(task.Name(task.CallerReader(principal)), nil)
+	}
+	for _, q := range asked {
+		for _, who := range q.For {
+			e.subscriptions.notify(task.Name(who), nil)
+		}
 	}
 	if due {
 		e.wakeWorkers()

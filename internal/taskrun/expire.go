@@ -14,8 +14,8 @@ import (
 type expiry struct {
 	store   safeStore
 	opts    *Options
-	changed func(name, principal string, due bool)            // as Engine.changed
-	decide  func(ctx context.Context, q *task.Question) error // writes a decision that is an expiry
+	changed func(name, principal string, due bool, asked ...*task.Question) // as Engine.changed
+	decide  func(ctx context.Context, q *task.Question) error               // writes a decision that is an expiry
 
 	stuckTasks     stuck[string]      // that could not be expired
 	stuckQuestions stuck[questionKey] // that could not be decided by their deadline

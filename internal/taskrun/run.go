@@ -19,7 +19,7 @@ type runner struct {
 	opts          *Options
 	log           *slog.Logger
 	subscriptions *subscriptions
-	changed       func(name, principal string, due bool) // as Engine.changed
+	changed       func(name, principal string, due bool, asked ...*task.Question) // as Engine.changed
 	holder        func(w *Work) *Holder
 
 	elsewhere sync.Map // targets left to other processes, each logged once
@@ -157,7 +157,7 @@ func (r *runner) settle(ctx context.Context, w *Work, t *task.Task, u task.Updat
 	if w != nil && w.unstored.end() {
 		err := w.unstored.settle(ctx, t, u)
 		if err == nil {
-			r.changed(task.Name(t.ID), t.Principal, u.Due == 0)
+			r.changed(task.Name(t.ID), t.Principal, u.Due == 0, u.Ask...)
 		}
 		return err
 	}
@@ -177,7 +177,7 @@ func (r *runner) settle(ctx context.Context, w *Work, t *task.Task, u task.Updat
 	})
 	switch {
 	case err == nil:
-		r.changed(task.Name(t.ID), t.Principal, u.Due == 0 && !u.Keep)
+		r.changed(task.Name(t.ID), t.Principal, u.Due == 0 && !u.Keep, u.Ask...)
 	case errors.Is(err, task.ErrConflict), errors.Is(err, task.ErrDecided):
 	case errors.Is(err, task.ErrLeaseLost):
 		r.log.WarnContext(ctx, "task: the lease is lost; another worker goes on", "task", task.Name(t.ID))

@@ -1,7 +1,6 @@
 package taskrun
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -56,14 +55,14 @@ func (a *subscriptions) subscribe(ids ...string) (changed <-chan struct{}, done 
 	return s.news, func() { a.remove(s) }
 }
 
-// Subscribe returns a channel that receives after changes of a task, or of any task of a principal if there is no ID. A
-// change that another process makes may be missed.
-func (e *Engine) Subscribe(principal, id string) (changed <-chan struct{}, done func()) {
-	return e.subscriptions.subscribe(cmp.Or(id, allOf(principal)))
+// Subscribe returns a channel that receives after changes of a task or, if there is no ID, of what any of these have
+// events of: see [task.Event]. A change that another process makes may be missed.
+func (e *Engine) Subscribe(id string, readers []string) (changed <-chan struct{}, done func()) {
+	if id != "" {
+		readers = []string{id}
+	}
+	return e.subscriptions.subscribe(readers...) // no ID is like a reader
 }
-
-// allOf stands for the ID of a task where all tasks of a principal are meant. No ID is like it.
-func allOf(principal string) string { return "all of " + principal }
 
 // follow returns a subscription for [subscriptions.next].
 func (a *subscriptions) follow(ids ...string) *subscription { return a.add(ids, true) }

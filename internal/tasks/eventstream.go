@@ -34,7 +34,11 @@ func (s *Service) StreamEvents(ctx context.Context, principal string, params []b
 	if invalid != nil {
 		return nil, invalid
 	}
-	changed, done := s.Engine.Subscribe(principal, f.taskID)
+	readers, err := s.eventReaders(ctx, principal, f)
+	if err != nil {
+		return nil, err
+	}
+	changed, done := s.Engine.Subscribe(f.taskID, readers)
 	defer done()
 	b, err := s.readEvents(ctx, principal, f, mostEvents)
 	if err != nil {

@@ -476,7 +476,11 @@ func TestAStreamOfSomebodyInSeveralGroups(t *testing.T) {
 		s := openStream(t, srv, false, bob, `"name":"question.asked"`)
 		s.next("active")
 		harness.Fronts[0].Dial(t, srv, &auth.TokenInfo{UserID: "alice"})("tools/call", `"name":"ship"`)
+		called := time.Now()
 		e := s.next("event")
+		if time.Since(called) > time.Second {
+			t.Errorf("bob is told after %v", time.Since(called))
+		}
 		s.next("heartbeat")
 		s.abort()
 		s = openStream(t, srv, false, bob, fmt.Sprintf(`"name":"question.asked","cursor":%q`, e["cursor"]))
