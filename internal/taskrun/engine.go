@@ -314,7 +314,13 @@ func (e *Engine) Subscriptions(
 
 // Emit adds an event of an author: see [task.EventLog], which the store must be.
 func (e *Engine) Emit(ctx context.Context, emission *task.Emission) error {
-	return e.store.emit(ctx, emission)
+	err := e.store.emit(ctx, emission)
+	if err == nil {
+		for _, reader := range emission.Readers {
+			e.subscriptions.notify(task.Name(reader), nil)
+		}
+	}
+	return err
 }
 
 // Now reads the clock of the store, so that no other clock decides what is late.

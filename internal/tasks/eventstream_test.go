@@ -489,6 +489,32 @@ func TestAStreamOfSomebodyInSeveralGroups(t *testing.T) {
 	})
 }
 
+// What an author emits comes at once on the streams of those who may have it.
+func TestAStreamOfAnAuthorsEvents(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, srv, emit := emitter(t, withEvents())
+		open := func(name string) *eventStream {
+			token := &auth.TokenInfo{UserID: name, Expiration: time.Now().Add(24 * time.Hour)}
+			s := openStream(t, srv, false, token, `"name":"incident.created","arguments":{"above":1}`)
+			s.next("active")
+			return s
+		}
+		alice, mallory := open("alice"), open("mallory")
+		emitted := time.Now()
+		for _, e := range []incident{{"shop", 1}, {"secret", 2}, {"shop", 2}} {
+			if err := emit(fmt.Sprint(e.Service, e.Level), e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if e := alice.next("event"); e["eventId"] != "shop2" || time.Since(emitted) > time.Second {
+			t.Errorf("after %v alice is told %v", time.Since(emitted), e)
+		}
+		alice.next("heartbeat")
+		mallory.next("heartbeat")
+	})
+}
+
 // skip returns the next message whose name is none of these.
 func (s *eventStream) skip(names ...string) map[string]any {
 	s.t.Helper()
