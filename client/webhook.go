@@ -165,7 +165,7 @@ func (e *EventReceiver) serve(w http.ResponseWriter, r *http.Request) (status in
 		return http.StatusBadRequest, nil
 	}
 	secrets, err := e.Secrets(r.Context(), id)
-	if err != nil {
+	if err != nil || len(secrets) == 0 { // who is not known yet may be soon
 		return http.StatusServiceUnavailable, nil
 	}
 	var keys [][]byte

@@ -186,7 +186,7 @@ func TestWhatAReceiverTakes(t *testing.T) {
 		}, status: 401},
 		{name: "a subscription without secrets", body: event, change: func(r *http.Request) {
 			r.Header.Set("X-MCP-Subscription-Id", "unknown")
-		}, status: 401},
+		}, status: 503},
 		{name: "no subscription", body: event, change: func(r *http.Request) { r.Header.Del("X-MCP-Subscription-Id") },
 			status: 401},
 		{name: "a long ID", body: event, change: func(r *http.Request) {
