@@ -104,6 +104,15 @@ func TestAHostThatFailsToAsk(t *testing.T) {
 	if text := waits(t, s, "order", map[string]any{"item": "hat"}); !strings.Contains(text, "user:ada") {
 		t.Errorf("the words are %q", text)
 	}
+	for listed, err := range front.desk.Waiting(t.Context(), desk.Waiting{}) { // the host cannot ask it now either
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, failed := call(t, s, "askback_result", map[string]any{"name": listed.Name})
+		if failed || !strings.Contains(text, "user:ada") {
+			t.Errorf("asked again, the words are %q", text)
+		}
+	}
 	q := front.answer(t, "ada", desk.Answer{Action: "decline"})
 	if text := fetch(t, s, q.Name); text != "nothing: decline" {
 		t.Errorf("the result is %q", text)

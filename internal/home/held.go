@@ -77,7 +77,7 @@ func (h *Held) Suspend(
 	}
 	fallback := make(map[string]bool)
 	for _, q := range out.Questions {
-		fallback[q.Wire] = q.Fallback
+		fallback[q.Wire] = q.Fallback || q.Optional
 	}
 	defer h.beat(ctx)()
 	responses, unfit, err := Ask(ctx, h.Session, id, out.Typed(), within, fallback, !manual)

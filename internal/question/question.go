@@ -44,6 +44,8 @@ type Question struct {
 	Markdown bool
 	// Fallback reports that the question is for its caller, whose host cannot ask it.
 	Fallback bool
+	// Optional reports that its handler does without an answer: an error of the client counts as one that says nothing.
+	Optional bool
 
 	params []byte
 	typed  mcp.InputRequest

@@ -137,6 +137,13 @@ func (f *fetching) questions(ctx context.Context, t *task.Task) (own []ownQuesti
 			continue // a newer release may have asked it, which its people can answer at its desk
 		}
 		if asked, err := question.Stored(asking.Method, asking.Params, true); err == nil {
+			fits := asked.Accept
+			asked.Optional, asked.Accept = true, func(raw []byte) ([]byte, error) {
+				if saysNothing(raw) { // as the client could not show it the first time
+					return raw, nil
+				}
+				return fits(raw)
+			}
 			add(asked, q.Key, true)
 		}
 	}
@@ -195,9 +202,12 @@ func (f *fetching) give(ctx context.Context, answered []ownAnswer) error {
 	return nil
 }
 
+// saysNothing reports whether an answer has no action.
+func saysNothing(raw []byte) bool { return strictjson.Get(raw, "action") == nil }
+
 // vote answers a question at the desk, unless the client has shown it to nobody.
 func (f *fetching) vote(ctx context.Context, a ownAnswer) error {
-	if _, shown, measured := question.After(a.raw); measured && !shown {
+	if _, shown, measured := question.After(a.raw); measured && !shown || saysNothing(a.raw) {
 		return nil
 	}
 	action, err := question.Action(a.raw)
