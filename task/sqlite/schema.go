@@ -346,7 +346,8 @@ CREATE TRIGGER event_deleted AFTER DELETE ON event BEGIN
 		DO UPDATE SET seq = max(seq, excluded.seq), written = max(written, excluded.written);
 END;
 CREATE TRIGGER task_added_event AFTER INSERT ON task WHEN ` + eventful + ` BEGIN` + logStatus + `END;
-CREATE TRIGGER task_changed_event AFTER UPDATE OF status ON task WHEN NEW.status <> OLD.status AND ` + eventful + ` BEGIN
+CREATE TRIGGER task_changed_event AFTER UPDATE OF status ON task
+	WHEN NEW.status <> OLD.status AND ` + eventful + ` BEGIN
 ` + logStatus + `END;
 CREATE TRIGGER question_added_event AFTER INSERT ON question WHEN NEW.people IS NOT NULL BEGIN` + logQuestion + `END;
 CREATE TRIGGER question_changed_event AFTER UPDATE OF status, people ON question WHEN NEW.people IS NOT NULL

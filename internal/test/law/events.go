@@ -48,17 +48,22 @@ func (p *poller) isFor(q *task.Question) bool {
 	})
 }
 
+// newPoller returns a host without a cursor.
+func (r *run) newPoller(principal, name, what string) *poller {
+	network := sim.Chances{sim.LostBefore: 0.03, sim.LostAfter: 0.03, sim.Delayed: 0.03}
+	return &poller{
+		caller: &caller{run: r, part: r.sim.Part(what+" of "+principal+" for "+name, network), principal: principal,
+			capabilities: `{}`},
+		name: name, cursor: []byte("null"), seen: make(map[string]int), counted: make(map[string]int),
+		latest: make(map[string]time.Time),
+	}
+}
+
 // newPollers returns a host for each type of events and each principal, which has its first cursor.
 func (r *run) newPollers(ctx context.Context) (all []*poller) {
-	network := sim.Chances{sim.LostBefore: 0.03, sim.LostAfter: 0.03, sim.Delayed: 0.03}
 	for _, principal := range []string{"alice", "bob", "p0", "p1"} {
 		for _, name := range []string{"question.asked", "question.decided", "call.ended"} {
-			p := &poller{
-				caller: &caller{run: r, part: r.sim.Part("poller of "+principal+" for "+name, network), principal: principal,
-					capabilities: `{}`},
-				name: name, cursor: []byte("null"), seen: make(map[string]int), counted: make(map[string]int),
-				latest: make(map[string]time.Time),
-			}
+			p := r.newPoller(principal, name, "poller")
 			for string(p.cursor) == "null" && p.part.Pause(ctx, 0.1) {
 				p.poll(ctx)
 			}
@@ -145,6 +150,12 @@ func (p *poller) take(ctx context.Context, id string, at time.Time, data any, be
 		p.violate("%s is told late of what was before: %v", p.part.Name, data)
 	}
 	p.latest[name] = at
+	p.note(ctx, data, before)
+}
+
+// note notes what an event says, when the store had lost something so many times before it was asked for.
+func (p *poller) note(ctx context.Context, data any, before int) {
+	name := harness.At(data, "call").(string)
 	if id, caller := harness.At(data, "taskId").(string); caller {
 		if t, err := p.Store.Get(ctx, id); err == nil && (t.Principal != p.principal || task.Name(id) != name) {
 			p.violate("%s is told of a call of %s: %v", p.part.Name, t.Principal, data)
@@ -162,6 +173,13 @@ func (p *poller) take(ctx context.Context, id string, at time.Time, data any, be
 func (p *poller) check(ctx context.Context) {
 	for p.poll(ctx) && p.part.Pause(ctx, 0.5) {
 	}
+	for _, one := range p.missing(ctx) {
+		p.violate("%s: %s", p.part.Name, one)
+	}
+}
+
+// missing says which events that the store has were not seen.
+func (p *poller) missing(ctx context.Context) (all []string) {
 	want := make(map[string]int)
 	for _, t := range p.tasks(ctx) {
 		add := func(of, outcome, status any) { want[fmt.Sprint(task.Name(t.ID), of, outcome, status)]++ }
@@ -188,7 +206,8 @@ func (p *poller) check(ctx context.Context) {
 	}
 	for _, one := range slices.Sorted(maps.Keys(want)) {
 		if p.seen[one] < want[one] {
-			p.violate("%s was told %d times of %s, want %d", p.part.Name, p.seen[one], one, want[one])
+			all = append(all, fmt.Sprintf("told %d times of %s, want %d", p.seen[one], one, want[one]))
 		}
 	}
+	return all
 }

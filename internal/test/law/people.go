@@ -53,8 +53,8 @@ type Options struct {
 	Locked float64
 	// Poisoned makes the first call one whose deadline nobody can write down.
 	Poisoned bool
-	// Polled lets the callers poll for events.
-	Polled bool
+	// Polled lets the callers poll for events, and Posted has events posted to them.
+	Polled, Posted bool
 	// Restored is the chance that the store loses what it was told since somebody copied it, whenever somebody does.
 	Restored float64
 	// Servers is how many there are; zero means three.

@@ -47,6 +47,7 @@ var worlds = []struct {
 	{"the store loses commits", law.Options{Chances: law.FewFaults, Restored: 0.5}},
 	{"callers poll", law.Options{Chances: law.Faults, Polled: true}},
 	{"callers poll, and the store loses commits", law.Options{Chances: law.FewFaults, Restored: 0.5, Polled: true}},
+	{"events are posted", law.Options{Chances: law.FewFaults, Posted: true}},
 	{"people come late", law.Options{Chances: law.FewFaults, TTL: 20}},
 	{"people come late, and clocks are off", law.Options{TTL: 20, Clocks: 10 * time.Minute}},
 	{"people take hours", law.Options{Unit: time.Minute, Chances: law.FewFaults, Servers: 1, TTL: 60}},
@@ -86,7 +87,8 @@ func TestPeople(t *testing.T) {
 	if *seeds >= 3 {
 		total.Check(t, law.Options{Chances: law.FewFaults})
 	}
-	if *seeds >= 3 && (total.Repeated == 0 || total.Unknown == 0 || total.Sessions == 0 || total.Streamed == 0) {
+	if *seeds >= 3 && (total.Repeated == 0 || total.Unknown == 0 || total.Sessions == 0 || total.Streamed == 0 ||
+		total.Posted == 0) {
 		t.Errorf("no step ran again, none that must not was cut off, no session has seen its call end, or no event came "+
 			"on a stream: %+v", total)
 	}

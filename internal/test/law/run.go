@@ -28,9 +28,10 @@ type Summary struct {
 	Calls, Votes, Decided, Unanswered, Cancelled, Lost int
 	// Repeated are steps that ran again, and Unknown those that must not.
 	Repeated, Unknown int
-	// Sessions are calls that sessions have seen to their end, and Streamed the events that came on streams.
-	Sessions, Streamed int
-	Took               time.Duration
+	// Sessions are calls that sessions have seen to their end. Streamed and Posted are the events that came on streams,
+	// and to endpoints.
+	Sessions, Streamed, Posted int
+	Took                       time.Duration
 }
 
 // Add adds what another run has tried.
@@ -45,6 +46,7 @@ func (s *Summary) Add(other Summary) {
 	s.Unknown += other.Unknown
 	s.Sessions += other.Sessions
 	s.Streamed += other.Streamed
+	s.Posted += other.Posted
 	s.Took += other.Took
 }
 
@@ -118,12 +120,9 @@ func (r *run) play() {
 	if r.Rotated {
 		others.Go(func() { r.rotate(ctx) })
 	}
-	var pollers []*poller
-	if r.Polled {
-		pollers = r.newPollers(ctx)
-		for _, p := range pollers {
-			polling.Go(func() { p.run(asked) })
-		}
+	followers := r.newFollowers(ctx)
+	for _, f := range followers {
+		polling.Go(func() { f.run(asked) })
 	}
 	for i := range r.Calls {
 		until := &callers
@@ -141,11 +140,31 @@ func (r *run) play() {
 		r.checkNotices(ctx)
 	}
 	polling.Wait()
-	for _, p := range pollers {
-		p.check(ctx)
+	for _, f := range followers {
+		f.check(ctx)
 	}
 	stop()
 	others.Wait()
+}
+
+// follower is a host that follows events.
+type follower interface {
+	run(ctx context.Context)
+	check(ctx context.Context)
+}
+
+func (r *run) newFollowers(ctx context.Context) (all []follower) {
+	if r.Polled {
+		for _, p := range r.newPollers(ctx) {
+			all = append(all, p)
+		}
+	}
+	if r.Posted {
+		for _, b := range r.newPostboxes(ctx) {
+			all = append(all, b)
+		}
+	}
+	return all
 }
 
 type run struct {
@@ -157,6 +176,7 @@ type run struct {
 	summary  Summary
 	live     map[int]*server // by place
 	network  sim.Network     // of sessions
+	posted   postboxes
 }
 
 // server is one that lives.
@@ -199,6 +219,9 @@ func (r *run) options(part *sim.Part, ring *seal.Ring) *askback.Options {
 	}
 	if r.Polled {
 		opts.Events = &askback.EventOptions{Groups: groups(part)}
+	}
+	if r.Posted {
+		opts.Events = &askback.EventOptions{Webhooks: &askback.WebhookOptions{UncheckedTransport: posting{r, part}}}
 	}
 	opts.Limits.RoundTTL = max(time.Hour, 600*r.Unit)
 	if r.Dead > 0 { // tasks are deleted before anybody takes their notices

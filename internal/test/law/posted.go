@@ -1,0 +1,170 @@
+package law
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+
+	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/sim"
+)
+
+// postbox is a host that has the events of one type posted to its endpoint.
+type postbox struct {
+	*poller // of which it has what was seen, and how that is checked
+	secret  string
+	client.EventReceiver
+
+	mu   sync.Mutex
+	away bool
+}
+
+// postboxes are the endpoints of all hosts, by the paths of their addresses.
+type postboxes map[string]*postbox
+
+// newPostboxes returns the endpoints of two callers, and of somebody who is asked. The hosts have subscribed.
+func (r *run) newPostboxes(ctx context.Context) (all []*postbox) {
+	r.posted = make(postboxes)
+	for _, principal := range []string{"alice", "bob", "p1"} {
+		for _, name := range []string{"question.asked", "question.decided", "call.ended"} {
+			b := &postbox{poller: r.newPoller(principal, name, "postbox"), secret: client.NewEventSecret()}
+			b.Secrets = func(context.Context, string) ([]string, error) { return []string{b.secret}, nil }
+			b.Receive = b.receive
+			r.posted["/"+principal+"/"+name] = b
+			all = append(all, b)
+		}
+	}
+	for _, b := range all {
+		for !b.subscribe(ctx) && b.part.Pause(ctx, 0.1) {
+		}
+	}
+	return all
+}
+
+// posting is the way of one server to the endpoints.
+type posting struct {
+	*run
+	part *sim.Part
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (p posting) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	return sim.Get(r.Context(), p.part, "post to "+r.URL.Path, func(ctx context.Context) (*http.Response, error) {
+		r := r.Clone(ctx)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		w := httptest.NewRecorder()
+		p.posted[r.URL.Path].ServeHTTP(w, r)
+		return w.Result(), nil
+	})
+}
+
+// ServeHTTP implements [http.Handler]: an endpoint that is away is seen as such.
+func (b *postbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	away := b.away
+	b.mu.Unlock()
+	if away {
+		w.WriteHeader(http.StatusBadGateway)
+		return
+	}
+	b.EventReceiver.ServeHTTP(w, r)
+}
+
+func (b *postbox) receive(ctx context.Context, _ string, page *client.EventPage, ended error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if ended != nil || page.Truncated && b.losses() == 0 {
+		b.violate("%s: told of a gap, or of the end, although nothing was lost: %v, %v", b.part.Name, page, ended)
+	}
+	if ended != nil {
+		return nil
+	}
+	for _, e := range page.Events {
+		var data any
+		_ = json.Unmarshal(e.Data, &data)
+		if b.counted[e.ID]++; b.counted[e.ID] == 1 { // it may come again, and out of order
+			b.note(ctx, data, b.losses())
+		}
+	}
+	b.cursor, _ = json.Marshal(page.Cursor)
+	b.caller.mu.Lock()
+	defer b.caller.mu.Unlock()
+	b.summary.Posted += len(page.Events)
+	return nil
+}
+
+// subscribe subscribes, or prolongs the subscription, with the last cursor. It reports whether the server has agreed.
+func (b *postbox) subscribe(ctx context.Context) bool {
+	before := b.losses()
+	b.mu.Lock()
+	from := b.cursor
+	b.mu.Unlock()
+	granted, err := b.send(ctx, "events/subscribe", b.name, fmt.Sprintf(
+		`"name":%q,"delivery":{"url":"https://hosts.example/%s/%s","secret":%q},"ttlMs":86400000,"cursor":%s`,
+		b.name, b.principal, b.name, b.secret, from))
+	if err != nil || granted == nil {
+		return false
+	}
+	if granted["truncated"] != false && before == 0 && b.losses() == 0 {
+		b.violate("%s: a subscription begins late: %v", b.part.Name, granted)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if bytes.Equal(b.cursor, from) { // nothing has come meanwhile
+		b.cursor, _ = json.Marshal(harness.At(granted, "cursor"))
+	}
+	return true
+}
+
+// run prolongs the subscription now and then. Sometimes the endpoint is away for long.
+func (b *postbox) run(ctx context.Context) {
+	for b.part.Pause(ctx, 20) {
+		if b.part.Chance(0.2) {
+			b.leave(true)
+			b.part.Pause(ctx, 300)
+			b.leave(false)
+		}
+		b.subscribe(ctx)
+	}
+	b.leave(false)
+}
+
+func (b *postbox) leave(away bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.away = away
+}
+
+// check wants to have got, after a while, each event that the store has. Some endpoints are away for long before.
+func (b *postbox) check(ctx context.Context) {
+	if b.part.Chance(0.1) {
+		b.leave(true)
+		b.part.Pause(ctx, 3_000)
+		b.leave(false)
+	}
+	for range 200 {
+		b.subscribe(ctx)
+		if len(b.missing(ctx)) == 0 || !b.part.Pause(ctx, 10) {
+			break
+		}
+	}
+	for _, one := range b.missing(ctx) {
+		b.violate("%s: %s", b.part.Name, one)
+	}
+}
+
+func (b *postbox) missing(ctx context.Context) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.poller.missing(ctx)
+}
