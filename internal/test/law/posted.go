@@ -21,9 +21,13 @@ type postbox struct {
 	secret  string
 	client.EventReceiver
 
-	mu   sync.Mutex
-	away bool
+	mu      sync.Mutex
+	away    bool
+	refused map[string]int // how often a post with this ID was not accepted
 }
+
+// givenUp is how often an event is tried.
+const givenUp = 5
 
 // postboxes are the endpoints of all hosts, by the paths of their addresses.
 type postboxes map[string]*postbox
@@ -33,7 +37,9 @@ func (r *run) newPostboxes(ctx context.Context) (all []*postbox) {
 	r.posted = make(postboxes)
 	for _, principal := range []string{"alice", "bob", "p1"} {
 		for _, name := range []string{"question.asked", "question.decided", "call.ended"} {
-			b := &postbox{poller: r.newPoller(principal, name, "postbox"), secret: client.NewEventSecret()}
+			b := &postbox{poller: r.newPoller(principal, name, "postbox"), secret: client.NewEventSecret(),
+				refused: make(map[string]int)}
+			b.excused = make(map[string]int)
 			b.Secrets = func(context.Context, string) ([]string, error) { return []string{b.secret}, nil }
 			b.Receive = b.receive
 			r.posted["/"+principal+"/"+name] = b
@@ -59,13 +65,28 @@ func (p posting) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sim.Get(r.Context(), p.part, "post to "+r.URL.Path, func(ctx context.Context) (*http.Response, error) {
+	b := p.posted[r.URL.Path]
+	res, err := sim.Get(r.Context(), p.part, "post to "+r.URL.Path, func(ctx context.Context) (*http.Response, error) {
 		r := r.Clone(ctx)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		w := httptest.NewRecorder()
-		p.posted[r.URL.Path].ServeHTTP(w, r)
+		b.ServeHTTP(w, r)
 		return w.Result(), nil
 	})
+	if err != nil || res.StatusCode/100 != 2 {
+		b.refuses(r.Header.Get("Webhook-Id"), body)
+	}
+	return res, err
+}
+
+// refuses notes that a post was not accepted. After so many times its event need not come any more.
+func (b *postbox) refuses(id string, body []byte) {
+	var event struct{ Data any }
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refused[id]++; b.refused[id] == givenUp && json.Unmarshal(body, &event) == nil && event.Data != nil {
+		b.excused[keyOf(event.Data)]++
+	}
 }
 
 // ServeHTTP implements [http.Handler]: an endpoint that is away is seen as such.
@@ -147,7 +168,7 @@ func (b *postbox) leave(away bool) {
 
 // check wants to have got, after a while, each event that the store has. Some endpoints are away for long before.
 func (b *postbox) check(ctx context.Context) {
-	if b.part.Chance(0.1) {
+	if b.part.Chance(0.03) {
 		b.leave(true)
 		b.part.Pause(ctx, 3_000)
 		b.leave(false)
