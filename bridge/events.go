@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -35,6 +36,8 @@ func (b *Bridge) passEvents() error {
 			all = append(all, b.front.servers[i])
 		}
 	}
+	// The longest prefix first, so that no server is asked for what only another one can have.
+	slices.SortStableFunc(all, func(a, b *behind) int { return len(b.scheme.Before()) - len(a.scheme.Before()) })
 	switch events := tasks.EventsOf(b.server); {
 	case len(all) == 0:
 	case events == nil:
@@ -45,23 +48,27 @@ func (b *Bridge) passEvents() error {
 	return nil
 }
 
-// Types implements [tasks.OtherEvents].
-func (p passed) Types(ctx context.Context) (types []json.RawMessage) {
+// Types implements [tasks.OtherEvents]. All servers are asked at once.
+func (p passed) Types(ctx context.Context) []json.RawMessage {
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
-	for _, b := range p {
-		n := 0
-		for own, err := range b.eventTypes(ctx) {
-			if err != nil {
-				b.Log.WarnContext(ctx, "bridge: the events of a server cannot be listed", "server", b.Title, "error", err)
+	types := make([][]json.RawMessage, len(p))
+	var all sync.WaitGroup
+	for i, b := range p {
+		all.Go(func() {
+			for own, err := range b.eventTypes(ctx) {
+				if err != nil {
+					b.Log.WarnContext(ctx, "bridge: the events of a server cannot be listed", "server", b.Title, "error", err)
+				}
+				if err != nil || len(types[i]) == mostTypes {
+					return
+				}
+				types[i] = append(types[i], own)
 			}
-			if n++; err != nil || n > mostTypes {
-				break
-			}
-			types = append(types, own)
-		}
+		})
 	}
-	return types
+	all.Wait()
+	return slices.Concat(types...)
 }
 
 // eventTypes yields the types of a server that can be polled, as hosts see them.
@@ -126,7 +133,7 @@ func (p passed) Poll(ctx context.Context, name string, q tasks.OtherPoll) (*task
 		_, broken := errors.AsType[*client.ProtocolError](err)
 		_, tooMuch := errors.AsType[*client.LimitError](err)
 		switch {
-		case broken, tooMuch: // which another poll does not mend
+		case broken, tooMuch: // another poll would not help
 			return nil, wire.Errorf(jsonrpc.CodeInternalError, "the events of the server behind cannot be read: %v", err)
 		case err != nil:
 			return nil, err

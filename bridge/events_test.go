@@ -29,6 +29,7 @@ type telling struct {
 
 	mu    sync.Mutex
 	polls []string // the parameters
+	hangs bool     // no request about events is answered
 	types string   // of events/list
 	page  string   // the members of the response to events/poll
 }
@@ -46,6 +47,10 @@ func newTelling(t *testing.T, types string) *telling {
 		if _ = json.Unmarshal(body, &m); !strings.HasPrefix(m.Method, "events/") {
 			r.Body = io.NopCloser(bytes.NewReader(body))
 			shop.ServeHTTP(w, r)
+			return
+		}
+		if s.hangs {
+			<-r.Context().Done()
 			return
 		}
 		s.mu.Lock()
@@ -179,6 +184,39 @@ func TestEventsOfServersPass(t *testing.T) {
 		Server: frontOptions(t, shop.url).Server, Servers: []bridge.Server{{Identity: "x", Events: true}}})
 	if err == nil || !strings.Contains(err.Error(), "needs the Events of Options.Server") {
 		t.Errorf("without events of the bridge: %v", err)
+	}
+}
+
+// A server that does not answer keeps nobody from the events of another one, wherever it stands.
+func TestAServerThatHangsHidesNoEventsOfOthers(t *testing.T) {
+	t.Parallel()
+	shop, mail := newTelling(t, ""), newTelling(t, aType("mail.arrived"))
+	shop.hangs = true
+	mail.answers(`"events":[],"cursor":"c"`)
+	front := newFront(t, shop.url, func(o *bridge.Options) {
+		o.Server.Events = new(askback.EventOptions)
+		other := o.Servers[0]
+		other.Identity, other.Prefix, other.Events = "mail", "mail", true
+		other.Connect = func() (mcp.Transport, error) { return &mcp.StreamableClientTransport{Endpoint: mail.url}, nil }
+		o.Servers[0].Events = true // without a prefix: each name could be one of its own
+		o.Servers = append(o.Servers, other)
+	})
+	s := host(t, front.url, "", client.Options{})
+	var names []string
+	for raw, err := range s.List(t.Context(), "events/list") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var of struct{ Name string }
+		_ = json.Unmarshal(raw, &of)
+		names = append(names, of.Name)
+	}
+	if !slices.Contains(names, "mail_mail.arrived") {
+		t.Errorf("the types are %q", names)
+	}
+	page, err := s.PollEvents(t.Context(), &client.EventPoll{Name: "mail_mail.arrived"})
+	if err != nil || page.Cursor != "c" {
+		t.Errorf("%+v, %v", page, err)
 	}
 }
 

@@ -62,8 +62,8 @@ func ExampleSession_EventPages() {
 	// Output: call.ended
 }
 
-// A host has events posted to its endpoint, where a receiver verifies them. Here the endpoint is on the same machine,
-// which the server allows for this example alone.
+// A host has events posted to its endpoint, where a receiver verifies them. Here the endpoint is on the same machine.
+// The server allows that for this example alone.
 func ExampleEventReceiver() {
 	secret := client.NewEventSecret()
 	arrived := make(chan string)

@@ -159,7 +159,7 @@ func (e *EventReceiver) serve(w http.ResponseWriter, r *http.Request) (status in
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPost))
 	if _, long := errors.AsType[*http.MaxBytesError](err); long {
-		return http.StatusRequestEntityTooLarge, nil // which the server does not send again
+		return http.StatusRequestEntityTooLarge, nil // the server does not send it again
 	}
 	if err != nil {
 		return http.StatusBadRequest, nil

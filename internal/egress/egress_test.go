@@ -196,7 +196,7 @@ func TestNoProxy(t *testing.T) {
 	}
 }
 
-// A redirect is the answer, and is not followed, whoever makes the connections.
+// A redirect is the answer, and nobody follows it, also on a transport of the operator.
 func TestNoRedirect(t *testing.T) {
 	var followed atomic.Bool
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

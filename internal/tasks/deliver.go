@@ -44,7 +44,7 @@ type hookProgress struct {
 	Envelope *envelope `json:"envelope,omitempty"`
 	Version  int64     `json:"version,omitempty"` // of the subscription, when it was served last
 
-	Delivered   time.Time `json:"delivered,omitzero"` // times are those of the store
+	Delivered   time.Time `json:"delivered,omitzero"` // all times are by the clock of the store
 	FailedSince time.Time `json:"failedSince,omitzero"`
 	LastError   string    `json:"lastError,omitempty"`
 	Missing     time.Time `json:"missing,omitzero"` // since when the type of the events is unknown
