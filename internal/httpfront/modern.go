@@ -156,7 +156,7 @@ func (m *modern) serveTask(w http.ResponseWriter, x *exchange, r *http.Request) 
 func (m *modern) serveOwn(w http.ResponseWriter, x *exchange, r *http.Request) {
 	ctx := r.Context()
 	out, err := m.sdk.Serve(ctx, &x.request)
-	if x.request.Method == wire.StreamEvents && ctx.Err() != nil { // a stream that has ended has a result as its last event
+	if x.request.Method == wire.StreamEvents && ctx.Err() != nil { // the result is its last event
 		ctx = context.WithoutCancel(ctx)
 		out, err = &call.Outcome{Encoded: m.sdk.Tasks.EndOf(x.request.ID)}, nil
 	}
