@@ -48,6 +48,7 @@ var worlds = []struct {
 	{"callers poll", law.Options{Chances: law.Faults, Polled: true}},
 	{"callers poll, and the store loses commits", law.Options{Chances: law.FewFaults, Restored: 0.5, Polled: true}},
 	{"events are posted", law.Options{Chances: law.FewFaults, Posted: true}},
+	{"events are posted over days", law.Options{Unit: time.Minute, Chances: law.FewFaults, Servers: 1, Posted: true}},
 	{"events are posted, and the store loses commits", law.Options{Chances: law.FewFaults, Restored: 0.3, Posted: true}},
 	{"people come late", law.Options{Chances: law.FewFaults, TTL: 20}},
 	{"people come late, and clocks are off", law.Options{TTL: 20, Clocks: 10 * time.Minute}},

@@ -217,6 +217,9 @@ func (r *run) options(part *sim.Part, ring *seal.Ring) *askback.Options {
 			TTL: time.Duration(r.TTL) * r.Unit,
 		}},
 	}
+	if r.Posted { // events are kept as long as tasks, and endpoints are away for long
+		opts.Tasks.TTL = 40_000 * r.Unit
+	}
 	if r.Polled {
 		opts.Events = &askback.EventOptions{Groups: groups(part)}
 	}
