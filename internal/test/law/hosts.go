@@ -345,7 +345,7 @@ func (c *caller) read(method string, res *harness.Response) (map[string]any, err
 	}
 	switch e := message.Error; {
 	case e == nil:
-	case strings.HasSuffix(e.Message, "send the request again"):
+	case strings.HasSuffix(e.Message, "send the request again"), strings.Contains(e.Message, "endpoint was not verified"):
 		return nil, errors.New(e.Message)
 	case c.losses() > 0 && (strings.Contains(e.Message, "not found") || strings.Contains(e.Message, "nknown")):
 		return nil, errGone
