@@ -11,6 +11,7 @@ import (
 	"github.com/askback-mcp/askback/bridge/internal/calls"
 	"github.com/askback-mcp/askback/bridge/internal/legacy"
 	"github.com/askback-mcp/askback/bridge/internal/names"
+	"github.com/askback-mcp/askback/internal/tasks"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -28,7 +29,9 @@ type behind struct {
 	store    task.Store
 	approval *calls.Approval
 	reviewed func(context.Context) // is called when it has listed its tools
-	others   []string              // what stands before the names of the other servers
+	events   *tasks.Events         // of the bridge, if it passes on the events of this server
+	types    atomic.Pointer[[]*tasks.OtherType]
+	others   []string // what stands before the names of the other servers
 
 	lists    lists
 	missing  error                    // why it is not there at the start of the bridge

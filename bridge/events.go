@@ -4,9 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -18,27 +19,30 @@ import (
 )
 
 // passed are the events of servers behind that every caller of the bridge gets: see [Server.Events]. They are polled
-// when the bridge is, and nothing of them is stored. A cursor is the server's own.
+// when the bridge is, and nothing of them is stored. A cursor is the server's own. Their types are read with the
+// server's other lists.
 type passed []*behind
 
 const (
 	// mostTypes bounds the types of one server.
 	mostTypes = 100
-	// listTime bounds one reading of types: a server that hangs keeps nobody from the types of others.
+	// listTime bounds one reading of types: a server that hangs keeps nobody from its tools.
 	listTime = 5 * time.Second
 )
 
 // passEvents has the bridge's server pass on the events of the servers behind.
 func (b *Bridge) passEvents() error {
 	var all passed
+	events := tasks.EventsOf(b.server)
 	for i, s := range b.opts.Servers {
 		if s.Events {
+			b.front.servers[i].events = events
 			all = append(all, b.front.servers[i])
 		}
 	}
 	// The longest prefix first, so that no server is asked for what only another one can have.
 	slices.SortStableFunc(all, func(a, b *behind) int { return len(b.scheme.Before()) - len(a.scheme.Before()) })
-	switch events := tasks.EventsOf(b.server); {
+	switch {
 	case len(all) == 0:
 	case events == nil:
 		return errors.New("bridge: Server.Events needs the Events of Options.Server")
@@ -48,60 +52,43 @@ func (b *Bridge) passEvents() error {
 	return nil
 }
 
-// Types implements [tasks.OtherEvents]. All servers are asked at once.
-func (p passed) Types(ctx context.Context) []json.RawMessage {
-	ctx, cancel := context.WithTimeout(ctx, listTime)
-	defer cancel()
-	types := make([][]json.RawMessage, len(p))
-	var all sync.WaitGroup
-	for i, b := range p {
-		all.Go(func() {
-			for own, err := range b.eventTypes(ctx) {
-				if err != nil {
-					b.Log.WarnContext(ctx, "bridge: the events of a server cannot be listed", "server", b.Title, "error", err)
-				}
-				if err != nil || len(types[i]) == mostTypes {
-					return
-				}
-				types[i] = append(types[i], own)
-			}
-		})
+// Types implements [tasks.OtherEvents].
+func (p passed) Types() (all []*tasks.OtherType) {
+	for _, b := range p {
+		if types := b.types.Load(); types != nil {
+			all = append(all, *types...)
+		}
 	}
-	all.Wait()
-	return slices.Concat(types...)
+	return all
 }
 
-// eventTypes yields the types of a server that can be polled, as hosts see them.
-func (b *behind) eventTypes(ctx context.Context) func(yield func(json.RawMessage, error) bool) {
-	return func(yield func(json.RawMessage, error) bool) {
-		session, err := b.Conn.Session(ctx)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		for raw, err := range session.List(ctx, wire.ListEvents) {
-			if fault, ok := errors.AsType[*jsonrpc.Error](err); ok && fault.Code == jsonrpc.CodeMethodNotFound {
-				return // it has none
-			}
-			var t struct {
-				Name        string          `json:"name"`
-				Description string          `json:"description,omitempty"`
-				Delivery    []string        `json:"delivery"`
-				Input       json.RawMessage `json:"inputSchema"`
-				Payload     json.RawMessage `json:"payloadSchema"`
-			}
-			if err == nil && (json.Unmarshal(raw, &t) != nil || !slices.Contains(t.Delivery, "poll") ||
-				!passes(t.Name) || strictjson.TypeOf(t.Input) != strictjson.TypeObject ||
-				strictjson.TypeOf(t.Payload) != strictjson.TypeObject) {
-				continue
-			}
-			t.Name, t.Delivery = b.scheme.Before()+t.Name, []string{"poll"}
-			shown, encoding := json.Marshal(t)
-			if err = errors.Join(err, encoding); !yield(shown, err) {
-				return
-			}
-		}
+// listEvents reads the types of a server that can be polled, as hosts see them, and tells hosts if they have changed.
+func (b *behind) listEvents(ctx context.Context, session *client.Session) error {
+	if b.events == nil {
+		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, listTime)
+	defer cancel()
+	var types []*tasks.OtherType
+	for raw, err := range session.List(ctx, wire.ListEvents) {
+		if endsList(err) || len(types) == mostTypes {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("listing the types of events: %w", err)
+		}
+		t := new(tasks.OtherType)
+		if json.Unmarshal(raw, t) != nil || !slices.Contains(t.Delivery, "poll") || !passes(t.Name) ||
+			strictjson.TypeOf(t.Input) != strictjson.TypeObject || strictjson.TypeOf(t.Payload) != strictjson.TypeObject {
+			continue
+		}
+		t.Name, t.Delivery = b.scheme.Before()+t.Name, []string{"poll"}
+		types = append(types, t)
+	}
+	if had := b.types.Swap(&types); had == nil && types != nil || had != nil && !reflect.DeepEqual(*had, types) {
+		b.events.Changed.Send()
+	}
+	return nil
 }
 
 // longestType bounds the name of a type, in bytes.

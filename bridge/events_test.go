@@ -21,10 +21,12 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // telling is a server whose events are scripted.
 type telling struct {
+	*behind
 	url string
 
 	mu    sync.Mutex
@@ -35,8 +37,8 @@ type telling struct {
 }
 
 func newTelling(t *testing.T, types string) *telling {
-	s := &telling{types: types}
-	shop := newBehind(t).HTTPHandler(nil)
+	s := &telling{behind: newBehind(t), types: types}
+	shop := s.HTTPHandler(nil)
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		var m struct {
@@ -101,7 +103,7 @@ func TestEventsOfServersPass(t *testing.T) {
 		`{"name":"odd","delivery":["poll"],"inputSchema":[],"payloadSchema":{}}`}, many...), ","))
 	mail := newTelling(t, aType("mail.arrived"))
 	front := newFront(t, shop.url, func(o *bridge.Options) {
-		o.Server.Events = new(askback.EventOptions)
+		o.Server.Events = &askback.EventOptions{Webhooks: new(askback.WebhookOptions)}
 		o.Server.Principal = func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
 			return extra.Header.Get("X-User"), nil
 		}
@@ -174,6 +176,18 @@ func TestEventsOfServersPass(t *testing.T) {
 			t.Errorf("%s becomes %d, want %d", answer, poll("shop_order.shipped"), code)
 		}
 	}
+	// What is passed on is only polled.
+	for name, want := range map[string]int64{"shop_order.shipped": -32026, "shop_call.ended": -32023} {
+		_, subscribed := ada.Subscribe(t.Context(), &client.EventSubscription{Name: name, URL: "https://a.example/",
+			Secret: client.NewEventSecret()})
+		for _, streamed := range ada.StreamEvents(t.Context(), client.EventPoll{Name: name}) {
+			for _, err := range []error{subscribed, streamed} {
+				if fault, ok := errors.AsType[*jsonrpc.Error](err); !ok || fault.Code != want {
+					t.Errorf("%s cannot be subscribed to or streamed: %v, want %d", name, err, want)
+				}
+			}
+		}
+	}
 	// A type without replay has no cursor.
 	shop.answers(`"events":[],"cursor":null`)
 	if page, err := ada.PollEvents(t.Context(), &client.EventPoll{Name: "shop_order.shipped"}); err != nil ||
@@ -184,6 +198,49 @@ func TestEventsOfServersPass(t *testing.T) {
 		Server: frontOptions(t, shop.url).Server, Servers: []bridge.Server{{Identity: "x", Events: true}}})
 	if err == nil || !strings.Contains(err.Error(), "needs the Events of Options.Server") {
 		t.Errorf("without events of the bridge: %v", err)
+	}
+}
+
+// Hosts are told when a server behind has other types, and not when its lists are the same.
+func TestTheTypesOfAServerChange(t *testing.T) {
+	t.Parallel()
+	shop := newTelling(t, aType("order.shipped"))
+	front := newFront(t, shop.url, func(o *bridge.Options) {
+		o.Server.Events, o.Servers[0].Events = new(askback.EventOptions), true
+	})
+	body := harness.Modern(1, "subscriptions/listen", `"notifications":{"eventsListChanged":true,"toolsListChanged":true}`)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, front.url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{"Content-Type": "application/json", "Mcp-Method": "subscriptions/listen",
+		"Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2026-07-28"} {
+		req.Header.Set(name, value)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	stream := harness.NewConversation(t)
+	go stream.Scan(res.Body, "data: ")
+	stream.Until(harness.Notification("notifications/subscriptions/acknowledged", ""))
+	same := aType("order.shipped")
+	for i, types := range []string{same, same, same + "," + aType("order.lost"), ""} {
+		shop.mu.Lock()
+		shop.types = types
+		shop.mu.Unlock()
+		askback.AddTool(shop.Server, &mcp.Tool{Name: fmt.Sprint("more", i)}, // of which the bridge hears
+			func(context.Context, *askback.Call, struct{}) (string, error) { return "", nil })
+		stream.Until(harness.Notification("notifications/tools/list_changed", ""))
+		if types != same {
+			stream.Until(harness.Notification("notifications/events/list_changed", ""))
+		}
+		for _, m := range stream.Kept {
+			if m["method"] == "notifications/events/list_changed" {
+				t.Errorf("with the types %s: %v", types, m)
+			}
+		}
 	}
 }
 

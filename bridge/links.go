@@ -35,7 +35,7 @@ func (f *front) find(ctx context.Context, req mcp.Request) {
 	ctx, cancel := context.WithTimeout(ctx, findTime)
 	defer cancel()
 	for ctx.Err() == nil {
-		news := f.catalog.resources.listen()
+		news := f.catalog.resources.news.Next()
 		if f.catalog.hasResource(p.URI) ||
 			!slices.ContainsFunc(awaited, func(r reading) bool { return r.read.Load() <= r.after }) {
 			return

@@ -42,7 +42,7 @@ func (b *behind) refresh(ctx context.Context) error {
 	n := l.reads.Add(1)
 	defer func() {
 		l.read.Store(n)
-		b.catalog.resources.announce()
+		b.catalog.resources.news.Send()
 	}()
 	session, err := b.sessions.ForLists(ctx)
 	if err != nil {
@@ -52,12 +52,12 @@ func (b *behind) refresh(ctx context.Context) error {
 	if res := session.SDK().InitializeResult(); res != nil && res.Capabilities != nil {
 		offers = res.Capabilities
 	}
-	var failed [4]error // each list by itself: one that cannot be read costs no other
+	var failed [5]error // each list by itself: one that cannot be read costs no other
 	if offers.Tools != nil {
 		failed[0] = reconcile(b, kindTool, &l.tools, session.List(ctx, "tools/list"),
 			func(t *mcp.Tool) string { return t.Name }, b.addTool, func(name string) { b.catalog.tools.drop(b.Server, name) })
 		b.catalog.tools.settle()
-		b.catalog.resources.announce()
+		b.catalog.resources.news.Send()
 	}
 	if failed[0] == nil {
 		b.list(ctx)
@@ -67,7 +67,7 @@ func (b *behind) refresh(ctx context.Context) error {
 			func(p *mcp.Prompt) string { return p.Name }, b.addPrompt,
 			func(name string) { b.catalog.prompts.drop(b.Server, name) })
 		b.catalog.prompts.settle()
-		b.catalog.resources.announce()
+		b.catalog.resources.news.Send()
 	}
 	if offers.Resources != nil {
 		failed[2] = reconcile(b, kindResource, &l.resources, session.List(ctx, "resources/list"),
@@ -79,6 +79,7 @@ func (b *behind) refresh(ctx context.Context) error {
 				b.catalog.resources.release(kindTemplate, text, b.Server, b.front.RemoveResourceTemplates)
 			})
 	}
+	failed[4] = b.listEvents(ctx, session)
 	if failed[0] == nil && !l.adopted {
 		failed[0] = b.adopt(ctx)
 		l.adopted = failed[0] == nil

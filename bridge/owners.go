@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/askback-mcp/askback/bridge/internal/calls"
+	"github.com/askback-mcp/askback/internal/broadcast"
 )
 
 // owned is a resource or a template, with the place of its server among the servers of the bridge.
@@ -19,27 +20,7 @@ type owners struct {
 
 	mu    sync.Mutex
 	known map[string]*owned
-	news  chan struct{} // closed by announce, or nil if nobody listens
-}
-
-// listen returns a channel that is closed when there is something more to be found.
-func (o *owners) listen() <-chan struct{} {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.news == nil {
-		o.news = make(chan struct{})
-	}
-	return o.news
-}
-
-// announce wakes those who listen.
-func (o *owners) announce() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.news != nil {
-		close(o.news)
-		o.news = nil
-	}
+	news  broadcast.Signal // there is something more to be found
 }
 
 // claim makes a server the owner of a name and offers it, unless it belongs to a server that stands before it.

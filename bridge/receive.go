@@ -20,7 +20,7 @@ type front struct {
 func (f *front) receiving(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		for !f.early.isOver() {
-			news := f.catalog.resources.listen()
+			news := f.catalog.resources.news.Next()
 			until := f.waitsFor(method, req)
 			if until == nil || until.Err() != nil {
 				break

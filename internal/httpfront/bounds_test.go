@@ -432,9 +432,10 @@ func TestReadersOverHTTP2HaveADeadline(t *testing.T) {
 func TestASubscriptionThatIsNotReadEnds(t *testing.T) {
 	for _, c := range []struct{ method, members, begins string }{
 		{"subscriptions/listen", `"notifications":{"taskIds":["ID"]}`, "notifications/subscriptions/acknowledged"},
+		{"subscriptions/listen", `"notifications":{"eventsListChanged":true}`, "notifications/subscriptions/acknowledged"},
 		{"events/stream", `"name":"call.ended","arguments":{"taskId":"ID"}`, "notifications/events/active"},
 	} {
-		t.Run(c.method, func(t *testing.T) { isNotRead(t, c.method, c.members, c.begins) })
+		t.Run(c.method+" "+c.members, func(t *testing.T) { isNotRead(t, c.method, c.members, c.begins) })
 	}
 }
 

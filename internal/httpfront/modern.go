@@ -60,7 +60,7 @@ func (m *modern) serve(w http.ResponseWriter, x *exchange, r *http.Request, body
 		m.serveTask(w, x, r)
 	case req.ID != nil && m.sdk.ServesEvents(req.Method):
 		m.serveOwn(w, x, r)
-	case req.ID != nil && m.sdk.Tasks != nil && req.Method == tasks.MethodListen && tasks.NamesTasks(req.Params):
+	case req.ID != nil && m.sdk.Tasks != nil && req.Method == tasks.MethodListen && tasks.ListensHere(req.Params):
 		x.stream.subscribe = true
 		out, err := m.sdk.Serve(r.Context(), req)
 		m.respond(r.Context(), x, out, err)

@@ -47,7 +47,7 @@ type connection struct {
 	announced atomic.Int32
 
 	mu   sync.Mutex
-	open map[jsonrpc.ID]*subscription // the subscriptions that name tasks
+	open map[jsonrpc.ID]*subscription // the subscriptions that are served here
 }
 
 func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {

@@ -94,9 +94,10 @@ func (l *subscription) Notify(method string, params []byte) error {
 // discoverEvents tells clients that there are events: under the name of the extension, and under the key of its first
 // sketch, which some hosts read.
 func discoverEvents(r *mcp.DiscoverResult) (mcp.Result, error) {
-	r.Capabilities.AddExtension(wire.EventsExtension, nil)
+	r.Capabilities.AddExtension(wire.EventsExtension, map[string]any{"listChanged": true})
 	own := &discoverResult{DiscoverResult: r}
 	own.Capabilities.ServerCapabilities = r.Capabilities
+	own.Capabilities.Events = json.RawMessage(`{"listChanged":true}`)
 	return own, nil
 }
 
@@ -105,6 +106,6 @@ type discoverResult struct {
 	*mcp.DiscoverResult
 	Capabilities struct {
 		*mcp.ServerCapabilities
-		Events struct{} `json:"events"`
+		Events json.RawMessage `json:"events"`
 	} `json:"capabilities"`
 }

@@ -15,11 +15,12 @@ import (
 )
 
 const (
-	listensPerConn   = 16 // that name tasks, and streams of events, on a connection of whole messages
+	listensPerConn   = 16 // subscriptions on a connection of whole messages, with streams of events
 	announcedPerConn = 64 // tasks that one session is told of unasked
 )
 
-// subscription is a subscription to tasks, or a stream of events, on a connection of whole messages.
+// subscription is a subscription to tasks or the types of events, or a stream of events, on a connection of whole
+// messages.
 type subscription struct {
 	*tasks.Listening
 	c      *connection
@@ -30,7 +31,7 @@ type subscription struct {
 	response jsonrpc.Message // of the SDK, which waits for that
 }
 
-// Listen begins a subscription that names tasks, if the gate lets its caller through. A panic becomes an error, so that
+// Listen begins a subscription of [tasks.ListensHere], if the gate lets its caller through. A panic becomes an error, so that
 // the subscription gives back its shares.
 func (f *Front) Listen(ctx context.Context, id, params []byte,
 	extra *mcp.RequestExtra) (l *tasks.Listening, err error) {
@@ -64,9 +65,9 @@ func (f *Front) passListen(
 // watched reports whether there is middleware besides our own.
 func (f *Front) watched() bool { return f.chained.Load() || !f.direct() }
 
-// listen takes over a subscription that names tasks. It reports whether the SDK is to see the request, too.
+// listen takes over a subscription of [tasks.ListensHere]. It reports whether the SDK is to see the request, too.
 func (c *connection) listen(ctx context.Context, req *jsonrpc.Request) (pass bool) {
-	if c.front.Tasks == nil || !tasks.NamesTasks(req.Params) {
+	if c.front.Tasks == nil || !tasks.ListensHere(req.Params) {
 		return true
 	}
 	id, err := json.Marshal(req.ID.Raw())
@@ -90,7 +91,7 @@ func (c *connection) listen(ctx context.Context, req *jsonrpc.Request) (pass boo
 		own.Listening = l
 		return true
 	}
-	if tasks.OnlyTasks(req.Params) && !c.front.watched() {
+	if tasks.OnlyHere(req.Params) && !c.front.watched() {
 		c.start(func() { // looking the tasks up must not hold up other requests
 			defer c.unlisten(req.ID)
 			if !prepare() || c.notify(own.ctx, tasks.MethodAcknowledged, own.Acknowledge(nil)) != nil {
@@ -131,8 +132,7 @@ func (c *connection) refuse(ctx context.Context, id jsonrpc.ID, fault *jsonrpc.E
 }
 
 func (c *connection) follow(l *subscription) error {
-	return c.front.Tasks.Follow(l.ctx, l.Listening,
-		func(params []byte) error { return c.notify(l.ctx, tasks.MethodTasks, params) })
+	return c.front.Tasks.Follow(l.ctx, l.Listening, l.Notify)
 }
 
 // endExpired ends a subscription whose caller's token has expired.

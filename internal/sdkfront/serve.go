@@ -12,13 +12,13 @@ import (
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
-// Serve serves a request for one of our handlers, about tasks or events, or for a subscription that names tasks. All
+// Serve serves a request for one of our handlers, about tasks or events, or for a subscription to them. All
 // receiving middleware that would see it at the SDK's server sees it. The SDK itself is passed by where it has nothing
 // to add.
 func (f *Front) Serve(ctx context.Context, r *Request) (*call.Outcome, error) {
 	listens := r.Method == tasks.MethodListen
 	switch {
-	case !f.direct() || listens && (f.chained.Load() || !tasks.OnlyTasks(r.Params)):
+	case !f.direct() || listens && (f.chained.Load() || !tasks.OnlyHere(r.Params)):
 		return f.throughServer(f.Context(ctx, r), r)
 	case listens:
 		return f.follow(f.Context(ctx, r), r)
@@ -77,7 +77,7 @@ func (f *Front) throughMiddleware(ctx context.Context, r *Request) (*call.Outcom
 	return &call.Outcome{Result: result}, nil
 }
 
-// follow serves a subscription to tasks alone past the SDK, whose session would be half of what the subscription costs.
+// follow serves a subscription of [tasks.OnlyHere] past the SDK, whose session would be half of what the subscription costs.
 func (f *Front) follow(ctx context.Context, r *Request) (*call.Outcome, error) {
 	ctx, cancel := gate.WhileTokenLasts(ctx, &r.Extra)
 	defer cancel()
@@ -86,7 +86,7 @@ func (f *Front) follow(ctx context.Context, r *Request) (*call.Outcome, error) {
 		return nil, err
 	}
 	if err = r.Client.Notify(tasks.MethodAcknowledged, l.Acknowledge(nil)); err == nil {
-		err = f.Tasks.Follow(ctx, l, func(params []byte) error { return r.Client.Notify(tasks.MethodTasks, params) })
+		err = f.Tasks.Follow(ctx, l, r.Client.Notify)
 	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)

@@ -1,9 +1,11 @@
 package tasks
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,11 +46,22 @@ func (e *Events) Add(a *AuthorEvent) error {
 	if a.Name == "" || len(a.Name) > 128 || strings.Trim(a.Name, nameCharacters) != "" {
 		return fmt.Errorf("the name %.200q needs 1 to 128 of the characters %s", a.Name, nameCharacters)
 	}
-	e.authors.Store(a.Name, &eventType{name: a.Name, description: a.Description, author: a})
+	added := &eventType{name: a.Name, description: a.Description, author: a}
+	had, replaced := e.authors.Swap(a.Name, added)
+	if !replaced || !had.(*eventType).sameAs(added) {
+		e.Changed.Send()
+	}
 	return nil
 }
 
 const nameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/"
+
+// sameAs reports whether another type of an author is listed as this one.
+func (t *eventType) sameAs(other *eventType) bool {
+	schemas, errT := json.Marshal([]any{t.author.Input, t.author.Payload})
+	others, errOther := json.Marshal([]any{other.author.Input, other.author.Payload})
+	return t.description == other.description && bytes.Equal(schemas, others) && errors.Join(errT, errOther) == nil
+}
 
 // find returns the type of events with a name, or nil.
 func (e *Events) find(name string) *eventType {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -15,12 +16,21 @@ import (
 
 // OtherEvents are events of other servers that this one passes on, by poll. It is safe for concurrent use.
 type OtherEvents interface {
-	// Types are the types, as events/list shows them.
-	Types(ctx context.Context) []json.RawMessage
+	// Types are the types. Whoever passes events on tells of changes with [Events].Changed.
+	Types() []*OtherType
 
 	// Poll polls one type. The page is nil if there is no such type. A *jsonrpc.Error is the other server's, and is passed
 	// on if the extension has its code.
 	Poll(ctx context.Context, name string, p OtherPoll) (*OtherPage, error)
+}
+
+// OtherType is a type of events of the other server, as events/list shows it.
+type OtherType struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Delivery    []string        `json:"delivery"`
+	Input       json.RawMessage `json:"inputSchema"`
+	Payload     json.RawMessage `json:"payloadSchema"`
 }
 
 // OtherPoll is what is polled.
@@ -50,6 +60,13 @@ type OtherEvent struct {
 
 // EventsOf returns the events of an *askback.Server, or nil.
 var EventsOf func(server any) *Events
+
+// onlyPassedOn reports whether a request is for a type that this server passes on, which can only be polled.
+func (e *Events) onlyPassedOn(params []byte) bool {
+	name, _ := strictjson.String(strictjson.Get(params, "name"))
+	return e.Others != nil && e.find(name) == nil &&
+		slices.ContainsFunc(e.Others.Types(), func(t *OtherType) bool { return t.Name == name })
+}
 
 // pollOther polls a type that this server passes on. It returns nothing if there is no such type.
 func (s *Service) pollOther(ctx context.Context, params []byte) ([]byte, error) {

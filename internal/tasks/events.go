@@ -13,6 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"github.com/askback-mcp/askback/internal/broadcast"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -30,6 +31,8 @@ type Events struct {
 	// What authors emit is kept for a time, and has so many bytes at most.
 	Keep       time.Duration
 	MaxPayload int
+
+	Changed broadcast.Signal // the list of types has
 
 	authors sync.Map // of *eventType, by name
 }
@@ -70,7 +73,7 @@ func (s *Service) ServeEvents(ctx context.Context, principal, method string, par
 	var err error
 	switch method {
 	case wire.ListEvents:
-		members, err = s.Events.list(ctx, params)
+		members, err = s.Events.list(params)
 	case wire.PollEvents:
 		members, err = s.pollEvents(ctx, principal, params)
 	case wire.SubscribeEvents, wire.UnsubscribeEvents:
@@ -78,7 +81,7 @@ func (s *Service) ServeEvents(ctx context.Context, principal, method string, par
 		if method == wire.UnsubscribeEvents {
 			serve = s.unsubscribe
 		}
-		if s.Events.Webhooks == nil {
+		if s.Events.Webhooks == nil || method == wire.SubscribeEvents && s.Events.onlyPassedOn(params) {
 			return nil, unsupportedMode("webhook")
 		}
 		members, err = serve(ctx, principal, params)
@@ -93,7 +96,7 @@ func (s *Service) ServeEvents(ctx context.Context, principal, method string, par
 }
 
 // list returns the members of the one page of event types.
-func (e *Events) list(ctx context.Context, params []byte) ([]byte, error) {
+func (e *Events) list(params []byte) ([]byte, error) {
 	if cursor := strictjson.Get(params, "cursor"); given(cursor) {
 		return nil, invalidParam("cursor", "does not come from this server")
 	}
@@ -146,7 +149,7 @@ func (e *Events) list(ctx context.Context, params []byte) ([]byte, error) {
 			"delivery": delivery, "inputSchema": t.author.Input, "payloadSchema": t.author.Payload})
 	}
 	if e.Others != nil {
-		for _, other := range e.Others.Types(ctx) {
+		for _, other := range e.Others.Types() {
 			listed = append(listed, other)
 		}
 	}

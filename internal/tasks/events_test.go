@@ -542,9 +542,9 @@ func TestEventsAreAdvertised(t *testing.T) {
 					if !f.Session {
 						found := ask("server/discover", "")
 						can := harness.At(found, "result", "capabilities")
-						_, extension := harness.At(can, "extensions", "io.modelcontextprotocol/events").(map[string]any)
-						_, sketch := harness.At(can, "events").(map[string]any)
-						if extension != has || sketch != has || harness.At(can, "tools") == nil ||
+						extension := harness.At(can, "extensions", "io.modelcontextprotocol/events", "listChanged") == true
+						sketch := harness.At(can, "events", "listChanged") == true
+						if extension != has || sketch != has || (harness.At(can, "events") != nil) != has || harness.At(can, "tools") == nil ||
 							harness.At(can, "extensions", "io.modelcontextprotocol/tasks") == nil ||
 							harness.At(found, "result", "supportedVersions") == nil ||
 							harness.At(found, "result", "resultType") != "complete" || harness.At(found, "result", "_meta") == nil {

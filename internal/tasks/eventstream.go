@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/jitter"
 	"github.com/askback-mcp/askback/internal/wire"
@@ -30,6 +28,9 @@ const (
 // StreamEvents sends what happens from a cursor on until the request ends, or its caller may no longer have it. It
 // returns the result that ends a stream. An error means that there was none. (SEP-3415, "Push-Based Delivery")
 func (s *Service) StreamEvents(ctx context.Context, principal string, params []byte, to *EventStream) ([]byte, error) {
+	if s.Events.onlyPassedOn(params) {
+		return nil, unsupportedMode("push")
+	}
 	f, invalid := s.parseFollowed(params)
 	if invalid != nil {
 		return nil, invalid
@@ -122,7 +123,7 @@ func (to *EventStream) sendBatch(b *eventBatch, first bool) error {
 
 // send sends a notification of the stream.
 func (to *EventStream) send(name string, params map[string]any) error {
-	params["_meta"] = map[string]any{mcp.MetaKeySubscriptionID: json.RawMessage(to.ID)}
+	params["_meta"] = subscriptionMeta(to.ID)
 	encoded, err := json.Marshal(params)
 	if err != nil {
 		return err

@@ -37,8 +37,14 @@ const streamID = 7
 // openStream opens a stream over HTTP, or over a pipe, with these members of params.
 func openStream(t *testing.T, srv *askback.Server, pipe bool, token *auth.TokenInfo, members string) *eventStream {
 	t.Helper()
+	return openFor(t, srv, pipe, token, "events/stream", members)
+}
+
+// openFor is [openStream] for a request of any method.
+func openFor(t *testing.T, srv *askback.Server, pipe bool, token *auth.TokenInfo, method, members string) *eventStream {
+	t.Helper()
 	s := &eventStream{t: t, ended: make(chan struct{})}
-	message := harness.Modern(streamID, "events/stream", members)
+	message := harness.Modern(streamID, method, members)
 	if pipe {
 		s.Conversation = harness.Pipe(t, srv)
 		s.abort = func() {
@@ -53,7 +59,7 @@ func openStream(t *testing.T, srv *askback.Server, pipe bool, token *auth.TokenI
 	in, out := io.Pipe()
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp", strings.NewReader(message))
 	for _, header := range []string{"Content-Type: application/json", "Accept: application/json, text/event-stream",
-		"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: events/stream"} {
+		"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: " + method} {
 		name, value, _ := strings.Cut(header, ": ")
 		r.Header.Set(name, value)
 	}

@@ -62,8 +62,8 @@ func FuzzRequest(f *testing.F) {
 		if q.Check() == nil && (!wire.IsTask(method) || q.TaskID == "" && method != wire.ListTasks) {
 			t.Fatalf("%q for the task %q passes", method, q.TaskID)
 		}
-		if OnlyTasks(params) && NamesTasks(params) && strictjson.Get(params, "notifications") == nil {
-			t.Fatal("a subscription without notifications names tasks")
+		if OnlyHere(params) && ListensHere(params) && strictjson.Get(params, "notifications") == nil {
+			t.Fatal("a subscription without notifications asks for some")
 		}
 		if ttl, fault := wire.ParseTTL(strictjson.Get(params, "task")); fault == nil && ttl < 0 {
 			t.Fatalf("a time to live of %v", ttl)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -15,8 +16,8 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Subscriptions to tasks (SEP-2663, "Task Status Notifications"). The SDK serves the other parts
-// of a subscription, on the same stream.
+// Subscriptions to tasks (SEP-2663, "Task Status Notifications") and to the types of events (SEP-3415, "Dynamic event
+// types"). The SDK serves the other parts of a subscription, on the same stream.
 
 // The methods of subscriptions.
 const (
@@ -29,37 +30,60 @@ const (
 // PerListen bounds the tasks of one subscription.
 const PerListen = 64
 
-// Listening is a subscription to tasks.
+// Listening is a subscription to tasks, to the types of events, or to both.
 type Listening struct {
-	Others bool // the request asks for more than tasks
+	Others bool // the request asks for more than that
 
 	id    []byte // the request's ID, raw
+	named bool   // it names tasks
 	tasks []*task.Task
+	types <-chan struct{} // closed by the next change of the types of events; nil if it is not subscribed to them
 }
 
-// NamesTasks reports whether the parameters of a subscription name tasks.
-func NamesTasks(params []byte) bool {
-	return strictjson.Get(strictjson.Get(params, "notifications"), "taskIds") != nil
+const filterTasks = "taskIds" // of the filter of a subscription
+
+// ListensHere reports whether the parameters of a subscription ask for tasks or the types of events, which the SDK does
+// not know.
+func ListensHere(params []byte) bool {
+	filter := strictjson.Get(params, "notifications")
+	return strictjson.Get(filter, filterTasks) != nil || strictjson.Get(filter, wire.EventTypesFilter) != nil
 }
 
-// Listen begins a subscription that names tasks. It agrees to the principal's tasks among them.
+// OnlyHere reports whether they ask for nothing else.
+func OnlyHere(params []byte) bool {
+	only := true
+	for name := range strictjson.Members(strictjson.Get(params, "notifications")) {
+		only = only && (string(name) == filterTasks || string(name) == wire.EventTypesFilter)
+	}
+	return only
+}
+
+// Listen begins a subscription. It agrees to the principal's tasks among those that it names.
 func (s *Service) Listen(ctx context.Context, principal string, id, params []byte) (*Listening, error) {
 	meta, fault := wire.ParseMeta(strictjson.Get(params, "_meta"))
 	if fault != nil {
 		return nil, fault
 	}
-	if meta.Capabilities&wire.Tasks == 0 {
+	filter, types := strictjson.Get(params, "notifications"), false
+	named := strictjson.Get(filter, filterTasks)
+	if named != nil && meta.Capabilities&wire.Tasks == 0 {
 		return nil, wire.MissingCapability(wire.Tasks)
 	}
+	if changed := strictjson.Get(filter, wire.EventTypesFilter); given(changed) && json.Unmarshal(changed, &types) != nil {
+		return nil, invalidParam(wire.EventTypesFilter, "must be a boolean")
+	}
+	l := &Listening{Others: !OnlyHere(params), id: id, named: named != nil}
+	if types && s.Events != nil && meta.Version != "" { // the revisions with sessions have no events
+		l.types = s.Events.Changed.Next()
+	}
 	var ids []string
-	if err := json.Unmarshal(strictjson.Get(strictjson.Get(params, "notifications"), "taskIds"), &ids); err != nil {
-		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, `invalid params: "taskIds" must be an array of strings`)
+	if l.named && json.Unmarshal(named, &ids) != nil {
+		return nil, invalidParam(filterTasks, "must be an array of strings")
 	}
 	if len(ids) > PerListen {
 		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: one subscription takes at most %d tasks",
 			PerListen)
 	}
-	l := &Listening{Others: !OnlyTasks(params), id: id}
 	slices.Sort(ids)
 	for _, id := range slices.Compact(ids) {
 		t, err := s.Engine.Get(ctx, principal, id)
@@ -74,28 +98,28 @@ func (s *Service) Listen(ctx context.Context, principal string, id, params []byt
 	return l, nil
 }
 
-// OnlyTasks reports whether a subscription asks for nothing but tasks.
-func OnlyTasks(params []byte) bool {
-	only := true
-	for name := range strictjson.Members(strictjson.Get(params, "notifications")) {
-		only = only && string(name) == "taskIds"
-	}
-	return only
-}
-
-// Acknowledge makes the parameters of the first notification. Others is an object with what was
-// agreed to besides tasks, or nil.
+// Acknowledge makes the parameters of the first notification. Others is an object with what the SDK has agreed to, or
+// nil.
 func (l *Listening) Acknowledge(others []byte) []byte {
 	agreed := map[string]json.RawMessage{}
 	_ = json.Unmarshal(others, &agreed) // nil is nothing
-	ids := make([]string, len(l.tasks))
-	for i, t := range l.tasks {
-		ids[i] = t.ID
+	if l.named {
+		ids := make([]string, len(l.tasks))
+		for i, t := range l.tasks {
+			ids[i] = t.ID
+		}
+		agreed[filterTasks], _ = json.Marshal(ids) // strings
 	}
-	agreed["taskIds"], _ = json.Marshal(ids)                          // strings
-	params, _ := json.Marshal(map[string]any{"notifications": agreed, // checked JSON
-		"_meta": map[string]any{mcp.MetaKeySubscriptionID: json.RawMessage(l.id)}})
+	if l.types != nil {
+		agreed[wire.EventTypesFilter] = json.RawMessage("true")
+	}
+	params, _ := json.Marshal(map[string]any{"notifications": agreed, "_meta": subscriptionMeta(l.id)}) // checked JSON
 	return params
+}
+
+// subscriptionMeta is the _meta of a notification about the subscription, or the stream of events, of a request.
+func subscriptionMeta(id []byte) map[string]any {
+	return map[string]any{mcp.MetaKeySubscriptionID: json.RawMessage(id)}
 }
 
 // Result makes the result that ends a subscription.
@@ -107,9 +131,40 @@ func (s *Service) EndOf(id []byte) []byte {
 	return wire.CompleteMembers(nil, nil, meta)
 }
 
-// Follow sends the state of each task, now and whenever it changes, until all have ended or ctx is done. The error is
-// the error of send, or an error for the client.
-func (s *Service) Follow(ctx context.Context, l *Listening, send func(params []byte) error) error {
+// Follow sends the state of each task, now and whenever it changes, until all have ended, and tells of changes of the
+// types of events. Without these it ends with the tasks, and otherwise with ctx. The error is the error of send, or an
+// error for the client.
+func (s *Service) Follow(ctx context.Context, l *Listening, send func(method string, params []byte) error) error {
+	if l.types == nil {
+		return s.followTasks(ctx, l, send)
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	var following sync.WaitGroup
+	following.Go(func() { end(s.Events.followTypes(ctx, l, send)) })
+	if err := s.followTasks(ctx, l, send); err != nil {
+		end(err)
+	}
+	following.Wait()
+	return context.Cause(ctx)
+}
+
+// followTypes tells of changes of the types of events until ctx is done. What changes while a client does not read it
+// is told once.
+func (e *Events) followTypes(ctx context.Context, l *Listening, send func(method string, params []byte) error) error {
+	params, err := json.Marshal(map[string]any{"_meta": subscriptionMeta(l.id)})
+	for err == nil {
+		select {
+		case <-l.types:
+			l.types = e.Changed.Next()
+			err = send(wire.EventTypesChanged, params)
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	return err
+}
+
+func (s *Service) followTasks(ctx context.Context, l *Listening, send func(method string, params []byte) error) error {
 	var unsent error
 	err := s.Engine.Follow(ctx, l.tasks, func(t *task.Task) error {
 		res, err := s.describe(ctx, t, true)
@@ -117,7 +172,7 @@ func (s *Service) Follow(ctx context.Context, l *Listening, send func(params []b
 			return err
 		}
 		meta := slices.Concat([]byte(`,"_meta":{"`+mcp.MetaKeySubscriptionID+`":`), l.id, []byte("}"))
-		unsent = send(slices.Concat([]byte("{"), res.members, meta, []byte("}")))
+		unsent = send(MethodTasks, slices.Concat([]byte("{"), res.members, meta, []byte("}")))
 		return unsent
 	})
 	if err != nil && unsent == nil {

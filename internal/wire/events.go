@@ -18,6 +18,8 @@ const (
 	UnsubscribeEvents = "events/unsubscribe"
 
 	EventNotifications = "notifications/events/" // begins the names of what a stream sends
+	EventTypesChanged  = EventNotifications + "list_changed"
+	EventTypesFilter   = "eventsListChanged" // of subscriptions/listen
 
 	CodeNotFound          = -32023
 	CodeForbidden         = -32024
