@@ -31,8 +31,8 @@ type subscription struct {
 	response jsonrpc.Message // of the SDK, which waits for that
 }
 
-// Listen begins a subscription of [tasks.ListensHere], if the gate lets its caller through. A panic becomes an error, so that
-// the subscription gives back its shares.
+// Listen begins a subscription of [tasks.ListensHere], if the gate lets its caller through. A panic becomes an error,
+// so that the subscription gives back its shares.
 func (f *Front) Listen(ctx context.Context, id, params []byte,
 	extra *mcp.RequestExtra) (l *tasks.Listening, err error) {
 	panicked := fault.Safely(func() error {

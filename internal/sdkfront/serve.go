@@ -77,7 +77,8 @@ func (f *Front) throughMiddleware(ctx context.Context, r *Request) (*call.Outcom
 	return &call.Outcome{Result: result}, nil
 }
 
-// follow serves a subscription of [tasks.OnlyHere] past the SDK, whose session would be half of what the subscription costs.
+// follow serves a subscription of [tasks.OnlyHere] past the SDK, whose session would be half of what the subscription
+// costs.
 func (f *Front) follow(ctx context.Context, r *Request) (*call.Outcome, error) {
 	ctx, cancel := gate.WhileTokenLasts(ctx, &r.Extra)
 	defer cancel()

@@ -544,7 +544,8 @@ func TestEventsAreAdvertised(t *testing.T) {
 						can := harness.At(found, "result", "capabilities")
 						extension := harness.At(can, "extensions", "io.modelcontextprotocol/events", "listChanged") == true
 						sketch := harness.At(can, "events", "listChanged") == true
-						if extension != has || sketch != has || (harness.At(can, "events") != nil) != has || harness.At(can, "tools") == nil ||
+						if extension != has || sketch != has || (harness.At(can, "events") != nil) != has ||
+							harness.At(can, "tools") == nil ||
 							harness.At(can, "extensions", "io.modelcontextprotocol/tasks") == nil ||
 							harness.At(found, "result", "supportedVersions") == nil ||
 							harness.At(found, "result", "resultType") != "complete" || harness.At(found, "result", "_meta") == nil {

@@ -130,11 +130,12 @@ func TestWhoIsNotToldOfTypes(t *testing.T) {
 		without        bool // events
 		code           any
 	}{
-		"who does not want it":         {filter: `"eventsListChanged":false`, agreed: "map[]"},
-		"who says null":                {filter: `"eventsListChanged":null`, agreed: "map[]"},
-		"a client without events":      {filter: `"eventsListChanged":true`, agreed: "map[]", without: true},
-		"a client that follows a task": {filter: `"eventsListChanged":true,"taskIds":[]`, agreed: "map[taskIds:[]]", without: true},
-		"no boolean":                   {filter: `"eventsListChanged":"yes"`, code: -32602.0},
+		"who does not want it":    {filter: `"eventsListChanged":false`, agreed: "map[]"},
+		"who says null":           {filter: `"eventsListChanged":null`, agreed: "map[]"},
+		"a client without events": {filter: `"eventsListChanged":true`, agreed: "map[]", without: true},
+		"a client that follows a task": {filter: `"eventsListChanged":true,"taskIds":[]`, agreed: "map[taskIds:[]]",
+			without: true},
+		"no boolean": {filter: `"eventsListChanged":"yes"`, code: -32602.0},
 	} {
 		for _, pipe := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", over a pipe: ", pipe), func(t *testing.T) {
