@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -35,16 +36,22 @@ const (
 	missingWithin = time.Hour
 )
 
-// hookProgress is what has become of the events of a subscription.
-type hookProgress struct {
-	Cursor  string `json:"cursor"`            // up to there all are accepted or given up
-	Deleted int64  `json:"deleted,omitempty"` // of what was deleted up to there, the subscriber was told
-	Tries   []*try `json:"tries,omitempty"`   // of events after the cursor
+// hook is what the store has as the state of a subscription. All times are by the clock of the store.
+type hook struct {
+	Params json.RawMessage `json:"params"` // the name and the arguments
+	URL    string          `json:"url"`
+	// Secrets are sealed: the one that was given last and, until Grace, the one before.
+	Secrets []string  `json:"secrets"`
+	Grace   time.Time `json:"grace,omitzero"`
+	Since   time.Time `json:"since,omitzero"` // events that were written before are left out
+
+	Cursor  string          `json:"cursor"`            // up to there all are accepted or given up
+	Deleted int64           `json:"deleted,omitempty"` // of what was deleted up to there, the subscriber was told
+	Tries   map[string]*try `json:"tries,omitempty"`   // of events after the cursor, by their IDs
 	// Envelope tells the subscriber of a gap or, with an error, that this is the end.
 	Envelope *envelope `json:"envelope,omitempty"`
-	Version  int64     `json:"version,omitempty"` // of the subscription, when it was served last
 
-	Delivered   time.Time `json:"delivered,omitzero"` // all times are by the clock of the store
+	Delivered   time.Time `json:"delivered,omitzero"`
 	FailedSince time.Time `json:"failedSince,omitzero"`
 	LastError   string    `json:"lastError,omitempty"`
 	Missing     time.Time `json:"missing,omitzero"` // since when the type of the events is unknown
@@ -52,13 +59,14 @@ type hookProgress struct {
 
 // try is how one message was tried so far.
 type try struct {
-	Position int64     `json:"position,omitempty"` // of an event
 	Attempts int       `json:"attempts,omitempty"`
 	First    time.Time `json:"first,omitzero"`
 	Due      time.Time `json:"due,omitzero"`
-	Done     bool      `json:"done,omitempty"`   // it is accepted, or given up
-	Paused   bool      `json:"paused,omitempty"` // until the endpoint accepts something, or the subscription is prolonged
+	Done     bool      `json:"done,omitempty"` // it is accepted, or given up
 }
+
+// paused reports whether a message waits until its endpoint accepts something, or its subscription is prolonged.
+func (t *try) paused() bool { return !t.Done && t.Attempts >= attempts }
 
 type envelope struct {
 	try
@@ -66,37 +74,43 @@ type envelope struct {
 	Error *jsonrpc.Error `json:"error,omitempty"`
 }
 
-// missed reports whether events were deleted of which the subscriber was not told.
-func (p *hookProgress) missed(b *eventBatch) bool {
-	return b.reset || b.truncated && b.deleted > p.Deleted
+// ends reports whether the subscriber is about to be told that this is the end.
+func (h *hook) ends() bool { return h.Envelope != nil && h.Envelope.Error != nil }
+
+// waiting yields how each message was tried that may be sent again.
+func (h *hook) waiting(yield func(*try) bool) {
+	for _, t := range h.Tries {
+		if !t.Done && !yield(t) {
+			return
+		}
+	}
+	if h.Envelope != nil && !h.Envelope.Done {
+		yield(&h.Envelope.try)
+	}
 }
 
 // resume has everything that is paused tried anew.
-func (p *hookProgress) resume() {
-	all := p.Tries
-	if p.Envelope != nil {
-		all = append(all, &p.Envelope.try)
-	}
-	for _, t := range all {
-		if t.Paused {
-			t.Attempts, t.Due, t.Paused = 0, time.Time{}, false
+func (h *hook) resume() {
+	for t := range h.waiting {
+		if t.paused() {
+			t.Attempts, t.Due = 0, time.Time{}
 		}
 	}
 }
 
 // status is what the subscriber is told when the subscription is prolonged.
-func (p *hookProgress) status() map[string]any {
+func (h *hook) status() map[string]any {
 	status := map[string]any{"active": true, "lastError": nil}
-	for _, t := range p.Tries {
-		if t.Paused {
+	for t := range h.waiting {
+		if t.paused() {
 			status["active"] = false
 		}
 	}
-	if !p.Delivered.IsZero() {
-		status["lastDeliveryAt"] = p.Delivered
+	if !h.Delivered.IsZero() {
+		status["lastDeliveryAt"] = h.Delivered
 	}
-	if p.LastError != "" {
-		status["lastError"], status["failedSince"] = p.LastError, p.FailedSince
+	if h.LastError != "" {
+		status["lastError"], status["failedSince"] = h.LastError, h.FailedSince
 	}
 	return status
 }
@@ -140,111 +154,127 @@ func (s *Service) deliverEvents(ctx context.Context) {
 	w.serving.Wait()
 }
 
-// serveSubscription delivers what is new, and settles the subscription.
+// serveSubscription delivers what is new, and saves the subscription. If that was changed meanwhile, what was delivered
+// comes again.
 func (s *Service) serveSubscription(ctx context.Context, sub *task.Subscription) {
-	r := &hookRun{s: s, sub: sub, began: time.Now(), look: -1}
-	var due time.Duration
-	err := fault.Safely(func() (err error) { due, err = r.serve(ctx); return err })
-	if err == nil && r.p.Envelope != nil && r.p.Envelope.Error != nil && (r.p.Envelope.Done || r.p.Envelope.Paused) {
-		err = s.endSubscription(ctx, sub)
-		if err == nil || errors.Is(err, task.ErrNotFound) {
-			return
-		}
+	r := &hookRun{s: s, sub: sub, claimed: sub.Due.Add(-runLease), began: time.Now()}
+	sub.Due = time.Time{}
+	err := fault.Safely(func() error { return r.serve(ctx) })
+	if err == nil {
+		sub.State, err = json.Marshal(&r.h)
 	}
-	if err != nil {
-		due = time.Minute
-		if ctx.Err() != nil {
-			due = 0
-		} else {
-			s.Log.ErrorContext(ctx, "askback: serving a subscription to events failed; trying again", "subscription", sub.ID,
-				"error", err)
-		}
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		sub.Due = r.now()
+	default:
+		sub.Due = r.now().Add(time.Minute)
+		s.Log.ErrorContext(ctx, "askback: serving a subscription to events failed; trying again", "subscription", sub.ID,
+			"error", err)
 	}
-	ctx = context.WithoutCancel(ctx)
-	err = s.Engine.Subscriptions(ctx, "SettleSubscription", func(ctx context.Context, store task.Subscriptions) error {
-		return store.SettleSubscription(ctx, sub, due)
-	})
-	if err != nil && !errors.Is(err, task.ErrLeaseLost) {
+	err = s.saveSubscription(context.WithoutCancel(ctx), sub)
+	if err != nil && !errors.Is(err, task.ErrConflict) {
 		s.Log.WarnContext(ctx, "askback: events may be delivered again: the store did not take note", "error", err)
 	}
 }
 
-// hookRun serves a subscription once.
-type hookRun struct {
-	s     *Service
-	sub   *task.Subscription
-	terms hookTerms
-	p     hookProgress
-	keys  [][]byte
-	began time.Time
-	now   time.Time // by the clock of the store, when the run began
-
-	stopped  bool          // nothing more is sent in this run
-	accepted bool          // the endpoint has accepted something
-	look     time.Duration // when it is due again if there is nothing else to do; negative: when an event comes
+func (s *Service) saveSubscription(ctx context.Context, sub *task.Subscription) error {
+	return s.Engine.Subscriptions(ctx, "SaveSubscription", func(ctx context.Context, store task.Subscriptions) error {
+		return store.SaveSubscription(ctx, sub, s.Events.Webhooks.PerPrincipal)
+	})
 }
 
-// serve delivers what is new, and returns when the subscription is due again. A negative time is when there is news.
-func (r *hookRun) serve(ctx context.Context) (due time.Duration, err error) {
-	sub, w := r.sub, r.s.Events.Webhooks
-	if r.now, err = r.s.Engine.Now(ctx); err != nil {
-		return 0, err
+// hookRun serves a subscription once.
+type hookRun struct {
+	s       *Service
+	sub     *task.Subscription
+	h       hook
+	keys    [][]byte
+	claimed time.Time // by the clock of the store
+	began   time.Time
+
+	stopped  bool // nothing more is sent in this run
+	accepted bool // the endpoint has accepted something
+}
+
+// now is the time by the clock of the store.
+func (r *hookRun) now() time.Time { return r.claimed.Add(time.Since(r.began)) }
+
+// lookIn makes the subscription due after a time, if nothing makes it due before.
+func (r *hookRun) lookIn(d time.Duration) {
+	// In milliseconds, as stores have it: otherwise it would be due before its time.
+	at := r.now().Add(d + time.Millisecond - 1).Truncate(time.Millisecond)
+	if r.sub.Due.IsZero() || at.Before(r.sub.Due) {
+		r.sub.Due = at
 	}
-	if err := errors.Join(json.Unmarshal(sub.Terms, &r.terms), json.Unmarshal(sub.Progress, &r.p)); err != nil {
-		return 0, err
+}
+
+// serve delivers what is new.
+func (r *hookRun) serve(ctx context.Context) (err error) {
+	w, h := r.s.Events.Webhooks, &r.h
+	if err := json.Unmarshal(r.sub.State, h); err != nil {
+		return err
 	}
-	if r.keys, err = w.openKeys(ctx, sub, &r.terms); err != nil {
-		return 0, err
-	}
-	if r.p.Version != sub.Version {
-		r.p.resume()
-		r.p.Version = sub.Version
+	if r.keys, err = w.openKeys(ctx, r.sub, h); err != nil {
+		return err
 	}
 	var batch *eventBatch
-	if r.p.Envelope == nil || r.p.Envelope.Error == nil {
-		if batch, err = r.read(ctx); err != nil {
-			return 0, err
-		}
+	if !h.ends() {
+		batch, err = r.read(ctx)
 	}
-	if e := r.p.Envelope; e != nil {
-		body := map[string]any{"type": "gap", "cursor": r.p.Cursor}
+	if err != nil || batch == nil && !h.ends() {
+		return err
+	}
+	if e := h.Envelope; e != nil {
+		body := map[string]any{"type": "gap", "cursor": h.Cursor}
 		if e.Error != nil {
 			body = map[string]any{"type": "terminated", "error": e.Error}
 		}
-		if r.attempt(ctx, &e.try, e.ID, body); e.Done && e.Error == nil {
-			r.p.Envelope = nil
+		r.attempt(ctx, &e.try, e.ID, body)
+		switch {
+		case e.Error != nil && (e.Done || e.paused()):
+			r.sub.Expires = time.Time{}
+			return nil
+		case e.Done:
+			h.Envelope = nil
 		}
 	}
 	if batch != nil {
 		r.deliver(ctx, batch)
 	}
 	if r.accepted {
-		r.p.resume()
+		h.resume()
 	}
-	if sub.Terms, err = json.Marshal(&r.terms); err == nil {
-		sub.Progress, err = json.Marshal(&r.p)
+	for t := range h.waiting {
+		in := max(t.Due.Sub(r.now()), 0)
+		if r.stopped {
+			in = max(in, time.Second)
+		}
+		if !t.paused() {
+			r.lookIn(in)
+		}
 	}
-	return r.due(batch), err
+	return nil
 }
 
 // read reads what is new, if the subscriber may still have it. Otherwise the subscription ends. Nil is nothing to
 // deliver.
 func (r *hookRun) read(ctx context.Context) (*eventBatch, error) {
-	f, invalid := r.s.parseFollowed(r.terms.Params)
+	f, invalid := r.s.parseFollowed(r.h.Params)
 	if invalid != nil && invalid.Code == wire.CodeNotFound {
-		if r.p.Missing.IsZero() {
-			r.p.Missing = r.now
+		if r.h.Missing.IsZero() {
+			r.h.Missing = r.now()
 		}
-		if r.now.Sub(r.p.Missing) < missingWithin {
-			r.look = time.Minute
+		if r.now().Sub(r.h.Missing) < missingWithin {
+			r.lookIn(time.Minute)
 			return nil, nil
 		}
-	} else if r.p.Missing = (time.Time{}); invalid != nil {
+	} else if r.h.Missing = (time.Time{}); invalid != nil {
 		invalid = wire.DataError(wire.CodeUnsupported, map[string]any{"feature": "inputSchema", "reason": "schema_changed"},
 			"the type of the events takes no such arguments any more")
 	}
 	if invalid != nil {
-		r.tell("terminated", invalid)
+		r.end(invalid)
 		return nil, nil
 	}
 	if may := r.s.Continues; may != nil {
@@ -261,51 +291,44 @@ func (r *hookRun) read(ctx context.Context) (*eventBatch, error) {
 	}
 	switch {
 	case r.s.Events.Groups != nil && f.of.people:
-		r.look = time.Minute // what a group is asked wakes nobody: the store does not know who is in it
+		r.lookIn(time.Minute) // what a group is asked wakes nobody: the store does not know who is in it
 	case f.of.author != nil:
-		r.look = emittedLook // nor does what is for all
+		r.lookIn(emittedLook) // nor does what is for all
 	}
-	f.fromNow = false
-	f.from, _ = parseEventCursor(r.p.Cursor)
+	f.fromNow, f.since = false, r.h.Since
+	f.from, _ = parseEventCursor(r.h.Cursor)
 	b, err := r.s.readEvents(ctx, r.sub.Principal, f, inFlight)
 	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && refused.Code == wire.CodeForbidden {
 		r.revoked()
 		return nil, nil
 	}
-	if err == nil && r.p.missed(b) {
-		r.tell("gap", nil)
-		r.p.Cursor, r.p.Deleted = b.start(), b.deleted
-		if b.reset {
-			r.p.Tries = nil
+	if err == nil && (b.reset || b.truncated && b.deleted > r.h.Deleted) {
+		r.h.Envelope = &envelope{ID: "msg_gap_" + rand.Text()}
+		if r.h.Cursor, r.h.Deleted = b.start(), b.deleted; b.reset {
+			r.h.Tries = nil
 		}
 	}
 	return b, err
 }
 
-func (r *hookRun) revoked() {
-	r.tell("terminated", wire.DataError(wire.CodeForbidden, map[string]any{"reason": "Access revoked"}, "Forbidden"))
+// end has the subscription end, once its endpoint was told.
+func (r *hookRun) end(err *jsonrpc.Error) {
+	r.h.Envelope, r.h.Tries = &envelope{ID: "msg_terminated_" + rand.Text(), Error: err}, nil
 }
 
-func (r *hookRun) tell(kind string, err *jsonrpc.Error) {
-	r.p.Envelope = &envelope{ID: "msg_" + kind + "_" + rand.Text(), Error: err}
+func (r *hookRun) revoked() {
+	r.end(wire.DataError(wire.CodeForbidden, map[string]any{"reason": "Access revoked"}, "Forbidden"))
 }
 
 // deliver tries the events of a batch, each by itself, and moves the cursor behind those that are done.
 func (r *hookRun) deliver(ctx context.Context, b *eventBatch) {
-	known := make(map[int64]*try)
-	for _, t := range r.p.Tries {
-		known[t.Position] = t
-	}
-	r.p.Tries = nil
-	first := true // all before are done
+	tries := r.h.Tries
+	r.h.Tries = make(map[string]*try)
 	for i := range b.events {
 		e := &b.events[i]
-		t := known[e.after.position]
-		if t == nil {
-			t = &try{Position: e.after.position}
-		}
+		t := cmp.Or(tries[e.ID], new(try))
 		// A cursor that comes with an event may be its own: who has the cursor has the event.
-		at := r.p.Cursor
+		at, first := r.h.Cursor, len(r.h.Tries) == 0 // all before are done
 		if first {
 			at = e.after.encode()
 		}
@@ -313,21 +336,24 @@ func (r *hookRun) deliver(ctx context.Context, b *eventBatch) {
 			*occurrence
 			Cursor string `json:"cursor"`
 		}{e, at})
-		if first = first && t.Done; first {
-			r.p.Cursor = at
-			continue
+		if first && t.Done {
+			r.h.Cursor = at
+		} else {
+			r.h.Tries[e.ID] = t
 		}
-		r.p.Tries = append(r.p.Tries, t)
 	}
-	if first { // and what the subscriber does not get is passed over
-		r.p.Cursor = b.next.encode()
+	if len(r.h.Tries) == 0 { // and what the subscriber does not get is passed over
+		r.h.Cursor = b.next.encode()
+	}
+	if b.more && len(r.h.Tries) < inFlight {
+		r.lookIn(0)
 	}
 }
 
 // attempt sends a message, unless it is done or not due, and notes what comes of it.
 func (r *hookRun) attempt(ctx context.Context, t *try, id string, message any) {
-	now := r.now.Add(time.Since(r.began))
-	if t.Done || t.Paused || r.stopped || t.Due.After(now) {
+	h, now := &r.h, r.now()
+	if t.Done || t.paused() || r.stopped || t.Due.After(now) {
 		return
 	}
 	body, err := json.Marshal(message)
@@ -335,18 +361,16 @@ func (r *hookRun) attempt(ctx context.Context, t *try, id string, message any) {
 		t.Done = true // it was read from JSON
 		return
 	}
-	status, _, failure := r.s.Events.Webhooks.post(ctx, r.terms.URL, r.sub.ID, r.keys, id, body)
-	r.stopped = time.Since(r.began) > runTime
+	status, _, failure := r.s.Events.Webhooks.post(ctx, h.URL, r.sub.ID, r.keys, id, body)
+	gone := status == http.StatusGone || status == http.StatusRequestEntityTooLarge
+	r.stopped = failure != "" && !gone || time.Since(r.began) > runTime
 	switch {
 	case failure == "":
+		t.Done, r.accepted = true, true
+		h.Delivered, h.FailedSince, h.LastError = now, time.Time{}, ""
+	case gone:
 		t.Done = true
-		r.p.Delivered, r.p.FailedSince, r.p.LastError = now, time.Time{}, ""
-		r.accepted = true
-	case status == http.StatusGone || status == http.StatusRequestEntityTooLarge:
-		t.Done = true
-	case ctx.Err() != nil: // this process stops, and another one tries it
-		r.stopped = true
-	default:
+	case ctx.Err() == nil: // otherwise this process stops, and another one tries it
 		r.failed(ctx, t, now, failure)
 	}
 }
@@ -355,51 +379,19 @@ func (r *hookRun) attempt(ctx context.Context, t *try, id string, message any) {
 // others meanwhile. If not, the endpoint is away: then the message waits until that accepts something, or until the
 // subscriber comes back.
 func (r *hookRun) failed(ctx context.Context, t *try, now time.Time, failure string) {
-	r.stopped = true
-	if r.p.LastError = failure; r.p.FailedSince.IsZero() {
-		r.p.FailedSince = now
+	if r.h.LastError = failure; r.h.FailedSince.IsZero() {
+		r.h.FailedSince = now
 	}
 	if t.First.IsZero() {
 		t.First = now
 	}
 	t.Due = now.Add(firstRetry << (2 * t.Attempts))
-	if t.Attempts++; t.Attempts < attempts {
+	if t.Attempts++; !t.paused() {
 		return
 	}
-	if t.Done = r.p.Delivered.After(t.First); t.Done {
-		r.s.Log.WarnContext(ctx, "askback: an event was not accepted, and is given up", "subscription", r.sub.ID,
-			"host", r.sub.Host, "error", failure)
-		return
+	says := "askback: an endpoint accepts no events; they wait until it does, or is named again"
+	if t.Done = r.h.Delivered.After(t.First); t.Done {
+		says = "askback: an event was not accepted, and is given up"
 	}
-	t.Paused = true
-	r.s.Log.WarnContext(ctx, "askback: an endpoint accepts no events; they wait until it does, or is named again",
-		"subscription", r.sub.ID, "host", r.sub.Host, "error", failure)
-}
-
-// due returns after what time there is more to do.
-func (r *hookRun) due(b *eventBatch) time.Duration {
-	now, due := r.now.Add(time.Since(r.began)), r.look
-	var all []*try
-	if b != nil {
-		all = r.p.Tries
-		if b.more && len(all) < inFlight {
-			due = 0
-		}
-	}
-	if r.p.Envelope != nil {
-		all = append(all, &r.p.Envelope.try)
-	}
-	for _, t := range all {
-		if t.Done || t.Paused {
-			continue
-		}
-		in := max(t.Due.Sub(now), 0)
-		if r.stopped {
-			in = max(in, time.Second)
-		}
-		if due < 0 || in < due {
-			due = in
-		}
-	}
-	return due
+	r.s.Log.WarnContext(ctx, says, "subscription", r.sub.ID, "host", r.sub.Host, "error", failure)
 }

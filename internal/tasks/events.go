@@ -245,6 +245,9 @@ func (s *Service) readEvents(ctx context.Context, principal string, f *followed,
 	}
 	page, err := s.Engine.Events(ctx, q)
 	b := &eventBatch{events: []occurrence{}, from: f.from}
+	if err == nil && f.maxAge > 0 {
+		f.since, f.maxAge = page.Now.Add(-f.maxAge), 0
+	}
 	if err == nil && !f.fromNow {
 		whole := q.Task == ""
 		b.truncated = whole && page.Deleted > q.After
@@ -300,7 +303,7 @@ func fillBatch(
 		case again && len(b.events) > 0: // who goes on from the event before has this one
 			b.events[len(b.events)-1].after = b.next
 		case again:
-		case f.maxAge > 0 && b.next.minted.Sub(e.Written) > f.maxAge:
+		case e.Written.Before(f.since):
 			b.skip()
 		case f.matches != nil:
 			size += len(e.Payload)
@@ -388,8 +391,10 @@ type followed struct {
 	tool, taskID string
 	matches      Matches // of an author's events, or nil
 	fromNow      bool
-	from         cursor        // unless it is fromNow
-	maxAge       time.Duration // 0: any age
+	from         cursor // unless it is fromNow
+	// What was written before is left out. A maxAge, unless it is 0, makes it since when events are read.
+	since  time.Time
+	maxAge time.Duration
 }
 
 // parseFollowed reads the parameters that all ways to follow events have.

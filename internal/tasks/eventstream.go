@@ -62,9 +62,6 @@ func (s *Service) streamEvents(ctx context.Context, principal string, f *followe
 				return
 			}
 			f.fromNow, f.from = false, b.next
-			if !b.more {
-				f.maxAge = 0 // it bounds what was there before
-			}
 		}
 		if b == nil || !b.more {
 			wake := changed

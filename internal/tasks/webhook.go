@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -81,8 +82,8 @@ func (w *Webhooks) claim() task.SubscriptionClaim {
 		}
 		return names
 	}
-	return task.SubscriptionClaim{Principals: full(w.principals), Hosts: full(w.hosts), Each: max(1, free/8),
-		Limit: (free + 1) / 2, Lease: runLease}
+	return task.SubscriptionClaim{Principals: full(w.principals), Hosts: full(w.hosts), Limit: (free + 1) / 2,
+		Lease: runLease}
 }
 
 // count counts a subscription that is being served, or no more.
@@ -180,26 +181,37 @@ func is[E error](err error) bool {
 	return ok
 }
 
-// sealKey seals the key of a subscriber, so that nobody reads it in the store.
-func (w *Webhooks) sealKey(ctx context.Context, sub *task.Subscription, key []byte) (string, error) {
-	now := clock.Now(ctx)
-	return w.Keys.Seal(w.binding(sub), key, now, now.Add(w.MaxTTL+sealedLonger))
+// setSecret has the key of a subscriber sign. The one that it replaces signs for a while, too.
+func (w *Webhooks) setSecret(ctx context.Context, sub *task.Subscription, h *hook, key []byte) error {
+	keys, err := w.openKeys(ctx, sub, h)
+	if err != nil { // the old ones cannot sign any more
+		h.Secrets = nil
+	} else if len(keys) > 0 && bytes.Equal(keys[0], key) {
+		return nil
+	}
+	sealed, err := w.sealKey(ctx, sub, key)
+	h.Secrets = append([]string{sealed}, h.Secrets[:min(1, len(h.Secrets))]...)
+	h.Grace = clock.Now(ctx).Add(secretGrace)
+	return err
 }
 
-// sealedLonger is how long a sealed key can be read after its subscription has ended: clocks differ.
-const sealedLonger = time.Hour
+// sealKey seals the key of a subscriber, so that nobody reads it in the store. It is deleted with its subscription.
+func (w *Webhooks) sealKey(ctx context.Context, sub *task.Subscription, key []byte) (string, error) {
+	now := clock.Now(ctx)
+	return w.Keys.Seal(w.binding(sub), key, now, now.AddDate(100, 0, 0))
+}
 
 func (w *Webhooks) binding(sub *task.Subscription) seal.Binding {
 	return seal.Binding{Audience: w.Audience, Principal: sub.Principal, Method: wire.SubscribeEvents, Target: sub.ID}
 }
 
 // openKeys returns the keys that sign now, and seals those again that an old key of the server has sealed.
-func (w *Webhooks) openKeys(ctx context.Context, sub *task.Subscription, t *hookTerms) (keys [][]byte, err error) {
+func (w *Webhooks) openKeys(ctx context.Context, sub *task.Subscription, h *hook) (keys [][]byte, err error) {
 	now, first := clock.Now(ctx), w.Keys.Keys()[0].ID()
-	if now.After(t.Grace) && len(t.Secrets) > 1 {
-		t.Secrets = t.Secrets[:1]
+	if now.After(h.Grace) && len(h.Secrets) > 1 {
+		h.Secrets = h.Secrets[:1]
 	}
-	for i, sealed := range t.Secrets {
+	for i, sealed := range h.Secrets {
 		state, err := w.Keys.Open(sealed, w.binding(sub), now)
 		if err != nil {
 			return nil, err
@@ -207,7 +219,7 @@ func (w *Webhooks) openKeys(ctx context.Context, sub *task.Subscription, t *hook
 		if keys = append(keys, state.Payload); state.KeyID == first {
 			continue
 		}
-		if t.Secrets[i], err = w.sealKey(ctx, sub, state.Payload); err != nil {
+		if h.Secrets[i], err = w.sealKey(ctx, sub, state.Payload); err != nil {
 			return nil, err
 		}
 	}

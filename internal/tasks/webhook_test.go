@@ -851,7 +851,7 @@ func TestSecretsOfSubscribers(t *testing.T) {
 			if err != nil || len(subs) != 1 {
 				t.Fatal(subs, err)
 			}
-			return string(subs[0].Terms) + string(subs[0].Progress)
+			return string(subs[0].State)
 		}
 		w.answers(func(*delivery, *http.Request) (int, error) { return 500, nil })
 		end(t, store, 100*time.Hour)
@@ -893,6 +893,46 @@ func TestSecretsOfSubscribers(t *testing.T) {
 	})
 }
 
+// What a subscriber says while an event is posted holds, and the event comes again. Who unsubscribes then has no more.
+func TestSubscribersMayComeWhileAnEventIsPosted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := new(receiver)
+		srv, store := hookServer(t, w, nil)
+		ask := dialAs(t, srv, "alice")
+		subscribe(t, ask, hook(endpoint, ""))
+		w.take(soon)
+		var slow atomic.Bool
+		w.answers(func(*delivery, *http.Request) (int, error) {
+			if slow.Swap(false) {
+				time.Sleep(2 * soon)
+			}
+			return 200, nil
+		})
+		post := func(when string) *delivery {
+			t.Helper()
+			return w.want(t, when, soon, end(t, store, 100*time.Hour))[0]
+		}
+		slow.Store(true)
+		first := post("at first")
+		subscribe(t, ask, strings.Replace(hook(endpoint, ""), secretOf(1), secretOf(2), 1))
+		again := w.want(t, "prolonged meanwhile", soon, first.kind())[0]
+		if first.signedBy(secretOf(2)) || !again.signedBy(secretOf(2)) || first.id != again.id {
+			t.Errorf("after %v there comes %v", first.header, again.header)
+		}
+		w.want(t, "when the first one is taken", soon)
+		if next := post("afterwards"); !next.signedBy(secretOf(2)) {
+			t.Errorf("the next event has the headers %v", next.header)
+		}
+		slow.Store(true)
+		post("before the end")
+		ask("events/unsubscribe", hook(endpoint, ""))
+		w.take(soon)
+		end(t, store, 100*time.Hour)
+		w.want(t, "after the end", time.Hour)
+	})
+}
+
 // A subscription to what the server does not offer any more ends. Until then another release may know the type.
 func TestATypeThatIsGone(t *testing.T) {
 	t.Parallel()
@@ -908,8 +948,8 @@ func TestATypeThatIsGone(t *testing.T) {
 			if err != nil || len(subs) != 1 {
 				t.Fatal(subs, err)
 			}
-			subs[0].Terms = bytes.Replace(subs[0].Terms, []byte(from), []byte(to), 1)
-			if err := store.Subscribe(t.Context(), subs[0], 24*time.Hour, 1); err != nil {
+			subs[0].State, subs[0].Due = bytes.Replace(subs[0].State, []byte(from), []byte(to), 1), time.Now()
+			if err := store.SaveSubscription(t.Context(), subs[0], 1); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -99,14 +99,14 @@ func TestPlansUseIndexes(t *testing.T) {
 			{"trim events", s.sql.trimEvents, "'{emitted:a}',10", "event_emitted"},
 			{"purge events", s.sql.purgeEvents, "", "event_expires"},
 			{"forget events", s.sql.forgetEvents, "'1h'", "deleted_event_written"},
-			{"subscribe", s.sql.subscribe, "'a','user 1','','1h','','',10", "subscription_principal"},
+			{"add a subscription", s.sql.addSubscription, "'a','2026-11-29',null,'version','','user 1','',10",
+				"subscription_principal"},
+			{"save a subscription", s.sql.saveSubscription, "'a','2026-11-29',null,'version','','old'", "subscription_pkey"},
 			{"subscribed", s.sql.subscribed, "'user 1'", "subscription_principal"},
-			{"unsubscribe", s.sql.unsubscribe, "'a'", "subscription_pkey"},
 			{"end subscriptions", s.sql.endSubscriptions, "", "subscription_expires"},
 			{"wake subscriptions", s.sql.wakeSubscriptions, "", "event_fresh"},
 			{"the subscriptions that are woken", s.sql.wakeSubscriptions, "", "subscription_principal"},
-			{"claim subscriptions", s.sql.claimSubscriptions, "'{user 1}','{host}',4,32,'1m','nonce'", "subscription_due"},
-			{"settle a subscription", s.sql.settleSubscription, "'a','nonce','',1,'','1m'", "subscription_pkey"},
+			{"claim subscriptions", s.sql.claimSubscriptions, "'{user 1}','{host}',32,'1m','version'", "subscription_due"},
 			{"overdue", s.sql.overdue, "10", "question_overdue"},
 			{"count", s.sql.count, "", "task_expired"},
 			{"expired", s.sql.expired, "10", "task_expired"},
@@ -260,7 +260,7 @@ func insertTasks(series string) string {
 		FROM generate_series(` + series + `) i;
 		UPDATE {schema}.event SET fresh = false WHERE id % 10 > 0;
 		INSERT INTO {schema}.subscription SELECT md5(i::text), 'user ' || i % 100, 'host ' || i % 10,
-			now() + interval '1 hour' * (i % 300), CASE WHEN i % 100 = 0 THEN now() END, '', false, 1, '', ''
+			now() + interval '1 hour' * (i % 300), CASE WHEN i % 100 = 0 THEN now() END, '-infinity', '', ''
 		FROM generate_series(` + series + `) i;
 		INSERT INTO {schema}.deleted_event SELECT 'caller:user ' || i, i, now() FROM generate_series(` + series + `) i;
 		INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, round, created, updated,

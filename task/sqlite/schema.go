@@ -318,19 +318,17 @@ CREATE TABLE deleted_event (
 
 CREATE INDEX deleted_event_written ON deleted_event (written);
 
--- Who has subscribed to the events of a principal. A subscription is due at "due", unless that is NULL. While it is
--- claimed that is the end of the lease, and "woken" says that an event has come since.
+-- Who has subscribed to the events of a principal. While a subscription is claimed it is due at the end of the lease, or
+-- since an event has come.
 CREATE TABLE subscription (
 	id        TEXT    NOT NULL PRIMARY KEY,
 	principal TEXT    NOT NULL,
 	host      TEXT    NOT NULL,
 	expires   INTEGER NOT NULL, -- times are milliseconds since 1970
 	due       INTEGER,
-	claim     TEXT    NOT NULL DEFAULT '',
-	woken     INTEGER NOT NULL DEFAULT 0,
-	version   INTEGER NOT NULL,
-	terms     BLOB    NOT NULL,
-	progress  BLOB    NOT NULL
+	leased    INTEGER NOT NULL DEFAULT 0, -- until when it is claimed
+	version   TEXT    NOT NULL,
+	state     BLOB    NOT NULL
 ) STRICT;
 
 CREATE INDEX subscription_principal ON subscription (principal);
@@ -338,8 +336,8 @@ CREATE INDEX subscription_due       ON subscription (due) WHERE due IS NOT NULL;
 CREATE INDEX subscription_expires   ON subscription (expires);
 
 CREATE TRIGGER event_subscribed AFTER INSERT ON event BEGIN
-	UPDATE subscription SET woken = 1, due = iif(claim = '', NEW.written, due)
-	WHERE principal = substr(NEW.reader, instr(NEW.reader, ':') + 1) AND NOT woken;
+	UPDATE subscription SET due = NEW.written
+	WHERE principal = substr(NEW.reader, instr(NEW.reader, ':') + 1) AND (due IS NULL OR due > NEW.written);
 END;
 CREATE TRIGGER event_deleted AFTER DELETE ON event BEGIN
 	INSERT INTO deleted_event VALUES (OLD.reader, OLD.seq, OLD.written) ON CONFLICT (reader)

@@ -161,7 +161,7 @@ var writes = []string{
 	dueAtOnceSQL,
 	listenSQL, remindSQL, remindedSQL, wakeNoticesSQL, firstNotifiedSQL, nextNotifiedSQL, takeNoticeSQL, settleSQL,
 	retrySQL, refusedSQL,
-	subscribeSQL, unsubscribeSQL, endSubscriptionsSQL, claimSubscriptionsSQL, settleSubscriptionSQL,
+	addSubscriptionSQL, saveSubscriptionSQL, endSubscriptionsSQL, claimSubscriptionsSQL,
 	rememberSQL, recallableSQL, recallSQL, spendSQL, forgetSQL, purgeRememberedSQL,
 }
 

@@ -58,6 +58,15 @@ func (p statements) exec(ctx context.Context, query string, args ...any) (rows i
 	return result.RowsAffected()
 }
 
+// wrote runs a statement, and returns the error if it wrote nothing.
+func (s *Store) wrote(ctx context.Context, nothing error, query string, args ...any) error {
+	rows, err := s.w.exec(ctx, query, args...)
+	if err == nil && rows == 0 {
+		err = nothing
+	}
+	return err
+}
+
 // Close waits for the write that is going on, and closes the file. If no other process
 // has it open, everything is in the one file then.
 func (s *Store) Close() error {

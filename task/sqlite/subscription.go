@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/askback-mcp/askback/task"
@@ -12,49 +11,25 @@ import (
 
 // Subscriptions. A trigger makes them due: see [schema].
 const (
-	// The others of the principal are counted, up to as many as it may have.
-	subscribeSQL = `INSERT INTO subscription (id, principal, host, expires, due, woken, version, terms, progress)
-		SELECT ?1, ?2, ?3, ?4, ?5, 1, 1, ?6, ?7 WHERE ?8 > (
-			SELECT count(*) FROM (SELECT 1 FROM subscription WHERE principal = ?2 AND id <> ?1 LIMIT ?8))
-		ON CONFLICT (id) DO UPDATE SET host = excluded.host, expires = excluded.expires, terms = excluded.terms,
-			version = version + 1, woken = 1, due = iif(claim = '', excluded.due, due)
-		RETURNING version, progress`
-	unsubscribeSQL = `DELETE FROM subscription WHERE id = ?`
-	subscribedSQL  = `SELECT ` + subscriptionColumns + ` FROM subscription WHERE principal = ? AND expires > ? ORDER BY id`
+	subscriptionColumns = `id, principal, host, expires, due, version, state`
+
+	subscribedSQL = `SELECT ` + subscriptionColumns + ` FROM subscription WHERE principal = ? AND expires > ? ORDER BY id`
+	// The principal's subscriptions are counted, up to as many as it may have.
+	addSubscriptionSQL = `INSERT OR IGNORE INTO subscription (id, expires, due, version, state, principal, host)
+		SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE ?8 > (
+			SELECT count(*) FROM (SELECT 1 FROM subscription WHERE principal = ?6 LIMIT ?8))`
+	// What is due, because an event has come, stays so.
+	saveSubscriptionSQL = `UPDATE subscription
+		SET expires = ?2, due = iif(due <= ?6, due, ?3), leased = 0, version = ?4, state = ?5 WHERE id = ?1 AND version = ?7`
 
 	endSubscriptionsSQL   = `DELETE FROM subscription WHERE expires <= ?`
 	anySubscriptionSQL    = `SELECT EXISTS (SELECT 1 FROM subscription WHERE due <= ?1 OR expires <= ?1)`
-	claimSubscriptionsSQL = `UPDATE subscription SET due = ?2, claim = ?3, woken = 0 WHERE id IN (
-			SELECT id FROM (
-				SELECT id, due, row_number() OVER (PARTITION BY principal ORDER BY due, id) AS of_principal,
-					row_number() OVER (PARTITION BY host ORDER BY due, id) AS of_host
-				FROM subscription WHERE due <= ?1 AND principal NOT IN (SELECT value FROM json_each(?4))
-					AND host NOT IN (SELECT value FROM json_each(?5))
-			) WHERE max(of_principal, of_host) <= ?6 ORDER BY due, id LIMIT ?7)
+	claimSubscriptionsSQL = `UPDATE subscription SET due = ?2, leased = ?2, version = ?3 WHERE id IN (
+			SELECT id FROM subscription WHERE due <= ?1 AND leased <= ?1
+				AND principal NOT IN (SELECT value FROM json_each(?4)) AND host NOT IN (SELECT value FROM json_each(?5))
+			ORDER BY due, id LIMIT ?6)
 		RETURNING ` + subscriptionColumns
-	settleSubscriptionSQL = `UPDATE subscription SET claim = '', progress = ?3, terms = iif(version = ?4, ?5, terms),
-			due = iif(woken, ?6, ?7) WHERE id = ?1 AND claim = ?2 AND claim <> ''`
-
-	subscriptionColumns = `id, principal, host, expires, version, claim, terms, progress`
 )
-
-// Subscribe adds or prolongs a subscription. See [task.Subscriptions].
-func (s *Store) Subscribe(ctx context.Context, sub *task.Subscription, ttl time.Duration, most int) (err error) {
-	defer s.wrap(ctx, "subscribe", &err)
-	return s.write(ctx, func(ctx context.Context, now int64) error {
-		if _, err := s.w.exec(ctx, endSubscriptionsSQL, now); err != nil {
-			return err
-		}
-		expires := now + ceil(ttl)
-		err := s.w[subscribeSQL].QueryRowContext(ctx, sub.ID, sub.Principal, sub.Host, expires, now, blob(sub.Terms),
-			blob(sub.Progress), most).Scan(&sub.Version, &sub.Progress)
-		if errors.Is(err, sql.ErrNoRows) {
-			return task.ErrQuota
-		}
-		sub.Expires = timeAt(expires)
-		return err
-	})
-}
 
 // Subscribed reads the subscriptions of a principal. See [task.Subscriptions].
 func (s *Store) Subscribed(ctx context.Context, principal string) (all []*task.Subscription, err error) {
@@ -62,15 +37,28 @@ func (s *Store) Subscribed(ctx context.Context, principal string) (all []*task.S
 	return collect(ctx, s.r[subscribedSQL], scanSubscription, principal, time.Now().UnixMilli())
 }
 
-// Unsubscribe deletes a subscription. See [task.Subscriptions].
-func (s *Store) Unsubscribe(ctx context.Context, id string) (err error) {
-	defer s.wrap(ctx, "unsubscribe", &err)
-	return s.write(ctx, func(ctx context.Context, now int64) error {
+// SaveSubscription adds or changes a subscription. See [task.Subscriptions].
+func (s *Store) SaveSubscription(ctx context.Context, sub *task.Subscription, most int) (err error) {
+	defer s.wrap(ctx, "save a subscription", &err)
+	version := rand.Text()
+	err = s.write(ctx, func(ctx context.Context, now int64) error {
 		if _, err := s.w.exec(ctx, endSubscriptionsSQL, now); err != nil {
 			return err
 		}
-		return s.wrote(ctx, task.ErrNotFound, unsubscribeSQL, id)
+		var due any
+		if !sub.Due.IsZero() {
+			due = sub.Due.UnixMilli()
+		}
+		args := []any{sub.ID, sub.Expires.UnixMilli(), due, version, blob(sub.State)}
+		if sub.Version == "" {
+			return s.wrote(ctx, task.ErrConflict, addSubscriptionSQL, append(args, sub.Principal, sub.Host, most)...)
+		}
+		return s.wrote(ctx, task.ErrConflict, saveSubscriptionSQL, append(args, now, sub.Version)...)
 	})
+	if err == nil {
+		sub.Version = version
+	}
+	return err
 }
 
 // ClaimSubscriptions takes subscriptions that are due. See [task.Subscriptions].
@@ -88,32 +76,10 @@ func (s *Store) ClaimSubscriptions(
 			return err
 		}
 		taken, err = collect(ctx, s.w[claimSubscriptionsSQL], scanSubscription, now, now+ceil(c.Lease), rand.Text(),
-			listOrNull(append([]string{}, c.Principals...)), listOrNull(append([]string{}, c.Hosts...)), c.Each, max(c.Limit, 0))
+			listOrNull(append([]string{}, c.Principals...)), listOrNull(append([]string{}, c.Hosts...)), max(c.Limit, 0))
 		return err
 	})
 	return taken, err
-}
-
-// SettleSubscription ends a claim. See [task.Subscriptions].
-func (s *Store) SettleSubscription(ctx context.Context, sub *task.Subscription, due time.Duration) (err error) {
-	defer s.wrap(ctx, "settle a subscription", &err)
-	return s.write(ctx, func(ctx context.Context, now int64) error {
-		var at any
-		if due >= 0 {
-			at = now + ceil(due)
-		}
-		return s.wrote(ctx, task.ErrLeaseLost, settleSubscriptionSQL, sub.ID, sub.Claim, blob(sub.Progress), sub.Version,
-			blob(sub.Terms), now, at)
-	})
-}
-
-// wrote runs a statement, and returns the error if it wrote nothing.
-func (s *Store) wrote(ctx context.Context, nothing error, query string, args ...any) error {
-	rows, err := s.w.exec(ctx, query, args...)
-	if err == nil && rows == 0 {
-		err = nothing
-	}
-	return err
 }
 
 // scanSubscription reads subscriptionColumns.
@@ -121,7 +87,10 @@ func scanSubscription(rows *sql.Rows, to **task.Subscription) error {
 	sub := new(task.Subscription)
 	*to = sub
 	var expires int64
-	err := rows.Scan(&sub.ID, &sub.Principal, &sub.Host, &expires, &sub.Version, &sub.Claim, &sub.Terms, &sub.Progress)
-	sub.Expires = timeAt(expires)
+	var due *int64
+	err := rows.Scan(&sub.ID, &sub.Principal, &sub.Host, &expires, &due, &sub.Version, &sub.State)
+	if sub.Expires = timeAt(expires); due != nil {
+		sub.Due = timeAt(*due)
+	}
 	return err
 }

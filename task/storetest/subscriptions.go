@@ -20,104 +20,119 @@ func subscribes(test func(f *fixture, s task.Subscriptions, store task.Store)) f
 }
 
 var subscriptionTests = []test{
-	{"a subscription is added once, and prolonged with new terms, as it has come", subscribes(
+	{"a subscription is added once, and then changed by who knows its version", subscribes(
 		func(f *fixture, s task.Subscriptions, _ task.Store) {
-			sub := f.subscribe(s, "one", "alice", long)
-			if sub.Version != 1 || string(sub.Progress) != "start of one" || sub.Expires.Location() != time.UTC {
-				f.Errorf("the subscription is %+v", sub)
-			}
-			claimed := f.claimSubscriptions(s, all, "one")[0]
-			claimed.Progress = everyByte
-			f.ok("SettleSubscription", s.SettleSubscription(f.ctx, claimed, -1))
-			again := newSubscription("one", "alice")
-			again.Host, again.Terms, again.Progress = "other.example", []byte("other terms"), []byte("from the start")
-			f.ok("Subscribe", s.Subscribe(f.ctx, again, 2*long, 1))
-			if again.Version != 2 || string(again.Progress) != string(everyByte) || !again.Expires.After(sub.Expires) {
-				f.Errorf("the subscription is %+v", again)
-			}
+			sub := f.subscribe(s, "one", "alice")
+			added := *sub
 			got := f.subscribed(s, "alice", "one")[0]
-			if string(got.Terms) != "other terms" || got.Host != "other.example" || got.Version != 2 ||
-				!got.Expires.Equal(again.Expires) || string(got.Progress) != string(everyByte) || got.Claim != "" {
-				f.Errorf("the subscription is %+v", got)
+			if got.Version != sub.Version || !got.Expires.Equal(sub.Expires) || got.Expires.Location() != time.UTC ||
+				got.Host != sub.Host || string(got.State) != "state of one" || !got.Due.Equal(sub.Due) {
+				f.Errorf("the subscription is %+v, want %+v", got, sub)
 			}
-			f.claimSubscriptions(s, all, "one") // prolonged, it is due
+			f.wantError("SaveSubscription", s.SaveSubscription(f.ctx, f.newSubscription(s, "one", "alice"), 9), task.ErrConflict)
+			got.Expires, got.Due, got.State = got.Expires.Add(long), time.Time{}, everyByte
+			f.ok("SaveSubscription", s.SaveSubscription(f.ctx, got, 0))
+			changed := f.subscribed(s, "alice", "one")[0]
+			if changed.Version != got.Version || changed.Version == added.Version || !changed.Expires.Equal(got.Expires) ||
+				string(changed.State) != string(everyByte) {
+				f.Errorf("the subscription is %+v, want %+v", changed, got)
+			}
+			was := added.Version
+			f.wantError("SaveSubscription", s.SaveSubscription(f.ctx, &added, 9), task.ErrConflict)
+			if added.Version != was {
+				f.Error("the version of what was not saved is another one")
+			}
+			other := f.newSubscription(s, "two", "alice")
+			other.Version = was
+			f.wantError("SaveSubscription", s.SaveSubscription(f.ctx, other, 9), task.ErrConflict)
+			f.subscribed(s, "alice", "one")
 		})},
 	{"a principal has no more subscriptions than it may, and others have theirs", subscribes(
 		func(f *fixture, s task.Subscriptions, _ task.Store) {
-			f.subscribe(s, "1", "alice", long)
-			f.subscribe(s, "2", "alice", long)
-			f.subscribe(s, "3", "bob", long)
-			f.wantError("Subscribe", s.Subscribe(f.ctx, newSubscription("4", "alice"), long, 2), task.ErrQuota)
-			f.ok("Subscribe", s.Subscribe(f.ctx, newSubscription("2", "alice"), long, 2))
-			f.ok("Subscribe", s.Subscribe(f.ctx, newSubscription("4", "bob"), long, 2))
-			f.subscribed(s, "alice", "1", "2")
+			f.subscribe(s, "1", "alice")
+			f.subscribe(s, "2", "alice")
+			f.subscribe(s, "3", "bob")
+			f.wantError("SaveSubscription", s.SaveSubscription(f.ctx, f.newSubscription(s, "4", "alice"), 2), task.ErrConflict)
+			f.ok("SaveSubscription", s.SaveSubscription(f.ctx, f.newSubscription(s, "4", "bob"), 2))
+			first := f.subscribed(s, "alice", "1", "2")[0]
 			f.subscribed(s, "bob", "3", "4")
 			f.subscribed(s, "")
-			f.ok("Unsubscribe", s.Unsubscribe(f.ctx, "1"))
-			f.wantError("Unsubscribe", s.Unsubscribe(f.ctx, "1"), task.ErrNotFound)
-			f.ok("Subscribe", s.Subscribe(f.ctx, newSubscription("4a", "alice"), long, 2))
+			first.Expires = time.Time{}
+			f.ok("SaveSubscription", s.SaveSubscription(f.ctx, first, 0))
+			f.ok("SaveSubscription", s.SaveSubscription(f.ctx, f.newSubscription(s, "4a", "alice"), 2))
 			f.subscribed(s, "alice", "2", "4a")
 		})},
 	{"what has ended is no subscription any more", subscribes(func(f *fixture, s task.Subscriptions, _ task.Store) {
-		f.subscribe(s, "one", "alice", time.Millisecond)
+		f.subscribe(s, "one", "alice")
+		claimed := f.claimSubscriptions(s, all, "one")[0]
+		sub := f.subscribed(s, "alice", "one")[0]
+		sub.Expires = time.Time{}
+		f.ok("SaveSubscription", s.SaveSubscription(f.ctx, sub, 0))
+		f.subscribed(s, "alice")
+		f.wantError("SaveSubscription", s.SaveSubscription(f.ctx, claimed, 9), task.ErrConflict)
+		f.wantError("SaveSubscription", s.SaveSubscription(f.ctx, sub, 9), task.ErrConflict)
+		again := f.subscribe(s, "one", "alice")
+		f.wantError("SaveSubscription", s.SaveSubscription(f.ctx, claimed, 9), task.ErrConflict)
+		f.wantError("SaveSubscription", s.SaveSubscription(f.ctx, sub, 9), task.ErrConflict)
+		claimed = f.claimSubscriptions(s, all, "one")[0]
+		if string(claimed.State) != "state of one" || claimed.Version == again.Version {
+			f.Errorf("the subscription is %+v", claimed)
+		}
+		f.subscribe(s, "two", "alice")
+		soon := f.subscribed(s, "alice", "one", "two")[1]
+		soon.Expires = f.clock(s).Add(time.Millisecond)
+		f.ok("SaveSubscription", s.SaveSubscription(f.ctx, soon, 0))
 		f.eventually("it has ended", func() bool {
 			found, err := s.Subscribed(f.ctx, "alice")
 			f.ok("Subscribed", err)
-			return len(found) == 0
+			return len(found) == 1
 		})
-		f.wantError("Unsubscribe", s.Unsubscribe(f.ctx, "one"), task.ErrNotFound)
 		f.claimSubscriptions(s, all)
-		f.subscribe(s, "two", "alice", 5*time.Millisecond)
-		late, err := s.ClaimSubscriptions(f.ctx, all)
-		f.ok("ClaimSubscriptions", err)
-		f.eventually("it has ended", func() bool {
-			found, err := s.Subscribed(f.ctx, "alice")
-			f.ok("Subscribed", err)
-			return len(found) == 0
-		})
-		next := newSubscription("two", "alice")
-		next.Progress = []byte("anew")
-		f.ok("Subscribe", s.Subscribe(f.ctx, next, long, 1))
-		if string(next.Progress) != "anew" {
-			f.Errorf("a subscription that had ended goes on as %q", next.Progress)
-		}
-		for _, sub := range late {
-			f.wantError("SettleSubscription", s.SettleSubscription(f.ctx, sub, -1), task.ErrLeaseLost)
-		}
-		f.claimSubscriptions(s, all, "two")
+		f.wantError("SaveSubscription", s.SaveSubscription(f.ctx, soon, 9), task.ErrConflict)
 	})},
 	{"events of its principal make a subscription due, also while it is claimed", subscribes(
 		func(f *fixture, s task.Subscriptions, store task.Store) {
-			f.subscribe(s, "alice's", "alice", long)
-			f.subscribe(s, "bob's", "bob", long)
+			f.subscribe(s, "alice's", "alice")
+			f.subscribe(s, "bob's", "bob")
 			f.idleSubscriptions(s, "alice's", "bob's")
 			t := f.addLogged(store, "alice")
 			f.claimSubscriptions(s, all)
 			f.park(store, t, question("key", "user:carol"))
-			claimed := f.claimSubscriptions(s, all, "alice's")
+			claimed := f.claimSubscriptions(s, all, "alice's")[0]
 			f.claimSubscriptions(s, all)
 			f.updateStatus(store, t, task.Completed, task.Update{Due: -1})
 			f.claimSubscriptions(s, all)
-			f.ok("SettleSubscription", s.SettleSubscription(f.ctx, claimed[0], -1))
+			f.save(s, claimed, -1)
+			f.idleSubscriptions(s, "alice's")
+			f.claimSubscriptions(s, all)
+			end := func() {
+				f.Helper()
+				other := f.addLogged(store, "alice")
+				f.updateStatus(store, other, task.Completed, task.Update{Due: -1})
+			}
+			end()
+			claimed = f.claimSubscriptions(s, all, "alice's")[0]
+			f.save(s, claimed, long)
+			f.claimSubscriptions(s, all)
+			end()
+			claimed = f.claimSubscriptions(s, all, "alice's")[0] // it does not wait for what it was to be tried again
+			end()
+			f.save(s, claimed, long)
 			f.idleSubscriptions(s, "alice's")
 			other := f.addLogged(store, "alice")
-			f.updateStatus(store, other, task.Completed, task.Update{Due: -1})
-			claimed = f.claimSubscriptions(s, all, "alice's")
-			f.ok("SettleSubscription", s.SettleSubscription(f.ctx, claimed[0], long))
-			f.claimSubscriptions(s, all)
-			other = f.addLogged(store, "alice")
-			f.updateStatus(store, other, task.Completed, task.Update{Due: -1})
-			f.idleSubscriptions(s, "alice's") // it does not wait for what it was to be tried again
-			other = f.addLogged(store, "alice")
 			f.park(store, other, question("key", "user:bob"))
 			f.idleSubscriptions(s, "alice's", "bob's")
 		})},
-	{"a claim ends with its lease, and only its holder settles it", subscribes(
+	{"a claim ends with its lease, or when its subscription is saved", subscribes(
 		func(f *fixture, s task.Subscriptions, _ task.Store) {
-			f.subscribe(s, "one", "alice", long)
+			f.subscribe(s, "one", "alice")
 			short := all
 			short.Lease = time.Millisecond
+			before := f.clock(s)
 			first := f.claimSubscriptions(s, short, "one")[0]
+			if lease := first.Due.Sub(before); lease < short.Lease || lease > short.Lease+f.clock(s).Sub(before) {
+				f.Errorf("claimed for %v, it is due %v after now", short.Lease, lease)
+			}
 			var second *task.Subscription
 			f.eventually("its lease has ended", func() bool {
 				taken, err := s.ClaimSubscriptions(f.ctx, all)
@@ -127,61 +142,45 @@ var subscriptionTests = []test{
 				}
 				return second != nil
 			})
-			first.Progress = []byte("late")
-			f.wantError("SettleSubscription", s.SettleSubscription(f.ctx, first, -1), task.ErrLeaseLost)
-			second.Progress, second.Terms = []byte("second"), []byte("sealed again")
-			f.ok("SettleSubscription", s.SettleSubscription(f.ctx, second, 0))
-			f.wantError("SettleSubscription", s.SettleSubscription(f.ctx, second, 0), task.ErrLeaseLost)
+			f.wantError("SaveSubscription", s.SaveSubscription(f.ctx, first, 9), task.ErrConflict)
+			f.claimSubscriptions(s, all)
+			second.State = []byte("second")
+			f.save(s, second, 0)
 			third := f.claimSubscriptions(s, all, "one")[0]
-			if string(third.Progress) != "second" || string(third.Terms) != "sealed again" || third.Claim == second.Claim {
+			if string(third.State) != "second" || third.Version == second.Version {
 				f.Errorf("the subscription is %+v", third)
 			}
-			f.ok("Subscribe", s.Subscribe(f.ctx, newSubscription("one", "alice"), long, 1))
-			f.claimSubscriptions(s, all) // it is prolonged, and still claimed
-			third.Progress, third.Terms = []byte("third"), []byte("sealed again")
-			f.ok("SettleSubscription", s.SettleSubscription(f.ctx, third, -1))
-			got := f.claimSubscriptions(s, all, "one")[0]
-			if string(got.Progress) != "third" || string(got.Terms) != "terms of one" {
+			prolonged := f.subscribed(s, "alice", "one")[0]
+			prolonged.State = []byte("prolonged")
+			f.save(s, prolonged, 0)
+			f.wantError("SaveSubscription", s.SaveSubscription(f.ctx, third, 9), task.ErrConflict)
+			if got := f.claimSubscriptions(s, all, "one")[0]; string(got.State) != "prolonged" {
 				f.Errorf("prolonged meanwhile, the subscription is %+v", got)
 			}
-			f.ok("Unsubscribe", s.Unsubscribe(f.ctx, "one"))
-			f.wantError("SettleSubscription", s.SettleSubscription(f.ctx, got, -1), task.ErrLeaseLost)
-			f.wantError("SettleSubscription", s.SettleSubscription(f.ctx, newSubscription("two", "alice"), -1),
-				task.ErrLeaseLost)
 		})},
-	{"a claim takes some of each principal and for each host, and leaves out who has enough", subscribes(
+	{"a claim takes what is due longest, and leaves out who has enough", subscribes(
 		func(f *fixture, s task.Subscriptions, _ task.Store) {
-			for i := range 4 {
-				for _, principal := range []string{"alice", "bob"} {
-					f.subscribe(s, fmt.Sprint(principal, i), principal, long)
-				}
+			now := f.clock(s)
+			for i, id := range []string{"3", "1", "2", "4"} {
+				sub := f.newSubscription(s, id, []string{"alice", "bob"}[i%2])
+				sub.Host, sub.Due = sub.Principal+".example", now.Add(-time.Duration(9-i)*time.Second)
+				f.ok("SaveSubscription", s.SaveSubscription(f.ctx, sub, 9))
 			}
-			sub := newSubscription("carol", "carol")
-			sub.Host = "third.example"
-			f.ok("Subscribe", s.Subscribe(f.ctx, sub, long, 1))
-			c := all
-			c.Each, c.Principals = 2, []string{"bob", "nobody"}
-			if got := f.principals(s, c); !slices.Equal(got, []string{"alice", "alice", "carol"}) {
-				f.Errorf("the claim took subscriptions of %q", got)
-			}
-			c.Each, c.Principals, c.Hosts = 9, nil, []string{"hooks.example"}
-			if got := f.principals(s, c); got != nil {
-				f.Errorf("the claim took subscriptions of %q", got)
-			}
-			c.Hosts, c.Limit = nil, 1
-			if got := f.principals(s, c); len(got) != 1 {
-				f.Errorf("the claim took subscriptions of %q", got)
-			}
-			c.Limit, c.Each = 9, 3 // for one host, of any principal
-			if got := f.principals(s, c); len(got) != 3 {
-				f.Errorf("the claim took subscriptions of %q", got)
-			}
+			f.claimSubscriptions(s, task.SubscriptionClaim{Limit: 9, Principals: []string{"bob", "alice", "nobody"}})
+			f.claimSubscriptions(s, task.SubscriptionClaim{Limit: 9, Hosts: []string{"bob.example", "alice.example"}})
+			f.claimSubscriptions(s, task.SubscriptionClaim{Lease: long})
+			c := task.SubscriptionClaim{Limit: 1, Principals: []string{"alice"}, Lease: long}
+			f.claimSubscriptions(s, c, "1")
+			c.Principals, c.Hosts = nil, []string{"bob.example"}
+			f.claimSubscriptions(s, c, "3")
+			c.Limit, c.Hosts = 9, nil
+			f.claimSubscriptions(s, c, "2", "4")
 		})},
 	{"several instances never claim a subscription at the same time", subscribes(
 		func(f *fixture, s task.Subscriptions, store task.Store) {
 			const n, instances = 40, 4
 			for i := range n {
-				f.subscribe(s, fmt.Sprintf("%02d", i), fmt.Sprint("principal ", i%5), long)
+				f.subscribe(s, fmt.Sprintf("%02d", i), fmt.Sprint("principal ", i%5))
 			}
 			handles := f.instances(store, instances)
 			c := all
@@ -216,18 +215,38 @@ var subscriptionTests = []test{
 }
 
 // all is a claim of what is due.
-var all = task.SubscriptionClaim{Each: 100, Limit: 100, Lease: long}
+var all = task.SubscriptionClaim{Limit: 100, Lease: long}
 
-func newSubscription(id, principal string) *task.Subscription {
-	return &task.Subscription{ID: id, Principal: principal, Host: "hooks.example", Terms: []byte("terms of " + id),
-		Progress: []byte("start of " + id)}
+// clock is the time by the clock of a store.
+func (f *fixture) clock(s task.EventLog) time.Time {
+	f.Helper()
+	page, err := s.Events(f.ctx, task.EventQuery{})
+	f.ok("Events", err)
+	return page.Now
 }
 
-func (f *fixture) subscribe(s task.Subscriptions, id, principal string, ttl time.Duration) *task.Subscription {
+// newSubscription returns one that is due.
+func (f *fixture) newSubscription(s task.Subscriptions, id, principal string) *task.Subscription {
 	f.Helper()
-	sub := newSubscription(id, principal)
-	f.ok("Subscribe", s.Subscribe(f.ctx, sub, ttl, 100))
+	now := f.clock(s)
+	return &task.Subscription{ID: id, Principal: principal, Host: "hooks.example", Expires: now.Add(long), Due: now,
+		State: []byte("state of " + id)}
+}
+
+func (f *fixture) subscribe(s task.Subscriptions, id, principal string) *task.Subscription {
+	f.Helper()
+	sub := f.newSubscription(s, id, principal)
+	f.ok("SaveSubscription", s.SaveSubscription(f.ctx, sub, 100))
 	return sub
+}
+
+// save saves a subscription that is due after a time or, if that is negative, when an event comes.
+func (f *fixture) save(s task.Subscriptions, sub *task.Subscription, due time.Duration) {
+	f.Helper()
+	if sub.Due = (time.Time{}); due >= 0 {
+		sub.Due = f.clock(s).Add(due)
+	}
+	f.ok("SaveSubscription", s.SaveSubscription(f.ctx, sub, 0))
 }
 
 // subscribed requires that a principal has these subscriptions.
@@ -248,19 +267,19 @@ func (f *fixture) claimSubscriptions(
 	f.ok("ClaimSubscriptions", err)
 	f.wantSubscriptions("ClaimSubscriptions", taken, want)
 	for _, sub := range taken {
-		if sub.Claim == "" || sub.Principal == "" || sub.Host == "" || len(sub.Terms) == 0 || sub.Version == 0 ||
-			sub.Expires.IsZero() {
+		if sub.Principal == "" || sub.Host == "" || len(sub.State) == 0 || sub.Version == "" || sub.Expires.IsZero() ||
+			sub.Due.IsZero() {
 			f.Errorf("the claimed subscription is %+v", sub)
 		}
 	}
 	return taken
 }
 
-// idleSubscriptions claims these, and settles them until an event comes.
+// idleSubscriptions claims these, and saves them until an event comes.
 func (f *fixture) idleSubscriptions(s task.Subscriptions, want ...string) {
 	f.Helper()
 	for _, sub := range f.claimSubscriptions(s, all, want...) {
-		f.ok("SettleSubscription", s.SettleSubscription(f.ctx, sub, -1))
+		f.save(s, sub, -1)
 	}
 }
 
@@ -274,16 +293,4 @@ func (f *fixture) wantSubscriptions(what string, subs []*task.Subscription, want
 	if !slices.Equal(got, want) {
 		f.Fatalf("%s gives %q, want %q", what, got, want)
 	}
-}
-
-// principals claims, and returns whose subscriptions were taken.
-func (f *fixture) principals(s task.Subscriptions, c task.SubscriptionClaim) (all []string) {
-	f.Helper()
-	taken, err := s.ClaimSubscriptions(f.ctx, c)
-	f.ok("ClaimSubscriptions", err)
-	for _, sub := range taken {
-		all = append(all, sub.Principal)
-	}
-	slices.Sort(all)
-	return all
 }

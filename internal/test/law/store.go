@@ -212,10 +212,16 @@ func (s *seam) Events(ctx context.Context, q task.EventQuery) (*task.EventPage, 
 	})
 }
 
-func (s *seam) Subscribe(ctx context.Context, sub *task.Subscription, ttl time.Duration, most int) error {
-	got, err := sim.Get(ctx, s.part, "Subscribe", func(ctx context.Context) (*task.Subscription, error) {
+func (s *seam) Subscribed(ctx context.Context, principal string) ([]*task.Subscription, error) {
+	return sim.Get(ctx, s.part, "Subscribed", func(ctx context.Context) ([]*task.Subscription, error) {
+		return s.Store.(task.Subscriptions).Subscribed(ctx, principal)
+	})
+}
+
+func (s *seam) SaveSubscription(ctx context.Context, sub *task.Subscription, most int) error {
+	got, err := sim.Get(ctx, s.part, "SaveSubscription", func(ctx context.Context) (*task.Subscription, error) {
 		own := *sub
-		return &own, s.Store.(task.Subscriptions).Subscribe(ctx, &own, ttl, most)
+		return &own, s.Store.(task.Subscriptions).SaveSubscription(ctx, &own, most)
 	})
 	if err == nil {
 		*sub = *got
@@ -223,28 +229,9 @@ func (s *seam) Subscribe(ctx context.Context, sub *task.Subscription, ttl time.D
 	return err
 }
 
-func (s *seam) Subscribed(ctx context.Context, principal string) ([]*task.Subscription, error) {
-	return sim.Get(ctx, s.part, "Subscribed", func(ctx context.Context) ([]*task.Subscription, error) {
-		return s.Store.(task.Subscriptions).Subscribed(ctx, principal)
-	})
-}
-
-func (s *seam) Unsubscribe(ctx context.Context, id string) error {
-	return s.part.Do(ctx, "Unsubscribe", func(ctx context.Context) error {
-		return s.Store.(task.Subscriptions).Unsubscribe(ctx, id)
-	})
-}
-
 func (s *seam) ClaimSubscriptions(ctx context.Context, c task.SubscriptionClaim) ([]*task.Subscription, error) {
 	return sim.Get(ctx, s.part, "ClaimSubscriptions", func(ctx context.Context) ([]*task.Subscription, error) {
 		return s.Store.(task.Subscriptions).ClaimSubscriptions(ctx, c)
-	})
-}
-
-func (s *seam) SettleSubscription(ctx context.Context, sub *task.Subscription, due time.Duration) error {
-	own := *sub
-	return s.part.Do(ctx, "SettleSubscription", func(ctx context.Context) error {
-		return s.Store.(task.Subscriptions).SettleSubscription(ctx, &own, due)
 	})
 }
 
