@@ -128,7 +128,7 @@ func TestNoStatementReadsAWholeTable(t *testing.T) {
 			"SEARCH subscription USING INDEX subscription_due (due<?)", "INDEX 2",
 			"SEARCH subscription USING INDEX subscription_expires (expires<?)"}},
 		{"add a subscription", addSubscriptionSQL, []string{"SCAN CONSTANT ROW", "SCALAR SUBQUERY", "CO-ROUTINE",
-			"SEARCH subscription USING INDEX subscription_principal (principal=?)", "SCAN (subquery-1)"}},
+			"SEARCH subscription USING COVERING INDEX subscription_principal (principal=?)", "SCAN (subquery-1)"}},
 		{"subscribed", subscribedSQL, []string{"SEARCH subscription USING INDEX subscription_principal (principal=?)",
 			"USE TEMP B-TREE"}},
 		{"save a subscription", saveSubscriptionSQL, []string{ofSubscription}},
