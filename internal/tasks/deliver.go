@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -44,7 +45,11 @@ type hook struct {
 	Secrets []string  `json:"secrets"`
 	Grace   time.Time `json:"grace,omitzero"`
 	Since   time.Time `json:"since,omitzero"` // events that were written before are left out
+	hookProgress
+}
 
+// hookProgress is what has become of the events of a subscription.
+type hookProgress struct {
 	Cursor  string          `json:"cursor"`            // up to there all are accepted or given up
 	Deleted int64           `json:"deleted,omitempty"` // of what was deleted up to there, the subscriber was told
 	Tries   map[string]*try `json:"tries,omitempty"`   // of events after the cursor, by their IDs
@@ -154,27 +159,50 @@ func (s *Service) deliverEvents(ctx context.Context) {
 	w.serving.Wait()
 }
 
-// serveSubscription delivers what is new, and saves the subscription. If that was changed meanwhile, what was delivered
-// comes again.
+// serveSubscription delivers what is new, and saves the subscription.
 func (s *Service) serveSubscription(ctx context.Context, sub *task.Subscription) {
 	r := &hookRun{s: s, sub: sub, claimed: sub.Due.Add(-runLease), began: time.Now()}
 	sub.Due = time.Time{}
 	err := fault.Safely(func() error { return r.serve(ctx) })
-	if err == nil {
-		sub.State, err = json.Marshal(&r.h)
+	save := r.save
+	if err != nil {
+		save = func(ctx context.Context) error { return s.saveSubscription(ctx, sub) } // as it was
+		if sub.Due = r.now(); ctx.Err() == nil {
+			sub.Due = sub.Due.Add(time.Minute)
+			s.Log.ErrorContext(ctx, "askback: serving a subscription to events failed; trying again", "subscription", sub.ID,
+				"error", err)
+		}
 	}
-	switch {
-	case err == nil:
-	case ctx.Err() != nil:
-		sub.Due = r.now()
-	default:
-		sub.Due = r.now().Add(time.Minute)
-		s.Log.ErrorContext(ctx, "askback: serving a subscription to events failed; trying again", "subscription", sub.ID,
-			"error", err)
-	}
-	err = s.saveSubscription(context.WithoutCancel(ctx), sub)
+	err = save(context.WithoutCancel(ctx))
 	if err != nil && !errors.Is(err, task.ErrConflict) {
 		s.Log.WarnContext(ctx, "askback: events may be delivered again: the store did not take note", "error", err)
+	}
+}
+
+// save saves what has become of the events. What the subscriber has said meanwhile stays. If somebody else has
+// delivered events meanwhile, those of this run come again.
+func (r *hookRun) save(ctx context.Context) error {
+	for {
+		var err error
+		if r.sub.State, err = json.Marshal(&r.h); err != nil {
+			return err
+		}
+		err = r.s.saveSubscription(ctx, r.sub)
+		if !errors.Is(err, task.ErrConflict) || r.sub.Expires.IsZero() {
+			return err
+		}
+		stored, now := hook{}, &task.Subscription{ID: r.sub.ID, Principal: r.sub.Principal}
+		if _, _, missing := r.s.findSubscription(ctx, now, &stored); missing != nil {
+			return missing
+		}
+		if now.Version == "" || !reflect.DeepEqual(stored.hookProgress, r.begun) {
+			return err
+		}
+		stored.hookProgress = r.h.hookProgress
+		if due := r.sub.Due; now.Due.IsZero() || !due.IsZero() && due.Before(now.Due) {
+			now.Due = due
+		}
+		r.h, r.sub = stored, now
 	}
 }
 
@@ -189,6 +217,7 @@ type hookRun struct {
 	s       *Service
 	sub     *task.Subscription
 	h       hook
+	begun   hookProgress // as it was
 	keys    [][]byte
 	claimed time.Time // by the clock of the store
 	began   time.Time
@@ -212,7 +241,7 @@ func (r *hookRun) lookIn(d time.Duration) {
 // serve delivers what is new.
 func (r *hookRun) serve(ctx context.Context) (err error) {
 	w, h := r.s.Events.Webhooks, &r.h
-	if err := json.Unmarshal(r.sub.State, h); err != nil {
+	if err := errors.Join(json.Unmarshal(r.sub.State, h), json.Unmarshal(r.sub.State, &r.begun)); err != nil {
 		return err
 	}
 	if r.keys, err = w.openKeys(ctx, r.sub, h); err != nil {

@@ -103,10 +103,14 @@ func (s *Service) subscribe(ctx context.Context, principal string, params []byte
 	}
 	result := map[string]any{"id": sub.ID, "truncated": b.truncated}
 	if live {
-		result["deliveryStatus"], result["truncated"] = h.status(), h.Envelope != nil
-		h.resume()
+		status := h.status()
+		result["deliveryStatus"], result["truncated"] = status, h.Envelope != nil
+		if status["active"] == false {
+			h.resume()
+			sub.Due = b.next.minted
+		}
 	} else {
-		h.Cursor, h.Deleted, h.Since = b.start(), b.deleted, f.since
+		h.Cursor, h.Deleted, h.Since, sub.Due = b.start(), b.deleted, f.since, b.next.minted
 	}
 	if err := w.setSecret(ctx, sub, h, key); err != nil {
 		return nil, s.storeFailed(ctx, "sealing a secret", err)
@@ -119,7 +123,7 @@ func (s *Service) subscribe(ctx context.Context, principal string, params []byte
 	if sub.State, err = json.Marshal(h); err != nil {
 		return nil, err
 	}
-	sub.Expires, sub.Due = b.next.minted.Add(ttl), b.next.minted
+	sub.Expires = b.next.minted.Add(ttl)
 	switch err := s.saveSubscription(ctx, sub); {
 	case errors.Is(err, task.ErrConflict): // somebody has changed it, or added others
 		return s.subscribe(ctx, principal, params)
@@ -159,7 +163,8 @@ func (s *Service) findSubscription(
 		if one.ID != sub.ID {
 			continue
 		}
-		if sub.Version = one.Version; !saved.ends() {
+		sub.Version, sub.Expires, sub.Due = one.Version, one.Expires, one.Due
+		if !saved.ends() {
 			*h = saved
 		}
 	}
@@ -182,7 +187,8 @@ func (s *Service) unsubscribe(ctx context.Context, principal string, params []by
 		return nil, wire.DataError(wire.CodeNotFound, map[string]any{"kind": "subscription"},
 			"there is no such subscription")
 	}
-	switch err := s.saveSubscription(ctx, sub); { // it has ended
+	sub.Expires = time.Time{} // it has ended
+	switch err := s.saveSubscription(ctx, sub); {
 	case errors.Is(err, task.ErrConflict):
 		return s.unsubscribe(ctx, principal, params)
 	case err != nil:
