@@ -87,17 +87,8 @@ const (
 
 // parseEvents reads a page. Its JSON has been checked.
 func parseEvents(raw []byte, p *EventPoll) (*EventPage, error) {
-	page := new(EventPage)
-	for name, value := range strictjson.Members(raw) {
-		switch string(name) {
-		case "truncated":
-			page.Truncated = string(value) == "true"
-		case "hasMore":
-			page.More = string(value) == "true"
-		case "nextPollMs":
-			page.NextPoll = milliseconds(value)
-		}
-	}
+	page := &EventPage{Truncated: isTrue(raw, "truncated"), More: isTrue(raw, "hasMore"),
+		NextPoll: max(milliseconds(strictjson.Get(raw, "nextPollMs")), time.Second)}
 	events := strictjson.Get(raw, "events")
 	var err error
 	switch page.Cursor, err = parseCursor(raw); {
@@ -115,7 +106,7 @@ func parseEvents(raw []byte, p *EventPoll) (*EventPage, error) {
 		}
 		page.Events = append(page.Events, e)
 	}
-	if page.NextPoll = max(page.NextPoll, time.Second); page.More && page.Events != nil {
+	if page.More && page.Events != nil {
 		page.NextPoll = 0
 	}
 	return page, nil
@@ -135,6 +126,8 @@ func parseEvent(value []byte, of string) (*Event, error) {
 	}
 	return e, nil
 }
+
+func isTrue(raw []byte, member string) bool { return string(strictjson.Get(raw, member)) == "true" }
 
 // parseCursor reads the cursor beside events. Null, or none, is empty.
 func parseCursor(raw []byte) (string, error) {

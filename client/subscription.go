@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -98,10 +97,8 @@ func (n *subscription) subscribe(ctx context.Context, d TaskDialect) (stop func(
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		const shortest, longest = time.Second, time.Minute
-		wait, ever := shortest, false
-		for {
-			began := time.Now()
+		ever := false
+		reopen(ctx, func() (again bool) {
 			_, err := n.exchange(ctx, d, &tap.Exchange{Method: "subscriptions/listen", Notify: n.receive},
 				&taskParams{Notifications: &taskNotifications{TaskIDs: []string{n.id}}})
 			acknowledged, agreed := n.reset()
@@ -110,17 +107,9 @@ func (n *subscription) subscribe(ctx context.Context, d TaskDialect) (stop func(
 				n.silent.Store(true)
 			}
 			// A server that reported once will report again, even if it is away for some time.
-			if ever = ever || agreed; !ever || never || ctx.Err() != nil {
-				return
-			}
-			if time.Since(began) > longest {
-				wait = shortest
-			}
-			if pause(ctx, wait) != nil {
-				return
-			}
-			wait = min(2*wait, longest)
-		}
+			ever = ever || agreed
+			return ever && !never && ctx.Err() == nil
+		})
 	})
 	return func() { cancel(); wg.Wait() }
 }

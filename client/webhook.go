@@ -83,26 +83,17 @@ const maxSubscriptionID = 256
 
 // parseGrant reads the result of a subscription. Its JSON has been checked.
 func parseGrant(raw []byte) (*EventGrant, error) {
-	g := new(EventGrant)
-	ends := false
-	for name, value := range strictjson.Members(raw) {
-		switch string(name) {
-		case "id":
-			g.ID, _ = strictjson.String(value)
-		case "refreshBefore":
-			g.RefreshBefore = timestamp(value)
-			ends = strictjson.TypeOf(value) != strictjson.TypeNull
-		case "cursor":
-			g.Cursor, _ = strictjson.String(value)
-		case "truncated":
-			g.Truncated = string(value) == "true"
-		case "deliveryStatus":
-			g.LastError, _ = strictjson.String(strictjson.Get(value, "lastError"))
-		}
-	}
-	switch {
-	case g.ID == "" || len(g.ID) > maxSubscriptionID || len(g.Cursor) > maxCursor || len(g.LastError) > 100:
-		return nil, &ProtocolError{"a subscription has no id, or its id, its cursor or its error is too long"}
+	before := strictjson.Get(raw, "refreshBefore")
+	ends := before != nil && strictjson.TypeOf(before) != strictjson.TypeNull
+	g := &EventGrant{RefreshBefore: timestamp(before), Truncated: isTrue(raw, "truncated")}
+	g.ID, _ = strictjson.String(strictjson.Get(raw, "id"))
+	g.LastError, _ = strictjson.String(strictjson.Get(strictjson.Get(raw, "deliveryStatus"), "lastError"))
+	var err error
+	switch g.Cursor, err = parseCursor(raw); {
+	case err != nil:
+		return nil, err
+	case g.ID == "" || len(g.ID) > maxSubscriptionID || len(g.LastError) > 100:
+		return nil, &ProtocolError{"a subscription has no id, or its id or its error is too long"}
 	case ends && g.RefreshBefore.IsZero():
 		return nil, &ProtocolError{"a subscription has a refreshBefore that is no time"}
 	}
@@ -180,10 +171,8 @@ func (e *EventReceiver) serve(w http.ResponseWriter, r *http.Request) (status in
 	if strictjson.Check(body, maxPostDepth) != nil || strictjson.TypeOf(body) != strictjson.TypeObject {
 		return http.StatusBadRequest, nil
 	}
-	if kind := strictjson.Get(body, "type"); kind != nil {
-		if text, _ := strictjson.String(kind); text == "verification" {
-			return echo(body)
-		}
+	if kind, _ := strictjson.String(strictjson.Get(body, "type")); kind == "verification" {
+		return echo(body)
 	}
 	page, ended, err := parsePost(body, r.Header.Get(signedhook.HeaderID))
 	if err != nil {
@@ -207,28 +196,15 @@ func echo(body []byte) (status int, answer []byte) {
 
 // parsePost reads what was posted with an ID. Its JSON has been checked.
 func parsePost(body []byte, id string) (page *EventPage, ended, err error) {
-	page = new(EventPage)
-	if page.Cursor, err = parseCursor(body); err != nil {
-		return nil, nil, err
-	}
-	if kind := strictjson.Get(body, "type"); kind != nil {
-		switch text, _ := strictjson.String(kind); text {
-		case "gap":
-			page.Truncated = true
-			return page, nil, nil
-		case "terminated":
-			ended, err := parseEnd(body)
-			return nil, ended, err
+	kind := "event"
+	if said := strictjson.Get(body, "type"); said != nil {
+		if kind, _ = strictjson.String(said); kind != "gap" && kind != "terminated" {
+			return nil, nil, &ProtocolError{"a post is of an unknown type"}
 		}
-		return nil, nil, &ProtocolError{"a post is of an unknown type"}
 	}
-	one, err := parseEvent(body, "")
-	if err == nil && one.ID != id {
+	page, ended, err = parseNews(kind, body, "")
+	if err == nil && kind == "event" && page.Events[0].ID != id {
 		err = &ProtocolError{"an event has another eventId than its post"}
 	}
-	if err != nil {
-		return nil, nil, err
-	}
-	page.Events = []*Event{one}
-	return page, nil, nil
+	return page, ended, err
 }

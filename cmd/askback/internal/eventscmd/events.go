@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/cmd/askback/internal/arguments"
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 	"github.com/askback-mcp/askback/cmd/askback/internal/conversation"
 	"github.com/askback-mcp/askback/internal/foreign"
@@ -28,8 +30,9 @@ func Command() *cobra.Command {
 		Long: `List the types of events of the server at TARGET. With a TYPE, print what has
 happened since --cursor, or happens from now on, an event on each line, until
 you interrupt it: at once if the server has streams, else as often as it wants
-to be polled. KEY=VALUE narrows it, such as tool=deploy or taskId=ID. At the end
-the cursor is printed with which the next time continues.
+to be polled. KEY=VALUE narrows it, such as tool=deploy or taskId=ID, and
+KEY:=JSON does. At the end the cursor is printed with which the next time
+continues.
 
 Exit codes: 0 the events are there; 1 it failed; 2 wrong usage; 130 interrupted.`,
 		Example: `  askback events http://127.0.0.1:8080/mcp
@@ -41,19 +44,25 @@ Exit codes: 0 the events are there; 1 it failed; 2 wrong usage; 130 interrupted.
 				return func() error { return c.Show(types, typesText(types)) }, err
 			})
 		}
-		p := client.EventPoll{Name: args[1], Cursor: cursor}
-		for _, arg := range args[2:] {
-			key, value, ok := strings.Cut(arg, "=")
-			if !ok || key == "" {
-				return cli.Usagef("%q: want KEY=VALUE", arg)
-			}
-			if p.Arguments == nil {
-				p.Arguments = make(map[string]any)
-			}
-			p.Arguments[key] = value
+		pairs, err := arguments.ParsePairs(args[2:])
+		if err != nil {
+			return err
 		}
 		return c.Hold(args[0], args[1], func(ctx context.Context, s *client.Session) (func() error, error) {
-			return func() error { return nil }, follow(ctx, c, s, p, once)
+			t := typeOf(ctx, s, args[1])
+			object, _, err := arguments.ParseSchema(t.InputSchema).Arguments(ctx, t.Name, pairs, nil)
+			if err != nil {
+				return nil, err
+			}
+			p := client.EventPoll{Name: t.Name, Cursor: cursor, Arguments: make(map[string]any)}
+			for name, value := range strictjson.Members(object) {
+				p.Arguments[string(name)] = json.RawMessage(value)
+			}
+			pages := s.EventPages
+			if !once && slices.Contains(t.Delivery, "push") {
+				pages = s.StreamEvents
+			}
+			return func() error { return nil }, follow(c, pages(ctx, p), cursor, once)
 		})
 	})
 	cmd.Flags().StringVar(&cursor, "cursor", "", "what has happened since this `CURSOR`")
@@ -103,23 +112,17 @@ func typesText(types []*eventType) string {
 }
 
 // follow prints events until it is interrupted, or once.
-func follow(
-	ctx context.Context, c *conversation.Conversation, s *client.Session, p client.EventPoll, once bool,
-) error {
+func follow(c *conversation.Conversation, pages iter.Seq2[*client.EventPage, error], cursor string, once bool) error {
 	defer func() {
-		if p.Cursor != "" {
-			c.Note("the next time: --cursor %s", cli.HarmlessLine(p.Cursor, 2000))
+		if cursor != "" {
+			c.Note("the next time: --cursor %s", cli.HarmlessLine(cursor, 2000))
 		}
 	}()
-	pages := s.EventPages
-	if !once && streams(ctx, s, p.Name) {
-		pages = s.StreamEvents
-	}
-	for page, err := range pages(ctx, p) {
+	for page, err := range pages {
 		if err != nil {
 			return err
 		}
-		if p.Cursor = page.Cursor; page.Truncated {
+		if cursor = page.Cursor; page.Truncated {
 			c.Note("warning: there may have been events that the server no longer has")
 		}
 		for _, e := range page.Events {
@@ -134,12 +137,20 @@ func follow(
 	return nil
 }
 
-// streams reports whether the server lists that it has streams of a type. If it lists nothing it has none.
-func streams(ctx context.Context, s *client.Session, name string) bool {
+// typeOf returns the type with a name. Of one that the server does not list, or that has no schema, the server is the
+// only judge.
+func typeOf(ctx context.Context, s *client.Session, name string) *eventType {
+	found := &eventType{Name: name}
 	types, _ := listTypes(ctx, s)
-	return slices.ContainsFunc(types, func(t *eventType) bool {
-		return t.Name == name && slices.Contains(t.Delivery, "push")
-	})
+	for _, t := range types {
+		if t.Name == name {
+			found = t
+		}
+	}
+	if strictjson.TypeOf(found.InputSchema) != strictjson.TypeObject {
+		found.InputSchema = json.RawMessage("{}")
+	}
+	return found
 }
 
 func line(c *conversation.Conversation, e *client.Event) string {
