@@ -189,7 +189,8 @@ func TestASlowReaderOfAStream(t *testing.T) {
 					synctest.Wait() // all that is sent has come
 				}
 			}
-			if n := len(seen); n < most || n > most+2 || slices.Contains(seen, "lost") || !slices.Equal(seen[n-2:], []string{"8", "ended -32024"}) ||
+			if n := len(seen); n < most || n > most+2 || slices.Contains(seen, "lost") ||
+				!slices.Equal(seen[n-2:], []string{"8", "ended -32024"}) ||
 				len(srv.sent) != 2 || srv.sent[1] != "7@1s" {
 				t.Errorf("seen: %d, at the end %q, sent %q", n, seen[n-2:], srv.sent)
 			}

@@ -72,8 +72,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// reopen opens a stream, which returns at its end, and opens it again as long as that reports that it should. The pauses
-// grow from a second to a minute, and begin anew after a stream that has lasted longer.
+// reopen opens a stream, which returns at its end, and opens it again as long as that reports that it should. The
+// pauses grow from a second to a minute, and begin anew after a stream that has lasted longer.
 func reopen(ctx context.Context, open func() (again bool)) {
 	const shortest, longest = time.Second, time.Minute
 	for wait := shortest; ; wait = min(2*wait, longest) {
