@@ -290,7 +290,7 @@ func TestDeadlinesInTasks(t *testing.T) {
 	const ada = `"who":{"action":"accept","content":{"name":"Ada"}}`
 	const tea = `"what":{"action":"accept","content":{"name":"tea"}}`
 	both := func(_ context.Context, call *askback.Call) (string, error) {
-		who, err1 := whoWithin(call, "who", 3*time.Hour)
+		who, err1 := whoWithin(call, "who", 30*time.Minute)
 		what, err2 := whoWithin(call, "what", 0)
 		return who + ", " + what, errors.Join(err1, err2)
 	}
@@ -299,7 +299,7 @@ func TestDeadlinesInTasks(t *testing.T) {
 			s := newSleeper(t, store, both)
 			defer s.stop()
 			id := s.call()
-			time.Sleep(3*time.Hour - time.Second)
+			time.Sleep(30*time.Minute - time.Second)
 			s.is(id, "input_required [what who]")
 			s.update(id, ada)
 			time.Sleep(time.Minute)
@@ -311,20 +311,20 @@ func TestDeadlinesInTasks(t *testing.T) {
 			s := newSleeper(t, store, both)
 			defer s.stop()
 			id := s.call()
-			time.Sleep(3*time.Hour + 2*time.Second)
+			time.Sleep(30*time.Minute + 2*time.Second)
 			s.is(id, "input_required [what]")
 			got := s.update(id, ada+","+tea)
 			if want := `too late: the deadline of ["who"]`; got["code"] != float64(-32602) ||
 				!strings.HasPrefix(fmt.Sprint(got["message"]), want) {
 				t.Errorf("a late answer: %v", got)
 			}
-			s.is(id, "completed nobody in 3h0m0s, tea")
+			s.is(id, "completed nobody in 30m0s, tea")
 		},
 		"late, before anybody has found out": func(t *testing.T, store *task.MemoryStore) {
 			s := newSleeper(t, store, both)
 			id := s.call()
 			s.stop() // nobody expires questions
-			time.Sleep(3 * time.Hour)
+			time.Sleep(30 * time.Minute)
 			got := s.update(id, ada+","+tea)
 			if want := `too late: the deadline of ["who"]`; got["code"] != float64(-32602) ||
 				!strings.HasPrefix(fmt.Sprint(got["message"]), want) {
@@ -334,42 +334,42 @@ func TestDeadlinesInTasks(t *testing.T) {
 			s = newSleeper(t, store, both)
 			defer s.stop()
 			time.Sleep(2 * time.Second)
-			s.is(id, "completed nobody in 3h0m0s, tea")
+			s.is(id, "completed nobody in 30m0s, tea")
 		},
 		"an answer that does not fit begins nothing anew": func(t *testing.T, store *task.MemoryStore) {
 			s := newSleeper(t, store, both)
 			defer s.stop()
 			id := s.call()
-			time.Sleep(2 * time.Hour)
+			time.Sleep(20 * time.Minute)
 			s.update(id, `"who":{"action":"accept","content":{"name":1}},`+tea)
 			s.is(id, "input_required [who#2]")
-			time.Sleep(time.Hour + 2*time.Second)
-			s.is(id, "completed nobody in 3h0m0s, tea")
+			time.Sleep(10*time.Minute + 2*time.Second)
+			s.is(id, "completed nobody in 30m0s, tea")
 		},
 		"a sleep, beside a question": func(t *testing.T, store *task.MemoryStore) {
 			began := time.Now()
 			tool := func(_ context.Context, call *askback.Call) (string, error) {
-				slept := call.Sleep("nap", 5*time.Hour)
+				slept := call.Sleep("nap", 50*time.Minute)
 				what, err := whoWithin(call, "what", 0)
 				if err := errors.Join(slept, err); err != nil {
 					return "", err
 				}
-				return fmt.Sprint(what, " after ", time.Since(began).Round(time.Hour)), nil
+				return fmt.Sprint(what, " after ", time.Since(began).Round(time.Minute)), nil
 			}
 			s := newSleeper(t, store, tool)
 			id := s.call()
 			s.is(id, "input_required [what]")
-			time.Sleep(2 * time.Hour)
+			time.Sleep(20 * time.Minute)
 			s.update(id, tea)
 			s.is(id, "working")
 			s.stop() // and another instance goes on
-			time.Sleep(time.Hour)
+			time.Sleep(10 * time.Minute)
 			s = newSleeper(t, store, tool)
 			defer s.stop()
-			time.Sleep(2*time.Hour - time.Second)
+			time.Sleep(20*time.Minute - time.Second)
 			s.is(id, "working")
 			time.Sleep(3 * time.Second)
-			s.is(id, "completed tea after 5h0m0s")
+			s.is(id, "completed tea after 50m0s")
 		},
 		"cancelled while it sleeps": func(t *testing.T, store *task.MemoryStore) {
 			var happened []string
@@ -377,7 +377,7 @@ func TestDeadlinesInTasks(t *testing.T) {
 				call.OnCancel(func(context.Context) error { happened = append(happened, "cleaned up"); return nil })
 				err := call.Do(ctx, "begin", func(context.Context) error { happened = append(happened, "begun"); return nil })
 				if err == nil {
-					err = call.Sleep("nap", 5*time.Hour)
+					err = call.Sleep("nap", 50*time.Minute)
 				}
 				if err == nil {
 					happened = append(happened, "slept")
@@ -386,9 +386,9 @@ func TestDeadlinesInTasks(t *testing.T) {
 			})
 			defer s.stop()
 			id := s.call()
-			time.Sleep(time.Hour)
+			time.Sleep(10 * time.Minute)
 			s.send("tasks/cancel", id, `"taskId":"`+id+`"`)
-			time.Sleep(5 * time.Hour)
+			time.Sleep(50 * time.Minute)
 			synctest.Wait() // for what the worker has written
 			if got := fmt.Sprint(happened); got != "[begun cleaned up]" {
 				t.Errorf("happened: %s", got)

@@ -406,8 +406,8 @@ func (s *losing) Forget(ctx context.Context, key string) error {
 // What is remembered lets exactly those calls pass that it is for: a slow model of the words in Verdict says which. Of
 // a store that loses answers, it lets no others pass.
 func TestRememberedDecisions(t *testing.T) {
-	t.Run("exactly", func(t *testing.T) { drawRemembered(t, 1000, false) })
-	t.Run("with lost answers", func(t *testing.T) { drawRemembered(t, 400, true) })
+	t.Run("exactly", func(t *testing.T) { drawRemembered(t, 400, false) })
+	t.Run("with lost answers", func(t *testing.T) { drawRemembered(t, 200, true) })
 }
 
 func drawRemembered(t *testing.T, draws int, loses bool) {

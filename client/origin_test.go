@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -98,27 +99,29 @@ func TestRedirectsToAnotherOriginAreNotFollowed(t *testing.T) {
 		for _, status := range []int{301, 302, 303, 307, 308} {
 			for _, when := range []string{"connecting", "calling", "answering"} {
 				t.Run(fmt.Sprintf("%s %d %s", when, status, location), func(t *testing.T) {
-					n := &network{redirect: func(m message, r *http.Request) (int, string) {
-						_, answers := m.Params["requestState"]
-						at := "connecting"
-						switch {
-						case answers:
-							at = "answering"
-						case m.Method == "tools/call":
-							at = "calling"
+					synctest.Test(t, func(t *testing.T) { // connecting is tried again
+						n := &network{redirect: func(m message, r *http.Request) (int, string) {
+							_, answers := m.Params["requestState"]
+							at := "connecting"
+							switch {
+							case answers:
+								at = "answering"
+							case m.Method == "tools/call":
+								at = "calling"
+							}
+							if at != when || r.URL.Path != "/mcp" {
+								return 0, ""
+							}
+							return status, location
+						}}
+						got, err := n.call(t)
+						if err == nil || !strings.Contains(err.Error(), "the server redirects to another origin") {
+							t.Errorf("got %q, %v", got, err)
 						}
-						if at != when || r.URL.Path != "/mcp" {
-							return 0, ""
+						if len(n.strays) > 0 {
+							t.Errorf("these went elsewhere: %q", n.strays)
 						}
-						return status, location
-					}}
-					got, err := n.call(t)
-					if err == nil || !strings.Contains(err.Error(), "the server redirects to another origin") {
-						t.Errorf("got %q, %v", got, err)
-					}
-					if len(n.strays) > 0 {
-						t.Errorf("these went elsewhere: %q", n.strays)
-					}
+					})
 				})
 			}
 		}

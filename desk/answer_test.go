@@ -126,10 +126,10 @@ func TestAFilledBallot(t *testing.T) {
 	if _, err := o.HandOver(t.Context(), o.name, "q", person("bob", "release"), "mallory", time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 300 {
+	for i := range 150 {
 		a := accepts("mallory", i%2)
 		a.Reason = strings.Repeat("x", 4096)
-		if i > 290 {
+		if i >= 145 {
 			a.Content = fmt.Appendf(nil, `{"hour":%d,"note":"%s"}`, i%2, bytes.Repeat([]byte("x"), 512<<10))
 		}
 		if _, err := o.answer(a); err != nil {

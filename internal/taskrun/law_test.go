@@ -133,7 +133,7 @@ var raceDetector bool
 // Whatever calls to the store are lost or arrive late: a task that has ended does not run again, and stays as it is; a
 // question costs one round; an entry is in the journal once; and every task ends.
 func TestLawOfLostCalls(t *testing.T) {
-	seeds := uint64(8)
+	seeds := uint64(3)
 	if testing.Short() || raceDetector {
 		seeds = 2
 	}
