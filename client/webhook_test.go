@@ -73,7 +73,7 @@ func TestEventsArePosted(t *testing.T) {
 		askback.AddTaskTool(srv, &mcp.Tool{Name: "deploy"}, &askback.TaskSupport{Required: true},
 			func(context.Context, *askback.Call, struct{}) (string, error) { return "deployed", nil })
 	})
-	session := connect(t, patient(), &mcp.StreamableClientTransport{Endpoint: srv.URL}, "")
+	session := connect(t, patient(), &mcp.StreamableClientTransport{Endpoint: srv.URL()}, "")
 	first, second := client.NewEventSecret(), client.NewEventSecret()
 	sub := &client.EventSubscription{Name: "call.ended", Arguments: map[string]any{"tool": "deploy"}, URL: e.URL + "/hook",
 		Secret: first, TTL: 10 * time.Minute}

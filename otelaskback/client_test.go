@@ -354,7 +354,7 @@ func TestClientTask(t *testing.T) {
 				return answer.Name, err
 			})
 	})
-	session := collect.connect(t, &mcp.StreamableClientTransport{Endpoint: server.URL}, "", false)
+	session := collect.connect(t, &mcp.StreamableClientTransport{Endpoint: server.URL()}, "", false)
 	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "deploy"}); err != nil {
 		t.Fatal(err)
 	}

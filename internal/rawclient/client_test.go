@@ -22,7 +22,7 @@ var (
 
 func TestRounds(t *testing.T) {
 	t.Parallel()
-	c := &rawclient.Client{URL: harness.NewTaskServer(t, nil, harness.AddGreet, harness.AddEcho).URL}
+	c := &rawclient.Client{URL: harness.NewTaskServer(t, nil, harness.AddGreet, harness.AddEcho).URL()}
 	var asked, done rawclient.Result
 	if err := c.Call(t.Context(), "tools/call", greet, &asked); err != nil || asked.Requests["login"] == nil {
 		t.Fatalf("asked %+v, %v", asked, err)

@@ -351,7 +351,7 @@ func streamOf(t *testing.T, s *harness.TaskServer) *harness.Conversation {
 	var all sync.WaitGroup
 	c := harness.NewConversation(t)
 	c.Write = func(message string) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL, strings.NewReader(message))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL(), strings.NewReader(message))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -391,7 +391,7 @@ func listenOverHTTP(t *testing.T) (calls, stream *harness.Conversation, end func
 				name, _ = harness.At(m, "params", "taskId").(string)
 			}
 			run := func() {
-				req := httptest.NewRequestWithContext(ctx, http.MethodPost, s.URL, strings.NewReader(message))
+				req := httptest.NewRequestWithContext(ctx, http.MethodPost, s.URL(), strings.NewReader(message))
 				req.RequestURI = ""
 				for key, value := range map[string]string{"Content-Type": "application/json",
 					"Accept":               "application/json, text/event-stream",

@@ -132,7 +132,7 @@ func TestTasksInASessionBefore20260728(t *testing.T) {
 func TestTasksInASessionBefore20260728OverHTTP(t *testing.T) {
 	t.Parallel()
 	s := harness.NewTaskServer(t, nil, harness.AddEcho, harness.AddRequired, harness.AddGreet)
-	testSession(t, overHTTP(t, s.URL))
+	testSession(t, overHTTP(t, s.URL()))
 }
 
 // overHTTP is a session with the server at this URL. The first message that is written must open it.

@@ -60,7 +60,7 @@ func build(t *testing.T, store task.Store) *world {
 	s := harness.NewTaskServerOn(t, store, &askback.Options{
 		Principal: harness.UserHeader, Desk: &askback.DeskOptions{Wait: 20 * time.Second, Notify: notify},
 	}, w.addTools)
-	w.url = s.URL
+	w.url = s.URL()
 	return w
 }
 

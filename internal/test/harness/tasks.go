@@ -14,10 +14,10 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// TaskServer is a server with tasks, over HTTP.
+// TaskServer is a server with tasks, over HTTP. It works in a bubble, unless its URL is called.
 type TaskServer struct {
 	t       testing.TB
-	URL     string
+	URL     func() string // of the server in the network
 	Handler http.Handler
 	Stop    func() // running tasks, and waits
 }
@@ -138,9 +138,11 @@ func runTasks(t testing.TB, srv *askback.Server) (stop func()) {
 // ServeTasks serves a server over HTTP, and leaves running its tasks to the caller.
 func ServeTasks(t testing.TB, srv *askback.Server) *TaskServer {
 	handler := srv.HTTPHandler(nil)
-	web := httptest.NewServer(handler)
-	t.Cleanup(web.Close)
-	return &TaskServer{t: t, URL: web.URL, Handler: handler}
+	return &TaskServer{t: t, Handler: handler, URL: sync.OnceValue(func() string {
+		web := httptest.NewServer(handler)
+		t.Cleanup(web.Close)
+		return web.URL
+	})}
 }
 
 const (
