@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -284,8 +285,9 @@ func TestAStrayingHandlerIsLogged(t *testing.T) {
 }
 
 // A worker that loses its lease says so, and so does the one that goes on with its task.
-func TestALostLeaseIsLogged(t *testing.T) {
-	t.Parallel()
+func TestALostLeaseIsLogged(t *testing.T) { synctest.Test(t, testALostLeaseIsLogged) }
+
+func testALostLeaseIsLogged(t *testing.T) {
 	store := new(task.MemoryStore)
 	arrived := make(chan struct{}, 1)
 	steps := func(hang bool) func(*askback.Server) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -224,8 +225,9 @@ func TestVotesAreAudited(t *testing.T) {
 
 // An instance that has no desk yet, or none any more, leaves the tasks of the others alone: its handler would get an
 // error from the first question for people, and end the call.
-func TestAnInstanceWithoutADeskLeavesItsTasks(t *testing.T) {
-	t.Parallel()
+func TestAnInstanceWithoutADeskLeavesItsTasks(t *testing.T) { synctest.Test(t, testAnInstanceWithoutADeskLeavesItsTasks) }
+
+func testAnInstanceWithoutADeskLeavesItsTasks(t *testing.T) {
 	store := new(task.MemoryStore)
 	type lines = func(message string) []map[string]any
 	instance := func(
@@ -270,7 +272,9 @@ func TestAnInstanceWithoutADeskLeavesItsTasks(t *testing.T) {
 
 // The operator observes how long people took to decide or did not, how long tasks waited for a worker, what the store
 // and the notices took, all of one task under its name.
-func TestWhatPeopleDecideIsObserved(t *testing.T) {
+func TestWhatPeopleDecideIsObserved(t *testing.T) { synctest.Test(t, testWhatPeopleDecideIsObserved) }
+
+func testWhatPeopleDecideIsObserved(t *testing.T) {
 	const within = 100 * time.Millisecond
 	w := new(follower)
 	store := new(task.MemoryStore)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -19,7 +20,9 @@ import (
 )
 
 // A question whose deadline was moved outlives the one that it had, in the server that asks it, and so does its task.
-func TestAServerKeepsAMovedDeadline(t *testing.T) {
+func TestAServerKeepsAMovedDeadline(t *testing.T) { synctest.Test(t, testAServerKeepsAMovedDeadline) }
+
+func testAServerKeepsAMovedDeadline(t *testing.T) {
 	type arguments struct {
 		Key string `json:"key"`
 	}

@@ -218,7 +218,9 @@ func TestFailedMessages(t *testing.T) {
 }
 
 // Run shows a vote that no notice tells, and tries again what has failed.
-func TestRunShowsVotes(t *testing.T) {
+func TestRunShowsVotes(t *testing.T) { synctest.Test(t, testRunShowsVotes) }
+
+func testRunShowsVotes(t *testing.T) {
 	d, name := asked(t, nil)
 	w, states := new(wall), new(state.MemoryStore)
 	c := open(t, d, w, states)
@@ -235,20 +237,22 @@ func TestRunShowsVotes(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- c.Run(ctx) }()
-	until := time.Now().Add(time.Hour)
-	harness.Eventually(t, "a claim is shown", func() bool { // Run shows what comes after its first look
-		until = until.Add(time.Second)
-		by := desk.Person{Name: "bob", Groups: []string{"release"}}
-		if _, err := d.Claim(context.Background(), name, "ask", by, time.Until(until)); err != nil {
-			t.Error(err)
+	shows := func(after time.Duration, want string) {
+		t.Helper()
+		time.Sleep(after)
+		if got := w.note(0).Standing; !strings.Contains(got, want) {
+			t.Errorf("after %v it says %q, want %q", after, got, want)
 		}
-		return strings.Contains(w.note(0).Standing, "bob is about to answer")
-	})
+	}
+	synctest.Wait() // Run shows what comes after its first look
+	by := desk.Person{Name: "bob", Groups: []string{"release"}}
+	if _, err := d.Claim(t.Context(), name, "ask", by, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	shows(10*time.Second, "bob is about to answer")
 	failures.Store(2)
 	vote(t, d, name, "bob")
-	harness.Eventually(t, "the vote is shown", func() bool {
-		return strings.HasPrefix(w.note(0).Standing, "Open: 1 of 2 votes, bob")
-	})
+	shows(time.Minute, "Open: 1 of 2 votes, bob")
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -482,7 +483,9 @@ func TestDeleteEndsTheCallsOfASession(t *testing.T) {
 }
 
 // The DELETE of a session does not wait for a handler that does not look at its context.
-func TestDeleteDoesNotWaitForAHandler(t *testing.T) {
+func TestDeleteDoesNotWaitForAHandler(t *testing.T) { synctest.Test(t, testDeleteDoesNotWaitForAHandler) }
+
+func testDeleteDoesNotWaitForAHandler(t *testing.T) {
 	release := make(chan struct{})
 	working := make(chan struct{})
 	srv := harness.NewServer(t, nil, func(srv *askback.Server) {

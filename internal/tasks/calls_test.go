@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -498,8 +499,9 @@ func TestProgressOfATask(t *testing.T) {
 	}
 }
 
-func TestTimeToLiveOfACallThatIsATask(t *testing.T) {
-	t.Parallel()
+func TestTimeToLiveOfACallThatIsATask(t *testing.T) { synctest.Test(t, testTimeToLiveOfACallThatIsATask) }
+
+func testTimeToLiveOfACallThatIsATask(t *testing.T) {
 	s := harness.NewTaskServer(t, nil, harness.AddText("t", nil,
 		func(ctx context.Context, call *askback.Call) (string, error) {
 			_, err := askback.Elicit[harness.Color](call, "c", "Which?")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -145,8 +146,9 @@ func TestCleaningUpMayReportProgressAndRegisterMore(t *testing.T) {
 	come(t, "end of RunTasks", stopped, 1)
 }
 
-func TestPanicOfOneCleanupDoesNotKeepOthersFromRunning(t *testing.T) {
-	t.Parallel()
+func TestPanicOfOneCleanupDoesNotKeepOthersFromRunning(t *testing.T) { synctest.Test(t, testPanicOfOneCleanupDoesNotKeepOthersFromRunning) }
+
+func testPanicOfOneCleanupDoesNotKeepOthersFromRunning(t *testing.T) {
 	first, second := make(chan struct{}, 100), make(chan struct{}, 100)
 	s := &site{register: func(call *askback.Call) {
 		call.OnCancel(func(context.Context) error { first <- struct{}{}; return nil })
@@ -157,8 +159,9 @@ func TestPanicOfOneCleanupDoesNotKeepOthersFromRunning(t *testing.T) {
 	come(t, "second attempt of what panicked", second, 2)
 }
 
-func TestCleaningUpIsTriedAgainWhenTheHandlerFails(t *testing.T) {
-	t.Parallel()
+func TestCleaningUpIsTriedAgainWhenTheHandlerFails(t *testing.T) { synctest.Test(t, testCleaningUpIsTriedAgainWhenTheHandlerFails) }
+
+func testCleaningUpIsTriedAgainWhenTheHandlerFails(t *testing.T) {
 	undone := make(chan struct{}, 10)
 	s := &site{
 		before: func(run int32) error {
