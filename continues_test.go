@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -37,54 +38,56 @@ func TestAuthorizeContinues(t *testing.T) {
 	} {
 		t.Run(tt.says, func(t *testing.T) {
 			t.Parallel()
-			var asked, effects, cleaned atomic.Int32
-			store := new(task.MemoryStore)
-			people, err := desk.Open(store, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := harness.NewTaskServerOn(t, store, &askback.Options{
-				Principal:          func(context.Context, *mcp.RequestExtra) (string, error) { return "carol", nil },
-				Desk:               new(askback.DeskOptions),
-				AuthorizeContinues: tt.wants,
-				Authorize: func(_ context.Context, a askback.Access) error {
-					if !a.Continues {
-						return nil
-					}
-					if a.Extra != nil || a.Principal != "carol" || a.Method != "tools/call" || a.Target != "deploy" {
-						t.Errorf("it is asked of %+v", a)
-					}
-					if n := int(asked.Add(1)); n <= len(tt.answers) {
-						return tt.answers[n-1]
-					}
-					return errors.New("it is asked too often")
-				},
-			}, func(s *askback.Server) {
-				askback.AddTaskTool(s, &mcp.Tool{Name: "deploy"}, nil,
-					func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-						call.OnCancel(func(context.Context) error { cleaned.Add(1); return nil })
-						q := askback.Question{Message: "Deploy?", For: []string{askback.User("bob"), askback.User("carol")}}
-						if err := askback.Approve(call, "release", q); err != nil {
-							return "", err
+			synctest.Test(t, func(t *testing.T) {
+				var asked, effects, cleaned atomic.Int32
+				store := new(task.MemoryStore)
+				people, err := desk.Open(store, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s := harness.NewTaskServerOn(t, store, &askback.Options{
+					Principal:          func(context.Context, *mcp.RequestExtra) (string, error) { return "carol", nil },
+					Desk:               new(askback.DeskOptions),
+					AuthorizeContinues: tt.wants,
+					Authorize: func(_ context.Context, a askback.Access) error {
+						if !a.Continues {
+							return nil
 						}
-						return "done", call.Do(ctx, "deploy", func(context.Context) error { effects.Add(1); return nil })
-					})
+						if a.Extra != nil || a.Principal != "carol" || a.Method != "tools/call" || a.Target != "deploy" {
+							t.Errorf("it is asked of %+v", a)
+						}
+						if n := int(asked.Add(1)); n <= len(tt.answers) {
+							return tt.answers[n-1]
+						}
+						return errors.New("it is asked too often")
+					},
+				}, func(s *askback.Server) {
+					askback.AddTaskTool(s, &mcp.Tool{Name: "deploy"}, nil,
+						func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+							call.OnCancel(func(context.Context) error { cleaned.Add(1); return nil })
+							q := askback.Question{Message: "Deploy?", For: []string{askback.User("bob"), askback.User("carol")}}
+							if err := askback.Approve(call, "release", q); err != nil {
+								return "", err
+							}
+							return "done", call.Do(ctx, "deploy", func(context.Context) error { effects.Add(1); return nil })
+						})
+				})
+				id := s.Result(harness.WithExtension, "tools/call", "deploy", `"name":"deploy"`)["taskId"].(string)
+				if err := vote(t, people, "release", desk.Person{Name: tt.by}, "accept", ""); err != nil {
+					t.Fatal(err)
+				}
+				status := "failed"
+				if tt.want == "done" {
+					status = "completed"
+				}
+				ended := fmt.Sprint(s.Get(harness.WithExtension, id, status))
+				if !strings.Contains(ended, tt.want) || int(asked.Load()) != len(tt.answers) || effects.Load() != tt.effects {
+					t.Errorf("it is asked %d times, and %d effects later the task is %s", asked.Load(), effects.Load(), ended)
+				}
+				if status == "failed" {
+					harness.Eventually(t, "it cleans up", func() bool { return cleaned.Load() > 0 })
+				}
 			})
-			id := s.Result(harness.WithExtension, "tools/call", "deploy", `"name":"deploy"`)["taskId"].(string)
-			if err := vote(t, people, "release", desk.Person{Name: tt.by}, "accept", ""); err != nil {
-				t.Fatal(err)
-			}
-			status := "failed"
-			if tt.want == "done" {
-				status = "completed"
-			}
-			ended := fmt.Sprint(s.Get(harness.WithExtension, id, status))
-			if !strings.Contains(ended, tt.want) || int(asked.Load()) != len(tt.answers) || effects.Load() != tt.effects {
-				t.Errorf("it is asked %d times, and %d effects later the task is %s", asked.Load(), effects.Load(), ended)
-			}
-			if status == "failed" {
-				harness.Eventually(t, "it cleans up", func() bool { return cleaned.Load() > 0 })
-			}
 		})
 	}
 }

@@ -354,42 +354,44 @@ func TestATaskThatIsEndedFromOutsideIsNotRecovered(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			working := make(chan struct{}, 1)
-			w := new(follower)
-			logger, log, lines := harness.JSONLogs()
-			s := harness.NewTaskServer(t, &askback.Options{
-				Logger: logger, Observe: w.observe,
-				Tasks: &askback.Tasks{Settings: task.Settings{TTL: test.ttl}},
-			}, harness.AddText("trip", nil, func(ctx context.Context, call *askback.Call) (string, error) {
-				step := func(context.Context) error { return nil }
-				if err := call.Do(ctx, "reserve", step); err != nil {
-					return "", err
+			synctest.Test(t, func(t *testing.T) {
+				working := make(chan struct{}, 1)
+				w := new(follower)
+				logger, log, lines := harness.JSONLogs()
+				s := harness.NewTaskServer(t, &askback.Options{
+					Logger: logger, Observe: w.observe,
+					Tasks: &askback.Tasks{Settings: task.Settings{TTL: test.ttl}},
+				}, harness.AddText("trip", nil, func(ctx context.Context, call *askback.Call) (string, error) {
+					step := func(context.Context) error { return nil }
+					if err := call.Do(ctx, "reserve", step); err != nil {
+						return "", err
+					}
+					if _, err := askback.Elicit[harness.Color](call, "color", "Which?"); errors.Is(err, askback.ErrInputRequired) {
+						return "", err
+					}
+					if err := call.Do(ctx, "book", step); err != nil {
+						return "", err
+					}
+					return "", call.Do(ctx, "drive", func(ctx context.Context) error {
+						working <- struct{}{}
+						<-ctx.Done()
+						return ctx.Err()
+					})
+				}))
+				id := s.Result(harness.WithExtension, "tools/call", "trip", `"name":"trip"`)["taskId"].(string)
+				s.Get(harness.WithExtension, id, "input_required")
+				test.end(s, id, working)
+				harness.Eventually(t, "the clean-up", func() bool { return strings.Contains(fmt.Sprint(w.seen()), "cleaned_up") })
+				if l := lines("askback: a task goes on after a run that did not end"); l != nil {
+					t.Errorf("logged %v", l)
 				}
-				if _, err := askback.Elicit[harness.Color](call, "color", "Which?"); errors.Is(err, askback.ErrInputRequired) {
-					return "", err
+				for _, op := range w.all() {
+					if op.Recovered {
+						t.Errorf("the %s of round %d recovered the task", op.Kind, op.Round)
+					}
 				}
-				if err := call.Do(ctx, "book", step); err != nil {
-					return "", err
-				}
-				return "", call.Do(ctx, "drive", func(ctx context.Context) error {
-					working <- struct{}{}
-					<-ctx.Done()
-					return ctx.Err()
-				})
-			}))
-			id := s.Result(harness.WithExtension, "tools/call", "trip", `"name":"trip"`)["taskId"].(string)
-			s.Get(harness.WithExtension, id, "input_required")
-			test.end(s, id, working)
-			harness.Eventually(t, "the clean-up", func() bool { return strings.Contains(fmt.Sprint(w.seen()), "cleaned_up") })
-			if l := lines("askback: a task goes on after a run that did not end"); l != nil {
-				t.Errorf("logged %v", l)
-			}
-			for _, op := range w.all() {
-				if op.Recovered {
-					t.Errorf("the %s of round %d recovered the task", op.Kind, op.Round)
-				}
-			}
-			harness.NoSecrets(t, log, id)
+				harness.NoSecrets(t, log, id)
+			})
 		})
 	}
 }

@@ -225,7 +225,9 @@ func TestVotesAreAudited(t *testing.T) {
 
 // An instance that has no desk yet, or none any more, leaves the tasks of the others alone: its handler would get an
 // error from the first question for people, and end the call.
-func TestAnInstanceWithoutADeskLeavesItsTasks(t *testing.T) { synctest.Test(t, testAnInstanceWithoutADeskLeavesItsTasks) }
+func TestAnInstanceWithoutADeskLeavesItsTasks(t *testing.T) {
+	synctest.Test(t, testAnInstanceWithoutADeskLeavesItsTasks)
+}
 
 func testAnInstanceWithoutADeskLeavesItsTasks(t *testing.T) {
 	store := new(task.MemoryStore)

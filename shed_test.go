@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -68,70 +69,72 @@ func TestCallsAreHandedBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var mu sync.Mutex
-			var told []string
-			var log harness.Log
-			opts := &askback.Options{
-				Keys: harness.NewRing(t), Principal: harness.UserHeader,
-				Limits: askback.Limits{Calls: askback.Share{PerPrincipal: 1, Anonymous: 1}},
-				Logger: slog.New(slog.NewTextHandler(&log, nil)),
-				Audit: func(_ context.Context, e askback.AuditEvent) {
-					mu.Lock()
-					defer mu.Unlock()
-					told = append(told, e.Kind+" "+e.Principal)
-				},
-			}
-			configure(opts)
-			var ran atomic.Int64
-			register := func(srv *askback.Server) {
-				addOccupant(srv)
-				askback.AddTool(srv, &mcp.Tool{Name: "greet"}, func(ctx context.Context, call *askback.Call,
-					_ map[string]any) (string, error) {
-					if _, err := askback.Do(ctx, call, "count", func(context.Context) (int64, error) {
-						return ran.Add(1), nil
-					}); err != nil {
-						return "", err
-					}
-					a, err := askback.Elicit[harness.Login](call, "who", "Who?")
-					return "hello " + a.Name, err
-				})
-			}
-			h := harness.NewServer(t, opts, register).HTTPHandler(nil)
-			there := harness.NewServer(t, opts, register).HTTPHandler(nil)
-			alice := harness.Request{Target: "greet", Header: http.Header{"X-User": {"alice"}}}
-
-			leave := occupy(t, h, "alice")
-			bob := alice
-			bob.Header = http.Header{"X-User": {"bob"}}
-			bob.Send(t, h).Asked(t, "who")
-			begun := ran.Load()
-			handedBack := func(res *harness.Response) string {
-				t.Helper()
-				if state := res.Asked(t); state == "" || !strings.Contains(res.Raw, `"inputRequests":{}`) {
-					t.Fatalf("got %s", res.Raw)
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				var told []string
+				var log harness.Log
+				opts := &askback.Options{
+					Keys: harness.NewRing(t), Principal: harness.UserHeader,
+					Limits: askback.Limits{Calls: askback.Share{PerPrincipal: 1, Anonymous: 1}},
+					Logger: slog.New(slog.NewTextHandler(&log, nil)),
+					Audit: func(_ context.Context, e askback.AuditEvent) {
+						mu.Lock()
+						defer mu.Unlock()
+						told = append(told, e.Kind+" "+e.Principal)
+					},
 				}
-				return res.Result.State
-			}
-			alice.State = handedBack(alice.Send(t, h))
-			if ran.Load() != begun {
-				t.Error("a handler ran beyond the limit")
-			}
-			alice.State = alice.Send(t, there).Asked(t, "who")
-			alice.Responses = `{"who":{"action":"accept","content":{"name":"Ann"}}}`
-			alice.State = handedBack(alice.Send(t, h))
-			alice.Responses = ""
-			if got := alice.Send(t, h).Text(t); got != "hello Ann" || ran.Load() != begun+1 {
-				t.Errorf("handed back twice: got %q after %d runs of the step", got, ran.Load()-begun)
-			}
-			leave()
-			mu.Lock()
-			defer mu.Unlock()
-			if n := slices.Index(told, "shed alice"); n < 0 || slices.Contains(told, "shed bob") {
-				t.Errorf("the operator was told %q", told)
-			}
-			if !strings.Contains(log.String(), "calls that run at once") {
-				t.Errorf("the log has %s", log.String())
-			}
+				configure(opts)
+				var ran atomic.Int64
+				register := func(srv *askback.Server) {
+					addOccupant(srv)
+					askback.AddTool(srv, &mcp.Tool{Name: "greet"}, func(ctx context.Context, call *askback.Call,
+						_ map[string]any) (string, error) {
+						if _, err := askback.Do(ctx, call, "count", func(context.Context) (int64, error) {
+							return ran.Add(1), nil
+						}); err != nil {
+							return "", err
+						}
+						a, err := askback.Elicit[harness.Login](call, "who", "Who?")
+						return "hello " + a.Name, err
+					})
+				}
+				h := harness.NewServer(t, opts, register).HTTPHandler(nil)
+				there := harness.NewServer(t, opts, register).HTTPHandler(nil)
+				alice := harness.Request{Target: "greet", Header: http.Header{"X-User": {"alice"}}}
+
+				leave := occupy(t, h, "alice")
+				bob := alice
+				bob.Header = http.Header{"X-User": {"bob"}}
+				bob.Send(t, h).Asked(t, "who")
+				begun := ran.Load()
+				handedBack := func(res *harness.Response) string {
+					t.Helper()
+					if state := res.Asked(t); state == "" || !strings.Contains(res.Raw, `"inputRequests":{}`) {
+						t.Fatalf("got %s", res.Raw)
+					}
+					return res.Result.State
+				}
+				alice.State = handedBack(alice.Send(t, h))
+				if ran.Load() != begun {
+					t.Error("a handler ran beyond the limit")
+				}
+				alice.State = alice.Send(t, there).Asked(t, "who")
+				alice.Responses = `{"who":{"action":"accept","content":{"name":"Ann"}}}`
+				alice.State = handedBack(alice.Send(t, h))
+				alice.Responses = ""
+				if got := alice.Send(t, h).Text(t); got != "hello Ann" || ran.Load() != begun+1 {
+					t.Errorf("handed back twice: got %q after %d runs of the step", got, ran.Load()-begun)
+				}
+				leave()
+				mu.Lock()
+				defer mu.Unlock()
+				if n := slices.Index(told, "shed alice"); n < 0 || slices.Contains(told, "shed bob") {
+					t.Errorf("the operator was told %q", told)
+				}
+				if !strings.Contains(log.String(), "calls that run at once") {
+					t.Errorf("the log has %s", log.String())
+				}
+			})
 		})
 	}
 }

@@ -146,7 +146,9 @@ func TestCleaningUpMayReportProgressAndRegisterMore(t *testing.T) {
 	come(t, "end of RunTasks", stopped, 1)
 }
 
-func TestPanicOfOneCleanupDoesNotKeepOthersFromRunning(t *testing.T) { synctest.Test(t, testPanicOfOneCleanupDoesNotKeepOthersFromRunning) }
+func TestPanicOfOneCleanupDoesNotKeepOthersFromRunning(t *testing.T) {
+	synctest.Test(t, testPanicOfOneCleanupDoesNotKeepOthersFromRunning)
+}
 
 func testPanicOfOneCleanupDoesNotKeepOthersFromRunning(t *testing.T) {
 	first, second := make(chan struct{}, 100), make(chan struct{}, 100)
@@ -159,7 +161,9 @@ func testPanicOfOneCleanupDoesNotKeepOthersFromRunning(t *testing.T) {
 	come(t, "second attempt of what panicked", second, 2)
 }
 
-func TestCleaningUpIsTriedAgainWhenTheHandlerFails(t *testing.T) { synctest.Test(t, testCleaningUpIsTriedAgainWhenTheHandlerFails) }
+func TestCleaningUpIsTriedAgainWhenTheHandlerFails(t *testing.T) {
+	synctest.Test(t, testCleaningUpIsTriedAgainWhenTheHandlerFails)
+}
 
 func testCleaningUpIsTriedAgainWhenTheHandlerFails(t *testing.T) {
 	undone := make(chan struct{}, 10)

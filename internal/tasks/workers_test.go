@@ -87,7 +87,9 @@ func TestProcessThatRunsTasksDoesNotWarn(t *testing.T) {
 	}
 }
 
-func TestToolThatIsNoTaskToolHereIsLeftToOthers(t *testing.T) { synctest.Test(t, testToolThatIsNoTaskToolHereIsLeftToOthers) }
+func TestToolThatIsNoTaskToolHereIsLeftToOthers(t *testing.T) {
+	synctest.Test(t, testToolThatIsNoTaskToolHereIsLeftToOthers)
+}
 
 func testToolThatIsNoTaskToolHereIsLeftToOthers(t *testing.T) {
 	// each instance polls at its own time; a write does not wake both
@@ -178,7 +180,9 @@ func (a *appendFails) Append(ctx context.Context, id string, claim task.Claim, t
 	return a.Store.Append(ctx, id, claim, there, entry)
 }
 
-func TestRunWhoseStepWasNotRecordedCountsForNothing(t *testing.T) { synctest.Test(t, testRunWhoseStepWasNotRecordedCountsForNothing) }
+func TestRunWhoseStepWasNotRecordedCountsForNothing(t *testing.T) {
+	synctest.Test(t, testRunWhoseStepWasNotRecordedCountsForNothing)
+}
 
 func testRunWhoseStepWasNotRecordedCountsForNothing(t *testing.T) {
 	store := &appendFails{Store: new(task.MemoryStore)}
