@@ -233,6 +233,7 @@ func TestHostileQuestions(t *testing.T) {
 
 // A server that asks without end is stopped by the bounds on rounds.
 func TestEndlessRounds(t *testing.T) {
+	t.Parallel()
 	h := newHostile(t)
 	h.asks("s", "elicitation/create",
 		`{"mode":"form","message":"Again?","requestedSchema":{"type":"object","properties":{}}}`)
@@ -346,6 +347,7 @@ func TestTwoCallersOfOneBridge(t *testing.T) {
 
 // Headers go to their server only, and no error has them. A server that wants each user's own authorization is named.
 func TestCredentials(t *testing.T) {
+	t.Parallel()
 	const secret = "s3cret"
 	var got sync.Map
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

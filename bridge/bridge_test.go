@@ -144,6 +144,7 @@ func fetch(t *testing.T, s *client.Session, name string) string {
 
 // Declines and dismissals are answers, and the server decides what follows.
 func TestADeclineIsAnAnswer(t *testing.T) {
+	t.Parallel()
 	front := newFront(t, newBehind(t).url, patient)
 	for _, action := range []string{"decline", "cancel"} {
 		opts := able()

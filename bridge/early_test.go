@@ -119,6 +119,7 @@ func second[T any](_ T, err error) error { return err }
 
 // A list waits for the servers, but a call only for its own.
 func TestACallWaitsForItsServerOnly(t *testing.T) {
+	t.Parallel()
 	s := newStarting(t, nil, time.Hour, named("late", small(t, "late", "create").URL),
 		named("early", small(t, "early", "create").URL))
 	for _, version := range revisions {

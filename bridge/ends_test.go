@@ -46,6 +46,7 @@ func TestAToolThatIsGoneEndsItsCalls(t *testing.T) {
 
 // What the journal has of one server never goes to another one: a bridge in front of it leaves the call alone.
 func TestACallStaysWithItsServer(t *testing.T) {
+	t.Parallel()
 	shop, other := newBehind(t), newBehind(t)
 	named := func(name string) func(*bridge.Options) {
 		return func(o *bridge.Options) { o.Servers[0].Identity, o.Server.Tasks.Lease = name, time.Second }

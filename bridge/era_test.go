@@ -24,6 +24,7 @@ import (
 
 // A server that could not answer at the start of the bridge is as it would be without that: its tools ask.
 func TestAServerThatIsAwayAtTheStart(t *testing.T) {
+	t.Parallel()
 	behind := newBehind(t)
 	var requests atomic.Int64
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -146,6 +146,7 @@ func TestPatternsWithoutATool(t *testing.T) {
 // A server that is missing, or whose guarded tools are gone, does not keep the calls of another one from passing. A
 // pattern that can be for the missing server alone is no mistake.
 func TestAGuardDoesNotCrowdOutOtherServers(t *testing.T) {
+	t.Parallel()
 	late := newSwitched(t, small(t, "late", "create").Config.Handler, fails)
 	good := named("good", small(t, "good", "create").URL)
 	front := newFront(t, "", inFront(named("late", late.URL), good),

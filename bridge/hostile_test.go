@@ -96,6 +96,7 @@ func serveHostile() {
 
 // What a hostile older server asks and sends harms nobody but its own calls.
 func TestAHostileOlderServer(t *testing.T) {
+	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -41,6 +41,7 @@ func TestNewResourceIsRead(t *testing.T) {
 
 // A server that says nothing more keeps nobody from a resource that another one has just made.
 func TestANewResourceBesideASilentServer(t *testing.T) {
+	t.Parallel()
 	const cached = `"resultType":"complete","ttlMs":0,"cacheScope":"private",`
 	h := newHostile(t)
 	var made atomic.Bool
@@ -56,6 +57,7 @@ func TestANewResourceBesideASilentServer(t *testing.T) {
 	s := host(t, front.url, "", client.Options{})
 	made.Store(true)
 	silent.mode.Store(hangs)
+	defer silent.end() // or the end of the bridge would wait for it
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for range 20 {

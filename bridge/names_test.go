@@ -198,6 +198,7 @@ func TestRenamesOpenNoGate(t *testing.T) {
 // Two servers may have tools of one name without a prefix. Each then gets a digest of its own, in whichever order the
 // servers stand and answer, also after a restart. Prompts do the same.
 func TestTwoToolsWithOneName(t *testing.T) {
+	t.Parallel()
 	a, b := small(t, "a", "create", "list"), small(t, "b", "create", "show")
 	lateA := newSwitched(t, a.Config.Handler, fails)
 	var want, prompts []string
@@ -306,6 +307,7 @@ func TestNamesAreCut(t *testing.T) {
 
 // A pattern or a name that no tool has is said in the log, once a server's tools are known.
 func TestChoicesWithoutATool(t *testing.T) {
+	t.Parallel()
 	log := new(logged)
 	late := newSwitched(t, small(t, "late", "create").Config.Handler, fails)
 	newFront(t, "", log.into, inFront(

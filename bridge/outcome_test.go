@@ -252,6 +252,7 @@ func TestWhatAHostIsToldOfACall(t *testing.T) {
 
 // A server that cannot be reached did not run the call, whether it was reached before or not.
 func TestAServerThatIsNotThere(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{"2026-07-28", "2025-11-25"} {
 		s := newScripted(t, version)
 		connections := new(http.Transport)

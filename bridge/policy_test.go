@@ -295,7 +295,7 @@ func approvals(pattern string) []*bridge.Approval {
 // store, in whatever order they come and go. Each effect has been approved as the bridge that caused it wants, and
 // arguments that were edited are those that arrive. All other calls go on: else the test would prove nothing.
 func TestNoArrangementPassesADecline(t *testing.T) {
-	const arrangements, calls = 12, 25
+	const arrangements, calls = 8, 25
 	passed, refused, asked := 0, 0, 0
 	for seed := range uint64(arrangements) {
 		synctest.Test(t, func(t *testing.T) {

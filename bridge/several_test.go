@@ -132,6 +132,7 @@ type switched struct {
 	*httptest.Server
 	mode atomic.Int32
 	held chan struct{} // gets something for each request that hangs
+	end  func()        // of hanging
 
 	closed chan struct{}
 }
@@ -161,8 +162,9 @@ func newSwitched(t *testing.T, behind http.Handler, mode int32) *switched {
 			behind.ServeHTTP(w, r)
 		}
 	}))
+	s.end = sync.OnceFunc(func() { close(s.closed) })
 	t.Cleanup(func() {
-		close(s.closed)
+		s.end()
 		s.CloseClientConnections()
 		s.Close()
 	})
@@ -171,6 +173,7 @@ func newSwitched(t *testing.T, behind http.Handler, mode int32) *switched {
 
 // A server that is missing when the bridge starts, or hangs, does not keep the others away. Its tools appear later.
 func TestAServerThatIsMissing(t *testing.T) {
+	t.Parallel()
 	for mode, name := range map[int32]string{hangs: "it hangs", fails: "it fails"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -192,6 +195,7 @@ func TestAServerThatIsMissing(t *testing.T) {
 
 // A server that goes away later, or no longer answers, takes nobody with it. Calls of it end in words.
 func TestAServerThatGoesAway(t *testing.T) {
+	t.Parallel()
 	t.Run("fails", func(t *testing.T) {
 		away := newSwitched(t, small(t, "a", "create").Config.Handler, works)
 		front := newFront(t, "", inFront(named("a", away.URL), named("b", small(t, "b", "create").URL)))
@@ -215,6 +219,7 @@ func TestAServerThatGoesAway(t *testing.T) {
 		front := newFront(t, "", inFront(named("a", away.URL), named("b", small(t, "b", "create").URL)))
 		s := host(t, front.url, "", client.Options{})
 		away.mode.Store(hangs)
+		defer away.end() // or the end of the bridge would wait for it
 		ctx, cancel := context.WithCancel(t.Context())
 		var calls sync.WaitGroup
 		defer calls.Wait()
@@ -237,6 +242,7 @@ func TestAServerThatGoesAway(t *testing.T) {
 // What a call keeps of a server's state goes to that server only, also after the names of two servers were swapped, and
 // after a name leads to another place. It goes on once the file is as before.
 func TestStatesStayWithTheirServer(t *testing.T) {
+	t.Parallel()
 	for name, then := range map[string]func(a, b string) []bridge.Server{
 		"swapped":       func(a, b string) []bridge.Server { return []bridge.Server{named("a", b), named("b", a)} },
 		"another place": func(_, b string) []bridge.Server { return []bridge.Server{named("a", b)} },

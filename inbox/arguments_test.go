@@ -38,7 +38,7 @@ func TestLargeArguments(t *testing.T) {
 		"directions": "\u202e", "blanks": "\u2800", "hyphens": "\u00ad"} {
 		t.Run(what, func(t *testing.T) {
 			o := newOffice(t)
-			arguments := `{"a":"` + strings.Repeat(filler, (10<<20)/len(filler)) + `"}`
+			arguments := `{"a":"` + strings.Repeat(filler, (1<<20)/len(filler)) + `"}`
 			name := o.askFor("a", task.Task{ID: "a", Principal: "carol", Target: "deploy"}, arguments, asked(1))
 			path := "/api/questions/" + name + "/q"
 			digest := sha256.Sum256([]byte(arguments))
