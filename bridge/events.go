@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -101,9 +102,24 @@ func passes(own string) bool {
 }
 
 // Poll implements [tasks.OtherEvents].
-func (p passed) Poll(ctx context.Context, name string, q tasks.OtherPoll) (*tasks.OtherPage, error) {
+func (p passed) Poll(ctx context.Context, params []byte) (map[string]any, error) {
+	var q struct {
+		Name      string
+		Arguments map[string]json.RawMessage
+		Cursor    string
+		MaxEvents uint16
+		MaxAgeMs  uint64
+	}
+	if json.Unmarshal(params, &q) != nil {
+		return nil, wire.Errorf(jsonrpc.CodeInvalidParams, "invalid params: %s has an object of arguments, a cursor, and "+
+			"two numbers, maxEvents and maxAgeMs", wire.PollEvents)
+	}
+	arguments := make(map[string]any)
+	for name, value := range q.Arguments {
+		arguments[name] = value
+	}
 	for _, b := range p {
-		own, ours := strings.CutPrefix(name, b.scheme.Before())
+		own, ours := strings.CutPrefix(q.Name, b.scheme.Before())
 		if !ours || !passes(own) {
 			continue
 		}
@@ -111,8 +127,9 @@ func (p passed) Poll(ctx context.Context, name string, q tasks.OtherPoll) (*task
 		if err != nil {
 			return nil, err
 		}
-		page, err := session.PollEvents(ctx, &client.EventPoll{Name: own, Arguments: q.Arguments, Cursor: q.Cursor,
-			MaxEvents: q.MaxEvents, MaxAge: q.MaxAge})
+		page, err := session.PollEvents(ctx, &client.EventPoll{Name: own, Arguments: arguments, Cursor: q.Cursor,
+			MaxEvents: int(q.MaxEvents),
+			MaxAge:    time.Duration(min(q.MaxAgeMs, math.MaxInt64/uint64(time.Millisecond))) * time.Millisecond})
 		if fault, ok := errors.AsType[*jsonrpc.Error](err); ok &&
 			(fault.Code == wire.CodeNotFound || fault.Code == jsonrpc.CodeMethodNotFound) {
 			continue // perhaps it is another server's, whose prefix begins like this one
@@ -125,20 +142,20 @@ func (p passed) Poll(ctx context.Context, name string, q tasks.OtherPoll) (*task
 		case err != nil:
 			return nil, err
 		}
-		return b.shown(name, page), nil
+		return shown(q.Name, page), nil
 	}
 	return nil, nil
 }
 
-// shown is a page as hosts see it.
-func (b *behind) shown(name string, page *client.EventPage) *tasks.OtherPage {
-	shown := &tasks.OtherPage{Events: []tasks.OtherEvent{}, Truncated: page.Truncated, More: page.More,
-		NextPoll: page.NextPoll.Milliseconds()}
-	if page.Cursor != "" {
-		shown.Cursor = &page.Cursor
-	}
+// shown is a page of a type as hosts see it.
+func shown(name string, page *client.EventPage) map[string]any {
+	events, cursor := []any{}, any(page.Cursor)
 	for _, e := range page.Events {
-		shown.Events = append(shown.Events, tasks.OtherEvent{ID: e.ID, Name: name, Timestamp: e.Timestamp, Data: e.Data})
+		events = append(events, map[string]any{"eventId": e.ID, "name": name, "timestamp": e.Timestamp, "data": e.Data})
 	}
-	return shown
+	if cursor == "" { // the type cannot be replayed
+		cursor = nil
+	}
+	return map[string]any{"events": events, "cursor": cursor, "truncated": page.Truncated, "hasMore": page.More,
+		"nextPollMs": page.NextPoll.Milliseconds()}
 }

@@ -62,7 +62,7 @@ func newTelling(t *testing.T, types string) *telling {
 		case "events/list":
 			answer = fmt.Sprintf(`"result":{"resultType":"complete","events":[%s]}`, s.types)
 		case "events/poll":
-			var params map[string]any
+			var params map[string]json.RawMessage
 			_ = json.Unmarshal(m.Params, &params)
 			delete(params, "_meta")
 			sent, _ := json.Marshal(params)
@@ -139,7 +139,7 @@ func TestEventsOfServersPass(t *testing.T) {
 		"_meta":{"a":1}}],"cursor":"theirs","truncated":true,"hasMore":false,"nextPollMs":7000`)
 	for _, s := range []*client.Session{ada, hostOf(t, front.url, "bob")} {
 		page, err := s.PollEvents(t.Context(), &client.EventPoll{Name: "shop_order.shipped", Cursor: "before", MaxEvents: 5,
-			Arguments: map[string]any{"n": 1}, MaxAge: time.Minute})
+			Arguments: map[string]any{"n": json.Number("12345678901234567890")}, MaxAge: time.Minute})
 		if err != nil || len(page.Events) != 1 || page.Cursor != "theirs" || !page.Truncated || page.More ||
 			page.NextPoll != 7*time.Second {
 			t.Fatalf("%+v, %v", page, err)
@@ -148,9 +148,13 @@ func TestEventsOfServersPass(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	}
-	const want = `{"arguments":{"n":1},"cursor":"before","maxAgeMs":60000,"maxEvents":5,"name":"order.shipped"}`
+	const want = `{"arguments":{"n":12345678901234567890},"cursor":"before","maxAgeMs":60000,"maxEvents":5,"name":"order.shipped"}`
 	if len(shop.polls) != 2 || shop.polls[0] != want {
 		t.Errorf("the server was sent %q, want %s", shop.polls, want)
+	}
+	if _, err := ada.PollEvents(t.Context(), &client.EventPoll{Name: "shop_order.shipped", MaxEvents: -1}); err == nil ||
+		!strings.Contains(err.Error(), "invalid params") {
+		t.Errorf("a negative number of events: %v", err)
 	}
 	poll := func(name string) int64 {
 		_, err := ada.PollEvents(t.Context(), &client.EventPoll{Name: name})

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math"
 	"slices"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -19,9 +17,9 @@ type OtherEvents interface {
 	// Types are the types. Whoever passes events on tells of changes with [Events].Changed.
 	Types() []*OtherType
 
-	// Poll polls one type. The page is nil if there is no such type. A *jsonrpc.Error is the other server's, and is passed
-	// on if the extension has its code.
-	Poll(ctx context.Context, name string, p OtherPoll) (*OtherPage, error)
+	// Poll takes the parameters of events/poll, and returns the members of its result, or nil if there is no such type. A
+	// *jsonrpc.Error is the other server's, and is passed on if the extension has its code.
+	Poll(ctx context.Context, params []byte) (map[string]any, error)
 }
 
 // OtherType is a type of events of the other server, as events/list shows it.
@@ -31,31 +29,6 @@ type OtherType struct {
 	Delivery    []string        `json:"delivery"`
 	Input       json.RawMessage `json:"inputSchema"`
 	Payload     json.RawMessage `json:"payloadSchema"`
-}
-
-// OtherPoll is what is polled.
-type OtherPoll struct {
-	Arguments map[string]any
-	Cursor    string // empty is the present
-	MaxEvents int    // zero leaves it to the other server
-	MaxAge    time.Duration
-}
-
-// OtherPage is a page of the other server.
-type OtherPage struct {
-	Events    []OtherEvent `json:"events"` // not nil
-	Cursor    *string      `json:"cursor"` // nil if the type cannot be replayed
-	Truncated bool         `json:"truncated"`
-	More      bool         `json:"hasMore"`
-	NextPoll  int64        `json:"nextPollMs"`
-}
-
-// OtherEvent is an event of the other server.
-type OtherEvent struct {
-	ID        string          `json:"eventId"`
-	Name      string          `json:"name"`
-	Timestamp time.Time       `json:"timestamp"`
-	Data      json.RawMessage `json:"data,omitempty"`
 }
 
 // EventsOf returns the events of an *askback.Server, or nil.
@@ -70,31 +43,7 @@ func (e *Events) onlyPassedOn(params []byte) bool {
 
 // pollOther polls a type that this server passes on. It returns nothing if there is no such type.
 func (s *Service) pollOther(ctx context.Context, params []byte) ([]byte, error) {
-	var p OtherPoll
-	name, _ := strictjson.String(strictjson.Get(params, "name"))
-	if arguments := strictjson.Get(params, "arguments"); given(arguments) {
-		if json.Unmarshal(arguments, &p.Arguments) != nil {
-			return nil, invalidParam("arguments", "must be an object")
-		}
-	}
-	cursor := strictjson.Get(params, "cursor")
-	var isText bool
-	if p.Cursor, isText = strictjson.String(cursor); !isText && given(cursor) {
-		return nil, invalidParam("cursor", "must be a string")
-	}
-	age, ok := integer(strictjson.Get(params, "maxAgeMs"), 0)
-	if !ok || age < 0 {
-		return nil, invalidParam("maxAgeMs", "must be a number of milliseconds")
-	}
-	p.MaxAge = time.Duration(min(age, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
-	most, ok := integer(strictjson.Get(params, "maxEvents"), 1)
-	if !ok || most < 1 {
-		return nil, invalidParam("maxEvents", "must be a positive number")
-	}
-	if given(strictjson.Get(params, "maxEvents")) {
-		p.MaxEvents = int(min(most, mostEvents))
-	}
-	page, err := s.Events.Others.Poll(ctx, name, p)
+	page, err := s.Events.Others.Poll(ctx, params)
 	if sent, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		code := sent.Code
 		if code != jsonrpc.CodeInvalidParams && (code > wire.CodeNotFound || code < wire.CodeCallbackEndpoint) {
