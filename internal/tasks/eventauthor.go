@@ -14,6 +14,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -106,6 +107,22 @@ func (a *AuthorEvent) parse(arguments []byte) (Matches, *jsonrpc.Error) {
 		return nil, invalidParam("arguments", "do not fit: "+err.Error())
 	}
 	return matches, nil
+}
+
+// refit has what is followed fit its type as it is now: an author may have replaced it, and decides anew who gets what.
+// The error is for a client whose arguments do not fit any more.
+func (e *Events) refit(f *followed) error {
+	now := e.find(f.of.name)
+	if now == f.of {
+		return nil
+	}
+	matches, invalid := now.author.parse(f.arguments)
+	if invalid != nil {
+		return wire.DataError(wire.CodeUnsupported, map[string]any{"feature": "inputSchema", "reason": "schema_changed"},
+			"the type of the events takes no such arguments any more")
+	}
+	f.of, f.matches = now, matches
+	return nil
 }
 
 // Emit adds an event of an author to the log: for all or, if there are any, for these principals only.

@@ -389,6 +389,7 @@ func (s *Service) mayFollow(ctx context.Context, principal, taskID string) error
 type followed struct {
 	of           *eventType
 	tool, taskID string
+	arguments    []byte
 	matches      Matches // of an author's events, or nil
 	fromNow      bool
 	from         cursor // unless it is fromNow
@@ -408,6 +409,7 @@ func (s *Service) parseFollowed(params []byte) (*followed, *jsonrpc.Error) {
 		return nil, wire.UnknownEvent(name)
 	}
 	arguments := strictjson.Get(params, "arguments")
+	f.arguments = arguments
 	if f.of.author != nil {
 		var invalid *jsonrpc.Error
 		if f.matches, invalid = f.of.author.parse(arguments); invalid != nil {

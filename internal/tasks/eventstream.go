@@ -85,6 +85,9 @@ func (s *Service) streamEvents(ctx context.Context, principal string, f *followe
 		}
 		if err == nil {
 			authorized = true
+			err = s.Events.refit(f)
+		}
+		if err == nil {
 			b, err = s.readEvents(ctx, principal, f, mostEvents)
 		}
 		switch {

@@ -521,6 +521,39 @@ func TestAStreamOfAnAuthorsEvents(t *testing.T) {
 	})
 }
 
+// A stream is as its author has the type now: with another match, as long as the arguments fit, and then no more.
+func TestATypeThatIsReplacedUnderAStream(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, srv, emit := emitter(t, withEvents())
+		s := openStream(t, srv, false, &auth.TokenInfo{UserID: "alice", Expiration: time.Now().Add(24 * time.Hour)},
+			`"name":"incident.created","arguments":{"above":1}`)
+		s.next("active")
+		askback.AddEvent(srv, &askback.EventType{Name: "incident.created"},
+			func(_ context.Context, principal string, args struct {
+				incidents
+				Service string `json:"service,omitempty"`
+			}, i incident) (bool, error) {
+				return i.Service == "secret" && i.Level > args.Above, nil
+			})
+		for _, e := range []incident{{"shop", 2}, {"secret", 1}, {"secret", 2}} {
+			if err := emit(fmt.Sprint(e.Service, e.Level), e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if e := s.skip("heartbeat"); harness.At(e, "params", "eventId") != "secret2" {
+			t.Errorf("there comes %v", e)
+		}
+		retype[incident](srv, "incident.created", "")
+		ended := s.skip("heartbeat")
+		if harness.At(ended, "params", "error", "code") != -32026.0 ||
+			harness.At(ended, "params", "error", "data", "reason") != "schema_changed" {
+			t.Errorf("it ends with %v", ended)
+		}
+		s.end()
+	})
+}
+
 // skip returns the next message whose name is none of these.
 func (s *eventStream) skip(names ...string) map[string]any {
 	s.t.Helper()
