@@ -32,9 +32,10 @@ type Event[Payload any] struct {
 }
 
 // AddEvent adds a type of events, or replaces the type of the same name. Clients list and follow it like the types of
-// [EventOptions]. The schema of the arguments is inferred from Args as for a tool. The schema of the payload is
-// inferred from Payload, a struct or a map. AddEvent panics without [Options.Events] or a match, and if a schema cannot
-// be inferred or the name cannot be used.
+// [EventOptions]. They are told of the change if they listen, and get what the new match lets them have. The schema of
+// the arguments is inferred from Args as for a tool. The schema of the payload is inferred from Payload, a struct or a
+// map. AddEvent panics without [Options.Events] or a match, and if a schema cannot be inferred or the name cannot be
+// used.
 func AddEvent[Args, Payload any](s *Server, t *EventType, match EventMatch[Args, Payload]) *Event[Payload] {
 	fail := func(format string, args ...any) {
 		panic(fmt.Sprintf("askback.AddEvent %q: "+format, append([]any{t.Name}, args...)...))

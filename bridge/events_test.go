@@ -148,7 +148,8 @@ func TestEventsOfServersPass(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	}
-	const want = `{"arguments":{"n":12345678901234567890},"cursor":"before","maxAgeMs":60000,"maxEvents":5,"name":"order.shipped"}`
+	const want = `{"arguments":{"n":12345678901234567890},"cursor":"before","maxAgeMs":60000,"maxEvents":5,` +
+		`"name":"order.shipped"}`
 	if len(shop.polls) != 2 || shop.polls[0] != want {
 		t.Errorf("the server was sent %q, want %s", shop.polls, want)
 	}
