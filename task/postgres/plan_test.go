@@ -23,6 +23,7 @@ const (
 // A plan is kept with its statement, so it must be good for a large table even if it was
 // made for an empty one.
 func TestPlansUseIndexes(t *testing.T) {
+	t.Parallel()
 	s, err := Open(t.Context(), pgtest.DSN(t))
 	if err != nil {
 		t.Fatal(err)
