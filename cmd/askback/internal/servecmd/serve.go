@@ -58,6 +58,7 @@ type serveOptions struct {
 	user     string
 	wait     time.Duration
 	rules    string
+	webhooks bool
 }
 
 // Command returns 'askback serve'.
@@ -71,9 +72,8 @@ standard input and output. It prints its URL when it is ready (port 0 takes a
 free one). SIGINT or SIGTERM makes /readyz fail, closes the listener after
 --drain-delay, and leaves --grace to what runs. A second one stops at once.
 
-Keys come from the file of --keys, also after it changes, or from the variable
-` + keyfile.Variable + `. Otherwise the server makes a random key, and no other server can
-finish what it began. There is no authentication: every caller is --as. Tasks
+Keys come from --keys, also after it changes, or from ` + keyfile.Variable + `. Without
+any, no other server can finish what this one began. Every caller is --as. Tasks
 are in tasks.db, in --data or $XDG_STATE_HOME/askback. Work items need --data.`,
 		Example: `  askback serve --keys askback.keys --addr 127.0.0.1:0 --data ./data`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -106,6 +106,7 @@ are in tasks.db, in --data or $XDG_STATE_HOME/askback. Work items need --data.`,
 	flags.DurationVar(&o.wait, "wait", 0, "`TIME` that a client without tasks waits (default 45s)")
 	flags.StringVar(&o.receipts, "receipts", "", "sign receipts with the keys of this `FILE`")
 	flags.StringVar(&o.rules, "rules", "", "have this `FILE` decide about each call of a tool")
+	flags.BoolVar(&o.webhooks, "webhooks", false, "also post events to https endpoints; needs keys")
 	flags.DurationVar(&o.pace, "pace", 0, "stretch each step of provision_vm by this `TIME`")
 	flags.BoolVar(&o.drafts, "drafts", false, "also serve peers built on the drafts of the protocol")
 	flags.StringSliceVar(&o.hosts, "allowed-host", nil, "serve only requests to this `HOST`; may repeat")
@@ -182,6 +183,10 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 		return err
 	}
 
+	if o.webhooks && (ring == nil || o.store == "none") {
+		return cli.Usagef("--webhooks needs keys, which seal the secrets of subscribers, and tasks: give --keys, and " +
+			"another --store than none")
+	}
 	ctx, stop := cli.UntilSignal(ctx)
 	defer stop()
 	if o.untilEOF {
@@ -228,6 +233,9 @@ func (o *serveOptions) serve(ctx context.Context, stdin io.Reader, stdout, stder
 	}
 	if tasks != nil {
 		options.Events = new(askback.EventOptions)
+		if o.webhooks {
+			options.Events.Webhooks = new(askback.WebhookOptions)
+		}
 	}
 	if options.Desk, err = o.people(ctx, tasks); err != nil {
 		return err
