@@ -41,6 +41,7 @@ func mounted(t *testing.T, srv *askback.Server, status int) (_ mcp.Transport, re
 
 // HTTP lets a client repeat a POST only after 307 and 308. After others it would send a GET, without the message.
 func TestRedirectsThatLoseTheMessage(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{"2026-07-28", "2025-11-25"} {
 		for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther} {
 			transport, redirected := mounted(t, newTaskServer(t), status)

@@ -61,6 +61,7 @@ func sendAll(t *testing.T, s *client.Session, p *client.Pending) (result string,
 
 // A program that passes rounds on needs no handlers: what the server may ask it says with each call.
 func TestSendPassesRoundsOn(t *testing.T) {
+	t.Parallel()
 	everything := mcp.Meta{mcp.MetaKeyClientCapabilities: map[string]any{
 		"elicitation": map[string]any{"form": map[string]any{}, "url": map[string]any{}},
 		"sampling":    map[string]any{}, "roots": map[string]any{},

@@ -91,46 +91,51 @@ func TestNoConnectionIsLost(t *testing.T) {
 		t.Skip("the kernel cannot be told to ignore new connections")
 	}
 	const rounds, clients = 8, 32
+	var atOnce sync.WaitGroup
+	defer atOnce.Wait()
 	for round := range rounds {
-		listener, err := drain.Listen([]string{"127.0.0.1:0", ":0"}[round%2]) // also over IPv6, where there is any
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() {
-			ended <- drain.Serve(ctx, listener, &http.Server{Handler: http.NotFoundHandler()},
-				&drain.Options{Delay: -1, Logger: slog.New(slog.DiscardHandler)})
-		}()
-		var all sync.WaitGroup
-		var answered atomic.Int64
-		for range clients {
-			all.Go(func() {
-				for {
-					c, err := net.DialTimeout("tcp", listener.Addr().String(), 500*time.Millisecond)
-					if err != nil {
-						return
+		atOnce.Go(func() {
+			listener, err := drain.Listen([]string{"127.0.0.1:0", ":0"}[round%2]) // also over IPv6, where there is any
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() {
+				ended <- drain.Serve(ctx, listener, &http.Server{Handler: http.NotFoundHandler()},
+					&drain.Options{Delay: -1, Logger: slog.New(slog.DiscardHandler)})
+			}()
+			var all sync.WaitGroup
+			var answered atomic.Int64
+			for range clients {
+				all.Go(func() {
+					for {
+						c, err := net.DialTimeout("tcp", listener.Addr().String(), 500*time.Millisecond)
+						if err != nil {
+							return
+						}
+						_ = c.SetDeadline(time.Now().Add(time.Minute))
+						_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+						if err == nil {
+							_, err = io.ReadAll(c)
+						}
+						c.Close()
+						if err != nil {
+							t.Errorf("a connection was lost: %v", err)
+							return
+						}
+						if answered.Add(1) == 2*clients {
+							stop()
+						}
 					}
-					_ = c.SetDeadline(time.Now().Add(time.Minute))
-					_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-					if err == nil {
-						_, err = io.ReadAll(c)
-					}
-					c.Close()
-					if err != nil {
-						t.Errorf("a connection was lost: %v", err)
-						return
-					}
-					if answered.Add(1) == 2*clients {
-						stop()
-					}
-				}
-			})
-		}
-		all.Wait()
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+				})
+			}
+			all.Wait()
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
