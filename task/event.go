@@ -24,7 +24,7 @@ type EventLog interface {
 // EventQuery selects events of readers.
 type EventQuery struct {
 	Readers []string    // each once; see [Event.Reader]
-	Task    string      // the ID of a task; empty means all of them
+	Task    string      // the ID of a task; empty lets all pass
 	Kinds   []EventKind // nil lets all pass
 	Target  string      // of the task; empty lets all pass
 	After   int64       // the page begins after this Position
@@ -34,12 +34,11 @@ type EventQuery struct {
 // EventPage is what a query finds.
 type EventPage struct {
 	Events []*Event
-	// At is the event whose Position is After, of any reader. Last is the event of the Readers and the Task that has the
-	// highest Position. The Kinds and the Target of the query do not matter for them. Nil means that there is no such
-	// event.
+	// At is the event whose Position is After, of any reader. Last is the event of the Readers that has the highest
+	// Position. Nothing else of the query matters for them. Nil means that there is no such event.
 	At, Last *Event
 	// Deleted is the highest Position of the Readers' events that were deleted, and 0 if it is not known. A store may
-	// forget it [EventGapsKept] after that event was written.
+	// forget it [EventGapsKept] after that event was written, and does not know it of anonymous callers.
 	Deleted int64
 	Now     time.Time // by the clock of the store
 }
@@ -65,8 +64,13 @@ func EmittedReader(eventType, principal string) string {
 	return "emitted:" + eventType + ":" + principal
 }
 
-// CallerReader is the [Event.Reader] that the principal of a task is.
-func CallerReader(principal string) string { return "caller:" + principal }
+// CallerReader is the [Event.Reader] that the principal of a task is. The anonymous one is another for each task.
+func CallerReader(principal, taskID string) string {
+	if principal == "" {
+		return "task:" + taskID
+	}
+	return "caller:" + principal
+}
 
 // Event says what has become of a task, to one reader. It has as many Positions as there are readers.
 type Event struct {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -36,7 +37,7 @@ func (l *memoryLog) remove(reader string, gone func(*Event) bool) {
 		if !gone(e) {
 			return false
 		}
-		if last := l.deleted[reader]; last == nil || e.Position > last.Position {
+		if last := l.deleted[reader]; (last == nil || e.Position > last.Position) && !strings.HasPrefix(reader, "task:") {
 			l.deleted[reader] = e
 		}
 		delete(l.at, e.Position)
@@ -83,13 +84,11 @@ func (s *MemoryStore) Events(ctx context.Context, q EventQuery) (page *EventPage
 				page.Deleted = max(page.Deleted, e.Position)
 			}
 			for _, e := range s.log.events[reader] {
-				if q.Task != "" && q.Task != e.Task {
-					continue
-				}
 				if page.Last == nil || page.Last.Position < e.Position {
 					page.Last = e.clone()
 				}
-				if e.Position > q.After && matches(q.Kinds, e.Kind) && (q.Target == "" || q.Target == e.Target) {
+				if e.Position > q.After && matches(q.Kinds, e.Kind) && (q.Task == "" || q.Task == e.Task) &&
+					(q.Target == "" || q.Target == e.Target) {
 					page.Events = append(page.Events, e.clone())
 				}
 			}
@@ -125,7 +124,7 @@ func (s *MemoryStore) logEvent(m *memoryTask, kind EventKind, key string, now in
 	if !m.Events {
 		return
 	}
-	for _, reader := range append([]string{CallerReader(m.Principal)}, people...) {
+	for _, reader := range append([]string{CallerReader(m.Principal, m.ID)}, people...) {
 		one := loggedEvent{reader, kind, key}
 		if m.logged[one] {
 			continue

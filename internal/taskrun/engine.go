@@ -514,7 +514,7 @@ func (e *Engine) changed(name, principal string, due bool, asked ...*task.Questi
 		e.opts.Changed()
 	}
 	if principal != "" {
-		e.subscriptions.notify(task.Name(task.CallerReader(principal)), nil)
+		e.subscriptions.notify(task.Name(task.CallerReader(principal, "")), nil)
 	}
 	for _, q := range asked {
 		for _, who := range q.For {

@@ -10,7 +10,7 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// cursor is a place in the log of a principal, or of one of its tasks: what was written until then was read. It is not
+// cursor is a place in the log of a principal, or of an anonymous caller's task: what was written until then was read. It is not
 // sealed, because its reader gets nothing by another one: the log is the reader's own.
 type cursor struct {
 	position int64 // 0 is the beginning
@@ -25,9 +25,8 @@ func (c *cursor) moveTo(e *task.Event) { c.position, c.mark = e.Position, markOf
 func markOf(e *task.Event) string { return fmt.Sprint(e.ID(), "-", e.Written.UnixMilli()) }
 
 // isIn reports whether the log, of which the page was read, is the one that the cursor was made for: it still has the
-// event of the cursor, or knows that it was deleted. The whole log of a principal knows that, and the log of a task has
-// lost nothing.
-func (c *cursor) isIn(page *task.EventPage, whole bool) bool {
+// event of the cursor, or knows that it was deleted.
+func (c *cursor) isIn(page *task.EventPage) bool {
 	switch {
 	case page.Now.Sub(c.minted) > task.EventGapsKept:
 		return false
@@ -36,7 +35,7 @@ func (c *cursor) isIn(page *task.EventPage, whole bool) bool {
 	case page.At != nil:
 		return markOf(page.At) == c.mark
 	}
-	return whole && page.Deleted >= c.position
+	return page.Deleted >= c.position
 }
 
 func (c *cursor) encode() string {

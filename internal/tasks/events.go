@@ -249,9 +249,8 @@ func (s *Service) readEvents(ctx context.Context, principal string, f *followed,
 		f.since, f.maxAge = page.Now.Add(-f.maxAge), 0
 	}
 	if err == nil && !f.fromNow {
-		whole := q.Task == ""
-		b.truncated = whole && page.Deleted > q.After
-		if !f.from.isIn(page, whole) {
+		b.truncated = q.Task == "" && page.Deleted > q.After // a task that is there has all its events
+		if !f.from.isIn(page) {
 			b.truncated, b.reset, b.from, q.After = true, true, cursor{minted: page.Now}, 0
 			page, err = s.Engine.Events(ctx, q)
 		}
@@ -276,7 +275,7 @@ func (s *Service) readEvents(ctx context.Context, principal string, f *followed,
 	if page.Last != nil {
 		b.next.moveTo(page.Last)
 	}
-	if q.Task == "" && page.Deleted > b.next.position {
+	if page.Deleted > b.next.position {
 		b.next.position, b.next.mark = page.Deleted, ""
 	}
 	if len(b.events) == 0 {
@@ -343,7 +342,7 @@ func (s *Service) eventReaders(ctx context.Context, principal string, f *followe
 	if f.of.author != nil {
 		return f.of.author.readers(principal), nil
 	}
-	readers := []string{task.CallerReader(principal)}
+	readers := []string{task.CallerReader(principal, f.taskID)}
 	if !f.of.people || f.taskID != "" || principal == "" {
 		return readers, nil
 	}

@@ -336,7 +336,7 @@ func TestWhatAnEventsCursorCovers(t *testing.T) {
 		mark, _, _ := strings.Cut(again[2], "-")
 		want("again", poll(position(again[0]+"."+again[1]+"."+mark+"-"+again[1])), true, stays, next)
 		page := pollEvents(t, ask, `"name":"call.ended","cursor":%q,"arguments":{"taskId":%q}`,
-			position(fmt.Sprintf("3.%d.ANOTHER", now)), next)
+			position(fmt.Sprintf("2.%d.ANOTHER", now)), next)
 		want("of a task", page, true, next)
 
 		purge(31 * 24 * time.Hour)

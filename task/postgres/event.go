@@ -58,7 +58,7 @@ var eventTables = `
 		INSERT INTO {schema}.event (task, kind, key, outcome, principal, target, written, reader)
 		SELECT NEW.id, kind, CASE kind WHEN 'input' THEN NEW.version::text ELSE '' END,
 			CASE kind WHEN 'input' THEN '' ELSE NEW.status END, NEW.principal, NEW.target, NEW.updated,
-			` + callerReader + ` || NEW.principal
+			` + callerReader("NEW") + `
 		FROM (SELECT CASE NEW.status WHEN 'input_required' THEN 'input' ELSE 'ended' END AS kind) AS k
 		ON CONFLICT DO NOTHING; -- no event may keep a task from its status
 		RETURN NULL;
@@ -95,7 +95,7 @@ const (
 	goneEvents = `RETURNING reader, coalesce(position, nextval('{schema}.event_position')) AS position, written
 		)
 		INSERT INTO {schema}.deleted_event AS d
-		SELECT reader, max(position), max(written) FROM gone GROUP BY reader ORDER BY reader
+		SELECT reader, max(position), max(written) FROM gone WHERE reader NOT LIKE 'task:%' GROUP BY reader ORDER BY reader
 		ON CONFLICT (reader) DO UPDATE SET position = greatest(d.position, excluded.position),
 			written = greatest(d.written, excluded.written)`
 	freshEvent = `fresh`
@@ -104,17 +104,34 @@ const (
 			OR NEW.status = 'input_required' AND NEW.pending IS NOT NULL)`
 )
 
-var callerReader = "'" + task.CallerReader("") + "'"
+// callerReader is [task.CallerReader] of the principal of a task.
+func callerReader(row string) string {
+	return "CASE " + row + ".principal WHEN '' THEN 'task:' || " + row + ".id ELSE 'caller:' || " + row + ".principal END"
+}
 
 type eventStatements struct {
-	events, taskEvents, lockEvents, numberEvents, numberTaskEvents, forgetEvents, emit, trimEvents,
-	purgeEvents string
+	events, lockEvents, numberEvents, forgetEvents, emit, trimEvents, purgeEvents string
 }
 
 func newEventStatements(in func(string) string) eventStatements {
 	return eventStatements{
-		events:     in(ofReaders.read()),
-		taskEvents: in(ofTask.read()),
+		// Its rows have all that is said of the page beside an event of it. It is one statement, so that all is of one moment.
+		events: in(`
+			SELECT {now}, coalesce((SELECT max(position) FROM ` + eachReader + `, LATERAL (
+					SELECT position FROM {schema}.deleted_event WHERE reader = by.reader LIMIT 1) AS d), 0),
+				EXISTS (SELECT FROM ` + eachReader + `, LATERAL (
+					SELECT FROM {schema}.event WHERE event.reader = by.reader AND ` + newEvent + ` LIMIT 1) AS new),
+				at.*, last.*, e.*
+			FROM (SELECT) AS page
+			LEFT JOIN LATERAL (` + eventRows + `position = $2::bigint AND ` + placedEvent + ` LIMIT 1) AS at ON true
+			LEFT JOIN LATERAL (SELECT one.* FROM ` + eachReader + `, LATERAL (
+				` + eventRows + `event.reader = by.reader AND ` + numberedEvent + `
+				ORDER BY event.reader DESC, position DESC LIMIT 1) AS one ORDER BY one.position DESC LIMIT 1) AS last ON true
+			LEFT JOIN LATERAL (SELECT one.* FROM ` + eachReader + `, LATERAL (
+				` + eventRows + `event.reader = by.reader AND position > $2 AND ($3::text[] IS NULL OR kind = ANY ($3))
+					AND ($4::text = '' OR task = $4) AND ($5::text = '' OR target = $5)
+				ORDER BY event.reader, position LIMIT $6::bigint) AS one ORDER BY one.position LIMIT $6) AS e ON true
+			ORDER BY e.position`),
 
 		// All take theirs in the same order.
 		lockEvents: in(`
@@ -122,8 +139,15 @@ func newEventStatements(in func(string) string) eventStatements {
 				SELECT DISTINCT hashtextextended({name} || ' events ' || reader, 0) AS key
 				FROM unnest($1::text[]) AS reader ORDER BY key
 			) AS k`),
-		numberEvents:     in(ofReaders.number()),
-		numberTaskEvents: in(ofTask.number()),
+		// It begins when its transaction has the lock. An event that somebody deletes at this moment is waited for, so that
+		// the next statement sees that it is gone. Rows are locked in the order in which those who delete lock them; it is
+		// written so that the primary key does not serve it.
+		numberEvents: in(`
+			WITH new AS MATERIALIZED (
+				SELECT id FROM ` + eachReader + `, {schema}.event WHERE event.reader = by.reader AND ` + newEvent + `
+				ORDER BY id + 0 FOR UPDATE OF event
+			), numbered AS MATERIALIZED (SELECT id, nextval('{schema}.event_position') AS position FROM new)
+			UPDATE {schema}.event AS e SET position = numbered.position FROM numbered WHERE e.id = numbered.id`),
 
 		forgetEvents: in(`DELETE FROM {schema}.deleted_event WHERE written < statement_timestamp() - $1::interval`),
 
@@ -151,74 +175,27 @@ func newEventStatements(in func(string) string) eventStatements {
 	}
 }
 
-// eventScope is what is read of one of the readers $1: its condition, the position of an event, and the condition for a
-// new event. What is of a task is written so that no index of its reader serves it, who may be anonymous and have very
-// many.
-type eventScope struct{ of, position, isNew string }
-
-var (
-	ofReaders = eventScope{`event.reader = by.reader AND $2::text IS NULL`, `position`, newEvent}
-	ofTask    = eventScope{`task = $2 AND coalesce(event.reader, '') = by.reader`, `coalesce(position, 0)`,
-		`coalesce(position, 0) = 0`}
-)
-
-const eachReader = `unnest($1::text[]) AS by (reader)`
-
-// read is the query for a page, whose rows have all that is said of the page beside an event of it. It is one
-// statement, so that all is of one moment.
-func (x eventScope) read() string {
-	const columns = `SELECT position, event.reader, kind, task, principal, target, key, outcome, written
+const (
+	eachReader = `unnest($1::text[]) AS by (reader)`
+	eventRows  = `SELECT position, event.reader, kind, task, principal, target, key, outcome, written
 				FROM {schema}.event WHERE `
-	some := func(which, order string) string {
-		return `LEFT JOIN LATERAL (SELECT one.* FROM ` + eachReader + `, LATERAL (` + columns + x.of +
-			` AND ` + x.position + which + `) AS one ORDER BY one.position` + order + `) AS `
-	}
-	return `
-			SELECT {now}, coalesce((SELECT max(position) FROM ` + eachReader + `, LATERAL (
-					SELECT position FROM {schema}.deleted_event WHERE reader = by.reader LIMIT 1) AS d), 0),
-				EXISTS (SELECT FROM ` + eachReader + `, LATERAL (
-					SELECT FROM {schema}.event WHERE ` + x.of + ` AND ` + x.isNew + ` LIMIT 1) AS new), at.*, last.*, e.*
-			FROM (SELECT) AS page
-			LEFT JOIN LATERAL (` + columns + `position = $3::bigint AND ` + placedEvent + ` LIMIT 1) AS at ON true
-			` + some(` > 0 ORDER BY event.reader DESC, `+x.position+` DESC LIMIT 1`, ` DESC LIMIT 1`) + `last ON true
-			` + some(` > $3 AND ($4::text[] IS NULL OR kind = ANY ($4))
-				AND ($5::text = '' OR target = $5) ORDER BY event.reader, `+x.position+` LIMIT $6::bigint`, ` LIMIT $6`) +
-		`e ON true
-			ORDER BY e.position`
-}
-
-// number is the statement that numbers new events. It begins when its transaction has the lock. An event that somebody
-// deletes at this moment is waited for, so that the next statement sees that it is gone. Rows are locked in the order
-// in which those who delete lock them; it is written so that the primary key does not serve it.
-func (x eventScope) number() string {
-	return `
-			WITH new AS MATERIALIZED (
-				SELECT id FROM ` + eachReader + `, {schema}.event WHERE ` + x.of + ` AND ` + x.isNew + `
-				ORDER BY id + 0 FOR UPDATE OF event
-			), numbered AS MATERIALIZED (SELECT id, nextval('{schema}.event_position') AS position FROM new)
-			UPDATE {schema}.event AS e SET position = numbered.position FROM numbered WHERE e.id = numbered.id`
-}
+)
 
 // Events implements [task.EventLog]. It writes, too, if somebody looks at an event for the first time.
 func (s *Store) Events(ctx context.Context, q task.EventQuery) (page *task.EventPage, err error) {
 	defer s.wrap(ctx, "read events", &err)
-	read, number := s.sql.events, s.sql.numberEvents
-	var of *string
-	if q.Task != "" {
-		read, number, of = s.sql.taskEvents, s.sql.numberTaskEvents, lookup(q.Task)
-	}
 	readers := list(storable(q.Readers))
-	args := []any{readers, of, q.After, storable(q.Kinds), fit(q.Target), max(q.Limit, 0)}
+	args := []any{readers, q.After, storable(q.Kinds), fit(q.Task), fit(q.Target), max(q.Limit, 0)}
 	err = s.on(ctx, clients, func(conn *pgxpool.Conn) error {
-		rows, _ := conn.Query(ctx, read, args...)
+		rows, _ := conn.Query(ctx, s.sql.events, args...)
 		news := false
 		if page, news, err = scanEvents(rows); err != nil || !news {
 			return err
 		}
 		var batch pgx.Batch // one transaction
 		batch.Queue(s.sql.lockEvents, readers)
-		batch.Queue(number, readers, of)
-		batch.Queue(read, args...).Query(func(rows pgx.Rows) error {
+		batch.Queue(s.sql.numberEvents, readers)
+		batch.Queue(s.sql.events, args...).Query(func(rows pgx.Rows) error {
 			page, _, err = scanEvents(rows)
 			return err
 		})
@@ -244,7 +221,7 @@ func (s *Store) Emit(ctx context.Context, e *task.Emission) (err error) {
 	return s.on(ctx, clients, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, &batch).Close() })
 }
 
-// scanEvents reads the rows of [eventScope.read]. News says that there are events without a number.
+// scanEvents reads the rows of the statement events. News says that there are events without a number.
 func scanEvents(rows pgx.Rows) (page *task.EventPage, news bool, err error) {
 	page = new(task.EventPage)
 	var at, last, e eventRow

@@ -133,7 +133,7 @@ func TestEventsOfSeveralReadersAreNotSkipped(t *testing.T) {
 	numbered := make(chan struct{})
 	go func() {
 		exec(numbers, s.sql.lockEvents, []string{"user:carol"})
-		exec(numbers, s.sql.numberEvents, []string{"user:carol"}, nil)
+		exec(numbers, s.sql.numberEvents, []string{"user:carol"})
 		close(numbered)
 	}()
 	for done := false; !done && waiting() < 2; {

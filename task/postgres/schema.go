@@ -202,7 +202,7 @@ var questionTables = `
 			IF news <> 'ended' AND NEW.who <> '{}' THEN
 				INSERT INTO {schema}.event (task, kind, key, outcome, principal, target, written, reader)
 				SELECT id, news, NEW.key, '', principal, target, NEW.changed, reader
-				FROM {schema}.task, unnest(` + callerReader + ` || principal || NEW.who) WITH ORDINALITY AS r (reader, place)
+				FROM {schema}.task, unnest(` + callerReader("task") + ` || NEW.who) WITH ORDINALITY AS r (reader, place)
 				WHERE id = NEW.task AND events ORDER BY place
 				ON CONFLICT DO NOTHING;
 			END IF;

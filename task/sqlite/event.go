@@ -16,22 +16,15 @@ const (
 		event.key, event.outcome, event.written`
 	eventSelect = `SELECT ` + eventColumns + ` FROM event LEFT JOIN task ON task.seq = event.task `
 
-	// ?1 is a reader, ?2 the ID of a task or NULL, ?3 a position.
-	ofReader = `WHERE reader = ?1`
-	// Not by the index of the reader, who may be anonymous and have very many.
-	ofTask = `WHERE +reader = ?1 AND event.task = (SELECT seq FROM task WHERE id = ?2)`
-	pageOf = ` AND event.seq > ?3 AND (?4 IS NULL OR kind IN (SELECT value FROM json_each(?4)))
-		AND (?5 = '' OR target = ?5) ORDER BY event.seq LIMIT ?6`
-	theLast = `WHERE event.seq = (SELECT max(seq) FROM event `
+	eventsSQL = eventSelect + `WHERE reader = ?1 AND event.seq > ?2
+		AND (?3 IS NULL OR kind IN (SELECT value FROM json_each(?3)))
+		AND (?4 = '' OR id = ?4) AND (?5 = '' OR target = ?5) ORDER BY event.seq LIMIT ?6`
+	// The event at a position, and the last one of some readers.
+	eventMarksSQL = eventSelect + `WHERE event.seq = ?1 OR event.seq = (
+		SELECT max((SELECT max(seq) FROM event WHERE reader = value)) FROM json_each(?2))`
+	eventsDeletedSQL = `SELECT max(seq) FROM deleted_event WHERE reader IN (SELECT value FROM json_each(?))`
 
-	eventsSQL        = eventSelect + ofReader + pageOf
-	lastEventSQL     = eventSelect + theLast + ofReader + `)`
-	taskEventsSQL    = eventSelect + ofTask + pageOf
-	lastTaskEventSQL = eventSelect + theLast + ofTask + `)`
-	eventAtSQL       = eventSelect + `WHERE event.seq = ?`
-
-	eventsDeletedSQL = `SELECT seq FROM deleted_event WHERE reader = ?`
-	emitSQL          = `INSERT OR IGNORE INTO event (task, kind, key, outcome, written, reader, expires)
+	emitSQL = `INSERT OR IGNORE INTO event (task, kind, key, outcome, written, reader, expires)
 		VALUES (0, 'emitted', ?, ?, ?, ?, ?)`
 	trimEventsSQL = `DELETE FROM event WHERE seq IN (
 		SELECT seq FROM event WHERE reader = ? ORDER BY seq DESC LIMIT 100 OFFSET ?)`
@@ -49,39 +42,31 @@ func (s *Store) Events(ctx context.Context, q task.EventQuery) (page *task.Event
 	}
 	defer tx.Rollback() //nolint:errcheck // nothing was written
 	page = &task.EventPage{Now: timeAt(time.Now().UnixMilli())}
-	list, end := eventsSQL, lastEventSQL
-	var of any
-	if q.Task != "" {
-		list, end, of = taskEventsSQL, lastTaskEventSQL, q.Task
-	}
-	// last puts the last event of a query, if there is one, where it belongs unless there is a later one.
-	last := func(to **task.Event, sql string, args ...any) error {
-		found, err := collect(ctx, tx.StmtContext(ctx, s.r[sql]), scanEvent, args...)
-		for _, e := range found {
-			if *to == nil || (*to).Position < e.Position {
-				*to = e
-			}
-		}
-		return err
-	}
-	if err := last(&page.At, eventAtSQL, q.After); err != nil {
+	readers := listOrNull(q.Readers)
+	marks, err := collect(ctx, tx.StmtContext(ctx, s.r[eventMarksSQL]), scanEvent, q.After, readers)
+	if err != nil {
 		return nil, err
 	}
+	for _, e := range marks {
+		if e.Position == q.After {
+			page.At = e
+		}
+		if slices.Contains(q.Readers, e.Reader) && (page.Last == nil || page.Last.Position < e.Position) {
+			page.Last = e
+		}
+	}
+	var deleted sql.NullInt64
+	if err := tx.StmtContext(ctx, s.r[eventsDeletedSQL]).QueryRowContext(ctx, readers).Scan(&deleted); err != nil {
+		return nil, err
+	}
+	page.Deleted = deleted.Int64
 	for _, reader := range q.Readers {
-		found, err := collect(ctx, tx.StmtContext(ctx, s.r[list]), scanEvent, reader, of, q.After, listOrNull(q.Kinds),
-			q.Target, max(q.Limit, 0))
+		found, err := collect(ctx, tx.StmtContext(ctx, s.r[eventsSQL]), scanEvent, reader, q.After, listOrNull(q.Kinds),
+			q.Task, q.Target, max(q.Limit, 0))
 		if err != nil {
 			return nil, err
 		}
 		page.Events = append(page.Events, found...)
-		if err := last(&page.Last, end, reader, of); err != nil {
-			return nil, err
-		}
-		deleted, err := collect(ctx, tx.StmtContext(ctx, s.r[eventsDeletedSQL]), column[int64], reader)
-		if err != nil {
-			return nil, err
-		}
-		page.Deleted = slices.Max(append(deleted, page.Deleted))
 	}
 	slices.SortFunc(page.Events, func(a, b *task.Event) int { return cmp.Compare(a.Position, b.Position) })
 	page.Events = page.Events[:min(len(page.Events), max(q.Limit, 0))]

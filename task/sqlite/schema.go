@@ -339,7 +339,7 @@ CREATE TRIGGER event_subscribed AFTER INSERT ON event BEGIN
 	UPDATE subscription SET due = NEW.written
 	WHERE principal = substr(NEW.reader, instr(NEW.reader, ':') + 1) AND (due IS NULL OR due > NEW.written);
 END;
-CREATE TRIGGER event_deleted AFTER DELETE ON event BEGIN
+CREATE TRIGGER event_deleted AFTER DELETE ON event WHEN OLD.reader NOT GLOB 'task:*' BEGIN
 	INSERT INTO deleted_event VALUES (OLD.reader, OLD.seq, OLD.written) ON CONFLICT (reader)
 		DO UPDATE SET seq = max(seq, excluded.seq), written = max(written, excluded.written);
 END;
@@ -383,21 +383,23 @@ var (
 	eventful  = `NEW.events AND (NEW.ended OR NEW.status = 'input_required' AND NEW.pending IS NOT NULL)`
 	logStatus = `
 	` + logEvent + ` SELECT NEW.seq, iif(NEW.ended, 'ended', 'input'), iif(NEW.ended, '', NEW.version),
-		iif(NEW.ended, NEW.status, ''), NEW.updated, ` + callerReader + ` || NEW.principal;
+		iif(NEW.ended, NEW.status, ''), NEW.updated, ` + callerReader("NEW") + `;
 `
 	logQuestion = `
 	` + logEvent + ` SELECT NEW.task, iif(NEW.status = 'open', 'asked', iif(NEW.expired, 'unanswered', 'decided')),
 			NEW.key, '', NEW.changed, reader
-		FROM task, (SELECT ` + callerReader + ` || principal AS reader FROM task WHERE seq = NEW.task
+		FROM task, (SELECT ` + callerReader("task") + ` AS reader FROM task WHERE seq = NEW.task
 			UNION ALL SELECT value FROM json_each(NEW.people))
 		WHERE seq = NEW.task AND events;
 `
 )
 
-var (
-	callerReader = "'" + task.CallerReader("") + "'"
-	mostRefused  = strconv.Itoa(task.RefusedKept)
-)
+// callerReader is [task.CallerReader] of the principal of a task.
+func callerReader(row string) string {
+	return "iif(" + row + ".principal = '', 'task:' || " + row + ".id, 'caller:' || " + row + ".principal)"
+}
+
+var mostRefused = strconv.Itoa(task.RefusedKept)
 
 // prepareSchema makes the file a store, in WAL mode. Several processes may do that at once.
 func prepareSchema(ctx context.Context, conn *sql.Conn) error {

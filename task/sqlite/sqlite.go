@@ -173,5 +173,5 @@ var reads = []string{
 	anyNoticeSQL, anyRefusedSQL,
 	rememberedSQL, anyEndedSQL,
 	subscribedSQL, anySubscriptionSQL,
-	eventsSQL, lastEventSQL, taskEventsSQL, lastTaskEventSQL, eventAtSQL, eventsDeletedSQL, anyExpiredSQL,
+	eventsSQL, eventMarksSQL, eventsDeletedSQL, anyExpiredSQL,
 }

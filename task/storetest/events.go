@@ -116,7 +116,9 @@ var eventTests = []test{
 				f.updateStatus(s, t, task.Completed, task.Update{Due: -1})
 			}
 			everything := f.wantEvents(s, ofAlice, "asked key", "asked key", "asked key", "ended ", "ended ", "ended ").Events
-			f.wantEvents(s, task.EventQuery{Readers: []string{"caller:"}, Limit: 9}, "asked key", "ended ")
+			f.wantEvents(s, task.EventQuery{Readers: []string{"caller:"}, Limit: 9})
+			f.wantEvents(s, task.EventQuery{Readers: []string{"task:" + all[3].ID}, Limit: 9}, "asked key", "ended ")
+			f.wantEvents(s, task.EventQuery{Readers: []string{"task:" + all[2].ID}, Limit: 9})
 			f.wantEvents(s, task.EventQuery{Readers: []string{"caller:carol"}, Limit: 9})
 			f.wantEvents(s, task.EventQuery{Readers: []string{"alice"}, Limit: 9})
 			f.wantEvents(s, task.EventQuery{Limit: 9})
@@ -171,6 +173,9 @@ var eventTests = []test{
 			end("alice", time.Millisecond)
 			second := f.wantEvents(s, ofAlice, "ended ", "ended ").Last
 			unseen := end("alice", time.Millisecond)
+			anonymous := f.addLogged(s, "")
+			f.park(s, anonymous, question("key", "user:dave"))
+			f.updateStatus(s, anonymous, task.Cancelled, task.Update{Due: -1})
 			end("bob", long)
 			f.eventually("both are purged", func() bool {
 				_, err := s.Purge(f.ctx, 0, 9)
@@ -178,6 +183,15 @@ var eventTests = []test{
 				return len(f.events(s, ofAlice).Events) == 1
 			})
 			f.wantGone(s, unseen.ID)
+			f.eventually("a third one is purged", func() bool {
+				_, err := s.Purge(f.ctx, 0, 9)
+				f.ok("Purge", err)
+				return f.events(s, task.EventQuery{Readers: []string{"user:dave"}}).Deleted > 0
+			})
+			f.wantGone(s, anonymous.ID)
+			if page := f.events(s, task.EventQuery{Readers: []string{"task:" + anonymous.ID}}); page.Deleted != 0 {
+				f.Errorf("of an anonymous caller, %d was deleted", page.Deleted)
+			}
 			page := f.wantEvents(s, task.EventQuery{Readers: ofAlice.Readers, After: second.Position, Limit: 9})
 			if page.At != nil || *page.Last != *first || page.Deleted <= second.Position {
 				f.Errorf("At is %+v, Last is %+v, want %+v, and Deleted is %d, want more than %d", page.At, page.Last, first,
