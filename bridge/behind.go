@@ -30,7 +30,7 @@ type behind struct {
 	approval *calls.Approval
 	reviewed func(context.Context) // is called when it has listed its tools
 	events   *tasks.Events         // of the bridge, if it passes on the events of this server
-	types    atomic.Pointer[[]*tasks.OtherType]
+	types    atomic.Pointer[[]*tasks.EventType]
 	others   []string // what stands before the names of the other servers
 
 	lists    lists

@@ -54,7 +54,7 @@ func (b *Bridge) passEvents() error {
 }
 
 // Types implements [tasks.OtherEvents].
-func (p passed) Types() (all []*tasks.OtherType) {
+func (p passed) Types() (all []*tasks.EventType) {
 	for _, b := range p {
 		if types := b.types.Load(); types != nil {
 			all = append(all, *types...)
@@ -70,7 +70,7 @@ func (b *behind) listEvents(ctx context.Context, session *client.Session) error 
 	}
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
-	var types []*tasks.OtherType
+	var types []*tasks.EventType
 	for raw, err := range session.List(ctx, wire.ListEvents) {
 		if endsList(err) || len(types) == mostTypes {
 			break
@@ -78,7 +78,7 @@ func (b *behind) listEvents(ctx context.Context, session *client.Session) error 
 		if err != nil {
 			return fmt.Errorf("listing the types of events: %w", err)
 		}
-		t := new(tasks.OtherType)
+		t := new(tasks.EventType)
 		if json.Unmarshal(raw, t) != nil || !slices.Contains(t.Delivery, "poll") || !passes(t.Name) ||
 			strictjson.TypeOf(t.Input) != strictjson.TypeObject || strictjson.TypeOf(t.Payload) != strictjson.TypeObject {
 			continue

@@ -40,7 +40,7 @@ type MemoryStore struct {
 
 	log memoryLog
 
-	subscriptions map[string]*memorySubscription // by ID
+	subscriptions map[string]*Subscription // by ID
 
 	watches map[*memoryWatch]struct{}
 }

@@ -8,22 +8,15 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 )
 
-// memorySubscription is a subscription as the store has it. The store shares none of its bytes.
-type memorySubscription struct {
-	Subscription
-	leased time.Time // until when it is claimed
-}
+// isDue reports whether a subscription can be claimed, unless it is claimed.
+func (s *Subscription) isDue(now int64) bool { return !s.Due.IsZero() && !s.Due.After(timeAt(now)) }
 
-func (m *memorySubscription) isDue(now int64) bool {
-	return !m.Due.IsZero() && !m.Due.After(timeAt(now))
-}
-
-func (m *memorySubscription) clone() *Subscription {
-	c := m.Subscription
-	c.State = bytes.Clone(m.State)
+// clone returns a copy: the store shares none of its bytes.
+func (s *Subscription) clone() *Subscription {
+	c := *s
+	c.State = bytes.Clone(s.State)
 	return &c
 }
 
@@ -45,29 +38,30 @@ func (s *MemoryStore) Subscribed(ctx context.Context, principal string) (all []*
 func (s *MemoryStore) SaveSubscription(ctx context.Context, sub *Subscription, most int) error {
 	return s.do(ctx, func(now int64) error {
 		s.endSubscriptions(now)
-		m, there := s.subscriptions[sub.ID]
-		if !there {
-			m = new(memorySubscription)
+		m := s.subscriptions[sub.ID]
+		if m == nil {
+			m = new(Subscription)
 			for _, other := range s.subscriptions {
 				if other.Principal == sub.Principal {
 					most--
 				}
 			}
+			if most <= 0 {
+				return ErrConflict
+			}
 		}
-		if m.Version != sub.Version || !there && most <= 0 {
+		if m.Version != sub.Version {
 			return ErrConflict
 		}
-		due := sub.Due
-		if m.isDue(now) { // an event has come since it was claimed
-			due = m.Due
-		}
 		sub.Version = rand.Text()
-		m = &memorySubscription{Subscription: *sub}
-		m.Due, m.State = due, bytes.Clone(sub.State)
-		if s.subscriptions == nil {
-			s.subscriptions = make(map[string]*memorySubscription)
+		saved := sub.clone()
+		if m.isDue(now) {
+			saved.Due = m.Due
 		}
-		s.subscriptions[m.ID] = m
+		if s.subscriptions == nil {
+			s.subscriptions = make(map[string]*Subscription)
+		}
+		s.subscriptions[sub.ID] = saved
 		return nil
 	})
 }
@@ -76,19 +70,19 @@ func (s *MemoryStore) SaveSubscription(ctx context.Context, sub *Subscription, m
 func (s *MemoryStore) ClaimSubscriptions(ctx context.Context, c SubscriptionClaim) (taken []*Subscription, err error) {
 	err = s.do(ctx, func(now int64) error {
 		s.endSubscriptions(now)
-		var due []*memorySubscription
+		var due []*Subscription
 		for _, m := range s.subscriptions {
-			if m.isDue(now) && !m.leased.After(timeAt(now)) && !slices.Contains(c.Principals, m.Principal) &&
+			if m.isDue(now) && !m.Leased.After(timeAt(now)) && !slices.Contains(c.Principals, m.Principal) &&
 				!slices.Contains(c.Hosts, m.Host) {
 				due = append(due, m)
 			}
 		}
-		slices.SortFunc(due, func(a, b *memorySubscription) int {
+		slices.SortFunc(due, func(a, b *Subscription) int {
 			return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.ID, b.ID))
 		})
 		for _, m := range due[:min(len(due), max(c.Limit, 0))] {
-			m.leased, m.Version = timeAt(now+roundUp(c.Lease)), rand.Text()
-			m.Due = m.leased
+			m.Leased, m.Version = timeAt(now+roundUp(c.Lease)), rand.Text()
+			m.Due = m.Leased
 			taken = append(taken, m.clone())
 		}
 		return nil
@@ -98,7 +92,7 @@ func (s *MemoryStore) ClaimSubscriptions(ctx context.Context, c SubscriptionClai
 
 // endSubscriptions deletes those that have ended.
 func (s *MemoryStore) endSubscriptions(now int64) {
-	maps.DeleteFunc(s.subscriptions, func(_ string, m *memorySubscription) bool { return m.Expires.UnixMilli() <= now })
+	maps.DeleteFunc(s.subscriptions, func(_ string, m *Subscription) bool { return m.Expires.UnixMilli() <= now })
 }
 
 // wakeSubscriptions makes the subscriptions of the principal due that a reader may be.

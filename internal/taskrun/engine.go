@@ -299,8 +299,10 @@ func (e *Engine) Remembered(
 func (e *Engine) Forget(ctx context.Context, key string) error { return e.store.Forget(ctx, key) }
 
 // Events reads what has become of tasks: see [task.EventLog], which the store must be.
-func (e *Engine) Events(ctx context.Context, q task.EventQuery) (*task.EventPage, error) {
-	return e.store.events(ctx, q)
+func (e *Engine) Events(ctx context.Context, q task.EventQuery) (page *task.EventPage, err error) {
+	ctx, done := e.store.bound(ctx, "Events", &err)
+	defer done()
+	return e.store.store.(task.EventLog).Events(ctx, q)
 }
 
 // Subscriptions calls a method of a store that is a [task.Subscriptions].
@@ -313,9 +315,10 @@ func (e *Engine) Subscriptions(
 }
 
 // Emit adds an event of an author: see [task.EventLog], which the store must be.
-func (e *Engine) Emit(ctx context.Context, emission *task.Emission) error {
-	err := e.store.emit(ctx, emission)
-	if err == nil {
+func (e *Engine) Emit(ctx context.Context, emission *task.Emission) (err error) {
+	ctx, done := e.store.bound(ctx, "Emit", &err)
+	defer done()
+	if err = e.store.store.(task.EventLog).Emit(ctx, emission); err == nil {
 		for _, reader := range emission.Readers {
 			e.subscriptions.notify(task.Name(reader), nil)
 		}

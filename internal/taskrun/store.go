@@ -195,20 +195,6 @@ func (s safeStore) Changes(
 	return s.store.Changes(ctx, after, limit)
 }
 
-// events is for a store that is a [task.EventLog].
-func (s safeStore) events(ctx context.Context, q task.EventQuery) (page *task.EventPage, err error) {
-	ctx, done := s.bound(ctx, "Events", &err)
-	defer done()
-	return s.store.(task.EventLog).Events(ctx, q)
-}
-
-// emit is for a store that is a [task.EventLog].
-func (s safeStore) emit(ctx context.Context, e *task.Emission) (err error) {
-	ctx, done := s.bound(ctx, "Emit", &err)
-	defer done()
-	return s.store.(task.EventLog).Emit(ctx, e)
-}
-
 func (s safeStore) Overdue(ctx context.Context, limit int) (questions []*task.Question, err error) {
 	ctx, done := s.bound(ctx, "Overdue", &err)
 	defer done()

@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"reflect"
+	"slices"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -39,16 +39,21 @@ const (
 
 // hook is what the store has as the state of a subscription. All times are by the clock of the store.
 type hook struct {
+	hookTerms
+	hookProgress
+}
+
+// hookTerms are what a subscriber has said.
+type hookTerms struct {
 	Params json.RawMessage `json:"params"` // the name and the arguments
 	URL    string          `json:"url"`
 	// Secrets are sealed: the one that was given last and, until Grace, the one before.
 	Secrets []string  `json:"secrets"`
 	Grace   time.Time `json:"grace,omitzero"`
 	Since   time.Time `json:"since,omitzero"` // events that were written before are left out
-	hookProgress
 }
 
-// hookProgress is what has become of the events of a subscription.
+// hookProgress is what has become of the events.
 type hookProgress struct {
 	Cursor  string          `json:"cursor"`            // up to there all are accepted or given up
 	Deleted int64           `json:"deleted,omitempty"` // of what was deleted up to there, the subscriber was told
@@ -80,10 +85,10 @@ type envelope struct {
 }
 
 // ends reports whether the subscriber is about to be told that this is the end.
-func (h *hook) ends() bool { return h.Envelope != nil && h.Envelope.Error != nil }
+func (h *hookProgress) ends() bool { return h.Envelope != nil && h.Envelope.Error != nil }
 
 // waiting yields how each message was tried that may be sent again.
-func (h *hook) waiting(yield func(*try) bool) {
+func (h *hookProgress) waiting(yield func(*try) bool) {
 	for _, t := range h.Tries {
 		if !t.Done && !yield(t) {
 			return
@@ -95,7 +100,7 @@ func (h *hook) waiting(yield func(*try) bool) {
 }
 
 // resume has everything that is paused tried anew.
-func (h *hook) resume() {
+func (h *hookProgress) resume() {
 	for t := range h.waiting {
 		if t.paused() {
 			t.Attempts, t.Due = 0, time.Time{}
@@ -104,7 +109,7 @@ func (h *hook) resume() {
 }
 
 // status is what the subscriber is told when the subscription is prolonged.
-func (h *hook) status() map[string]any {
+func (h *hookProgress) status() map[string]any {
 	status := map[string]any{"active": true, "lastError": nil}
 	for t := range h.waiting {
 		if t.paused() {
@@ -161,49 +166,56 @@ func (s *Service) deliverEvents(ctx context.Context) {
 
 // serveSubscription delivers what is new, and saves the subscription.
 func (s *Service) serveSubscription(ctx context.Context, sub *task.Subscription) {
-	r := &hookRun{s: s, sub: sub, claimed: sub.Due.Add(-runLease), began: time.Now()}
-	sub.Due = time.Time{}
+	r := &hookRun{s: s, sub: sub, leased: sub.Leased, began: time.Now()}
+	sub.Due, sub.Leased = time.Time{}, time.Time{}
 	err := fault.Safely(func() error { return r.serve(ctx) })
-	save := r.save
-	if err != nil {
-		save = func(ctx context.Context) error { return s.saveSubscription(ctx, sub) } // as it was
-		if sub.Due = r.now(); ctx.Err() == nil {
-			sub.Due = sub.Due.Add(time.Minute)
-			s.Log.ErrorContext(ctx, "askback: serving a subscription to events failed; trying again", "subscription", sub.ID,
-				"error", err)
-		}
+	if err == nil {
+		sub.State, err = json.Marshal(&r.h)
 	}
-	err = save(context.WithoutCancel(ctx))
-	if err != nil && !errors.Is(err, task.ErrConflict) {
-		s.Log.WarnContext(ctx, "askback: events may be delivered again: the store did not take note", "error", err)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		sub.Due = r.now()
+	default:
+		sub.Due = r.now().Add(time.Minute)
+		s.Log.ErrorContext(ctx, "askback: serving a subscription to events failed; trying again", "subscription", sub.ID,
+			"error", err)
+	}
+	ctx = context.WithoutCancel(ctx)
+	served := err == nil && !r.h.ends()
+	err = s.saveSubscription(ctx, sub)
+	for tries := 0; errors.Is(err, task.ErrConflict) && tries < 10; tries++ {
+		err = r.reconcile(ctx, served)
+	}
+	if err != nil {
+		s.Log.WarnContext(ctx, "askback: events may be delivered again: the store did not take note", "subscription", sub.ID,
+			"error", err)
 	}
 }
 
-// save saves what has become of the events. What the subscriber has said meanwhile stays. If somebody else has
-// delivered events meanwhile, those of this run come again.
-func (r *hookRun) save(ctx context.Context) error {
-	for {
-		var err error
-		if r.sub.State, err = json.Marshal(&r.h); err != nil {
-			return err
-		}
-		err = r.s.saveSubscription(ctx, r.sub)
-		if !errors.Is(err, task.ErrConflict) || r.sub.Expires.IsZero() {
-			return err
-		}
-		stored, now := hook{}, &task.Subscription{ID: r.sub.ID, Principal: r.sub.Principal}
-		if _, _, missing := r.s.findSubscription(ctx, now, &stored); missing != nil {
-			return missing
-		}
-		if now.Version == "" || !reflect.DeepEqual(stored.hookProgress, r.begun) {
-			return err
-		}
-		stored.hookProgress = r.h.hookProgress
-		if due := r.sub.Due; now.Due.IsZero() || !due.IsZero() && due.Before(now.Due) {
-			now.Due = due
-		}
-		r.h, r.sub = stored, now
+// reconcile saves a subscription that its subscriber has prolonged while it was served, with what has become of its
+// events, if that is known. One that somebody else serves, or that has ended, is left alone.
+func (r *hookRun) reconcile(ctx context.Context, served bool) error {
+	all, err := r.s.subscribed(ctx, r.sub.Principal)
+	i := slices.IndexFunc(all, func(one *task.Subscription) bool {
+		return one.ID == r.sub.ID && one.Leased.Equal(r.leased)
+	})
+	if err != nil || i < 0 {
+		return err
 	}
+	sub := all[i]
+	if sub.Leased = (time.Time{}); served {
+		var h hook
+		if err := json.Unmarshal(sub.State, &h); err != nil {
+			return err
+		}
+		h.hookProgress = r.h.hookProgress
+		h.resume()
+		if sub.State, err = json.Marshal(&h); err != nil {
+			return err
+		}
+	}
+	return r.s.saveSubscription(ctx, sub)
 }
 
 func (s *Service) saveSubscription(ctx context.Context, sub *task.Subscription) error {
@@ -212,22 +224,30 @@ func (s *Service) saveSubscription(ctx context.Context, sub *task.Subscription) 
 	})
 }
 
+// subscribed returns the subscriptions of a principal.
+func (s *Service) subscribed(ctx context.Context, principal string) (all []*task.Subscription, err error) {
+	err = s.Engine.Subscriptions(ctx, "Subscribed", func(ctx context.Context, store task.Subscriptions) (err error) {
+		all, err = store.Subscribed(ctx, principal)
+		return err
+	})
+	return all, err
+}
+
 // hookRun serves a subscription once.
 type hookRun struct {
-	s       *Service
-	sub     *task.Subscription
-	h       hook
-	begun   hookProgress // as it was
-	keys    [][]byte
-	claimed time.Time // by the clock of the store
-	began   time.Time
+	s      *Service
+	sub    *task.Subscription
+	h      hook
+	keys   [][]byte
+	leased time.Time // until when the subscription is claimed
+	began  time.Time // by the clock of this process
 
 	stopped  bool // nothing more is sent in this run
 	accepted bool // the endpoint has accepted something
 }
 
 // now is the time by the clock of the store.
-func (r *hookRun) now() time.Time { return r.claimed.Add(time.Since(r.began)) }
+func (r *hookRun) now() time.Time { return r.leased.Add(time.Since(r.began) - runLease) }
 
 // lookIn makes the subscription due after a time, if nothing makes it due before.
 func (r *hookRun) lookIn(d time.Duration) {
@@ -241,7 +261,7 @@ func (r *hookRun) lookIn(d time.Duration) {
 // serve delivers what is new.
 func (r *hookRun) serve(ctx context.Context) (err error) {
 	w, h := r.s.Events.Webhooks, &r.h
-	if err := errors.Join(json.Unmarshal(r.sub.State, h), json.Unmarshal(r.sub.State, &r.begun)); err != nil {
+	if err := json.Unmarshal(r.sub.State, h); err != nil {
 		return err
 	}
 	if r.keys, err = w.openKeys(ctx, r.sub, h); err != nil {
@@ -307,13 +327,13 @@ func (r *hookRun) read(ctx context.Context) (*eventBatch, error) {
 		return nil, nil
 	}
 	if may := r.s.Continues; may != nil {
-		err := fault.Safely(func() error { return may(ctx, r.sub.Principal, wire.SubscribeEvents, f.of.name) })
+		err := fault.Safely(func() error { return may(ctx, r.sub.Principal, wire.SubscribeEvents, f.of.Name) })
 		switch {
 		case errors.Is(err, fault.ErrUndecided), err != nil && ctx.Err() != nil:
 			return nil, err
 		case err != nil:
 			r.s.Calls.Audit.Tell(ctx, report.AuditEvent{Kind: report.AuditRefused, Principal: r.sub.Principal,
-				Method: wire.SubscribeEvents, Target: f.of.name, Reason: "authorize"})
+				Method: wire.SubscribeEvents, Target: f.of.Name, Reason: "authorize"})
 			r.revoked()
 			return nil, nil
 		}
@@ -321,7 +341,7 @@ func (r *hookRun) read(ctx context.Context) (*eventBatch, error) {
 	switch {
 	case r.s.Events.Groups != nil && f.of.people:
 		r.lookIn(time.Minute) // what a group is asked wakes nobody: the store does not know who is in it
-	case f.of.author != nil:
+	case f.of.match != nil:
 		r.lookIn(emittedLook) // nor does what is for all
 	}
 	f.fromNow, f.since = false, r.h.Since

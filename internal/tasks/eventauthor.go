@@ -1,12 +1,12 @@
 package tasks
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -39,17 +39,20 @@ const (
 
 // Add adds a type of events, or replaces the type of the same name.
 func (e *Events) Add(a *AuthorEvent) error {
-	for i := range eventTypes {
-		if eventTypes[i].name == a.Name {
-			return fmt.Errorf("the type %q is one of this library: choose another name", a.Name)
-		}
+	if IsOwnEvent(a.Name) {
+		return fmt.Errorf("the type %q is one of this library: choose another name", a.Name)
 	}
 	if a.Name == "" || len(a.Name) > 128 || strings.Trim(a.Name, nameCharacters) != "" {
 		return fmt.Errorf("the name %.200q needs 1 to 128 of the characters %s", a.Name, nameCharacters)
 	}
-	added := &eventType{name: a.Name, description: a.Description, author: a}
+	input, errInput := json.Marshal(a.Input)
+	payload, errPayload := json.Marshal(a.Payload)
+	if err := errors.Join(errInput, errPayload); err != nil {
+		return err
+	}
+	added := &eventType{EventType: EventType{a.Name, a.Description, nil, input, payload}, match: a.Match}
 	had, replaced := e.authors.Swap(a.Name, added)
-	if !replaced || !had.(*eventType).sameAs(added) {
+	if !replaced || !reflect.DeepEqual(had.(*eventType).EventType, added.EventType) {
 		e.Changed.Send()
 	}
 	return nil
@@ -57,52 +60,48 @@ func (e *Events) Add(a *AuthorEvent) error {
 
 const nameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/"
 
-// sameAs reports whether another type of an author is listed as this one.
-func (t *eventType) sameAs(other *eventType) bool {
-	schemas, errT := json.Marshal([]any{t.author.Input, t.author.Payload})
-	others, errOther := json.Marshal([]any{other.author.Input, other.author.Payload})
-	return t.description == other.description && bytes.Equal(schemas, others) && errors.Join(errT, errOther) == nil
+// IsOwnEvent reports whether servers with this library have events of this type about their calls.
+func IsOwnEvent(name string) bool {
+	return slices.ContainsFunc(ownTypes, func(t *eventType) bool { return t.Name == name })
 }
 
-// find returns the type of events with a name, or nil.
-func (e *Events) find(name string) *eventType {
-	for i := range eventTypes {
-		if eventTypes[i].name == name {
-			return &eventTypes[i]
-		}
-	}
-	found, _ := e.authors.Load(name)
-	t, _ := found.(*eventType)
-	return t
-}
-
-// ofAuthors returns the types of events that authors have added, by name.
-func (e *Events) ofAuthors() (all []*eventType) {
+// types returns the types of this library, and then those that authors have added, by name.
+func (e *Events) types() []*eventType {
+	all := slices.Clone(ownTypes)
 	e.authors.Range(func(_, t any) bool {
 		all = append(all, t.(*eventType))
 		return true
 	})
-	slices.SortFunc(all, func(a, b *eventType) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(all[len(ownTypes):], func(a, b *eventType) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
-// readers are those as whom a principal reads the events of an author.
-func (a *AuthorEvent) readers(principal string) []string {
-	readers := []string{task.EmittedReader(a.Name, "")}
+// find returns the type of events with a name, or nil.
+func (e *Events) find(name string) *eventType {
+	all := e.types()
+	if i := slices.IndexFunc(all, func(t *eventType) bool { return t.Name == name }); i >= 0 {
+		return all[i]
+	}
+	return nil
+}
+
+// emittedReaders are those as whom a principal reads the events of an author.
+func emittedReaders(name, principal string) []string {
+	readers := []string{task.EmittedReader(name, "")}
 	if principal != "" {
-		readers = append(readers, task.EmittedReader(a.Name, principal))
+		readers = append(readers, task.EmittedReader(name, principal))
 	}
 	return readers
 }
 
 // parse reads the arguments of somebody who follows the events of an author.
-func (a *AuthorEvent) parse(arguments []byte) (Matches, *jsonrpc.Error) {
+func (t *eventType) parse(arguments []byte) (Matches, *jsonrpc.Error) {
 	if !given(arguments) {
 		arguments = nil
 	} else if strictjson.TypeOf(arguments) != strictjson.TypeObject {
 		return nil, invalidParam("arguments", "must be an object")
 	}
-	matches, err := a.Match(arguments)
+	matches, err := t.match(arguments)
 	if err != nil {
 		return nil, invalidParam("arguments", "do not fit: "+err.Error())
 	}
@@ -112,11 +111,11 @@ func (a *AuthorEvent) parse(arguments []byte) (Matches, *jsonrpc.Error) {
 // refit has what is followed fit its type as it is now: an author may have replaced it, and decides anew who gets what.
 // The error is for a client whose arguments do not fit any more.
 func (e *Events) refit(f *followed) error {
-	now := e.find(f.of.name)
+	now := e.find(f.of.Name)
 	if now == f.of {
 		return nil
 	}
-	matches, invalid := now.author.parse(f.arguments)
+	matches, invalid := now.parse(f.arguments)
 	if invalid != nil {
 		return wire.DataError(wire.CodeUnsupported, map[string]any{"feature": "inputSchema", "reason": "schema_changed"},
 			"the type of the events takes no such arguments any more")

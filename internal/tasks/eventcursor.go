@@ -10,8 +10,8 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// cursor is a place in the log of a principal, or of an anonymous caller's task: what was written until then was read. It is not
-// sealed, because its reader gets nothing by another one: the log is the reader's own.
+// cursor is a place in the log of a principal, or of an anonymous caller's task: what was written until then was read.
+// It is not sealed, because its reader gets nothing by another one: the log is the reader's own.
 type cursor struct {
 	position int64 // 0 is the beginning
 	// mark tells the event at the position from others, because a database that has lost commits gives positions again,

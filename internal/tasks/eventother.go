@@ -2,7 +2,6 @@ package tasks
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 
@@ -15,20 +14,11 @@ import (
 // OtherEvents are events of other servers that this one passes on, by poll. It is safe for concurrent use.
 type OtherEvents interface {
 	// Types are the types. Whoever passes events on tells of changes with [Events].Changed.
-	Types() []*OtherType
+	Types() []*EventType
 
 	// Poll takes the parameters of events/poll, and returns the members of its result, or nil if there is no such type. A
 	// *jsonrpc.Error is the other server's, and is passed on if the extension has its code.
 	Poll(ctx context.Context, params []byte) (map[string]any, error)
-}
-
-// OtherType is a type of events of the other server, as events/list shows it.
-type OtherType struct {
-	Name        string          `json:"name"`
-	Description string          `json:"description,omitempty"`
-	Delivery    []string        `json:"delivery"`
-	Input       json.RawMessage `json:"inputSchema"`
-	Payload     json.RawMessage `json:"payloadSchema"`
 }
 
 // EventsOf returns the events of an *askback.Server, or nil.
@@ -38,7 +28,7 @@ var EventsOf func(server any) *Events
 func (e *Events) onlyPassedOn(params []byte) bool {
 	name, _ := strictjson.String(strictjson.Get(params, "name"))
 	return e.Others != nil && e.find(name) == nil &&
-		slices.ContainsFunc(e.Others.Types(), func(t *OtherType) bool { return t.Name == name })
+		slices.ContainsFunc(e.Others.Types(), func(t *EventType) bool { return t.Name == name })
 }
 
 // pollOther polls a type that this server passes on. It returns nothing if there is no such type.
@@ -58,14 +48,4 @@ func (s *Service) pollOther(ctx context.Context, params []byte) ([]byte, error) 
 		return nil, nil
 	}
 	return membersOf(page)
-}
-
-// IsOwnEvent reports whether servers with this library have events of this type about their calls.
-func IsOwnEvent(name string) bool {
-	for _, t := range eventTypes {
-		if t.name == name {
-			return true
-		}
-	}
-	return false
 }

@@ -37,28 +37,59 @@ type Events struct {
 	authors sync.Map // of *eventType, by name
 }
 
-// eventTypes are the types of events, with the kinds in the store that each one has.
-var eventTypes = []eventType{
-	{"question.asked", "A call of yours asks you or other people, or somebody's call asks you.", true,
-		map[task.EventKind]string{task.EventInput: "caller", task.EventAsked: "people"}, "of", nil, nil},
-	{"question.decided", "What a call asked people, yours or one that asked you, is decided, by them or by the deadline.",
-		true,
-		map[task.EventKind]string{task.EventDecided: "decided", task.EventUnanswered: "unanswered"}, "outcome", nil, nil},
-	{"call.ended", "A call of yours has ended.", false,
-		map[task.EventKind]string{task.EventEnded: ""}, "status",
-		[]string{string(task.Completed), string(task.Failed), string(task.Cancelled)}, nil},
+// EventType is a type of events, as events/list shows it.
+type EventType struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Delivery    []string        `json:"delivery"` // nil if it is as for all
+	Input       json.RawMessage `json:"inputSchema"`
+	Payload     json.RawMessage `json:"payloadSchema"`
 }
 
+// eventType is a type that this server has in its log.
 type eventType struct {
-	name, description string
-	people            bool // whether people who are asked read it, too
-	kinds             map[task.EventKind]string
-	// member is what a payload has beside the members of all: what kinds has for the event or, where that is empty, the
-	// status of its task, which is one of statuses.
-	member   string
-	statuses []string
+	EventType
 
-	author *AuthorEvent // nil: the type is of this library, and not of an author
+	people bool // whether people who are asked read it, too
+	// kinds are the kinds in the store, with what the payload's own member says of each. Where that is empty, it says
+	// the status of the task.
+	kinds  map[task.EventKind]string
+	member string
+
+	match func(arguments []byte) (Matches, error) // as [AuthorEvent.Match]; nil: the type is of this library
+}
+
+// ownTypes are the types of this library.
+var ownTypes = []*eventType{
+	{EventType: EventType{"question.asked", "A call of yours asks you or other people, or somebody's call asks you.", nil,
+		callArguments, callPayload(`"of"`, `"of":{"type":"string","enum":["caller","people"]},`+questionMember)},
+		people: true, member: "of",
+		kinds: map[task.EventKind]string{task.EventInput: "caller", task.EventAsked: "people"}},
+	{EventType: EventType{"question.decided",
+		"What a call asked people, yours or one that asked you, is decided, by them or by the deadline.", nil, callArguments,
+		callPayload(`"outcome"`, `"outcome":{"type":"string","enum":["decided","unanswered"]},`+questionMember)},
+		people: true, member: "outcome",
+		kinds: map[task.EventKind]string{task.EventDecided: "decided", task.EventUnanswered: "unanswered"}},
+	{EventType: EventType{"call.ended", "A call of yours has ended.", nil, callArguments,
+		callPayload(`"status","taskId"`, `"status":{"type":"string","enum":["completed","failed","cancelled"]}`)},
+		member: "status", kinds: map[task.EventKind]string{task.EventEnded: ""}},
+}
+
+// callArguments is the schema of the arguments of these types.
+var callArguments = json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{
+	"tool":{"type":"string","description":"Only calls of the tool with this name."},
+	"taskId":{"type":"string",
+		"description":"Only the call that is the task with this ID. An anonymous caller must give it."}}}`)
+
+const questionMember = `
+	"question":{"type":"string","description":"The key of the question, if it is for you and not of your call."}`
+
+// callPayload is the schema of a payload of these types, which has more members than what all have.
+func callPayload(required, more string) json.RawMessage {
+	return json.RawMessage(`{"type":"object","required":["call","tool",` + required + `],"properties":{
+	"call":{"type":"string","description":"The name of the call, for the tool ` + ResultTool + `."},
+	"taskId":{"type":"string","description":"The ID of its task, if the call is yours."},
+	"tool":{"type":"string","description":"The name of its tool."},` + more + `}}`)
 }
 
 // The bounds of a page of events/poll.
@@ -100,57 +131,22 @@ func (e *Events) list(params []byte) ([]byte, error) {
 	if cursor := strictjson.Get(params, "cursor"); given(cursor) {
 		return nil, invalidParam("cursor", "does not come from this server")
 	}
-	object := func(properties map[string]any, required ...string) map[string]any {
-		schema := map[string]any{"type": "object", "properties": properties}
-		if len(required) > 0 {
-			schema["required"] = required
-		} else {
-			schema["additionalProperties"] = false
-		}
-		return schema
-	}
-	text := func(description string) map[string]any {
-		return map[string]any{"type": "string", "description": description}
-	}
-	input := object(map[string]any{
-		"tool":   text("Only calls of the tool with this name."),
-		"taskId": text("Only the call that is the task with this ID. An anonymous caller must give it."),
-	})
 	delivery := []string{"poll", "push"}
 	if e.Webhooks != nil {
 		delivery = append(delivery, "webhook")
 	}
-	var listed []any
-	for _, t := range eventTypes {
-		values := t.statuses
-		for _, value := range t.kinds {
-			if value != "" {
-				values = append(values, value)
-			}
-		}
-		payload, required := map[string]any{
-			"call":   text("The name of the call, for the tool " + ResultTool + "."),
-			"taskId": text("The ID of its task, if the call is yours."),
-			"tool":   text("The name of its tool."),
-			t.member: map[string]any{"type": "string", "enum": values},
-		}, []string{"call", "tool", t.member}
-		if t.people {
-			payload["question"] = text("The key of the question, if it is for you and not of your call.")
-		} else {
-			required = append(required, "taskId")
-		}
-		listed = append(listed, map[string]any{
-			"name": t.name, "description": t.description, "delivery": delivery, "inputSchema": input,
-			"payloadSchema": object(payload, required...),
-		})
-	}
-	for _, t := range e.ofAuthors() {
-		listed = append(listed, map[string]any{"name": t.name, "description": t.description,
-			"delivery": delivery, "inputSchema": t.author.Input, "payloadSchema": t.author.Payload})
+	var listed []EventType
+	for _, t := range e.types() {
+		listed = append(listed, t.EventType)
 	}
 	if e.Others != nil {
-		for _, other := range e.Others.Types() {
-			listed = append(listed, other)
+		for _, t := range e.Others.Types() {
+			listed = append(listed, *t)
+		}
+	}
+	for i := range listed {
+		if listed[i].Delivery == nil {
+			listed[i].Delivery = delivery
 		}
 	}
 	return membersOf(map[string]any{"events": listed})
@@ -177,6 +173,11 @@ type occurrence struct {
 
 // pollEvents reads what has happened since a cursor.
 func (s *Service) pollEvents(ctx context.Context, principal string, params []byte) ([]byte, error) {
+	most, ok := integer(strictjson.Get(params, "maxEvents"), defaultEvents)
+	if !ok || most < 1 {
+		return nil, invalidParam("maxEvents", "must be a positive number")
+	}
+	most = min(most, mostEvents)
 	f, invalid := s.parseFollowed(params)
 	if invalid != nil && invalid.Code == wire.CodeNotFound && s.Events.Others != nil {
 		if members, err := s.pollOther(ctx, params); members != nil || err != nil {
@@ -186,11 +187,7 @@ func (s *Service) pollEvents(ctx context.Context, principal string, params []byt
 	if invalid != nil {
 		return nil, invalid
 	}
-	most, ok := integer(strictjson.Get(params, "maxEvents"), defaultEvents)
-	if !ok || most < 1 {
-		return nil, invalidParam("maxEvents", "must be a positive number")
-	}
-	b, err := s.readEvents(ctx, principal, f, int(min(most, mostEvents)))
+	b, err := s.readEvents(ctx, principal, f, int(most))
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +224,7 @@ func (b *eventBatch) skip() {
 
 // readEvents reads at most so many events for a principal, if it may read them. The error is one for the client.
 func (s *Service) readEvents(ctx context.Context, principal string, f *followed, most int) (*eventBatch, error) {
-	if f.of.author == nil {
+	if f.of.match == nil {
 		if err := s.mayFollow(ctx, principal, f.taskID); err != nil {
 			return nil, err
 		}
@@ -311,10 +308,10 @@ func fillBatch(
 				return err
 			}
 			if does {
-				b.events = append(b.events, occurrence{e.Key, f.of.name, e.Written, json.RawMessage(e.Payload), b.next})
+				b.events = append(b.events, occurrence{e.Key, f.of.Name, e.Written, json.RawMessage(e.Payload), b.next})
 			}
 		default:
-			b.events = append(b.events, occurrence{id, f.of.name, e.Written, f.of.payload(e, own), b.next})
+			b.events = append(b.events, occurrence{id, f.of.Name, e.Written, f.of.payload(e, own), b.next})
 		}
 	}
 	return nil
@@ -339,8 +336,8 @@ const mostGroups = 64
 
 // eventReaders returns as whom a principal reads what it follows: first as the caller, and then as one of the people.
 func (s *Service) eventReaders(ctx context.Context, principal string, f *followed) ([]string, error) {
-	if f.of.author != nil {
-		return f.of.author.readers(principal), nil
+	if f.of.match != nil {
+		return emittedReaders(f.of.Name, principal), nil
 	}
 	readers := []string{task.CallerReader(principal, f.taskID)}
 	if !f.of.people || f.taskID != "" || principal == "" {
@@ -409,9 +406,9 @@ func (s *Service) parseFollowed(params []byte) (*followed, *jsonrpc.Error) {
 	}
 	arguments := strictjson.Get(params, "arguments")
 	f.arguments = arguments
-	if f.of.author != nil {
+	if f.of.match != nil {
 		var invalid *jsonrpc.Error
-		if f.matches, invalid = f.of.author.parse(arguments); invalid != nil {
+		if f.matches, invalid = f.of.parse(arguments); invalid != nil {
 			return nil, invalid
 		}
 	} else if given(arguments) {
@@ -430,20 +427,21 @@ func (s *Service) parseFollowed(params []byte) (*followed, *jsonrpc.Error) {
 			}
 		}
 	}
-	at := strictjson.Get(params, "cursor")
-	if f.fromNow = !given(at); !f.fromNow {
+	if at := strictjson.Get(params, "cursor"); given(at) {
 		text, isText := strictjson.String(at)
 		var ok bool
 		if f.from, ok = parseEventCursor(text); !isText || !ok {
 			return nil, invalidParam("cursor", "does not come from this server")
 		}
+	} else {
+		f.fromNow = true
 	}
-	age, ok := integer(strictjson.Get(params, "maxAgeMs"), 0)
-	if !ok || age < 0 {
-		return nil, invalidParam("maxAgeMs", "must be a number of milliseconds")
-	}
-	if given(strictjson.Get(params, "maxAgeMs")) {
-		f.maxAge = max(time.Duration(min(age, math.MaxInt64/int64(time.Millisecond)))*time.Millisecond, 1)
+	if age := strictjson.Get(params, "maxAgeMs"); given(age) {
+		ms, ok := integer(age, 0)
+		if !ok || ms < 0 {
+			return nil, invalidParam("maxAgeMs", "must be a number of milliseconds")
+		}
+		f.maxAge = max(time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond)))*time.Millisecond, 1)
 	}
 	return f, nil
 }

@@ -50,7 +50,7 @@ func (s *Service) parseHook(principal string, params []byte) (*followed, *task.S
 	if len(arguments) > longestArguments {
 		return nil, nil, nil, invalidParam("arguments", "are too long")
 	}
-	key := []string{principal, address, f.of.name, string(strictjson.AppendCanonical(nil, arguments))}
+	key := []string{principal, address, f.of.Name, string(strictjson.AppendCanonical(nil, arguments))}
 	encoded, err := json.Marshal(key)
 	if err != nil {
 		return nil, nil, nil, err
@@ -58,8 +58,8 @@ func (s *Service) parseHook(principal string, params []byte) (*followed, *task.S
 	sum := sha256.Sum256(encoded)
 	sub := &task.Subscription{ID: "sub_" + hex.EncodeToString(sum[:16]), Principal: principal,
 		Host: strings.TrimRight(strings.ToLower(u.Hostname()), ".")}
-	h := &hook{URL: address}
-	h.Params, err = json.Marshal(map[string]any{"name": f.of.name, "arguments": json.RawMessage(arguments)})
+	h := &hook{hookTerms: hookTerms{URL: address}}
+	h.Params, err = json.Marshal(map[string]any{"name": f.of.Name, "arguments": json.RawMessage(arguments)})
 	return f, sub, h, err
 }
 
@@ -103,14 +103,10 @@ func (s *Service) subscribe(ctx context.Context, principal string, params []byte
 	}
 	result := map[string]any{"id": sub.ID, "truncated": b.truncated}
 	if live {
-		status := h.status()
-		result["deliveryStatus"], result["truncated"] = status, h.Envelope != nil
-		if status["active"] == false {
-			h.resume()
-			sub.Due = b.next.minted
-		}
+		result["deliveryStatus"], result["truncated"] = h.status(), h.Envelope != nil
+		h.resume()
 	} else {
-		h.Cursor, h.Deleted, h.Since, sub.Due = b.start(), b.deleted, f.since, b.next.minted
+		h.Cursor, h.Deleted, h.Since = b.start(), b.deleted, f.since
 	}
 	if err := w.setSecret(ctx, sub, h, key); err != nil {
 		return nil, s.storeFailed(ctx, "sealing a secret", err)
@@ -123,7 +119,7 @@ func (s *Service) subscribe(ctx context.Context, principal string, params []byte
 	if sub.State, err = json.Marshal(h); err != nil {
 		return nil, err
 	}
-	sub.Expires = b.next.minted.Add(ttl)
+	sub.Expires, sub.Due = b.next.minted.Add(ttl), b.next.minted
 	switch err := s.saveSubscription(ctx, sub); {
 	case errors.Is(err, task.ErrConflict): // somebody has changed it, or added others
 		return s.subscribe(ctx, principal, params)
@@ -151,11 +147,7 @@ func (w *Webhooks) ttl(asked []byte) (time.Duration, bool) {
 func (s *Service) findSubscription(
 	ctx context.Context, sub *task.Subscription, h *hook,
 ) (n int, verified bool, err error) {
-	var all []*task.Subscription
-	err = s.Engine.Subscriptions(ctx, "Subscribed", func(ctx context.Context, store task.Subscriptions) (err error) {
-		all, err = store.Subscribed(ctx, sub.Principal)
-		return err
-	})
+	all, err := s.subscribed(ctx, sub.Principal)
 	for _, one := range all {
 		var saved hook
 		err = errors.Join(err, json.Unmarshal(one.State, &saved))
@@ -163,8 +155,7 @@ func (s *Service) findSubscription(
 		if one.ID != sub.ID {
 			continue
 		}
-		sub.Version, sub.Expires, sub.Due = one.Version, one.Expires, one.Due
-		if !saved.ends() {
+		if sub.Version, sub.Leased = one.Version, one.Leased; !saved.ends() {
 			*h = saved
 		}
 	}
@@ -187,8 +178,7 @@ func (s *Service) unsubscribe(ctx context.Context, principal string, params []by
 		return nil, wire.DataError(wire.CodeNotFound, map[string]any{"kind": "subscription"},
 			"there is no such subscription")
 	}
-	sub.Expires = time.Time{} // it has ended
-	switch err := s.saveSubscription(ctx, sub); {
+	switch err := s.saveSubscription(ctx, sub); { // it has ended
 	case errors.Is(err, task.ErrConflict):
 		return s.unsubscribe(ctx, principal, params)
 	case err != nil:

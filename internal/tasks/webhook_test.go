@@ -938,6 +938,16 @@ func TestSubscribersMayComeWhileAnEventIsPosted(t *testing.T) {
 		one := end(t, store, 100*time.Hour)
 		time.Sleep(soon)
 		w.want(t, "when another event comes, too", 10*time.Minute, one, another)
+		w.answers(func(*delivery, *http.Request) (int, error) { // an endpoint that prolongs whenever an event comes
+			for range 3 {
+				subscribe(t, ask, hook(endpoint, ""))
+				time.Sleep(time.Second)
+			}
+			return 200, nil
+		})
+		post("prolonged each time")
+		post("and again")
+		w.want(t, "as both were taken", 10*time.Minute)
 		meanwhile(slowly)
 		post("before the end")
 		ask("events/unsubscribe", hook(endpoint, ""))

@@ -115,7 +115,8 @@ type eventStatements struct {
 
 func newEventStatements(in func(string) string) eventStatements {
 	return eventStatements{
-		// Its rows have all that is said of the page beside an event of it. It is one statement, so that all is of one moment.
+		// Its rows have all that is said of the page beside an event of it. It is one statement, so that all is of one
+		// moment.
 		events: in(`
 			SELECT {now}, coalesce((SELECT max(position) FROM ` + eachReader + `, LATERAL (
 					SELECT position FROM {schema}.deleted_event WHERE reader = by.reader LIMIT 1) AS d), 0),

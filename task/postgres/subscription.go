@@ -21,8 +21,8 @@ const subscriptionTables = `
 		principal text COLLATE "C" NOT NULL,
 		host      text COLLATE "C" NOT NULL,
 		expires   timestamptz NOT NULL,
-		due       timestamptz,             -- while it is claimed, the end of the lease, or since when there is an event
-		leased    timestamptz NOT NULL DEFAULT '-infinity', -- until when it is claimed
+		due       timestamptz,
+		leased    timestamptz NOT NULL,
 		version   text COLLATE "C" NOT NULL,
 		state     bytea NOT NULL
 	) WITH (fillfactor = 80);
@@ -36,7 +36,7 @@ const (
 	dueSubscription = `due > '-infinity'`
 	ownSubscription = `principal > ''` // anonymous callers have none
 
-	subscriptionColumns = `s.id, s.principal, s.host, s.expires, s.due, s.version, s.state`
+	subscriptionColumns = `s.id, s.principal, s.host, s.expires, s.due, s.leased, s.version, s.state`
 
 	// freshTogether bounds the events that a claim looks at.
 	freshTogether = `1000`
@@ -55,20 +55,20 @@ func newSubscriptionStatements(in func(string) string) subscriptionStatements {
 
 		lockSubscriptions: in(`SELECT pg_advisory_xact_lock(hashtextextended({name} || ' subscriptions ' || $1, 0))`),
 		addSubscription: in(`
-			INSERT INTO {schema}.subscription AS s (id, expires, due, version, state, principal, host)
-			SELECT $1, $2, $3, $4, $5, $6, $7
-			WHERE $8::bigint > (SELECT count(*) FROM (
+			INSERT INTO {schema}.subscription AS s (id, expires, due, leased, version, state, principal, host)
+			SELECT $1, $2, $3, $4, $5, $6, $7, $8
+			WHERE $9::bigint > (SELECT count(*) FROM (
 				SELECT FROM {schema}.subscription
-				WHERE principal = $6::text AND ` + ownSubscription + ` AND expires > statement_timestamp()
-				LIMIT $8) AS n)
-			ON CONFLICT (id) DO UPDATE SET expires = excluded.expires, due = excluded.due, version = excluded.version,
-				state = excluded.state, leased = excluded.leased
+				WHERE principal = $7::text AND ` + ownSubscription + ` AND expires > statement_timestamp()
+				LIMIT $9) AS n)
+			ON CONFLICT (id) DO UPDATE SET expires = excluded.expires, due = excluded.due, leased = excluded.leased,
+				version = excluded.version, state = excluded.state
 				WHERE s.expires <= statement_timestamp()`),
-		// What is due, because an event has come, stays so. The statement may have waited for who has made it due.
+		// The statement may have waited for one that has made it due.
 		saveSubscription: in(`
-			UPDATE {schema}.subscription SET expires = $2, leased = '-infinity', version = $4, state = $5,
-				due = CASE WHEN due <= clock_timestamp() THEN due ELSE $3 END
-			WHERE id = $1 AND version = $6 AND expires > statement_timestamp()`),
+			UPDATE {schema}.subscription SET expires = $2, due = CASE WHEN due <= clock_timestamp() THEN due ELSE $3 END,
+				leased = $4, version = $5, state = $6
+			WHERE id = $1 AND version = $7 AND expires > statement_timestamp()`),
 
 		// Rows that others have locked are passed over.
 		endSubscriptions: in(`
@@ -123,7 +123,7 @@ func (s *Store) SaveSubscription(ctx context.Context, sub *task.Subscription, mo
 		due = &sub.Due
 	}
 	version, rows := rand.Text(), int64(0)
-	args := []any{sub.ID, sub.Expires, due, version, list(sub.State)}
+	args := []any{sub.ID, sub.Expires, due, sub.Leased, version, list(sub.State)}
 	if sub.Version != "" {
 		rows, err = s.exec(ctx, clients, s.sql.saveSubscription, append(args, sub.Version)...)
 	} else {
@@ -166,8 +166,9 @@ func (s *Store) ClaimSubscriptions(
 func scanSubscription(row pgx.CollectableRow) (*task.Subscription, error) {
 	s := new(task.Subscription)
 	var due *time.Time
-	err := row.Scan(&s.ID, &s.Principal, &s.Host, &s.Expires, &due, &s.Version, &s.State)
-	if s.Expires = s.Expires.UTC(); due != nil {
+	err := row.Scan(&s.ID, &s.Principal, &s.Host, &s.Expires, &due, &s.Leased, &s.Version, &s.State)
+	s.Expires, s.Leased = s.Expires.UTC(), s.Leased.UTC()
+	if due != nil {
 		s.Due = due.UTC()
 	}
 	return s, err

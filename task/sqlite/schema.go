@@ -318,15 +318,14 @@ CREATE TABLE deleted_event (
 
 CREATE INDEX deleted_event_written ON deleted_event (written);
 
--- Who has subscribed to the events of a principal. While a subscription is claimed it is due at the end of the lease, or
--- since an event has come.
+-- Who has subscribed to the events of a principal.
 CREATE TABLE subscription (
 	id        TEXT    NOT NULL PRIMARY KEY,
 	principal TEXT    NOT NULL,
 	host      TEXT    NOT NULL,
 	expires   INTEGER NOT NULL, -- times are milliseconds since 1970
 	due       INTEGER,
-	leased    INTEGER NOT NULL DEFAULT 0, -- until when it is claimed
+	leased    INTEGER NOT NULL,
 	version   TEXT    NOT NULL,
 	state     BLOB    NOT NULL
 ) STRICT;

@@ -11,16 +11,16 @@ import (
 
 // Subscriptions. A trigger makes them due: see [schema].
 const (
-	subscriptionColumns = `id, principal, host, expires, due, version, state`
+	subscriptionColumns = `id, principal, host, expires, due, leased, version, state`
 
 	subscribedSQL = `SELECT ` + subscriptionColumns + ` FROM subscription WHERE principal = ? AND expires > ? ORDER BY id`
 	// The principal's subscriptions are counted, up to as many as it may have.
-	addSubscriptionSQL = `INSERT OR IGNORE INTO subscription (id, expires, due, version, state, principal, host)
-		SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE ?8 > (
-			SELECT count(*) FROM (SELECT 1 FROM subscription WHERE principal = ?6 LIMIT ?8))`
-	// What is due, because an event has come, stays so.
+	addSubscriptionSQL = `INSERT OR IGNORE INTO subscription (id, expires, due, leased, version, state, principal, host)
+		SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 WHERE ?9 > (
+			SELECT count(*) FROM (SELECT 1 FROM subscription WHERE principal = ?7 LIMIT ?9))`
 	saveSubscriptionSQL = `UPDATE subscription
-		SET expires = ?2, due = iif(due <= ?6, due, ?3), leased = 0, version = ?4, state = ?5 WHERE id = ?1 AND version = ?7`
+		SET expires = ?2, due = iif(due <= ?7, due, ?3), leased = ?4, version = ?5, state = ?6
+		WHERE id = ?1 AND version = ?8`
 
 	endSubscriptionsSQL   = `DELETE FROM subscription WHERE expires <= ?`
 	anySubscriptionSQL    = `SELECT EXISTS (SELECT 1 FROM subscription WHERE due <= ?1 OR expires <= ?1)`
@@ -49,7 +49,7 @@ func (s *Store) SaveSubscription(ctx context.Context, sub *task.Subscription, mo
 		if !sub.Due.IsZero() {
 			due = sub.Due.UnixMilli()
 		}
-		args := []any{sub.ID, sub.Expires.UnixMilli(), due, version, blob(sub.State)}
+		args := []any{sub.ID, sub.Expires.UnixMilli(), due, sub.Leased.UnixMilli(), version, blob(sub.State)}
 		if sub.Version == "" {
 			return s.wrote(ctx, task.ErrConflict, addSubscriptionSQL, append(args, sub.Principal, sub.Host, most)...)
 		}
@@ -86,9 +86,10 @@ func (s *Store) ClaimSubscriptions(
 func scanSubscription(rows *sql.Rows, to **task.Subscription) error {
 	sub := new(task.Subscription)
 	*to = sub
-	var expires int64
+	var expires, leased int64
 	var due *int64
-	err := rows.Scan(&sub.ID, &sub.Principal, &sub.Host, &expires, &due, &sub.Version, &sub.State)
+	err := rows.Scan(&sub.ID, &sub.Principal, &sub.Host, &expires, &due, &leased, &sub.Version, &sub.State)
+	sub.Leased = timeAt(leased)
 	if sub.Expires = timeAt(expires); due != nil {
 		sub.Due = timeAt(*due)
 	}

@@ -26,7 +26,8 @@ var subscriptionTests = []test{
 			added := *sub
 			got := f.subscribed(s, "alice", "one")[0]
 			if got.Version != sub.Version || !got.Expires.Equal(sub.Expires) || got.Expires.Location() != time.UTC ||
-				got.Host != sub.Host || string(got.State) != "state of one" || !got.Due.Equal(sub.Due) {
+				got.Host != sub.Host || string(got.State) != "state of one" || !got.Due.Equal(sub.Due) ||
+				!got.Leased.IsZero() {
 				f.Errorf("the subscription is %+v, want %+v", got, sub)
 			}
 			f.wantError("SaveSubscription", s.SaveSubscription(f.ctx, f.newSubscription(s, "one", "alice"), 9), task.ErrConflict)
@@ -123,15 +124,15 @@ var subscriptionTests = []test{
 			f.park(store, other, question("key", "user:bob"))
 			f.idleSubscriptions(s, "alice's", "bob's")
 		})},
-	{"a claim ends with its lease, or when its subscription is saved", subscribes(
+	{"a claim ends with its lease, or when its subscription is saved so", subscribes(
 		func(f *fixture, s task.Subscriptions, _ task.Store) {
 			f.subscribe(s, "one", "alice")
 			short := all
 			short.Lease = time.Millisecond
 			before := f.clock(s)
 			first := f.claimSubscriptions(s, short, "one")[0]
-			if lease := first.Due.Sub(before); lease < short.Lease || lease > short.Lease+f.clock(s).Sub(before) {
-				f.Errorf("claimed for %v, it is due %v after now", short.Lease, lease)
+			if lease := first.Leased.Sub(before); !first.Due.Equal(first.Leased) || lease < short.Lease || lease > short.Lease+f.clock(s).Sub(before) {
+				f.Errorf("claimed for %v, it is %v", short.Lease, lease)
 			}
 			var second *task.Subscription
 			f.eventually("its lease has ended", func() bool {
@@ -151,9 +152,14 @@ var subscriptionTests = []test{
 				f.Errorf("the subscription is %+v", third)
 			}
 			prolonged := f.subscribed(s, "alice", "one")[0]
-			prolonged.State = []byte("prolonged")
-			f.save(s, prolonged, 0)
+			if !prolonged.Leased.Equal(third.Leased) || !prolonged.Due.Equal(third.Leased) {
+				f.Errorf("claimed until %v, the subscription is %+v", third.Leased, prolonged)
+			}
+			prolonged.State, prolonged.Due = []byte("prolonged"), f.clock(s)
+			f.ok("SaveSubscription", s.SaveSubscription(f.ctx, prolonged, 9))
+			f.claimSubscriptions(s, all) // it is due, and still claimed
 			f.wantError("SaveSubscription", s.SaveSubscription(f.ctx, third, 9), task.ErrConflict)
+			f.save(s, prolonged, -1)
 			if got := f.claimSubscriptions(s, all, "one")[0]; string(got.State) != "prolonged" {
 				f.Errorf("prolonged meanwhile, the subscription is %+v", got)
 			}
@@ -240,10 +246,10 @@ func (f *fixture) subscribe(s task.Subscriptions, id, principal string) *task.Su
 	return sub
 }
 
-// save saves a subscription that is due after a time or, if that is negative, when an event comes.
+// save ends the claim of a subscription that is due after a time or, if that is negative, when an event comes.
 func (f *fixture) save(s task.Subscriptions, sub *task.Subscription, due time.Duration) {
 	f.Helper()
-	if sub.Due = (time.Time{}); due >= 0 {
+	if sub.Due, sub.Leased = (time.Time{}), (time.Time{}); due >= 0 {
 		sub.Due = f.clock(s).Add(due)
 	}
 	f.ok("SaveSubscription", s.SaveSubscription(f.ctx, sub, 0))
@@ -268,7 +274,7 @@ func (f *fixture) claimSubscriptions(
 	f.wantSubscriptions("ClaimSubscriptions", taken, want)
 	for _, sub := range taken {
 		if sub.Principal == "" || sub.Host == "" || len(sub.State) == 0 || sub.Version == "" || sub.Expires.IsZero() ||
-			sub.Due.IsZero() {
+			sub.Due.IsZero() || sub.Leased.IsZero() {
 			f.Errorf("the claimed subscription is %+v", sub)
 		}
 	}
