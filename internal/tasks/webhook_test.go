@@ -957,6 +957,29 @@ func TestSubscribersMayComeWhileAnEventIsPosted(t *testing.T) {
 	})
 }
 
+// Of two who subscribe to the same at once, one adds the subscription, and the other one prolongs it.
+func TestTwoSubscribeAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := new(receiver)
+		srv, _ := hookServer(t, w, nil)
+		ask := dialAs(t, srv, "alice")
+		var first map[string]any
+		var once atomic.Bool
+		w.echo = func(_ *delivery, challenge string) (int, string, error) {
+			if !once.Swap(true) {
+				first = subscribe(t, ask, hook(endpoint, ""))
+			}
+			return 200, fmt.Sprintf(`{"challenge":%q}`, challenge), nil
+		}
+		second := subscribe(t, ask, hook(endpoint, ""))
+		if first["id"] == nil || first["id"] != second["id"] || first["deliveryStatus"] != nil ||
+			second["deliveryStatus"] == nil {
+			t.Errorf("the first has %v, the second %v", first, second)
+		}
+	})
+}
+
 // A subscription to what the server does not offer any more ends. Until then another release may know the type.
 func TestATypeThatIsGone(t *testing.T) {
 	t.Parallel()

@@ -131,7 +131,8 @@ var subscriptionTests = []test{
 			short.Lease = time.Millisecond
 			before := f.clock(s)
 			first := f.claimSubscriptions(s, short, "one")[0]
-			if lease := first.Leased.Sub(before); !first.Due.Equal(first.Leased) || lease < short.Lease || lease > short.Lease+f.clock(s).Sub(before) {
+			lease, least := first.Leased.Sub(before), short.Lease
+			if !first.Due.Equal(first.Leased) || lease < least || lease > least+f.clock(s).Sub(before) {
 				f.Errorf("claimed for %v, it is %v", short.Lease, lease)
 			}
 			var second *task.Subscription
