@@ -483,7 +483,9 @@ func TestDeleteEndsTheCallsOfASession(t *testing.T) {
 }
 
 // The DELETE of a session does not wait for a handler that does not look at its context.
-func TestDeleteDoesNotWaitForAHandler(t *testing.T) { synctest.Test(t, testDeleteDoesNotWaitForAHandler) }
+func TestDeleteDoesNotWaitForAHandler(t *testing.T) {
+	synctest.Test(t, testDeleteDoesNotWaitForAHandler)
+}
 
 func testDeleteDoesNotWaitForAHandler(t *testing.T) {
 	release := make(chan struct{})

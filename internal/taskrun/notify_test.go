@@ -156,7 +156,9 @@ func TestNothingIsAskedUnheard(t *testing.T) {
 
 // A consumer that never returns for the notices of one caller keeps neither the others' waiting nor the engine from
 // stopping.
-func TestAConsumerThatHangsForOneCaller(t *testing.T) { synctest.Test(t, testAConsumerThatHangsForOneCaller) }
+func TestAConsumerThatHangsForOneCaller(t *testing.T) {
+	synctest.Test(t, testAConsumerThatHangsForOneCaller)
+}
 
 func testAConsumerThatHangsForOneCaller(t *testing.T) {
 	store := new(task.MemoryStore)

@@ -499,7 +499,9 @@ func TestProgressOfATask(t *testing.T) {
 	}
 }
 
-func TestTimeToLiveOfACallThatIsATask(t *testing.T) { synctest.Test(t, testTimeToLiveOfACallThatIsATask) }
+func TestTimeToLiveOfACallThatIsATask(t *testing.T) {
+	synctest.Test(t, testTimeToLiveOfACallThatIsATask)
+}
 
 func testTimeToLiveOfACallThatIsATask(t *testing.T) {
 	s := harness.NewTaskServer(t, nil, harness.AddText("t", nil,

@@ -52,7 +52,9 @@ func TestFence(t *testing.T) {
 
 // A database that has lost commits gives numbers of claims again. An outside system that was shown a lost number
 // refuses all numbers up to it. The task continues until its number is higher, and then its call ends.
-func TestAClaimThatAnOutsideSystemRefuses(t *testing.T) { synctest.Test(t, testAClaimThatAnOutsideSystemRefuses) }
+func TestAClaimThatAnOutsideSystemRefuses(t *testing.T) {
+	synctest.Test(t, testAClaimThatAnOutsideSystemRefuses)
+}
 
 func testAClaimThatAnOutsideSystemRefuses(t *testing.T) {
 	type shown struct {
