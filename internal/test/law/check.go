@@ -3,6 +3,7 @@ package law
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -124,7 +125,10 @@ func (l *law) faults(host string) (n int) {
 func (l *law) find(ctx context.Context, number int) (t *task.Task, entries []journal.Entry) {
 	for _, candidate := range l.tasks(ctx) {
 		call, raw, err := l.Store.Journal(ctx, candidate.ID, -1)
-		if err != nil || !strings.Contains(string(call), fmt.Sprintf(`"call":%d}`, number)) {
+		if err != nil && !errors.Is(err, task.ErrNotFound) {
+			l.violate("call %d: the journal of %s: %v", number, candidate.ID, err)
+		}
+		if !strings.Contains(string(call), fmt.Sprintf(`"call":%d}`, number)) {
 			continue
 		}
 		for _, data := range raw {
