@@ -319,8 +319,7 @@ func (r *hookRun) read(ctx context.Context) (*eventBatch, error) {
 			return nil, nil
 		}
 	} else if r.h.Missing = (time.Time{}); invalid != nil {
-		invalid = wire.DataError(wire.CodeUnsupported, map[string]any{"feature": "inputSchema", "reason": "schema_changed"},
-			"the type of the events takes no such arguments any more")
+		invalid = schemaChanged()
 	}
 	if invalid != nil {
 		r.end(invalid)

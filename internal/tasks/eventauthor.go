@@ -117,11 +117,16 @@ func (e *Events) refit(f *followed) error {
 	}
 	matches, invalid := now.parse(f.arguments)
 	if invalid != nil {
-		return wire.DataError(wire.CodeUnsupported, map[string]any{"feature": "inputSchema", "reason": "schema_changed"},
-			"the type of the events takes no such arguments any more")
+		return schemaChanged()
 	}
 	f.of, f.matches = now, matches
 	return nil
+}
+
+// schemaChanged is the error with which a subscription or a stream ends.
+func schemaChanged() *jsonrpc.Error {
+	return wire.DataError(wire.CodeUnsupported, map[string]any{"feature": "inputSchema", "reason": "schema_changed"},
+		"the type of the events takes no such arguments any more")
 }
 
 // Emit adds an event of an author to the log: for all or, if there are any, for these principals only.

@@ -934,14 +934,13 @@ func TestSubscribersMayComeWhileAnEventIsPosted(t *testing.T) {
 		if next := post("afterwards"); first.signedBy(secretOf(2)) || !next.signedBy(secretOf(2)) {
 			t.Errorf("after %v the next event has the headers %v", first.header, next.header)
 		}
-		var another string
+		another := make(chan string, 1)
 		meanwhile(func() {
-			another = end(t, store, 100*time.Hour)
+			another <- end(t, store, 100*time.Hour)
 			subscribe(t, ask, hook(endpoint, ""))
 		})
 		one := end(t, store, 100*time.Hour)
-		time.Sleep(soon)
-		w.want(t, "when another event comes, too", 10*time.Minute, one, another)
+		w.want(t, "when another event comes, too", 10*time.Minute, one, <-another)
 		w.answers(func(*delivery, *http.Request) (int, error) { // an endpoint that prolongs whenever an event comes
 			for range 3 {
 				subscribe(t, ask, hook(endpoint, ""))
