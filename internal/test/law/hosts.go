@@ -27,7 +27,7 @@ import (
 )
 
 // mostWait bounds how long a call may take in virtual time, in units. People look every few.
-const mostWait = 1000
+const mostWait = 2000
 
 // follow makes a call and sees it to its end. Every other call is one of a client that takes no tasks, and can be asked
 // nothing: some handlers ask it all the same.
@@ -392,7 +392,7 @@ func (c *caller) answer(message string) string {
 // inSession makes the call in a session of its own with one server, and answers what that asks meanwhile. A host that
 // waits too long gives up. The session ends with its server.
 func (c *caller) inSession(ctx context.Context, name string) (result map[string]any, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 200*c.Unit)
+	ctx, cancel := context.WithTimeout(ctx, 400*c.Unit)
 	defer cancel()
 	opts := &client.Options{Tasks: client.TasksOff}
 	if c.version >= "2025-06-18" {
