@@ -33,6 +33,8 @@ const (
 	look, hurry = 400 * time.Millisecond, 100 * time.Millisecond
 	// emittedLook is how often a subscription to an author's events looks for some.
 	emittedLook = 30 * time.Second
+	// conflicts bounds how often a subscription is saved that somebody else changes at the same time.
+	conflicts = 10
 	// missingWithin is how long a type of events may be unknown: another release may know it.
 	missingWithin = time.Hour
 )
@@ -184,7 +186,7 @@ func (s *Service) serveSubscription(ctx context.Context, sub *task.Subscription)
 	ctx = context.WithoutCancel(ctx)
 	served := err == nil && !r.h.ends()
 	err = s.saveSubscription(ctx, sub)
-	for tries := 0; errors.Is(err, task.ErrConflict) && tries < 10; tries++ {
+	for tries := 0; errors.Is(err, task.ErrConflict) && tries < conflicts; tries++ {
 		err = r.reconcile(ctx, served)
 	}
 	if err != nil {

@@ -115,7 +115,14 @@ func (s *Service) ServeEvents(ctx context.Context, principal, method string, par
 		if s.Events.Webhooks == nil || method == wire.SubscribeEvents && s.Events.onlyPassedOn(params) {
 			return nil, unsupportedMode("webhook")
 		}
-		members, err = serve(ctx, principal, params)
+		for range conflicts {
+			if members, err = serve(ctx, principal, params); !errors.Is(err, task.ErrConflict) {
+				break
+			}
+		}
+		if errors.Is(err, task.ErrConflict) {
+			err = s.failed(ctx, "saving a subscription", err)
+		}
 	default:
 		return nil, MethodNotFound(method)
 	}

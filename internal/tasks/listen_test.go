@@ -98,7 +98,7 @@ func typesChange(t *testing.T, pass func(*mcp.Server, *askback.Server), also str
 	} {
 		change()
 		told("events/list_changed")
-		change() // which changes nothing
+		change() // the types stay the same
 		quiet()
 	}
 	if tools {

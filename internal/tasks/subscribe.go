@@ -68,7 +68,7 @@ func unsupportedMode(mode string) error {
 		"events are not delivered by this mode: see %s", wire.ListEvents)
 }
 
-// subscribe serves events/subscribe: it adds a subscription, or prolongs it.
+// subscribe serves events/subscribe: it adds a subscription, or prolongs it. See change for its errors.
 func (s *Service) subscribe(ctx context.Context, principal string, params []byte) ([]byte, error) {
 	w := s.Events.Webhooks
 	f, sub, h, err := s.parseHook(principal, params)
@@ -120,11 +120,8 @@ func (s *Service) subscribe(ctx context.Context, principal string, params []byte
 		return nil, err
 	}
 	sub.Expires, sub.Due = b.next.minted.Add(ttl), b.next.minted
-	switch err := s.saveSubscription(ctx, sub); {
-	case errors.Is(err, task.ErrConflict): // somebody has changed it, or added others
-		return s.subscribe(ctx, principal, params)
-	case err != nil:
-		return nil, s.failed(ctx, "subscribing", err)
+	if err := s.change(ctx, sub); err != nil {
+		return nil, err
 	}
 	w.Wake()
 	result["refreshBefore"], result["cursor"] = sub.Expires, h.Cursor
@@ -165,7 +162,7 @@ func (s *Service) findSubscription(
 	return len(all), verified, err
 }
 
-// unsubscribe serves events/unsubscribe.
+// unsubscribe serves events/unsubscribe. See change for its errors.
 func (s *Service) unsubscribe(ctx context.Context, principal string, params []byte) ([]byte, error) {
 	_, sub, h, err := s.parseHook(principal, params)
 	if err != nil {
@@ -178,11 +175,15 @@ func (s *Service) unsubscribe(ctx context.Context, principal string, params []by
 		return nil, wire.DataError(wire.CodeNotFound, map[string]any{"kind": "subscription"},
 			"there is no such subscription")
 	}
-	switch err := s.saveSubscription(ctx, sub); { // it has ended
-	case errors.Is(err, task.ErrConflict):
-		return s.unsubscribe(ctx, principal, params)
-	case err != nil:
-		return nil, s.failed(ctx, "unsubscribing", err)
+	return nil, s.change(ctx, sub) // it has ended
+}
+
+// change saves what a subscriber has said. The error is one for the client, or task.ErrConflict: then somebody has
+// changed the subscription meanwhile, or added others.
+func (s *Service) change(ctx context.Context, sub *task.Subscription) error {
+	err := s.saveSubscription(ctx, sub)
+	if err != nil && !errors.Is(err, task.ErrConflict) {
+		err = s.failed(ctx, "saving a subscription", err)
 	}
-	return nil, nil
+	return err
 }

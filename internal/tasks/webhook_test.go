@@ -142,7 +142,8 @@ func hookServer(t *testing.T, w *receiver, change func(*askback.Options)) (*askb
 		change(opts)
 	}
 	srv, _ := deskServer(t, opts)
-	return srv, opts.Tasks.Store.(*task.MemoryStore)
+	store, _ := opts.Tasks.Store.(*task.MemoryStore)
+	return srv, store
 }
 
 func dialAs(t *testing.T, srv *askback.Server, user string) harness.Ask {
@@ -979,6 +980,31 @@ func TestTwoSubscribeAtOnce(t *testing.T) {
 		if first["id"] == nil || first["id"] != second["id"] || first["deliveryStatus"] != nil ||
 			second["deliveryStatus"] == nil {
 			t.Errorf("the first has %v, the second %v", first, second)
+		}
+	})
+}
+
+// conflicting is a store in which somebody else changes each subscription first.
+type conflicting struct {
+	*task.MemoryStore
+	saves atomic.Int32
+}
+
+func (s *conflicting) SaveSubscription(context.Context, *task.Subscription, int) error {
+	s.saves.Add(1)
+	return task.ErrConflict
+}
+
+// Who subscribes while others do gives up after a few times, and is told to come again.
+func TestASubscriptionThatOthersChange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &conflicting{MemoryStore: new(task.MemoryStore)}
+		srv, _ := hookServer(t, new(receiver), func(o *askback.Options) { o.Tasks.Store = store })
+		res := dialAs(t, srv, "alice")("events/subscribe", hook(endpoint, ""))
+		if said := fmt.Sprint(harness.At(res, "error", "message")); !strings.Contains(said, "send the request again") ||
+			store.saves.Load() != 10 {
+			t.Errorf("saved %d times, and then: %v", store.saves.Load(), res)
 		}
 	})
 }

@@ -87,11 +87,11 @@ func deskServer(t *testing.T, opts *askback.Options, register ...func(*askback.S
 	if opts != nil {
 		own = *opts
 	}
-	store := new(task.MemoryStore)
+	store := task.Store(new(task.MemoryStore))
 	if own.Tasks == nil {
 		own.Tasks = &askback.Tasks{Store: store}
 	} else {
-		store = own.Tasks.Store.(*task.MemoryStore)
+		store = own.Tasks.Store
 	}
 	if own.Desk == nil {
 		own.Desk = &askback.DeskOptions{Wait: 5 * time.Second}
