@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +49,7 @@ func TestASchemaThatIsRefused(t *testing.T) {
 		FROM pg_class WHERE relnamespace = 'askback'::regnamespace`
 	for _, c := range []struct{ says, sql, want string }{
 		{"another version", `CREATE TABLE askback.version (version int); INSERT INTO askback.version VALUES (99)`,
-			`"askback": it has version 99, and this program knows version 1 only: run the Askback that made it, or name ` +
+			`"askback": it has version 99, and this program knows version 2 only: run the Askback that made it, or name ` +
 				`another schema with search_path in the URL`},
 		{"no row", `CREATE TABLE askback.version (version int)`, "without a version that this program knows: run the"},
 		{"tables without a version", `CREATE TABLE askback.task (id text)`, "without a version that this program knows"},
@@ -105,5 +106,13 @@ func TestATaskThatCannotBeDeleted(t *testing.T) {
 	mustExec(t, conn, `DROP TRIGGER poison ON askback.task`)
 	if n, err := s.Purge(t.Context(), 0, 9); n != 2 || err != nil {
 		t.Errorf("Purge afterwards: %d, %v", n, err)
+	}
+}
+
+// Another schema is told from ours by its version, and not by the errors of its statements.
+func TestAnotherSchemaHasAnotherVersion(t *testing.T) {
+	const sum = 0xe1d45842 // of the tables with this version
+	if now := crc32.ChecksumIEEE([]byte(tables)); now != sum {
+		t.Errorf("the tables have changed since version %d: count the version up, and note %#x here", version, now)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -213,7 +214,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"another application's id", database("id", "PRAGMA application_id = 7"), "application_id is 0x7,"},
 		{"another application's version", database("version", "PRAGMA user_version = 3"), "database of another application"},
 		{"another schema", database("schema", fmt.Sprintf("PRAGMA application_id = %d", applicationID),
-			"PRAGMA user_version = 99"), "version 99, and this program knows version 1 only: run the"},
+			"PRAGMA user_version = 99"), "version 99, and this program knows version 2 only: run the"},
 	} {
 		t.Run(c.says, func(t *testing.T) {
 			before, _ := os.ReadFile(c.path)
@@ -381,5 +382,13 @@ func TestATaskThatCannotBeDeleted(t *testing.T) {
 	mustExec(t, s.conn, `DROP TRIGGER poison`)
 	if n, err := s.Purge(t.Context(), 0, 9); n != 2 || err != nil {
 		t.Errorf("Purge afterwards: %d, %v", n, err)
+	}
+}
+
+// A file of another schema is told from ours by its version, and not by the errors of its statements.
+func TestAnotherSchemaHasAnotherVersion(t *testing.T) {
+	const sum = 0x6e033386 // of the schema with this version
+	if now := crc32.ChecksumIEEE([]byte(schema)); now != sum {
+		t.Errorf("the schema has changed since version %d: count the version up, and note %#x here", version, now)
 	}
 }

@@ -17,7 +17,7 @@ import (
 const applicationID = 0x41736b62
 
 // version is in the header of each file, and tells schemas apart. When the schema changes, docs/tasks.md says how.
-const version = 1
+const version = 2
 
 // schema is what a new file gets. Triggers keep counts, lists and notices, so that no write can forget to.
 var schema = `
