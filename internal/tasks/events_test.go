@@ -212,13 +212,18 @@ func logServer(t *testing.T) (harness.Ask, *task.MemoryStore) {
 // end adds a task of alice that has ended, and returns its ID.
 func end(t *testing.T, store *task.MemoryStore, ttl time.Duration) string {
 	t.Helper()
-	n := &task.Task{ID: rand.Text(), Principal: "alice", Method: "tools/call", Target: "deploy", Status: task.Completed,
-		Events: true}
+	id := rand.Text()
+	endAs(t, store, id, ttl)
+	return id
+}
+
+func endAs(t *testing.T, store *task.MemoryStore, id string, ttl time.Duration) {
+	t.Helper()
+	n := &task.Task{ID: id, Principal: "alice", Method: "tools/call", Target: "deploy", Status: task.Completed, Events: true}
 	if err := store.Insert(t.Context(), n, ttl, nil, task.Update{Due: -1}, task.Quota{}); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(time.Millisecond) // so that it is older than what comes
-	return n.ID
 }
 
 // tasksOn returns the IDs of the tasks whose events a page has.

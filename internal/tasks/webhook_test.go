@@ -568,13 +568,14 @@ func TestEachEventIsTriedByItself(t *testing.T) {
 		w.take(soon)
 		refuse := func(status int) (poison string) {
 			t.Helper()
-			poison = end(t, store, 100*time.Hour)
+			poison = rand.Text()
 			w.answers(func(d *delivery, _ *http.Request) (int, error) {
 				if d.kind() == poison {
 					return status, nil
 				}
 				return http.StatusOK, nil
 			})
+			endAs(t, store, poison, 100*time.Hour)
 			return poison
 		}
 		poison := refuse(http.StatusInternalServerError)
@@ -725,8 +726,8 @@ func TestAccessIsLookedAtAgain(t *testing.T) {
 		may(nil)
 		w.want(t, "when they can", 2*time.Minute, waits)
 		may(errors.New("revoked"))
-		end(t, store, 100*time.Hour)
 		w.answers(func(*delivery, *http.Request) (int, error) { return 500, nil })
+		end(t, store, 100*time.Hour)
 		told := w.want(t, "when access is gone", soon, "terminated")[0]
 		want := map[string]any{"code": -32024.0, "message": "Forbidden", "data": map[string]any{"reason": "Access revoked"}}
 		if fmt.Sprint(told.body["error"]) != fmt.Sprint(want) || !strings.HasPrefix(told.id, "msg_terminated_") ||
