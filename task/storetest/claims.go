@@ -1,23 +1,18 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
-	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/askback-mcp/askback/task"
 )
 
 var claimTests = []test{
-	{"without a task that is due both results are nil", func(f *fixture, s task.Store) {
-		f.noneDue(s)
-		f.addParked(s, "alice")
-		f.noneDue(s)
-	}},
 	{"Fence and Attempts rise by one, the Nonce is new, and the rest of the row stays", func(f *fixture, s task.Store) {
 		t := newTask("alice")
 		t.Status, t.Message, t.Round, t.Attempts = task.Working, "hello", 2, -1 // as a server leaves it that stops
@@ -34,16 +29,10 @@ var claimTests = []test{
 	}},
 	{"each claim has a nonce of its own, of 128 bits or more, in letters and digits", func(f *fixture, s task.Store) {
 		seen := make(map[string]bool)
+		nonce := regexp.MustCompile(`^[\pL\p{Nd}]{22,}$`)
 		note := func(how string, t *task.Task) {
-			f.Helper()
-			if len(t.Nonce) < 22 || strings.ContainsFunc(t.Nonce, func(r rune) bool {
-				return !unicode.IsLetter(r) && !unicode.IsDigit(r)
-			}) {
-				f.Errorf("%s: the nonce is %q", how, t.Nonce)
-			}
-			if seen[t.Nonce] {
-				f.Errorf("%s: the nonce %s was there before", how, t.Nonce)
-			}
+			f.check(nonce.MatchString(t.Nonce), "%s: the nonce is %q", how, t.Nonce)
+			f.check(!seen[t.Nonce], "%s: the nonce %s was there before", how, t.Nonce)
 			seen[t.Nonce] = true
 		}
 		for i := range 6 {
@@ -51,16 +40,13 @@ var claimTests = []test{
 		}
 		for range 2 {
 			claimed := f.claimAll(s, "", nil, 12)
-			if len(claimed) != 6 {
-				f.Fatalf("Claim took %d tasks, and 6 are due", len(claimed))
-			}
+			f.require(len(claimed) == 6, "Claim took %d tasks, and 6 are due", len(claimed))
 			for _, c := range claimed {
 				note("Claim of several", c.Task)
 				f.release(s, c.Task)
 			}
 		}
-		t := newTask("alice")
-		f.ok("Create", s.Create(f.ctx, t, long, long, nil, nil, task.Quota{}))
+		t := f.addRunning(s, "alice")
 		note("Create", t)
 		f.update(s, t, task.Update{Lease: long})
 		note("Update", t)
@@ -73,32 +59,23 @@ var claimTests = []test{
 		first := f.claimThis(s, t.ID, lease)
 		second := f.claimNext(other)
 		f.wantPassed(start, lease)
-		if second.ID != t.ID || second.Fence != first.Fence+1 || second.Attempts != 2 {
-			f.Errorf("the second claim took task %s with Fence %d and Attempts %d, want %s, %d and 2",
-				second.ID, second.Fence, second.Attempts, t.ID, first.Fence+1)
-		}
+		first.Fence, first.Nonce, first.Attempts = first.Fence+1, second.Nonce, 2
+		f.wantSame(second, first)
 		f.noneDue(s)
 	}},
-	{"a terminal task that is due is claimed as well", func(f *fixture, s task.Store) {
+	{"a task that is due is claimed, though it is terminal or its time to live has ended", func(f *fixture, s task.Store) {
 		for _, status := range terminal {
 			t := f.addParked(s, "alice")
 			t.Status, t.Stopped = status, true
 			f.update(s, t, task.Update{Due: 0})
-			if got := f.claimThis(s, t.ID, long); got.Status != status || !got.Stopped {
-				f.Errorf("the task has status %q and Stopped is %v, want %q and true", got.Status, got.Stopped, status)
-			}
+			got := f.claimThis(s, t.ID, long)
+			f.check(got.Status == status && got.Stopped, "the task should be stopped and %s: %+v", status, got)
 		}
-	}},
-	{"a task whose time to live has ended is claimed as well", func(f *fixture, s task.Store) {
-		t := f.past(func() *task.Task { return f.add(s, "alice") })
-		f.claimThis(s, t.ID, long)
+		f.claimThis(s, f.past(func() *task.Task { return f.add(s, "alice") }).ID, long)
 	}},
 	{"of a principal's tasks it takes the one that has been due longest", func(f *fixture, s task.Store) {
-		var want []string
 		tasks := f.addInTurn(s, "alice", 12)
-		for _, t := range tasks {
-			want = append(want, t.ID)
-		}
+		want := ids(tasks)
 		// Those at odd places are due anew, in reverse, and so come after the others.
 		for i := len(tasks) - 1; i > 0; i -= 2 {
 			t := tasks[i]
@@ -111,9 +88,7 @@ var claimTests = []test{
 		for range want {
 			got = append(got, f.claim(s, "alice", long).ID)
 		}
-		if !slices.Equal(got, want) {
-			f.Errorf("Claim took the tasks in the order\n%q, want\n%q", got, want)
-		}
+		f.wantEqual("the order of the claims", got, want)
 		f.noneDue(s)
 	}},
 	{"a lease that ended has its place by that end", func(f *fixture, s task.Store) {
@@ -159,13 +134,11 @@ var claimTests = []test{
 				got = append(got, after)
 				f.release(s, t)
 			}
-			if slices.Sort(got); !slices.Equal(got, want) {
-				f.Fatalf("without %q in one turn the principals were %q, want %q", skip, got, want)
-			}
+			slices.Sort(got)
+			f.wantEqual(fmt.Sprintf("the principals of one turn without %q", skip), got, want)
 		}
-		if t, err := claimOne(s, f.ctx, "a", principals, long); t != nil || err != nil {
-			f.Errorf("when all principals have their share Claim gave %v, %v", t, err)
-		}
+		t, err := claimOne(s, f.ctx, "a", principals, long)
+		f.check(t == nil && err == nil, "when all principals have their share Claim gave %v, %v", t, err)
 	}},
 	{"principals take turns", func(f *fixture, s task.Store) {
 		principals := []string{"", "A", "a", "b", "B", "ä", "a ", "_", "10", "9", "日本", "zzz"}
@@ -177,23 +150,13 @@ var claimTests = []test{
 		}
 		var order []string
 		after := ""
-		for range each {
-			var turn []string
-			for range principals {
-				after = f.claim(s, after, long).Principal
-				turn = append(turn, after)
-			}
-			if order == nil {
-				order = turn
-			}
-			sorted := slices.Sorted(slices.Values(turn))
-			if len(slices.Compact(sorted)) != len(principals) {
-				f.Fatalf("in one turn the principals were %q, some of them twice", turn)
-			}
-			if !slices.Equal(turn, order) {
-				f.Fatalf("the order of principals was %q, and then %q", order, turn)
-			}
+		for range each * len(principals) {
+			after = f.claim(s, after, long).Principal
+			order = append(order, after)
 		}
+		first := order[:len(principals)]
+		f.wantEqual("the principals in turn", order, slices.Repeat(first, each))
+		f.wantEqual("the principals", slices.Sorted(slices.Values(first)), slices.Sorted(slices.Values(principals)))
 		f.noneDue(s)
 	}},
 	{"a principal with one task does not wait for one with a thousand", func(f *fixture, s task.Store) {
@@ -203,9 +166,8 @@ var claimTests = []test{
 		f.add(s, "a few")
 		for _, turn := range []struct{ after, want string }{{"a few", "with many"}, {"with many", "a few"},
 			{"a few", "with many"}} {
-			if t := f.claim(s, turn.after, long); t.Principal != turn.want {
-				f.Errorf("after %q came a task of %q, want %q", turn.after, t.Principal, turn.want)
-			}
+			t := f.claim(s, turn.after, long)
+			f.check(t.Principal == turn.want, "after %q came a task of %q, want %q", turn.after, t.Principal, turn.want)
 		}
 	}},
 	{"after may be the only principal, one without tasks, or none", func(f *fixture, s task.Store) {
@@ -213,9 +175,8 @@ var claimTests = []test{
 			f.add(s, "m")
 		}
 		for _, after := range []string{"m", "", "a", "z", "m ", "日本", "'", "\U0010FFFF"} {
-			if t := f.claim(s, after, long); t.Principal != "m" {
-				f.Errorf("after %q came a task of %q", after, t.Principal)
-			}
+			t := f.claim(s, after, long)
+			f.check(t.Principal == "m", "after %q came a task of %q", after, t.Principal)
 		}
 		f.noneDue(s)
 	}},
@@ -240,9 +201,7 @@ var claimTests = []test{
 		after := "0"
 		for range len(want) {
 			after = f.claim(s, after, long).Principal
-			if !want[after] {
-				f.Errorf("%q had a turn without a task that is due, or a second one", after)
-			}
+			f.check(want[after], "%q had a turn without a task that is due, or a second one", after)
 			delete(want, after)
 		}
 		f.noneDue(s)
@@ -264,9 +223,7 @@ var claimTests = []test{
 			for after := "a"; left > 0; {
 				claimed, err := s.Claim(f.ctx, after, busy, long, 4)
 				f.ok("Claim", err)
-				if len(claimed) == 0 || len(claimed) > 4 {
-					f.Fatalf("Claim took %d tasks of at most 4, and %d are due", len(claimed), left)
-				}
+				f.require(len(claimed) > 0 && len(claimed) <= 4, "Claim took %d tasks of at most 4, and %d are due", len(claimed), left)
 				most := 1
 				got := make(map[string]int)
 				for _, c := range claimed {
@@ -274,29 +231,19 @@ var claimTests = []test{
 					if got[after]++; got[after] > most {
 						most++
 						for p, ids := range want {
-							if len(ids) > 0 && p != after && got[p] == 0 {
-								f.Errorf("%q got a second task before %q had one", after, p)
-							}
+							f.check(len(ids) == 0 || p == after || got[p] > 0, "%q got a second task before %q had one", after, p)
 						}
 					}
-					if len(want[after]) == 0 || want[after][0] != c.ID {
-						f.Fatalf("Claim took %s of %q, want the first of %q", c.ID, after, want[after])
-					}
+					f.require(len(want[after]) > 0 && want[after][0] == c.ID,
+						"Claim took %s of %q, want the first of %q", c.ID, after, want[after])
 					want[after] = want[after][1:]
-					if c.Fence != 1 || c.Attempts != 1 {
-						f.Errorf("Fence is %d and Attempts is %d, want 1 and 1", c.Fence, c.Attempts)
-					}
+					f.check(c.Fence == 1 && c.Attempts == 1, "not the first claim: %+v", c)
 					f.wantRow(s, c.Task)
-					if string(c.Call) != "call" || !slices.EqualFunc(c.Entries, list("one of "+after, "", "two of "+c.ID),
-						slices.Equal) {
-						f.Errorf("the journal that was claimed is %q, %q", c.Call, c.Entries)
-					}
+					f.wantEqual("the journal", append(c.Entries, c.Call), list("one of "+after, "", "two of "+c.ID, "call"))
 					left--
 				}
 			}
-			if claimed, err := s.Claim(f.ctx, "", busy, long, 4); len(claimed) > 0 || err != nil {
-				f.Errorf("Claim took %d more tasks, %v", len(claimed), err)
-			}
+			f.check(len(f.claimAll(s, "", busy, 4)) == 0, "Claim took a task of who is busy")
 		}},
 	{"each task goes to the principal with the fewest, below the number of free workers", func(f *fixture, s task.Store) {
 		for _, tt := range []struct {
@@ -334,31 +281,19 @@ var claimTests = []test{
 			for _, c := range f.claimAll(s, prefix, load, tt.free) {
 				got[strings.TrimPrefix(c.Principal, prefix)]++
 			}
-			if !maps.Equal(got, tt.want) {
-				f.Errorf("with %d free workers, %v running and %v due, %v were claimed, want %v",
-					tt.free, tt.has, tt.due, got, tt.want)
-			}
+			f.wantEqual(fmt.Sprintf("with %d free workers, %v running and %v due", tt.free, tt.has, tt.due), got, tt.want)
 			for f.tryClaim(s, "", long) != nil { // nothing is left for the next case
 			}
 		}
 	}},
 	{"the targets of a principal take turns", func(f *fixture, s task.Store) {
-		add := func(target string) {
+		for _, target := range strings.Split("slow slow slow slow slow quick quick quick ", " ") {
 			t := newTask("alice")
 			t.Target = target
-			f.create(s, t)
-			f.tick(s, t.Created)
+			f.tick(s, f.create(s, t).Created)
 		}
-		for range 5 {
-			add("slow")
-		}
-		for range 3 {
-			add("quick")
-		}
-		add("")
 		running := map[string]int{}
 		claim := func(want string) {
-			f.Helper()
 			load := []task.Load{{Principal: "bob", Target: "quick", Tasks: 50}}
 			n := 0
 			for target, tasks := range running {
@@ -367,16 +302,13 @@ var claimTests = []test{
 			}
 			claimed, err := s.Claim(f.ctx, "", load, long, n+1) // room for one
 			f.ok("Claim", err)
-			if len(claimed) != 1 || claimed[0].Target != want {
-				f.Fatalf("with %v running Claim took %d tasks, want one of %q: %+v", running, len(claimed), want, claimed)
-			}
+			f.require(len(claimed) == 1 && claimed[0].Target == want,
+				"with %v running Claim took %d tasks, want one of %q: %+v", running, len(claimed), want, claimed)
 			running[want]++
 		}
-		claim("slow") // the first one
-		claim("quick")
-		claim("")
-		claim("slow")
-		claim("quick")
+		for _, target := range []string{"slow", "quick", "", "slow", "quick"} {
+			claim(target)
+		}
 		delete(running, "quick") // they were quick
 		claim("quick")
 		claim("slow")
@@ -393,9 +325,7 @@ var claimTests = []test{
 		for _, c := range f.claimAll(s, "", nil, 16) {
 			got[c.Target]++
 		}
-		if got["slow"] != 4 || got["quick"] != 4 {
-			f.Errorf("of 16 workers %v were taken, want 4 for each", got)
-		}
+		f.check(got["slow"] == 4 && got["quick"] == 4, "of 16 workers %v were taken, want 4 for each", got)
 	}},
 	{"a task that is claimed brings what was recorded under earlier leases, and its answers",
 		func(f *fixture, s task.Store) {
@@ -406,16 +336,15 @@ var claimTests = []test{
 			f.update(s, c, task.Update{Entries: list("answer")})
 			claimed, err := s.Claim(f.ctx, "", nil, long, 10)
 			f.ok("Claim", err)
-			if len(claimed) != 1 || !slices.EqualFunc(claimed[0].Entries, list("step", "answer"), slices.Equal) {
-				f.Fatalf("Claim took %d tasks, the first with %q", len(claimed), claimed[0].Entries)
-			}
+			f.require(len(claimed) == 1, "Claim took %d tasks, want 1", len(claimed))
+			f.wantEqual("its entries", claimed[0].Entries, list("step", "answer"))
 		}},
 	{"instances that claim at the same time get all tasks, each once", func(f *fixture, s task.Store) {
 		const n = 120
 		handles := f.instances(s, 2)
-		want := make(map[string]bool)
+		var want []string
 		for i := range n {
-			want[f.add(s, fmt.Sprint(i%5)).ID] = true
+			want = append(want, f.add(s, fmt.Sprint(i%5)).ID)
 		}
 		claimed := together(&f.suite, 8, func(i int, add func(string)) error {
 			after := ""
@@ -431,15 +360,7 @@ var claimTests = []test{
 			}
 			return nil
 		})
-		for _, id := range claimed {
-			if !want[id] {
-				f.Errorf("task %s was claimed, which was not there or was claimed before", id)
-			}
-			delete(want, id)
-		}
-		if len(want) > 0 {
-			f.Errorf("%d of %d tasks were not claimed", len(want), n)
-		}
+		f.wantEqual("what was claimed", slices.Sorted(slices.Values(claimed)), slices.Sorted(slices.Values(want)))
 		f.noneDue(s)
 	}},
 }
@@ -451,29 +372,24 @@ var renewTests = []test{
 		f.renew(s, c, long)
 		other := f.addParked(s, "alice")
 		f.update(s, other, task.Update{Due: 200 * time.Millisecond}) // after the first lease has ended
-		if got := f.claimNext(s); got.ID != other.ID {
-			f.Fatal("the lease ended though it was renewed")
-		}
+		got := f.claimNext(s)
+		f.require(got.ID == other.ID, "the lease ended though it was renewed")
 	}},
-	{"a lease that ended can be renewed while nobody has claimed the task", func(f *fixture, s task.Store) {
-		c := f.addLeased(s)
-		f.release(s, c)
-		f.renew(s, c, long)
-		f.noneDue(s)
-	}},
-	{"it returns the Version, and changes nothing in the row", func(f *fixture, s task.Store) {
-		c := f.addLeased(s)
-		for range 3 {
-			f.renew(s, c, long)
-			f.wantRow(s, c)
-			f.update(s, c, task.Update{Keep: true})
-		}
-	}},
+	{"a lease can be renewed, also when it has ended, while nobody has claimed the task; it returns the Version",
+		func(f *fixture, s task.Store) {
+			c := f.addLeased(s)
+			for range 3 {
+				f.release(s, c)
+				f.renew(s, c, long)
+				f.noneDue(s)
+				f.wantRow(s, c)
+				f.update(s, c, task.Update{Keep: true})
+			}
+		}},
 	{"after another claim it is ErrLeaseLost, and the new lease stays as it is", func(f *fixture, s task.Store) {
 		lost, current := f.loseLease(s, f.instances(s, 2)[1])
 		for _, claim := range others(lost, current) {
-			_, err := renewOne(s, f.ctx, lost.ID, claim, 0)
-			f.wantError(fmt.Sprintf("Renew under %v, not %v", claim, current.Claim), err, task.ErrLeaseLost)
+			f.wantRenew(s, lost.ID, claim, task.ErrLeaseLost)
 		}
 		f.noneDue(s)
 		f.wantRow(s, current)
@@ -493,41 +409,25 @@ var renewTests = []test{
 			{ID: lost.ID, Claim: current.Claim},
 		}, lease)
 		f.ok("Renew", err)
-		want := []struct {
-			version int64
-			err     error
-		}{{err: nil}, {err: task.ErrLeaseLost}, {err: task.ErrNotFound}, {version: 1}, {version: 1}, {err: task.ErrLeaseLost},
-			{err: nil}}
-		if len(renewed) != len(want) {
-			f.Fatalf("Renew answers for %d leases, want %d", len(renewed), len(want))
-		}
-		for i, r := range renewed {
-			if !errors.Is(r.Err, want[i].err) || r.Version != want[i].version {
-				f.Errorf("lease %d: version %d, %v; want %d, %v", i, r.Version, r.Err, want[i].version, want[i].err)
-			}
-		}
-		due := make(map[string]bool)
-		for range 3 { // the three that were renewed
-			due[f.claimNext(s).ID] = true
+		f.wantEqual("Renew", renewed, []task.Renewed{{}, {Err: task.ErrLeaseLost}, {Err: task.ErrNotFound}, {Version: 1},
+			{Version: 1}, {Err: task.ErrLeaseLost}, {}}, cmpopts.EquateErrors())
+		want, due := []string{held.ID, other.ID, lost.ID}, []string(nil)
+		for range want {
+			due = append(due, f.claimNext(s).ID)
 		}
 		f.wantPassed(start, lease)
-		if !due[held.ID] || !due[other.ID] || !due[lost.ID] {
-			f.Errorf("after the new time %v are due", due)
-		}
+		f.wantEqual("those that are due after the new time", slices.Sorted(slices.Values(due)),
+			slices.Sorted(slices.Values(want)))
 		f.noneDue(s)
 		f.wantRow(s, given) // nobody has named it
-	}},
-	{"no leases are renewed without an error", func(f *fixture, s task.Store) {
-		if renewed, err := s.Renew(f.ctx, nil, long); len(renewed) > 0 || err != nil {
-			f.Errorf("Renew: %v, %v", renewed, err)
-		}
+		renewed, err = s.Renew(f.ctx, nil, long)
+		f.check(len(renewed) == 0 && err == nil, "Renew of no leases: %v, %v", renewed, err)
 	}},
 }
 
 // claimAll claims for a server that runs load and has so many free workers, until it gets nothing more. A store may
 // leave some tasks for the next Claim, whose load counts those before.
 func (f *fixture) claimAll(s task.Store, after string, load []task.Load, free int) (all []*task.Claimed) {
-	f.Helper()
 	running := make(map[task.Load]int)
 	for _, l := range load {
 		running[task.Load{Principal: l.Principal, Target: l.Target}] = l.Tasks

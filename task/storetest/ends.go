@@ -12,15 +12,13 @@ import (
 
 // past adds a task whose time to live ended an hour ago, by the store's clock.
 func (f *fixture) past(add func() *task.Task) *task.Task {
-	f.Helper()
 	f.ttl = -time.Hour
-	defer func() { f.ttl = 0 }()
+	defer func() { f.ttl = long }()
 	return add()
 }
 
 // addPast creates a task whose time to live ended an hour ago, and updates it.
 func (f *fixture) addPast(s task.Store, status task.Status, u task.Update) *task.Task {
-	f.Helper()
 	t := f.past(func() *task.Task { return f.add(s, "alice") })
 	f.updateStatus(s, t, status, u)
 	return t
@@ -28,12 +26,10 @@ func (f *fixture) addPast(s task.Store, status task.Status, u task.Update) *task
 
 // addEnded creates a parked task whose time to live ended an hour ago.
 func (f *fixture) addEnded(s task.Store, status task.Status) *task.Task {
-	f.Helper()
 	return f.addPast(s, status, task.Update{Due: -1})
 }
 
 func (f *fixture) expired(s task.Store, limit int) []string {
-	f.Helper()
 	ids, err := s.Expired(f.ctx, limit)
 	f.ok("Expired", err)
 	slices.Sort(ids)
@@ -41,12 +37,15 @@ func (f *fixture) expired(s task.Store, limit int) []string {
 }
 
 func (f *fixture) purge(s task.Store, grace time.Duration, limit, want int) {
-	f.Helper()
 	n, err := s.Purge(f.ctx, grace, limit)
 	f.ok("Purge", err)
-	if n != want {
-		f.Fatalf("Purge deleted %d tasks, want %d", n, want)
-	}
+	f.require(n == want, "Purge deleted %d tasks, want %d", n, want)
+}
+
+func (f *fixture) evict(s task.Store, principal string, age time.Duration, limit, want int) {
+	n, err := s.Evict(f.ctx, principal, age, limit)
+	f.ok("Evict", err)
+	f.require(n == want, "Evict deleted %d tasks, want %d", n, want)
 }
 
 var expiredTests = []test{
@@ -64,9 +63,9 @@ var expiredTests = []test{
 				}
 			}
 			slices.Sort(want)
-			if got := f.expired(s, 100); !slices.Equal(got, want) {
-				f.Errorf("Expired gave %d tasks, want %d:\n%q\nwant\n%q", len(got), len(want), got, want)
-			}
+			got := f.expired(s, 100)
+			f.check(slices.Equal(got, want),
+				"Expired gave %d tasks, want %d:\n%q\nwant\n%q", len(got), len(want), got, want)
 		}},
 	{"it gives no more than the limit, and as many if there are", func(f *fixture, s task.Store) {
 		for range 5 {
@@ -74,9 +73,7 @@ var expiredTests = []test{
 		}
 		for limit, want := range map[int]int{1: 1, 4: 4, 5: 5, 6: 5} {
 			got := slices.Compact(f.expired(s, limit))
-			if len(got) != want {
-				f.Errorf("with a limit of %d there are %d, want %d", limit, len(got), want)
-			}
+			f.check(len(got) == want, "with a limit of %d there are %d, want %d", limit, len(got), want)
 		}
 	}},
 	{"a task is found when its time to live ends, and not before", func(f *fixture, s task.Store) {
@@ -87,9 +84,8 @@ var expiredTests = []test{
 		f.eventually("the time to live has ended", func() bool { return len(f.expired(s, 10)) == 1 })
 		f.wantPassed(start, ttl)
 		f.updateStatus(s, t, task.Failed, task.Update{Due: -1})
-		if got := f.expired(s, 10); len(got) != 0 {
-			f.Errorf("it is still found when it is terminal")
-		}
+		got := f.expired(s, 10)
+		f.check(len(got) == 0, "it is still found when it is terminal")
 	}},
 }
 
@@ -133,8 +129,7 @@ var purgeTests = []test{
 	}},
 	{"the journal goes too: a new task with the same id has its own", func(f *fixture, s task.Store) {
 		t := f.past(func() *task.Task {
-			t := newTask("alice")
-			f.create(s, t, "old", "older")
+			t := f.create(s, newTask("alice"), "old", "older")
 			return t
 		})
 		f.updateStatus(s, t, task.Completed, task.Update{Due: -1, Entries: list("oldest")})
@@ -163,9 +158,7 @@ var purgeTests = []test{
 			}
 			return nil
 		})
-		if sum.Load() != n {
-			f.Errorf("%d tasks were deleted, want %d", sum.Load(), n)
-		}
+		f.check(sum.Load() == n, "%d tasks were deleted, want %d", sum.Load(), n)
 	}},
 }
 
@@ -173,13 +166,11 @@ var handleTests = []test{
 	{"what was written is there when its handle has been closed and the database is opened again",
 		func(f *fixture, s task.Store) {
 			f.listen(s, long)
-			ended := newTask("alice")
-			f.create(s, ended, "one", "two")
+			ended := f.create(s, newTask("alice"), "one", "two")
 			ended.Outcome = []byte("done")
 			f.updateStatus(s, ended, task.Completed, task.Update{Due: -1, Entries: list("three")})
 			t := f.addRunning(s, "alice")
-			timer := question("timer")
-			timer.Within = time.Millisecond
+			timer := within(time.Millisecond, "timer")
 			f.park(s, t, question("decided", "user:bob"), question("open", "user:bob"), timer)
 			f.decide(s, t.ID, "decided")
 			t = f.get(s, t.ID)
@@ -237,9 +228,7 @@ var handleTests = []test{
 			"Refused": func() error { _, err := s.Refused(ctx, 10); return err },
 		}
 		for name, call := range calls {
-			if call() == nil {
-				f.Errorf("%s gave no error", name)
-			}
+			f.check(call() != nil, "%s gave no error", name)
 		}
 	}},
 	{"the store works on after calls whose contexts ended in the middle", func(f *fixture, s task.Store) {
@@ -273,19 +262,16 @@ var handleTests = []test{
 
 // watch watches a store until stop is called.
 func (f *fixture) watch(s task.Store, ready func(), changed func(name string, due bool)) (stop func()) {
-	f.Helper()
 	w := f.watcher(s)
 	ctx, cancel := context.WithCancel(f.ctx)
 	f.Cleanup(cancel)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := w.Watch(ctx, ready, changed); ctx.Err() == nil {
-			f.Errorf("Watch returned before its context was done: %v", err)
-		}
+		err := w.Watch(ctx, ready, changed)
+		f.check(ctx.Err() != nil, "Watch returned before its context was done: %v", err)
 	}()
 	return func() {
-		f.Helper()
 		cancel()
 		select {
 		case <-ended:
@@ -304,12 +290,9 @@ var watchTests = []test{
 			other := f.another()
 			f.eventually("Watch is ready", func() bool { return readies.Load() > 0 })
 			sees := func(what string, t *task.Task, due bool) {
-				f.Helper()
 				f.eventually("Watch tells of "+what, func() bool {
 					got, ok := seen.LoadAndDelete(task.Name(t.ID))
-					if ok && got != due {
-						f.Errorf("Watch says that %s is due: %v, want %v", what, got, due)
-					}
+					f.check(!ok || got == due, "Watch says that %s is due: %v, want %v", what, got, due)
 					return ok
 				})
 			}
@@ -330,9 +313,8 @@ var watchTests = []test{
 			f.decide(other, t.ID, "key")
 			sees("a task that a decision makes due", t, true)
 			stop()
-			if n := readies.Load(); n != 1 {
-				f.Errorf("ready was called %d times, want once", n)
-			}
+			n := readies.Load()
+			f.check(n == 1, "ready was called %d times, want once", n)
 		}},
 	{"without ready it watches as well", func(f *fixture, s task.Store) {
 		var told atomic.Bool

@@ -61,11 +61,10 @@ var eventTests = []test{
 				if e.Kind == task.EventEnded {
 					status = task.Completed
 				}
-				if e.Task != t.ID || e.Target != t.Target || e.Principal != "alice" || e.Reader != "caller:alice" ||
-					e.Status != status || e.Written.Before(t.Created) ||
-					e.Written.After(page.Now) || e.Written.Location() != time.UTC {
-					f.Errorf("the event is %+v of the task %+v; it is %v now", e, t, page.Now)
-				}
+				f.check(e.Task == t.ID && e.Target == t.Target && e.Principal == "alice" && e.Reader == "caller:alice" &&
+					e.Status == status && !e.Written.Before(t.Created) &&
+					!e.Written.After(page.Now) && e.Written.Location() == time.UTC,
+					"the event is %+v of the task %+v; it is %v now", e, t, page.Now)
 			}
 		})},
 	{"a task that is inserted has the events of its status and of what it asks", inserts(
@@ -137,26 +136,21 @@ var eventTests = []test{
 			for after := range everything {
 				of = task.EventQuery{Readers: ofAlice.Readers, After: everything[after].Position, Limit: 2}
 				page := f.events(s, of)
-				if page.At == nil || *page.At != *everything[after] || page.Last == nil || *page.Last != *everything[5] {
-					f.Errorf("after event %d: At is %+v and Last is %+v", after, page.At, page.Last)
-				}
+				f.check(page.At != nil && *page.At == *everything[after] && page.Last != nil && *page.Last == *everything[5],
+					"after event %d: At is %+v and Last is %+v", after, page.At, page.Last)
 				for i, e := range page.Events {
-					if *e != *everything[after+1+i] {
-						f.Errorf("after event %d: got %+v, want %+v", after, e, everything[after+1+i])
-					}
+					f.check(*e == *everything[after+1+i],
+						"after event %d: got %+v, want %+v", after, e, everything[after+1+i])
 				}
-				if want := min(2, 5-after); len(page.Events) != want {
-					f.Errorf("after event %d there are %d, want %d", after, len(page.Events), want)
-				}
+				want := min(2, 5-after)
+				f.check(len(page.Events) == want, "after event %d there are %d, want %d", after, len(page.Events), want)
 			}
 			of = task.EventQuery{Readers: []string{"caller:bob"}, After: everything[0].Position}
-			if page := f.wantEvents(s, of); page.At == nil || *page.At != *everything[0] {
-				f.Errorf("another reader has %+v at that position", page.At)
-			}
+			page := f.wantEvents(s, of)
+			f.check(page.At != nil && *page.At == *everything[0], "another reader has %+v at that position", page.At)
 			of = task.EventQuery{Readers: ofAlice.Readers, After: 1 << 60, Limit: 9}
-			if page := f.wantEvents(s, of); page.At != nil || page.Last == nil {
-				f.Errorf("beyond the end At is %+v and Last is %+v", page.At, page.Last)
-			}
+			page = f.wantEvents(s, of)
+			f.check(page.At == nil && page.Last != nil, "beyond the end At is %+v and Last is %+v", page.At, page.Last)
 			of.After, of.Limit = 0, 0
 			f.wantEvents(s, of)
 		})},
@@ -189,26 +183,20 @@ var eventTests = []test{
 				return f.events(s, task.EventQuery{Readers: []string{"user:dave"}}).Deleted > 0
 			})
 			f.wantGone(s, anonymous.ID)
-			if page := f.events(s, task.EventQuery{Readers: []string{"task:" + anonymous.ID}}); page.Deleted != 0 {
-				f.Errorf("of an anonymous caller, %d was deleted", page.Deleted)
-			}
-			page := f.wantEvents(s, task.EventQuery{Readers: ofAlice.Readers, After: second.Position, Limit: 9})
-			if page.At != nil || *page.Last != *first || page.Deleted <= second.Position {
-				f.Errorf("At is %+v, Last is %+v, want %+v, and Deleted is %d, want more than %d", page.At, page.Last, first,
-					page.Deleted, second.Position)
-			}
-			if page := f.events(s, task.EventQuery{Readers: []string{"caller:bob"}}); page.Deleted != 0 {
-				f.Errorf("of bob, %d was deleted", page.Deleted)
-			}
+			page := f.events(s, task.EventQuery{Readers: []string{"task:" + anonymous.ID}})
+			f.check(page.Deleted == 0, "of an anonymous caller, %d was deleted", page.Deleted)
+			page = f.wantEvents(s, task.EventQuery{Readers: ofAlice.Readers, After: second.Position, Limit: 9})
+			f.check(page.At == nil && *page.Last == *first && page.Deleted > second.Position,
+				"At is %+v, Last is %+v, want %+v, and Deleted is %d, want more than %d", page.At, page.Last, first, page.Deleted, second.Position)
+			page = f.events(s, task.EventQuery{Readers: []string{"caller:bob"}})
+			f.check(page.Deleted == 0, "of bob, %d was deleted", page.Deleted)
 			end("alice", long)
-			if page := f.wantEvents(s, ofAlice, "ended ", "ended "); page.Last.Position <= page.Deleted {
-				f.Errorf("the next event has position %d, and %d was deleted", page.Last.Position, page.Deleted)
-			}
+			page = f.wantEvents(s, ofAlice, "ended ", "ended ")
+			f.check(page.Last.Position > page.Deleted,
+				"the next event has position %d, and %d was deleted", page.Last.Position, page.Deleted)
 			n, err := s.Evict(f.ctx, "alice", -time.Second, 1)
 			f.ok("Evict", err)
-			if n != 1 {
-				f.Fatalf("Evict deleted %d tasks", n)
-			}
+			f.require(n == 1, "Evict deleted %d tasks", n)
 			f.wantGone(s, stays.ID)
 			f.wantEvents(s, ofAlice, "ended ")
 		})},
@@ -222,10 +210,9 @@ var eventTests = []test{
 			f.wantEvents(reader, of("user:bob"), "asked people")
 			both := f.wantEvents(reader, of("user:bob", "group:a"), "asked people", "asked people")
 			for i, e := range both.Events {
-				if e.Reader != []string{"user:bob", "group:a"}[i] || e.Principal != "alice" || e.Task != t.ID ||
-					e.ID() != both.Events[0].ID() {
-					f.Errorf("event %d is %+v", i, e)
-				}
+				f.check(e.Reader == []string{"user:bob", "group:a"}[i] && e.Principal == "alice" && e.Task == t.ID &&
+					e.ID() == both.Events[0].ID(),
+					"event %d is %+v", i, e)
 			}
 			f.wantEvents(reader, of("user:carol", "user:alice", "caller:bob", "bob"))
 			one := of("user:bob")
@@ -252,24 +239,22 @@ var eventTests = []test{
 			f.wantEvents(reader, of("user:carol"), "asked people", "decided people")
 			group := f.wantEvents(reader, of("group:a"), "asked people", "decided people")
 
-			if n, err := s.Evict(f.ctx, "alice", -time.Second, 1); n != 1 || err != nil {
-				f.Fatalf("Evict: %d, %v", n, err)
-			}
+			n, err := s.Evict(f.ctx, "alice", -time.Second, 1)
+			f.require(n == 1 && err == nil, "Evict: %d, %v", n, err)
 			for name, last := range map[string]*task.Event{"user:bob": bob.Last, "group:a": group.Last} {
-				if page := f.wantEvents(reader, of(name)); page.Deleted != last.Position || page.Last != nil {
-					f.Errorf("%s: the last event is %+v and %d was deleted, want %d", name, page.Last, page.Deleted, last.Position)
-				}
+				page := f.wantEvents(reader, of(name))
+				f.check(page.Deleted == last.Position && page.Last == nil,
+					"%s: the last event is %+v and %d was deleted, want %d", name, page.Last, page.Deleted, last.Position)
 			}
-			if page := f.wantEvents(reader, of("user:bob", "group:a", "user:dave")); page.Deleted < group.Last.Position {
-				f.Errorf("of all readers %d was deleted, want %d", page.Deleted, group.Last.Position)
-			}
+			page := f.wantEvents(reader, of("user:bob", "group:a", "user:dave"))
+			f.check(page.Deleted >= group.Last.Position,
+				"of all readers %d was deleted, want %d", page.Deleted, group.Last.Position)
 		})},
 	{"what an author emits is logged once for each reader, and the newest is kept for a time", logs(
 		func(f *fixture, s task.Store) {
 			writer, reader := f.instances(s, 3)[1], f.instances(s, 3)[2]
 			of := func(readers ...string) task.EventQuery { return task.EventQuery{Readers: readers, Limit: 9} }
 			emit := func(id string, readers ...string) {
-				f.Helper()
 				f.ok("Emit", writer.(task.EventLog).Emit(f.ctx, &task.Emission{Readers: readers, ID: id,
 					Payload: `{"id":"` + id + `"}`, Keep: long, Most: 3}))
 			}
@@ -281,18 +266,14 @@ var eventTests = []test{
 			emit("2", "emitted:y")
 			x := f.wantEvents(reader, of("emitted:x"), "emitted 1")
 			e := *x.Events[0]
-			if e.Written.IsZero() || e.Written.After(x.Now) || e.Written.Location() != time.UTC {
-				f.Errorf("it was emitted at %v, and now it is %v", e.Written, x.Now)
-			}
+			f.check(!e.Written.IsZero() && !e.Written.After(x.Now) && e.Written.Location() == time.UTC,
+				"it was emitted at %v, and now it is %v", e.Written, x.Now)
 			e.Position, e.Written = 0, time.Time{}
 			want := task.Event{Reader: "emitted:x", Kind: task.EventEmitted, Key: "1", Payload: `{"id":"1"}`}
-			if e != want {
-				f.Errorf("the event is %+v, want %+v", e, want)
-			}
+			f.check(e == want, "the event is %+v, want %+v", e, want)
 			bob := f.wantEvents(reader, of("emitted:x", "emitted:x:bob"), "emitted 1", "emitted 2", "emitted 1")
-			if bob.Last.ID() != x.Last.ID() || bob.Events[1].ID() == x.Last.ID() {
-				f.Errorf("the IDs of events are %q, %q and %q", x.Last.ID(), bob.Events[1].ID(), bob.Last.ID())
-			}
+			f.check(bob.Last.ID() == x.Last.ID() && bob.Events[1].ID() != x.Last.ID(),
+				"the IDs of events are %q, %q and %q", x.Last.ID(), bob.Events[1].ID(), bob.Last.ID())
 			f.wantEvents(reader, of("emitted:x:carol"), "emitted 2")
 			f.wantEvents(reader, of("emitted:y"), "emitted 2")
 			f.wantEvents(reader, of("emitted:", "emitted:x:", "x"))
@@ -302,14 +283,11 @@ var eventTests = []test{
 			emit("4", "emitted:x")
 			emit("4", "emitted:x")
 			full := f.wantEvents(reader, of("emitted:x"), "emitted 1", "emitted 3", "emitted 4")
-			if full.Deleted != 0 {
-				f.Errorf("%d was deleted, and nothing too much emitted", full.Deleted)
-			}
+			f.check(full.Deleted == 0, "%d was deleted, and nothing too much emitted", full.Deleted)
 			emit("5", "emitted:x")
-			if page := f.wantEvents(reader, of("emitted:x"), "emitted 3", "emitted 4", "emitted 5"); page.Deleted !=
-				full.Events[0].Position {
-				f.Errorf("%d was deleted, want %d", page.Deleted, full.Events[0].Position)
-			}
+			page := f.wantEvents(reader, of("emitted:x"), "emitted 3", "emitted 4", "emitted 5")
+			f.check(page.Deleted == full.Events[0].Position,
+				"%d was deleted, want %d", page.Deleted, full.Events[0].Position)
 			f.wantEvents(reader, of("emitted:x:bob"), "emitted 2", "emitted 1")
 
 			f.ok("Emit", writer.(task.EventLog).Emit(f.ctx, &task.Emission{Readers: []string{"emitted:z"}, ID: "1",
@@ -319,9 +297,9 @@ var eventTests = []test{
 				f.ok("Purge", err)
 				return len(f.events(reader, of("emitted:z")).Events) == 0
 			})
-			if page := f.events(reader, of("emitted:z")); page.Deleted <= full.Last.Position || page.Last != nil {
-				f.Errorf("%d was deleted, and the last is %+v", page.Deleted, page.Last)
-			}
+			page = f.events(reader, of("emitted:z"))
+			f.check(page.Deleted > full.Last.Position && page.Last == nil,
+				"%d was deleted, and the last is %+v", page.Deleted, page.Last)
 			f.wantEvents(reader, of("emitted:x"), "emitted 3", "emitted 4", "emitted 5")
 		})},
 	{"a reader who follows the positions misses no event, however late a write is committed", logs(
@@ -368,9 +346,8 @@ var eventTests = []test{
 				was[e] = true
 			}
 			asked := writers * each // of which alice's calls ask half, and end
-			if want := len(sets)*asked + 2*asked; len(read) != want {
-				f.Errorf("the readers have read %d events, want %d", len(read), want)
-			}
+			want := len(sets)*asked + 2*asked
+			f.check(len(read) == want, "the readers have read %d events, want %d", len(read), want)
 		})},
 }
 
@@ -395,7 +372,6 @@ var ofAlice = task.EventQuery{Readers: []string{"caller:alice"}, Limit: 100}
 
 // addLogged creates a task with Events that the caller has claimed.
 func (f *fixture) addLogged(s task.Store, principal string) *task.Task {
-	f.Helper()
 	t := newTask(principal)
 	t.Events = true
 	f.createWith(s, t, long)
@@ -404,7 +380,6 @@ func (f *fixture) addLogged(s task.Store, principal string) *task.Task {
 }
 
 func (f *fixture) events(s task.Store, q task.EventQuery) *task.EventPage {
-	f.Helper()
 	page, err := s.(task.EventLog).Events(f.ctx, q)
 	f.ok("Events", err)
 	return page
@@ -412,23 +387,17 @@ func (f *fixture) events(s task.Store, q task.EventQuery) *task.EventPage {
 
 // wantEvents requires that a page has events of these kinds with these keys, in this order.
 func (f *fixture) wantEvents(s task.Store, q task.EventQuery, want ...string) *task.EventPage {
-	f.Helper()
 	page := f.events(s, q)
 	f.wantLogged(fmt.Sprintf("Events with %+v", q), page, want)
 	return page
 }
 
 func (f *fixture) wantLogged(what string, page *task.EventPage, want []string) {
-	f.Helper()
 	var got []string
 	for _, e := range page.Events {
 		got = append(got, string(e.Kind)+" "+e.Key)
 	}
-	if !slices.Equal(got, want) {
-		f.Fatalf("%s gives %q, want %q", what, got, want)
-	}
-	if !slices.IsSortedFunc(page.Events, func(a, b *task.Event) int { return cmp.Compare(a.Position, b.Position) }) &&
-		!strings.HasPrefix(what, "a task") {
-		f.Errorf("%s has positions in another order", what)
-	}
+	f.require(slices.Equal(got, want), "%s gives %q, want %q", what, got, want)
+	f.check(slices.IsSortedFunc(page.Events, func(a, b *task.Event) int { return cmp.Compare(a.Position, b.Position) }) || strings.HasPrefix(what, "a task"),
+		"%s has positions in another order", what)
 }

@@ -53,9 +53,7 @@ func RunGuard(t *testing.T, database func(t *testing.T) (open func(t *testing.T)
 					}
 					return err
 				})
-				if len(fresh) != 1 {
-					f.Fatalf("%d of 200 passed", len(fresh))
-				}
+				f.require(len(fresh) == 1, "%d of 200 passed", len(fresh))
 			}
 		}},
 		{"a state whose guard gave an error is fresh at most once", func(f *guards) {
@@ -64,14 +62,10 @@ func RunGuard(t *testing.T, database func(t *testing.T) (open func(t *testing.T)
 				ctx, cancel := context.WithTimeout(f.ctx, time.Duration(i)*20*time.Microsecond)
 				first, err := f.handles[0].Use(ctx, id, time.Now().Add(long))
 				cancel()
-				if err != nil && first {
-					f.Errorf("with the error %v the state is fresh", err)
-				}
+				f.check(err == nil || !first, "with the error %v the state is fresh", err)
 				second, err := f.handles[1].Use(f.ctx, id, time.Now().Add(long))
 				f.ok("Use", err)
-				if first && second {
-					f.Error("the state is fresh twice")
-				}
+				f.check(!first || !second, "the state is fresh twice")
 			}
 		}},
 		{"a context that has ended ends the call, or it does no harm", func(f *guards) {
@@ -99,10 +93,7 @@ type guards struct {
 }
 
 func (f *guards) wantUse(g Guard, id string, ttl time.Duration, want bool) {
-	f.Helper()
 	fresh, err := g.Use(f.ctx, id, time.Now().Add(ttl))
 	f.ok(fmt.Sprintf("Use of %.100q", id), err)
-	if fresh != want {
-		f.Fatalf("Use of %.100q: fresh is %v, want %v", id, fresh, want)
-	}
+	f.require(fresh == want, "Use of %.100q: fresh is %v, want %v", id, fresh, want)
 }

@@ -6,9 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -16,13 +13,10 @@ import (
 var historyTests = []test{
 	{"ForOthers leaves out what the tasks of one principal ask, unless it is For", func(f *fixture, s task.Store) {
 		for i, principal := range []string{"alice", "bob", ""} {
-			t := f.addRunning(s, principal)
 			key := func(k string) string { return fmt.Sprint(k, i) }
-			group, both, other := question(key("a"), "group:a"), question(key("b"), "user:alice", "group:a"),
-				question(key("c"), "group:b")
-			group.Within, both.Within, other.Within = long, long+time.Minute, long+time.Hour
+			group, both := within(long, key("a"), "group:a"), within(long+time.Minute, key("b"), "user:alice", "group:a")
 			group.Equal, both.Equal = "equal", "equal"
-			f.park(s, t, group, both, other)
+			t := f.addAsking(s, principal, group, both, within(long+time.Hour, key("c"), "group:b"))
 			f.tick(s, t.Updated)
 		}
 		alice := task.QuestionFilter{For: []string{"user:alice"}, ForOthers: []string{"group:a", "group:none"}, Own: "alice"}
@@ -54,22 +48,16 @@ var historyTests = []test{
 		}
 	}},
 	{"Voters are those that ChangeQuestion wrote", func(f *fixture, s task.Store) {
-		t := f.addRunning(s, "alice")
-		f.park(s, t, question("key", "user:bob"), question("other", "user:bob"))
+		t := f.addAsking(s, "alice", forBob("key", "other")...)
 		for _, voters := range [][]string{{"bob"}, {"bob", "ä'%\\"}, {"carol"}, nil, {"bob", "carol"}} {
-			q := f.question(s, t.ID, "key")
-			q.Voters = slices.Clone(voters)
-			f.change(s, q)
+			given := slices.Clone(voters)
+			f.edit(s, t.ID, "key", func(q *task.Question) { q.Voters = given })
 			if len(voters) > 0 {
-				q.Voters[0] = "mallory"
+				given[0] = "mallory"
 			}
-			if got := f.question(s, t.ID, "key").Voters; !slices.Equal(got, voters) {
-				f.Errorf("the voters are %q, want %q", got, voters)
-			}
-			if waits := f.waiting(s, task.QuestionFilter{For: []string{"user:bob"}}); len(waits) != 2 ||
-				!slices.Equal(waits[0].Voters, voters) {
-				f.Errorf("the list has %d questions, want 2 with the voters %q", len(waits), voters)
-			}
+			f.wantEqual("the voters", f.question(s, t.ID, "key").Voters, voters)
+			waits := f.waiting(s, task.QuestionFilter{For: []string{"user:bob"}})
+			f.wantEqual("the voters in the list", [][]string{waits[0].Voters, waits[1].Voters}, [][]string{voters, nil})
 			for _, name := range []string{"bob", "carol", "ä'%\\", "mallory"} {
 				var want []string
 				if slices.Contains(voters, name) {
@@ -82,19 +70,12 @@ var historyTests = []test{
 	{"a history has questions of any status, the newest first, and nothing of others", func(f *fixture, s task.Store) {
 		var all, voted []string
 		for i, principal := range []string{"alice", "bob", "alice", "alice"} {
-			t := f.addRunning(s, principal)
 			key := func(k string) string { return fmt.Sprint(k, i) }
-			timer := question(key("timer"))
-			timer.Within = long
-			f.park(s, t, question(key("decided"), "group:a"), question(key("open"), "group:a"),
-				question(key("withdrawn"), "group:a"), timer)
-			for _, k := range []string{"decided", "open", "withdrawn", "timer"} {
-				q := f.question(s, t.ID, key(k))
-				q.Voters = []string{"carol"}
-				if k == "open" {
-					q.Voters = append(q.Voters, "dave")
-				}
-				f.change(s, q)
+			three := []string{key("withdrawn"), key("open"), key("decided")}
+			t := f.addAsking(s, principal, append(forBob(three...), within(long, key("timer")))...)
+			for k, voters := range map[string][]string{"open": {"carol", "dave"}, "decided": {"carol"}, "withdrawn": {"carol"},
+				"timer": {"carol"}} {
+				f.edit(s, t.ID, key(k), func(q *task.Question) { q.Voters = voters })
 			}
 			f.decide(s, t.ID, key("decided"))
 			t = f.get(s, t.ID)
@@ -103,23 +84,22 @@ var historyTests = []test{
 				f.updateStatus(s, f.get(s, t.ID), task.Cancelled, task.Update{Due: -1})
 			}
 			f.tick(s, f.get(s, t.ID).Updated)
-			three := []string{key("withdrawn"), key("open"), key("decided")}
 			voted = slices.Concat(three, voted)
 			if principal == "alice" {
 				all = slices.Concat(three, all)
 			}
 		}
-		f.wantStatus(s, f.history(s, task.QuestionHistory{Voter: "dave"})[1].Task, "open2", task.QuestionWithdrawn)
+		cancelled := f.history(s, task.QuestionHistory{Voter: "dave"})[1]
+		f.check(cancelled.Status == task.QuestionWithdrawn, "of a cancelled task a question is %s", cancelled.Status)
 		for _, s := range f.instances(s, 2) {
 			f.wantHistory(s, task.QuestionHistory{Principal: "alice"}, all...)
 			f.wantHistory(s, task.QuestionHistory{Voter: "carol"}, voted...)
 			f.wantHistory(s, task.QuestionHistory{Voter: "dave"}, "open3", "open2", "open1", "open0")
-			for _, none := range []string{"", "Alice", "alice ", "caf\xe9", "a\x00", "' OR ''='", "%"} {
-				if none != "" {
-					f.wantHistory(s, task.QuestionHistory{Voter: none})
-				}
+			for _, none := range []string{"Alice", "alice ", "caf\xe9", "a\x00", "' OR ''='", "%"} {
+				f.wantHistory(s, task.QuestionHistory{Voter: none})
 				f.wantHistory(s, task.QuestionHistory{Principal: none})
 			}
+			f.wantHistory(s, task.QuestionHistory{})
 			f.wantHistory(s, task.QuestionHistory{Voter: "alice"})
 			f.wantHistory(s, task.QuestionHistory{Principal: "carol"})
 		}
@@ -138,7 +118,6 @@ var historyTests = []test{
 		seen := make(map[string]int64)
 		// want requires that these questions have changed since the last time.
 		want := func(says string, keys ...string) {
-			f.Helper()
 			for i, s := range handles {
 				got, now := f.changes(s, &task.Question{Changed: last})
 				var changed []string
@@ -146,14 +125,11 @@ var historyTests = []test{
 					if version, known := seen[q.Key]; !known || version != q.Version {
 						changed = append(changed, q.Key)
 					}
-					if !cmp.Equal(q, f.question(s, q.Task, q.Key), cmpopts.EquateEmpty()) || q.Changed.After(now) {
-						f.Errorf("%s: at %v %q is told to be %+v", says, now, q.Key, q)
-					}
+					f.wantEqual(says, q, f.question(s, q.Task, q.Key))
+					f.check(!q.Changed.After(now), "%s: at %v %q is told to be %+v", says, now, q.Key, q)
 				}
 				slices.Sort(changed)
-				if !slices.Equal(changed, keys) {
-					f.Errorf("%s: %q have changed, want %q", says, changed, keys)
-				}
+				f.wantEqual(says, changed, keys)
 				if i == 1 {
 					for _, q := range got {
 						seen[q.Key] = q.Version
@@ -163,17 +139,13 @@ var historyTests = []test{
 			}
 		}
 		none, now := f.changes(s, &task.Question{Changed: time.Now().Add(-100 * long)})
-		if len(none) > 0 || now.IsZero() {
-			f.Errorf("at %v %d questions have changed", now, len(none))
-		}
-		t := f.addRunning(s, "alice")
-		timer, late := question("timer"), question("late", "user:bob")
-		timer.Within = time.Millisecond
-		f.park(s, t, question("a", "user:bob"), question("b", "user:bob"), question("c", "user:bob"), late, timer)
+		f.check(len(none) == 0 && !now.IsZero(), "at %v %d questions have changed", now, len(none))
+		late := question("late", "user:bob")
+		t := f.addAsking(s, "alice", append(forBob("a", "b", "c"), late, within(time.Millisecond, "timer"))...)
 		want("asked", "a", "b", "c", "late")
-		if q := f.question(s, t.ID, "a"); q.Changed.Before(q.Asked) || q.Changed.Before(now) {
-			f.Errorf("it was asked at %v, changed at %v, after %v", q.Asked, q.Changed, now)
-		}
+		q := f.question(s, t.ID, "a")
+		f.check(!q.Changed.Before(q.Asked) && !q.Changed.Before(now),
+			"it was asked at %v, changed at %v, after %v", q.Asked, q.Changed, now)
 		want("nothing")
 		for _, change := range []func(q *task.Question){
 			func(q *task.Question) { q.Votes, q.Voters = []byte("votes"), []string{"bob"} },
@@ -181,13 +153,10 @@ var historyTests = []test{
 			func(*task.Question) {},
 			func(q *task.Question) { q.Decision = []byte("decision") },
 		} {
-			q := f.question(s, t.ID, "a")
-			f.tick(s, q.Changed)
-			change(q)
-			f.change(s, q)
-			if now := f.question(s, t.ID, "a").Changed; !now.After(q.Changed) {
-				f.Errorf("it was changed at %v, and at %v before", now, q.Changed)
-			}
+			f.tick(s, f.question(s, t.ID, "a").Changed)
+			q := f.edit(s, t.ID, "a", change)
+			now := f.question(s, t.ID, "a").Changed
+			f.check(now.After(q.Changed), "it was changed at %v, and at %v before", now, q.Changed)
 			want("changed", "a")
 		}
 		t = f.get(s, t.ID)
@@ -195,26 +164,19 @@ var historyTests = []test{
 		f.update(s, t, task.Update{Keep: true, Answered: []string{"b"}})
 		want("answered by its client", "b")
 		f.tick(s, t.Updated)
-		f.updateStatus(s, f.claimThis(s, t.ID, long), task.InputRequired,
-			task.Update{Leased: true, Due: -1, Ask: []*task.Question{question("b"), late}})
+		f.park(s, f.claimThis(s, t.ID, long), question("b"), late)
 		want("one is asked again, and one no longer", "b", "c")
-		late = f.question(s, t.ID, "late")
-		late.Deadline = late.Asked
-		f.tick(s, late.Changed)
-		f.change(s, late)
-		late.Decision = []byte("unanswered")
-		f.wantChange(s, late, true, nil)
+		f.tick(s, f.question(s, t.ID, "late").Changed)
+		f.expire(s, t.ID, "late")
 		want("its deadline has passed", "late")
 		f.tick(s, f.get(s, t.ID).Updated)
 		f.updateStatus(s, f.get(s, t.ID), task.Cancelled, task.Update{Due: -1})
 		want("cancelled", "b")
 		whole, _ := f.changes(s, nil)
-		if len(whole) != 4 {
-			f.Errorf("%d questions have changed since ever, want 4", len(whole))
-		}
-		if page, now, err := s.Changes(f.ctx, nil, 0); err != nil || len(page) > 0 || now.Before(last) {
-			f.Errorf("a limit of zero reads %d questions at %v, %v", len(page), now, err)
-		}
+		f.check(len(whole) == 4, "%d questions have changed since ever, want 4", len(whole))
+		page, now, err := s.Changes(f.ctx, nil, 0)
+		f.check(err == nil && len(page) == 0 && !now.Before(last),
+			"a limit of zero reads %d questions at %v, %v", len(page), now, err)
 	}},
 	{"Changes have each once, in the order of their times, then by the name of their task and by key",
 		func(f *fixture, s task.Store) {
@@ -223,17 +185,13 @@ var historyTests = []test{
 				if i%2 == 0 {
 					f.tick(s, t.Created)
 				}
-				f.park(s, t, question("b", "user:bob"), question("a", "user:bob"), question("c", "user:bob"))
+				f.park(s, t, forBob("b", "a", "c")...)
 			}
 			whole, _ := f.changes(s, nil)
-			place := func(q *task.Question) string {
+			places := each(whole, func(q *task.Question) string {
 				return fmt.Sprint(q.Changed.UnixMilli(), " ", task.Name(q.Task), " ", q.Key)
-			}
-			if len(whole) != 15 || !slices.IsSortedFunc(whole, func(a, b *task.Question) int {
-				return strings.Compare(place(a), place(b))
-			}) {
-				f.Errorf("%d changes, or in another order", len(whole))
-			}
+			})
+			f.check(len(whole) == 15 && slices.IsSorted(places), "not 15 changes in their order: %q", places)
 			for _, size := range []int{1, 2, 4, 15} {
 				f.pages(size, whole, func(after *task.Question) ([]*task.Question, error) {
 					page, _, err := s.Changes(f.ctx, after, size)
@@ -244,20 +202,17 @@ var historyTests = []test{
 }
 
 func (f *fixture) history(s task.Store, of task.QuestionHistory) []*task.Question {
-	f.Helper()
 	qs, err := s.History(f.ctx, of, nil, 1000)
 	f.ok("History", err)
 	return qs
 }
 
 func (f *fixture) wantHistory(s task.Store, of task.QuestionHistory, keys ...string) {
-	f.Helper()
 	f.wantKeys(fmt.Sprintf("History of %q", of), f.history(s, of), keys)
 }
 
 // changes reads what was changed after a place, and the time.
 func (f *fixture) changes(s task.Store, after *task.Question) ([]*task.Question, time.Time) {
-	f.Helper()
 	qs, now, err := s.Changes(f.ctx, after, 1000)
 	f.ok("Changes", err)
 	return qs, now
@@ -267,15 +222,12 @@ func (f *fixture) changes(s task.Store, after *task.Question) ([]*task.Question,
 func (f *fixture) pages(
 	size int, all []*task.Question, read func(after *task.Question) ([]*task.Question, error),
 ) {
-	f.Helper()
 	paged := readPages(&f.suite, size, func(last *task.Question) ([]*task.Question, error) {
-		if last == nil {
+		if last.Task == "" {
 			return read(nil)
 		}
 		return read(&task.Question{Task: last.Task, Key: last.Key, Asked: last.Asked, Deadline: last.Deadline,
 			Changed: last.Changed})
 	})
-	if diff := cmp.Diff(all, paged, cmpopts.EquateEmpty()); diff != "" {
-		f.Errorf("pages of %d give other questions, or another order, than one page (-want +got):\n%s", size, diff)
-	}
+	f.wantEqual(fmt.Sprintf("pages of %d", size), paged, all)
 }

@@ -67,10 +67,8 @@ var insertTests = []test{
 				once.Claim = task.Claim{Fence: 1, Nonce: "nonce of the run, which has 128 bits"}
 				f.ok("Insert", insert(once, u, task.Quota{}))
 				f.wantRow(s, once)
-				if !once.Updated.Equal(once.Created) || once.Version != 1 || once.Fence != 1 {
-					f.Errorf("run %d: the task has %v, %v, version %d and fence %d", i, once.Created, once.Updated,
-						once.Version, once.Fence)
-				}
+				f.check(once.Updated.Equal(once.Created) && once.Version == 1 && once.Fence == 1,
+					"run %d: the task has %v, %v, version %d and fence %d", i, once.Created, once.Updated, once.Version, once.Fence)
 				alike := cmp.Options{
 					cmpopts.IgnoreFields(task.Task{}, "ID", "Created", "Updated", "Expires", "Version", "Claim"),
 					cmpopts.IgnoreFields(task.Question{}, "Task", "Asked", "Deadline", "Changed"), cmpopts.EquateEmpty(),
@@ -79,21 +77,20 @@ var insertTests = []test{
 					f.Errorf("run %d leaves another row (-in two writes +in one):\n%s", i, diff)
 				}
 				apart := twice.Expires.Sub(twice.Created) - once.Expires.Sub(once.Created)
-				if since := twice.Updated.Sub(twice.Created); apart < 0 || apart > since {
-					f.Errorf("run %d lives longer by %v, and was made within %v", i, apart, since)
-				}
+				since := twice.Updated.Sub(twice.Created)
+				f.check(apart >= 0 && apart <= since,
+					"run %d lives longer by %v, and was made within %v", i, apart, since)
 				call, entries := f.journal(s, once.ID)
-				if want, all := f.journal(s, twice.ID); string(call) != string(want) || !cmp.Equal(entries, all) {
-					f.Errorf("run %d has the journal %q, %q", i, call, entries)
-				}
+				want, all := f.journal(s, twice.ID)
+				f.check(string(call) == string(want) && cmp.Equal(entries, all),
+					"run %d has the journal %q, %q", i, call, entries)
 				if diff := cmp.Diff(f.questions(s, twice.ID), f.questions(s, once.ID), alike); diff != "" {
 					f.Errorf("run %d asks otherwise (-in two writes +in one):\n%s", i, diff)
 				}
 				for _, q := range f.questions(s, once.ID) {
-					if two := f.question(s, twice.ID, q.Key); q.Deadline.Sub(q.Asked) != two.Deadline.Sub(two.Asked) {
-						f.Errorf("run %d: the deadline of %q is %v after it was asked, want %v", i, q.Key,
-							q.Deadline.Sub(q.Asked), two.Deadline.Sub(two.Asked))
-					}
+					two := f.question(s, twice.ID, q.Key)
+					f.check(q.Deadline.Sub(q.Asked) == two.Deadline.Sub(two.Asked),
+						"run %d: the deadline of %q is %v after it was asked, want %v", i, q.Key, q.Deadline.Sub(q.Asked), two.Deadline.Sub(two.Asked))
 				}
 				due := func() bool {
 					t, err := claimOne(s, f.ctx, "", nil, long)
@@ -104,18 +101,16 @@ var insertTests = []test{
 					defer f.updateStatus(s, t, task.Completed, task.Update{Due: -1})
 					return t.ID == twice.ID || t.ID == once.ID
 				}
-				if first, second := due(), due(); first != second || first != (u.Due == 0) {
-					f.Errorf("run %d: in two writes it is due: %t; in one: %t", i, first, second)
-				}
+				first, second := due(), due()
+				f.check(first == second && first == (u.Due == 0),
+					"run %d: in two writes it is due: %t; in one: %t", i, first, second)
 			}
 			notices := make(map[string]int)
 			for _, n := range f.settleAll(s) {
 				notices[n]++
 			}
 			for n, times := range notices {
-				if times%2 != 0 {
-					f.Errorf("there are %d notices %q of tasks that are alike", times, n)
-				}
+				f.check(times%2 == 0, "there are %d notices %q of tasks that are alike", times, n)
 			}
 		})},
 	{"with a lease it is claimed as it says, and due when the lease ends",
@@ -161,8 +156,7 @@ var insertTests = []test{
 				f.ok("Insert of another principal's", insert(other, ask, task.Quota{Unfinished: 9, Kept: 9, Bytes: 1 << 10}))
 			}
 			f.wantRow(s, there)
-			if n := len(f.waiting(s, task.QuestionFilter{})); n != 4 {
-				f.Errorf("%d questions wait, want 4", n)
-			}
+			n := len(f.waiting(s, task.QuestionFilter{}))
+			f.check(n == 4, "%d questions wait, want 4", n)
 		})},
 }

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,10 +15,8 @@ import (
 var journalTests = []test{
 	{"the entries of all writers are in the order in which they were added", func(f *fixture, s task.Store) {
 		handles := f.instances(s, 2)
-		t := newTask("alice")
-		f.create(s, t, "c1", "c2")
-		other := newTask("alice")
-		f.create(s, other, "other")
+		t := f.create(s, newTask("alice"), "c1", "c2")
+		other := f.create(s, newTask("alice"), "other")
 		want := []string{"c1", "c2"}
 		for i := range 12 {
 			s := handles[i%2]
@@ -27,6 +24,7 @@ var journalTests = []test{
 			f.append(s, t.ID, t.Claim, entry)
 			f.append(s, other.ID, other.Claim, "other")
 			f.update(s, t, task.Update{Keep: true, Entries: list(entry+" x", entry+" y")})
+			f.update(s, t, task.Update{Keep: true})
 			want = append(want, entry, entry+" x", entry+" y")
 		}
 		for _, s := range handles {
@@ -37,7 +35,6 @@ var journalTests = []test{
 		t, want := newTask("alice"), []string{"one", "two", "three"}
 		f.create(s, t, want[:2]...)
 		f.append(s, t.ID, t.Claim, want[2])
-		whole, _ := f.journal(s, t.ID)
 		for most := -1; most <= 4; most++ {
 			n := most
 			if most < 0 || most > len(want) {
@@ -45,25 +42,21 @@ var journalTests = []test{
 			}
 			call, entries, err := s.Journal(f.ctx, t.ID, most)
 			f.ok("Journal", err)
-			if !bytes.Equal(call, whole) || string(bytes.Join(entries, nil)) != strings.Join(want[:n], "") {
-				f.Errorf("with up to %d entries: %q and %q", most, call, entries)
-			}
+			f.wantEqual(fmt.Sprintf("with up to %d entries", most), append(entries, call), list(append(want[:n:n], "call")...))
 		}
 		_, _, err := s.Journal(f.ctx, newID(), 0)
-		f.wantError("Journal of a call", err, task.ErrNotFound)
+		f.wantError("Journal of no task", err, task.ErrNotFound)
 	}},
 	{"each read of a journal is the caller's own", func(f *fixture, s task.Store) {
-		t := newTask("alice")
-		f.create(s, t, "one")
-		call, entries := f.journal(s, t.ID)
+		t := f.create(s, newTask("alice"), "one")
+		call, entries, err := s.Journal(f.ctx, t.ID, -1)
+		f.ok("Journal", err)
 		call[0], entries[0][0] = 'X', 'X'
 		f.wantJournal(s, t.ID, "one")
 	}},
 	{"Append sets Attempts to 0 and changes nothing else in the row", func(f *fixture, s task.Store) {
 		_, c := f.loseLease(s, s)
-		if c.Attempts != 2 {
-			f.Fatalf("Attempts is %d after two claims, want 2", c.Attempts)
-		}
+		f.require(c.Attempts == 2, "Attempts is %d after two claims, want 2", c.Attempts)
 		f.tick(s, c.Created)
 		for range 2 {
 			f.append(s, c.ID, c.Claim, "step")
@@ -72,9 +65,8 @@ var journalTests = []test{
 		}
 		f.noneDue(s)
 		f.release(s, c)
-		if c = f.claim(s, "", long); c.Attempts != 1 {
-			f.Errorf("Attempts is %d after a claim, want 1", c.Attempts)
-		}
+		c = f.claim(s, "", long)
+		f.check(c.Attempts == 1, "Attempts is %d after a claim, want 1", c.Attempts)
 	}},
 	{"Append after another claim is ErrLeaseLost, and adds nothing", func(f *fixture, s task.Store) {
 		other := f.instances(s, 2)[1]
@@ -83,8 +75,7 @@ var journalTests = []test{
 		f.release(s, lost)
 		current := f.claim(other, "", long)
 		for _, claim := range others(lost, current) {
-			f.wantError(fmt.Sprintf("Append under %v, not %v", claim, current.Claim),
-				s.Append(f.ctx, lost.ID, claim, 1, []byte("not mine")), task.ErrLeaseLost)
+			f.wantAppend(s, lost.ID, claim, 1, task.ErrLeaseLost)
 		}
 		f.wantRow(s, current)
 		f.wantJournal(s, lost.ID, "mine")
@@ -100,8 +91,7 @@ var journalTests = []test{
 			f.wantJournal(s, c.ID, "late", string(status))
 			f.update(s, c, task.Update{Due: 0})
 			f.claim(s, "", long)
-			f.wantError("Append to a task that another has claimed", s.Append(f.ctx, c.ID, c.Claim, 2, []byte("no")),
-				task.ErrLeaseLost)
+			f.wantAppend(s, c.ID, c.Claim, 2, task.ErrLeaseLost)
 		}
 	}},
 	{"Append behind another number of entries than there are is ErrConflict, and adds nothing",
@@ -109,12 +99,11 @@ var journalTests = []test{
 			c := f.addLeased(s)
 			f.append(s, c.ID, c.Claim, "one")
 			for _, there := range []int{0, 2, -1} {
-				f.wantError(fmt.Sprintf("Append behind %d entries of 1", there),
-					s.Append(f.ctx, c.ID, c.Claim, there, []byte("two")), task.ErrConflict)
+				f.wantAppend(s, c.ID, c.Claim, there, task.ErrConflict)
 			}
 			f.wantJournal(s, c.ID, "one")
 			f.update(s, c, task.Update{Keep: true, Entries: list("answer")})
-			f.wantError("Append behind an answer", s.Append(f.ctx, c.ID, c.Claim, 1, []byte("two")), task.ErrConflict)
+			f.wantAppend(s, c.ID, c.Claim, 1, task.ErrConflict)
 			f.append(s, c.ID, c.Claim, "two")
 			f.wantJournal(s, c.ID, "one", "answer", "two")
 		}},
@@ -123,35 +112,24 @@ var journalTests = []test{
 			handles := f.instances(s, 2)
 			c := f.addLeased(s)
 			there := 0
-			for round := range 15 {
-				made := together(&f.suite, 6, func(i int, add func(string)) error {
-					s, entry := handles[i%2], fmt.Sprintf("%d append %d", round, i)
-					var err error
-					if i < 3 {
-						err = s.Append(f.ctx, c.ID, c.Claim, there, []byte(entry))
-					} else {
-						entry = fmt.Sprintf("%d update %d", round, i)
-						err = s.Update(f.ctx, clone(c), task.Update{Keep: true, Entries: list(entry)})
+			for range 15 {
+				made := succeed(&f.suite, 6, task.ErrConflict, func(i int) (string, error) {
+					if entry := fmt.Sprint("append ", i); i < 3 {
+						return entry, handles[i%2].Append(f.ctx, c.ID, c.Claim, there, []byte(entry))
 					}
-					if err == nil {
-						add(entry)
-					}
-					return except(task.ErrConflict, err)
+					entry := fmt.Sprint("update ", i)
+					return entry, handles[i%2].Update(f.ctx, clone(c), task.Update{Keep: true, Entries: list(entry)})
 				})
 				got := f.entries(s, c.ID)[there:]
 				slices.Sort(made)
 				slices.Sort(got)
-				updates := len(slices.DeleteFunc(slices.Clone(made), func(e string) bool { return strings.Contains(e, "append") }))
-				if !slices.Equal(got, made) || updates != 1 || len(made) > 2 {
-					f.Fatalf("%q were made, and the journal has %q", made, got)
-				}
+				f.wantEqual("the entries of those that succeeded", got, made)
+				updates := slices.IndexFunc(made, func(entry string) bool { return strings.HasPrefix(entry, "update") })
+				f.require(updates == len(made)-1 && updates <= 1, "%q were made, want one update, and one append at most", made)
 				there += len(made)
 				c = f.get(s, c.ID)
 			}
 		}},
-	{"Append to an id without a task is ErrNotFound", func(f *fixture, s task.Store) {
-		f.wantError("Append", s.Append(f.ctx, newID(), task.Claim{}, 0, []byte("x")), task.ErrNotFound)
-	}},
 	{"what the old worker appended is in the journal that the new one reads, and nothing comes after",
 		func(f *fixture, s task.Store) {
 			f.raceForJournal(s, 1, 60)
@@ -217,9 +195,7 @@ func (f *fixture) raceForJournal(s task.Store, tasks, claims int) {
 		var written []string
 		slices.SortFunc(claims, func(a, b claim) int { return int(a.Fence - b.Fence) })
 		for i, c := range claims {
-			if c.Fence != int64(i+1) {
-				f.Errorf("claim %d has the fence %d", i+1, c.Fence)
-			}
+			f.check(c.Fence == int64(i+1), "claim %d has the fence %d", i+1, c.Fence)
 			written = append(written, c.written...)
 		}
 		if diff := cmp.Diff(written, last); diff != "" {
@@ -233,11 +209,9 @@ func (f *fixture) raceForJournal(s task.Store, tasks, claims int) {
 				lower++
 			}
 			read := len(c.read)
-			if read < lower || read > len(last) || !slices.Equal(c.read, last[:read]) {
-				f.Fatalf("the claim under fence %d read a journal of %d entries that is not the beginning of the last one "+
-					"with the %d of lower fences:\n%q\nlast\n%q",
-					c.Fence, read, lower, c.read, last)
-			}
+			f.require(read >= lower && read <= len(last) && slices.Equal(c.read, last[:read]),
+				"the claim under fence %d read a journal of %d entries that is not the beginning of the last one "+
+					"with the %d of lower fences:\n%q\nlast\n%q", c.Fence, read, lower, c.read, last)
 		}
 	}
 }

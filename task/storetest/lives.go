@@ -9,10 +9,8 @@ import (
 
 // wantLives requires that a task lives so long from now, by the store's clock, which wrote at this time.
 func (f *fixture) wantLives(what string, s task.Store, id string, from time.Time, d time.Duration) {
-	f.Helper()
-	if left := f.get(s, id).Expires.Sub(from); left < d-patience || left > d+patience {
-		f.Errorf("%s: the task lives %v longer, want %v", what, left, d)
-	}
+	left := f.get(s, id).Expires.Sub(from)
+	f.check(left >= d-patience && left <= d+patience, "%s: the task lives %v longer, want %v", what, left, d)
 }
 
 // How long a task lives.
@@ -27,9 +25,7 @@ var liveTests = []test{
 			f.Errorf("Expires is %v, and was %v", t.Expires, born)
 		}
 		f.update(s, t, task.Update{Keep: true, TTL: time.Minute})
-		if !t.Expires.Equal(born) {
-			f.Errorf("a shorter TTL made Expires %v, and it was %v", t.Expires, born)
-		}
+		f.check(t.Expires.Equal(born), "a shorter TTL made Expires %v, and it was %v", t.Expires, born)
 	}},
 	{"a TTL counts from the update", func(f *fixture, s task.Store) {
 		t := f.add(s, "alice")
@@ -53,9 +49,7 @@ var liveTests = []test{
 				at = t.Expires
 				f.update(s, t, task.Update{Due: -1})
 				f.updateStatus(s, t, task.Completed, task.Update{Due: -1})
-				if !t.Expires.Equal(at) {
-					f.Errorf("a task that has not been parked lives until %v, want %v", t.Expires, at)
-				}
+				f.check(t.Expires.Equal(at), "a task that has not been parked lives until %v, want %v", t.Expires, at)
 			}
 		}},
 	{"an update that is for the end of a time to live is ErrEarly before it, and then nothing is written",
@@ -66,9 +60,7 @@ var liveTests = []test{
 				t.Status = task.Failed
 				u := task.Update{Expired: true, Leased: leased, Keep: true, Entries: list("x")}
 				f.wantError("Update", s.Update(f.ctx, t, u), task.ErrEarly)
-				if t.Version != version {
-					f.Errorf("the Version is %d, and was %d", t.Version, version)
-				}
+				f.check(t.Version == version, "the Version is %d, and was %d", t.Version, version)
 				f.wantRow(s, want)
 				f.wantJournal(s, t.ID)
 				past := f.past(func() *task.Task { return f.addRunning(s, "alice") })
@@ -83,8 +75,7 @@ var liveTests = []test{
 	{"a question that is new or moved lets its task outlive its deadline, and one that is there does not",
 		func(f *fixture, s task.Store) {
 			t := f.addRunning(s, "alice")
-			q := question("key", "user:bob")
-			q.Within = 5 * long
+			q := within(5*long, "key", "user:bob")
 			f.park(s, t, q)
 			f.wantLives("asked", s, t.ID, t.Updated, 5*long+task.AfterDeadline)
 			f.wantRow(s, t)
@@ -92,9 +83,7 @@ var liveTests = []test{
 			f.wake(s, t)
 			f.tick(s, t.Updated)
 			f.park(s, t, q)
-			if !t.Expires.Equal(at) {
-				f.Errorf("asked again, it lives until %v, and did until %v", t.Expires, at)
-			}
+			f.check(t.Expires.Equal(at), "asked again, it lives until %v, and did until %v", t.Expires, at)
 			open := f.question(s, t.ID, "key")
 			open.Votes = []byte("vote")
 			f.change(s, open)
@@ -133,9 +122,9 @@ var liveTests = []test{
 					f.wantChange(s, q, late, nil)
 					decided := f.question(s, t.ID, "key").Changed
 					f.wantLives(fmt.Sprintf("decided, runs: %v, late: %v", runs, late), s, t.ID, decided, 3*long)
-					if after := f.get(s, t.ID); !after.Expires.After(before.Expires) {
-						f.Errorf("it lives until %v, as before the decision", after.Expires)
-					}
+					after := f.get(s, t.ID)
+					f.check(after.Expires.After(before.Expires),
+						"it lives until %v, as before the decision", after.Expires)
 					f.wantRow(s, other)
 				}
 			}
@@ -151,9 +140,8 @@ var liveTests = []test{
 		stale.Version = f.get(s, t.ID).Version
 		stale.Status = task.Failed
 		f.wantError("Update", s.Update(f.ctx, stale, task.Update{Expired: true}), task.ErrEarly)
-		if got := f.expired(s, 10); len(got) > 0 {
-			f.Errorf("it is still among those that have expired")
-		}
+		got := f.expired(s, 10)
+		f.check(len(got) == 0, "it is still among those that have expired")
 	}},
 }
 
@@ -171,9 +159,8 @@ var prolongTests = []test{
 			f.update(s, later, task.Update{Due: lease}) // due when the lease would have ended
 			f.tick(s, later.Updated.Add(lease/2))
 			write(c)
-			if got := f.claimNext(s); got.ID != later.ID {
-				f.Errorf("a task that %s has lost its lease", what)
-			}
+			got := f.claimNext(s)
+			f.check(got.ID == later.ID, "a task that %s has lost its lease", what)
 			f.update(s, f.get(s, t.ID), task.Update{Due: -1})
 		}
 	}},
@@ -191,9 +178,8 @@ var prolongTests = []test{
 				f.noneDue(s)
 				continue
 			}
-			if again := f.tryClaim(s, "", long); again == nil || again.ID != c.ID {
-				f.Errorf("after %s and a late write the task is not due", what)
-			}
+			again := f.tryClaim(s, "", long)
+			f.check(again != nil && again.ID == c.ID, "after %s and a late write the task is not due", what)
 		}
 	}},
 	{"a write that is refused leaves the lease as it is", func(f *fixture, s task.Store) {
@@ -206,9 +192,7 @@ var prolongTests = []test{
 		for f.tryClaim(s, "", long) == nil {
 			f.wantError("Update", s.Update(f.ctx, stale, task.Update{Leased: true, Keep: true}), task.ErrConflict)
 			f.wantError("Append", s.Append(f.ctx, c.ID, c.Claim, 7, []byte("x")), task.ErrConflict)
-			if time.Since(start) > patience {
-				f.Fatalf("the lease of %v has not ended after %v", lease, patience)
-			}
+			f.require(time.Since(start) <= patience, "the lease of %v has not ended after %v", lease, patience)
 		}
 	}},
 }

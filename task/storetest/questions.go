@@ -2,13 +2,13 @@ package storetest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/askback-mcp/askback/task"
@@ -25,9 +25,7 @@ var askTests = []test{
 			f.tick(s, t.Created)
 			forAll := question("wire key", "user:bob", "group:release", "group:a")
 			forAll.Equal, forAll.Content, forAll.Within, forAll.Remind = "equal", everyByte, 90*time.Minute, time.Hour
-			timer := question("timer")
-			timer.Within = time.Millisecond
-			timer.Content = nil
+			timer := &task.Question{Key: "timer", Within: time.Millisecond}
 			// What only the store says.
 			forAll.Task, forAll.Principal, forAll.Target = "other", "mallory", "other"
 			forAll.Asked, forAll.Deadline = time.Unix(1, 0), time.Unix(2, 0)
@@ -36,49 +34,40 @@ var askTests = []test{
 			given.For = slices.Clone(forAll.For)
 			bare := question("bare", "user:bob")
 			f.park(s, t, forAll, timer, bare)
-			if diff := cmp.Diff(&given, forAll); diff != "" {
-				f.Errorf("the given question was changed (-want +got):\n%s", diff)
-			}
+			f.wantEqual("the given question", forAll, &given)
 			for _, s := range handles {
 				got := f.questions(s, t.ID)
-				if len(got) != 3 {
-					f.Fatalf("the task has %d questions, want 3", len(got))
-				}
+				f.require(len(got) == 3, "the task has %d questions, want 3", len(got))
 				asked := got[0].Asked
-				if !asked.Equal(t.Updated) {
-					f.Errorf("it was asked at %v, and the update was made at %v", asked, t.Updated)
+				f.check(asked.Equal(t.Updated), "it was asked at %v, and the update was made at %v", asked, t.Updated)
+				want := []*task.Question{{Key: "bare", For: bare.For, Content: bare.Content},
+					{Key: "timer", Deadline: asked.Add(time.Millisecond)},
+					{Key: "wire key", For: given.For, Equal: "equal", Content: everyByte, Deadline: asked.Add(90 * time.Minute)}}
+				for _, q := range want {
+					q.Task, q.Principal, q.Target, q.Asked = t.ID, "alice", "deploy", asked
+					q.Status, q.Version = task.QuestionOpen, got[0].Version
 				}
-				of := task.Question{Task: t.ID, Principal: "alice", Target: "deploy", Asked: asked, Status: task.QuestionOpen,
-					Version: got[0].Version}
-				wantBare, wantTimer, want := of, of, of
-				wantBare.Key, wantBare.For, wantBare.Content = "bare", bare.For, bare.Content
-				wantTimer.Key, wantTimer.Deadline = "timer", asked.Add(time.Millisecond)
-				want.Key, want.For, want.Equal, want.Content = "wire key", given.For, "equal", everyByte
-				want.Deadline = asked.Add(90 * time.Minute)
-				f.wantQuestions(s, t.ID, &wantBare, &wantTimer, &want)
+				f.wantQuestions(s, t.ID, want...)
 			}
 			f.wantRow(s, t)
 			f.noneDue(s)
 		}},
 	{"the store keeps what it was given, and each read is the caller's own", func(f *fixture, s task.Store) {
-		t := f.addRunning(s, "alice")
 		q := question("key", "user:bob")
-		f.park(s, t, q)
+		t := f.addAsking(s, "alice", q)
 		want := f.questions(s, t.ID)
 		q.For[0], q.Content[0] = "user:mallory", 'X'
-		read := f.question(s, t.ID, "key")
-		read.For[0], read.Content[0] = "user:mallory", 'X'
-		waits := f.waiting(s, task.QuestionFilter{})
-		waits[0].For[0], waits[0].Content[0] = "user:mallory", 'X'
+		for _, read := range slices.Concat(f.questions(s, t.ID), f.waiting(s, task.QuestionFilter{})) {
+			read.For[0], read.Content[0] = "user:mallory", 'X'
+		}
 		f.wantQuestions(s, t.ID, want...)
 		changed := f.question(s, t.ID, "key")
 		changed.Votes, changed.Decision = []byte("votes"), []byte("decision")
 		f.change(s, changed)
 		changed.For[0], changed.Votes[0], changed.Decision[0] = "user:mallory", 'X', 'X'
 		got := f.question(s, t.ID, "key")
-		if got.For[0] != "user:bob" || string(got.Votes) != "votes" || string(got.Decision) != "decision" {
-			f.Errorf("what the caller did with its question afterwards is stored: %+v", got)
-		}
+		f.check(got.For[0] == "user:bob" && string(got.Votes) == "votes" && string(got.Decision) == "decision",
+			"what the caller did with its question afterwards is stored: %+v", got)
 	}},
 	{"strings and bytes come back as they were", func(f *fixture, s task.Store) {
 		t := f.addRunning(s, "ä")
@@ -95,9 +84,8 @@ var askTests = []test{
 		}
 		for i, q := range asks {
 			got := f.question(s, t.ID, q.Key)
-			if !slices.Equal(got.For, q.For) || got.Equal != q.Equal || !bytes.Equal(got.Content, q.Content) {
-				f.Errorf("question %d has Key %.100q and Equal %.100q", i, got.Key, got.Equal)
-			}
+			f.check(slices.Equal(got.For, q.For) && got.Equal == q.Equal && bytes.Equal(got.Content, q.Content),
+				"question %d has Key %.100q and Equal %.100q", i, got.Key, got.Equal)
 			got.Votes, got.For = everyByte[i:], append(got.For, "more")
 			f.change(s, got)
 			f.wantQuestion(s, got)
@@ -113,20 +101,15 @@ var askTests = []test{
 			f.wantChange(s, &task.Question{Task: t.ID, Key: none}, false, task.ErrNotFound)
 			f.wantChange(s, &task.Question{Task: none, Key: "a"}, false, task.ErrNotFound)
 			f.wantWaiting(s, task.QuestionFilter{Targets: []string{none}})
-			if got, err := s.Questions(f.ctx, none); len(got) > 0 || err != nil {
-				f.Errorf("Questions of %q: %d, %v", none, len(got), err)
-			}
+			got, err := s.Questions(f.ctx, none)
+			f.check(len(got) == 0 && err == nil, "Questions of %q: %d, %v", none, len(got), err)
 		}
 	}},
 	{"an open question stays as it is when its Key is asked again", func(f *fixture, s task.Store) {
-		t := f.addRunning(s, "alice")
-		q := question("key", "user:bob")
-		q.Within = long
-		f.park(s, t, q)
-		changed := f.question(s, t.ID, "key")
-		changed.For, changed.Votes = []string{"user:carol"}, []byte("votes")
-		changed.Deadline = changed.Deadline.Add(long)
-		f.change(s, changed)
+		t := f.addAsking(s, "alice", within(long, "key", "user:bob"))
+		changed := f.edit(s, t.ID, "key", func(q *task.Question) {
+			q.For, q.Votes, q.Deadline = []string{"user:carol"}, []byte("votes"), q.Deadline.Add(long)
+		})
 		f.tick(s, changed.Asked)
 		f.wake(s, t)
 		again := question("key", "user:mallory")
@@ -136,48 +119,31 @@ var askTests = []test{
 	}},
 	{"one that is no longer asked is withdrawn, and one that is asked again is open again as it was",
 		func(f *fixture, s task.Store) {
-			t := f.addRunning(s, "alice")
-			first, second := question("first", "user:bob"), question("second", "user:bob")
-			first.Within = long
-			timer := question("timer")
-			timer.Within = long
-			f.park(s, t, first, second, timer)
-			before := f.question(s, t.ID, "first")
-			before.Votes = []byte("votes")
-			f.change(s, before)
+			first, second := within(long, "first", "user:bob"), question("second", "user:bob")
+			t := f.addAsking(s, "alice", first, second, within(long, "timer"))
+			before := f.edit(s, t.ID, "first", func(q *task.Question) { q.Votes = []byte("votes") })
 			f.wake(s, t)
 			f.park(s, t, second)
-			for _, key := range []string{"first", "timer"} {
-				if got := f.question(s, t.ID, key); got.Status != task.QuestionWithdrawn {
-					f.Errorf("%q is %s though it is no longer asked", key, got.Status)
-				}
-			}
+			f.wantStatuses(s, t.ID, "first withdrawn", "second open", "timer withdrawn")
 			got := f.question(s, t.ID, "first")
-			if got.Version <= before.Version {
-				f.Errorf("its Version is %d, and was %d before", got.Version, before.Version)
-			}
-			if n := len(f.waiting(s, task.QuestionFilter{})); n != 1 {
-				f.Errorf("%d questions wait, want 1", n)
-			}
+			f.check(got.Version > before.Version, "its Version is %d, and was %d before", got.Version, before.Version)
+			f.wantWaiting(s, task.QuestionFilter{}, "second")
 			f.wake(s, t)
 			first.Content, first.Within, first.For = []byte("another"), time.Minute, []string{"user:mallory"}
 			f.park(s, t, first)
 			again := f.question(s, t.ID, "first")
-			if again.Version <= got.Version {
-				f.Errorf("its Version is %d, and was %d before", again.Version, got.Version)
-			}
+			f.check(again.Version > got.Version, "its Version is %d, and was %d before", again.Version, got.Version)
 			before.Version = again.Version
 			f.wantQuestion(s, before)
-			f.wantOpen(s, t.ID, "first")
+			f.wantStatuses(s, t.ID, "first open", "second withdrawn", "timer withdrawn")
 			f.change(s, again)
 			f.wake(s, t)
 			f.park(s, t)
-			f.wantOpen(s, t.ID)
+			f.wantStatuses(s, t.ID, "first withdrawn", "second withdrawn", "timer withdrawn")
 		}},
 	{"only an update that is Leased and leaves the task InputRequired touches what is open",
 		func(f *fixture, s task.Store) {
-			t := f.addRunning(s, "alice")
-			f.park(s, t, question("key", "user:bob"))
+			t := f.addAsking(s, "alice", question("key", "user:bob"))
 			want := f.questions(s, t.ID)
 			other := []*task.Question{question("other", "user:bob")}
 			for says, u := range map[string]task.Update{
@@ -189,8 +155,8 @@ var askTests = []test{
 				f.wantQuestions(s, t.ID, want...)
 			}
 			f.wake(s, t)
-			f.wantQuestions(s, t.ID, want...)
 			for says, u := range map[string]task.Update{
+				"nothing":                      {Keep: true},
 				"a checkpoint's":               {Leased: true, Keep: true, Entries: list("entry")},
 				"a checkpoint's, with another": {Leased: true, Keep: true, Ask: other},
 				"a cancellation's request":     {Keep: true},
@@ -204,24 +170,21 @@ var askTests = []test{
 				f.update(s, t, task.Update{Lease: long})
 			}
 			f.updateStatus(s, t, task.InputRequired, task.Update{Leased: true, Keep: true, Ask: other})
-			f.wantOpen(s, t.ID, "other")
+			f.wantStatuses(s, t.ID, "key withdrawn", "other open")
 		}},
 	{"if one of Ask is decided it is ErrDecided, and nothing is written", func(f *fixture, s task.Store) {
-		t := f.addRunning(s, "alice")
 		first, second := question("first", "user:bob"), question("second", "user:bob")
-		f.park(s, t, first, second)
+		t := f.addAsking(s, "alice", first, second)
 		f.wake(s, t)
 		f.decide(s, t.ID, "second")
 		want := f.questions(s, t.ID)
 		journal := f.entries(s, t.ID)
 		given := clone(t)
 		given.Status, given.Pending, given.Message = task.InputRequired, []byte("pending"), "waits"
-		asGiven := clone(given)
 		for _, asks := range [][]*task.Question{{first, second}, {second}, {question("third", "user:bob"), second}} {
 			for _, u := range []task.Update{{Due: -1}, {Keep: true}} {
 				u.Leased, u.Ask, u.Entries = true, asks, list("entry")
-				f.wantError("Update", s.Update(f.ctx, given, u), task.ErrDecided)
-				f.wantSame(given, asGiven)
+				f.wantUpdate(s, given, u, task.ErrDecided)
 			}
 		}
 		f.wantLived(s, t)
@@ -233,14 +196,13 @@ var askTests = []test{
 		f.update(s, t, task.Update{Leased: true, Keep: true, Ask: asks}) // and is not parked
 		f.updateStatus(s, t, task.InputRequired, task.Update{Keep: true, Ask: asks})
 		f.updateStatus(s, t, task.InputRequired, task.Update{Leased: true, Due: -1, Ask: []*task.Question{first}})
-		f.wantOpen(s, t.ID, "first") // a question that was decided and is no longer asked is in nobody's way
-		f.wantStatus(s, t.ID, "second", task.QuestionDecided)
+		// A question that was decided and is no longer asked is in nobody's way.
+		f.wantStatuses(s, t.ID, "first open", "second decided")
 	}},
 	{"ErrLeaseLost, ErrConflict and ErrEnded come before ErrDecided and ErrLate, and nothing is written",
 		func(f *fixture, s task.Store) {
-			t := f.addRunning(s, "alice")
-			asks := []*task.Question{question("decided", "user:bob"), question("open", "user:bob")}
-			f.park(s, t, asks...)
+			asks := forBob("decided", "open")
+			t := f.addAsking(s, "alice", asks...)
 			f.wake(s, t)
 			f.decide(s, t.ID, "decided")
 			want := f.questions(s, t.ID)
@@ -249,58 +211,46 @@ var askTests = []test{
 			lost.Fence++
 			stale.Version--
 			lost.Status, stale.Status = task.InputRequired, task.InputRequired
-			f.wantError("Update", s.Update(f.ctx, lost, u), task.ErrLeaseLost)
-			f.wantError("Update", s.Update(f.ctx, stale, u), task.ErrConflict)
+			f.wantUpdate(s, lost, u, task.ErrLeaseLost)
+			f.wantUpdate(s, stale, u, task.ErrConflict)
 			u.Leased, u.Answered = false, []string{"open"}
-			f.wantError("Update", s.Update(f.ctx, stale, u), task.ErrConflict)
+			f.wantUpdate(s, stale, u, task.ErrConflict)
 			f.wantQuestions(s, t.ID, want...)
 			f.updateStatus(s, t, task.Cancelled, task.Update{Keep: true})
 			ended := clone(t)
 			ended.Status = task.InputRequired
 			u.Leased, u.Answered = true, []string{"decided", "open"}
-			f.wantError("Update", s.Update(f.ctx, ended, u), task.ErrEnded)
+			f.wantUpdate(s, ended, u, task.ErrEnded)
 			f.wantRow(s, t)
 		}},
 	{"when a task ends, however that comes, its open questions are withdrawn, and each leaves a notice",
 		func(f *fixture, s task.Store) {
 			f.listen(s, long)
-			ends := map[string]func(t *task.Task){
-				"completed by its worker": func(t *task.Task) {
-					f.wake(s, t)
-					f.updateStatus(s, t, task.Completed, task.Update{Leased: true, Due: -1})
-				},
-				"failed by its worker, which asks": func(t *task.Task) {
-					f.wake(s, t)
-					u := task.Update{Leased: true, Due: -1, Ask: []*task.Question{question("open", "user:bob")}}
-					f.updateStatus(s, t, task.Failed, u)
-				},
-				"cancelled while it waits": func(t *task.Task) { f.updateStatus(s, t, task.Cancelled, task.Update{Due: 0}) },
-				"cancelled while it runs": func(t *task.Task) {
-					f.wake(s, t)
-					f.updateStatus(s, t, task.Cancelled, task.Update{Keep: true})
-				},
-				"expired": func(t *task.Task) { f.updateStatus(s, t, task.Failed, task.Update{Due: -1}) },
-			}
-			for says, end := range ends {
-				t := f.addRunning(s, "alice")
-				timer := question("timer")
-				timer.Within = time.Millisecond
-				f.park(s, t, question("decided", "user:bob"), question("open", "user:bob"), timer)
+			for _, end := range []struct {
+				runs   bool
+				status task.Status
+				task.Update
+			}{
+				{true, task.Completed, task.Update{Leased: true, Due: -1}},
+				{true, task.Failed, task.Update{Leased: true, Due: -1, Ask: forBob("open")}},
+				{false, task.Cancelled, task.Update{}}, // while it waits
+				{true, task.Cancelled, task.Update{Keep: true}},
+				{false, task.Failed, task.Update{Due: -1}}, // as a task that has expired
+			} {
+				t := f.addAsking(s, "alice", append(forBob("decided", "open"), within(time.Millisecond, "timer"))...)
 				f.decide(s, t.ID, "decided")
 				t = f.get(s, t.ID)
 				decided, open := f.question(s, t.ID, "decided"), f.question(s, t.ID, "open")
-				end(t)
-				for _, key := range []string{"open", "timer"} {
-					if got := f.question(s, t.ID, key); got.Status != task.QuestionWithdrawn {
-						f.Errorf("%s: the question %q is %s, want it withdrawn", says, key, got.Status)
-					}
+				if end.runs {
+					f.wake(s, t)
 				}
+				f.updateStatus(s, t, end.status, end.Update)
+				f.wantStatuses(s, t.ID, "decided decided", "open withdrawn", "timer withdrawn")
 				f.wantQuestion(s, decided)
 				f.wantChange(s, open, false, task.ErrConflict)
 				f.wantChange(s, f.question(s, t.ID, "open"), false, task.ErrClosed)
-				if waits, overdue := f.waiting(s, task.QuestionFilter{}), f.overdue(s, 10); len(waits)+len(overdue) > 0 {
-					f.Errorf("%s: %d questions wait, and %d are overdue", says, len(waits), len(overdue))
-				}
+				f.wantWaiting(s, task.QuestionFilter{})
+				f.wantOverdue(s)
 				f.wantRow(s, t)
 				f.wantNotices(s, "asked decided", "asked open", "decided decided", "ended decided", "ended open")
 				for f.tryClaim(s, "", long) != nil { // its worker cleans up
@@ -309,48 +259,34 @@ var askTests = []test{
 		}},
 	{"when a task is deleted so are its questions, and a new task with the same id has its own",
 		func(f *fixture, s task.Store) {
-			stays := f.addRunning(s, "alice")
-			f.park(s, stays, question("key", "user:bob"))
-			remove := map[string]func(t *task.Task) (n int, err error){
-				"Purge": func(*task.Task) (int, error) { return s.Purge(f.ctx, 0, 10) },
-				"Evict": func(t *task.Task) (int, error) {
-					f.tick(s, t.Updated)
-					return s.Evict(f.ctx, "alice", 0, 1)
-				},
-			}
-			removed := 0 // and there again, as those of another task
-			for says, remove := range remove {
-				t := f.past(func() *task.Task { return f.addRunning(s, "alice") })
-				f.park(s, t, question("decided", "user:bob"), question("withdrawn", "user:bob"))
-				q := f.question(s, t.ID, "decided")
-				q.Voters, q.Decision = []string{"bob"}, []byte("decision")
-				f.change(s, q)
+			stays := f.addAsking(s, "alice", question("key", "user:bob"))
+			for removed, remove := range []func(){ // and there again, as those of another task
+				func() { f.purge(s, 0, 10, 1) },
+				func() { f.evict(s, "alice", 0, 1, 1) },
+			} {
+				t := f.past(func() *task.Task { return f.addAsking(s, "alice", forBob("decided", "withdrawn")...) })
+				f.edit(s, t.ID, "decided", func(q *task.Question) { q.Voters, q.Decision = []string{"bob"}, []byte("decision") })
 				t = f.get(s, t.ID)
-				q = f.question(s, t.ID, "withdrawn")
+				q := f.question(s, t.ID, "withdrawn")
 				f.updateStatus(s, t, task.Completed, task.Update{Due: -1})
 				f.wantHistory(s, task.QuestionHistory{Voter: "bob"}, "decided")
-				n, err := remove(t)
-				f.ok(says, err)
-				if n != 1 {
-					f.Fatalf("%s deleted %d tasks, want 1", says, n)
-				}
+				f.tick(s, t.Updated)
+				remove()
 				f.wantQuestions(s, t.ID)
 				f.wantHistory(s, task.QuestionHistory{Voter: "bob"})
 				f.wantHistory(s, task.QuestionHistory{Principal: "alice"}, "key")
-				if got, _ := f.changes(s, nil); len(got) != 1+removed {
-					f.Errorf("after %s there are %d questions", says, len(got))
-				}
-				removed++
+				all, _ := f.changes(s, nil)
+				f.check(len(all) == 1+removed, "after deletion %d there are %d questions", removed, len(all))
 				f.wantChange(s, q, false, task.ErrNotFound)
 				again := newTask("bob")
 				again.ID = t.ID
-				f.ok("Create", s.Create(f.ctx, again, long, long, []byte("call"), nil, task.Quota{}))
+				f.createWith(s, again, long)
 				f.wantQuestions(s, t.ID)
 				f.park(s, again, question("decided", "user:bob"))
-				if got := f.question(s, t.ID, "decided"); got.Status != task.QuestionOpen || got.Principal != "bob" {
-					f.Errorf("the question of the new task is %s, of %q", got.Status, got.Principal)
-				}
-				f.wantStatus(s, stays.ID, "key", task.QuestionOpen)
+				got := f.question(s, t.ID, "decided")
+				f.check(got.Status == task.QuestionOpen && got.Principal == "bob",
+					"the question of the new task is %s, of %q", got.Status, got.Principal)
+				f.wantStatuses(s, stays.ID, "key open")
 			}
 		}},
 	{"what questions hold does not count in a quota", func(f *fixture, s task.Store) {
@@ -373,20 +309,15 @@ var askTests = []test{
 	{"a parked task that a decision wakes is parked again only by a worker that has seen the decision",
 		func(f *fixture, s task.Store) {
 			handles := f.instances(s, 2)
-			keys := []string{"a", "b", "c"}
+			asks := forBob("a", "b", "c")
 			for range 40 {
-				t := f.addRunning(s, "alice")
-				var asks []*task.Question
-				for _, key := range keys {
-					asks = append(asks, question(key, "user:bob"))
-				}
-				f.park(s, t, asks...)
+				t := f.addAsking(s, "alice", asks...)
 				f.wake(s, t)
 				var parked atomic.Bool
 				open := f.questions(s, t.ID)
-				together(&f.suite, 1+len(keys), func(i int, _ func(any)) error {
+				together(&f.suite, 1+len(asks), func(i int, _ func(any)) error {
 					s := handles[i%2]
-					if i < len(keys) {
+					if i < len(asks) {
 						open[i].Decision = []byte("decision")
 						return s.ChangeQuestion(f.ctx, open[i], false)
 					}
@@ -396,13 +327,9 @@ var askTests = []test{
 					parked.Store(err == nil)
 					return except(task.ErrDecided, err)
 				})
-				for _, key := range keys {
-					f.wantStatus(s, t.ID, key, task.QuestionDecided)
-				}
-				got := f.get(s, t.ID)
-				if got.Status != task.Working {
-					f.Fatalf("the task is %s, and its questions are decided", got.Status)
-				}
+				f.wantStatuses(s, t.ID, "a decided", "b decided", "c decided")
+				got := f.get(s, t.ID).Status
+				f.require(got == task.Working, "the task is %s, and its questions are decided", got)
 				if !parked.Load() { // its worker has it still, which runs it again
 					f.wantLived(s, t)
 					f.release(s, t)
@@ -416,38 +343,30 @@ var askTests = []test{
 var answeredTests = []test{
 	{"Answered withdraws open questions, in every kind of update, and ignores what the task does not have",
 		func(f *fixture, s task.Store) {
-			other := f.addRunning(s, "alice")
-			f.park(s, other, question("b", "user:bob"))
-			t := f.addRunning(s, "alice")
-			f.park(s, t, question("a", "user:bob"), question("b", "user:bob"), question("c", "user:bob"))
+			other := f.addAsking(s, "alice", question("b", "user:bob"))
+			t := f.addAsking(s, "alice", forBob("a", "b", "c")...)
 			before := f.questions(s, t.ID)
 			unknown := []string{"", "d", "A", "a ", "' OR ''='", "\xff", "a\x00"}
 			f.update(s, t, task.Update{Keep: true, Answered: append(unknown, "a")})
-			f.wantOpen(s, t.ID, "b", "c")
+			f.wantStatuses(s, t.ID, "a withdrawn", "b open", "c open")
 			f.updateStatus(s, t, task.Working, task.Update{Lease: long, Answered: []string{"b"}, Entries: list("answer")})
-			f.wantOpen(s, t.ID, "c")
 			after := f.questions(s, t.ID)
 			for i := range 2 {
 				before[i].Status = task.QuestionWithdrawn
-				if after[i].Version <= before[i].Version {
-					f.Errorf("the Version is %d, and was %d before", after[i].Version, before[i].Version)
-				}
+				f.check(after[i].Version > before[i].Version,
+					"the Version is %d, and was %d before", after[i].Version, before[i].Version)
 				before[i].Version = after[i].Version
 			}
 			f.wantQuestions(s, t.ID, before...)
-			f.wantOpen(s, other.ID, "b")
+			f.wantStatuses(s, other.ID, "b open")
 			f.update(s, t, task.Update{Leased: true, Keep: true, Answered: []string{"c"}})
-			f.wantOpen(s, t.ID)
-			f.wantError("Update", s.Update(f.ctx, newTask("alice"), task.Update{Answered: []string{"a"}}), task.ErrNotFound)
+			f.wantStatuses(s, t.ID, "a withdrawn", "b withdrawn", "c withdrawn")
+			f.wantUpdate(s, newTask("alice"), task.Update{Answered: []string{"a"}}, task.ErrNotFound)
 		}},
 	{"Answered is ErrLate for a question that is not open or whose deadline has passed, and nothing is written",
 		func(f *fixture, s task.Store) {
-			t := f.addRunning(s, "alice")
-			f.park(s, t, question("decided", "user:bob"), question("withdrawn", "user:bob"), question("late", "user:bob"),
-				question("open", "user:bob"))
-			late := f.question(s, t.ID, "late")
-			late.Deadline = late.Asked
-			f.change(s, late)
+			t := f.addAsking(s, "alice", forBob("decided", "withdrawn", "late", "open")...)
+			f.miss(s, t.ID, "late")
 			f.update(s, t, task.Update{Keep: true, Answered: []string{"withdrawn"}})
 			f.decide(s, t.ID, "decided")
 			t = f.get(s, t.ID)
@@ -456,47 +375,37 @@ var answeredTests = []test{
 				for _, answered := range [][]string{{key}, {"open", key}, {key, "unknown", "open"}} {
 					given := clone(t)
 					given.Message, given.Pending = "answered", []byte("pending")
-					before := clone(given)
-					u := task.Update{Lease: long, Answered: answered, Entries: list("answer")}
-					f.wantError(fmt.Sprintf("Update with the answers of %q", answered), s.Update(f.ctx, given, u), task.ErrLate)
-					f.wantSame(given, before)
+					f.wantUpdate(s, given, task.Update{Lease: long, Answered: answered, Entries: list("answer")}, task.ErrLate)
 				}
 			}
 			f.wantRow(s, t)
 			f.wantJournal(s, t.ID)
 			f.wantQuestions(s, t.ID, want...)
 			f.update(s, t, task.Update{Keep: true, Answered: []string{"open"}})
-			f.wantOpen(s, t.ID, "late")
+			f.wantStatuses(s, t.ID, "decided decided", "late open", "open withdrawn", "withdrawn withdrawn")
 		}},
 	{"of an answer of the client and a decision one is taken", func(f *fixture, s task.Store) {
 		handles := f.instances(s, 2)
 		for round := range 40 {
-			t := f.addRunning(s, "alice")
-			f.park(s, t, question("key", "user:bob"))
+			t := f.addAsking(s, "alice", question("key", "user:bob"))
 			if round%2 == 0 {
 				f.wake(s, t) // and while it runs
 			}
 			q := f.question(s, t.ID, "key")
-			took := together(&f.suite, 2, func(i int, add func(task.QuestionStatus)) error {
+			took := succeed(&f.suite, 2, task.ErrConflict, func(i int) (task.QuestionStatus, error) {
 				s := handles[(i+round/2)%2]
 				if i == 0 {
 					q.Decision = []byte("decision")
-					err := s.ChangeQuestion(f.ctx, q, false)
-					if err == nil {
-						add(task.QuestionDecided)
-					}
-					return except(task.ErrConflict, err)
+					return task.QuestionDecided, s.ChangeQuestion(f.ctx, q, false)
 				}
 				err := s.Update(f.ctx, clone(t), task.Update{Keep: true, Answered: []string{"key"}})
-				if err == nil {
-					add(task.QuestionWithdrawn)
+				if errors.Is(err, task.ErrLate) {
+					err = task.ErrConflict
 				}
-				return except(task.ErrLate, except(task.ErrConflict, err))
+				return task.QuestionWithdrawn, err
 			})
-			if len(took) != 1 {
-				f.Fatalf("%q were taken, want one", took)
-			}
-			f.wantStatus(s, t.ID, "key", took[0])
+			f.require(len(took) == 1, "%q were taken, want one", took)
+			f.wantStatuses(s, t.ID, "key "+string(took[0]))
 			f.updateStatus(s, f.get(s, t.ID), task.Cancelled, task.Update{Due: -1})
 		}
 	}},
@@ -507,10 +416,8 @@ var changeTests = []test{
 	{"it writes For, Deadline, Votes and Decision, raises the Version, in q too, and leaves the rest",
 		func(f *fixture, s task.Store) {
 			handles := f.instances(s, 2)
-			t := f.addRunning(s, "alice")
-			f.park(s, t, question("key", "user:bob"), question("other", "user:bob"))
-			other := f.question(s, t.ID, "other")
-			want := f.question(s, t.ID, "key")
+			t := f.addAsking(s, "alice", forBob("key", "other")...)
+			want, other := f.question(s, t.ID, "key"), f.question(s, t.ID, "other")
 			for i, change := range []func(q *task.Question){
 				func(q *task.Question) { q.Votes = everyByte },
 				func(q *task.Question) { q.Deadline = q.Asked.Add(long) },
@@ -526,9 +433,7 @@ var changeTests = []test{
 				given.Content, given.Asked = []byte("another"), time.Unix(1, 0)
 				given.Status, given.Within, given.Remind = task.QuestionWithdrawn, long, long
 				f.change(handles[i%2], &given)
-				if given.Version <= want.Version {
-					f.Errorf("the Version is %d, and was %d before", given.Version, want.Version)
-				}
+				f.check(given.Version > want.Version, "the Version is %d, and was %d before", given.Version, want.Version)
 				want.Version = given.Version
 				if until := want.Deadline.Add(task.AfterDeadline); until.After(t.Expires) {
 					t.Expires = until
@@ -539,29 +444,18 @@ var changeTests = []test{
 					f.wantRow(s, t)
 					f.noneDue(s)
 				}
-				if given.Status != want.Status {
-					f.Errorf("its Status is %s in q, want %s", given.Status, want.Status)
-				}
+				f.check(given.Status == want.Status, "its Status is %s in q, want %s", given.Status, want.Status)
 				for _, s := range handles {
 					f.wantQuestions(s, t.ID, want, other)
 				}
 			}
 		}},
 	{"its errors come in their order, and it does not write anything or change q", func(f *fixture, s task.Store) {
-		t := f.addRunning(s, "alice")
-		f.park(s, t, question("decided", "user:bob"), question("withdrawn", "user:bob"), question("late", "user:bob"),
-			question("open", "user:bob"), question("without"))
+		t := f.addAsking(s, "alice", append(forBob("decided", "withdrawn", "late", "open"), question("without"))...)
 		f.update(s, t, task.Update{Keep: true, Answered: []string{"withdrawn"}})
-		for key, deadline := range map[string]time.Duration{"decided": 0, "withdrawn": 0, "late": 0, "open": long} {
-			q := f.question(s, t.ID, key)
-			if q.Status == task.QuestionOpen {
-				q.Deadline = q.Asked.Add(deadline)
-				f.change(s, q)
-			}
-		}
-		decided := f.question(s, t.ID, "decided")
-		decided.Decision = []byte("decision")
-		f.wantChange(s, decided, true, nil)
+		f.edit(s, t.ID, "open", func(q *task.Question) { q.Deadline = q.Asked.Add(long) })
+		f.miss(s, t.ID, "late")
+		f.expire(s, t.ID, "decided")
 		t = f.get(s, t.ID)
 		f.updateStatus(s, t, task.InputRequired, task.Update{Due: -1})
 		want := f.questions(s, t.ID)
@@ -602,76 +496,58 @@ var changeTests = []test{
 	{"a decision makes a parked task working and due at once, with what its client is asked as it is",
 		func(f *fixture, s task.Store) {
 			other := f.instances(s, 2)[1]
-			bystander := f.addRunning(s, "alice")
-			f.park(s, bystander, question("key", "user:bob"))
+			bystander := f.addAsking(s, "alice", question("key", "user:bob"))
 			for _, due := range []time.Duration{-1, long} {
 				t := f.addRunning(s, "alice")
-				timer := question("timer")
-				timer.Within = time.Millisecond
-				t.Status, t.Pending, t.Message = task.InputRequired, []byte("pending"), "waits"
-				t.Round, t.Attempts, t.Stopped = 3, 7, true
-				u := task.Update{Leased: true, Due: due, Ask: []*task.Question{question("first", "user:bob"),
-					question("second", "user:bob"), timer}, Entries: list("entry")}
-				f.update(s, t, u)
+				t.Pending, t.Message, t.Round, t.Attempts, t.Stopped = []byte("pending"), "waits", 3, 7, true
+				asks := append(forBob("first", "second"), within(time.Millisecond, "timer"))
+				f.updateStatus(s, t, task.InputRequired,
+					task.Update{Leased: true, Due: due, Ask: asks, Entries: list("entry")})
 				f.tick(s, t.Updated)
 				for i, key := range []string{"first", "timer"} {
 					q := f.question(s, t.ID, key)
 					q.Decision = []byte("decision")
-					if key == "timer" {
-						f.eventually("the timer is overdue", func() bool { return len(f.overdue(s, 1)) == 1 })
-						f.wantChange(s, q, true, nil)
-					} else {
-						f.change(s, q)
-					}
+					f.eventually("the timer is overdue", func() bool { return len(f.overdue(s, 1)) == 1 })
+					f.wantChange(s, q, key == "timer", nil)
 					f.wantQuestion(s, q)
 					got := f.get(other, t.ID)
-					if !got.Updated.After(t.Updated) {
-						f.Errorf("Updated is %v, and was %v before", got.Updated, t.Updated)
-					}
+					f.check(got.Updated.After(t.Updated), "Updated is %v, and was %v before", got.Updated, t.Updated)
 					t.Status, t.Attempts, t.Version, t.Updated = task.Working, 0, t.Version+1, got.Updated
 					t.Expires = got.Updated.Add(long)
 					f.wantSame(got, t)
-					f.wantStatus(s, t.ID, "second", task.QuestionOpen)
+					f.wantStatuses(s, t.ID, "first decided", "second open", []string{"timer open", "timer decided"}[i])
 					f.wantJournal(s, t.ID, "entry")
-					c := f.claimThis(other, t.ID, long)
+					t = f.claimThis(other, t.ID, long)
 					f.noneDue(s)
-					asks := [][]*task.Question{u.Ask[1:], u.Ask[1:2]}[i]
-					f.updateStatus(s, c, task.InputRequired, task.Update{Leased: true, Due: due, Ask: asks})
-					f.tick(s, c.Updated)
-					t = c
+					f.updateStatus(s, t, task.InputRequired, task.Update{Leased: true, Due: due, Ask: asks[1 : 3-i]})
+					f.tick(s, t.Updated)
 				}
 			}
 			f.wantRow(s, bystander)
-			f.wantStatus(s, bystander.ID, "key", task.QuestionOpen)
+			f.wantStatuses(s, bystander.ID, "key open")
 		}},
 	{"a decision leaves a task that is not parked as it is", func(f *fixture, s task.Store) {
-		t := f.addRunning(s, "alice")
-		f.park(s, t, question("a", "user:bob"), question("b", "user:bob"), question("c", "user:bob"))
+		t := f.addAsking(s, "alice", forBob("a", "b", "c")...)
 		f.wake(s, t)
-		f.decide(s, t.ID, "a")
-		f.wantLived(s, t)
-		f.noneDue(s)
+		decide := func(key string) {
+			f.decide(s, t.ID, key)
+			f.wantLived(s, t)
+			f.noneDue(s)
+		}
+		decide("a")
 		f.append(s, t.ID, t.Claim, "under the lease")
 		f.renew(s, t, long)
 		f.updateStatus(s, t, task.Working, task.Update{Leased: true, Due: long}) // an attempt that failed
-		f.decide(s, t.ID, "b")
-		f.wantLived(s, t)
-		f.noneDue(s)
+		decide("b")
 		f.updateStatus(s, t, task.Working, task.Update{Due: -1})
-		f.decide(s, t.ID, "c")
-		f.wantLived(s, t)
-		f.noneDue(s)
+		decide("c")
 	}},
 	{"a deadline that is over makes answers late, and a deadline can be moved before", func(f *fixture, s task.Store) {
-		t := f.addRunning(s, "alice")
-		q := question("key", "user:bob")
-		const within = 60 * time.Millisecond
-		q.Within = within
 		start := time.Now()
-		f.park(s, t, q)
+		t := f.addAsking(s, "alice", within(60*time.Millisecond, "key", "user:bob"))
 		f.eventually("the deadline has passed", func() bool { return len(f.overdue(s, 10)) == 1 })
-		f.wantPassed(start, within)
-		q = f.question(s, t.ID, "key")
+		f.wantPassed(start, 60*time.Millisecond)
+		q := f.question(s, t.ID, "key")
 		f.wantChange(s, q, false, task.ErrLate)
 		f.wantWaiting(s, task.QuestionFilter{}, "key") // open until somebody says otherwise
 		q.Deadline = q.Deadline.Add(long)
@@ -690,8 +566,7 @@ var changeTests = []test{
 		f.decide(s, t.ID, "key")
 	}},
 	{"a question that is handed over waits for those that have it now", func(f *fixture, s task.Store) {
-		t := f.addRunning(s, "alice")
-		f.park(s, t, question("key", "user:bob", "group:release"))
+		t := f.addAsking(s, "alice", question("key", "user:bob", "group:release"))
 		q := f.question(s, t.ID, "key")
 		for _, names := range [][]string{{"user:carol"}, {"user:carol", "user:bob"}, nil, {"group:release"}} {
 			q.For = names
@@ -704,39 +579,30 @@ var changeTests = []test{
 				f.wantWaiting(s, task.QuestionFilter{For: []string{name}}, want...)
 				f.wantWaiting(s, task.QuestionFilter{For: []string{name}, Targets: []string{"deploy"}}, want...)
 			}
-			if n := len(f.waiting(s, task.QuestionFilter{})); n != min(len(names), 1) {
-				f.Errorf("for %q %d questions wait", names, n)
-			}
+			f.wantWaiting(s, task.QuestionFilter{}, []string{"key"}[:min(len(names), 1)]...)
 		}
 	}},
 	{"of changes with the same version exactly one is written", func(f *fixture, s task.Store) {
 		handles := f.instances(s, 3)
 		for range 10 {
-			t := f.addRunning(s, "alice")
-			f.park(s, t, question("key", "user:bob"))
+			t := f.addAsking(s, "alice", question("key", "user:bob"))
 			q := f.question(s, t.ID, "key")
 			for round := range 4 {
-				written := together(&f.suite, 6, func(i int, add func(*task.Question)) error {
+				written := succeed(&f.suite, 6, task.ErrConflict, func(i int) (*task.Question, error) {
 					given := *q
 					given.Votes = fmt.Appendf(nil, "round %d, writer %d", round, i)
 					if round == 3 {
 						given.Decision = given.Votes
 					}
-					err := handles[i%3].ChangeQuestion(f.ctx, &given, false)
-					if err == nil {
-						add(&given)
-					}
-					return except(task.ErrConflict, err)
+					return &given, handles[i%3].ChangeQuestion(f.ctx, &given, false)
 				})
-				if len(written) != 1 {
-					f.Fatalf("%d changes of the same version were written", len(written))
-				}
+				f.require(len(written) == 1, "%d changes of the same version were written", len(written))
 				q = written[0]
 				f.wantQuestion(s, q)
 			}
-			if got := f.get(s, t.ID); got.Version != t.Version+1 {
-				f.Errorf("the Version of the task is %d after one decision, and was %d before", got.Version, t.Version)
-			}
+			got := f.get(s, t.ID)
+			f.check(got.Version == t.Version+1,
+				"the Version of the task is %d after one decision, and was %d before", got.Version, t.Version)
 			f.updateStatus(s, f.get(s, t.ID), task.Cancelled, task.Update{Due: -1})
 		}
 	}},
@@ -752,28 +618,16 @@ var waitingTests = []test{
 			f.wantQuestions(s, none.ID)
 			f.wantQuestions(s, newID())
 			t := f.addRunning(s, "alice")
-			rounds := [][]string{{"c", "a"}, {"b", "z"}, {"0"}}
-			for _, keys := range rounds {
-				var asks []*task.Question
-				for _, key := range keys {
-					asks = append(asks, question(key, "user:bob"))
-				}
+			for _, keys := range [][]string{{"c", "a"}, {"b", "z"}, {"0"}} {
 				f.tick(s, t.Updated)
-				f.park(s, t, asks...)
+				f.park(s, t, forBob(keys...)...)
 				f.wake(s, t)
 			}
 			f.decide(s, t.ID, "0")
 			for _, s := range f.instances(s, 2) {
-				var keys []string
-				for _, q := range f.questions(s, t.ID) {
-					keys = append(keys, q.Key)
-				}
-				if want := []string{"a", "c", "b", "z", "0"}; !slices.Equal(keys, want) {
-					f.Errorf("the questions are %q, want %q", keys, want)
-				}
-				if qs, err := s.Questions(f.ctx, t.ID); len(qs) > 0 || err != nil {
-					f.Errorf("by the ID there are %d questions, %v", len(qs), err)
-				}
+				f.wantKeys("Questions", f.questions(s, t.ID), []string{"a", "c", "b", "z", "0"})
+				qs, err := s.Questions(f.ctx, t.ID)
+				f.check(len(qs) == 0 && err == nil, "by the ID there are %d questions, %v", len(qs), err)
 			}
 		}},
 	{"Questions reads the questions of all tasks whose names begin alike, task by task", func(f *fixture, s task.Store) {
@@ -809,16 +663,12 @@ var waitingTests = []test{
 			return got
 		}
 		for _, s := range f.instances(s, 2) {
-			if diff := cmp.Diff(want, read(s, beginning)); diff != "" {
-				f.Errorf("the questions of names that begin with %s (-want +got):\n%s", beginning, diff)
-			}
-			if got := read(s, task.Name(t.ID)); len(got) != 2 || !strings.HasPrefix(got[0], task.Name(t.ID)) {
-				f.Errorf("the questions of a whole name: %q", got)
-			}
+			f.wantEqual("the questions of names that begin with "+beginning, read(s, beginning), want)
+			whole := []string{task.Name(t.ID) + " a", task.Name(t.ID) + " b"}
+			f.wantEqual("the questions of a whole name", read(s, task.Name(t.ID)), whole)
 			for _, none := range []string{strings.ToLower(beginning), "___", "%", beginning + "~", task.Name(t.ID) + "A"} {
-				if got := read(s, none); got != nil {
-					f.Errorf("the questions of %q: %q", none, got)
-				}
+				got := read(s, none)
+				f.check(got == nil, "the questions of %q: %q", none, got)
 			}
 		}
 	}},
@@ -828,7 +678,7 @@ var waitingTests = []test{
 			for i, target := range []string{"deploy", "rollback", "deploy"} {
 				t := newTask("alice")
 				t.Target = target
-				f.ok("Create", s.Create(f.ctx, t, long, long, nil, nil, task.Quota{}))
+				f.createWith(s, t, long)
 				key := func(k string) string { return fmt.Sprint(k, i) }
 				both, bob, timer := question(key("both"), "user:bob", "group:a"), question(key("bob"), "user:bob"),
 					question(key("timer"))
@@ -902,26 +752,21 @@ var waitingTests = []test{
 			asked := func(a, b *task.Question) int { return inOrder(a.Asked.Compare(b.Asked), a, b) }
 			newest := func(a, b *task.Question) int { return asked(b, a) }
 			due := func(a, b *task.Question) int { return inOrder(a.Deadline.Compare(b.Deadline), a, b) }
-			for _, order := range []struct {
-				filter task.QuestionFilter
-				all    int
-				before func(a, b *task.Question) int
-			}{
-				{task.QuestionFilter{}, 30, asked},
-				{task.QuestionFilter{Newest: true}, 30, newest},
-				{task.QuestionFilter{ByDeadline: true}, 24, due},
-			} {
-				for _, who := range [][]string{nil, names, {"group:a", "group:b"}, {"user:bob"}} {
-					filter := order.filter
-					filter.For = who
-					all := f.waiting(s, filter)
-					if len(all) == 0 || who == nil && len(all) != order.all {
-						f.Fatalf("with %+v %d questions wait", filter, len(all))
-					}
+			for _, who := range [][]string{nil, names, {"group:a", "group:b"}, {"user:bob"}} {
+				for _, order := range []struct {
+					filter task.QuestionFilter
+					all    int // of anybody
+					before func(a, b *task.Question) int
+				}{
+					{task.QuestionFilter{For: who}, 30, asked},
+					{task.QuestionFilter{For: who, Newest: true}, 30, newest},
+					{task.QuestionFilter{For: who, ByDeadline: true}, 24, due},
+				} {
+					filter, all := order.filter, f.waiting(s, order.filter)
+					f.require(len(all) > 0 && (who != nil || len(all) == order.all), "with %+v %d questions wait", filter, len(all))
 					for i, q := range all[1:] {
-						if order.before(all[i], q) >= 0 {
-							f.Errorf("with %+v the question %q comes twice, or in another order", filter, q.Key)
-						}
+						f.check(order.before(all[i], q) < 0,
+							"with %+v the question %q comes twice, or in another order", filter, q.Key)
 					}
 					for _, size := range []int{1, 2, 7, len(all) - 1, len(all), len(all) + 1} {
 						f.wantPages(s, filter, size, all)
@@ -930,16 +775,11 @@ var waitingTests = []test{
 			}
 		}},
 	{"a page begins after a place, whether a question is there or not", func(f *fixture, s task.Store) {
-		var asked []*task.Question
 		for i := range 3 {
-			t := f.addRunning(s, "alice")
-			q := question("k", "user:bob")
-			q.Within = long - time.Duration(i)*time.Minute
-			f.park(s, t, q)
-			asked = append(asked, f.question(s, t.ID, "k"))
+			t := f.addAsking(s, "alice", within(long-time.Duration(i)*time.Minute, "k", "user:bob"))
 			f.tick(s, t.Updated)
 		}
-		mid := *asked[1]
+		mid := f.waiting(s, task.QuestionFilter{})[1]
 		move := func(d time.Duration, id string) func(q *task.Question) {
 			return func(q *task.Question) { q.Asked, q.Deadline, q.Task = q.Asked.Add(d), q.Deadline.Add(d), id }
 		}
@@ -956,14 +796,13 @@ var waitingTests = []test{
 			"a later time":        {move(time.Millisecond, "0"), 1},
 			"one that is unknown": {func(q *task.Question) { q.Task, q.Status, q.Version = "z", "", -1 }, 1},
 		} {
-			after := mid
+			after := *mid
 			c.change(&after)
 			for _, filter := range []task.QuestionFilter{{}, {ByDeadline: true}, {For: []string{"user:bob", "user:carol"}}} {
 				got, err := s.Waiting(f.ctx, filter, &after, 10)
 				f.ok("Waiting", err)
-				if len(got) != c.want {
-					f.Errorf("after %s by deadline %v come %d questions, want %d", says, filter.ByDeadline, len(got), c.want)
-				}
+				f.check(len(got) == c.want,
+					"after %s by deadline %v come %d questions, want %d", says, filter.ByDeadline, len(got), c.want)
 			}
 		}
 	}},
@@ -971,34 +810,27 @@ var waitingTests = []test{
 		func(f *fixture, s task.Store) {
 			var want []string
 			for i, minutes := range []time.Duration{7, 3, 5, 1} {
-				t := f.addRunning(s, "alice")
 				key := func(k string) string { return fmt.Sprint(k, i) }
-				timer, soon, none, decided, withdrawn := question(key("timer")), question(key("soon"), "user:bob"),
-					question(key("none"), "user:bob"), question(key("decided"), "user:bob"), question(key("withdrawn"), "user:bob")
-				timer.Within, soon.Within, decided.Within, withdrawn.Within = long, long, long, long
-				f.park(s, t, timer, soon, none, decided, withdrawn)
-				for n, k := range []string{"timer", "decided", "withdrawn"} {
-					q := f.question(s, t.ID, key(k))
-					q.Deadline = q.Asked.Add(time.Duration(n)*time.Second - minutes*time.Minute)
-					f.change(s, q)
+				timer, others := within(long, key("timer")), forBob(key("soon"), key("none"))
+				others[0].Within = long
+				all := append(others, timer, within(long, key("decided"), "user:bob"), within(long, key("withdrawn"), "user:bob"))
+				t := f.addAsking(s, "alice", all...)
+				for n, k := range []string{"timer", "soon", "decided", "withdrawn"} {
+					f.edit(s, t.ID, key(k), func(q *task.Question) {
+						q.Deadline = q.Asked.Add(time.Duration(n)*time.Millisecond - minutes*time.Minute)
+					})
 				}
-				q := f.question(s, t.ID, key("decided"))
-				q.Decision = []byte("decision")
-				f.wantChange(s, q, true, nil)
-				q = f.question(s, t.ID, key("soon"))
-				q.Deadline = q.Asked.Add(time.Millisecond - minutes*time.Minute)
-				f.change(s, q)
-				f.updateStatus(s, f.claimThis(s, t.ID, long), task.InputRequired, task.Update{Leased: true, Due: -1,
-					Ask: []*task.Question{timer, soon, none}})
+				f.wantChange(s, f.decision(s, t.ID, key("decided")), true, nil)
+				f.park(s, f.claimThis(s, t.ID, long), append(others, timer)...)
 				want = append(want, key("timer"), key("soon"))
 			}
 			want = []string{want[0], want[1], want[4], want[5], want[2], want[3], want[6], want[7]}
 			for _, s := range f.instances(s, 2) {
 				f.wantOverdue(s, want...)
 				for _, limit := range []int{1, 3, 8, 9} {
-					if got := f.overdue(s, limit); len(got) != min(limit, 8) || got[0].Key != want[0] {
-						f.Errorf("with a limit of %d there are %d overdue questions", limit, len(got))
-					}
+					got := f.overdue(s, limit)
+					f.check(len(got) == min(limit, 8) && got[0].Key == want[0],
+						"with a limit of %d there are %d overdue questions", limit, len(got))
 				}
 			}
 		}},
@@ -1009,17 +841,27 @@ func question(key string, names ...string) *task.Question {
 	return &task.Question{Key: key, For: names, Content: []byte("content of " + key)}
 }
 
+func forBob(keys ...string) (qs []*task.Question) {
+	for _, key := range keys {
+		qs = append(qs, question(key, "user:bob"))
+	}
+	return qs
+}
+
+func within(d time.Duration, key string, names ...string) *task.Question {
+	q := question(key, names...)
+	q.Within = d
+	return q
+}
+
 // addRunning creates a task that the caller has claimed.
 func (f *fixture) addRunning(s task.Store, principal string) *task.Task {
-	f.Helper()
-	t := newTask(principal)
-	f.createWith(s, t, long)
+	t := f.createWith(s, newTask(principal), long)
 	return t
 }
 
 // wantLived requires that the row is want, except that a decision has made it live longer.
 func (f *fixture) wantLived(s task.Store, want *task.Task) {
-	f.Helper()
 	got := f.get(s, want.ID)
 	if !got.Expires.Before(want.Expires) {
 		want.Expires = got.Expires
@@ -1029,49 +871,70 @@ func (f *fixture) wantLived(s task.Store, want *task.Task) {
 
 // park parks a task, which the caller has claimed, until one of these questions is decided.
 func (f *fixture) park(s task.Store, t *task.Task, asks ...*task.Question) {
-	f.Helper()
 	f.updateStatus(s, t, task.InputRequired, task.Update{Leased: true, Due: -1, Ask: asks})
+}
+
+// addAsking creates a task that is parked until one of these questions is decided.
+func (f *fixture) addAsking(s task.Store, principal string, asks ...*task.Question) *task.Task {
+	t := f.addRunning(s, principal)
+	f.park(s, t, asks...)
+	return t
 }
 
 // wake lets a parked task run, claimed by the caller, for another reason than a decision.
 func (f *fixture) wake(s task.Store, t *task.Task) {
-	f.Helper()
 	f.updateStatus(s, t, task.Working, task.Update{Lease: long})
 }
 
 // decide decides a question of a task.
-func (f *fixture) decide(s task.Store, id, key string) {
-	f.Helper()
+func (f *fixture) decide(s task.Store, id, key string) { f.change(s, f.decision(s, id, key)) }
+
+// decision returns a question with a decision to write.
+func (f *fixture) decision(s task.Store, id, key string) *task.Question {
 	q := f.question(s, id, key)
 	q.Decision = []byte("decision")
+	return q
+}
+
+// miss moves the deadline of a question into the past; expire also decides it as one that nobody answered.
+func (f *fixture) miss(s task.Store, id, key string) {
+	f.edit(s, id, key, func(q *task.Question) { q.Deadline = q.Asked })
+}
+
+func (f *fixture) expire(s task.Store, id, key string) {
+	f.miss(s, id, key)
+	f.wantChange(s, f.decision(s, id, key), true, nil)
+}
+
+// edit changes a question whose deadline has not passed, and returns it.
+func (f *fixture) edit(s task.Store, id, key string, edit func(q *task.Question)) *task.Question {
+	q := f.question(s, id, key)
+	edit(q)
 	f.change(s, q)
+	return q
 }
 
 // change changes a question whose deadline has not passed.
 func (f *fixture) change(s task.Store, q *task.Question) {
-	f.Helper()
 	f.wantChange(s, q, false, nil)
 }
 
 // wantChange requires that ChangeQuestion gives an error, and then leaves q in the caller's hands as it was.
 func (f *fixture) wantChange(s task.Store, q *task.Question, expired bool, want error) {
-	f.Helper()
 	before := *q
 	f.wantError(fmt.Sprintf("ChangeQuestion of %.100q", q.Key), s.ChangeQuestion(f.ctx, q, expired), want)
-	if diff := cmp.Diff(&before, q); want != nil && diff != "" {
-		f.Errorf("with the error %v the question was changed (-want +got):\n%s", want, diff)
+	if want != nil {
+		f.wantEqual("the question after an error", q, &before)
 	}
 }
 
 func (f *fixture) questions(s task.Store, id string) []*task.Question {
-	f.Helper()
 	qs, err := s.Questions(f.ctx, task.Name(id))
 	f.ok("Questions", err)
 	return qs
 }
 
 func (f *fixture) question(s task.Store, id, key string) *task.Question {
-	f.Helper()
 	for _, q := range f.questions(s, id) {
 		if q.Key == key {
 			return q
@@ -1083,93 +946,52 @@ func (f *fixture) question(s task.Store, id, key string) *task.Question {
 
 // waiting reads what waits, from the start.
 func (f *fixture) waiting(s task.Store, filter task.QuestionFilter) []*task.Question {
-	f.Helper()
 	qs, err := s.Waiting(f.ctx, filter, nil, 1000)
 	f.ok("Waiting", err)
 	return qs
 }
 
 func (f *fixture) overdue(s task.Store, limit int) []*task.Question {
-	f.Helper()
 	qs, err := s.Overdue(f.ctx, limit)
 	f.ok("Overdue", err)
 	return qs
 }
 
 // sameQuestion compares questions, except for the time of the last change.
-var sameQuestion = cmp.Options{cmpopts.EquateEmpty(), cmpopts.IgnoreFields(task.Question{}, "Changed")}
+var sameQuestion = cmpopts.IgnoreFields(task.Question{}, "Changed")
 
 func (f *fixture) wantQuestions(s task.Store, id string, want ...*task.Question) {
-	f.Helper()
-	if diff := cmp.Diff(want, f.questions(s, id), sameQuestion); diff != "" {
-		f.Fatalf("not the questions that there should be (-want +got):\n%s", diff)
-	}
+	f.wantEqual("the questions", f.questions(s, id), want, sameQuestion)
 }
 
 func (f *fixture) wantQuestion(s task.Store, want *task.Question) {
-	f.Helper()
-	if diff := cmp.Diff(want, f.question(s, want.Task, want.Key), sameQuestion); diff != "" {
-		f.Fatalf("not the question that it should be (-want +got):\n%s", diff)
-	}
+	f.wantEqual("the question", f.question(s, want.Task, want.Key), want, sameQuestion)
 }
 
-func (f *fixture) wantStatus(s task.Store, id, key string, want task.QuestionStatus) {
-	f.Helper()
-	if got := f.question(s, id, key).Status; got != want {
-		f.Fatalf("the question %q is %s, want it %s", key, got, want)
-	}
-}
-
-// wantOpen requires that these questions of a task are open, and no others.
-func (f *fixture) wantOpen(s task.Store, id string, keys ...string) {
-	f.Helper()
-	var open []string
-	for _, q := range f.questions(s, id) {
-		if q.Status == task.QuestionOpen {
-			open = append(open, q.Key)
-		}
-	}
-	if !slices.Equal(open, keys) {
-		f.Fatalf("the questions %q are open, want %q", open, keys)
-	}
+// wantStatuses requires that a task has these questions, each with its status, sorted by key.
+func (f *fixture) wantStatuses(s task.Store, id string, want ...string) {
+	got := each(f.questions(s, id), func(q *task.Question) string { return q.Key + " " + string(q.Status) })
+	slices.Sort(got)
+	f.wantEqual("the questions", got, want)
 }
 
 // wantWaiting requires that these questions wait, in this order.
 func (f *fixture) wantWaiting(s task.Store, filter task.QuestionFilter, keys ...string) {
-	f.Helper()
 	f.wantKeys(fmt.Sprintf("Waiting with %.200q", fmt.Sprint(filter)), f.waiting(s, filter), keys)
 }
 
 // wantOverdue requires that the deadlines of these questions have passed, in this order.
 func (f *fixture) wantOverdue(s task.Store, keys ...string) {
-	f.Helper()
 	f.wantKeys("Overdue", f.overdue(s, 1000), keys)
 }
 
 func (f *fixture) wantKeys(what string, qs []*task.Question, want []string) {
-	f.Helper()
-	var got []string
-	for _, q := range qs {
-		got = append(got, q.Key)
-	}
-	if !slices.Equal(got, want) {
-		f.Errorf("%s gives %.200q, want %.200q", what, got, want)
-	}
+	f.wantEqual(what, each(qs, func(q *task.Question) string { return q.Key }), want)
 }
 
 // wantPages requires that pages of this size give all questions that the filter lets pass.
 func (f *fixture) wantPages(s task.Store, filter task.QuestionFilter, size int, all []*task.Question) {
-	f.Helper()
 	f.pages(size, all, func(after *task.Question) ([]*task.Question, error) {
 		return s.Waiting(f.ctx, filter, after, size)
 	})
-}
-
-func (f *fixture) entries(s task.Store, id string) (entries []string) {
-	f.Helper()
-	_, all := f.journal(s, id)
-	for _, e := range all {
-		entries = append(entries, string(e))
-	}
-	return entries
 }

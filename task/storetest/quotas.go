@@ -67,7 +67,6 @@ var quotaTests = []test{
 		func(f *fixture, s task.Store) {
 			// has requires that alice has n bytes: a task that would make it max+1 is refused, and bytes of others do not count.
 			has := func(what string, n int64) {
-				f.Helper()
 				bound := task.Quota{Bytes: n + 9}
 				f.wantFull("Create after "+what,
 					s.Create(f.ctx, newTask("alice"), long, 0, make([]byte, 4), list("123", "123"), bound), bound)
@@ -117,9 +116,7 @@ var quotaTests = []test{
 				}
 				return nil
 			})
-			if len(created) != quota {
-				f.Fatalf("%d tasks were created, want the quota, which is %d", len(created), quota)
-			}
+			f.require(len(created) == quota, "%d tasks were created, want the quota, which is %d", len(created), quota)
 			f.wantListed(s, principal, quota)
 		}
 	}},
@@ -169,9 +166,7 @@ var quotaTests = []test{
 			}
 			return nil
 		})
-		if len(added) != room {
-			f.Errorf("%d bytes were added, and there was room for %d", len(added), room)
-		}
+		f.check(len(added) == room, "%d bytes were added, and there was room for %d", len(added), room)
 	}},
 	{"Evict deletes tasks of the principal that are terminal, not due, and updated longer ago than the age, oldest first",
 		func(f *fixture, s task.Store) {
@@ -196,12 +191,9 @@ var quotaTests = []test{
 			}
 			f.tick(s, stay[len(stay)-1].Updated)
 			evict := func(age time.Duration, limit, want int) {
-				f.Helper()
 				n, err := other.Evict(f.ctx, "alice", age, limit)
 				f.ok("Evict", err)
-				if n != want {
-					f.Fatalf("Evict deleted %d tasks, want %d", n, want)
-				}
+				f.require(n == want, "Evict deleted %d tasks, want %d", n, want)
 			}
 			evict(time.Hour, 100, 0)
 			evict(0, 0, 0)
@@ -222,7 +214,6 @@ var quotaTests = []test{
 
 // wantQuota requires that creating another task of this principal gives the error, which may be nil.
 func (f *fixture) wantQuota(s task.Store, principal string, quota int, want error) *task.Task {
-	f.Helper()
 	t := newTask(principal)
 	err := s.Create(f.ctx, t, long, 0, nil, nil, task.Quota{Unfinished: quota})
 	f.wantError(fmt.Sprintf("Create for %q with a quota of %d", principal, quota), err, want)
@@ -231,9 +222,7 @@ func (f *fixture) wantQuota(s task.Store, principal string, quota int, want erro
 
 // wantFull requires that err says which bound of a quota is reached.
 func (f *fixture) wantFull(what string, err error, bound task.Quota) {
-	f.Helper()
 	f.wantError(what, err, task.ErrQuota)
-	if full, ok := errors.AsType[*task.QuotaError](err); !ok || full.Max != bound {
-		f.Fatalf("%s: the error is %v, want one that says that %+v is reached", what, err, bound)
-	}
+	full, ok := errors.AsType[*task.QuotaError](err)
+	f.require(ok && full.Max == bound, "%s: the error is %v, want one that says that %+v is reached", what, err, bound)
 }

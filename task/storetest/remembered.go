@@ -42,9 +42,8 @@ var rememberedTests = []test{
 		f.ok("Remember", s.Remember(f.ctx, f.remembered(s, "key", 9)))
 		for _, key := range []string{"", "ke", "key2", "KEY", "key\x00", "\xff", "%"} {
 			f.wantNoRecall(s, key, "call")
-			if err := s.Forget(f.ctx, key); !errors.Is(err, task.ErrNotFound) {
-				f.Errorf("Forget(%q): %v, want an ErrNotFound", key, err)
-			}
+			err := s.Forget(f.ctx, key)
+			f.check(errors.Is(err, task.ErrNotFound), "Forget(%q): %v, want an ErrNotFound", key, err)
 		}
 		f.wantRemembered(s, nil, "key 9")
 	}},
@@ -64,9 +63,8 @@ var rememberedTests = []test{
 			})
 		}
 		wait.Wait()
-		if n := passed.Load(); n != 6 {
-			f.Errorf("%d of 24 have passed, want the two attempts of three calls", n)
-		}
+		n := passed.Load()
+		f.check(n == 6, "%d of 24 have passed, want the two attempts of three calls", n)
 		f.wantRemembered(s, nil)
 	}},
 	{"Recall: nothing passes after Until, and Purge deletes what has ended", func(f *fixture, s task.Store) {
@@ -122,9 +120,8 @@ var rememberedTests = []test{
 		f.wantNoRecall(s, "key", "call 1")
 		f.wantNoRecall(s, "key", "call 2")
 		f.wantRemembered(s, nil)
-		if err := s.Forget(f.ctx, "key"); !errors.Is(err, task.ErrNotFound) {
-			f.Errorf("Forget again: %v, want an ErrNotFound", err)
-		}
+		err := s.Forget(f.ctx, "key")
+		f.check(errors.Is(err, task.ErrNotFound), "Forget again: %v, want an ErrNotFound", err)
 		f.ok("Remember", s.Remember(f.ctx, r))
 		r.Decided = r.Decided.Add(time.Millisecond) // before it was forgotten
 		f.ok("Remember", s.Remember(f.ctx, r))
@@ -160,22 +157,18 @@ var rememberedTests = []test{
 			}
 			pages, after = append(pages, briefly(page)...), page[len(page)-1]
 		}
-		if !slices.Equal(pages, all) {
-			f.Errorf("in pages: %q, want %q", pages, all)
-		}
+		f.check(slices.Equal(pages, all), "in pages: %q, want %q", pages, all)
 	}},
 }
 
 // remembered returns a decision that people have made an hour ago.
 func (f *fixture) remembered(s task.Store, key string, left int) *task.Remembered {
-	f.Helper()
 	now := f.now(s)
 	return &task.Remembered{Key: key, Who: []string{"user:ada"}, Content: []byte("content"),
 		Decided: now.Add(-time.Hour), Until: now.Add(long), Left: left}
 }
 
 func (f *fixture) now(s task.Store) time.Time {
-	f.Helper()
 	_, now, err := s.Changes(f.ctx, nil, 0)
 	f.ok("Changes", err)
 	return now
@@ -190,26 +183,20 @@ func briefly(found []*task.Remembered) (all []string) {
 
 // wantRemembered requires these decisions for who, each by its Key and what is left of it.
 func (f *fixture) wantRemembered(s task.Store, who []string, want ...string) {
-	f.Helper()
 	found, err := s.Remembered(f.ctx, who, nil, 100)
 	f.ok("Remembered", err)
-	if got := briefly(found); !slices.Equal(got, want) {
-		f.Errorf("Remembered for %q: %q, want %q", who, got, want)
-	}
+	got := briefly(found)
+	f.check(slices.Equal(got, want), "Remembered for %q: %q, want %q", who, got, want)
 }
 
 func (f *fixture) wantRecall(s task.Store, key, call string, left int) {
-	f.Helper()
 	r, err := s.Recall(f.ctx, key, call)
 	f.ok("Recall", err)
-	if r.Key != key || r.Left != left {
-		f.Errorf("Recall(%q, %q): %q with %d left, want %d", key, call, r.Key, r.Left, left)
-	}
+	f.check(r.Key == key && r.Left == left, "Recall(%q, %q): %q with %d left, want %d", key, call, r.Key, r.Left, left)
 }
 
 func (f *fixture) wantNoRecall(s task.Store, key, call string) {
-	f.Helper()
-	if r, err := s.Recall(f.ctx, key, call); !errors.Is(err, task.ErrNotFound) || r != nil {
-		f.Errorf("Recall(%q, %q): %v, %v, want an ErrNotFound", key, call, r, err)
-	}
+	r, err := s.Recall(f.ctx, key, call)
+	f.check(errors.Is(err, task.ErrNotFound) && r == nil,
+		"Recall(%q, %q): %v, %v, want an ErrNotFound", key, call, r, err)
 }

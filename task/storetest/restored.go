@@ -17,7 +17,7 @@ func RunLostCommits(
 	for _, test := range restoredTests {
 		parallel(t, test.says, func(in suite) {
 			open, save := database(in.T)
-			test.run(&restored{fixture: fixture{suite: in, database: open}, save: save})
+			test.run(&restored{fixture: fixture{suite: in, database: open, ttl: long}, save: save})
 		})
 	}
 }
@@ -29,7 +29,6 @@ type restored struct {
 
 // with opens a handle for a part of a test.
 func (r *restored) with(do func(s task.Store)) {
-	r.Helper()
 	s := r.database(r.T)
 	do(s)
 	r.ok("Close", s.Close())
@@ -37,7 +36,6 @@ func (r *restored) with(do func(s task.Store)) {
 
 // lose does what the database then loses.
 func (r *restored) lose(do func(s task.Store)) {
-	r.Helper()
 	restore := r.save(r.T)
 	r.with(do)
 	restore(r.T)
@@ -63,17 +61,12 @@ var restoredTests = []struct {
 				r.lose(func(s task.Store) { lost = claim(s, t) })
 				r.with(func(s task.Store) {
 					current := claimAgain(s, t)
-					if lost.Fence != current.Fence || lost.Nonce == current.Nonce {
-						r.Fatalf("%s made the claim %v, which was lost, and then %s made %v", first, lost.Claim, second, current.Claim)
-					}
+					r.require(lost.Fence == current.Fence && lost.Nonce != current.Nonce,
+						"%s made the claim %v, which was lost, and then %s made %v", first, lost.Claim, second, current.Claim)
 					r.append(s, t.ID, current.Claim, "mine")
-					r.wantError("Append under the lost claim", s.Append(r.ctx, t.ID, lost.Claim, 1, []byte("lost")), task.ErrLeaseLost)
-					_, err := renewOne(s, r.ctx, t.ID, lost.Claim, 0)
-					r.wantError("Renew of the lost claim", err, task.ErrLeaseLost)
-					given := clone(lost)
-					given.Status, given.Version = task.Completed, current.Version
-					r.wantError("Update under the lost claim", s.Update(r.ctx, given, task.Update{Leased: true, Due: -1}),
-						task.ErrLeaseLost)
+					r.wantAppend(s, t.ID, lost.Claim, 1, task.ErrLeaseLost)
+					r.wantRenew(s, t.ID, lost.Claim, task.ErrLeaseLost)
+					r.wantRefused(s, lost, current.Version, lost.Claim, task.ErrLeaseLost, task.Update{Leased: true, Due: -1})
 					r.wantEntries(s, t.ID, "mine")
 					r.noneDue(s)
 					current.Attempts = 0
@@ -88,7 +81,7 @@ var restoredTests = []struct {
 		r.with(func(s task.Store) { t = r.add(s, "alice") })
 		r.lose(func(s task.Store) { lost = r.claimThis(s, t.ID, long) })
 		r.with(func(s task.Store) {
-			r.wantError("Append", s.Append(r.ctx, t.ID, lost.Claim, 0, []byte("lost")), task.ErrLeaseLost)
+			r.wantAppend(s, t.ID, lost.Claim, 0, task.ErrLeaseLost)
 			r.wantRow(s, t)
 			r.wantEntries(s, t.ID)
 		})
@@ -101,7 +94,7 @@ var restoredTests = []struct {
 		})
 		r.lose(func(s task.Store) { r.append(s, c.ID, c.Claim, "lost") })
 		r.with(func(s task.Store) {
-			r.wantError("Append behind what was lost", s.Append(r.ctx, c.ID, c.Claim, 2, []byte("next")), task.ErrConflict)
+			r.wantAppend(s, c.ID, c.Claim, 2, task.ErrConflict)
 			r.append(s, c.ID, c.Claim, "again")
 			r.wantEntries(s, c.ID, "kept", "again")
 			r.renew(s, c, long)

@@ -2,14 +2,13 @@ package storetest
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/askback-mcp/askback/task"
@@ -39,9 +38,7 @@ var createTests = []test{
 				t := newTask("alice")
 				t.Attempts = 2
 				f.ok("Create", s.Create(f.ctx, t, long, long, []byte("call"), list("one"), quota))
-				if t.Fence != 1 || t.Attempts != 3 || t.Version != 0 {
-					f.Errorf("Fence is %d, Attempts is %d and Version is %d; want 1, 3 and 0", t.Fence, t.Attempts, t.Version)
-				}
+				f.check(t.Fence == 1 && t.Attempts == 3 && t.Version == 0, "not 1, 3 and 0: %+v", t)
 				for _, s := range f.instances(s, 2) {
 					f.wantRow(s, t)
 					f.noneDue(s)
@@ -49,9 +46,8 @@ var createTests = []test{
 				f.append(s, t.ID, t.Claim, "two")
 				f.wantJournal(s, t.ID, "one", "two")
 				f.release(s, t)
-				if c := f.claimThis(s, t.ID, long); c.Fence != 2 {
-					f.Errorf("the next claim has the Fence %d, want 2", c.Fence)
-				}
+				c := f.claimThis(s, t.ID, long)
+				f.check(c.Fence == 2, "the next claim has the Fence %d, want 2", c.Fence)
 			}
 			const lease = 60 * time.Millisecond
 			t, start := newTask("alice"), time.Now()
@@ -64,9 +60,8 @@ var createTests = []test{
 		again, other := clone(t), newTask("alice")
 		f.wantError("Create", s.Create(f.ctx, again, long, long, nil, nil, task.Quota{}), task.ErrExists)
 		f.wantError("Create", s.Create(f.ctx, other, long, long, nil, nil, task.Quota{Unfinished: 1}), task.ErrQuota)
-		if again.Claim != (task.Claim{}) || again.Attempts != 0 || other.Claim != (task.Claim{}) || other.Attempts != 0 {
-			f.Errorf("the given tasks became %+v and %+v", again, other)
-		}
+		f.wantEqual("the claims and attempts of the given tasks", []any{again.Claim, again.Attempts, other.Claim, other.Attempts},
+			[]any{task.Claim{}, 0, task.Claim{}, 0})
 		f.wantRow(s, t)
 		f.claimThis(s, t.ID, long)
 	}},
@@ -77,9 +72,7 @@ var createTests = []test{
 			t.Version, t.Claim = 7, task.Claim{Fence: 8, Nonce: "of another"}
 			f.ok("Create", s.Create(f.ctx, t, ttl, 0, nil, nil, task.Quota{}))
 			// The clock is the store's, so it may well differ from this machine's clock.
-			if d := time.Since(t.Created).Abs(); d > 24*time.Hour {
-				f.Errorf("Created is %v, a day or more from now", t.Created)
-			}
+			f.check(time.Since(t.Created).Abs() <= 24*time.Hour, "Created is %v, a day or more from now", t.Created)
 			want := clone(t)
 			want.Updated, want.Expires, want.Version, want.Claim = t.Created, t.Created.Add(ttl), 0, task.Claim{}
 			f.wantSame(t, want)
@@ -144,8 +137,7 @@ var createTests = []test{
 		f.wantRow(s, want)
 	}},
 	{"an id that is taken is ErrExists, and the task that has it stays as it is", func(f *fixture, s task.Store) {
-		t := newTask("alice")
-		f.create(s, t, "one")
+		t := f.create(s, newTask("alice"), "one")
 		for _, principal := range []string{"alice", "mallory"} {
 			other := newTask(principal)
 			other.ID, other.Message = t.ID, "mine now"
@@ -159,18 +151,12 @@ var createTests = []test{
 		handles := f.instances(s, 2)
 		for range 10 {
 			id := newID()
-			created := together(&f.suite, 6, func(i int, add func(*task.Task)) error {
+			created := succeed(&f.suite, 6, task.ErrExists, func(i int) (*task.Task, error) {
 				t := newTask(fmt.Sprint(i))
 				t.ID = id
-				err := handles[i%2].Create(f.ctx, t, long, 0, []byte("call"), list(t.Principal), task.Quota{})
-				if err == nil {
-					add(t)
-				}
-				return except(task.ErrExists, err)
+				return t, handles[i%2].Create(f.ctx, t, long, 0, []byte("call"), list(t.Principal), task.Quota{})
 			})
-			if len(created) != 1 {
-				f.Fatalf("%d of them succeeded", len(created))
-			}
+			f.require(len(created) == 1, "%d of them succeeded", len(created))
 			f.wantRow(s, created[0])
 			f.wantJournal(handles[1], id, created[0].Principal)
 		}
@@ -178,16 +164,19 @@ var createTests = []test{
 }
 
 var readTests = []test{
-	{"Get of an id without a task is ErrNotFound", func(f *fixture, s task.Store) {
+	{"of an id without a task nothing can be read or written: ErrNotFound", func(f *fixture, s task.Store) {
 		t := newTask("alice")
 		t.ID = "abc" + t.ID
 		f.create(s, t)
 		for _, id := range []string{"", newID(), strings.ToUpper(t.ID), t.ID + " ", t.ID[:20], "%", "' OR ''='"} {
 			got, err := s.Get(f.ctx, id)
-			if got != nil {
-				f.Errorf("Get of %q gave task %s", id, got.ID)
-			}
+			f.check(got == nil, "Get of %q gave the task %+v", id, got)
 			f.wantError(fmt.Sprintf("Get of %q", id), err, task.ErrNotFound)
+		}
+		f.wantGone(s, newID())
+		f.wantAppend(s, newID(), task.Claim{}, 0, task.ErrNotFound)
+		for _, u := range []task.Update{{}, {Leased: true}, {Keep: true, Entries: list("x")}} {
+			f.wantUpdate(s, newTask("alice"), u, task.ErrNotFound)
 		}
 	}},
 	{"Versions has the version of each task that exists", func(f *fixture, s task.Store) {
@@ -208,14 +197,10 @@ var readTests = []test{
 		for _, s := range []task.Store{s, other} {
 			got, err := s.Versions(f.ctx, ids)
 			f.ok("Versions", err)
-			if diff := cmp.Diff(want, got); diff != "" {
-				f.Errorf("not the versions (-want +got):\n%s", diff)
-			}
+			f.wantEqual("Versions", got, want)
 			none, err := s.Versions(f.ctx, nil)
 			f.ok("Versions", err)
-			if len(none) != 0 {
-				f.Errorf("of no tasks there are the versions %v", none)
-			}
+			f.check(len(none) == 0, "of no tasks there are the versions %v", none)
 		}
 	}},
 	{"List has the tasks of this principal in this dialect, in every status, and no others",
@@ -234,9 +219,7 @@ var readTests = []test{
 				}
 			}
 			for w, ts := range want {
-				if diff := cmp.Diff(ts, f.list(s, w.principal, w.dialect, 100), byID, cmpopts.EquateEmpty()); diff != "" {
-					f.Errorf("%q in dialect %q (-want +got):\n%s", w.principal, w.dialect, diff)
-				}
+				f.wantEqual(fmt.Sprintf("the list of %+v", w), f.list(s, w.principal, w.dialect, 100), ts, byID)
 			}
 		}},
 	{"List shows what the row holds now, perhaps without Outcome and Nonce, Pending cut", func(f *fixture, s task.Store) {
@@ -245,18 +228,9 @@ var readTests = []test{
 		c.Pending, c.Outcome = []byte("pending"), []byte("outcome")
 		f.update(s, c, task.Update{Due: -1})
 		got := f.list(s, "alice", "proposal", 1)
-		if len(got) != 1 {
-			f.Fatalf("List gave %d tasks, want the one", len(got))
-		}
-		if len(got[0].Pending) == 1 {
-			c.Pending = c.Pending[:1]
-		}
-		if got[0].Outcome == nil {
-			c.Outcome = nil
-		}
-		if got[0].Nonce == "" {
-			c.Nonce = ""
-		}
+		f.require(len(got) == 1, "List gave %d tasks, want the one", len(got))
+		c.Pending, c.Outcome = c.Pending[:max(1, len(got[0].Pending))], c.Outcome[:len(got[0].Outcome)]
+		c.Nonce = c.Nonce[:len(got[0].Nonce)]
 		f.wantSame(got[0], c)
 	}},
 	{"List goes from the newest to the oldest, ties by id, in pages of any size", func(f *fixture, s task.Store) {
@@ -271,55 +245,39 @@ var readTests = []test{
 			return nil
 		})
 		all := f.list(s, "alice", "proposal", n+1)
-		if len(all) != n {
-			f.Fatalf("List gave %d tasks, want %d", len(all), n)
-		}
-		if !slices.IsSortedFunc(all, func(a, b *task.Task) int {
-			if a.Created.Equal(b.Created) {
-				return strings.Compare(b.ID, a.ID)
-			}
-			return b.Created.Compare(a.Created)
-		}) {
-			f.Error("List is not sorted, the newest first and ties by id, descending")
-		}
+		f.require(len(all) == n, "List gave %d tasks, want %d", len(all), n)
+		f.check(slices.IsSortedFunc(all, func(a, b *task.Task) int {
+			return cmp.Or(b.Created.Compare(a.Created), strings.Compare(b.ID, a.ID))
+		}), "List is not sorted, the newest first and ties by id, descending")
 		for _, size := range []int{1, 2, 7, n - 1, n, n + 1} {
 			paged := readPages(&f.suite, size, func(last *task.Task) ([]*task.Task, error) {
-				if last == nil {
-					last = new(task.Task)
-				}
 				return s.List(f.ctx, "alice", "proposal", last.Created, last.ID, size)
 			})
-			if !slices.EqualFunc(paged, all, func(a, b *task.Task) bool { return a.ID == b.ID }) {
-				f.Errorf("pages of %d give other tasks, or another order, than one page", size)
-			}
+			f.wantEqual(fmt.Sprintf("pages of %d", size), ids(paged), ids(all))
 		}
 	}},
 	{"a page of List begins after a place, whether a task is there or not", func(f *fixture, s task.Store) {
 		inTurn := f.addInTurn(s, "alice", 3)
-		old, mid, young := inTurn[0], inTurn[1], inTurn[2]
+		all := ids(inTurn)
+		slices.Reverse(all)
+		mid, old := inTurn[1], inTurn[0]
 		for _, c := range []struct {
 			says    string
 			created time.Time
 			id      string
 			want    []string
 		}{
-			{"the start", time.Time{}, "", []string{young.ID, mid.ID, old.ID}},
-			{"a task", mid.Created, mid.ID, []string{old.ID}},
-			{"the place before a task with its time", mid.Created, mid.ID + "0", []string{mid.ID, old.ID}},
-			{"the place after a task with its time", mid.Created, mid.ID[:len(mid.ID)-1], []string{old.ID}},
-			{"a later time and a lower id", mid.Created.Add(time.Millisecond), "0", []string{mid.ID, old.ID}},
-			{"an earlier time and a higher id", mid.Created.Add(-time.Millisecond), "zzz", []string{old.ID}},
+			{"the start", time.Time{}, "", all},
+			{"a task", mid.Created, mid.ID, all[2:]},
+			{"the place before a task with its time", mid.Created, mid.ID + "0", all[1:]},
+			{"the place after a task with its time", mid.Created, mid.ID[:len(mid.ID)-1], all[2:]},
+			{"a later time and a lower id", mid.Created.Add(time.Millisecond), "0", all[1:]},
+			{"an earlier time and a higher id", mid.Created.Add(-time.Millisecond), "zzz", all[2:]},
 			{"the end", old.Created, old.ID, nil},
 		} {
 			got, err := s.List(f.ctx, "alice", "proposal", c.created, c.id, 10)
 			f.ok("List", err)
-			var ids []string
-			for _, t := range got {
-				ids = append(ids, t.ID)
-			}
-			if !slices.Equal(ids, c.want) {
-				f.Errorf("after %s come %q, want %q", c.says, ids, c.want)
-			}
+			f.wantEqual("after "+c.says, ids(got), c.want)
 		}
 	}},
 	{"Select finds tasks of everybody, with what they ask, in pages of any size", func(f *fixture, s task.Store) {
@@ -328,7 +286,7 @@ var readTests = []test{
 			for _, dialect := range []string{"proposal", "extension"} {
 				t := newTask(principal)
 				t.Dialect, t.Target = dialect, fmt.Sprint("tool", i%2)
-				f.ok("Create", s.Create(f.ctx, t, long, 0, nil, nil, task.Quota{}))
+				f.create(s, t)
 				t.Status, t.Pending = statuses[len(all)%len(statuses)], []byte("asks "+t.ID)
 				f.update(s, t, task.Update{Due: -1})
 				all = append(all, t)
@@ -354,20 +312,13 @@ var readTests = []test{
 			})
 			for _, size := range []int{1, 3, 100} {
 				got := readPages(&f.suite, size, func(last *task.Task) ([]*task.Task, error) {
-					after := ""
-					if last != nil {
-						after = last.ID
-					}
-					return s.Select(f.ctx, filter, after, size)
+					return s.Select(f.ctx, filter, last.ID, size)
 				})
-				if diff := cmp.Diff(want, got, byID, cmpopts.EquateEmpty()); diff != "" {
-					f.Errorf("%+v in pages of %d (-want +got):\n%s", filter, size, diff)
-				}
+				f.wantEqual(fmt.Sprintf("%+v in pages of %d", filter, size), got, want, byID)
 			}
 		}
-		if page, err := s.Select(f.ctx, task.Filter{}, "", -1); err != nil || len(page) != 0 {
-			f.Errorf("with a negative limit: %d tasks, %v", len(page), err)
-		}
+		page, err := s.Select(f.ctx, task.Filter{}, "", -1)
+		f.check(err == nil && len(page) == 0, "with a negative limit: %d tasks, %v", len(page), err)
 	}},
 	{"Count counts what has not ended, of everybody in each dialect, by status", func(f *fixture, s task.Store) {
 		want := make(map[task.Status]int)
@@ -383,23 +334,16 @@ var readTests = []test{
 		}
 		got, err := s.Count(f.ctx)
 		f.ok("Count", err)
-		if !maps.Equal(got, want) || len(got) != 2 {
-			f.Errorf("Count gave %v, want %v", got, want)
-		}
+		f.require(len(got) == 2, "Count gave %v, want two statuses", got)
+		f.wantEqual("Count", got, want)
 	}},
 }
 
 // wantBytes requires these bytes for the call, Pending and Outcome of a task, and these entries.
 func (f *fixture) wantBytes(s task.Store, name, id string, want []byte, entries ...[]byte) {
-	f.Helper()
 	t := f.get(s, id)
-	call, got := f.journal(s, id)
-	for what, b := range map[string][]byte{"Pending": t.Pending, "Outcome": t.Outcome, "the call": call} {
-		if !bytes.Equal(b, want) {
-			f.Errorf("%s that is %s came back as %d other bytes", what, name, len(b))
-		}
-	}
-	if !slices.EqualFunc(got, entries, bytes.Equal) {
-		f.Errorf("entries that are %s did not come back", name)
-	}
+	call, got, err := s.Journal(f.ctx, id, -1)
+	f.ok("Journal", err)
+	f.check(slices.EqualFunc(append(got, t.Pending, t.Outcome, call), append(entries, want, want, want), bytes.Equal),
+		"bytes that are %s did not come back", name)
 }

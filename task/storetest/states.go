@@ -86,9 +86,7 @@ func RunStates(t *testing.T, database func(t *testing.T) (open func(t *testing.T
 					}
 					return err
 				})
-				if won.Load() != 1 {
-					f.Fatalf("%d swaps succeeded", won.Load())
-				}
+				f.require(won.Load() == 1, "%d swaps succeeded", won.Load())
 				old = f.get(f.a, "id")
 			}
 		}},
@@ -106,9 +104,8 @@ func RunStates(t *testing.T, database func(t *testing.T) (open func(t *testing.T
 			f.put(f.a, "id", "another", "another", long)
 			f.wantFound(f.b, "call", "0", "1", "2")
 			for limit := range 4 {
-				if found := f.find(f.b, "call", limit); len(found) != limit {
-					f.Errorf("with a limit of %d: %q", limit, found)
-				}
+				found := f.find(f.b, "call", limit)
+				f.check(len(found) == limit, "with a limit of %d: %q", limit, found)
 			}
 		}},
 		{"states without a call are not found", func(f *states) {
@@ -160,17 +157,14 @@ func RunStates(t *testing.T, database func(t *testing.T) (open func(t *testing.T
 				}
 				return nil
 			})
-			if found := f.find(f.a, "call", 5); len(found) != 1 {
-				f.Errorf("FindStates: %q", found)
-			}
+			found := f.find(f.a, "call", 5)
+			f.check(len(found) == 1, "FindStates: %q", found)
 		}},
 		{"a context that has ended ends the call, or it does no harm", func(f *states) {
 			ended, cancel := context.WithCancel(f.ctx)
 			cancel()
 			err := f.a.PutState(ended, "id", "call", []byte("data"), time.Now().Add(long))
-			if err != nil && !errors.Is(err, context.Canceled) {
-				f.Errorf("PutState: %v, want the error of the context", err)
-			}
+			f.check(err == nil || errors.Is(err, context.Canceled), "PutState: %v, want the error of the context", err)
 			if err != nil {
 				f.wantNone(f.a, "id")
 			}
@@ -190,7 +184,6 @@ type states struct {
 }
 
 func (f *states) put(s StateStore, id, call, data string, ttl time.Duration) {
-	f.Helper()
 	f.ok("PutState", s.PutState(f.ctx, id, call, []byte(data), time.Now().Add(ttl)))
 }
 
@@ -198,52 +191,42 @@ func (f *states) put(s StateStore, id, call, data string, ttl time.Duration) {
 const none = "(none)"
 
 func (f *states) wantSwap(s StateStore, id, call, old, data string, ttl time.Duration, want bool) {
-	f.Helper()
 	expected := []byte(old)
 	if old == none {
 		expected = nil
 	}
 	swapped, err := s.SwapState(f.ctx, id, call, expected, []byte(data), time.Now().Add(ttl))
-	if f.ok("SwapState", err); swapped != want {
-		f.Fatalf("SwapState(%q) from %.100q: %v, want %v", id, old, swapped, want)
-	}
+	f.ok("SwapState", err)
+	f.require(swapped == want, "SwapState(%q) from %.100q: %v, want %v", id, old, swapped, want)
 }
 
 func (f *states) get(s StateStore, id string) []byte {
-	f.Helper()
 	data, err := s.GetState(f.ctx, id)
 	f.ok("GetState", err)
 	return data
 }
 
 func (f *states) find(s StateStore, call string, limit int) [][]byte {
-	f.Helper()
 	found, err := s.FindStates(f.ctx, call, limit)
 	f.ok("FindStates", err)
 	return found
 }
 
 func (f *states) wantState(s StateStore, id, want string) {
-	f.Helper()
-	if data := f.get(s, id); data == nil || string(data) != want {
-		f.Fatalf("GetState(%q): %.100q, want %.100q", id, data, want)
-	}
+	data := f.get(s, id)
+	f.require(data != nil && string(data) == want, "GetState(%q): %.100q, want %.100q", id, data, want)
 }
 
 func (f *states) wantNone(s StateStore, id string) {
-	f.Helper()
-	if data := f.get(s, id); data != nil {
-		f.Fatalf("GetState(%q): %.100q, want none", id, data)
-	}
+	data := f.get(s, id)
+	f.require(data == nil, "GetState(%q): %.100q, want none", id, data)
 }
 
 func (f *states) wantFound(s StateStore, call string, want ...string) {
-	f.Helper()
 	var got []string
 	for _, data := range f.find(s, call, 100) {
 		got = append(got, string(data))
 	}
-	if slices.Sort(got); !slices.Equal(got, want) {
-		f.Fatalf("FindStates(%q): %q, want %q", call, got, want)
-	}
+	slices.Sort(got)
+	f.require(slices.Equal(got, want), "FindStates(%q): %q, want %q", call, got, want)
 }

@@ -28,6 +28,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"path"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -75,7 +78,7 @@ func Run(t *testing.T, database func(t *testing.T) (open func(t *testing.T) task
 			t.Parallel()
 			for _, test := range chapter.tests {
 				parallel(t, test.says, func(in suite) {
-					f := &fixture{suite: in, database: database(in.T)}
+					f := &fixture{suite: in, database: database(in.T), ttl: long}
 					var s task.Store
 					if s, f.closeFirst = f.tryOpen(); s == nil {
 						in.Fatal("the database gave no handle")
@@ -89,7 +92,6 @@ func Run(t *testing.T, database func(t *testing.T) (open func(t *testing.T) task
 
 // watcher returns a store as a Watcher, or skips the test if it is none.
 func (f *fixture) watcher(s task.Store) task.Watcher {
-	f.Helper()
 	w, ok := s.(task.Watcher)
 	if !ok {
 		f.Skip("not tested: this store is no task.Watcher")
@@ -124,7 +126,7 @@ type fixture struct {
 	suite
 	database   func(*testing.T) task.Store
 	closeFirst func() error  // closes the first handle, which otherwise is closed at the end
-	ttl        time.Duration // of the tasks that are created; zero means long
+	ttl        time.Duration // of the tasks that are created
 }
 
 // patience is how long to wait for what should be so in a moment.
@@ -140,7 +142,6 @@ var (
 
 // another returns one more handle, or skips the test if there is only one.
 func (f *fixture) another() task.Store {
-	f.Helper()
 	s, _ := f.tryOpen()
 	if s == nil {
 		f.Skip("this store is for one handle only")
@@ -150,7 +151,6 @@ func (f *fixture) another() task.Store {
 
 // instances returns n handles, s and others, or n times s if there is only one.
 func (f *fixture) instances(s task.Store, n int) []task.Store {
-	f.Helper()
 	handles := []task.Store{s}
 	for len(handles) < n {
 		next, _ := f.tryOpen()
@@ -163,15 +163,13 @@ func (f *fixture) instances(s task.Store, n int) []task.Store {
 }
 
 func (f *fixture) tryOpen() (s task.Store, closeOnce func() error) {
-	f.Helper()
 	if s = f.database(f.T); s == nil {
 		return nil, nil
 	}
 	closeOnce = sync.OnceValue(s.Close)
 	f.Cleanup(func() {
-		if err := closeOnce(); err != nil {
-			f.Errorf("Close: %v", err)
-		}
+		err := closeOnce()
+		f.check(err == nil, "Close: %v", err)
 	})
 	return s, closeOnce
 }
@@ -198,30 +196,21 @@ func newTask(principal string) *task.Task {
 
 // add creates a task of this principal with a journal that holds only the call.
 func (f *fixture) add(s task.Store, principal string) *task.Task {
-	f.Helper()
-	t := newTask(principal)
-	f.create(s, t)
-	return t
+	return f.create(s, newTask(principal))
 }
 
-func (f *fixture) create(s task.Store, t *task.Task, entries ...string) {
-	f.Helper()
-	f.createWith(s, t, 0, entries...)
+func (f *fixture) create(s task.Store, t *task.Task, entries ...string) *task.Task {
+	return f.createWith(s, t, 0, entries...)
 }
 
 // createWith creates a task under a lease, if that is not zero.
-func (f *fixture) createWith(s task.Store, t *task.Task, lease time.Duration, entries ...string) {
-	f.Helper()
-	ttl := f.ttl
-	if ttl == 0 {
-		ttl = long
-	}
-	f.ok("Create", s.Create(f.ctx, t, ttl, lease, []byte("call"), list(entries...), task.Quota{}))
+func (f *fixture) createWith(s task.Store, t *task.Task, lease time.Duration, entries ...string) *task.Task {
+	f.ok("Create", s.Create(f.ctx, t, f.ttl, lease, []byte("call"), list(entries...), task.Quota{}))
+	return t
 }
 
 // addInTurn creates n tasks of this principal, each later than the one before.
 func (f *fixture) addInTurn(s task.Store, principal string, n int) (tasks []*task.Task) {
-	f.Helper()
 	for range n {
 		t := f.add(s, principal)
 		f.tick(s, t.Created)
@@ -232,7 +221,6 @@ func (f *fixture) addInTurn(s task.Store, principal string, n int) (tasks []*tas
 
 // addParked creates a task that is not due.
 func (f *fixture) addParked(s task.Store, principal string) *task.Task {
-	f.Helper()
 	t := f.add(s, principal)
 	f.update(s, t, task.Update{Due: -1})
 	return t
@@ -240,13 +228,11 @@ func (f *fixture) addParked(s task.Store, principal string) *task.Task {
 
 // addLeased creates a task and claims it. No other task may be due.
 func (f *fixture) addLeased(s task.Store) *task.Task {
-	f.Helper()
 	return f.claimThis(s, f.add(s, "alice").ID, long)
 }
 
 // loseLease creates a task that s has claimed first, and other after it.
 func (f *fixture) loseLease(s, other task.Store) (lost, current *task.Task) {
-	f.Helper()
 	lost = f.addLeased(s)
 	f.release(s, lost)
 	return lost, f.claimThis(other, lost.ID, long)
@@ -263,7 +249,6 @@ func others(lost, current *task.Task) []task.Claim {
 }
 
 func (f *fixture) get(s task.Store, id string) *task.Task {
-	f.Helper()
 	t, err := s.Get(f.ctx, id)
 	f.ok("Get", err)
 	return t
@@ -271,27 +256,20 @@ func (f *fixture) get(s task.Store, id string) *task.Task {
 
 // claim claims a task, which must be due.
 func (f *fixture) claim(s task.Store, after string, lease time.Duration) *task.Task {
-	f.Helper()
 	t := f.tryClaim(s, after, lease)
-	if t == nil {
-		f.Fatalf("Claim(after %q) found no task that is due", after)
-	}
+	f.require(t != nil, "Claim(after %q) found no task that is due", after)
 	return t
 }
 
 // claimThis claims a task, which must be due and the one that comes first.
 func (f *fixture) claimThis(s task.Store, id string, lease time.Duration) *task.Task {
-	f.Helper()
 	t := f.claim(s, "", lease)
-	if t.ID != id {
-		f.Fatalf("Claim took task %s, want %s", t.ID, id)
-	}
+	f.require(t.ID == id, "Claim took task %s, want %s", t.ID, id)
 	return t
 }
 
 // claimNext waits until a task is due, and claims it.
 func (f *fixture) claimNext(s task.Store) (t *task.Task) {
-	f.Helper()
 	f.eventually("a task is due", func() bool {
 		t = f.tryClaim(s, "", long)
 		return t != nil
@@ -300,7 +278,6 @@ func (f *fixture) claimNext(s task.Store) (t *task.Task) {
 }
 
 func (f *fixture) tryClaim(s task.Store, after string, lease time.Duration) *task.Task {
-	f.Helper()
 	t, err := claimOne(s, f.ctx, after, nil, lease)
 	f.ok("Claim", err)
 	return t
@@ -308,56 +285,68 @@ func (f *fixture) tryClaim(s task.Store, after string, lease time.Duration) *tas
 
 // noneDue requires that there is nothing to claim.
 func (f *fixture) noneDue(s task.Store) {
-	f.Helper()
-	if t := f.tryClaim(s, "", long); t != nil {
-		f.Fatalf("Claim took task %s, which is not due", t.ID)
-	}
+	t := f.tryClaim(s, "", long)
+	f.require(t == nil, "Claim took a task that is not due: %+v", t)
 }
 
 // renew renews the lease of a claimed task, whose Version must be the stored one.
 func (f *fixture) renew(s task.Store, claimed *task.Task, lease time.Duration) {
-	f.Helper()
 	version, err := renewOne(s, f.ctx, claimed.ID, claimed.Claim, lease)
 	f.ok("Renew", err)
-	if version != claimed.Version {
-		f.Errorf("Renew returned version %d, want %d", version, claimed.Version)
-	}
+	f.check(version == claimed.Version, "Renew returned version %d, want %d", version, claimed.Version)
+}
+
+// wantRenew requires that the end of a lease gives an error.
+func (f *fixture) wantRenew(s task.Store, id string, claim task.Claim, want error) {
+	_, err := renewOne(s, f.ctx, id, claim, 0)
+	f.wantError(fmt.Sprintf("Renew under %v", claim), err, want)
 }
 
 // release ends the lease of a claimed task now.
 func (f *fixture) release(s task.Store, claimed *task.Task) {
-	f.Helper()
 	f.renew(s, claimed, 0)
 }
 
 func (f *fixture) append(s task.Store, id string, claim task.Claim, entry string) {
-	f.Helper()
-	_, entries := f.journal(s, id)
-	f.ok("Append", s.Append(f.ctx, id, claim, len(entries), []byte(entry)))
+	f.ok("Append", s.Append(f.ctx, id, claim, len(f.entries(s, id)), []byte(entry)))
+}
+
+// wantAppend requires that an Append behind so many entries gives an error.
+func (f *fixture) wantAppend(s task.Store, id string, claim task.Claim, there int, want error) {
+	what := fmt.Sprintf("Append under %v behind %d entries", claim, there)
+	f.wantError(what, s.Append(f.ctx, id, claim, there, []byte("refused")), want)
 }
 
 func (f *fixture) update(s task.Store, t *task.Task, u task.Update) {
-	f.Helper()
 	f.ok("Update", s.Update(f.ctx, t, u))
+}
+
+// wantUpdate requires that an update gives an error, and leaves the task in the caller's hands as it was.
+func (f *fixture) wantUpdate(s task.Store, t *task.Task, u task.Update, want error) {
+	before := clone(t)
+	f.wantError(fmt.Sprintf("Update of version %d under %v with %+v", t.Version, t.Claim, u), s.Update(f.ctx, t, u), want)
+	f.wantSame(t, before)
 }
 
 // updateStatus gives a task this status with an update.
 func (f *fixture) updateStatus(s task.Store, t *task.Task, status task.Status, u task.Update) {
-	f.Helper()
 	t.Status = status
 	f.update(s, t, u)
 }
 
-func (f *fixture) journal(s task.Store, id string) (call []byte, entries [][]byte) {
-	f.Helper()
-	call, entries, err := s.Journal(f.ctx, id, -1)
+func (f *fixture) journal(s task.Store, id string) (call string, entries []string) {
+	b, all, err := s.Journal(f.ctx, id, -1)
 	f.ok("Journal", err)
-	return call, entries
+	return string(b), each(all, func(entry []byte) string { return string(entry) })
+}
+
+func (f *fixture) entries(s task.Store, id string) []string {
+	_, entries := f.journal(s, id)
+	return entries
 }
 
 // list lists the tasks of a principal from the start.
 func (f *fixture) list(s task.Store, principal, dialect string, limit int) []*task.Task {
-	f.Helper()
 	ts, err := s.List(f.ctx, principal, dialect, time.Time{}, "", limit)
 	f.ok("List", err)
 	return ts
@@ -365,21 +354,17 @@ func (f *fixture) list(s task.Store, principal, dialect string, limit int) []*ta
 
 // wantListed requires that List has so many tasks of a principal.
 func (f *fixture) wantListed(s task.Store, principal string, want int) {
-	f.Helper()
-	if n := len(f.list(s, principal, "proposal", 100)); n != want {
-		f.Errorf("List has %d tasks of %q, want %d", n, principal, want)
-	}
+	n := len(f.list(s, principal, "proposal", 100))
+	f.check(n == want, "List has %d tasks of %q, want %d", n, principal, want)
 }
 
 // wantRow requires that the row which another reads is want.
 func (f *fixture) wantRow(s task.Store, want *task.Task) {
-	f.Helper()
 	f.wantSame(f.get(s, want.ID), want)
 }
 
 // wantGone requires that nothing is left of a task.
 func (f *fixture) wantGone(s task.Store, id string) {
-	f.Helper()
 	_, err := s.Get(f.ctx, id)
 	f.wantError("Get of a task that is gone", err, task.ErrNotFound)
 	_, _, err = s.Journal(f.ctx, id, -1)
@@ -388,66 +373,82 @@ func (f *fixture) wantGone(s task.Store, id string) {
 
 // wantSame compares two rows. Bytes that are nil and those that are empty are the same.
 func (f *fixture) wantSame(got, want *task.Task) {
-	f.Helper()
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-		f.Fatalf("not the task that it should be (-want +got):\n%s", diff)
-	}
+	f.wantEqual("the task", got, want)
 }
 
 // wantJournal requires that the journal holds these entries after the call that create gives it.
 func (f *fixture) wantJournal(s task.Store, id string, entries ...string) {
-	f.Helper()
-	if call, _ := f.journal(s, id); string(call) != "call" {
-		f.Errorf("the call is %q, want %q", call, "call")
-	}
-	f.wantEntries(s, id, entries...)
+	call, got := f.journal(s, id)
+	f.wantEqual("the journal", append([]string{call}, got...), append([]string{"call"}, entries...))
 }
 
 // wantEntries requires that the journal holds these entries after the call.
 func (f *fixture) wantEntries(s task.Store, id string, entries ...string) {
-	f.Helper()
-	_, got := f.journal(s, id)
-	if diff := cmp.Diff(list(entries...), got, cmpopts.EquateEmpty()); diff != "" {
-		f.Fatalf("not the entries that the journal should have (-want +got):\n%s", diff)
+	f.wantEqual("the entries of the journal", f.entries(s, id), entries)
+}
+
+// Errorf and Fatalf name the lines of the tests that led to an error, the innermost first. So no helper calls Helper.
+func (f *suite) Errorf(format string, args ...any) { f.T.Error(place() + fmt.Sprintf(format, args...)) }
+
+func (f *suite) Fatalf(format string, args ...any) { f.T.Fatal(place() + fmt.Sprintf(format, args...)) }
+
+func place() (lines string) {
+	callers := make([]uintptr, 64)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers)])
+	for frame, more := frames.Next(); more; frame, more = frames.Next() {
+		if dir, file := path.Split(frame.File); strings.HasSuffix(dir, "/storetest/") && file != "storetest.go" {
+			lines += fmt.Sprintf("%s:%d: ", file, frame.Line)
+		}
+	}
+	return lines
+}
+
+// check requires what holds; require also ends the test without it.
+func (f *suite) check(holds bool, format string, args ...any) {
+	if !holds {
+		f.Errorf(format, args...)
+	}
+}
+
+func (f *suite) require(holds bool, format string, args ...any) {
+	if !holds {
+		f.Fatalf(format, args...)
+	}
+}
+
+// wantEqual compares values. Without elements they are equal, nil or not.
+func (f *suite) wantEqual(what string, got, want any, as ...cmp.Option) {
+	if diff := cmp.Diff(want, got, append(as, cmpopts.EquateEmpty())...); diff != "" {
+		f.Fatalf("%s: not as it should be (-want +got):\n%s", what, diff)
 	}
 }
 
 func (f *suite) ok(what string, err error) {
-	f.Helper()
 	f.wantError(what, err, nil)
 }
 
 // wantError requires an error that is want; nil is success.
 func (f *suite) wantError(what string, err, want error) {
-	f.Helper()
-	if !errors.Is(err, want) {
-		f.Fatalf("%s: the error is %v, want %v", what, err, want)
-	}
+	f.require(errors.Is(err, want), "%s: the error is %v, want %v", what, err, want)
 }
 
 // eventually waits until what has become true.
 func (f *suite) eventually(what string, true func() bool) {
-	f.Helper()
 	for deadline := time.Now().Add(patience); !true(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			f.Fatalf("after %v it is still not so that %s", patience, what)
-		}
+		f.require(!time.Now().After(deadline), "after %v it is still not so that %s", patience, what)
 	}
 }
 
 // wantPassed requires that a time of the store's has passed since start. A millisecond is what
 // times are rounded to, at both ends.
 func (f *fixture) wantPassed(start time.Time, want time.Duration) {
-	f.Helper()
-	if took := time.Since(start); took < want-2*time.Millisecond {
-		f.Errorf("it came after %v, before the time of %v had passed", took, want)
-	}
+	took := time.Since(start)
+	f.check(took >= want-2*time.Millisecond, "it came after %v, before the time of %v had passed", took, want)
 }
 
 // tick waits until the store's clock shows a later time than t, so that what happens next happens later, for any
 // resolution of that clock.
 func (f *fixture) tick(s task.Store, t time.Time) {
-	f.Helper()
 	f.eventually("the store's clock has moved on", func() bool {
 		probe := newTask("the clock of " + newID())
 		probe.Status = task.Completed
@@ -459,7 +460,6 @@ func (f *fixture) tick(s task.Store, t time.Time) {
 
 // together calls do in n goroutines at once, waits for them, and returns what they gave to add.
 func together[T any](f *suite, n int, do func(i int, add func(T)) error) (all []T) {
-	f.Helper()
 	var mu sync.Mutex
 	add := func(one T) {
 		mu.Lock()
@@ -481,16 +481,13 @@ func together[T any](f *suite, n int, do func(i int, add func(T)) error) (all []
 	return all
 }
 
-// readPages reads page after page of at most this size, each after the last of the page before, which is nil at first.
+// readPages reads page after page of at most this size, each after the last of the page before, which is zero at first.
 func readPages[T any](f *suite, size int, read func(last *T) ([]*T, error)) (all []*T) {
-	f.Helper()
-	var last *T
+	last := new(T)
 	for range 1000 {
 		page, err := read(last)
 		f.ok("a page", err)
-		if len(page) > size {
-			f.Fatalf("a page has %d, more than the limit, which is %d", len(page), size)
-		}
+		f.require(len(page) <= size, "a page has %d, more than the limit, which is %d", len(page), size)
 		if len(page) == 0 {
 			return all
 		}
@@ -501,6 +498,18 @@ func readPages[T any](f *suite, size int, read func(last *T) ([]*T, error)) (all
 	return nil
 }
 
+// succeed calls do in n goroutines at once, and returns the results of the calls without an error. Others end the test,
+// except one that may happen.
+func succeed[T any](f *suite, n int, may error, do func(i int) (T, error)) []T {
+	return together(f, n, func(i int, add func(T)) error {
+		result, err := do(i)
+		if err == nil {
+			add(result)
+		}
+		return except(may, err)
+	})
+}
+
 // except returns err, or nil if it is the one that may happen.
 func except(may, err error) error {
 	if errors.Is(err, may) {
@@ -509,12 +518,24 @@ func except(may, err error) error {
 	return err
 }
 
+// each returns what say says of all.
+func each[T any](all []T, say func(T) string) (said []string) {
+	for _, one := range all {
+		said = append(said, say(one))
+	}
+	return said
+}
+
 func list(entries ...string) [][]byte {
 	var l [][]byte
 	for _, e := range entries {
 		l = append(l, []byte(e))
 	}
 	return l
+}
+
+func ids(tasks []*task.Task) []string {
+	return each(tasks, func(t *task.Task) string { return t.ID })
 }
 
 func clone(t *task.Task) *task.Task {

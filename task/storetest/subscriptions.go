@@ -25,24 +25,20 @@ var subscriptionTests = []test{
 			sub := f.subscribe(s, "one", "alice")
 			added := *sub
 			got := f.subscribed(s, "alice", "one")[0]
-			if got.Version != sub.Version || !got.Expires.Equal(sub.Expires) || got.Expires.Location() != time.UTC ||
-				got.Host != sub.Host || string(got.State) != "state of one" || !got.Due.Equal(sub.Due) ||
-				!got.Leased.IsZero() {
-				f.Errorf("the subscription is %+v, want %+v", got, sub)
-			}
+			f.check(got.Version == sub.Version && got.Expires.Equal(sub.Expires) && got.Expires.Location() == time.UTC &&
+				got.Host == sub.Host && string(got.State) == "state of one" && got.Due.Equal(sub.Due) &&
+				got.Leased.IsZero(),
+				"the subscription is %+v, want %+v", got, sub)
 			f.wantError("SaveSubscription", s.SaveSubscription(f.ctx, f.newSubscription(s, "one", "alice"), 9), task.ErrConflict)
 			got.Expires, got.Due, got.State = got.Expires.Add(long), time.Time{}, everyByte
 			f.ok("SaveSubscription", s.SaveSubscription(f.ctx, got, 0))
 			changed := f.subscribed(s, "alice", "one")[0]
-			if changed.Version != got.Version || changed.Version == added.Version || !changed.Expires.Equal(got.Expires) ||
-				string(changed.State) != string(everyByte) {
-				f.Errorf("the subscription is %+v, want %+v", changed, got)
-			}
+			f.check(changed.Version == got.Version && changed.Version != added.Version && changed.Expires.Equal(got.Expires) &&
+				string(changed.State) == string(everyByte),
+				"the subscription is %+v, want %+v", changed, got)
 			was := added.Version
 			f.wantError("SaveSubscription", s.SaveSubscription(f.ctx, &added, 9), task.ErrConflict)
-			if added.Version != was {
-				f.Error("the version of what was not saved is another one")
-			}
+			f.check(added.Version == was, "the version of what was not saved is another one")
 			other := f.newSubscription(s, "two", "alice")
 			other.Version = was
 			f.wantError("SaveSubscription", s.SaveSubscription(f.ctx, other, 9), task.ErrConflict)
@@ -76,9 +72,8 @@ var subscriptionTests = []test{
 		f.wantError("SaveSubscription", s.SaveSubscription(f.ctx, claimed, 9), task.ErrConflict)
 		f.wantError("SaveSubscription", s.SaveSubscription(f.ctx, sub, 9), task.ErrConflict)
 		claimed = f.claimSubscriptions(s, all, "one")[0]
-		if string(claimed.State) != "state of one" || claimed.Version == again.Version {
-			f.Errorf("the subscription is %+v", claimed)
-		}
+		f.check(string(claimed.State) == "state of one" && claimed.Version != again.Version,
+			"the subscription is %+v", claimed)
 		f.subscribe(s, "two", "alice")
 		soon := f.subscribed(s, "alice", "one", "two")[1]
 		soon.Expires = f.clock(s).Add(time.Millisecond)
@@ -107,7 +102,6 @@ var subscriptionTests = []test{
 			f.idleSubscriptions(s, "alice's")
 			f.claimSubscriptions(s, all)
 			end := func() {
-				f.Helper()
 				other := f.addLogged(store, "alice")
 				f.updateStatus(store, other, task.Completed, task.Update{Due: -1})
 			}
@@ -132,9 +126,8 @@ var subscriptionTests = []test{
 			before := f.clock(s)
 			first := f.claimSubscriptions(s, short, "one")[0]
 			lease, least := first.Leased.Sub(before), short.Lease
-			if !first.Due.Equal(first.Leased) || lease < least || lease > least+f.clock(s).Sub(before) {
-				f.Errorf("claimed for %v, it is %v", short.Lease, lease)
-			}
+			f.check(first.Due.Equal(first.Leased) && lease >= least && lease <= least+f.clock(s).Sub(before),
+				"claimed for %v, it is %v", short.Lease, lease)
 			var second *task.Subscription
 			f.eventually("its lease has ended", func() bool {
 				taken, err := s.ClaimSubscriptions(f.ctx, all)
@@ -149,21 +142,18 @@ var subscriptionTests = []test{
 			second.State = []byte("second")
 			f.save(s, second, 0)
 			third := f.claimSubscriptions(s, all, "one")[0]
-			if string(third.State) != "second" || third.Version == second.Version {
-				f.Errorf("the subscription is %+v", third)
-			}
+			f.check(string(third.State) == "second" && third.Version != second.Version,
+				"the subscription is %+v", third)
 			prolonged := f.subscribed(s, "alice", "one")[0]
-			if !prolonged.Leased.Equal(third.Leased) || !prolonged.Due.Equal(third.Leased) {
-				f.Errorf("claimed until %v, the subscription is %+v", third.Leased, prolonged)
-			}
+			f.check(prolonged.Leased.Equal(third.Leased) && prolonged.Due.Equal(third.Leased),
+				"claimed until %v, the subscription is %+v", third.Leased, prolonged)
 			prolonged.State, prolonged.Due = []byte("prolonged"), f.clock(s)
 			f.ok("SaveSubscription", s.SaveSubscription(f.ctx, prolonged, 9))
 			f.claimSubscriptions(s, all) // it is due, and still claimed
 			f.wantError("SaveSubscription", s.SaveSubscription(f.ctx, third, 9), task.ErrConflict)
 			f.save(s, prolonged, -1)
-			if got := f.claimSubscriptions(s, all, "one")[0]; string(got.State) != "prolonged" {
-				f.Errorf("prolonged meanwhile, the subscription is %+v", got)
-			}
+			got := f.claimSubscriptions(s, all, "one")[0]
+			f.check(string(got.State) == "prolonged", "prolonged meanwhile, the subscription is %+v", got)
 		})},
 	{"a claim takes what is due longest, and leaves out who has enough", subscribes(
 		func(f *fixture, s task.Subscriptions, _ task.Store) {
@@ -204,16 +194,13 @@ var subscriptionTests = []test{
 				}
 			})
 			slices.Sort(taken)
-			if len(taken) > n || len(slices.Compact(taken)) < len(taken) {
-				f.Errorf("%d subscriptions were claimed %d times: %q", n, len(taken), taken)
-			}
+			f.check(len(taken) <= n && len(slices.Compact(taken)) >= len(taken),
+				"%d subscriptions were claimed %d times: %q", n, len(taken), taken)
 			f.eventually("all are claimed", func() bool { // what was passed over, because somebody had locked it
 				got, err := s.ClaimSubscriptions(f.ctx, all)
 				f.ok("ClaimSubscriptions", err)
 				for _, sub := range got {
-					if slices.Contains(taken, sub.ID) {
-						f.Errorf("%s is claimed again", sub.ID)
-					}
+					f.check(!slices.Contains(taken, sub.ID), "%s is claimed again", sub.ID)
 					taken = append(taken, sub.ID)
 				}
 				return len(taken) == n
@@ -226,7 +213,6 @@ var all = task.SubscriptionClaim{Limit: 100, Lease: long}
 
 // clock is the time by the clock of a store.
 func (f *fixture) clock(s task.EventLog) time.Time {
-	f.Helper()
 	page, err := s.Events(f.ctx, task.EventQuery{})
 	f.ok("Events", err)
 	return page.Now
@@ -234,14 +220,12 @@ func (f *fixture) clock(s task.EventLog) time.Time {
 
 // newSubscription returns one that is due.
 func (f *fixture) newSubscription(s task.Subscriptions, id, principal string) *task.Subscription {
-	f.Helper()
 	now := f.clock(s)
 	return &task.Subscription{ID: id, Principal: principal, Host: "hooks.example", Expires: now.Add(long), Due: now,
 		State: []byte("state of " + id)}
 }
 
 func (f *fixture) subscribe(s task.Subscriptions, id, principal string) *task.Subscription {
-	f.Helper()
 	sub := f.newSubscription(s, id, principal)
 	f.ok("SaveSubscription", s.SaveSubscription(f.ctx, sub, 100))
 	return sub
@@ -249,7 +233,6 @@ func (f *fixture) subscribe(s task.Subscriptions, id, principal string) *task.Su
 
 // save ends the claim of a subscription that is due after a time or, if that is negative, when an event comes.
 func (f *fixture) save(s task.Subscriptions, sub *task.Subscription, due time.Duration) {
-	f.Helper()
 	if sub.Due, sub.Leased = (time.Time{}), (time.Time{}); due >= 0 {
 		sub.Due = f.clock(s).Add(due)
 	}
@@ -258,7 +241,6 @@ func (f *fixture) save(s task.Subscriptions, sub *task.Subscription, due time.Du
 
 // subscribed requires that a principal has these subscriptions.
 func (f *fixture) subscribed(s task.Subscriptions, principal string, want ...string) []*task.Subscription {
-	f.Helper()
 	found, err := s.Subscribed(f.ctx, principal)
 	f.ok("Subscribed", err)
 	f.wantSubscriptions("Subscribed", found, want)
@@ -269,35 +251,29 @@ func (f *fixture) subscribed(s task.Subscriptions, principal string, want ...str
 func (f *fixture) claimSubscriptions(
 	s task.Subscriptions, c task.SubscriptionClaim, want ...string,
 ) []*task.Subscription {
-	f.Helper()
 	taken, err := s.ClaimSubscriptions(f.ctx, c)
 	f.ok("ClaimSubscriptions", err)
 	f.wantSubscriptions("ClaimSubscriptions", taken, want)
 	for _, sub := range taken {
-		if sub.Principal == "" || sub.Host == "" || len(sub.State) == 0 || sub.Version == "" || sub.Expires.IsZero() ||
-			sub.Due.IsZero() || sub.Leased.IsZero() {
-			f.Errorf("the claimed subscription is %+v", sub)
-		}
+		f.check(sub.Principal != "" && sub.Host != "" && len(sub.State) != 0 && sub.Version != "" && !sub.Expires.IsZero() &&
+			!sub.Due.IsZero() && !sub.Leased.IsZero(),
+			"the claimed subscription is %+v", sub)
 	}
 	return taken
 }
 
 // idleSubscriptions claims these, and saves them until an event comes.
 func (f *fixture) idleSubscriptions(s task.Subscriptions, want ...string) {
-	f.Helper()
 	for _, sub := range f.claimSubscriptions(s, all, want...) {
 		f.save(s, sub, -1)
 	}
 }
 
 func (f *fixture) wantSubscriptions(what string, subs []*task.Subscription, want []string) {
-	f.Helper()
 	var got []string
 	for _, sub := range subs {
 		got = append(got, sub.ID)
 	}
 	slices.Sort(got)
-	if !slices.Equal(got, want) {
-		f.Fatalf("%s gives %q, want %q", what, got, want)
-	}
+	f.require(slices.Equal(got, want), "%s gives %q, want %q", what, got, want)
 }
