@@ -71,7 +71,7 @@ var claimTests = []test{
 			got := f.claimThis(s, t.ID, long)
 			f.check(got.Status == status && got.Stopped, "the task should be stopped and %s: %+v", status, got)
 		}
-		f.claimThis(s, f.past(func() *task.Task { return f.add(s, "alice") }).ID, long)
+		f.claimThis(s, f.past().add(s, "alice").ID, long)
 	}},
 	{"of a principal's tasks it takes the one that has been due longest", func(f *fixture, s task.Store) {
 		tasks := f.addInTurn(s, "alice", 12)
@@ -223,7 +223,7 @@ var claimTests = []test{
 			for after := "a"; left > 0; {
 				claimed, err := s.Claim(f.ctx, after, busy, long, 4)
 				f.ok("Claim", err)
-				f.require(len(claimed) > 0 && len(claimed) <= 4, "Claim took %d tasks of at most 4, and %d are due", len(claimed), left)
+				f.require(len(claimed) > 0 && len(claimed) <= 4, "of %d that are due it took %d, want 1 to 4", left, len(claimed))
 				most := 1
 				got := make(map[string]int)
 				for _, c := range claimed {

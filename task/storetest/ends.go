@@ -10,16 +10,16 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// past adds a task whose time to live ended an hour ago, by the store's clock.
-func (f *fixture) past(add func() *task.Task) *task.Task {
-	f.ttl = -time.Hour
-	defer func() { f.ttl = long }()
-	return add()
+// past returns a fixture that adds tasks whose time to live ended an hour ago, by the store's clock.
+func (f *fixture) past() *fixture {
+	past := *f
+	past.ttl = -time.Hour
+	return &past
 }
 
 // addPast creates a task whose time to live ended an hour ago, and updates it.
 func (f *fixture) addPast(s task.Store, status task.Status, u task.Update) *task.Task {
-	t := f.past(func() *task.Task { return f.add(s, "alice") })
+	t := f.past().add(s, "alice")
 	f.updateStatus(s, t, status, u)
 	return t
 }
@@ -48,10 +48,21 @@ func (f *fixture) evict(s task.Store, principal string, age time.Duration, limit
 	f.require(n == want, "Evict deleted %d tasks, want %d", n, want)
 }
 
+// wantLeft requires that nothing is left of some tasks, and all of others.
+func (f *fixture) wantLeft(s task.Store, gone, stay []*task.Task) {
+	for _, t := range gone {
+		f.wantGone(s, t.ID)
+	}
+	for _, t := range stay {
+		f.wantRow(s, t)
+		f.wantJournal(s, t.ID)
+	}
+}
+
 var expiredTests = []test{
 	{"it finds tasks that are not terminal and past their time to live, however they stand",
 		func(f *fixture, s task.Store) {
-			leased := f.past(func() *task.Task { return f.addLeased(s) })
+			leased := f.past().addLeased(s)
 			want := []string{leased.ID}
 			for _, status := range statuses {
 				for _, due := range []time.Duration{-1, 0, long} {
@@ -63,9 +74,7 @@ var expiredTests = []test{
 				}
 			}
 			slices.Sort(want)
-			got := f.expired(s, 100)
-			f.check(slices.Equal(got, want),
-				"Expired gave %d tasks, want %d:\n%q\nwant\n%q", len(got), len(want), got, want)
+			f.wantEqual("Expired", f.expired(s, 100), want)
 		}},
 	{"it gives no more than the limit, and as many if there are", func(f *fixture, s task.Store) {
 		for range 5 {
@@ -84,8 +93,7 @@ var expiredTests = []test{
 		f.eventually("the time to live has ended", func() bool { return len(f.expired(s, 10)) == 1 })
 		f.wantPassed(start, ttl)
 		f.updateStatus(s, t, task.Failed, task.Update{Due: -1})
-		got := f.expired(s, 10)
-		f.check(len(got) == 0, "it is still found when it is terminal")
+		f.check(len(f.expired(s, 10)) == 0, "it is still found when it is terminal")
 	}},
 }
 
@@ -93,7 +101,7 @@ var purgeTests = []test{
 	{"it deletes tasks that are terminal, not due, and past their time to live by the grace, and no others",
 		func(f *fixture, s task.Store) {
 			// A worker that cleans up after a cancelled task still needs its journal.
-			leased := f.past(func() *task.Task { return f.addLeased(s) })
+			leased := f.past().addLeased(s)
 			f.updateStatus(s, leased, task.Cancelled, task.Update{Keep: true})
 			stay := []*task.Task{leased, f.addEnded(s, task.Working), f.addEnded(s, task.InputRequired)}
 			var gone []*task.Task
@@ -109,13 +117,7 @@ var purgeTests = []test{
 			f.purge(s, 61*time.Minute, 100, 0)
 			f.purge(s, 30*time.Minute, 100, len(gone))
 			f.purge(s, 0, 100, 0)
-			for _, t := range gone {
-				f.wantGone(s, t.ID)
-			}
-			for _, t := range stay {
-				f.wantRow(s, t)
-				f.wantJournal(s, t.ID)
-			}
+			f.wantLeft(s, gone, stay)
 			f.wantListed(s, "alice", len(stay))
 		}},
 	{"it deletes no more than the limit, and as many if there are", func(f *fixture, s task.Store) {
@@ -128,10 +130,7 @@ var purgeTests = []test{
 		f.purge(s, 0, 3, 0)
 	}},
 	{"the journal goes too: a new task with the same id has its own", func(f *fixture, s task.Store) {
-		t := f.past(func() *task.Task {
-			t := f.create(s, newTask("alice"), "old", "older")
-			return t
-		})
+		t := f.past().create(s, newTask("alice"), "old", "older")
 		f.updateStatus(s, t, task.Completed, task.Update{Due: -1, Entries: list("oldest")})
 		f.purge(s, 0, 10, 1)
 		again := newTask("bob")
@@ -148,15 +147,13 @@ var purgeTests = []test{
 			f.addEnded(s, task.Completed)
 		}
 		var sum atomic.Int64
-		together(&f.suite, 4, func(i int, _ func(any)) error {
-			for try := 0; try < 10*n && sum.Load() < n; try++ {
-				deleted, err := handles[i%2].Purge(f.ctx, 0, 3)
-				if err != nil {
-					return err
-				}
+		together(&f.suite, 4, func(i int, _ func(any)) (err error) {
+			for try := 0; try < 10*n && sum.Load() < n && err == nil; try++ {
+				var deleted int
+				deleted, err = handles[i%2].Purge(f.ctx, 0, 3)
 				sum.Add(int64(deleted))
 			}
-			return nil
+			return err
 		})
 		f.check(sum.Load() == n, "%d tasks were deleted, want %d", sum.Load(), n)
 	}},
@@ -169,9 +166,7 @@ var handleTests = []test{
 			ended := f.create(s, newTask("alice"), "one", "two")
 			ended.Outcome = []byte("done")
 			f.updateStatus(s, ended, task.Completed, task.Update{Due: -1, Entries: list("three")})
-			t := f.addRunning(s, "alice")
-			timer := within(time.Millisecond, "timer")
-			f.park(s, t, question("decided", "user:bob"), question("open", "user:bob"), timer)
+			t := f.addAsking(s, "alice", append(forBob("decided", "open"), within(time.Millisecond, "timer"))...)
 			f.decide(s, t.ID, "decided")
 			t = f.get(s, t.ID)
 			want := f.questions(s, t.ID)
@@ -262,13 +257,12 @@ var handleTests = []test{
 
 // watch watches a store until stop is called.
 func (f *fixture) watch(s task.Store, ready func(), changed func(name string, due bool)) (stop func()) {
-	w := f.watcher(s)
 	ctx, cancel := context.WithCancel(f.ctx)
 	f.Cleanup(cancel)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		err := w.Watch(ctx, ready, changed)
+		err := s.(task.Watcher).Watch(ctx, ready, changed)
 		f.check(ctx.Err() != nil, "Watch returned before its context was done: %v", err)
 	}()
 	return func() {
@@ -281,7 +275,7 @@ func (f *fixture) watch(s task.Store, ready func(), changed func(name string, du
 	}
 }
 
-var watchTests = []test{
+var watchTests = needs[task.Watcher]([]test{
 	{"changed is called for what another instance creates and updates, until the context is done",
 		func(f *fixture, s task.Store) {
 			var readies atomic.Int64
@@ -326,4 +320,4 @@ var watchTests = []test{
 		})
 		stop()
 	}},
-}
+})

@@ -20,10 +20,8 @@ var liveTests = []test{
 		born := t.Expires
 		t.Expires = t.Created.Add(-100 * long)
 		f.update(s, t, task.Update{Keep: true})
-		if !t.Expires.Equal(born) || !f.get(s, t.ID).Expires.Equal(born) {
-			t.Expires = f.get(s, t.ID).Expires
-			f.Errorf("Expires is %v, and was %v", t.Expires, born)
-		}
+		f.check(t.Expires.Equal(born), "Expires is %v, and was %v", t.Expires, born)
+		f.wantRow(s, t)
 		f.update(s, t, task.Update{Keep: true, TTL: time.Minute})
 		f.check(t.Expires.Equal(born), "a shorter TTL made Expires %v, and it was %v", t.Expires, born)
 	}},
@@ -36,7 +34,7 @@ var liveTests = []test{
 	{"a task that goes on after it was parked has its whole time to live, or the longest that an update gave it",
 		func(f *fixture, s task.Store) {
 			for _, given := range []time.Duration{0, 3 * long} {
-				t := f.past(func() *task.Task { return f.addRunning(s, "alice") })
+				t := f.past().addRunning(s, "alice")
 				f.updateStatus(s, t, task.InputRequired, task.Update{Leased: true, Due: -1, TTL: given})
 				f.updateStatus(s, t, task.InputRequired, task.Update{Due: -1})
 				at := t.Expires
@@ -56,27 +54,25 @@ var liveTests = []test{
 		func(f *fixture, s task.Store) {
 			for _, leased := range []bool{false, true} {
 				t := f.addRunning(s, "alice")
-				want, version := clone(t), t.Version
+				want := clone(t)
 				t.Status = task.Failed
 				u := task.Update{Expired: true, Leased: leased, Keep: true, Entries: list("x")}
-				f.wantError("Update", s.Update(f.ctx, t, u), task.ErrEarly)
-				f.check(t.Version == version, "the Version is %d, and was %d", t.Version, version)
+				f.wantUpdate(s, t, u, task.ErrEarly)
 				f.wantRow(s, want)
 				f.wantJournal(s, t.ID)
-				past := f.past(func() *task.Task { return f.addRunning(s, "alice") })
+				past := f.past().addRunning(s, "alice")
 				past.Status = task.Failed
 				f.update(s, past, u)
 				f.wantRow(s, past)
 				// A task that has ended stays so.
 				past.Status = task.Cancelled
-				f.wantError("Update", s.Update(f.ctx, past, u), task.ErrEnded)
+				f.wantUpdate(s, past, u, task.ErrEnded)
 			}
 		}},
 	{"a question that is new or moved lets its task outlive its deadline, and one that is there does not",
 		func(f *fixture, s task.Store) {
-			t := f.addRunning(s, "alice")
 			q := within(5*long, "key", "user:bob")
-			f.park(s, t, q)
+			t := f.addAsking(s, "alice", q)
 			f.wantLives("asked", s, t.ID, t.Updated, 5*long+task.AfterDeadline)
 			f.wantRow(s, t)
 			at := t.Expires
@@ -84,9 +80,7 @@ var liveTests = []test{
 			f.tick(s, t.Updated)
 			f.park(s, t, q)
 			f.check(t.Expires.Equal(at), "asked again, it lives until %v, and did until %v", t.Expires, at)
-			open := f.question(s, t.ID, "key")
-			open.Votes = []byte("vote")
-			f.change(s, open)
+			open := f.edit(s, t.ID, "key", func(q *task.Question) { q.Votes = []byte("vote") })
 			f.wantRow(s, t)
 			open.Deadline = open.Deadline.Add(long)
 			f.change(s, open)
@@ -102,46 +96,38 @@ var liveTests = []test{
 			for _, runs := range []bool{false, true} {
 				for _, late := range []bool{false, true} {
 					// It was given three hours, of which all but a moment are over.
-					t := f.past(func() *task.Task { return f.addRunning(s, "alice") })
-					other := f.past(func() *task.Task { return f.addRunning(s, "alice") })
-					u := task.Update{Leased: true, Due: -1, TTL: 3 * long}
-					q := question("key", "user:bob")
+					t, asks := f.past().addRunning(s, "alice"), forBob("key")
 					if late {
-						q.Within = time.Millisecond
+						asks[0].Within = time.Millisecond
 					}
-					u.Ask = []*task.Question{q}
-					f.updateStatus(s, t, task.InputRequired, u)
-					f.park(s, other, question("key", "user:bob"))
+					f.updateStatus(s, t, task.InputRequired, task.Update{Leased: true, Due: -1, TTL: 3 * long, Ask: asks})
+					other := f.past().addAsking(s, "alice", question("key", "user:bob"))
 					if runs {
 						f.wake(s, t)
 					}
 					f.tick(s, t.Updated.Add(5*time.Millisecond))
 					before := f.get(s, t.ID)
-					q = f.question(s, t.ID, "key")
-					q.Decision = []byte("decision")
-					f.wantChange(s, q, late, nil)
+					f.wantChange(s, f.decision(s, t.ID, "key"), late, nil)
 					decided := f.question(s, t.ID, "key").Changed
 					f.wantLives(fmt.Sprintf("decided, runs: %v, late: %v", runs, late), s, t.ID, decided, 3*long)
-					after := f.get(s, t.ID)
-					f.check(after.Expires.After(before.Expires),
-						"it lives until %v, as before the decision", after.Expires)
+					after := f.get(s, t.ID).Expires
+					f.check(after.After(before.Expires), "it lives until %v, as before the decision", after)
 					f.wantRow(s, other)
 				}
 			}
 		}},
 	{"a decision of a task whose time to live has ended keeps it from being expired", func(f *fixture, s task.Store) {
-		t := f.past(func() *task.Task { return f.addRunning(s, "alice") })
+		t := f.past().addRunning(s, "alice")
 		f.updateStatus(s, t, task.InputRequired,
-			task.Update{Leased: true, Due: -1, TTL: time.Millisecond, Ask: []*task.Question{question("key", "user:bob")}})
+			task.Update{Leased: true, Due: -1, TTL: time.Millisecond, Ask: forBob("key")})
 		f.eventually("it has expired", func() bool { return len(f.expired(s, 10)) == 1 })
 		stale := f.get(s, t.ID)
 		f.decide(s, t.ID, "key")
 		f.update(s, f.get(s, t.ID), task.Update{Keep: true, TTL: long})
 		stale.Version = f.get(s, t.ID).Version
 		stale.Status = task.Failed
-		f.wantError("Update", s.Update(f.ctx, stale, task.Update{Expired: true}), task.ErrEarly)
-		got := f.expired(s, 10)
-		f.check(len(got) == 0, "it is still among those that have expired")
+		f.wantUpdate(s, stale, task.Update{Expired: true}, task.ErrEarly)
+		f.check(len(f.expired(s, 10)) == 0, "it is still among those that have expired")
 	}},
 }
 
@@ -190,8 +176,8 @@ var prolongTests = []test{
 		stale := clone(c)
 		stale.Version++
 		for f.tryClaim(s, "", long) == nil {
-			f.wantError("Update", s.Update(f.ctx, stale, task.Update{Leased: true, Keep: true}), task.ErrConflict)
-			f.wantError("Append", s.Append(f.ctx, c.ID, c.Claim, 7, []byte("x")), task.ErrConflict)
+			f.wantUpdate(s, stale, task.Update{Leased: true, Keep: true}, task.ErrConflict)
+			f.wantAppend(s, c.ID, c.Claim, 7, task.ErrConflict)
 			f.require(time.Since(start) <= patience, "the lease of %v has not ended after %v", lease, patience)
 		}
 	}},

@@ -34,13 +34,13 @@ var noticeTests = []test{
 			f.listen(s, long)
 			t := f.addRunning(writer, "alice")
 			timer := func(key string) *task.Question { return reminding(time.Millisecond, key) }
-			decided, expired, open := question("decided", "user:bob"), question("expired", "group:a"), question("open", "user:bob")
+			asks := append(forBob("decided", "open"), question("expired", "group:a"))
 			f.wantNotices(reader)
-			f.park(writer, t, decided, expired, open, timer("t1"), timer("t2"), timer("t3"), timer("t4"))
+			f.park(writer, t, append(asks, timer("t1"), timer("t2"), timer("t3"), timer("t4"))...)
 			f.wantNotices(reader, "asked decided", "asked expired", "asked open")
 			f.update(writer, t, task.Update{Keep: true})
 			f.wake(writer, t)
-			f.park(writer, t, decided, expired, open, timer("t1"), timer("t2"), timer("t3"))
+			f.park(writer, t, append(asks, timer("t1"), timer("t2"), timer("t3"))...)
 			f.wantNotices(reader)
 
 			f.edit(writer, t.ID, "decided", func(q *task.Question) { q.Votes = []byte("votes") })
@@ -57,11 +57,11 @@ var noticeTests = []test{
 			f.wantNotices(reader, "ended open")
 			f.wake(writer, t)
 			answered := question("answered", "user:bob")
-			f.park(writer, t, open, answered, timer("t3"))
+			f.park(writer, t, asks[1], answered, timer("t3"))
 			f.wantNotices(reader, "asked answered")
 			f.updateStatus(writer, t, task.Working, task.Update{Lease: long, Answered: []string{"answered", "t3"}})
 			f.wantNotices(reader, "ended answered")
-			f.park(writer, t, open, answered, question("last", "user:bob"), timer("t4"))
+			f.park(writer, t, asks[1], answered, question("last", "user:bob"), timer("t4"))
 			f.wantNotices(reader, "asked last")
 			f.updateStatus(writer, t, task.Cancelled, task.Update{Due: 0})
 			f.wantNotices(reader, "ended decided", "ended expired", "ended last")
@@ -230,8 +230,8 @@ var noticeTests = []test{
 		f.tick(s, f.question(s, t.ID, "soon").Asked.Add(remind))
 		got = append(got, f.settleAll(s)...)
 		slices.Sort(got)
-		f.wantEqual("the notices", got, []string{"asked decided", "asked later", "asked never", "asked soon", "asked withdrawn",
-			"decided decided", "due_soon soon", "ended withdrawn"})
+		f.wantEqual("the notices", got, []string{"asked decided", "asked later", "asked never", "asked soon",
+			"asked withdrawn", "decided decided", "due_soon soon", "ended withdrawn"})
 	}},
 	{"due_soon is left by Notices while somebody listens, also if nobody did when the time came",
 		func(f *fixture, s task.Store) {
@@ -259,7 +259,7 @@ var noticeTests = []test{
 		for _, principal := range []string{"alice", ""} {
 			q := question("key", "user:bob")
 			q.Notice = []byte("told")
-			t := f.past(func() *task.Task { return f.addAsking(s, principal, q) })
+			t := f.past().addAsking(s, principal, q)
 			asked := f.notice(s, time.Millisecond)
 			if f.updateStatus(s, t, task.Cancelled, task.Update{Due: -1}); principal == "" {
 				f.tick(s, t.Updated.Add(time.Millisecond))
@@ -283,7 +283,7 @@ var noticeTests = []test{
 	}},
 	{"another task with the ID of one that is gone has notices of its own, after those", func(f *fixture, s task.Store) {
 		f.listen(s, long)
-		t := f.past(func() *task.Task { return f.addAsking(s, "alice", question("key", "user:bob")) })
+		t := f.past().addAsking(s, "alice", question("key", "user:bob"))
 		f.updateStatus(s, t, task.Cancelled, task.Update{Due: -1})
 		f.purge(s, 0, 10, 1)
 		again := newTask("bob")

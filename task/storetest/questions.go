@@ -264,7 +264,7 @@ var askTests = []test{
 				func() { f.purge(s, 0, 10, 1) },
 				func() { f.evict(s, "alice", 0, 1, 1) },
 			} {
-				t := f.past(func() *task.Task { return f.addAsking(s, "alice", forBob("decided", "withdrawn")...) })
+				t := f.past().addAsking(s, "alice", forBob("decided", "withdrawn")...)
 				f.edit(s, t.ID, "decided", func(q *task.Question) { q.Voters, q.Decision = []string{"bob"}, []byte("decision") })
 				t = f.get(s, t.ID)
 				q := f.question(s, t.ID, "withdrawn")
@@ -501,8 +501,7 @@ var changeTests = []test{
 				t := f.addRunning(s, "alice")
 				t.Pending, t.Message, t.Round, t.Attempts, t.Stopped = []byte("pending"), "waits", 3, 7, true
 				asks := append(forBob("first", "second"), within(time.Millisecond, "timer"))
-				f.updateStatus(s, t, task.InputRequired,
-					task.Update{Leased: true, Due: due, Ask: asks, Entries: list("entry")})
+				f.updateStatus(s, t, task.InputRequired, task.Update{Leased: true, Due: due, Ask: asks, Entries: list("entry")})
 				f.tick(s, t.Updated)
 				for i, key := range []string{"first", "timer"} {
 					q := f.question(s, t.ID, key)
@@ -765,8 +764,7 @@ var waitingTests = []test{
 					filter, all := order.filter, f.waiting(s, order.filter)
 					f.require(len(all) > 0 && (who != nil || len(all) == order.all), "with %+v %d questions wait", filter, len(all))
 					for i, q := range all[1:] {
-						f.check(order.before(all[i], q) < 0,
-							"with %+v the question %q comes twice, or in another order", filter, q.Key)
+						f.check(order.before(all[i], q) < 0, "with %+v the question %q comes twice, or in another order", filter, q.Key)
 					}
 					for _, size := range []int{1, 2, 7, len(all) - 1, len(all), len(all) + 1} {
 						f.wantPages(s, filter, size, all)

@@ -53,12 +53,11 @@ var quotaTests = []test{
 		f.wantFull("Create", s.Create(f.ctx, newTask("alice"), long, 0, nil, nil, quota), quota)
 		f.ok("Create for bob", s.Create(f.ctx, newTask("bob"), long, 0, nil, nil, quota))
 		f.tick(s, t.Updated)
-		for _, remove := range []func() (int, error){
-			func() (int, error) { return s.Purge(f.ctx, 0, 1) },
-			func() (int, error) { return s.Evict(f.ctx, "alice", 0, 1) },
+		for _, remove := range []func(){
+			func() { f.purge(s, 0, 1, 1) },
+			func() { f.evict(s, "alice", 0, 1, 1) },
 		} {
-			_, err := remove()
-			f.ok("deleting one", err)
+			remove()
 			f.ok("Create", s.Create(f.ctx, newTask("alice"), long, 0, nil, nil, quota))
 			f.wantFull("Create", s.Create(f.ctx, newTask("alice"), long, 0, nil, nil, quota), quota)
 		}
@@ -128,20 +127,17 @@ var quotaTests = []test{
 		quota := task.Quota{Unfinished: 1, Kept: 1, Bytes: 105}
 		given := clone(t)
 		given.Status, given.Principal = task.Failed, "mallory"
-		before := clone(given)
 		for _, u := range []task.Update{{Due: 0}, {Lease: long}} {
 			u.Entries, u.Quota = list("123", "456"), quota
+			f.wantUpdate(s, given, u, task.ErrQuota)
 			f.wantFull("Update", s.Update(f.ctx, given, u), task.Quota{Bytes: 105})
-			f.wantSame(given, before)
 		}
 		f.wantRow(s, t)
 		f.wantEntries(s, t.ID)
 		stale := clone(t)
 		stale.Version--
-		f.wantError("Update with a stale version", s.Update(f.ctx, stale, task.Update{Entries: list("123456"), Quota: quota}),
-			task.ErrConflict)
-		f.wantError("Update of no task",
-			s.Update(f.ctx, newTask("alice"), task.Update{Entries: list("123456"), Quota: quota}), task.ErrNotFound)
+		f.wantUpdate(s, stale, task.Update{Entries: list("123456"), Quota: quota}, task.ErrConflict)
+		f.wantUpdate(s, newTask("alice"), task.Update{Entries: list("123456"), Quota: quota}, task.ErrNotFound)
 		f.update(s, t, task.Update{Due: -1, Entries: list("12", "345"), Quota: quota})
 		f.update(s, t, task.Update{Due: -1, Quota: task.Quota{Bytes: 1}}) // it adds nothing
 		f.update(s, t, task.Update{Due: -1, Entries: list("6")})          // without a quota
@@ -186,29 +182,15 @@ var quotaTests = []test{
 				f.tick(s, gone[len(gone)-1].Updated)
 				stay = append(stay, end("alice", status, 0), end("alice", status, long))
 			}
-			for _, status := range []task.Status{task.Working, task.InputRequired} {
-				stay = append(stay, end("alice", status, -1))
-			}
+			stay = append(stay, end("alice", task.Working, -1), end("alice", task.InputRequired, -1))
 			f.tick(s, stay[len(stay)-1].Updated)
-			evict := func(age time.Duration, limit, want int) {
-				n, err := other.Evict(f.ctx, "alice", age, limit)
-				f.ok("Evict", err)
-				f.require(n == want, "Evict deleted %d tasks, want %d", n, want)
-			}
-			evict(time.Hour, 100, 0)
-			evict(0, 0, 0)
-			evict(0, 1, 1)
-			f.wantGone(s, gone[0].ID)
-			f.wantRow(s, gone[1])
-			evict(0, 100, len(gone)-1)
-			evict(0, 100, 0)
-			for _, t := range gone {
-				f.wantGone(s, t.ID)
-			}
-			for _, t := range stay {
-				f.wantRow(s, t)
-				f.wantJournal(s, t.ID)
-			}
+			f.evict(other, "alice", time.Hour, 100, 0)
+			f.evict(other, "alice", 0, 0, 0)
+			f.evict(other, "alice", 0, 1, 1)
+			f.wantLeft(s, gone[:1], gone[1:])
+			f.evict(other, "alice", 0, 100, len(gone)-1)
+			f.evict(other, "alice", 0, 100, 0)
+			f.wantLeft(s, gone, stay)
 		}},
 }
 

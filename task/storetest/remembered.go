@@ -3,12 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/askback-mcp/askback/task"
 )
@@ -19,17 +14,14 @@ var rememberedTests = []test{
 		r.Content = everyByte
 		f.ok("Remember", s.Remember(f.ctx, r))
 		for _, handle := range f.instances(s, 2) {
-			f.wantRemembered(handle, nil, "key 3")
 			found, err := handle.Remembered(f.ctx, nil, nil, 10)
 			f.ok("Remembered", err)
-			if diff := cmp.Diff([]*task.Remembered{r}, found); diff != "" {
-				f.Error(diff)
-			}
+			f.wantEqual("Remembered", found, []*task.Remembered{r})
 		}
 	}},
 	{"Recall: each call takes one from Left, and takes it once", func(f *fixture, s task.Store) {
 		other := f.instances(s, 2)[1]
-		f.ok("Remember", s.Remember(f.ctx, f.remembered(s, "key", 2)))
+		f.remember(s, "key", 2)
 		f.wantRecall(s, "key", "call 1", 1)
 		f.wantRecall(other, "key", "call 1", 1)
 		f.wantRemembered(other, nil, "key 1")
@@ -39,32 +31,20 @@ var rememberedTests = []test{
 		f.wantRecall(s, "key", "call 2", 0)
 	}},
 	{"Recall: there is no other decision than the one with the Key", func(f *fixture, s task.Store) {
-		f.ok("Remember", s.Remember(f.ctx, f.remembered(s, "key", 9)))
+		f.remember(s, "key", 9)
 		for _, key := range []string{"", "ke", "key2", "KEY", "key\x00", "\xff", "%"} {
 			f.wantNoRecall(s, key, "call")
-			err := s.Forget(f.ctx, key)
-			f.check(errors.Is(err, task.ErrNotFound), "Forget(%q): %v, want an ErrNotFound", key, err)
+			f.wantError("Forget of "+key, s.Forget(f.ctx, key), task.ErrNotFound)
 		}
 		f.wantRemembered(s, nil, "key 9")
 	}},
 	{"Recall: of calls at once no more pass than are left, and one call takes one", func(f *fixture, s task.Store) {
 		handles := f.instances(s, 4)
-		f.ok("Remember", s.Remember(f.ctx, f.remembered(s, "key", 3)))
-		var passed atomic.Int32
-		var wait sync.WaitGroup
-		for i := range 24 {
-			wait.Go(func() {
-				_, err := handles[i%4].Recall(f.ctx, "key", fmt.Sprint("call ", i/2))
-				if err == nil {
-					passed.Add(1)
-				} else if !errors.Is(err, task.ErrNotFound) {
-					f.Errorf("Recall: %v", err)
-				}
-			})
-		}
-		wait.Wait()
-		n := passed.Load()
-		f.check(n == 6, "%d of 24 have passed, want the two attempts of three calls", n)
+		f.remember(s, "key", 3)
+		passed := succeed(&f.suite, 24, task.ErrNotFound, func(i int) (*task.Remembered, error) {
+			return handles[i%4].Recall(f.ctx, "key", fmt.Sprint("call ", i/2))
+		})
+		f.check(len(passed) == 6, "%d of 24 have passed, want the two attempts of three calls", len(passed))
 		f.wantRemembered(s, nil)
 	}},
 	{"Recall: nothing passes after Until, and Purge deletes what has ended", func(f *fixture, s task.Store) {
@@ -84,13 +64,11 @@ var rememberedTests = []test{
 		f.wantNoRecall(s, "soon", "call")
 		f.wantRecall(s, "late", "call", 8)
 		// What was deleted can be decided again, and has let no call pass.
-		r := f.remembered(s, "soon", 1)
-		f.ok("Remember", s.Remember(f.ctx, r))
+		f.remember(s, "soon", 1)
 		f.wantRecall(s, "soon", "call", 0)
 	}},
 	{"Remember: one that is repeated changes nothing", func(f *fixture, s task.Store) {
-		r := f.remembered(s, "key", 2)
-		f.ok("Remember", s.Remember(f.ctx, r))
+		r := f.remember(s, "key", 2)
 		f.wantRecall(s, "key", "call 1", 1)
 		f.ok("Remember", s.Remember(f.ctx, r))
 		earlier := f.remembered(s, "key", 9)
@@ -113,15 +91,13 @@ var rememberedTests = []test{
 		f.wantRemembered(s, []string{"user:ada"}, "key 4")
 	}},
 	{"Forget: nothing passes any more, and no repeated Remember brings it back", func(f *fixture, s task.Store) {
-		r := f.remembered(s, "key", 5)
-		f.ok("Remember", s.Remember(f.ctx, r))
+		r := f.remember(s, "key", 5)
 		f.wantRecall(s, "key", "call 1", 4)
 		f.ok("Forget", s.Forget(f.ctx, "key"))
 		f.wantNoRecall(s, "key", "call 1")
 		f.wantNoRecall(s, "key", "call 2")
 		f.wantRemembered(s, nil)
-		err := s.Forget(f.ctx, "key")
-		f.check(errors.Is(err, task.ErrNotFound), "Forget again: %v, want an ErrNotFound", err)
+		f.wantError("Forget again", s.Forget(f.ctx, "key"), task.ErrNotFound)
 		f.ok("Remember", s.Remember(f.ctx, r))
 		r.Decided = r.Decided.Add(time.Millisecond) // before it was forgotten
 		f.ok("Remember", s.Remember(f.ctx, r))
@@ -147,17 +123,13 @@ var rememberedTests = []test{
 		f.wantRemembered(s, []string{"user:1"}, "key 5 6", "key 3 4", "key 1 2")
 		f.wantRemembered(s, []string{"user:2", "group:A", "user:\x00", ""})
 		f.wantRemembered(s, []string{})
-		var pages []string
-		var after *task.Remembered
-		for {
-			page, err := s.Remembered(f.ctx, []string{"group:a"}, after, 2)
-			f.ok("Remembered", err)
-			if len(page) == 0 {
-				break
+		paged := readPages(&f.suite, 2, func(last *task.Remembered) ([]*task.Remembered, error) {
+			if last.Key == "" {
+				last = nil
 			}
-			pages, after = append(pages, briefly(page)...), page[len(page)-1]
-		}
-		f.check(slices.Equal(pages, all), "in pages: %q, want %q", pages, all)
+			return s.Remembered(f.ctx, []string{"group:a"}, last, 2)
+		})
+		f.wantEqual("in pages", briefly(paged), all)
 	}},
 }
 
@@ -168,25 +140,27 @@ func (f *fixture) remembered(s task.Store, key string, left int) *task.Remembere
 		Decided: now.Add(-time.Hour), Until: now.Add(long), Left: left}
 }
 
+func (f *fixture) remember(s task.Store, key string, left int) *task.Remembered {
+	r := f.remembered(s, key, left)
+	f.ok("Remember", s.Remember(f.ctx, r))
+	return r
+}
+
 func (f *fixture) now(s task.Store) time.Time {
 	_, now, err := s.Changes(f.ctx, nil, 0)
 	f.ok("Changes", err)
 	return now
 }
 
-func briefly(found []*task.Remembered) (all []string) {
-	for _, r := range found {
-		all = append(all, fmt.Sprint(r.Key, " ", r.Left))
-	}
-	return all
+func briefly(found []*task.Remembered) []string {
+	return each(found, func(r *task.Remembered) string { return fmt.Sprint(r.Key, " ", r.Left) })
 }
 
 // wantRemembered requires these decisions for who, each by its Key and what is left of it.
 func (f *fixture) wantRemembered(s task.Store, who []string, want ...string) {
 	found, err := s.Remembered(f.ctx, who, nil, 100)
 	f.ok("Remembered", err)
-	got := briefly(found)
-	f.check(slices.Equal(got, want), "Remembered for %q: %q, want %q", who, got, want)
+	f.wantEqual(fmt.Sprintf("Remembered for %q", who), briefly(found), want)
 }
 
 func (f *fixture) wantRecall(s task.Store, key, call string, left int) {
@@ -197,6 +171,5 @@ func (f *fixture) wantRecall(s task.Store, key, call string, left int) {
 
 func (f *fixture) wantNoRecall(s task.Store, key, call string) {
 	r, err := s.Recall(f.ctx, key, call)
-	f.check(errors.Is(err, task.ErrNotFound) && r == nil,
-		"Recall(%q, %q): %v, %v, want an ErrNotFound", key, call, r, err)
+	f.check(errors.Is(err, task.ErrNotFound) && r == nil, "Recall(%q, %q): %v, %v, want an ErrNotFound", key, call, r, err)
 }

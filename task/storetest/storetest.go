@@ -29,6 +29,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -90,13 +91,17 @@ func Run(t *testing.T, database func(t *testing.T) (open func(t *testing.T) task
 	}
 }
 
-// watcher returns a store as a Watcher, or skips the test if it is none.
-func (f *fixture) watcher(s task.Store) task.Watcher {
-	w, ok := s.(task.Watcher)
-	if !ok {
-		f.Skip("not tested: this store is no task.Watcher")
+// needs skips tests for a store that is no T.
+func needs[T any](tests []test) []test {
+	for i, test := range tests {
+		tests[i].run = func(f *fixture, s task.Store) {
+			if _, ok := s.(T); !ok {
+				f.Skipf("not tested: this store is no %v", reflect.TypeFor[T]())
+			}
+			test.run(f, s)
+		}
 	}
-	return w
+	return tests
 }
 
 // A test shows that a store does what the test says. It gets the first handle on a database.

@@ -213,8 +213,10 @@ var updateTests = []test{
 }
 
 // wantRefused requires that each of these updates with this version and claim gives the error.
-func (f *fixture) wantRefused(s task.Store, t *task.Task, version int64, claim task.Claim, want error, us ...task.Update) {
-	for _, u := range us {
+func (f *fixture) wantRefused(
+	s task.Store, t *task.Task, version int64, claim task.Claim, want error, updates ...task.Update,
+) {
+	for _, u := range updates {
 		given := clone(t)
 		given.Version, given.Claim = version, claim
 		given.Status, given.Message, given.Outcome = task.Failed, "refused", []byte("refused")
