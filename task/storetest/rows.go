@@ -55,16 +55,6 @@ var createTests = []test{
 			f.claimNext(s)
 			f.wantPassed(start, lease)
 		}},
-	{"what is refused is not claimed", func(f *fixture, s task.Store) {
-		t := f.add(s, "alice")
-		again, other := clone(t), newTask("alice")
-		f.wantError("Create", s.Create(f.ctx, again, long, long, nil, nil, task.Quota{}), task.ErrExists)
-		f.wantError("Create", s.Create(f.ctx, other, long, long, nil, nil, task.Quota{Unfinished: 1}), task.ErrQuota)
-		f.wantEqual("the claims of the given tasks", []task.Claim{again.Claim, other.Claim}, make([]task.Claim, 2))
-		f.check(again.Attempts == 0 && other.Attempts == 0, "the given tasks became %+v and %+v", again, other)
-		f.wantRow(s, t)
-		f.claimThis(s, t.ID, long)
-	}},
 	{"a new task has its times, Version and Fence 0, and no Nonce", func(f *fixture, s task.Store) {
 		for _, ttl := range []time.Duration{time.Millisecond, 90 * time.Minute, 10 * 365 * 24 * time.Hour} {
 			t := newTask("alice")
@@ -141,11 +131,14 @@ var createTests = []test{
 		for _, principal := range []string{"alice", "mallory"} {
 			other := newTask(principal)
 			other.ID, other.Message = t.ID, "mine now"
-			f.wantError("Create", s.Create(f.ctx, other, long, 0, []byte("other"), list("other"), task.Quota{}), task.ErrExists)
+			f.wantError("Create", s.Create(f.ctx, other, long, long, []byte("other"), list("other"), task.Quota{}),
+				task.ErrExists)
+			f.check(other.Claim == (task.Claim{}) && other.Attempts == 0, "the given task became %+v", other)
 		}
 		f.wantRow(s, t)
 		f.wantJournal(s, t.ID, "one")
 		f.wantListed(s, "mallory", 0)
+		f.claimThis(s, t.ID, long)
 	}},
 	{"of instances that create a task with the same id at the same time one succeeds", func(f *fixture, s task.Store) {
 		handles := f.instances(s, 2)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -77,17 +76,17 @@ func RunStates(t *testing.T, database func(t *testing.T) (open func(t *testing.T
 		{"of swaps at once from one state one succeeds", func(f *states) {
 			old := []byte(nil)
 			for n := range 10 {
-				var won atomic.Int32
-				together(&f.suite, 8, func(i int, _ func(any)) error {
+				won := together(&f.suite, 8, func(i int, add func(string)) error {
 					data := fmt.Sprint(n, i)
 					swapped, err := []StateStore{f.a, f.b}[i%2].SwapState(f.ctx, "id", "call", old, []byte(data), time.Now().Add(long))
 					if swapped {
-						won.Add(1)
+						add(data)
 					}
 					return err
 				})
-				f.require(won.Load() == 1, "%d swaps succeeded", won.Load())
-				old = f.get(f.a, "id")
+				f.require(len(won) == 1, "%d swaps succeeded", len(won))
+				f.wantState(f.b, "id", won[0])
+				old = []byte(won[0])
 			}
 		}},
 		{"a state expires by itself", func(f *states) {
@@ -163,9 +162,8 @@ func RunStates(t *testing.T, database func(t *testing.T) (open func(t *testing.T
 		{"a context that has ended ends the call, or it does no harm", func(f *states) {
 			ended, cancel := context.WithCancel(f.ctx)
 			cancel()
-			err := f.a.PutState(ended, "id", "call", []byte("data"), time.Now().Add(long))
-			f.check(err == nil || errors.Is(err, context.Canceled), "PutState: %v, want the error of the context", err)
-			if err != nil {
+			if err := f.a.PutState(ended, "id", "call", []byte("data"), time.Now().Add(long)); err != nil {
+				f.wantError("PutState", err, context.Canceled)
 				f.wantNone(f.a, "id")
 			}
 		}},
@@ -223,10 +221,7 @@ func (f *states) wantNone(s StateStore, id string) {
 }
 
 func (f *states) wantFound(s StateStore, call string, want ...string) {
-	var got []string
-	for _, data := range f.find(s, call, 100) {
-		got = append(got, string(data))
-	}
+	got := each(f.find(s, call, 100), func(data []byte) string { return string(data) })
 	slices.Sort(got)
-	f.require(slices.Equal(got, want), "FindStates(%q): %q, want %q", call, got, want)
+	f.wantEqual(fmt.Sprintf("FindStates(%q)", call), got, want)
 }
