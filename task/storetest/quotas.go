@@ -9,7 +9,7 @@ import (
 )
 
 var quotaTests = []test{
-	{"with as many unfinished tasks, in all dialects, as its quota a principal gets no more", func(f *fixture, s task.Store) {
+	{"with as many unfinished tasks, of any dialect, as its quota nobody gets more", func(f *fixture, s task.Store) {
 		t := newTask("alice")
 		t.Dialect = "extension"
 		f.create(s, t)

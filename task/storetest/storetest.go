@@ -110,7 +110,7 @@ type test struct {
 	run  func(f *fixture, s task.Store)
 }
 
-// A suite is what the tests of both suites need. Its methods end the test.
+// A suite is what the tests of all suites need. Its methods end the test, except check.
 type suite struct {
 	*testing.T
 	ctx context.Context

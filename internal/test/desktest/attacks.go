@@ -205,9 +205,7 @@ func (s *scene) forges(votes, decision string) string {
 	}
 	row := read()
 	row.Votes, row.Decision = []byte(votes), []byte(decision)
-	if err := s.store.ChangeQuestion(s.Context(), row, false); err != nil {
-		s.Fatal(err)
-	}
+	harness.Check(s, s.store.ChangeQuestion(s.Context(), row, false))
 	said := s.refused(approves("bob", "release"))
 	if decision == "" {
 		listed := 0
@@ -224,9 +222,7 @@ func (s *scene) forges(votes, decision string) string {
 		s.serves(s.T, "meanwhile, "+s.version)
 		row = read()
 		row.Votes = nil
-		if err := s.store.ChangeQuestion(s.Context(), row, false); err != nil {
-			s.Fatal(err)
-		}
+		harness.Check(s, s.store.ChangeQuestion(s.Context(), row, false))
 		return said
 	}
 	s.serves(s.T, "meanwhile, "+s.version)

@@ -44,9 +44,7 @@ type (
 func build(t *testing.T, store task.Store) *world {
 	t.Helper()
 	d, err := desk.Open(store, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	w := &world{Desk: d, store: store, ran: make(map[string]bool), notified: make(map[string]bool)}
 	notify := func(_ context.Context, n desk.Notice) error {
 		if n.Principal == "mallory" {

@@ -1,13 +1,13 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,32 +41,22 @@ var Fronts = []Front{
 			r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp", strings.NewReader(Modern(1, method, params)))
 			var p struct{ Name, URI, TaskID string }
 			_ = json.Unmarshal([]byte("{"+params+"}"), &p)
-			return exchangeHTTP(t, h, r, "2026-07-28", "Mcp-Method", method, "Mcp-Name", p.Name+p.URI+p.TaskID)
+			m, _ := exchangeHTTP(t, h, r, "2026-07-28", "Mcp-Method", method, "Mcp-Name", p.Name+p.URI+p.TaskID)
+			return m
 		}
 	}},
 	{"HTTP session", true, func(t *testing.T, srv *askback.Server, token *auth.TokenInfo) Ask {
 		h := authenticated(srv, token)
-		hello := httptest.NewRequest(http.MethodPost, "/mcp",
-			strings.NewReader(
-				`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+Initialize+`}}`))
 		session := ""
 		post := func(body string) map[string]any {
 			r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(body))
-			return exchangeHTTP(t, h, r, "2025-11-25", "Mcp-Session-Id", session)
+			m, header := exchangeHTTP(t, h, r, "2025-11-25", "Mcp-Session-Id", session)
+			session = cmp.Or(session, header.Get("Mcp-Session-Id"))
+			return m
 		}
-		w := httptest.NewRecorder()
-		for name, value := range map[string]string{"Content-Type": "application/json",
-			"Accept": "application/json, text/event-stream", "Authorization": "Bearer token"} {
-			hello.Header.Set(name, value)
-		}
-		h.ServeHTTP(w, hello)
-		if session = w.Header().Get("Mcp-Session-Id"); session == "" || strings.Contains(w.Body.String(), `"error"`) {
-			// If the session is refused, the refusal stands for the response to every request.
-			refusal := map[string]any{}
-			if err := json.Unmarshal([]byte(w.Body.String()[strings.Index(w.Body.String(), "{"):]), &refusal); err != nil {
-				t.Fatalf("no session: %d %s", w.Code, w.Body)
-			}
-			return func(string, string) map[string]any { return refusal }
+		hello := post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{` + Initialize + `}}`)
+		if hello["error"] != nil { // the refusal stands for the response to every request
+			return func(string, string) map[string]any { return hello }
 		}
 		post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		return func(method, params string) map[string]any {
@@ -142,27 +132,21 @@ func authenticated(srv *askback.Server, token *auth.TokenInfo) http.Handler {
 }
 
 // exchangeHTTP sends a request with these headers, and returns the last message of the response, with its status.
-func exchangeHTTP(t *testing.T, h http.Handler, r *http.Request, version string, headers ...string) map[string]any {
+func exchangeHTTP(
+	t *testing.T, h http.Handler, r *http.Request, version string, headers ...string,
+) (m map[string]any, header http.Header) {
 	t.Helper()
-	headers = append(headers, "Content-Type", "application/json", "Accept", "application/json, text/event-stream",
-		"MCP-Protocol-Version", version, "Authorization", "Bearer token")
-	for pair := range slices.Chunk(headers, 2) {
-		r.Header.Set(pair[0], pair[1])
-	}
+	setHeaders(r, append(headers, "MCP-Protocol-Version", version, "Authorization", "Bearer token"))
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	body := strings.TrimSpace(w.Body.String())
-	if i := strings.LastIndex(body, "data: "); i >= 0 {
-		body = body[i+len("data: "):]
-	}
-	m := map[string]any{}
-	if body != "" {
-		if err := json.Unmarshal([]byte(body), &m); err != nil {
+	m = map[string]any{}
+	if body := lastMessage(w.Header(), w.Body.Bytes()); len(body) > 0 {
+		if err := json.Unmarshal(body, &m); err != nil {
 			t.Fatalf("status %d: %v in %s", w.Code, err, w.Body)
 		}
 	}
 	m["status"] = w.Code
-	return m
+	return m, w.Header()
 }
 
 // dial connects in memory, through a transport that sends the token with each request.
@@ -180,21 +164,15 @@ func dial(t *testing.T, srv *askback.Server, token *auth.TokenInfo) (send func(i
 func Converse(t *testing.T, transport mcp.Transport) (send func(id int, message string) map[string]any) {
 	t.Helper()
 	conn, err := transport.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	Check(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return func(id int, message string) map[string]any {
 		t.Helper()
 		msg, err := jsonrpc.DecodeMessage([]byte(message))
-		if err != nil {
-			t.Fatal(err)
-		}
+		Check(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
-		if err := conn.Write(ctx, msg); err != nil {
-			t.Fatal(err)
-		}
+		Check(t, conn.Write(ctx, msg))
 		for id != 0 {
 			answer, err := conn.Read(ctx)
 			if err != nil {
@@ -202,13 +180,9 @@ func Converse(t *testing.T, transport mcp.Transport) (send func(id int, message 
 			}
 			if res, ok := answer.(*jsonrpc.Response); ok && res.ID.Raw() == int64(id) {
 				data, err := jsonrpc.EncodeMessage(res)
-				if err != nil {
-					t.Fatal(err)
-				}
+				Check(t, err)
 				m := map[string]any{}
-				if err := json.Unmarshal(data, &m); err != nil {
-					t.Fatal(err)
-				}
+				Check(t, json.Unmarshal(data, &m))
 				return m
 			}
 		}
@@ -292,9 +266,7 @@ func EverythingOn(t *testing.T, opts askback.Options, prepare func(*mcp.Server))
 	}
 	prepare(m)
 	srv, err := askback.New(m, &opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Check(t, err)
 	askback.AddTool(srv, &mcp.Tool{Name: "quiet"}, func(context.Context, *askback.Call, struct{}) (string, error) {
 		return "ours", nil
 	})

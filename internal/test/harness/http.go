@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -15,13 +16,8 @@ func Post(t testing.TB, url, body string, header ...string) (status int, message
 	res := Open(t, url, body, header...)
 	defer res.Body.Close()
 	data, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, last, ok := bytes.Cut(data, []byte("data: ")); ok &&
-		strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
-		data = last
-	}
+	Check(t, err)
+	data = lastMessage(res.Header, data)
 	if len(data) > 0 && json.Unmarshal(data, &message) != nil {
 		message = map[string]any{"text": string(data)}
 	}
@@ -32,19 +28,28 @@ func Post(t testing.TB, url, body string, header ...string) (status int, message
 func Open(t testing.TB, url, body string, header ...string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "application/json, text/event-stream")
-	for i := 0; i < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
+	Check(t, err)
+	setHeaders(req, header)
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Check(t, err)
 	return res
+}
+
+// setHeaders sets headers, each a name and a value, and those of every message.
+func setHeaders(r *http.Request, header []string) {
+	all := append([]string{"Content-Type", "application/json", "Accept", "application/json, text/event-stream"}, header...)
+	for pair := range slices.Chunk(all, 2) {
+		r.Header.Set(pair[0], pair[1])
+	}
+}
+
+// lastMessage returns the last message of a response, which may be a stream.
+func lastMessage(header http.Header, body []byte) []byte {
+	if strings.HasPrefix(header.Get("Content-Type"), "text/event-stream") {
+		events := bytes.Split(bytes.TrimSpace(body), []byte("\n\n"))
+		_, body, _ = bytes.Cut(events[len(events)-1], []byte("data: "))
+	}
+	return body
 }
 
 // AsJSON decodes JSON.

@@ -1,11 +1,13 @@
 package harness
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -32,12 +34,7 @@ type Request struct {
 // HTTP returns the request with the headers that mirror its body.
 func (r Request) HTTP(t testing.TB) *http.Request {
 	t.Helper()
-	if r.Method == "" {
-		r.Method = "tools/call"
-	}
-	if r.Capabilities == "" {
-		r.Capabilities = AllCapabilities
-	}
+	r.Method, r.Capabilities = cmp.Or(r.Method, "tools/call"), cmp.Or(r.Capabilities, AllCapabilities)
 	body := r.Body
 	if body == "" {
 		params := Quote(wire.TargetMember(r.Method)) + ":" + Quote(r.Target)
@@ -53,15 +50,7 @@ func (r Request) HTTP(t testing.TB) *http.Request {
 		body = Message(1, r.Method, params, r.Capabilities+r.Meta)
 	}
 	req := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(body))
-	for name, value := range map[string]string{
-		"Content-Type":         "application/json",
-		"Accept":               "application/json, text/event-stream",
-		"MCP-Protocol-Version": "2026-07-28",
-		"Mcp-Method":           r.Method,
-		"Mcp-Name":             r.Target,
-	} {
-		req.Header.Set(name, value)
-	}
+	setHeaders(req, []string{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", r.Method, "Mcp-Name", r.Target})
 	for name, values := range r.Header {
 		req.Header[http.CanonicalHeaderKey(name)] = values
 	}
@@ -77,15 +66,10 @@ func (r Request) Send(t testing.TB, h http.Handler) *Response {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r.HTTP(t))
 	res := &Response{Status: w.Code, Header: w.Header(), Raw: w.Body.String()}
-	body := w.Body.Bytes()
-	if strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
-		events := bytes.Split(bytes.TrimSpace(body), []byte("\n\n"))
-		_, body, _ = bytes.Cut(events[len(events)-1], []byte("data: "))
-	}
-	if len(body) > 0 {
-		if err := json.Unmarshal(body, res); err != nil && w.Header().Get("Content-Type") == "application/json" {
-			t.Fatalf("status %d: %v in %s", w.Code, err, body)
-		}
+	body := lastMessage(w.Header(), w.Body.Bytes())
+	err := json.Unmarshal(body, res)
+	if err != nil && len(body) > 0 && w.Header().Get("Content-Type") == "application/json" {
+		t.Fatalf("status %d: %v in %s", w.Code, err, body)
 	}
 	return res
 }
@@ -145,13 +129,9 @@ func (r *Response) Asked(t testing.TB, keys ...string) string {
 	if r.Result == nil || r.Result.Type != "input_required" {
 		t.Fatalf("want input_required, got %s", r.Raw)
 	}
-	for _, key := range keys {
-		if r.Result.Requests[key] == nil {
-			t.Errorf("%q is not asked: %s", key, r.Raw)
-		}
-	}
-	if len(r.Result.Requests) != len(keys) {
-		t.Errorf("want %d questions, got %s", len(keys), r.Raw)
+	asked := slices.Sorted(maps.Keys(r.Result.Requests))
+	if !slices.Equal(asked, slices.Sorted(slices.Values(keys))) {
+		t.Errorf("want the questions %q, got %s", keys, r.Raw)
 	}
 	return r.Result.State
 }

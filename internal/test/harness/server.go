@@ -39,22 +39,26 @@ func NewServerOn(
 	own.Keys = cmp.Or(own.Keys, NewRing(t))
 	own.Logger = cmp.Or(own.Logger, slog.New(slog.DiscardHandler))
 	srv, err := askback.New(m, &own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Check(t, err)
 	for _, f := range register {
 		f(srv)
 	}
 	return srv
 }
 
+// Check ends a test that has met an error.
+func Check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // NewRing returns a ring with a new key.
 func NewRing(t testing.TB) *seal.Ring {
 	t.Helper()
 	ring, err := seal.NewRing(seal.NewKey(time.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	Check(t, err)
 	return ring
 }
 

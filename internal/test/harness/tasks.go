@@ -108,14 +108,10 @@ func NewTaskServerOn(t testing.TB, store task.Store, opts *askback.Options,
 func Steal(t testing.TB, store task.Store, id string) (giveBack func()) {
 	t.Helper()
 	row, err := store.Get(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Check(t, err)
 	update := func(u task.Update) {
 		t.Helper()
-		if err := store.Update(t.Context(), row, u); err != nil {
-			t.Fatal(err)
-		}
+		Check(t, store.Update(t.Context(), row, u))
 	}
 	update(task.Update{Lease: time.Hour})
 	return func() { t.Helper(); update(task.Update{Due: 0}) }

@@ -177,9 +177,7 @@ func TestClients(t *testing.T) {
 		t.Run(way.says, func(t *testing.T) {
 			session, err := answering().Connect(t.Context(), way.transport(),
 				&mcp.ClientSessionOptions{ProtocolVersion: way.version})
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, err)
 			defer session.Close()
 			rapid.Check(t, func(rt *rapid.T) {
 				kind := rapid.SampledFrom([]string{"tool", "inline", "prompt", "resource"}).Draw(rt, "kind")

@@ -109,9 +109,7 @@ func TestStates(t *testing.T) {
 		logger, _ := harness.Logs()
 		srv, err := askback.New(m, &askback.Options{Keys: keys, Principal: harness.UserHeader, Logger: logger,
 			States: &state.Options{Store: store, Mode: mode, Overflow: overflow}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		handler(srv)
 		return srv.HTTPHandler(nil)
 	}

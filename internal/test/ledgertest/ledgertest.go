@@ -32,9 +32,7 @@ func Run(t *testing.T, d ledger.Dialect, connector driver.Connector) {
 	db := sql.OpenDB(f)
 	t.Cleanup(func() { db.Close() })
 	l, err := ledger.New(t.Context(), db, d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	b := &bookings{T: t, db: db, ledger: l, faults: f}
 	b.exec(`CREATE TABLE bookings (room BIGINT, number BIGINT)`)
 	t.Run("its table is there", func(t *testing.T) {
@@ -73,15 +71,11 @@ func (b *bookings) exec(query string) {
 func (b *bookings) of(t *testing.T, room int64) (numbers []int64) {
 	t.Helper()
 	rows, err := b.db.QueryContext(t.Context(), fmt.Sprint(`SELECT number FROM bookings WHERE room = `, room))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	defer rows.Close()
 	for rows.Next() {
 		var n int64
-		if err := rows.Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, rows.Scan(&n))
 		numbers = append(numbers, n)
 	}
 	return numbers

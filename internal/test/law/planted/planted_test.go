@@ -21,6 +21,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 var find = flag.Bool("find", false, "let a hundred seeds look for each bug, of which ten must find it")
@@ -76,9 +78,7 @@ func hunt(t *testing.T, law, test string) (found []string, last int, took time.D
 		if err == nil {
 			err = cmd.Start()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		before := len(found)
 		for lines := bufio.NewScanner(out); lines.Scan() && len(found) < bar; {
 			if m := began.FindStringSubmatch(lines.Text()); m != nil {
@@ -106,33 +106,21 @@ func (b *bug) plant(t *testing.T) (overlay string) {
 	replace := make(map[string]string)
 	for i, p := range b.patches {
 		original, err := filepath.Abs(filepath.Join(root, filepath.FromSlash(p.file)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		text, err := os.ReadFile(cmp.Or(replace[original], original))
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		changed, err := p.apply(string(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		if changed == string(text) {
 			t.Errorf("%s: the bug changes nothing", p.file)
 		}
 		replace[original] = filepath.Join(dir, fmt.Sprintf("%d.go", i))
-		if err := os.WriteFile(replace[original], []byte(changed), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, os.WriteFile(replace[original], []byte(changed), 0o600))
 	}
 	data, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	overlay = filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlay, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, os.WriteFile(overlay, data, 0o600))
 	return overlay
 }
 
