@@ -52,9 +52,7 @@ func DSN(t testing.TB) string {
 		start = startDurable
 	}
 	s, err := start()
-	if err != nil {
-		withoutServer(t, err)
-	}
+	check(t, err)
 	return newDatabase(t, s.DSN())
 }
 
@@ -83,9 +81,7 @@ func Start(t testing.TB) *Server {
 	t.Helper()
 	foreign(t)
 	s, err := start(false, nil)
-	if err != nil {
-		withoutServer(t, err)
-	}
+	check(t, err)
 	t.Cleanup(s.close)
 	return s
 }
@@ -93,15 +89,14 @@ func Start(t testing.TB) *Server {
 // Follow starts a server that begins with the data of s and follows it by asynchronous streaming replication. It ends
 // with the process, or when close is called.
 func (s *Server) Follow() (standby *Server, close func(), err error) {
-	if standby, err = start(false, s); err != nil {
-		return nil, nil, err
-	}
-	return standby, standby.close, nil
+	return open(s)
 }
 
 // Open starts a server for a program that is no test. It ends with the process, or when close is called.
-func Open() (_ *Server, close func(), err error) {
-	s, err := start(false, nil)
+func Open() (_ *Server, close func(), err error) { return open(nil) }
+
+func open(primary *Server) (_ *Server, close func(), err error) {
+	s, err := start(false, primary)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -121,14 +116,16 @@ func foreign(t testing.TB) string {
 	return dsn
 }
 
-// withoutServer ends a test that cannot have its server. It skips the test where this machine
-// has no PostgreSQL, unless the environment requires one.
-func withoutServer(t testing.TB, err error) {
+// check ends a test with an error, if there is one. It skips the test where this machine has no PostgreSQL, unless the
+// environment requires one.
+func check(t testing.TB, err error) {
 	t.Helper()
 	if _, missing := errors.AsType[*missingError](err); missing && os.Getenv(variable) != required {
 		t.Skipf("%v", err)
 	}
-	t.Fatal(err)
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // missingError says that this machine has no PostgreSQL, and how to install one.

@@ -27,25 +27,19 @@ func Pooler(t testing.TB, dsn, mode string) string {
 		program, err = exec.LookPath("/usr/sbin/pgbouncer")
 	}
 	if err != nil {
-		withoutServer(t, &missingError{"this machine has no PgBouncer (apt-get install pgbouncer)"})
+		check(t, &missingError{"this machine has no PgBouncer (apt-get install pgbouncer)"})
 	}
 	owner, err := unprivileged() // PgBouncer refuses to run as root
-	if err != nil {
-		withoutServer(t, err)
-	}
+	check(t, err)
 	dir, err := os.MkdirTemp("", "pgtest")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	u, err := url.Parse(dsn)
 	if err != nil {
 		t.Fatal("pgtest: the database has no URL")
 	}
 	port, err := freePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	password, _ := u.User.Password()
 	config := fmt.Sprintf(`[databases]
 * = host=%s port=%s user=%s password=%s
@@ -57,14 +51,10 @@ auth_type = any
 pool_mode = %s
 `, u.Hostname(), u.Port(), u.User.Username(), password, port, mode)
 	file := filepath.Join(dir, "pgbouncer.ini")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, []byte(config), 0o600))
 	if owner != nil {
 		for _, path := range []string{dir, file} {
-			if err := os.Chown(path, int(owner.Uid), int(owner.Gid)); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Chown(path, int(owner.Uid), int(owner.Gid)))
 		}
 	}
 	// It ends when the shell's input does, however this process ends.
@@ -74,12 +64,8 @@ pool_mode = %s
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	input, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	check(t, cmd.Start())
 	end := func() {
 		input.Close()
 		cmd.Wait()
@@ -91,9 +77,7 @@ pool_mode = %s
 	defer cancel()
 	for {
 		config, err := pgx.ParseConfig(u.String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
 		conn, err := pgx.ConnectConfig(ctx, config)
 		if err == nil {

@@ -25,6 +25,6 @@ func start(bool, *Server) (*Server, error) {
 
 // Pooler leaves the test out, or fails it.
 func Pooler(t testing.TB, _, _ string) string {
-	withoutServer(t, &missingError{"a PgBouncer for tests is not started on this system"})
+	check(t, &missingError{"a PgBouncer for tests is not started on this system"})
 	return ""
 }
