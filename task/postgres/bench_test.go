@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/postgres"
@@ -28,9 +29,7 @@ var (
 func bare(t testing.TB, dsn string) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pgxpool.New(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	t.Cleanup(pool.Close)
 	return pool
 }
@@ -52,9 +51,7 @@ func newTask() *task.Task {
 
 func create(t testing.TB, s *postgres.Store, new *task.Task, entries ...[]byte) *task.Task {
 	t.Helper()
-	if err := s.Create(t.Context(), new, time.Hour, 0, call, entries, task.Quota{}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, s.Create(t.Context(), new, time.Hour, 0, call, entries, task.Quota{}))
 	return new
 }
 
@@ -134,9 +131,7 @@ func BenchmarkGet(b *testing.B) {
 		id := create(b, s, newTask()).ID
 		compare(b, "bare", "store", func(int) (func(), func()) {
 			return func() {
-				if err := bareGet(ctx, pool, id); err != nil {
-					b.Fatal(err)
-				}
+				harness.Check(b, bareGet(ctx, pool, id))
 			}, get(id)
 		})
 	})
@@ -156,13 +151,9 @@ func BenchmarkCreate(b *testing.B) {
 				mine := newTask()
 				mine.Principal = fmt.Sprint("user ", n/50)
 				return func() {
-						if err := bareCreate(ctx, pool, rand.Text(), true); err != nil {
-							b.Fatal(err)
-						}
+						harness.Check(b, bareCreate(ctx, pool, rand.Text(), true))
 					}, func() {
-						if err := s.Create(ctx, mine, time.Hour, 0, call, nil, task.Quota{Unfinished: quota}); err != nil {
-							b.Fatal(err)
-						}
+						harness.Check(b, s.Create(ctx, mine, time.Hour, 0, call, nil, task.Quota{Unfinished: quota}))
 					}
 			})
 		})
@@ -176,13 +167,9 @@ func BenchmarkComplete(b *testing.B) {
 		theirs, mine := create(b, s, newTask()), create(b, s, newTask())
 		mine.Status, mine.Outcome = task.Completed, outcome
 		return func() {
-				if err := bareComplete(ctx, pool, theirs.ID); err != nil {
-					b.Fatal(err)
-				}
+				harness.Check(b, bareComplete(ctx, pool, theirs.ID))
 			}, func() {
-				if err := s.Update(ctx, mine, task.Update{Leased: true, Due: -1, Entries: [][]byte{entry}}); err != nil {
-					b.Fatal(err)
-				}
+				harness.Check(b, s.Update(ctx, mine, task.Update{Leased: true, Due: -1, Entries: [][]byte{entry}}))
 			}
 	})
 }
@@ -211,9 +198,7 @@ func BenchmarkNotify(b *testing.B) {
 					}()
 				}
 				for range clients {
-					if err := <-done; err != nil {
-						b.Fatal(err)
-					}
+					harness.Check(b, <-done)
 				}
 				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
 			})
@@ -245,16 +230,12 @@ func BenchmarkWake(b *testing.B) {
 		s, pool := database(b)
 		t := create(b, s, newTask())
 		wake := func() {
-			if err := s.Update(ctx, t, task.Update{Due: 0}); err != nil {
-				b.Fatal(err)
-			}
+			harness.Check(b, s.Update(ctx, t, task.Update{Due: 0}))
 			c, err := claimOne(s, ctx, "", nil, time.Minute)
 			if err != nil || c == nil {
 				b.Fatalf("Claim: %v, %v", c, err)
 			}
-			if err := s.Update(ctx, c, task.Update{Leased: true, Due: -1}); err != nil {
-				b.Fatal(err)
-			}
+			harness.Check(b, s.Update(ctx, c, task.Update{Leased: true, Due: -1}))
 			t = c
 		}
 		for range 10 {
@@ -276,9 +257,7 @@ func BenchmarkWithoutQuestions(b *testing.B) {
 		mine := create(b, s, newTask())
 		mine.Status = status
 		return func() {
-			if err := s.Update(ctx, mine, task.Update{Leased: true, Due: -1, Entries: [][]byte{entry}}); err != nil {
-				b.Fatal(err)
-			}
+			harness.Check(b, s.Update(ctx, mine, task.Update{Leased: true, Due: -1, Entries: [][]byte{entry}}))
 		}
 	}
 	b.Run("end", func(b *testing.B) {
@@ -341,9 +320,7 @@ func BenchmarkOverdue(b *testing.B) {
 				}()
 			}
 			for range deciders {
-				if err := <-decided; err != nil {
-					b.Fatal(err)
-				}
+				harness.Check(b, <-decided)
 			}
 			done += len(overdue)
 		}
@@ -362,9 +339,7 @@ func BenchmarkEvents(b *testing.B) {
 			create(b, s, t)
 			t.Status = task.Completed
 			return func() {
-				if err := s.Update(ctx, t, task.Update{Due: -1}); err != nil {
-					b.Fatal(err)
-				}
+				harness.Check(b, s.Update(ctx, t, task.Update{Due: -1}))
 			}
 		}
 		return end(false), end(true)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 )
@@ -74,15 +75,11 @@ func groupTask(principal string) *task.Task {
 func TestWritesTogether(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), pgtest.DSN(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	defer s.Close()
 	ctx := t.Context()
 	first := groupTask("alice")
-	if err := s.Create(ctx, first, time.Hour, 0, []byte("call"), nil, task.Quota{}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, s.Create(ctx, first, time.Hour, 0, []byte("call"), nil, task.Quota{}))
 	bound := task.Quota{Unfinished: 10}
 	g := gather(t, s)
 	again, stale, gone := *first, *first, groupTask("bob")
@@ -124,19 +121,13 @@ func TestWritesTogether(t *testing.T) {
 func TestALockedTaskKeepsNoOthers(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), pgtest.DSN(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	defer s.Close()
 	ctx := t.Context()
 	locked := groupTask("alice")
-	if err := s.Create(ctx, locked, time.Hour, 0, nil, nil, task.Quota{}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, s.Create(ctx, locked, time.Hour, 0, nil, nil, task.Quota{}))
 	tx, err := s.pool.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	defer tx.Rollback(ctx)
 	if _, err := tx.Exec(ctx, inSchema(`SELECT FROM {schema}.task FOR UPDATE`, s.schema)); err != nil {
 		t.Fatal(err)
@@ -153,9 +144,7 @@ func TestALockedTaskKeepsNoOthers(t *testing.T) {
 	}
 	g.make()
 	others.Wait()
-	if err := tx.Rollback(ctx); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, tx.Rollback(ctx))
 	g.all.Wait()
 	if locked.Version != 1 {
 		t.Errorf("the locked task has version %d, want 1", locked.Version)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -13,9 +14,7 @@ func TestChangesInAnotherOrder(t *testing.T) {
 	t.Parallel()
 	s := openPrivate(t)
 	d, err := desk.Open(s, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	first, second := parked(t, s, people("first")), parked(t, s, people("second"))
 	told := make(chan string, 9)
 	go func() {
@@ -43,9 +42,7 @@ func TestChangesInAnotherOrder(t *testing.T) {
 		t.Helper()
 		q := oneQuestion(t, s, id)
 		q.Voters = []string{"bob"}
-		if err := s.ChangeQuestion(t.Context(), q, false); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, s.ChangeQuestion(t.Context(), q, false))
 	}
 	// Once one is told, the first query was made.
 	for began := false; !began; {

@@ -145,9 +145,7 @@ func TestReadersDoNotStarveWorkers(t *testing.T) {
 					}
 					return taskrun.Verdict{Status: task.Completed}, nil
 				}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var all sync.WaitGroup
@@ -165,9 +163,7 @@ func TestReadersDoNotStarveWorkers(t *testing.T) {
 			var ids []string
 			for i := range tasks {
 				n, err := e.Create(ctx, &taskrun.New{Principal: "alice", Round: i})
-				if err != nil {
-					t.Fatal(err)
-				}
+				harness.Check(t, err)
 				ids = append(ids, n.ID)
 			}
 			all.Go(func() { e.Run(ctx) })
@@ -176,9 +172,7 @@ func TestReadersDoNotStarveWorkers(t *testing.T) {
 			for _, id := range ids {
 				harness.Eventually(t, "end of a task", func() bool {
 					n, err := direct.Get(ctx, id)
-					if err != nil {
-						t.Fatal(err)
-					}
+					harness.Check(t, err)
 					return n.Status == task.Completed
 				})
 			}

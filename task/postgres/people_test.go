@@ -16,6 +16,7 @@ import (
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/internal/test/desktest"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/postgres"
@@ -28,9 +29,7 @@ func desksOf(t *testing.T, dsn string) (stores []*postgres.Store, desks []*desk.
 		s := open(t, dsn)
 		t.Cleanup(func() { s.Close() })
 		d, err := desk.Open(s, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		stores, desks = append(stores, s), append(desks, d)
 	}
 	return stores, desks
@@ -98,9 +97,7 @@ func TestVotesOutliveConnections(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	admin, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	defer admin.Close(context.Background())
 	done := make(chan struct{})
 	var all sync.WaitGroup

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 )
 
@@ -25,9 +26,7 @@ const (
 func TestPlansUseIndexes(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), pgtest.DSN(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	defer s.Close()
 	ctx := t.Context()
 	// A few locks and candidates are sorted, and what several lists give.
@@ -41,9 +40,7 @@ func TestPlansUseIndexes(t *testing.T) {
 		{"large", "VACUUM ANALYZE"},
 	} {
 		conn, err := s.pool.Acquire(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		defer conn.Release() // for a test that fails; Close waits for it
 		if _, err := conn.Conn().PgConn().Exec(ctx, inSchema(table.sql, s.schema)).ReadAll(); err != nil {
 			t.Fatal(err)
@@ -137,9 +134,7 @@ func TestPlansUseIndexes(t *testing.T) {
 					args = ""
 				}
 				rows, err := conn.Query(ctx, "EXPLAIN EXECUTE p"+args, pgx.QueryExecModeSimpleProtocol)
-				if err != nil {
-					t.Fatal(err)
-				}
+				harness.Check(t, err)
 				lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 				if err != nil {
 					t.Fatalf("%s: %v", c.says, err)
@@ -161,14 +156,10 @@ func TestPlansUseIndexes(t *testing.T) {
 // made when there were none.
 func TestWakingAndClaimingBesideParkedTasks(t *testing.T) {
 	s, err := Open(t.Context(), pgtest.DSN(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	defer s.Close()
 	conn, err := s.pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	defer conn.Release()
 	exec := func(sql string) {
 		t.Helper()
@@ -192,13 +183,9 @@ func TestWakingAndClaimingBesideParkedTasks(t *testing.T) {
 	pages := func(sql string) (n int) {
 		t.Helper()
 		rows, err := conn.Query(t.Context(), "EXPLAIN (ANALYZE, BUFFERS) EXECUTE "+sql, pgx.QueryExecModeSimpleProtocol)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		for _, line := range lines {
 			if _, buffers, ok := strings.Cut(line, "Buffers: shared "); ok { // the first is that of all
 				for _, kind := range strings.Fields(buffers) {

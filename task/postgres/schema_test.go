@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 )
@@ -17,9 +18,7 @@ import (
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	t.Cleanup(func() { conn.Close(context.Background()) })
 	return conn
 }
@@ -82,9 +81,7 @@ func TestATaskThatCannotBeDeleted(t *testing.T) {
 	conn := connect(t, s.pool.Config().ConnString())
 	for i := range 6 {
 		n := &task.Task{ID: fmt.Sprint(i), Principal: "alice", Status: task.Working}
-		if err := s.Create(t.Context(), n, -time.Hour, 0, []byte("call"), nil, task.Quota{}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, s.Create(t.Context(), n, -time.Hour, 0, []byte("call"), nil, task.Quota{}))
 	}
 	mustExec(t, conn, `BEGIN; SELECT FROM askback.task WHERE id = '1' FOR UPDATE`)
 	if ids, err := s.Expired(t.Context(), 9); len(ids) != 5 || err != nil {

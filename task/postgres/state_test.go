@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task/storetest"
 )
@@ -16,9 +17,7 @@ func TestStates(t *testing.T) {
 		dsn := schema()
 		return func(t *testing.T) storetest.StateStore {
 			s, err := Open(t.Context(), dsn)
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, err)
 			t.Cleanup(func() { s.Close() })
 			return s
 		}
@@ -32,9 +31,7 @@ func TestGuard(t *testing.T) {
 		dsn := schema()
 		return func(t *testing.T) storetest.Guard {
 			s, err := Open(t.Context(), dsn)
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, err)
 			t.Cleanup(func() { s.Close() })
 			return s.Guard()
 		}
@@ -45,9 +42,7 @@ func TestGuard(t *testing.T) {
 func TestGuardForgets(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), pgtest.DSN(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	defer s.Close()
 	for i := range 10 * purgeStatesEvery {
 		if fresh, err := s.Guard().Use(t.Context(), fmt.Sprint(i), time.Now().Add(-time.Second)); !fresh || err != nil {
@@ -65,14 +60,10 @@ func TestGuardForgets(t *testing.T) {
 func TestStatesArePurged(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), pgtest.DSN(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	defer s.Close()
 	for i := range 10 * purgeStatesEvery {
-		if err := s.PutState(t.Context(), fmt.Sprint(i), "call", []byte("data"), time.Now().Add(-time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, s.PutState(t.Context(), fmt.Sprint(i), "call", []byte("data"), time.Now().Add(-time.Second)))
 	}
 	var n int
 	if err := s.pool.QueryRow(t.Context(), "SELECT count(*) FROM askback.state").Scan(&n); err != nil ||

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 )
@@ -16,9 +17,7 @@ import (
 func openPrivate(t *testing.T) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), pgtest.DSN(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -38,9 +37,7 @@ func TestAClaimReturnsAWholeJournalOrNone(t *testing.T) {
 		{"an entry that the task does not count", -1, &task.Claimed{}},
 	} {
 		n := groupTask("alice")
-		if err := s.Create(t.Context(), n, time.Hour, 0, []byte("call"), entries, task.Quota{}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, s.Create(t.Context(), n, time.Hour, 0, []byte("call"), entries, task.Quota{}))
 		grow := inSchema(`UPDATE {schema}.task SET entries = entries + $1 WHERE id = $2`, s.schema)
 		if _, err := s.pool.Exec(t.Context(), grow, c.more, n.ID); err != nil {
 			t.Fatal(err)
@@ -62,9 +59,7 @@ func TestQuotasAreLockedWhileTheyAreUsed(t *testing.T) {
 	s := openPrivate(t)
 	ctx := t.Context()
 	grows := groupTask("alice")
-	if err := s.Create(ctx, grows, time.Hour, 0, nil, nil, task.Quota{}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, s.Create(ctx, grows, time.Hour, 0, nil, nil, task.Quota{}))
 	quota := task.Quota{Unfinished: 9, Kept: 9, Bytes: 100}
 	for says, write := range map[string]func() error{
 		"creating": func() error { return s.Create(ctx, groupTask("alice"), time.Hour, 0, nil, nil, quota) },
@@ -73,9 +68,7 @@ func TestQuotasAreLockedWhileTheyAreUsed(t *testing.T) {
 		},
 	} {
 		other, err := s.pool.Begin(ctx) // another instance that is in the middle of a write of alice's
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		t.Cleanup(func() { _ = other.Rollback(context.Background()) }) // if the test fails before
 		if _, err := other.Exec(ctx, s.sql.lockQuotas, []string{"alice"}, []string{}); err != nil {
 			t.Fatal(err)
@@ -83,9 +76,7 @@ func TestQuotasAreLockedWhileTheyAreUsed(t *testing.T) {
 		written := make(chan error, 1)
 		go func() { written <- write() }()
 		waits(t, s, written)
-		if err := other.Rollback(ctx); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, other.Rollback(ctx))
 		select {
 		case err := <-written:
 			if err != nil {
@@ -96,9 +87,7 @@ func TestQuotasAreLockedWhileTheyAreUsed(t *testing.T) {
 		}
 	}
 	bob := groupTask("bob")
-	if err := s.Create(ctx, bob, time.Hour, 0, nil, nil, quota); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, s.Create(ctx, bob, time.Hour, 0, nil, nil, quota))
 }
 
 // waits returns when a write waits for a lock, and fails the test if it ends before.
@@ -113,9 +102,7 @@ func waits(t *testing.T, s *Store, written <-chan error) {
 		var waiting int
 		err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		if waiting > 0 {
 			return
 		}
@@ -135,9 +122,7 @@ func TestWritesAreMadeInTheOrderOfTheirTasks(t *testing.T) {
 			return row.Scan(new(int))
 		}})
 	}
-	if err := s.transact(writes); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, s.transact(writes))
 	if !slices.IsSorted(made) || len(made) != len(writes) {
 		t.Errorf("made in the order %q", made)
 	}
@@ -151,18 +136,14 @@ func TestConnectionsBreakOffTogether(t *testing.T) {
 	var held []interface{ Release() }
 	for range 4 {
 		c, err := s.pool.Acquire(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		held = append(held, c)
 	}
 	for _, c := range held {
 		c.Release()
 	}
 	admin, err := pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	defer admin.Close(ctx)
 	// The backends are killed, and have ended when this returns.
 	var killed int

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -163,12 +164,8 @@ func killProcesses(
 		process.Env = append(os.Environ(), crashFile+"="+path, crashWrites+"="+writes)
 		process.Stderr = os.Stderr
 		out, err := process.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := process.Start(); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
+		harness.Check(t, process.Start())
 		c := child{process, make(chan string, 1_000_000)}
 		go func() {
 			for lines := bufio.NewScanner(out); lines.Scan(); {

@@ -12,6 +12,7 @@ import (
 
 	driver "modernc.org/sqlite"
 
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -22,9 +23,7 @@ func TestWritesTogether(t *testing.T) {
 	defer s.Close()
 	ctx := t.Context()
 	first := newTask("alice")
-	if err := s.Create(ctx, first, time.Hour, 0, benchCall, nil, task.Quota{}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, s.Create(ctx, first, time.Hour, 0, benchCall, nil, task.Quota{}))
 
 	commits := countCommits(t, s)
 	s.writing <- struct{}{} // so that all wait
@@ -120,8 +119,6 @@ func countCommits(t *testing.T, s *Store) *atomic.Int64 {
 		conn.(driver.HookRegisterer).RegisterCommitHook(func() int32 { n.Add(1); return 0 })
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	return n
 }

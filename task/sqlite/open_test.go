@@ -17,6 +17,7 @@ import (
 	driver "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -24,9 +25,7 @@ import (
 func raw(t testing.TB, path string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", dsn(path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db
 }
@@ -54,9 +53,7 @@ func query[T any](t testing.TB, db interface {
 func touch(t testing.TB, s *Store) *task.Task {
 	t.Helper()
 	tk := &task.Task{ID: fmt.Sprint("task ", time.Now().UnixNano()), Principal: "alice", Status: task.Working}
-	if err := s.Create(t.Context(), tk, time.Hour, 0, []byte("call"), nil, task.Quota{}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, s.Create(t.Context(), tk, time.Hour, 0, []byte("call"), nil, task.Quota{}))
 	return tk
 }
 
@@ -82,9 +79,7 @@ func TestAFileThatIsGoneTakesNothing(t *testing.T) {
 			s := open(t, path)
 			defer s.Close()
 			touch(t, s)
-			if err := lose(path); err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, lose(path))
 			const gone = "the file was removed or replaced"
 			n := &task.Task{ID: "lost", Status: task.Working}
 			err := s.Create(t.Context(), n, time.Hour, 0, []byte("call"), nil, task.Quota{})
@@ -113,9 +108,7 @@ func TestOnlyTheOwnerCanReadTheFiles(t *testing.T) {
 	touch(t, s)
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		info, err := os.Stat(path + suffix)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		if mode := info.Mode(); mode != 0o600 {
 			t.Errorf("%s has mode %v, want -rw-------", filepath.Base(path+suffix), mode)
 		}
@@ -127,9 +120,7 @@ func TestCloseLeavesOneFile(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, filepath.Join(dir, "tasks.db"))
 	touch(t, s)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, s.Close())
 	names, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil || len(names) != 1 {
 		t.Errorf("there are %q, %v; want tasks.db", names, err)
@@ -186,9 +177,7 @@ func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string, content string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
 	database := func(name string, statements ...string) string {
@@ -360,13 +349,9 @@ func TestATaskThatCannotBeDeleted(t *testing.T) {
 	defer s.Close()
 	for i := range 6 {
 		tk := &task.Task{ID: fmt.Sprint(i), Principal: "alice", Status: task.Working}
-		if err := s.Create(t.Context(), tk, -time.Hour, 0, []byte("call"), nil, task.Quota{}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, s.Create(t.Context(), tk, -time.Hour, 0, []byte("call"), nil, task.Quota{}))
 		tk.Status = task.Completed
-		if err := s.Update(t.Context(), tk, task.Update{Due: -1}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, s.Update(t.Context(), tk, task.Update{Due: -1}))
 	}
 	mustExec(t, s.conn, `CREATE TRIGGER poison BEFORE DELETE ON task WHEN OLD.id IN ('0', '2')
 		BEGIN SELECT RAISE(ABORT, 'poisoned'); END`)

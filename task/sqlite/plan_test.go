@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // Each statement finds what it needs through an index, whatever the table holds. The
@@ -159,9 +161,7 @@ func explain(t *testing.T, s *Store, query string) (plan []string) {
 	for rows.Next() {
 		var id, parent, unused int
 		var detail string
-		if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, rows.Scan(&id, &parent, &unused, &detail))
 		plan = append(plan, detail)
 	}
 	return plan
@@ -173,15 +173,11 @@ func TestNoTriggerReadsAWholeTable(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	defer s.Close()
 	triggers, err := s.conn.QueryContext(t.Context(), "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	statements := make(map[string][]string)
 	for triggers.Next() {
 		var name, sql string
-		if err := triggers.Scan(&name, &sql); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, triggers.Scan(&name, &sql))
 		_, body, _ := strings.Cut(sql, " BEGIN")
 		body = regexp.MustCompile(`(NEW|OLD)\.\w+`).ReplaceAllString(strings.TrimSuffix(body, "END"), "?1")
 		for statement := range strings.SplitSeq(body, ";") {

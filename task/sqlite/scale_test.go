@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/sqlite"
 )
@@ -69,9 +70,7 @@ func park(tb testing.TB, n int, look time.Duration) *parkedTasks {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "tasks.db")
 	store, err := sqlite.Open(tb.Context(), path)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	harness.Check(tb, err)
 	tb.Cleanup(func() { _ = store.Close() })
 	p := &parkedTasks{began: make(chan time.Time, 1)}
 	p.store = &watchedStore{Store: store, idle: make(chan struct{}), parked: make(chan struct{}, 1)}
@@ -82,16 +81,12 @@ func park(tb testing.TB, n int, look time.Duration) *parkedTasks {
 			return taskrun.Verdict{Status: task.InputRequired, Message: "Which one?", Pending: make([]byte, 300), Round: 1}, nil
 		},
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	harness.Check(tb, err)
 	first, err := p.engine.Create(tb.Context(), &taskrun.New{
 		Principal: "principal 0", Method: "tools/call", Target: "deploy", Call: make([]byte, 300),
 		Entries: [][]byte{make([]byte, 200)},
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	harness.Check(tb, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -113,9 +108,7 @@ func multiply(tb testing.TB, path string, first *task.Task, n int) (some []parke
 	db, err := sql.Open("sqlite",
 		(&url.URL{Scheme: "file", OmitHost: true, Path: path,
 			RawQuery: "_pragma=busy_timeout(10000)&_pragma=cache_size(-262144)"}).String())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	harness.Check(tb, err)
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	var columns string
@@ -141,20 +134,14 @@ func multiply(tb testing.TB, path string, first *task.Task, n int) (some []parke
 		tb.Fatalf("%d tasks are parked, want %d (%v)", stored, n, err)
 	}
 	rows, err := db.Query(`SELECT id, principal FROM task WHERE id = ?1 OR seq % max(1, ?2 / 1000) = 0`, first.ID, n)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	harness.Check(tb, err)
 	defer rows.Close()
 	for rows.Next() {
 		var t parkedTask
-		if err := rows.Scan(&t.id, &t.principal); err != nil {
-			tb.Fatal(err)
-		}
+		harness.Check(tb, rows.Scan(&t.id, &t.principal))
 		some = append(some, t)
 	}
-	if err := rows.Err(); err != nil {
-		tb.Fatal(err)
-	}
+	harness.Check(tb, rows.Err())
 	return some
 }
 
@@ -167,9 +154,7 @@ func (p *parkedTasks) wake(tb testing.TB) time.Duration {
 		t.Status, t.Message, t.Pending = task.Working, "", nil
 		return &task.Update{}, nil
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	harness.Check(tb, err)
 	took := (<-p.began).Sub(start)
 	<-p.store.parked
 	return took

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/storetest"
 )
@@ -24,16 +25,12 @@ func TestStoreThatLosesCommits(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "tasks.db")
 		return func(t *testing.T) task.Store { return open(t, path) }, func(t *testing.T) func(*testing.T) {
 			backup, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, err)
 			return func(t *testing.T) {
 				if left, err := filepath.Glob(path + "-*"); len(left) > 0 || err != nil {
 					t.Fatalf("beside the file there is still %q, %v", left, err)
 				}
-				if err := os.WriteFile(path, backup, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				harness.Check(t, os.WriteFile(path, backup, 0o600))
 			}
 		}
 	})
@@ -42,8 +39,6 @@ func TestStoreThatLosesCommits(t *testing.T) {
 func open(t testing.TB, path string) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	return s
 }
