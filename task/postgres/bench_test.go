@@ -38,7 +38,6 @@ func database(b *testing.B) (*postgres.Store, *pgxpool.Pool) {
 	b.Helper()
 	dsn := pgtest.DSN(b)
 	s := open(b, dsn)
-	b.Cleanup(func() { s.Close() })
 	return s, bare(b, dsn)
 }
 
@@ -180,8 +179,7 @@ func BenchmarkNotify(b *testing.B) {
 		for _, notify := range []bool{false, true} {
 			b.Run(fmt.Sprintf("clients=%d/notify=%v", clients, notify), func(b *testing.B) {
 				dsn := pgtest.DSN(b)
-				s := open(b, dsn)
-				defer s.Close()
+				open(b, dsn)
 				pool := bare(b, with(dsn, "pool_max_conns=16"))
 				ctx := b.Context()
 				var left atomic.Int64

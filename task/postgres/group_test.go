@@ -74,9 +74,7 @@ func groupTask(principal string) *task.Task {
 // Writes that wait share a transaction. One that is refused, or whose caller leaves, concerns no other.
 func TestWritesTogether(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), pgtest.DSN(t))
-	harness.Check(t, err)
-	defer s.Close()
+	s := openAt(t, pgtest.DSN(t))
 	ctx := t.Context()
 	first := groupTask("alice")
 	harness.Check(t, s.Create(ctx, first, time.Hour, 0, []byte("call"), nil, task.Quota{}))
@@ -110,7 +108,7 @@ func TestWritesTogether(t *testing.T) {
 		t.Errorf("the first task has the entries %q, %v", entries, err)
 	}
 	var tasks, transactions int
-	err = s.pool.QueryRow(ctx, inSchema(`SELECT count(*), count(DISTINCT xmin::text) FROM {schema}.task
+	err := s.pool.QueryRow(ctx, inSchema(`SELECT count(*), count(DISTINCT xmin::text) FROM {schema}.task
 		WHERE principal = 'bob'`, s.schema)).Scan(&tasks, &transactions)
 	if tasks != 10 || transactions != 1 || err != nil {
 		t.Errorf("%d tasks in %d transactions, %v; want 10 in one", tasks, transactions, err)
@@ -120,9 +118,7 @@ func TestWritesTogether(t *testing.T) {
 // A row that somebody keeps locked keeps the writes of its task, and no others.
 func TestALockedTaskKeepsNoOthers(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), pgtest.DSN(t))
-	harness.Check(t, err)
-	defer s.Close()
+	s := openAt(t, pgtest.DSN(t))
 	ctx := t.Context()
 	locked := groupTask("alice")
 	harness.Check(t, s.Create(ctx, locked, time.Hour, 0, nil, nil, task.Quota{}))

@@ -25,7 +25,6 @@ func TestStoreWithOneConnection(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	s := open(t, with(dsn, "pool_max_conns=1"))
-	defer s.Close()
 	watch(t, s)
 	var callers sync.WaitGroup
 	for range 8 {
@@ -168,7 +167,6 @@ func TestReadersDoNotStarveWorkers(t *testing.T) {
 			}
 			all.Go(func() { e.Run(ctx) })
 			direct := open(t, dsn)
-			defer direct.Close()
 			for _, id := range ids {
 				harness.Eventually(t, "end of a task", func() bool {
 					n, err := direct.Get(ctx, id)

@@ -11,6 +11,5 @@ import (
 func TestPeopleLaw(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.DSN(t))
-	t.Cleanup(func() { s.Close() })
 	law.CheckStore(t, s)
 }

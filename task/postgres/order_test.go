@@ -16,7 +16,6 @@ func TestAJournalIsReadInItsOrder(t *testing.T) {
 	t.Parallel()
 	dsn := with(pgtest.DSN(t), "search_path=ordered")
 	s := open(t, dsn)
-	defer s.Close()
 	n := newTask()
 	want := [][]byte{[]byte("a"), []byte("b"), []byte("c")}
 	if err := s.Create(t.Context(), n, time.Hour, 0, []byte("call"), want,

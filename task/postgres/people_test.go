@@ -27,7 +27,6 @@ func desksOf(t *testing.T, dsn string) (stores []*postgres.Store, desks []*desk.
 	t.Helper()
 	for range 3 {
 		s := open(t, dsn)
-		t.Cleanup(func() { s.Close() })
 		d, err := desk.Open(s, nil)
 		harness.Check(t, err)
 		stores, desks = append(stores, s), append(desks, d)
@@ -83,7 +82,6 @@ func checkVotes(t *testing.T, q *desk.Question, votes int, recorded []string) {
 func TestAttacksOnTheDesk(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.DSN(t))
-	t.Cleanup(func() { s.Close() })
 	desktest.Attacks(t, s)
 }
 

@@ -25,9 +25,7 @@ const (
 // made for an empty one.
 func TestPlansUseIndexes(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), pgtest.DSN(t))
-	harness.Check(t, err)
-	defer s.Close()
+	s := openAt(t, pgtest.DSN(t))
 	ctx := t.Context()
 	// A few locks and candidates are sorted, and what several lists give.
 	bad := regexp.MustCompile(`Seq Scan|Bitmap|Sort Key: (task|journal|state|used|question|notice)|` +
@@ -155,9 +153,7 @@ func TestPlansUseIndexes(t *testing.T) {
 // What it takes to wake a task and to claim it does not grow with those that wait for input, also if the plans were
 // made when there were none.
 func TestWakingAndClaimingBesideParkedTasks(t *testing.T) {
-	s, err := Open(t.Context(), pgtest.DSN(t))
-	harness.Check(t, err)
-	defer s.Close()
+	s := openAt(t, pgtest.DSN(t))
 	conn, err := s.pool.Acquire(t.Context())
 	harness.Check(t, err)
 	defer conn.Release()

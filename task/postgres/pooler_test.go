@@ -86,7 +86,6 @@ func TestWatchBehindAPooler(t *testing.T) {
 		want error
 	}{{"transaction", errors.ErrUnsupported}, {"session", context.Canceled}} {
 		s := open(t, with(pgtest.Pooler(t, dsn, tt.mode), "default_query_exec_mode=exec"))
-		defer s.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := s.Watch(ctx, cancel, func(string, bool) {}); !errors.Is(err, tt.want) {

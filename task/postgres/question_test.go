@@ -175,9 +175,7 @@ func TestParkingMeetsDecisions(t *testing.T) {
 	url := pgtest.DSN(t)
 	var instances []*Store
 	for range 3 {
-		s, err := Open(t.Context(), url)
-		harness.Check(t, err)
-		defer s.Close()
+		s := openAt(t, url)
 		instances = append(instances, s)
 	}
 	harness.Check(t, instances[0].Listen(t.Context(), time.Hour, 0, 0))
@@ -314,9 +312,7 @@ func TestAVoteDoesNotWaitForItsTask(t *testing.T) {
 		return tx
 	}
 	its := oneQuestion(t, s, other.ID)
-	watching, err := Open(ctx, s.pool.Config().ConnString())
-	harness.Check(t, err)
-	defer watching.Close()
+	watching := openAt(t, s.pool.Config().ConnString())
 	tx := lock(`SELECT FROM askback.task WHERE id = $1 FOR UPDATE`, n.ID)
 	q := oneQuestion(t, s, n.ID)
 	q.Votes = []byte("yes")

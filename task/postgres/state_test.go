@@ -15,12 +15,7 @@ func TestStates(t *testing.T) {
 	schema := pgtest.Schemas(t)
 	storetest.RunStates(t, func(*testing.T) func(t *testing.T) storetest.StateStore {
 		dsn := schema()
-		return func(t *testing.T) storetest.StateStore {
-			s, err := Open(t.Context(), dsn)
-			harness.Check(t, err)
-			t.Cleanup(func() { s.Close() })
-			return s
-		}
+		return func(t *testing.T) storetest.StateStore { return openAt(t, dsn) }
 	})
 }
 
@@ -29,21 +24,14 @@ func TestGuard(t *testing.T) {
 	schema := pgtest.Schemas(t)
 	storetest.RunGuard(t, func(*testing.T) func(t *testing.T) storetest.Guard {
 		dsn := schema()
-		return func(t *testing.T) storetest.Guard {
-			s, err := Open(t.Context(), dsn)
-			harness.Check(t, err)
-			t.Cleanup(func() { s.Close() })
-			return s.Guard()
-		}
+		return func(t *testing.T) storetest.Guard { return openAt(t, dsn).Guard() }
 	})
 }
 
 // States that were used are forgotten when they have expired.
 func TestGuardForgets(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), pgtest.DSN(t))
-	harness.Check(t, err)
-	defer s.Close()
+	s := openAt(t, pgtest.DSN(t))
 	for i := range 10 * purgeStatesEvery {
 		if fresh, err := s.Guard().Use(t.Context(), fmt.Sprint(i), time.Now().Add(-time.Second)); !fresh || err != nil {
 			t.Fatal(fresh, err)
@@ -59,9 +47,7 @@ func TestGuardForgets(t *testing.T) {
 // Expired states do not pile up while others are written.
 func TestStatesArePurged(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), pgtest.DSN(t))
-	harness.Check(t, err)
-	defer s.Close()
+	s := openAt(t, pgtest.DSN(t))
 	for i := range 10 * purgeStatesEvery {
 		harness.Check(t, s.PutState(t.Context(), fmt.Sprint(i), "call", []byte("data"), time.Now().Add(-time.Second)))
 	}

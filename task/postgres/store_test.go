@@ -76,7 +76,6 @@ func TestEveryWayToSendAStatement(t *testing.T) {
 	for _, mode := range []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"} {
 		t.Run(mode, func(t *testing.T) {
 			s := open(t, with(dsn, "search_path="+mode, "default_query_exec_mode="+mode))
-			defer s.Close()
 			ctx := t.Context()
 			n := newTask()
 			n.Pending = []byte{0, 255, '\''}
@@ -131,8 +130,6 @@ func TestSchemasDoNotSeeEachOther(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	a, b := open(t, with(dsn, "search_path=a")), open(t, with(dsn, "search_path=b"))
-	defer a.Close()
-	defer b.Close()
 	ctx := t.Context()
 	n := create(t, a, newTask())
 	if _, err := b.Get(ctx, n.ID); !errors.Is(err, task.ErrNotFound) {
@@ -144,7 +141,6 @@ func TestSchemasDoNotSeeEachOther(t *testing.T) {
 	changed, _ := watch(t, b)
 	create(t, a, newTask())
 	another := open(t, with(dsn, "search_path=b"))
-	defer another.Close()
 	m := create(t, another, newTask())
 	if id := soon(t, changed); id != task.Name(m.ID) {
 		t.Errorf("Watch in the other schema told of %s", id)
@@ -154,7 +150,6 @@ func TestSchemasDoNotSeeEachOther(t *testing.T) {
 func TestTextThatCannotBeStored(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.DSN(t))
-	defer s.Close()
 	ctx := t.Context()
 	for _, bad := range []struct{ text, want string }{
 		{"a\x00b", "has a zero byte"},
@@ -219,7 +214,6 @@ func TestClaimPassesOverWhatIsLocked(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	s := open(t, dsn)
-	defer s.Close()
 	ctx := t.Context()
 	locked := create(t, s, newTask())
 	other := newTask()
@@ -251,7 +245,6 @@ func TestPurgeLeavesNothingOfAJournal(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	s := open(t, dsn)
-	defer s.Close()
 	pool := bare(t, dsn)
 	ctx := t.Context()
 	for range 30 {
@@ -294,7 +287,6 @@ func TestTheServerGoesAndComesBack(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	s := open(t, with(server.DSN(), "pool_max_conns=5"))
-	defer s.Close()
 	ctx := t.Context()
 	var kept []*task.Task
 
@@ -354,7 +346,6 @@ func TestACrashFailsOneCall(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	s := open(t, with(server.DSN(), "pool_max_conns=5"))
-	defer s.Close()
 	ctx := t.Context()
 	var clients sync.WaitGroup
 	for range 5 {
@@ -462,10 +453,12 @@ func TestARoleWithASchema(t *testing.T) {
 	}
 }
 
+// open opens a store until the end of the test.
 func open(t testing.TB, dsn string) *postgres.Store {
 	t.Helper()
 	s, err := postgres.Open(t.Context(), dsn)
 	harness.Check(t, err)
+	t.Cleanup(func() { s.Close() })
 	return s
 }
 
@@ -521,7 +514,6 @@ func TestRenewDoesNotWaitForALock(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	s := open(t, dsn)
-	defer s.Close()
 	ctx := t.Context()
 	var leases []task.Leased
 	for range 3 {

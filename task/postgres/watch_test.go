@@ -23,8 +23,6 @@ func TestWatchTellsOfOtherInstances(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	a, b := open(t, dsn), open(t, dsn)
-	defer a.Close()
-	defer b.Close()
 	changed, stop := watch(t, a)
 	defer stop()
 	next := func(want string) {
@@ -84,7 +82,6 @@ func TestWatchThroughAPooler(t *testing.T) {
 	p := newProxy(t, pgtest.DSN(t))
 	p.deaf.Store(true)
 	s := open(t, p.dsn)
-	defer s.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err := s.Watch(ctx, func() { t.Error("ready was called") }, nil)
@@ -99,8 +96,6 @@ func TestWatchTriesASilentConnection(t *testing.T) {
 	dsn := pgtest.DSN(t)
 	p := newProxy(t, dsn)
 	s, other := open(t, p.dsn), open(t, dsn)
-	defer s.Close()
-	defer other.Close()
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	changed := make(chan string, 1)
 	go func() {

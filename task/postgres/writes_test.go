@@ -16,7 +16,13 @@ import (
 
 func openPrivate(t *testing.T) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), pgtest.DSN(t))
+	return openAt(t, pgtest.DSN(t))
+}
+
+// openAt opens a store until the end of the test.
+func openAt(t testing.TB, dsn string) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), dsn)
 	harness.Check(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s

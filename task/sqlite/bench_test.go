@@ -197,7 +197,6 @@ func claimOne(s task.Store, ctx context.Context, after string, skip []string, le
 func BenchmarkCount(b *testing.B) {
 	count := func(ended int) func(int) func() error {
 		s := open(b, filepath.Join(b.TempDir(), "tasks.db"))
-		b.Cleanup(func() { s.Close() })
 		park(b, s, 10_000+ended)
 		mustExec(b, s.conn, "UPDATE task SET status = 'completed', ended = 1 WHERE seq > 10000")
 		return func(int) func() error {
@@ -230,7 +229,6 @@ func park(b *testing.B, s *Store, n int) {
 func BenchmarkEvents(b *testing.B) {
 	ctx := b.Context()
 	s := open(b, filepath.Join(b.TempDir(), "tasks.db"))
-	defer s.Close()
 	end := func(logged bool) func(int) func() error {
 		return func(int) func() error {
 			t := newTask("alice")

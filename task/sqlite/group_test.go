@@ -20,7 +20,6 @@ import (
 func TestWritesTogether(t *testing.T) {
 	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
-	defer s.Close()
 	ctx := t.Context()
 	first := newTask("alice")
 	harness.Check(t, s.Create(ctx, first, time.Hour, 0, benchCall, nil, task.Quota{}))

@@ -11,6 +11,5 @@ import (
 func TestPeopleLaw(t *testing.T) {
 	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
-	t.Cleanup(func() { s.Close() })
 	law.CheckStore(t, s)
 }

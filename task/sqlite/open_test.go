@@ -77,7 +77,6 @@ func TestAFileThatIsGoneTakesNothing(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "tasks.db")
 			s := open(t, path)
-			defer s.Close()
 			touch(t, s)
 			harness.Check(t, lose(path))
 			const gone = "the file was removed or replaced"
@@ -91,7 +90,6 @@ func TestAFileThatIsGoneTakesNothing(t *testing.T) {
 				t.Errorf("a read of a task that is not there: %v", err)
 			}
 			other := open(t, filepath.Join(t.TempDir(), "tasks.db"))
-			defer other.Close()
 			touch(t, other)
 		})
 	}
@@ -104,7 +102,6 @@ func TestOnlyTheOwnerCanReadTheFiles(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "tasks.db")
 	s := open(t, path)
-	defer s.Close()
 	touch(t, s)
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		info, err := os.Stat(path + suffix)
@@ -130,7 +127,6 @@ func TestCloseLeavesOneFile(t *testing.T) {
 func TestEachConnectionIsSetUp(t *testing.T) {
 	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
-	defer s.Close()
 	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "10000",
 		"user_version": fmt.Sprint(version)} {
 		if got := query[string](t, s.conn, "PRAGMA "+pragma); got != want {
@@ -164,7 +160,6 @@ func TestPathsOfAnyForm(t *testing.T) {
 	}
 	t.Chdir(dir)
 	s := open(t, "relative.db")
-	defer s.Close()
 	t.Chdir("/")
 	touch(t, s)
 	if _, err := os.Stat(filepath.Join(dir, "relative.db")); err != nil {
@@ -277,7 +272,6 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	big := make([]byte, 1<<20)
 	t.Run("locked by another process", func(t *testing.T) {
 		s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
-		defer s.Close()
 		tk := touch(t, s)
 		other := raw(t, s.path)
 		other.SetMaxOpenConns(1)
@@ -302,7 +296,6 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	})
 	t.Run("full", func(t *testing.T) {
 		s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
-		defer s.Close()
 		tk := touch(t, s)
 		mustExec(t, s.conn, "PRAGMA max_page_count = 100")
 		wantFailure(t, s, s.Append(t.Context(), tk.ID, tk.Claim, 0, big), sqlite3.SQLITE_FULL, "the disk is full; make room")
@@ -316,7 +309,6 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	})
 	t.Run("read-only", func(t *testing.T) {
 		s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
-		defer s.Close()
 		tk := touch(t, s)
 		mustExec(t, s.conn, "PRAGMA query_only = 1")
 		wantFailure(t, s, s.Append(t.Context(), tk.ID, tk.Claim, 0, big), sqlite3.SQLITE_READONLY,
@@ -328,7 +320,6 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 func TestAWriterWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
-	defer s.Close()
 	tk := touch(t, s)
 	s.writing <- struct{}{}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
@@ -346,7 +337,6 @@ func TestAWriterWaitsForItsTurn(t *testing.T) {
 func TestATaskThatCannotBeDeleted(t *testing.T) {
 	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
-	defer s.Close()
 	for i := range 6 {
 		tk := &task.Task{ID: fmt.Sprint(i), Principal: "alice", Status: task.Working}
 		harness.Check(t, s.Create(t.Context(), tk, -time.Hour, 0, []byte("call"), nil, task.Quota{}))

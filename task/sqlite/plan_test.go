@@ -16,7 +16,6 @@ import (
 func TestNoStatementReadsAWholeTable(t *testing.T) {
 	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
-	defer s.Close()
 	ofTask := "SEARCH task USING INTEGER PRIMARY KEY (rowid=?)"
 	ofSubscription := "SEARCH subscription USING INDEX sqlite_autoindex_subscription_1 (id=?)"
 	updates := []string{"SEARCH task USING INDEX sqlite_autoindex_task_1 (id=?)", "CORRELATED SCALAR SUBQUERY",
@@ -171,7 +170,6 @@ func explain(t *testing.T, s *Store, query string) (plan []string) {
 func TestNoTriggerReadsAWholeTable(t *testing.T) {
 	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
-	defer s.Close()
 	triggers, err := s.conn.QueryContext(t.Context(), "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'")
 	harness.Check(t, err)
 	statements := make(map[string][]string)

@@ -32,7 +32,6 @@ func askMany(b *testing.B, s *Store, n int, deadline time.Time) {
 func BenchmarkVote(b *testing.B) {
 	among := func(n int) func(int) func() error {
 		s := open(b, filepath.Join(b.TempDir(), "tasks.db"))
-		b.Cleanup(func() { s.Close() })
 		askMany(b, s, n, time.Now().Add(time.Hour))
 		ctx := context.Background() // also while the benchmark ends
 		all, err := s.Waiting(ctx, task.QuestionFilter{}, nil, 9)

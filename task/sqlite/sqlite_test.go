@@ -36,9 +36,11 @@ func TestStoreThatLosesCommits(t *testing.T) {
 	})
 }
 
+// open opens a store until the end of the test.
 func open(t testing.TB, path string) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), path)
 	harness.Check(t, err)
+	t.Cleanup(func() { s.Close() })
 	return s
 }

@@ -13,11 +13,7 @@ func TestStates(t *testing.T) {
 	t.Parallel()
 	storetest.RunStates(t, func(t *testing.T) func(t *testing.T) storetest.StateStore {
 		path := filepath.Join(t.TempDir(), "tasks.db")
-		return func(t *testing.T) storetest.StateStore {
-			s := open(t, path)
-			t.Cleanup(func() { s.Close() })
-			return s
-		}
+		return func(t *testing.T) storetest.StateStore { return open(t, path) }
 	})
 }
 
@@ -25,11 +21,7 @@ func TestGuard(t *testing.T) {
 	t.Parallel()
 	storetest.RunGuard(t, func(t *testing.T) func(t *testing.T) storetest.Guard {
 		path := filepath.Join(t.TempDir(), "tasks.db")
-		return func(t *testing.T) storetest.Guard {
-			s := open(t, path)
-			t.Cleanup(func() { s.Close() })
-			return s.Guard()
-		}
+		return func(t *testing.T) storetest.Guard { return open(t, path).Guard() }
 	})
 }
 
@@ -58,7 +50,6 @@ func TestGuardRemembers(t *testing.T) {
 func TestStatesArePurged(t *testing.T) {
 	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
-	defer s.Close()
 	for i := range 50 {
 		if err := s.PutState(t.Context(), fmt.Sprint(i), "call", []byte("data"), time.Now().Add(-time.Second)); err != nil {
 			t.Fatal(err)
