@@ -353,11 +353,9 @@ func TestLongNamesOfQuestions(t *testing.T) {
 	harness.Check(t, s.Create(t.Context(), n, time.Hour, time.Hour, nil, nil, task.Quota{}))
 	who, equal := long(1024), long(1024)
 	n.Status = task.InputRequired
-	if err := s.Update(t.Context(), n, task.Update{Leased: true, Due: -1, Ask: []*task.Question{
+	harness.Check(t, s.Update(t.Context(), n, task.Update{Leased: true, Due: -1, Ask: []*task.Question{
 		{Key: long(512), For: []string{who}, Equal: equal, Within: time.Hour},
-	}}); err != nil {
-		t.Fatal(err)
-	}
+	}}))
 	for _, f := range []task.QuestionFilter{{For: []string{who}}, {Equal: equal}, {For: []string{who}, ByDeadline: true}} {
 		if got, err := s.Waiting(t.Context(), f, nil, 9); err != nil || len(got) != 1 {
 			t.Errorf("found %d questions, %v", len(got), err)

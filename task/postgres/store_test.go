@@ -79,10 +79,8 @@ func TestEveryWayToSendAStatement(t *testing.T) {
 			ctx := t.Context()
 			n := newTask()
 			n.Pending = []byte{0, 255, '\''}
-			if err := s.Create(ctx, n, -time.Hour, 0, nil, [][]byte{{0}, nil, []byte("'")},
-				task.Quota{Unfinished: 1}); err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, s.Create(ctx, n, -time.Hour, 0, nil, [][]byte{{0}, nil, []byte("'")},
+				task.Quota{Unfinished: 1}))
 			if err := s.Create(ctx, newTask(), time.Hour, 0, nil, nil, task.Quota{Unfinished: 1}); !errors.Is(err,
 				task.ErrQuota) {
 				t.Errorf("beyond the quota the error is %v", err)

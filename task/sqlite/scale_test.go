@@ -112,10 +112,8 @@ func multiply(tb testing.TB, path string, first *task.Task, n int) (some []parke
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	var columns string
-	if err := db.QueryRow(`SELECT group_concat(name) FROM pragma_table_info('task')
-		WHERE name NOT IN ('seq', 'id', 'principal')`).Scan(&columns); err != nil {
-		tb.Fatal(err)
-	}
+	harness.Check(tb, db.QueryRow(`SELECT group_concat(name) FROM pragma_table_info('task')
+		WHERE name NOT IN ('seq', 'id', 'principal')`).Scan(&columns))
 	for _, query := range []string{
 		fmt.Sprintf(`INSERT INTO task (id, principal, %s) SELECT hex(randomblob(13)), 'principal ' || value %% 1000, %s
 			FROM generate_series, task WHERE task.id = ?1`, columns, columns),

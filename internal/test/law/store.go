@@ -76,14 +76,19 @@ func (s *seam) add(
 	return err
 }
 
+// pass passes a call with one argument on to the store.
+func pass[A, R any](
+	ctx context.Context, s *seam, what string, call func(context.Context, A) (R, error), a A,
+) (R, error) {
+	return sim.Get(ctx, s.part, what, func(ctx context.Context) (R, error) { return call(ctx, a) })
+}
+
 func (s *seam) Get(ctx context.Context, id string) (*task.Task, error) {
 	return sim.Get(ctx, s.part, "Get", func(ctx context.Context) (*task.Task, error) { return s.Store.Get(ctx, id) })
 }
 
 func (s *seam) Versions(ctx context.Context, ids []string) (map[string]int64, error) {
-	return sim.Get(ctx, s.part, "Versions", func(ctx context.Context) (map[string]int64, error) {
-		return s.Store.Versions(ctx, ids)
-	})
+	return pass(ctx, s, "Versions", s.Store.Versions, ids)
 }
 
 func (s *seam) Claim(
@@ -181,9 +186,7 @@ func (s *seam) Update(ctx context.Context, t *task.Task, u task.Update) error {
 }
 
 func (s *seam) Expired(ctx context.Context, limit int) ([]string, error) {
-	return sim.Get(ctx, s.part, "Expired", func(ctx context.Context) ([]string, error) {
-		return s.Store.Expired(ctx, limit)
-	})
+	return pass(ctx, s, "Expired", s.Store.Expired, limit)
 }
 
 func (s *seam) Purge(ctx context.Context, grace time.Duration, limit int) (int, error) {
@@ -193,9 +196,7 @@ func (s *seam) Purge(ctx context.Context, grace time.Duration, limit int) (int, 
 }
 
 func (s *seam) Questions(ctx context.Context, name string) ([]*task.Question, error) {
-	return sim.Get(ctx, s.part, "Questions", func(ctx context.Context) ([]*task.Question, error) {
-		return s.Store.Questions(ctx, name)
-	})
+	return pass(ctx, s, "Questions", s.Store.Questions, name)
 }
 
 func (s *seam) Waiting(
@@ -207,15 +208,11 @@ func (s *seam) Waiting(
 }
 
 func (s *seam) Events(ctx context.Context, q task.EventQuery) (*task.EventPage, error) {
-	return sim.Get(ctx, s.part, "Events", func(ctx context.Context) (*task.EventPage, error) {
-		return s.Store.(task.EventLog).Events(ctx, q)
-	})
+	return pass(ctx, s, "Events", s.Store.(task.EventLog).Events, q)
 }
 
 func (s *seam) Subscribed(ctx context.Context, principal string) ([]*task.Subscription, error) {
-	return sim.Get(ctx, s.part, "Subscribed", func(ctx context.Context) ([]*task.Subscription, error) {
-		return s.Store.(task.Subscriptions).Subscribed(ctx, principal)
-	})
+	return pass(ctx, s, "Subscribed", s.Store.(task.Subscriptions).Subscribed, principal)
 }
 
 func (s *seam) SaveSubscription(ctx context.Context, sub *task.Subscription, most int) error {
@@ -230,9 +227,7 @@ func (s *seam) SaveSubscription(ctx context.Context, sub *task.Subscription, mos
 }
 
 func (s *seam) ClaimSubscriptions(ctx context.Context, c task.SubscriptionClaim) ([]*task.Subscription, error) {
-	return sim.Get(ctx, s.part, "ClaimSubscriptions", func(ctx context.Context) ([]*task.Subscription, error) {
-		return s.Store.(task.Subscriptions).ClaimSubscriptions(ctx, c)
-	})
+	return pass(ctx, s, "ClaimSubscriptions", s.Store.(task.Subscriptions).ClaimSubscriptions, c)
 }
 
 func (s *seam) Emit(ctx context.Context, e *task.Emission) error {
@@ -240,9 +235,7 @@ func (s *seam) Emit(ctx context.Context, e *task.Emission) error {
 }
 
 func (s *seam) Overdue(ctx context.Context, limit int) ([]*task.Question, error) {
-	return sim.Get(ctx, s.part, "Overdue", func(ctx context.Context) ([]*task.Question, error) {
-		return s.Store.Overdue(ctx, limit)
-	})
+	return pass(ctx, s, "Overdue", s.Store.Overdue, limit)
 }
 
 func (s *seam) ChangeQuestion(ctx context.Context, q *task.Question, expired bool) error {
@@ -266,9 +259,7 @@ func (s *seam) Listen(ctx context.Context, d time.Duration, named, anonymous int
 }
 
 func (s *seam) Notices(ctx context.Context, c task.NoticeClaim) ([]*task.Notice, error) {
-	return sim.Get(ctx, s.part, "Notices", func(ctx context.Context) ([]*task.Notice, error) {
-		return s.Store.Notices(ctx, c)
-	})
+	return pass(ctx, s, "Notices", s.Store.Notices, c)
 }
 
 func (s *seam) Settle(ctx context.Context, n *task.Notice, retry time.Duration) error {
