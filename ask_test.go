@@ -25,14 +25,10 @@ func TestElicitation(t *testing.T) {
 	state := first.Asked(t, "login")
 	want := `{"method":"elicitation/create","params":{"mode":"form","message":"Who are you?",` +
 		`"requestedSchema":{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}}}`
-	if got := string(first.Result.Requests["login"]); got != want {
-		t.Errorf("question:\n got %s\nwant %s", got, want)
-	}
+	harness.Equal(t, "question", string(first.Result.Requests["login"]), want)
 	second := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`, Responses: harness.Octocat,
 		State: state}.Send(t, h)
-	if got := second.Text(t); got != "Hello octocat in Oslo" {
-		t.Errorf("got %q", got)
-	}
+	harness.Equal(t, "the result", second.Text(t), "Hello octocat in Oslo")
 	if second.Result.Meta[mcp.MetaKeyServerInfo] == nil || first.Result.Meta[mcp.MetaKeyServerInfo] == nil {
 		t.Error("a result does not say which server sent it")
 	}
@@ -68,9 +64,7 @@ func TestOrderOfFields(t *testing.T) {
 			for _, f := range found {
 				order = append(order, f[1])
 			}
-			if got := strings.Join(order, " "); got != c.order {
-				t.Errorf("the fields are %s, want %s", got, c.order)
-			}
+			harness.Equal(t, "the fields", strings.Join(order, " "), c.order)
 		})
 	}
 }
@@ -114,9 +108,7 @@ func TestElicitWith(t *testing.T) {
 			t.Errorf("%s, dismissed: %s", tool, res.Raw)
 		}
 		r.Responses = `{"q":{"action":"accept","content":{"n":7}}}`
-		if got := r.Send(t, h).Text(t); got != want {
-			t.Errorf("%s: got %q, want %q", tool, got, want)
-		}
+		harness.Equal(t, tool, r.Send(t, h).Text(t), want)
 	}
 }
 
@@ -157,9 +149,8 @@ func TestElicitWithTheFormOfAType(t *testing.T) {
 			t.Errorf("%s: got %q for %s, want the question of Elicit, %s", tool, got, asked[tool], asked["elicit"])
 		}
 	}
-	if got := (harness.Request{Target: "map"}).Send(t, h).Text(t); !strings.Contains(got, "set Question.Schema") {
-		t.Errorf("a map without a schema: %q", got)
-	}
+	harness.Contains(t, "a map without a schema", (harness.Request{Target: "map"}).Send(t, h).Text(t),
+		"set Question.Schema")
 }
 
 func TestSeveralKindsInOneRound(t *testing.T) {
@@ -185,9 +176,7 @@ func TestSeveralKindsInOneRound(t *testing.T) {
 	r.State = r.Send(t, h).Asked(t, "capital")
 	r.Responses = `{"capital":{"role":"assistant","content":{"type":"text","text":"Paris"},"model":"m",` +
 		`"stopReason":"endTurn"}}`
-	if got := r.Send(t, h).Text(t); got != "octocatParisfile:///home" {
-		t.Errorf("got %q", got)
-	}
+	harness.Equal(t, "the result", r.Send(t, h).Text(t), "octocatParisfile:///home")
 }
 
 func TestAnswersThatDoNotFitAreAskedAgain(t *testing.T) {
@@ -209,9 +198,7 @@ func TestAnswersThatDoNotFitAreAskedAgain(t *testing.T) {
 			r.Responses = responses
 			r.State = r.Send(t, h).Asked(t, "login")
 			r.Responses = harness.Octocat
-			if got := r.Send(t, h).Text(t); got != "Hello octocat in Oslo" {
-				t.Errorf("after asking again: %q", got)
-			}
+			harness.Equal(t, "after asking again", r.Send(t, h).Text(t), "Hello octocat in Oslo")
 		})
 	}
 	// Additional members beside a valid answer are ignored, at every level.
@@ -219,9 +206,7 @@ func TestAnswersThatDoNotFitAreAskedAgain(t *testing.T) {
 	r.State = r.Send(t, h).Asked(t, "login")
 	r.Responses = `{"other":{},"login":{"action":"accept","more":1,"content":{"name":"octocat",` +
 		`"not_requested":{"name":"x"}}}}`
-	if got := r.Send(t, h).Text(t); got != "Hello octocat in Oslo" {
-		t.Errorf("with more than was asked for: %q", got)
-	}
+	harness.Equal(t, "with more than was asked for", r.Send(t, h).Text(t), "Hello octocat in Oslo")
 }
 
 // The specification does not have the first draft's wrapper around each answer.
@@ -232,9 +217,7 @@ func TestAnswersInAWrapperAreAskedAgain(t *testing.T) {
 	r.Responses = `{"login":{"result":{"action":"accept","content":{"name":"octocat"}}}}`
 	r.State = r.Send(t, h).Asked(t, "login")
 	r.Responses = harness.Octocat
-	if got := r.Send(t, h).Text(t); got != "Hello octocat in Oslo" {
-		t.Errorf("got %q", got)
-	}
+	harness.Equal(t, "the result", r.Send(t, h).Text(t), "Hello octocat in Oslo")
 }
 
 func TestDeclinedAndCancelled(t *testing.T) {
@@ -265,9 +248,7 @@ func TestDeclinedAndCancelled(t *testing.T) {
 		r.Responses = `{"login":{"action":"` + action + `"}}`
 		r.State = r.Send(t, h).Asked(t, "again")
 		r.Responses = `{"again":{"action":"accept","content":{"name":"x"}}}`
-		if got := r.Send(t, h).Text(t); got != "went on after "+action {
-			t.Errorf("got %q", got)
-		}
+		harness.Equal(t, "the result", r.Send(t, h).Text(t), "went on after "+action)
 	}
 }
 
@@ -412,9 +393,7 @@ func TestErrorsThatAreJoinedWithAnOpenQuestion(t *testing.T) {
 				} else if res.Result == nil || !res.Result.IsError {
 					t.Fatalf("%s: want a tool error, got %s", tool, res.Raw)
 				}
-				if !strings.Contains(res.Raw, test.text) {
-					t.Errorf("%s: want %q in %s", tool, test.text, res.Raw)
-				}
+				harness.Contains(t, tool, res.Raw, test.text)
 			}
 			if res := (harness.Request{Target: "caught"}).Send(t, h); res.Result == nil || res.Result.Requests["login"] == nil {
 				t.Errorf("the handler goes on without it: %s", res.Raw)
@@ -507,12 +486,8 @@ func TestAnUpgradeAsksNobodyTwice(t *testing.T) {
 		`"content":{"name":"g"}}}`
 	r.State = r.Send(t, upgraded).Asked(t, "microsoft_login")
 	r.Responses = `{"microsoft_login":{"action":"accept","content":{"name":"m"}}}`
-	if got := r.Send(t, upgraded).Text(t); got != "[{octocat} {m}]" {
-		t.Errorf("the new version: %q", got)
-	}
-	if got := r.Send(t, old).Text(t); got != "[{octocat} {g}]" {
-		t.Errorf("the old version: %q", got)
-	}
+	harness.Equal(t, "the new version", r.Send(t, upgraded).Text(t), "[{octocat} {m}]")
+	harness.Equal(t, "the old version", r.Send(t, old).Text(t), "[{octocat} {g}]")
 }
 
 // Any answers of a client are accepted or asked for again.

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -61,9 +60,7 @@ func (a *auditor) wants(t *testing.T, want ...string) {
 	if slices.Contains(want, "1 ended task") {
 		got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
+	harness.Diff(t, "events", want, got)
 }
 
 // wantsEvents checks each field of the events.
@@ -71,9 +68,7 @@ func (a *auditor) wantsEvents(t *testing.T, want ...askback.AuditEvent) {
 	t.Helper()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if diff := cmp.Diff(want, a.events); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
+	harness.Diff(t, "events", want, a.events)
 }
 
 // paying is what is told of a call of pay that is answered.
@@ -149,31 +144,22 @@ func TestAuditOfACall(t *testing.T) {
 	}
 	inSession := func(tool string) run {
 		return func(t *testing.T, _ *auditor, opts *askback.Options) []string {
-			srv, err := askback.New(newManualServer(), opts)
-			if err != nil {
-				t.Fatal(err)
-			}
+			srv := harness.Must(askback.New(newManualServer(), opts))
 			addPay(srv)
 			askback.AddInlineTool(srv, &mcp.Tool{Name: "inline", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
 				askInline)
 			here, there := mcp.NewInMemoryTransports()
-			if _, err := srv.Connect(t.Context(), there, nil); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(srv.Connect(t.Context(), there, nil))
 			client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
 				ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 					return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "MARK-answer"}}, nil
 				},
 			})
-			session, err := client.Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			session := harness.Must(client.Connect(t.Context(), here,
+				&mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"}))
 			defer session.Close()
-			if _, err := session.CallTool(t.Context(),
-				&mcp.CallToolParams{Name: tool, Arguments: map[string]any{"Note": "MARK-argument"}}); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(session.CallTool(t.Context(),
+				&mcp.CallToolParams{Name: tool, Arguments: map[string]any{"Note": "MARK-argument"}}))
 			return nil
 		}
 	}
@@ -211,25 +197,22 @@ func TestAuditOfACall(t *testing.T) {
 			return []string{r.State}
 		}, nil},
 		{"in the manual style", func(t *testing.T, _ *auditor, opts *askback.Options) []string {
-			srv, err := askback.New(newManualServer(), opts)
-			if err != nil {
-				t.Fatal(err)
-			}
+			srv := harness.Must(askback.New(newManualServer(), opts))
 			return payIn(t, "manual", harness.Fronts[0].Dial(t, srv, nil))
 		}, inManualStyle},
 		{"stored with a task", func(t *testing.T, _ *auditor, opts *askback.Options) []string {
 			s := harness.NewTaskServer(t, opts, addPay)
-			id := s.Result(harness.WithExtension, "tools/call", "pay", `"name":"pay",`+auditArguments)["taskId"].(string)
+			id := s.Start(harness.WithExtension, `"name":"pay",`+auditArguments)
 			for _, key := range []string{"login", "sure"} {
 				s.Get(harness.WithExtension, id, "input_required")
-				s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"`+key+`":`+auditAnswer))
+				s.Answer(id, `"`+key+`":`+auditAnswer)
 			}
 			s.Get(harness.WithExtension, id, "completed")
 			return []string{id}
 		}, append([]string{"1 ended task"}, paying...)},
 		{"a task that is cancelled", func(t *testing.T, _ *auditor, opts *askback.Options) []string {
 			s := harness.NewTaskServer(t, opts, addPay)
-			id := s.Result(harness.WithExtension, "tools/call", "pay", `"name":"pay",`+auditArguments)["taskId"].(string)
+			id := s.Start(harness.WithExtension, `"name":"pay",`+auditArguments)
 			s.Get(harness.WithExtension, id, "input_required")
 			s.Result(harness.WithExtension, "tasks/cancel", id, `"taskId":"`+id+`"`)
 			return []string{id}
@@ -337,10 +320,7 @@ func TestAuditOfQuestionsThroughASession(t *testing.T) {
 						return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: req.Params.URI, Text: "x"}}}, c.ask(ctx,
 							req.Session)
 					})
-				srv, err := askback.New(m, a.options())
-				if err != nil {
-					t.Fatal(err)
-				}
+				srv := harness.Must(askback.New(m, a.options()))
 				pipe := harness.Pipe(t, srv)
 				pipe.Write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",` +
 					`"capabilities":` + harness.AllCapabilities +

@@ -33,10 +33,7 @@ type benchRequest struct {
 
 func newBenchRequest(tb testing.TB, r harness.Request, want string) benchRequest {
 	template := r.HTTP(tb)
-	body, err := io.ReadAll(template.Body)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	body := harness.Must(io.ReadAll(template.Body))
 	return benchRequest{template, body, want}
 }
 

@@ -53,9 +53,7 @@ func TestStepsRunOnce(t *testing.T) {
 	r.State = r.Send(t, h).Asked(t, "receipt")
 	lost.Send(t, h).Asked(t, "receipt") // the response was lost: the client sends the round again
 	r.Responses = `{"receipt":{"action":"accept","content":{"name":"x"}}}`
-	if got := r.Send(t, h).Text(t); got != "9007199254740993" {
-		t.Errorf("got %q", got)
-	}
+	harness.Equal(t, "the result", r.Send(t, h).Text(t), "9007199254740993")
 	// The repeated round has no record of the payment; its idempotency key is the same.
 	if want := map[string]int{"reserve": 1, "pay": 2}; !cmp.Equal(ran, want) {
 		t.Errorf("ran %v, want %v", ran, want)
@@ -127,10 +125,7 @@ func TestInputRequiredIsNeverEmpty(t *testing.T) {
 			func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 				return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{}}, nil
 			})
-		manual, err := askback.New(m, &askback.Options{BareFirstRound: bare, Keys: harness.NewRing(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		manual := harness.Must(askback.New(m, &askback.Options{BareFirstRound: bare, Keys: harness.NewRing(t)}))
 		if state := (harness.Request{Target: "manual"}).Send(t, manual.HTTPHandler(nil)).Asked(t); state == "" {
 			t.Errorf("manual (bare %v): neither questions nor state", bare)
 		}
@@ -210,15 +205,11 @@ func TestBareFirstRound(t *testing.T) {
 			})
 	}
 	h := harness.NewServer(t, &askback.Options{BareFirstRound: true}, twice).HTTPHandler(nil)
-	if state := (harness.Request{Target: "twice"}).Send(t, h).Asked(t, "a"); state != "" {
-		t.Error("the first round has a state")
-	}
+	harness.Equal(t, "the first round has a state", (harness.Request{Target: "twice"}).Send(t, h).Asked(t, "a"), "")
 	r := harness.Request{Target: "twice", Responses: `{"a":{"action":"accept","content":{"name":"x"}}}`}
 	r.State = r.Send(t, h).Asked(t, "b")
 	r.Responses = `{"b":{"action":"accept","content":{"name":"y"}}}`
-	if got := r.Send(t, h).Text(t); got != "xy" {
-		t.Errorf("got %q", got)
-	}
+	harness.Equal(t, "the result", r.Send(t, h).Text(t), "xy")
 	// Without the option such an answer is ignored.
 	strict := harness.NewServer(t, nil, twice).HTTPHandler(nil)
 	harness.Request{Target: "twice", Responses: `{"a":{"action":"accept","content":{"name":"x"}}}`}.Send(t,
@@ -233,9 +224,8 @@ func TestPanicsAreContained(t *testing.T) {
 				panic("boom")
 			})
 	}).HTTPHandler(nil)
-	if message := (harness.Request{Target: "p"}).Send(t, h).Refused(t, 200, -32603); message != "internal error" {
-		t.Errorf("the client is told %q", message)
-	}
+	harness.Equal(t, "the client is told", (harness.Request{Target: "p"}).Send(t, h).Refused(t, 200, -32603),
+		"internal error")
 	if !strings.Contains(logged.String(), "boom") || !strings.Contains(logged.String(), "call_test.go") {
 		t.Errorf("logged without panic or stack: %s", logged)
 	}

@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // docs/proof/clauses.tsv says where each clause of the earlier documents is implemented and which test shows
@@ -28,10 +30,7 @@ func TestClausesAreWhereTheTablesSay(t *testing.T) {
 
 func readClauses(t *testing.T) string {
 	t.Helper()
-	data, err := os.ReadFile("docs/proof/clauses.tsv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := harness.Must(os.ReadFile("docs/proof/clauses.tsv"))
 	return string(data)
 }
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -37,14 +36,10 @@ func TestAuthorizeContinues(t *testing.T) {
 		{says: "the operator does not want it", by: "bob", want: "done", effects: 1},
 	} {
 		t.Run(tt.says, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
+			harness.Bubble(t, func(t *testing.T) {
 				var asked, effects, cleaned atomic.Int32
 				store := new(task.MemoryStore)
-				people, err := desk.Open(store, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				people := harness.Must(desk.Open(store, nil))
 				s := harness.NewTaskServerOn(t, store, &askback.Options{
 					Principal:          func(context.Context, *mcp.RequestExtra) (string, error) { return "carol", nil },
 					Desk:               new(askback.DeskOptions),
@@ -72,10 +67,8 @@ func TestAuthorizeContinues(t *testing.T) {
 							return "done", call.Do(ctx, "deploy", func(context.Context) error { effects.Add(1); return nil })
 						})
 				})
-				id := s.Result(harness.WithExtension, "tools/call", "deploy", `"name":"deploy"`)["taskId"].(string)
-				if err := vote(t, people, "release", desk.Person{Name: tt.by}, "accept", ""); err != nil {
-					t.Fatal(err)
-				}
+				id := s.Start(harness.WithExtension, `"name":"deploy"`)
+				harness.Check(t, vote(t, people, "release", desk.Person{Name: tt.by}, "accept", ""))
 				status := "failed"
 				if tt.want == "done" {
 					status = "completed"
@@ -108,10 +101,7 @@ func TestAuthorizeContinuesInTheMiddleOfARun(t *testing.T) {
 	var asked, runs, effects atomic.Int32
 	again, goOn := make(chan struct{}), make(chan struct{})
 	store := new(task.MemoryStore)
-	people, err := desk.Open(store, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	people := harness.Must(desk.Open(store, nil))
 	s := harness.NewTaskServerOn(t, store, &askback.Options{
 		Principal:          func(context.Context, *mcp.RequestExtra) (string, error) { return "carol", nil },
 		Desk:               new(askback.DeskOptions),
@@ -139,14 +129,10 @@ func TestAuthorizeContinuesInTheMiddleOfARun(t *testing.T) {
 				return "done", nil
 			})
 	})
-	id := s.Result(harness.WithExtension, "tools/call", "deploy", `"name":"deploy"`)["taskId"].(string)
-	if err := vote(t, people, "own", desk.Person{Name: "carol"}, "accept", ""); err != nil {
-		t.Fatal(err)
-	}
+	id := s.Start(harness.WithExtension, `"name":"deploy"`)
+	harness.Check(t, vote(t, people, "own", desk.Person{Name: "carol"}, "accept", ""))
 	<-again
-	if err := vote(t, people, "other", desk.Person{Name: "bob"}, "accept", ""); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, vote(t, people, "other", desk.Person{Name: "bob"}, "accept", ""))
 	close(goOn)
 	s.Get(harness.WithExtension, id, "failed")
 	if asked.Load() != 1 || effects.Load() != 0 {

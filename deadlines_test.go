@@ -180,14 +180,8 @@ func TestDeadlinesInSessions(t *testing.T) {
 					}
 				})
 				here, there := mcp.NewInMemoryTransports()
-				session, err := srv.Connect(t.Context(), there, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				conn, err := client.Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
-				if err != nil {
-					t.Fatal(err)
-				}
+				session := harness.Must(srv.Connect(t.Context(), there, nil))
+				conn := harness.Must(client.Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"}))
 				began := time.Now()
 				result, err := conn.CallTool(t.Context(), &mcp.CallToolParams{Name: "x"})
 				took, got := time.Since(began), fmt.Sprint(err)
@@ -237,9 +231,7 @@ func (s *sleeper) send(method, target, members string) map[string]any {
 	s.t.Helper()
 	r := harness.Request{Method: method, Target: target, Body: harness.Message(1, method, members, harness.WithExtension)}
 	var m map[string]any
-	if err := json.Unmarshal([]byte(r.Send(s.t, s.h).Raw), &m); err != nil {
-		s.t.Fatal(err)
-	}
+	harness.Check(s.t, json.Unmarshal([]byte(r.Send(s.t, s.h).Raw), &m))
 	if result, ok := m["result"].(map[string]any); ok {
 		return result
 	}
@@ -273,9 +265,7 @@ func (s *sleeper) status(id string) string {
 // is checks the status of a task.
 func (s *sleeper) is(id, want string) {
 	s.t.Helper()
-	if got := s.status(id); got != want {
-		s.t.Errorf("the task is %s, want %s", got, want)
-	}
+	harness.Equal(s.t, "the task", s.status(id), want)
 }
 
 func (s *sleeper) update(id, answers string) map[string]any {
@@ -390,9 +380,7 @@ func TestDeadlinesInTasks(t *testing.T) {
 			s.send("tasks/cancel", id, `"taskId":"`+id+`"`)
 			time.Sleep(50 * time.Minute)
 			synctest.Wait() // for what the worker has written
-			if got := fmt.Sprint(happened); got != "[begun cleaned up]" {
-				t.Errorf("happened: %s", got)
-			}
+			harness.Equal(t, "happened", fmt.Sprint(happened), "[begun cleaned up]")
 		},
 	} {
 		t.Run(says, func(t *testing.T) {

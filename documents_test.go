@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // Whatever the documents point to within the repository is there: files, and headings in pages.
@@ -14,14 +16,8 @@ func TestLinksOfTheDocuments(t *testing.T) {
 	if _, err := os.Stat("cmd/askback"); err != nil {
 		t.Skip("cmd/askback, which documents point to, is a module of its own, which is not here")
 	}
-	pages, err := filepath.Glob("docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	proof, err := filepath.Glob("docs/proof/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pages := harness.Must(filepath.Glob("docs/*.md"))
+	proof := harness.Must(filepath.Glob("docs/proof/*.md"))
 	pages = append(append(pages, proof...), "README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md",
 		"seal/FORMAT.md", "examples/fleet/README.md", "testdata/transcripts/README.md")
 	for _, page := range pages {
@@ -60,10 +56,7 @@ func TestProofNamesItsPages(t *testing.T) {
 // prose returns a page without its blocks of code.
 func prose(t *testing.T, page string) string {
 	t.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := harness.Must(os.ReadFile(page))
 	return regexp.MustCompile("(?ms)^ *```.*?^ *```").ReplaceAllString(string(text), "")
 }
 

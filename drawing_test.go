@@ -6,18 +6,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // docs/drawings/call.svg draws the call that docs/telemetry.md shows as a trace.
 func TestDrawingOfACall(t *testing.T) {
-	page, err := os.ReadFile("docs/telemetry.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	drawing, err := os.ReadFile("docs/drawings/call.svg")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := harness.Must(os.ReadFile("docs/telemetry.md"))
+	drawing := harness.Must(os.ReadFile("docs/drawings/call.svg"))
 	call, _, _ := strings.Cut(string(page), "\n## The log")
 	does := make(map[string]string) // by the number of the instance
 	spans := regexp.MustCompile(`(?m)^instance (\d) .*?(?:input_required: (\w+)|step (\S+) .*)$`)
@@ -31,9 +27,7 @@ func TestDrawingOfACall(t *testing.T) {
 			does[instance] += ", " + step
 		}
 	}
-	if len(does) != 3 {
-		t.Errorf("the trace has %q", does)
-	}
+	harness.Equal(t, "the trace", len(does), 3)
 	for instance, want := range does {
 		group := regexp.MustCompile(`(?s)<g data-instance="` + instance + `">(.*?)</g>`).FindString(string(drawing))
 		if !strings.Contains(group, want+"</text>") {
@@ -50,18 +44,12 @@ func TestDrawingsAreShown(t *testing.T) {
 	}
 	var documents []string
 	for _, pattern := range []string{"docs/*.md", "docs/proof/*.md"} {
-		pages, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pages := harness.Must(filepath.Glob(pattern))
 		documents = append(documents, pages...)
 	}
 	var all strings.Builder
 	for _, name := range documents {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := harness.Must(os.ReadFile(name))
 		all.Write(text)
 	}
 	for _, name := range drawings {

@@ -106,11 +106,8 @@ func callSDK(t testing.TB, endpoint string, u *user, tool, version string) (stri
 		},
 	})
 	c.AddRoots(&mcp.Root{URI: "file:///src", Name: "src"})
-	session, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: endpoint},
-		&mcp.ClientSessionOptions{ProtocolVersion: version})
-	if err != nil {
-		t.Fatal(err)
-	}
+	session := harness.Must(c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: endpoint},
+		&mcp.ClientSessionOptions{ProtocolVersion: version}))
 	defer session.Close()
 	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: harness.Greeting{Place: "Oslo"}})
 	return outcome(res), err

@@ -263,14 +263,8 @@ func TestHostsInTheField(t *testing.T) {
 					Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil },
 					Tasks:     &askback.Tasks{Store: store}, Desk: &askback.DeskOptions{Fallback: true, Wait: wait},
 				}, func(s *askback.Server) { askback.AddTool(s, &mcp.Tool{Name: "ship"}, ship) })
-				ctx, stop := context.WithCancel(context.Background())
-				var running sync.WaitGroup
-				running.Go(func() { _ = srv.RunTasks(ctx) })
-				t.Cleanup(func() { stop(); running.Wait() })
-				d, err := desk.Open(store, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				harness.RunTasks(t, srv)
+				d := harness.Must(desk.Open(store, nil))
 				call := dial(t, srv, h, func(key string) {
 					if key != "sure" || h.answer == "" {
 						t.Errorf("the host is asked %q", key)
@@ -286,20 +280,14 @@ func TestHostsInTheField(t *testing.T) {
 					}
 					people(t, d)
 				}
-				said, err := call(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				said := harness.Must(call(t.Context()))
 				people(t, d)
 				if h.patience > 0 && said != h.result {
 					t.Errorf("the second call says %s", said)
 				}
 				outcomes := map[string]string{}
 				harness.Eventually(t, "outcome of each call", func() bool {
-					rows, err := store.Select(t.Context(), task.Filter{}, "", 10)
-					if err != nil {
-						t.Fatal(err)
-					}
+					rows := harness.Must(store.Select(t.Context(), task.Filter{}, "", 10))
 					for _, row := range rows {
 						if row.Status.Terminal() {
 							var r rawclient.Result
@@ -310,9 +298,7 @@ func TestHostsInTheField(t *testing.T) {
 					return len(outcomes) == calls
 				})
 				for name, outcome := range outcomes {
-					if outcome != h.result {
-						t.Errorf("%s ends with %q, want %q", name, outcome, h.result)
-					}
+					harness.Equal(t, name+" ends with", outcome, h.result)
 					decidedBy(t, d, name)
 				}
 				if h.patience == 0 {
@@ -328,10 +314,7 @@ func TestHostsInTheField(t *testing.T) {
 // decidedBy checks who decided the questions of a call.
 func decidedBy(t *testing.T, d *desk.Desk, name string) {
 	t.Helper()
-	found, err := d.Questions(t.Context(), name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := harness.Must(d.Questions(t.Context(), name, nil))
 	for _, q := range found {
 		var who []string
 		for _, by := range q.Decision.By {

@@ -277,13 +277,8 @@ func TestInline(t *testing.T) {
 		for _, c := range callers() {
 			t.Run(test.name+"/"+c.name, func(t *testing.T) {
 				u := &user{answers: test.answers}
-				got, err := c.call(t, alternating(t, nil, test.handler), u, "tool")
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got != test.want {
-					t.Errorf("got %q, want %q", got, test.want)
-				}
+				got := harness.Must(c.call(t, alternating(t, nil, test.handler), u, "tool"))
+				harness.Equal(t, "the result", got, test.want)
 				if asked := u.all(); test.asked != nil && !slices.Equal(asked, test.asked) {
 					t.Errorf("asked %q, want %q", asked, test.asked)
 				}
@@ -336,20 +331,13 @@ func TestInlineProgress(t *testing.T) {
 				ProgressToken: req.Params.GetProgressToken(), Progress: 1, Total: 2, Message: "halfway",
 			})
 		})
-		session, err := harness.Answering(&progress).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: endpoint},
-			&mcp.ClientSessionOptions{ProtocolVersion: version})
-		if err != nil {
-			t.Fatal(err)
-		}
+		session := harness.Must(harness.Answering(&progress).Connect(t.Context(),
+			&mcp.StreamableClientTransport{Endpoint: endpoint}, &mcp.ClientSessionOptions{ProtocolVersion: version}))
 		params := &mcp.CallToolParams{Name: "tool", Arguments: harness.Greeting{Place: "Oslo"}}
 		params.SetProgressToken("tok")
-		if res, err := session.CallTool(t.Context(), params); err != nil || outcome(res) != "done" {
-			t.Errorf("%s: got %q, %v", version, outcome(res), err)
-		}
+		harness.Equal(t, version, outcome(harness.Must(session.CallTool(t.Context(), params))), "done")
 		session.Close()
-		if progress.Load() != 1 {
-			t.Errorf("%s: %d notifications", version, progress.Load())
-		}
+		harness.Equal(t, version+": notifications", progress.Load(), 1)
 	}
 }
 
@@ -367,18 +355,11 @@ func TestInlineInMemory(t *testing.T) {
 	})
 	for _, version := range []string{"2026-07-28", "2025-11-25", "2025-06-18"} {
 		here, there := mcp.NewInMemoryTransports()
-		if _, err := srv.Connect(t.Context(), there, nil); err != nil {
-			t.Fatal(err)
-		}
-		session, err := harness.Answering(new(atomic.Int64)).Connect(t.Context(), here,
-			&mcp.ClientSessionOptions{ProtocolVersion: version})
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t", Arguments: harness.Greeting{Place: "x"}})
-		if err != nil || outcome(res) != "map[name:first]" {
-			t.Errorf("%s: got %q, %v", version, outcome(res), err)
-		}
+		harness.Must(srv.Connect(t.Context(), there, nil))
+		session := harness.Must(harness.Answering(new(atomic.Int64)).Connect(t.Context(), here,
+			&mcp.ClientSessionOptions{ProtocolVersion: version}))
+		harness.Equal(t, version, outcome(harness.Must(session.CallTool(t.Context(),
+			&mcp.CallToolParams{Name: "t", Arguments: harness.Greeting{Place: "x"}}))), "map[name:first]")
 		session.Close()
 	}
 }
@@ -413,10 +394,8 @@ func TestInlineWarning(t *testing.T) {
 // Calls leave no goroutine and no session behind, and their sessions are not on the author's server.
 func TestInlineLeavesNothing(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, &mcp.ServerOptions{KeepAlive: time.Hour})
-	srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t), Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := harness.Must(askback.New(m,
+		&askback.Options{Keys: harness.NewRing(t), Logger: slog.New(slog.DiscardHandler)}))
 	askback.AddInlineTool(srv, &mcp.Tool{Name: "t"},
 		func(ctx context.Context, req *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, any, error) {
 			for range m.Sessions() {
@@ -441,9 +420,7 @@ func TestInlineLeavesNothing(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if n := askback.StandIns(srv); n != 0 {
-		t.Errorf("%d stand-ins are left", n)
-	}
+	harness.Equal(t, "stand-ins are left", askback.StandIns(srv), 0)
 }
 
 // In a session an inline tool gives the same answers as the SDK's own server, also if the client
@@ -488,34 +465,23 @@ func TestInlineInASessionIsTheSDKs(t *testing.T) {
 		call := func(serve func(m *mcp.Server, there mcp.Transport)) string {
 			here, there := mcp.NewInMemoryTransports()
 			serve(mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil), there)
-			session, err := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1.0.0"}, test.client).
-				Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			session := harness.Must(mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1.0.0"},
+				test.client).Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"}))
 			defer session.Close()
 			res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t", Arguments: harness.Greeting{}})
 			return fmt.Sprint(outcome(res), err)
 		}
 		want := call(func(m *mcp.Server, there mcp.Transport) {
 			mcp.AddTool(m, &mcp.Tool{Name: "t"}, test.handler)
-			if _, err := m.Connect(t.Context(), there, nil); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(m.Connect(t.Context(), there, nil))
 		})
 		got := call(func(m *mcp.Server, there mcp.Transport) {
-			srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t), Logger: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			srv := harness.Must(askback.New(m,
+				&askback.Options{Keys: harness.NewRing(t), Logger: slog.New(slog.DiscardHandler)}))
 			askback.AddInlineTool(srv, &mcp.Tool{Name: "t"}, test.handler)
-			if _, err := srv.Connect(t.Context(), there, nil); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(srv.Connect(t.Context(), there, nil))
 		})
-		if got != want {
-			t.Errorf("%s: got %q, want %q as from the SDK", test.name, got, want)
-		}
+		harness.Equal(t, test.name, got, want)
 	}
 }
 

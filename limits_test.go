@@ -78,10 +78,8 @@ func TestCallsEndInTime(t *testing.T) {
 				return nil, call.Checkpoint(ctx, "c")
 			})
 		}).HTTPHandler(nil)
-		if message := (harness.Request{Target: "slow"}).Send(t, h).Refused(t, 200, -32603); !strings.Contains(message,
-			"60 seconds per call") {
-			t.Errorf("message %q", message)
-		}
+		harness.Contains(t, "message", (harness.Request{Target: "slow"}).Send(t, h).Refused(t, 200, -32603),
+			"60 seconds per call")
 	})
 }
 
@@ -108,9 +106,7 @@ func TestSharesThatFitNothing(t *testing.T) {
 func TestDefaultsInTheDocuments(t *testing.T) {
 	l, err1 := askback.Defaults()
 	engine, err2 := taskrun.NewEngine(new(task.MemoryStore), new(taskrun.Options))
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, errors.Join(err1, err2))
 	s := engine.Settings()
 	const day = 24 * time.Hour
 	for page, says := range map[string][]string{
@@ -134,25 +130,17 @@ func TestDefaultsInTheDocuments(t *testing.T) {
 			fmt.Sprintf("runs %d tasks at once", s.Workers),
 		},
 	} {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := harness.Must(os.ReadFile(page))
 		words := strings.Join(strings.Fields(string(text)), " ")
 		for _, want := range says {
-			if !strings.Contains(words, want) {
-				t.Errorf("%s does not say %q", page, want)
-			}
+			harness.Contains(t, page+" does not say", words, want)
 		}
 	}
 }
 
 // docs/proof/limits.md has a row for every field of Limits.
 func TestTheTableOfLimitsIsComplete(t *testing.T) {
-	table, err := os.ReadFile("docs/proof/limits.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := harness.Must(os.ReadFile("docs/proof/limits.md"))
 	for i := range reflect.TypeFor[askback.Limits]().NumField() {
 		name := "`Limits." + reflect.TypeFor[askback.Limits]().Field(i).Name + "`"
 		if n := strings.Count(string(table), name); n == 0 {

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
@@ -91,10 +90,8 @@ func TestALineForEachRound(t *testing.T) {
 		return map[string]any{"level": "DEBUG", "msg": "askback: a round", "method": "tools/call", "target": "order",
 			"round": round, "asked": asked, "outcome": outcome}
 	}
-	if diff := cmp.Diff([]map[string]any{line(1, []any{"order"}, "input_required"), line(2, nil, "completed")},
-		rounds); diff != "" {
-		t.Errorf("rounds (-want +got):\n%s", diff)
-	}
+	harness.Diff(t, "rounds", []map[string]any{line(1, []any{"order"}, "input_required"), line(2, nil, "completed")},
+		rounds)
 	if len(calls) != 1 || calls[nil] {
 		t.Errorf("one call is logged as %v", calls)
 	}
@@ -147,10 +144,9 @@ func TestWhyAQuestionIsAskedAgain(t *testing.T) {
 			"narrow", 2, "the form allows it, but the server cannot hold it, such as a number that is too large"},
 		{"a task", func(t *testing.T, opts *askback.Options) []string {
 			s := harness.NewTaskServer(t, opts, addOrder)
-			id := s.Result(harness.WithExtension, "tools/call", "order",
-				`"name":"order","arguments":{"Note":"MARK-argument"}`)["taskId"].(string)
+			id := s.Start(harness.WithExtension, `"name":"order","arguments":{"Note":"MARK-argument"}`)
 			s.Get(harness.WithExtension, id, "input_required")
-			s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, badOrder[1:len(badOrder)-1]))
+			s.Answer(id, badOrder[1:len(badOrder)-1])
 			return []string{id}
 		}, "order", 2, whyBad},
 		{"a session", func(t *testing.T, opts *askback.Options) []string {
@@ -188,9 +184,7 @@ func TestWhyAQuestionIsAskedAgain(t *testing.T) {
 			}
 			want := map[string]any{"level": "INFO", "method": "tools/call", "target": c.target, "round": c.round, "key": "order",
 				"reason": c.reason}
-			if diff := cmp.Diff([]map[string]any{want}, got); diff != "" {
-				t.Errorf("lines (-want +got):\n%s", diff)
-			}
+			harness.Diff(t, "lines", []map[string]any{want}, got)
 			harness.NoSecrets(t, log, append(secrets, "471147114711")...)
 		})
 	}
@@ -249,10 +243,10 @@ func TestAStrayingHandlerIsLogged(t *testing.T) {
 		{"an inline tool", "tools/call", "inline", carried("tools/call", "inline")},
 		{"a task", "tools/call", "strays", func(t *testing.T, opts *askback.Options) {
 			s := harness.NewTaskServer(t, opts, add)
-			id := s.Result(harness.WithExtension, "tools/call", "strays", `"name":"strays"`)["taskId"].(string)
+			id := s.Start(harness.WithExtension, `"name":"strays"`)
 			s.Get(harness.WithExtension, id, "input_required")
 			answer := answers("key-1")
-			s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, answer[1:len(answer)-1]))
+			s.Answer(id, answer[1:len(answer)-1])
 		}},
 		{"a session", "tools/call", "strays", func(t *testing.T, opts *askback.Options) {
 			pipe := harness.Pipe(t, harness.NewServer(t, opts, add))
@@ -348,7 +342,7 @@ func TestATaskThatIsEndedFromOutsideIsNotRecovered(t *testing.T) {
 		{"cancelled while it waits", 0, func(s *harness.TaskServer, id string, _ <-chan struct{}) { cancel(s, id) }},
 		{"expired while it waits", 2 * time.Second, func(*harness.TaskServer, string, <-chan struct{}) {}},
 		{"cancelled while it works", 0, func(s *harness.TaskServer, id string, working <-chan struct{}) {
-			s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"color":{"action":"decline"}`))
+			s.Answer(id, `"color":{"action":"decline"}`)
 			<-working
 			cancel(s, id)
 		}},
@@ -378,7 +372,7 @@ func TestATaskThatIsEndedFromOutsideIsNotRecovered(t *testing.T) {
 						return ctx.Err()
 					})
 				}))
-				id := s.Result(harness.WithExtension, "tools/call", "trip", `"name":"trip"`)["taskId"].(string)
+				id := s.Start(harness.WithExtension, `"name":"trip"`)
 				s.Get(harness.WithExtension, id, "input_required")
 				test.end(s, id, working)
 				harness.Eventually(t, "the clean-up", func() bool { return strings.Contains(fmt.Sprint(w.seen()), "cleaned_up") })

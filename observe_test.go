@@ -12,7 +12,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
@@ -87,9 +86,7 @@ func TestObserve(t *testing.T) {
 			}
 			ask("tools/call", params)
 			harness.Eventually(t, "end of all operations", func() bool { return len(w.seen()) >= len(rounds) })
-			if diff := cmp.Diff(rounds, w.seen()); diff != "" {
-				t.Errorf("operations (-want +got):\n%s", diff)
-			}
+			harness.Diff(t, "operations", rounds, w.seen())
 			ended := w.all()
 			for _, op := range ended {
 				if op.Call == "" || op.Call != ended[0].Call || op.Trace != "trace 1" {
@@ -105,10 +102,10 @@ func TestObserve(t *testing.T) {
 	t.Run("a task", func(t *testing.T) {
 		w := new(follower)
 		s := harness.NewTaskServer(t, &askback.Options{Observe: w.observe}, addPay)
-		id := s.Result(harness.WithExtension, "tools/call", "pay", `"name":"pay",`+auditArguments)["taskId"].(string)
+		id := s.Start(harness.WithExtension, `"name":"pay",`+auditArguments)
 		for _, key := range []string{"login", "sure"} {
 			s.Get(harness.WithExtension, id, "input_required")
-			s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"`+key+`":`+auditAnswer))
+			s.Answer(id, `"`+key+`":`+auditAnswer)
 		}
 		s.Get(harness.WithExtension, id, "completed")
 		want := []string{
@@ -118,9 +115,7 @@ func TestObserve(t *testing.T) {
 			"step tools/call pay 2 charge completed []",
 		}
 		harness.Eventually(t, "end of all operations", func() bool { return len(w.seen()) >= len(want) })
-		if diff := cmp.Diff(want, w.seen()); diff != "" {
-			t.Errorf("operations (-want +got):\n%s", diff)
-		}
+		harness.Diff(t, "operations", want, w.seen())
 		for _, op := range w.all() {
 			if op.Call != "" && op.Trace != "trace 1" {
 				t.Errorf("%s has the trace %q", op.Kind, op.Trace)
@@ -150,18 +145,14 @@ func TestObserveWhoIsTurnedAway(t *testing.T) {
 	}
 	check := func(w *follower, want string) {
 		t.Helper()
-		if diff := cmp.Diff([]string{want}, w.seen()); diff != "" {
-			t.Errorf("operations (-want +got):\n%s", diff)
-		}
+		harness.Diff(t, "operations", []string{want}, w.seen())
 	}
 
 	w, h := serve(askback.Options{Principal: func(context.Context, *mcp.RequestExtra) (string, error) {
 		return "",
 			errors.New("not known")
 	}})
-	if code := send(h, strings.NewReader(`{}`)); code != http.StatusForbidden {
-		t.Errorf("a caller who cannot be named gets status %d", code)
-	}
+	harness.Equal(t, "a caller who cannot be named gets status", send(h, strings.NewReader(`{}`)), http.StatusForbidden)
 	check(w, "request 0 refused caller []")
 
 	w, h = serve(askback.Options{Limits: askback.Limits{Requests: askback.Share{Total: 4, Anonymous: 1}}})
@@ -174,9 +165,8 @@ func TestObserveWhoIsTurnedAway(t *testing.T) {
 	})
 	go func() { answered <- harness.Request{Target: "work"}.Send(t, h).Status }()
 	<-working
-	if code := send(h, strings.NewReader(`{}`)); code != http.StatusTooManyRequests {
-		t.Errorf("a request beyond its caller's share gets status %d", code)
-	}
+	harness.Equal(t, "a request beyond its caller's share gets status", send(h, strings.NewReader(`{}`)),
+		http.StatusTooManyRequests)
 	check(w, "request 0 unavailable []")
 	close(end)
 	<-answered

@@ -119,10 +119,7 @@ func TestDeploy(t *testing.T) {
 				s := harness.NewTaskServerOn(t, store, opts, func(s *askback.Server) {
 					askback.AddTool(s, &mcp.Tool{Name: "deploy"}, deploy(c.within))
 				})
-				d, err := desk.Open(store, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				d := harness.Must(desk.Open(store, nil))
 				done := make(chan struct{})
 				go func() { defer close(done); c.people(t, d) }()
 				result := s.Result(capabilities, "tools/call", "deploy", `"name":"deploy","arguments":{"version":"4.2"}`)
@@ -195,10 +192,7 @@ func TestVotesAreAudited(t *testing.T) {
 			}
 		},
 	}, func(s *askback.Server) { askback.AddTool(s, &mcp.Tool{Name: "deploy"}, deploy(time.Hour)) })
-	d, err := desk.Open(store, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := harness.Must(desk.Open(store, nil))
 	done := make(chan error, 1)
 	go func() {
 		release := []string{"release"}
@@ -206,9 +200,7 @@ func TestVotesAreAudited(t *testing.T) {
 			vote(t, d, "release", desk.Person{Name: "carol", Groups: release}, "decline", "freeze"))
 	}()
 	s.Result(`{}`, "tools/call", "deploy", `"name":"deploy","arguments":{"version":"4.2"}`)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, <-done)
 	const question = "tools/call deploy %s for group:release: %s"
 	want := []string{
 		fmt.Sprintf(question, "asked", "   "),
@@ -246,21 +238,14 @@ func testAnInstanceWithoutADeskLeavesItsTasks(t *testing.T) {
 	}
 	first, _ := instance(new(askback.DeskOptions), deploy(time.Hour))
 	result := first.Result(harness.WithExtension, "tools/call", "deploy", `"name":"deploy","arguments":{"version":"4.2"}`)
-	d, err := desk.Open(store, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := vote(t, d, "release", desk.Person{Name: "bob", Groups: []string{"release"}}, "accept", ""); err != nil {
-		t.Fatal(err)
-	}
+	d := harness.Must(desk.Open(store, nil))
+	harness.Check(t, vote(t, d, "release", desk.Person{Name: "bob", Groups: []string{"release"}}, "accept", ""))
 	first.Stop()
 	without, logged := instance(nil, func(context.Context, *askback.Call, deployment) (string, error) {
 		t.Error("the handler runs without a desk")
 		return "", nil
 	})
-	if err := vote(t, d, "release", desk.Person{Name: "carol", Groups: []string{"release"}}, "accept", ""); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, vote(t, d, "release", desk.Person{Name: "carol", Groups: []string{"release"}}, "accept", ""))
 	harness.Eventually(t, "the instance without a desk leaves the task", func() bool {
 		return logged("task: leaving tasks of this target to other processes") != nil
 	})
@@ -295,18 +280,13 @@ func testWhatPeopleDecideIsObserved(t *testing.T) {
 		})
 	}
 	seen(1, "a store that knows who listens", func(op askback.Operation) bool { return op.Step == "Listen" })
-	d, err := desk.Open(store, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := harness.Must(desk.Open(store, nil))
 	done := make(chan error, 1)
 	go func() {
 		done <- vote(t, d, "oncall", desk.Person{Name: "dave", Groups: []string{"oncall"}}, "accept", "")
 	}()
 	s.Result(`{}`, "tools/call", "deploy", `"name":"deploy","arguments":{"version":"4.2"}`)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, <-done)
 	seen(6, "notices", func(op askback.Operation) bool { return op.Kind == askback.OperationNotice })
 	s.Stop()
 

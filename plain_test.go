@@ -143,12 +143,10 @@ func unescaped(raw string) string { return strings.ReplaceAll(raw, `\"`, `"`) }
 func TestPlainFormsOfATask(t *testing.T) {
 	s := harness.NewTaskServer(t, plainOptions(harness.NewRing(t)), addParcel)
 	with := harness.WithExtension + terminalInfo
-	id := s.Result(with, "tools/call", "send", `"name":"send","arguments":{}`)["taskId"].(string)
+	id := s.Start(with, `"name":"send","arguments":{}`)
 	asked := fmt.Sprint(harness.At(s.Get(with, id, "input_required"), "inputRequests", "parcel", "params",
 		"requestedSchema", "properties", "weight", "type"))
-	if asked != "string" {
-		t.Errorf("the weight is asked for as %s", asked)
-	}
+	harness.Equal(t, "the weight is asked for as", asked, "string")
 	s.Result(with, "tasks/update", id, harness.Answered(id, `"parcel":`+plainParcel))
 	if got, _ := json.Marshal(s.Get(with, id, "completed")["result"]); !strings.Contains(unescaped(string(got)),
 		sentParcel) {
@@ -171,9 +169,7 @@ func TestPlainFormsInASession(t *testing.T) {
 			t.Errorf("%s is asked for the weight as %v, want %s", name, got, form)
 		}
 		pipe.Answer(question, map[string]string{"string": plainParcel, "number": nativeParcel}[form])
-		if got := fmt.Sprint(pipe.Response(2)); !strings.Contains(got, sentParcel) {
-			t.Errorf("%s: %s", name, got)
-		}
+		harness.Contains(t, name, fmt.Sprint(pipe.Response(2)), sentParcel)
 	}
 }
 
@@ -185,7 +181,5 @@ func TestPlainFormsThatPanics(t *testing.T) {
 	opts.PlainForms = func(*mcp.Implementation) bool { panic("boom") }
 	h := harness.NewServer(t, opts, addParcel).HTTPHandler(nil)
 	askedAs(t, parcelRequest("tools/call", "send", terminalInfo).Send(t, h), nativeWeight)
-	if !strings.Contains(log.String(), "Options.PlainForms panicked") {
-		t.Errorf("logged %s", log)
-	}
+	harness.Contains(t, "logged", log.String(), "Options.PlainForms panicked")
 }

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -56,13 +55,9 @@ func TestOrderOfMiddleware(t *testing.T) {
 				return "", see("handler")
 			})
 			harness.Request{Target: "close_bug"}.Send(t, srv.HTTPHandler(nil))
-			if diff := cmp.Diff(order[:i+1], seen); diff != "" {
-				t.Errorf("seen by (-want +got):\n%s", diff)
-			}
+			harness.Diff(t, "seen by", order[:i+1], seen)
 			want := map[string]string{"principal": "refused", "authorize": "refused", "handler": "failed"}[refusing]
-			if observed != want {
-				t.Errorf("Observe is told %q, want %q", observed, want)
-			}
+			harness.Equal(t, "Observe is told", observed, want)
 		})
 	}
 }
@@ -74,7 +69,7 @@ func TestProductionGuideQuotesTheLog(t *testing.T) {
 	}
 	messages := make(map[string]bool) // every text in the code
 	literal := regexp.MustCompile(`"(?:[^"\\\n]|\\.)+"`)
-	err := fs.WalkDir(os.DirFS("."), ".", func(path string, d fs.DirEntry, err error) error {
+	harness.Check(t, fs.WalkDir(os.DirFS("."), ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() && (strings.HasPrefix(path, ".git") || path == "judge/interop") {
 			return fs.SkipDir
 		}
@@ -88,10 +83,7 @@ func TestProductionGuideQuotesTheLog(t *testing.T) {
 			}
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 
 	quoted := 0
 	for _, found := range regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(read(t, "docs/production.md"), -1) {
@@ -205,10 +197,7 @@ func underscores(name string) string { return strings.ReplaceAll(name, ".", "_")
 
 func read(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := harness.Must(os.ReadFile(name))
 	return string(text)
 }
 
@@ -217,15 +206,12 @@ func servers(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
 	for _, dir := range []string{"otelaskback", "seal", "internal/call", "internal/home", "internal/wire"} {
-		err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
+		harness.Check(t, fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
 			if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
 				all.WriteString(read(t, filepath.Join(dir, path)))
 			}
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	return all.String()
 }

@@ -29,24 +29,14 @@ func named(t *testing.T, ring *seal.Ring) http.Handler {
 // Calls that were begun with states of this version continue in every later release. The states are of the tool of
 // harness.AddRounds, sealed at the time that begins a bubble of synctest, each with the responses to its questions.
 func TestStatesStayTheSame(t *testing.T) {
-	data, err := os.ReadFile("testdata/states.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := harness.Must(os.ReadFile("testdata/states.json"))
 	var kept struct {
 		Key    string
 		States []struct{ Principal, State, Responses, Asks string }
 	}
-	if err := json.Unmarshal(data, &kept); err != nil {
-		t.Fatal(err)
-	}
-	ring, err := seal.ParseRing(kept.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(kept.States) != 6 {
-		t.Errorf("%d states", len(kept.States))
-	}
+	harness.Check(t, json.Unmarshal(data, &kept))
+	ring := harness.Must(seal.ParseRing(kept.Key))
+	harness.Equal(t, "states", len(kept.States), 6)
 	synctest.Test(t, func(t *testing.T) {
 		h := named(t, ring)
 		for _, s := range kept.States {

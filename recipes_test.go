@@ -242,9 +242,7 @@ func TestMigrated(t *testing.T) {
 			req.Responses = `{"` + key + `":` + test.answer + `}`
 		}
 		req.State = first.Result.State
-		if got := req.Send(t, h).Text(t); !strings.Contains(got, test.want) {
-			t.Errorf("%s: got %q", test.tool, got)
-		}
+		harness.Contains(t, test.tool, req.Send(t, h).Text(t), test.want)
 		if done := airline.counts(); !maps.Equal(done, test.done) {
 			t.Errorf("%s with %s: did %v, want %v", test.tool, test.answer, done, test.done)
 		}
@@ -254,10 +252,7 @@ func TestMigrated(t *testing.T) {
 // As docs/recipes.md says of sessions, the SDK's server asks in sessions only, and Askback's asks both kinds
 // of clients.
 func TestServingBeforeAndAfter(t *testing.T) {
-	after, err := serve(harness.NewRing(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	after := harness.Must(serve(harness.NewRing(t)))
 	m := mcp.NewServer(&mcp.Implementation{Name: "airline", Version: "1.0.0"}, nil)
 	mcp.AddTool(m, &mcp.Tool{Name: "book"}, bookInline)
 	stateless := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m },
@@ -279,15 +274,10 @@ func TestServingBeforeAndAfter(t *testing.T) {
 				return accept(map[string]any{"confirm": true}), nil
 			},
 		})
-		session, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL},
-			&mcp.ClientSessionOptions{ProtocolVersion: test.version})
-		if err != nil {
-			t.Fatal(err)
-		}
+		session := harness.Must(c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL},
+			&mcp.ClientSessionOptions{ProtocolVersion: test.version}))
 		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "book", Arguments: Trip{To: "Oslo"}})
-		if got := fmt.Sprint(outcome(res), err); !strings.Contains(got, test.want) {
-			t.Errorf("%s: got %q, want %q", test.version, got, test.want)
-		}
+		harness.Contains(t, test.version, fmt.Sprint(outcome(res), err), test.want)
 		session.Close()
 		web.Close()
 	}

@@ -55,7 +55,7 @@ func (w *ruledWorld) open(rules ruledRules) {
 		w.stop()
 	}
 	m := mcp.NewServer(&mcp.Implementation{Name: "bank", Version: "1"}, nil)
-	srv, err := askback.New(m, &askback.Options{
+	srv := harness.Must(askback.New(m, &askback.Options{
 		Principal: harness.UserHeader, Keys: harness.NewRing(w.t), Tasks: &askback.Tasks{Store: w.store},
 		Desk: &askback.DeskOptions{Rules: rules, Wait: time.Hour},
 		Audit: func(_ context.Context, e askback.AuditEvent) {
@@ -63,10 +63,7 @@ func (w *ruledWorld) open(rules ruledRules) {
 			defer w.mu.Unlock()
 			w.events = append(w.events, e)
 		},
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	}))
 	w.server = srv
 	w.add("pay", "Pays.")
 	askback.AddTaskTool(srv, &mcp.Tool{Name: "transfer"}, nil, w.pays("transfer"))
@@ -147,10 +144,7 @@ func (w *ruledWorld) outcome(r harness.Request) (text, id string) {
 func (w *ruledWorld) ended(id string) string {
 	w.t.Helper()
 	time.Sleep(time.Second)
-	row, err := w.store.Get(w.t.Context(), id)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	row := harness.Must(w.store.Get(w.t.Context(), id))
 	return string(row.Status) + " " + string(row.Outcome)
 }
 
@@ -171,9 +165,7 @@ func (w *ruledWorld) answer(q *desk.Question, action string, by ...desk.Person) 
 	w.t.Helper()
 	for _, p := range by {
 		a := desk.Answer{By: p, Action: action, Reason: "checked"}
-		if _, err := w.desk.Answer(w.t.Context(), q.Name, q.Key, a); err != nil {
-			w.t.Fatal(err)
-		}
+		harness.Must(w.desk.Answer(w.t.Context(), q.Name, q.Key, a))
 	}
 }
 
@@ -236,20 +228,14 @@ func TestRulesOfAServer(t *testing.T) {
 			if id != "" {
 				text = w.ended(id)
 			}
-			if !strings.Contains(text, "nobody can be asked, because the caller has no name") {
-				t.Errorf("%s by nobody: %q", tool, text)
-			}
+			harness.Contains(t, tool+" by nobody", text, "nobody can be asked, because the caller has no name")
 			text, id = w.call("ada", tool, `{"amount":50}`)
 			if tool == "theirs" {
-				if !strings.Contains(text, "it has to be approved, and people cannot be asked here") {
-					t.Errorf("%s: %q", tool, text)
-				}
+				harness.Contains(t, tool, text, "it has to be approved, and people cannot be asked here")
 				continue
 			}
 			for _, q := range w.asked() {
-				if q.Message != "Call the tool \""+tool+"\"?\n\nAsked by the rule \"large\"." {
-					t.Errorf("%s asks %q", tool, q.Message)
-				}
+				harness.Equal(t, tool+" asks", q.Message, "Call the tool \""+tool+"\"?\n\nAsked by the rule \"large\".")
 				w.answer(q, "accept", bob)
 				if n := len(w.effects); w.effects[n-1] == tool+" 50" {
 					t.Errorf("%s runs after one vote of two", tool)
@@ -261,14 +247,10 @@ func TestRulesOfAServer(t *testing.T) {
 			}
 			_, id = w.call("ada", tool, `{"amount":51}`)
 			w.answer(w.asked()[0], "decline", bob)
-			if text := w.ended(id); !strings.Contains(text, "was not approved, says bob: checked.") {
-				t.Errorf("%s, declined: %q", tool, text)
-			}
+			harness.Contains(t, tool+", declined", w.ended(id), "was not approved, says bob: checked.")
 			_, id = w.call("ada", tool, `{"amount":52}`)
 			time.Sleep(2 * time.Hour)
-			if text := w.ended(id); !strings.Contains(text, "nobody approved the call in time.") {
-				t.Errorf("%s, not answered: %q", tool, text)
-			}
+			harness.Contains(t, tool+", not answered", w.ended(id), "nobody approved the call in time.")
 			if slices.Contains(w.effects, tool+" 51") || slices.Contains(w.effects, tool+" 52") {
 				t.Errorf("%q", w.effects)
 			}
@@ -355,15 +337,10 @@ func TestACallKeepsToItsRules(t *testing.T) {
 // wake has a task run that waits for people.
 func (w *ruledWorld) wake(id string) {
 	w.t.Helper()
-	row, err := w.store.Get(w.t.Context(), id)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	row := harness.Must(w.store.Get(w.t.Context(), id))
 	if row.Status == task.InputRequired {
 		row.Status, row.Attempts = task.Working, 0
-		if err := w.store.Update(w.t.Context(), row, task.Update{}); err != nil {
-			w.t.Fatal(err)
-		}
+		harness.Check(w.t, w.store.Update(w.t.Context(), row, task.Update{}))
 	}
 }
 
@@ -559,9 +536,7 @@ func TestStepsAreNoGates(t *testing.T) {
 			if id != "" {
 				text = w.ended(id)
 			}
-			if !strings.Contains(text, `are for what rules record; rename it`) {
-				t.Errorf("the step %s: %q", name, text)
-			}
+			harness.Contains(t, "the step "+name, text, `are for what rules record; rename it`)
 		})
 	}
 }
@@ -662,9 +637,7 @@ func TestWhoSeesWhatIsRemembered(t *testing.T) {
 		_, id := w.call("ada", "pay", `{"amount":50,"note":"<b>"}`)
 		q := w.asked()[0]
 		const says = "An approval is remembered: the same call of ada passes for 1h, up to 3 more times."
-		if !strings.Contains(q.Message, says) {
-			t.Errorf("people are asked %q", q.Message)
-		}
+		harness.Contains(t, "people are asked", q.Message, says)
 		w.answer(q, "accept", bob)
 		w.ended(id)
 		if text, _ := w.call("ada", "pay", `{"note":"<b>","amount":50}`); !strings.Contains(text, "paid") {
@@ -705,9 +678,8 @@ func TestWhoSeesWhatIsRemembered(t *testing.T) {
 				t.Errorf("%q ends it", short)
 			}
 		}
-		if r, err := w.desk.Forget(t.Context(), name[:6], &desk.Person{Name: "ada"}); err != nil || r.Tool != "pay" {
-			t.Errorf("%v, %v", r, err)
-		}
+		harness.Equal(t, "the result", harness.Must(w.desk.Forget(t.Context(), name[:6], &desk.Person{Name: "ada"})).Tool,
+			"pay")
 		if _, id := w.call("ada", "pay", `{"note":"<b>","amount":50}`); id == "" || len(w.asked()) != 1 {
 			t.Error("it passes after it was ended")
 		}

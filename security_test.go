@@ -13,10 +13,7 @@ import (
 
 // SECURITY.md says which test shows what stops an attack. The tests exist, and no row is without one.
 func TestSecurityNamesItsTests(t *testing.T) {
-	data, err := os.ReadFile("SECURITY.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := harness.Must(os.ReadFile("SECURITY.md"))
 	rows := 0
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimSpace(line)
@@ -25,9 +22,7 @@ func TestSecurityNamesItsTests(t *testing.T) {
 			continue
 		}
 		rows++
-		if len(cells) != 3 {
-			t.Errorf("%d cells in %s", len(cells), line)
-		}
+		harness.Equal(t, "cells in "+line, len(cells), 3)
 		for _, complaint := range checkShown(cells[len(cells)-1]) {
 			t.Errorf("%s: %s", cells[0], complaint)
 		}
@@ -44,10 +39,7 @@ func TestKeysThatAreMissingAreWarnedOf(t *testing.T) {
 		if !missing {
 			opts.Keys = harness.NewRing(t)
 		}
-		srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil), opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		srv := harness.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil), opts))
 		c := harness.Pipe(t, srv)
 		c.Call(1, "tools/list", "", `{}`)
 		if got := log.String(); got != "" { // the only instance, whose client ends with it

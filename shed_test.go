@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -68,8 +67,7 @@ func TestCallsAreHandedBack(t *testing.T) {
 		"without a first state": func(o *askback.Options) { o.BareFirstRound = true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
+			harness.Bubble(t, func(t *testing.T) {
 				var mu sync.Mutex
 				var told []string
 				var log harness.Log
@@ -115,9 +113,7 @@ func TestCallsAreHandedBack(t *testing.T) {
 					return res.Result.State
 				}
 				alice.State = handedBack(alice.Send(t, h))
-				if ran.Load() != begun {
-					t.Error("a handler ran beyond the limit")
-				}
+				harness.Equal(t, "a handler ran beyond the limit", ran.Load(), begun)
 				alice.State = alice.Send(t, there).Asked(t, "who")
 				alice.Responses = `{"who":{"action":"accept","content":{"name":"Ann"}}}`
 				alice.State = handedBack(alice.Send(t, h))
@@ -131,9 +127,7 @@ func TestCallsAreHandedBack(t *testing.T) {
 				if n := slices.Index(told, "shed alice"); n < 0 || slices.Contains(told, "shed bob") {
 					t.Errorf("the operator was told %q", told)
 				}
-				if !strings.Contains(log.String(), "calls that run at once") {
-					t.Errorf("the log has %s", log.String())
-				}
+				harness.Contains(t, "the log has", log.String(), "calls that run at once")
 			})
 		})
 	}
@@ -195,15 +189,12 @@ func TestTheSDKsClientComesBack(t *testing.T) {
 	h := harness.NewServer(t, opts, addOccupant, harness.AddGreet).HTTPHandler(nil)
 	web := httptest.NewServer(h)
 	defer web.Close()
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
+	session := harness.Must(mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
 		ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			return accept(map[string]any{"name": "octocat"}), nil
 		},
 	}).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL},
-		&mcp.ClientSessionOptions{ProtocolVersion: "2026-07-28"})
-	if err != nil {
-		t.Fatal(err)
-	}
+		&mcp.ClientSessionOptions{ProtocolVersion: "2026-07-28"}))
 	defer session.Close()
 	occupant := occupy(t, h, "")
 	mu.Lock()

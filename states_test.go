@@ -143,15 +143,11 @@ func TestOptionsReachTheHome(t *testing.T) {
 					c.change(t, &r, h)
 				}
 				res := r.Send(t, h)
-				if !strings.Contains(res.Raw, c.want) {
-					t.Errorf("want %s, got %s", c.want, res.Raw)
-				}
+				harness.Contains(t, "the result", res.Raw, c.want)
 				if res.Error != nil && (res.Status != 400 || res.Error.Code != -32602) {
 					t.Errorf("status %d: %s", res.Status, res.Raw)
 				}
-				if got := strings.Join(seen, " "); got != c.seen {
-					t.Errorf("observed %q, want %q", got, c.seen)
-				}
+				harness.Equal(t, "observed", strings.Join(seen, " "), c.seen)
 				if _, reason, ok := strings.Cut(c.seen, "refused:"); ok &&
 					!strings.Contains(logged.String(), "reason="+strings.Fields(reason)[0]) {
 					t.Errorf("the log says %s", logged)
@@ -185,9 +181,7 @@ func TestOptionsReachTheHome(t *testing.T) {
 	r := harness.Request{Target: "greet", Arguments: `{"place":"x"}`, Responses: harness.Octocat}
 	r.State = harness.Request{Target: r.Target, Arguments: r.Arguments}.Send(t, service("one")).Asked(t, "login")
 	r.Send(t, service("two")).Refused(t, 400, -32602)
-	if got := r.Send(t, service("one")).Text(t); !strings.Contains(got, "octocat") {
-		t.Errorf("got %q", got)
-	}
+	harness.Contains(t, "the result", r.Send(t, service("one")).Text(t), "octocat")
 }
 
 // A state that the questions of a session carry is stored, and deleted when the call ends. The call
@@ -217,9 +211,7 @@ func TestSessionsWithStates(t *testing.T) {
 		if err != nil || res.Content[0].(*mcp.TextContent).Text != fmt.Sprint(size, " for octocat") {
 			t.Errorf("got %v, %v", res, err)
 		}
-		if rows := store.Len(); rows != 0 {
-			t.Errorf("%d states are left", rows)
-		}
+		harness.Equal(t, "states are left", store.Len(), 0)
 	}
 }
 

@@ -119,17 +119,13 @@ func TestWhatAHandlerReturns(t *testing.T) {
 	for name, test := range returns {
 		res := harness.Request{Target: name}.Send(t, h)
 		if test.want == "" {
-			if message := res.Refused(t, 200, -32603); !strings.Contains(message, "does not fit its schema") {
-				t.Errorf("%s: %s", name, message)
-			}
+			harness.Contains(t, name, res.Refused(t, 200, -32603), "does not fit its schema")
 			continue
 		}
 		got, _ := decoded(t, res.Raw).(map[string]any)["result"].(map[string]any)
 		delete(got, "_meta")
 		want, _ := decoded(t, `{"resultType":"complete","isError":false,`+test.want+`}`).(map[string]any)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		harness.Diff(t, name, want, got)
 	}
 }
 
@@ -156,9 +152,7 @@ func TestAWholeResultIsNotModified(t *testing.T) {
 			&mcp.Tool{Name: "t"})
 	}).HTTPHandler(nil)
 	for range 2 {
-		if got := (harness.Request{Target: "t"}).Send(t, h).Text(t); got != `{"n":1}` {
-			t.Errorf("got %q", got)
-		}
+		harness.Equal(t, "the result", (harness.Request{Target: "t"}).Send(t, h).Text(t), `{"n":1}`)
 	}
 	if !reflect.DeepEqual(shared, &mcp.CallToolResult{StructuredContent: map[string]int{"n": 1}}) {
 		t.Errorf("the shared result is now %+v", shared)
@@ -168,9 +162,7 @@ func TestAWholeResultIsNotModified(t *testing.T) {
 // A text cannot match an output schema, so adding such a tool panics.
 func TestAStringHasNoOutputSchema(t *testing.T) {
 	defer func() {
-		if v := fmt.Sprint(recover()); !strings.Contains(v, `AddTool "t": output schema: a handler that returns a string`) {
-			t.Errorf("panic: %s", v)
-		}
+		harness.Contains(t, "panic", fmt.Sprint(recover()), `AddTool "t": output schema: a handler that returns a string`)
 	}()
 	harness.NewServer(t, nil, func(srv *askback.Server) {
 		returning("hello")(srv, &mcp.Tool{Name: "t", OutputSchema: map[string]any{"type": "object"}})
@@ -208,9 +200,7 @@ func TestWhatAnInlineHandlerReturns(t *testing.T) {
 		got, _ := decoded(t, harness.Request{Target: tool}.Send(t, h).Raw).(map[string]any)["result"].(map[string]any)
 		delete(got, "_meta")
 		wanted, _ := decoded(t, `{"resultType":"complete","isError":false,`+want+`}`).(map[string]any)
-		if diff := cmp.Diff(wanted, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tool, diff)
-		}
+		harness.Diff(t, tool, wanted, got)
 	}
 }
 
@@ -245,14 +235,11 @@ func TestArgumentDefaultsAndExactNumbers(t *testing.T) {
 				return fmt.Sprint(in.Big, in.Mode), nil
 			})
 	}).HTTPHandler(nil)
-	if got := (harness.Request{Target: "d", Arguments: `{"big":9007199254740993}`}).Send(t,
-		h).Text(t); got != "9007199254740993fast" {
-		t.Errorf("got %q", got)
-	}
+	harness.Equal(t, "the result",
+		(harness.Request{Target: "d", Arguments: `{"big":9007199254740993}`}).Send(t, h).Text(t), "9007199254740993fast")
 	// A name in another case is another member, so it cannot bypass the schema.
-	if got := (harness.Request{Target: "d", Arguments: `{"BIG":1,"MODE":"slow"}`}).Send(t, h).Text(t); got != "0fast" {
-		t.Errorf("got %q", got)
-	}
+	harness.Equal(t, "the result",
+		(harness.Request{Target: "d", Arguments: `{"BIG":1,"MODE":"slow"}`}).Send(t, h).Text(t), "0fast")
 }
 
 func TestAnyFieldsAreSchemas(t *testing.T) {
@@ -265,9 +252,8 @@ func TestAnyFieldsAreSchemas(t *testing.T) {
 			return fmt.Sprint(in.V), nil
 		})
 	}).HTTPHandler(nil)
-	if got := (harness.Request{Target: "any", Arguments: `{"v":"x","m":{}}`}).Send(t, h).Text(t); got != "x" {
-		t.Errorf("got %q", got)
-	}
+	harness.Equal(t, "the result", (harness.Request{Target: "any", Arguments: `{"v":"x","m":{}}`}).Send(t, h).Text(t),
+		"x")
 }
 
 func TestBadArgumentsAreAToolError(t *testing.T) {
@@ -338,9 +324,7 @@ func TestOutputThatDoesNotFitItsSchema(t *testing.T) {
 			t.Errorf("%s: %s", name, res.Raw)
 		}
 	}
-	if got := (harness.Request{Target: "fit"}).Send(t, h).Text(t); got != `{"n":1}` {
-		t.Errorf("got %s", got)
-	}
+	harness.Equal(t, "the result", (harness.Request{Target: "fit"}).Send(t, h).Text(t), `{"n":1}`)
 }
 
 // A mistake in the tags of arguments or of a form is told when the program starts, with the way out.

@@ -62,9 +62,7 @@ var homes = map[string]func(t *testing.T, tool string, answers []string) string{
 			res = r.Send(t, h)
 		}
 		var message map[string]any
-		if err := json.Unmarshal([]byte(res.Raw), &message); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, json.Unmarshal([]byte(res.Raw), &message))
 		return outcomeOf(message)
 	},
 	"held": func(t *testing.T, tool string, answers []string) string {
@@ -92,7 +90,7 @@ var homes = map[string]func(t *testing.T, tool string, answers []string) string{
 	"stored": func(t *testing.T, tool string, answers []string) string {
 		extension := `{` + can + `,"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 		s := harness.NewTaskServer(t, nil, asker)
-		id := s.Result(extension, "tools/call", tool, `"name":"`+tool+`"`)["taskId"].(string)
+		id := s.Start(extension, `"name":"`+tool+`"`)
 		for {
 			now := s.Result(extension, "tasks/get", id, `"taskId":"`+id+`"`)
 			switch now["status"] {

@@ -47,9 +47,7 @@ func TestAStateThatIsNull(t *testing.T) {
 		body := harness.Message(1, "tools/call", `"name":"greet","arguments":{"place":"x"},"requestState":null`+more,
 			harness.AllCapabilities)
 		message := harness.Request{Target: "greet", Body: body}.Send(t, h).Refused(t, http.StatusBadRequest, -32602)
-		if !strings.Contains(message, `"requestState" is null: leave it out of a first request`) {
-			t.Errorf("%s: %s", more, message)
-		}
+		harness.Contains(t, more, message, `"requestState" is null: leave it out of a first request`)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // approving has a bridge ask before it passes on calls of these tools.
@@ -63,19 +64,14 @@ func TestArgumentsAreEdited(t *testing.T) {
 		words <- text
 	}()
 	for _, arguments := range []string{`{"item":7}`, `[]`, `{"item":"cap"}`} {
-		content, err := json.Marshal(map[string]string{"arguments": arguments})
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := harness.Must(json.Marshal(map[string]string{"arguments": arguments}))
 		q := front.answer(t, "bob", desk.Answer{Action: "accept", Content: content})
 		params := string(q.Params)
 		if !strings.Contains(params, `"default":"{\"item\":`) && !strings.Contains(params, `"default":"[]"`) {
 			t.Errorf("the form begins with %s", q.Params)
 		}
 	}
-	if got := <-words; got != "red cap ordered" {
-		t.Errorf("the result is %q", got)
-	}
+	harness.Equal(t, "the result", <-words, "red cap ordered")
 }
 
 // A host without tasks that waits for an approval is told in words.
@@ -83,12 +79,8 @@ func TestAnApprovalForAHostThatCannotWait(t *testing.T) {
 	front := newFront(t, newBehind(t).url, approving(bridge.Approval{Tools: []string{"echo"}}))
 	for _, version := range revisions {
 		s := host(t, front.url, version, client.Options{Tasks: client.TasksOff})
-		if text := waits(t, s, "echo", nil); !strings.Contains(text, "of user:ada") {
-			t.Errorf("%s: %q", version, text)
-		}
+		harness.Contains(t, version, waits(t, s, "echo", nil), "of user:ada")
 		q := front.answer(t, "ada", desk.Answer{Action: "accept"})
-		if text := fetch(t, s, q.Name); text != "map[]" {
-			t.Errorf("%s: %q", version, text)
-		}
+		harness.Equal(t, version, fetch(t, s, q.Name), "map[]")
 	}
 }

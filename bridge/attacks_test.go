@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +17,7 @@ import (
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // evilServer is a server that answers calls and lists with what the test says. What it has no answer for a server of
@@ -141,10 +141,7 @@ func TestHostileLists(t *testing.T) {
 			h := newHostile(t)
 			h.lists(c.tool)
 			_, s := beside(t, h, client.Options{})
-			list, err := s.SDK().ListTools(t.Context(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			list := harness.Must(s.SDK().ListTools(t.Context(), nil))
 			var names []string
 			for _, tool := range list.Tools {
 				if tool.Name != "evil_plain" && tool.Name != "good_create" && tool.Name != "askback_result" {
@@ -179,9 +176,7 @@ func TestHostileLists(t *testing.T) {
 			h := newHostile(t)
 			h.on("tools/list", list)
 			_, s := beside(t, h, client.Options{})
-			if names := toolNames(t, s); !slices.Equal(names, []string{"askback_result", "good_create"}) {
-				t.Errorf("the tools are %.300q", names)
-			}
+			harness.Same(t, "the tools", toolNames(t, s), []string{"askback_result", "good_create"})
 		})
 	}
 }
@@ -220,9 +215,7 @@ func TestHostileQuestions(t *testing.T) {
 			if err == nil && !res.IsError {
 				t.Errorf("the call returns %.300q", encoded(t, res))
 			}
-			if n := asked.Load(); n != 0 {
-				t.Errorf("the host is asked %d times", n)
-			}
+			harness.Equal(t, "the host is asked times", asked.Load(), 0)
 			for range front.desk.Waiting(t.Context(), desk.Waiting{As: &desk.Person{Name: "ada"}}) {
 				t.Error("the desk has a question")
 			}
@@ -260,10 +253,7 @@ func TestResultsInTheBridgesName(t *testing.T) {
 			"example.com/a":"kept"}}`
 	})
 	_, s := beside(t, h, able())
-	res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "evil_plain"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := harness.Must(s.CallTool(t.Context(), &mcp.CallToolParams{Name: "evil_plain"}))
 	if text := encoded(t, res); strings.Contains(text, "evil") || !strings.Contains(text, "kept") {
 		t.Errorf("the result is %s", text)
 	}
@@ -294,9 +284,7 @@ func TestAToolThatTurnsDestructive(t *testing.T) {
 		return `{"resultType":"complete","content":[{"type":"text","text":"deleted"}]}`
 	})
 	q := next.answer(t, "ada", desk.Answer{Action: "accept"})
-	if text := fetch(t, s, q.Name); !strings.Contains(text, "no longer marks the tool") {
-		t.Errorf("the result is %q", text)
-	}
+	harness.Contains(t, "the result", fetch(t, s, q.Name), "no longer marks the tool")
 	served(t, s)
 }
 
@@ -309,11 +297,8 @@ func TestTwoCallersOfOneBridge(t *testing.T) {
 	})
 	as := func(name string) *client.Session {
 		opts := client.Options{Tasks: client.TasksOff}
-		session, err := client.New(&opts).Connect(t.Context(),
-			bridge.AtURL(front.url, http.Header{"Who": {name}}), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		session := harness.Must(client.New(&opts).Connect(t.Context(), bridge.AtURL(front.url, http.Header{"Who": {name}}),
+			nil))
 		t.Cleanup(func() { session.Close() })
 		return session
 	}

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // BenchmarkPassing calls a tool that asks nothing, at the server and through the bridge, with arguments of some sizes.
@@ -21,20 +23,14 @@ func BenchmarkPassing(b *testing.B) {
 					`"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},`+
 					`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}`, strings.Repeat("x", size))
 				for b.Loop() {
-					req, err := http.NewRequest(http.MethodPost, at.url, strings.NewReader(body))
-					if err != nil {
-						b.Fatal(err)
-					}
+					req := harness.Must(http.NewRequest(http.MethodPost, at.url, strings.NewReader(body)))
 					for name, value := range map[string]string{
 						"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
 						"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "echo",
 					} {
 						req.Header.Set(name, value)
 					}
-					res, err := http.DefaultClient.Do(req)
-					if err != nil {
-						b.Fatal(err)
-					}
+					res := harness.Must(http.DefaultClient.Do(req))
 					if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != http.StatusOK {
 						b.Fatal(res.Status, err)
 					}

@@ -16,6 +16,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -30,10 +31,7 @@ func TestResultsPassAsTheyAre(t *testing.T) {
 			direct := host(t, behind.url, version, client.Options{})
 			params := &mcp.CallToolParams{Name: "echo",
 				Arguments: json.RawMessage(`{"a":12345678901234567890,"b":{"c":[1.50,null]}}`)}
-			got, err := s.CallTool(t.Context(), params)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := harness.Must(s.CallTool(t.Context(), params))
 			want, err := direct.CallTool(t.Context(), params)
 			if err != nil {
 				t.Fatal(err)
@@ -53,17 +51,12 @@ func TestResultsPassAsTheyAre(t *testing.T) {
 			}
 		})
 	}
-	if n := stored(t, front); n != 0 {
-		t.Errorf("%d calls are stored, though none asked", n)
-	}
+	harness.Equal(t, "calls are stored, though none asked", stored(t, front), 0)
 }
 
 func encoded(t *testing.T, v any) string {
 	t.Helper()
-	data, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := harness.Must(json.Marshal(v))
 	return string(data)
 }
 
@@ -91,9 +84,7 @@ func TestAHostIsAskedWhatTheServerAsks(t *testing.T) {
 				if text, _ := call(t, s, tool, map[string]any{"item": "hat"}); text != "red hat ordered" {
 					t.Errorf("the result is %q", text)
 				}
-				if n := behind.count("order") - before; n != 1 {
-					t.Errorf("ordered %d times", n)
-				}
+				harness.Equal(t, "ordered times", behind.count("order")-before, 1)
 			})
 		}
 	}
@@ -121,12 +112,8 @@ func TestADeskAnswersForAHostThatCannot(t *testing.T) {
 				t.Errorf("the desk asks %q (%q)", q.Message, q.AuthorKey)
 			}
 			front.answer(t, "ada", desk.Answer{Action: "accept"})
-			if text := fetch(t, s, q.Name); text != "blue hat ordered" {
-				t.Errorf("the result is %q", text)
-			}
-			if n := behind.count("order") - before; n != 1 {
-				t.Errorf("ordered %d times", n)
-			}
+			harness.Equal(t, "the result", fetch(t, s, q.Name), "blue hat ordered")
+			harness.Equal(t, "ordered times", behind.count("order")-before, 1)
 		})
 	}
 }
@@ -180,12 +167,8 @@ func TestTasksOfTheServerAreFollowed(t *testing.T) {
 	behind := newBehind(t)
 	front := newFront(t, behind.url, patient)
 	text, _ := call(t, host(t, front.url, "", able()), "later", map[string]any{"item": "hat"})
-	if text != "red hat ordered" {
-		t.Errorf("the result is %q", text)
-	}
-	if n := behind.count("order"); n != 1 {
-		t.Errorf("ordered %d times", n)
-	}
+	harness.Equal(t, "the result", text, "red hat ordered")
+	harness.Equal(t, "ordered times", behind.count("order"), 1)
 }
 
 // Prompts, resources, templates and completions pass, and so do changes of the lists.
@@ -228,10 +211,7 @@ func TestTheRestPasses(t *testing.T) {
 
 func toolNames(t *testing.T, s *client.Session) (names []string) {
 	t.Helper()
-	list, err := s.SDK().ListTools(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := harness.Must(s.SDK().ListTools(t.Context(), nil))
 	for _, tool := range list.Tools {
 		names = append(names, tool.Name)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/http/httptest"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // starting is a bridge whose servers are not up yet.
@@ -38,10 +38,7 @@ func newStarting(
 		return connect()
 	}
 	opts.Servers, opts.Lists, opts.Start = append(others, held), lists, time.Minute
-	b, err := bridge.New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := harness.Must(bridge.New(opts))
 	s := &starting{front: &front{Bridge: b}, release: sync.OnceFunc(func() { close(gate) }), started: make(chan error, 1)}
 	ended := make(chan struct{})
 	go func() {
@@ -97,16 +94,10 @@ func TestAHostComesBeforeTheServers(t *testing.T) {
 				t.Error("a bridge that starts is ready")
 			}
 			s.release()
-			if err := cmp.Or(<-s.started, s.Ready(t.Context())); err != nil {
-				t.Fatal(err)
-			}
-			if text := <-called; text != "create of late" {
-				t.Errorf("a call that waited for its server: %q", text)
-			}
+			harness.Check(t, cmp.Or(<-s.started, s.Ready(t.Context())))
+			harness.Equal(t, "a call that waited for its server", <-called, "create of late")
 			<-changed
-			if names := toolNames(t, h); !slices.Equal(names, []string{"askback_result", "create"}) {
-				t.Errorf("the tools are %q", names)
-			}
+			harness.Same(t, "the tools", toolNames(t, h), []string{"askback_result", "create"})
 			later := host(t, s.url, version, client.Options{}).SDK().InitializeResult()
 			if later.Instructions != "Be kind to late." || later.Capabilities.Logging == nil {
 				t.Errorf("told later: %+v", later)
@@ -128,10 +119,8 @@ func TestACallWaitsForItsServerOnly(t *testing.T) {
 		if text, _ := call(t, h, "early_create", nil); text != "create of early" {
 			t.Errorf("%s: %q", version, text)
 		}
-		if got, err := h.SDK().GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "early_greet"}); err != nil ||
-			got.Description != "Hello from early" {
-			t.Errorf("%s: %+v, %v", version, got, err)
-		}
+		harness.Equal(t, version, harness.Must(h.SDK().GetPrompt(t.Context(),
+			&mcp.GetPromptParams{Name: "early_greet"})).Description, "Hello from early")
 	}
 	h := host(t, s.url, "", client.Options{})
 	listed := make(chan []string, 1)
@@ -162,9 +151,7 @@ func TestNoCallIsEarlierThanItsApproval(t *testing.T) {
 					called <- text
 				}()
 				defer func() {
-					if text := <-called; !strings.Contains(text, want) {
-						t.Errorf("%s: got %q, want %q", version, text, want)
-					}
+					harness.Contains(t, version, <-called, want)
 				}()
 			}
 			s.release()
@@ -175,11 +162,8 @@ func TestNoCallIsEarlierThanItsApproval(t *testing.T) {
 // A call hears of its server also where that has nothing but tools, and the instructions of a server that has just come
 // are told while others start.
 func TestACallHearsOfToolsAlone(t *testing.T) {
-	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "only", Version: "1"}, nil),
-		&askback.Options{Logger: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := harness.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "only", Version: "1"}, nil),
+		&askback.Options{Logger: quiet}))
 	askback.AddTool(srv, &mcp.Tool{Name: "create"}, func(context.Context, *askback.Call, struct{}) (string, error) {
 		return "created", nil
 	})
@@ -201,9 +185,7 @@ func TestACallHearsOfToolsAlone(t *testing.T) {
 	for {
 		select {
 		case text := <-called:
-			if text != "created" {
-				t.Errorf("got %q", text)
-			}
+			harness.Equal(t, "the result", text, "created")
 			return
 		default:
 			host(t, s.url, "2025-11-25", client.Options{Tasks: client.TasksOff})

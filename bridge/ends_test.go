@@ -17,6 +17,7 @@ import (
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -68,12 +69,8 @@ func TestACallStaysWithItsServer(t *testing.T) {
 	right := newFront(t, shop.url, named("shop"), after(front))
 	right.answer(t, "ada", desk.Answer{Action: "accept"})
 	plain := host(t, right.url, "", client.Options{Tasks: client.TasksOff})
-	if text := fetch(t, plain, q.Name); text != "red hat ordered" {
-		t.Errorf("the result is %q", text)
-	}
-	if n := other.count("order"); n != 0 {
-		t.Errorf("the other server got %d calls", n)
-	}
+	harness.Equal(t, "the result", fetch(t, plain, q.Name), "red hat ordered")
+	harness.Equal(t, "the other server got calls", other.count("order"), 0)
 }
 
 // A result that is too large to keep ends the call in words that say that the tool ran. Passed on without being kept,
@@ -100,9 +97,7 @@ func TestALargeResultIsPassedButNotKept(t *testing.T) {
 	}
 	call(t, s, "large_later", nil)
 	q := front.answer(t, "ada", desk.Answer{Action: "accept"})
-	if text := fetch(t, s, q.Name); !strings.Contains(text, "ran, but its result of") {
-		t.Errorf("the result is %.200q", text)
-	}
+	harness.Contains(t, "the result", fetch(t, s, q.Name), "ran, but its result of")
 }
 
 // A bridge that is stopped waits for a round that it has sent, and records the result. The next one has it.
@@ -139,9 +134,8 @@ func TestABridgeThatIsStoppedEndsItsRound(t *testing.T) {
 	close(release)
 	<-stopped
 	next := newFront(t, behind.url, after(front))
-	if text := fetch(t, host(t, next.url, "", client.Options{Tasks: client.TasksOff}), q.Name); text != "done" {
-		t.Errorf("the result is %q", text)
-	}
+	harness.Equal(t, "the result", fetch(t, host(t, next.url, "", client.Options{Tasks: client.TasksOff}), q.Name),
+		"done")
 }
 
 // A round that may be sent again, and was on its way when the bridge stopped, may have run, whatever comes of it then.
@@ -198,9 +192,7 @@ func TestAToolThatIsGoneWhenItIsCalledAgain(t *testing.T) {
 	q := front.answer(t, "ada", desk.Answer{Action: "accept"})
 	const want = `The tool "order" may have run: the outcome of round 2 of the call is unknown. When it was sent again, ` +
 		`it did not run: the server no longer offers it.`
-	if text := fetch(t, s, q.Name); text != want {
-		t.Errorf("the result is %q", text)
-	}
+	harness.Equal(t, "the result", fetch(t, s, q.Name), want)
 }
 
 // A call whose states would be too large for its host to carry goes on in the store.
@@ -280,9 +272,7 @@ func TestABrokenConnection(t *testing.T) {
 		!strings.Contains(text, "cannot be reached, and the call was not sent") {
 		t.Errorf("unreachable: %q", text)
 	}
-	if n := behind.count("order"); n != 0 {
-		t.Errorf("ordered %d times", n)
-	}
+	harness.Equal(t, "ordered times", behind.count("order"), 0)
 }
 
 // A round that must not be sent twice stays so, also if the server says by then that its tool is idempotent.

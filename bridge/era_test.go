@@ -20,6 +20,7 @@ import (
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // A server that could not answer at the start of the bridge is as it would be without that: its tools ask.
@@ -73,13 +74,9 @@ func TestAServerChangesItsEra(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
-	if n := probes.Load(); n != 1 {
-		t.Errorf("an older server was probed %d times, want once", n)
-	}
+	harness.Equal(t, "an older server was probed times", probes.Load(), 1)
 	changed.Store(true)
-	if got := told(t, session, "act"); got != "done" {
-		t.Errorf("after the change: %s", got)
-	}
+	harness.Equal(t, "after the change", told(t, session, "act"), "done")
 	if got := told(t, session, "look"); got != "done" || modern.effects != 2 {
 		t.Errorf("after the change: %s, with %d effects", got, modern.effects)
 	}
@@ -155,10 +152,7 @@ func TestACallAtAServerThatBecomesOlder(t *testing.T) {
 					if isParked {
 						key := parked.Pending.Questions[0].Key
 						parked.Pending.Answers = map[string]json.RawMessage{key: json.RawMessage(`{"action":"accept","content":{}}`)}
-						res, err := h.Resume(t.Context(), parked.Pending)
-						if err != nil {
-							t.Fatal(err)
-						}
+						res := harness.Must(h.Resume(t.Context(), parked.Pending))
 						text = res.(*mcp.CallToolResult).Content[0].(*mcp.TextContent).Text
 					} else {
 						name := next.answer(t, "ada", desk.Answer{Action: "accept"}).Name
@@ -198,9 +192,7 @@ func TestARoundAtAServerThatBecomesOlder(t *testing.T) {
 		defer h.Close()
 		time.Sleep(5 * time.Minute)
 		text, _ := call(t, h, "askback_result", map[string]any{"name": name})
-		if !strings.Contains(text, "The tool may have run, and it was not called again") {
-			t.Errorf("the result is %q", text)
-		}
+		harness.Contains(t, "the result", text, "The tool may have run, and it was not called again")
 	})
 }
 
@@ -243,8 +235,6 @@ func TestARoundOfAToolThatTurns(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		close(broken)
-		if text := <-told; !strings.Contains(text, "may have run") {
-			t.Errorf("the call ends with %q", text)
-		}
+		harness.Contains(t, "the call ends with", <-told, "may have run")
 	})
 }

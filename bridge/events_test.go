@@ -165,9 +165,7 @@ func TestEventsOfServersPass(t *testing.T) {
 		return 0
 	}
 	for _, name := range []string{"shop_call.ended", "mail_mail.arrived", "mail.arrived", "order.shipped", "shop_"} {
-		if code := poll(name); code != -32023 {
-			t.Errorf("%s: %d", name, code)
-		}
+		harness.Equal(t, name, poll(name), -32023)
 	}
 	if len(shop.polls) != 2 || len(mail.polls) != 0 {
 		t.Errorf("the servers were asked %q and %q", shop.polls, mail.polls)
@@ -195,10 +193,8 @@ func TestEventsOfServersPass(t *testing.T) {
 	}
 	// A type without replay has no cursor.
 	shop.answers(`"events":[],"cursor":null`)
-	if page, err := ada.PollEvents(t.Context(), &client.EventPoll{Name: "shop_order.shipped"}); err != nil ||
-		page.Cursor != "" {
-		t.Errorf("%+v, %v", page, err)
-	}
+	harness.Equal(t, "the result",
+		harness.Must(ada.PollEvents(t.Context(), &client.EventPoll{Name: "shop_order.shipped"})).Cursor, "")
 	_, err := bridge.New(&bridge.Options{Implementation: &mcp.Implementation{Name: "b", Version: "1"},
 		Server: frontOptions(t, shop.url).Server, Servers: []bridge.Server{{Identity: "x", Events: true}}})
 	if err == nil || !strings.Contains(err.Error(), "needs the Events of Options.Server") {
@@ -214,18 +210,12 @@ func TestTheTypesOfAServerChange(t *testing.T) {
 		o.Server.Events, o.Servers[0].Events = new(askback.EventOptions), true
 	})
 	body := harness.Modern(1, "subscriptions/listen", `"notifications":{"eventsListChanged":true,"toolsListChanged":true}`)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, front.url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := harness.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, front.url, strings.NewReader(body)))
 	for name, value := range map[string]string{"Content-Type": "application/json", "Mcp-Method": "subscriptions/listen",
 		"Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2026-07-28"} {
 		req.Header.Set(name, value)
 	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := harness.Must(http.DefaultClient.Do(req))
 	defer res.Body.Close()
 	stream := harness.NewConversation(t)
 	go stream.Scan(res.Body, "data: ")
@@ -276,20 +266,15 @@ func TestAServerThatHangsHidesNoEventsOfOthers(t *testing.T) {
 	if !slices.Contains(names, "mail_mail.arrived") {
 		t.Errorf("the types are %q", names)
 	}
-	page, err := s.PollEvents(t.Context(), &client.EventPoll{Name: "mail_mail.arrived"})
-	if err != nil || page.Cursor != "c" {
-		t.Errorf("%+v, %v", page, err)
-	}
+	harness.Equal(t, "the result",
+		harness.Must(s.PollEvents(t.Context(), &client.EventPoll{Name: "mail_mail.arrived"})).Cursor, "c")
 }
 
 // hostOf connects a host for a user.
 func hostOf(t *testing.T, url, name string) *client.Session {
 	t.Helper()
-	s, err := client.New(nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url,
-		HTTPClient: &http.Client{Transport: user(name)}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := harness.Must(client.New(nil).Connect(t.Context(),
+		&mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: user(name)}}, nil))
 	t.Cleanup(func() { s.Close() })
 	return s
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/hostile"
 )
 
@@ -34,10 +35,7 @@ func (h *evilServer) listsOdd(schema string) {
 // accept accepts a card with these arguments, or as it is if it has no form, and returns its message.
 func (f *front) accept(t *testing.T, arguments string) string {
 	t.Helper()
-	edited, err := json.Marshal(map[string]string{"arguments": arguments})
-	if err != nil {
-		t.Fatal(err)
-	}
+	edited := harness.Must(json.Marshal(map[string]string{"arguments": arguments}))
 	var message string
 	eventually(t, "ada is asked", func() bool {
 		for q, err := range f.desk.Waiting(t.Context(), desk.Waiting{As: &desk.Person{Name: "ada"}}) {
@@ -48,9 +46,7 @@ func (f *front) accept(t *testing.T, arguments string) string {
 			if strings.Contains(string(q.Params), `"Arguments"`) {
 				a.Content = edited
 			}
-			if _, err := f.desk.Answer(t.Context(), q.Name, q.Key, a); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(f.desk.Answer(t.Context(), q.Name, q.Key, a))
 			message = q.Message
 			return true
 		}
@@ -85,12 +81,8 @@ func TestSchemasThatCannotBeApplied(t *testing.T) {
 			if !strings.Contains(message, "cannot be edited") {
 				message = front.accept(t, `{ "a": 1 }`)
 			}
-			if !strings.Contains(message, tt.want) {
-				t.Errorf("the card says %q, want %q", message, tt.want)
-			}
-			if got := <-words; got != `{"a":1}` {
-				t.Errorf("the tool got %q", got)
-			}
+			harness.Contains(t, "the card says", message, tt.want)
+			harness.Equal(t, "the tool", <-words, `{"a":1}`)
 		})
 	}
 }
@@ -106,12 +98,8 @@ func TestEditedArgumentsAreCheckedThroughReferences(t *testing.T) {
 		words <- text
 	}()
 	front.accept(t, `{"a":10}`)
-	if message := front.accept(t, `{"a":9}`); !strings.Contains(message, "/properties/a") {
-		t.Errorf("the second card says %q", message)
-	}
-	if got := <-words; got != `{"a":9}` {
-		t.Errorf("the tool got %q", got)
-	}
+	harness.Contains(t, "the second card says", front.accept(t, `{"a":9}`), "/properties/a")
+	harness.Equal(t, "the tool", <-words, `{"a":9}`)
 }
 
 // What the server offers is compared with a URI while it is offered, within bounds, and the other server's templates
@@ -159,12 +147,8 @@ func TestHostileTemplates(t *testing.T) {
 		t.Error("a URI of nobody's is read")
 	}
 	lists()
-	if err := front.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if n := count(); n != 0 {
-		t.Errorf("%d templates are offered that are gone", n)
-	}
+	harness.Check(t, front.Refresh(t.Context()))
+	harness.Equal(t, "templates are offered that are gone", count(), 0)
 	if err := read("good://item/7"); err != nil {
 		t.Errorf("the other server's template, after that: %v", err)
 	}

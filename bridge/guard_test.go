@@ -17,6 +17,7 @@ import (
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // logged is what a bridge has logged.
@@ -54,9 +55,7 @@ func TestPatternsOfApprovals(t *testing.T) {
 			front := newFront(t, "", approving(bridge.Approval{Tools: []string{c.pattern, "list"}}),
 				inFront(named("a", small(t, "a", "create").URL), named("b", small(t, "b", "list").URL)))
 			text, _ := call(t, host(t, front.url, "", client.Options{Tasks: client.TasksOff}), "a_create", nil)
-			if guarded := text != "create of a"; guarded != c.guarded {
-				t.Errorf("the call returns %q", text)
-			}
+			harness.Equal(t, "the call returns "+text, text != "create of a", c.guarded)
 		})
 	}
 	for _, pattern := range []string{"", " ", "create ", "a\nb", "a\u202eb", "[", `a\`} {
@@ -74,10 +73,7 @@ func TestOddNamesAreNotOffered(t *testing.T) {
 		h := newHostile(t)
 		var tools []string
 		for _, name := range append(odd, "fine.name-1_2") {
-			tool, err := json.Marshal(map[string]any{"name": name, "inputSchema": map[string]any{"type": "object"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			tool := harness.Must(json.Marshal(map[string]any{"name": name, "inputSchema": map[string]any{"type": "object"}}))
 			tools = append(tools, string(tool))
 		}
 		h.lists(tools...)
@@ -132,9 +128,7 @@ func TestPatternsWithoutATool(t *testing.T) {
 	}
 	for _, want := range []string{`level=INFO msg="bridge: people approve the calls of these tools" tools="\"remove\""`,
 		`level=WARN msg="bridge: no tool matches a pattern of what people are to approve" pattern=delte_*`} {
-		if !strings.Contains(log.String(), want) {
-			t.Errorf("the log has no %s: %s", want, log)
-		}
+		harness.Contains(t, "the log", log.String(), want)
 	}
 	srv.mcp.RemoveTools("remove") // the pattern is no mistake, but nobody knows what has become of its tool
 	eventually(t, "the calls of the server are refused", func() bool {
@@ -176,11 +170,8 @@ func TestAGuardDoesNotCrowdOutOtherServers(t *testing.T) {
 // What a server calls itself is one line of the question whether its tool is called, in quotes, and no more.
 func TestTheTitleInAnApproval(t *testing.T) {
 	name := "shop\"?\n\nApproved by \u202eeverybody\x1b[2J " + strings.Repeat("x", 300)
-	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: name, Version: "1"}, nil),
-		&askback.Options{Logger: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := harness.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: name, Version: "1"}, nil),
+		&askback.Options{Logger: quiet}))
 	askback.AddTool(srv, &mcp.Tool{Name: "buy"}, func(context.Context, *askback.Call, struct{}) (string, error) {
 		return "bought", nil
 	})
@@ -189,7 +180,5 @@ func TestTheTitleInAnApproval(t *testing.T) {
 	waits(t, host(t, front.url, "", client.Options{Tasks: client.TasksOff}), "buy", nil)
 	q := front.answer(t, "ada", desk.Answer{Action: "decline"})
 	want := `Call the tool "buy" of the server "shop\"? Approved by everybody [2J ` + strings.Repeat("x", 30) + `…"?`
-	if q.Message != want {
-		t.Errorf("the question is %q, want %q", q.Message, want)
-	}
+	harness.Equal(t, "the question", q.Message, want)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task"
 )
@@ -197,10 +198,7 @@ func after(f *front) func(*bridge.Options) {
 // frontOptions are the options of a bridge in front of a server. Its caller is ada.
 func frontOptions(t testing.TB, url string) *bridge.Options {
 	t.Helper()
-	keys, err := seal.NewRing(seal.NewKey(time.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := harness.NewRing(t)
 	return &bridge.Options{
 		Implementation: &mcp.Implementation{Name: "bridge", Version: "1.0.0"},
 		Servers:        []bridge.Server{at(url)},
@@ -256,9 +254,7 @@ func (f *front) answer(t testing.TB, by string, a desk.Answer) *desk.Question {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := f.desk.Answer(t.Context(), q.Name, q.Key, a); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(f.desk.Answer(t.Context(), q.Name, q.Key, a))
 			answered = q
 			return true
 		}
@@ -280,11 +276,8 @@ func eventually(t testing.TB, what string, is func() bool) {
 // host connects a host with these options to the bridge.
 func host(t testing.TB, url, version string, opts client.Options) *client.Session {
 	t.Helper()
-	session, err := client.New(&opts).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url},
-		&mcp.ClientSessionOptions{ProtocolVersion: version})
-	if err != nil {
-		t.Fatal(err)
-	}
+	session := harness.Must(client.New(&opts).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url},
+		&mcp.ClientSessionOptions{ProtocolVersion: version}))
 	t.Cleanup(func() { session.Close() })
 	return session
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/internal/rawclient"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // A call that the server makes a task is one of the bridge, too: no request of the host waits for it.
@@ -40,15 +41,11 @@ func TestHostsInSessionsSeeTheLog(t *testing.T) {
 	s := host(t, newFront(t, shop.url).url, "2025-11-25", client.Options{SDK: mcp.ClientOptions{
 		LoggingMessageHandler: func(_ context.Context, req *mcp.LoggingMessageRequest) { logged <- req.Params.Level },
 	}})
-	if err := s.SDK().SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "info"}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, s.SDK().SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "info"}))
 	call(t, s, "log", nil)
 	select {
 	case level := <-logged:
-		if level != "warning" {
-			t.Errorf("the host sees a message of level %s", level)
-		}
+		harness.Equal(t, "the host sees a message of level", level, "warning")
 	case <-time.After(2 * time.Minute):
 		t.Error("the host sees nothing")
 	}

@@ -1,15 +1,14 @@
 package bridge_test
 
 import (
-	"context"
 	"encoding/json"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // A resource that a server has made since its lists were read is read at once, although the server tells nobody. What
@@ -58,11 +57,8 @@ func TestANewResourceBesideASilentServer(t *testing.T) {
 	made.Store(true)
 	silent.mode.Store(hangs)
 	defer silent.end() // or the end of the bridge would wait for it
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := harness.InTime(t)
 	for range 20 {
-		if _, err := s.SDK().ReadResource(ctx, &mcp.ReadResourceParams{URI: "evil://made"}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(s.SDK().ReadResource(ctx, &mcp.ReadResourceParams{URI: "evil://made"}))
 	}
 }

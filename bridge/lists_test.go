@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // Each list stands by itself: one that the server does not know is empty, one that fails or has no end costs no other,
@@ -51,9 +52,7 @@ func TestEachListStandsByItself(t *testing.T) {
 			if tools := toolNames(t, s); !slices.Contains(templates, "evil://{a}") || !slices.Contains(tools, "evil_plain") {
 				t.Errorf("the templates are %q, the tools %q", templates, tools)
 			}
-			if slices.Contains(prompts, "evil_good") != strings.Contains(c.prompts, `"good"`) {
-				t.Errorf("the prompts are %q", prompts)
-			}
+			harness.Equal(t, "the prompts", slices.Contains(prompts, "evil_good"), strings.Contains(c.prompts, `"good"`))
 		})
 	}
 }

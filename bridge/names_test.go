@@ -17,6 +17,7 @@ import (
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // with is a server with a prefix and a choice of its tools.
@@ -212,9 +213,7 @@ func TestTwoToolsWithOneName(t *testing.T) {
 		front := newFront(t, "", inFront(servers...), log.into)
 		s := host(t, front.url, "", client.Options{})
 		if name == "one late" {
-			if names := offered(t, s); !slices.Equal(names, []string{"create", "show"}) {
-				t.Errorf("the tools of the server that is there are %q", names)
-			}
+			harness.Same(t, "the tools of the server that is there", offered(t, s), []string{"create", "show"})
 			lateA.mode.Store(works)
 			lateA.CloseClientConnections()
 		}
@@ -234,9 +233,7 @@ func TestTwoToolsWithOneName(t *testing.T) {
 		if _, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "create"}); err == nil {
 			t.Errorf("%s: the name that is nobody's is called", name)
 		}
-		if !strings.Contains(log.String(), `name=create as=`+names[0]) {
-			t.Errorf("%s: the log is %s", name, log)
-		}
+		harness.Contains(t, name+": the log", log.String(), `name=create as=`+names[0])
 		for _, prompt := range prompts {
 			got, err := s.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: prompt})
 			if err != nil || !strings.HasPrefix(got.Description, "Hello from ") {
@@ -325,9 +322,7 @@ func TestChoicesWithoutATool(t *testing.T) {
 	}
 	want := []string{`what is denied" pattern=b_*`, `what is allowed at a" pattern=crate`,
 		`what is denied at a" pattern=delte*`, `what is renamed at a" pattern=lst`}
-	if !slices.Equal(got, want) {
-		t.Errorf("the log has %q, want %q", got, want)
-	}
+	harness.Same(t, "the log has", got, want)
 }
 
 // A call that waits belongs to a tool of a server, and not to a name: after its tool was renamed it goes on there, and

@@ -20,6 +20,7 @@ import (
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -188,10 +189,7 @@ func newOlder(t testing.TB, version string) (*older, string) {
 // overStdio makes a bridge start an older server as a program for each session. It counts the programs.
 func overStdio(t testing.TB, started *atomic.Int64) func(*bridge.Options) {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := harness.Must(os.Executable())
 	return func(o *bridge.Options) {
 		o.Servers[0].Connect = func() (mcp.Transport, error) {
 			if started != nil {
@@ -258,21 +256,15 @@ func TestPeopleAnswerAnOlderServer(t *testing.T) {
 			if got, failed := call(t, s, "echo", subject{"hello"}); !strings.HasPrefix(got, "hello") || failed {
 				t.Errorf("the echo is %q", got)
 			}
-			if n := stored(t, f); n != before {
-				t.Error("a call that did not ask is stored")
-			}
+			harness.Equal(t, "a call that did not ask is stored", stored(t, f), before)
 			words, failed := call(t, s, "order", subject{"hat"})
 			if !strings.Contains(words, "askback_result") || failed {
 				t.Fatalf("the words are %q", words)
 			}
 			q := f.answer(t, "ada", says("blue"))
-			if q.Message != "Which color has the hat?" {
-				t.Errorf("the desk asks %q", q.Message)
-			}
+			harness.Equal(t, "the desk asks", q.Message, "Which color has the hat?")
 			f.answer(t, "ada", says("yes"))
-			if got := fetch(t, s, q.Name); got != "yes blue hat" {
-				t.Errorf("the result is %q", got)
-			}
+			harness.Equal(t, "the result", fetch(t, s, q.Name), "yes blue hat")
 		}
 	})
 }
@@ -287,11 +279,8 @@ func byHeader(o *bridge.Options) {
 // as connects a host of a caller.
 func as(t testing.TB, f *front, user string, opts client.Options) *client.Session {
 	t.Helper()
-	s, err := client.New(&opts).Connect(t.Context(), &mcp.StreamableClientTransport{
-		Endpoint: f.url, HTTPClient: &http.Client{Transport: userHeader(user)}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := harness.Must(client.New(&opts).Connect(t.Context(), &mcp.StreamableClientTransport{
+		Endpoint: f.url, HTTPClient: &http.Client{Transport: userHeader(user)}}, nil))
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -316,9 +305,7 @@ func TestNobodyGetsTheQuestionsOfAnothersCall(t *testing.T) {
 				user, item := []string{"ada", "bob"}[i%2], fmt.Sprintf("hat-%d", i)
 				all.Go(func() {
 					s := as(t, f, user, client.Options{Form: func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
-						if !strings.Contains(q.Message, item) {
-							t.Errorf("%s, who buys the %s, is asked %q", user, item, q.Message)
-						}
+						harness.Contains(t, user+", who buys the, is asked", q.Message, item)
 						return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"text": "red"}}, nil
 					}})
 					for range 3 {
@@ -359,14 +346,10 @@ func TestACallerHasAShareOfTheSessions(t *testing.T) {
 	if got, failed := call(t, bob, "echo", subject{"bob"}); failed || !strings.HasPrefix(got, "bob") {
 		t.Errorf("bob gets %q", got)
 	}
-	if n := s.count("echo"); n != 1 {
-		t.Errorf("%d calls came to the server", n)
-	}
+	harness.Equal(t, "calls came to the server", s.count("echo"), 1)
 	f.answer(t, "ada", says("red"))
 	q := f.answer(t, "ada", says("yes"))
-	if got := fetch(t, ada, q.Name); got != "yes red hat" {
-		t.Errorf("the first call of ada gets %q", got)
-	}
+	harness.Equal(t, "the first call of ada gets", fetch(t, ada, q.Name), "yes red hat")
 	if got, failed := call(t, ada, "echo", subject{"again"}); failed {
 		t.Errorf("afterwards ada gets %q", got)
 	}
@@ -392,13 +375,9 @@ func TestAnOlderServerAsksSeveralAtOnce(t *testing.T) {
 		}
 		a := says(strings.Trim(last.Message, "Number ?"))
 		a.By, name = ada, last.Name
-		if _, err := f.desk.Answer(t.Context(), last.Name, last.Key, a); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(f.desk.Answer(t.Context(), last.Name, last.Key, a))
 	}
-	if got := fetch(t, s, name); got != "0 1 2" {
-		t.Errorf("the answers came as %q", got)
-	}
+	harness.Equal(t, "the answers came as", fetch(t, s, name), "0 1 2")
 }
 
 // A server that does not wait as long as a person needs ends its call in words that say so, and nobody is asked any
@@ -464,9 +443,7 @@ func TestACallEndsAtAnOlderServer(t *testing.T) {
 
 	call(t, s, "order", subject{"hat"})
 	name := f.waits(t)
-	if _, err := f.desk.Cancel(t.Context(), name, desk.Cancellation{By: "ada", Reason: "no hats"}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(f.desk.Cancel(t.Context(), name, desk.Cancellation{By: "ada", Reason: "no hats"}))
 	until(t, "the order is cancelled", func() bool { return older.count("cancelled order") == 1 })
 }
 
@@ -532,9 +509,7 @@ func TestAnOlderServersCallBelongsToOneBridge(t *testing.T) {
 			t.Errorf("order %d of two bridges gets %q", i, got)
 		}
 	}
-	if n := s.count("begin order"); n != 4 {
-		t.Errorf("four orders began %d times", n)
-	}
+	harness.Equal(t, "four orders began times", s.count("begin order"), 4)
 	h := host(t, second.url, "", client.Options{Tasks: client.TasksOff})
 	for tool, want := range map[string]string{
 		"order": `was lost while it waited for the answer to "Order the red hat?"`, "look": "yes red hat",
@@ -554,12 +529,8 @@ func TestAnOlderServersCallBelongsToOneBridge(t *testing.T) {
 			until(t, "the tool is called again", func() bool { return s.count("begin look") == 2 })
 			first.answer(t, "ada", says("yes"))
 		}
-		if got := fetch(t, h, name); !strings.Contains(got, want) {
-			t.Errorf("%s gets %q", tool, got)
-		}
-		if n := s.count("begin order") - before; n != 0 {
-			t.Errorf("an order was repeated %d times", n)
-		}
+		harness.Contains(t, tool+" gets", fetch(t, h, name), want)
+		harness.Equal(t, "an order was repeated times", s.count("begin order")-before, 0)
 	}
 }
 
@@ -581,7 +552,5 @@ func TestACallIsLostAlsoToBridgesThatLiveShortly(t *testing.T) {
 			map[string]any{"name": name})
 		next.stop()
 	}
-	if !strings.Contains(words, "was lost while it waited for the answer to") {
-		t.Errorf("the call ends with %q", words)
-	}
+	harness.Contains(t, "the call ends with", words, "was lost while it waited for the answer to")
 }

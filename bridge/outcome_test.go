@@ -20,6 +20,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // fate is what becomes of a call at a scripted server, after its effect if ran says so.
@@ -225,26 +226,20 @@ func TestWhatAHostIsToldOfACall(t *testing.T) {
 				s.meets(c)
 				text := told(t, h, "act")
 				for _, want := range c.want {
-					if !strings.Contains(text, want) {
-						t.Errorf("%s: %q, want %q in it", name, text, want)
-					}
+					harness.Contains(t, name, text, want)
 				}
 				if strings.Contains(text, "32005") || c.ran && strings.Contains(text, "did not run") ||
 					strings.Contains(text, "s1") {
 					t.Errorf("%s: %q", name, text)
 				}
 				s.mu.Lock()
-				if s.calls != 1 {
-					t.Errorf("%s: the call came %d times", name, s.calls)
-				}
+				harness.Equal(t, name+": the call came times", s.calls, 1)
 				if ids := strings.Contains(name, "has an ID"); version < "2026" && ids != (s.resumed > 0) {
 					t.Errorf("%s: the stream was resumed %d times", name, s.resumed)
 				}
 				s.mu.Unlock()
 				s.meets(nil)
-				if text := told(t, h, "act"); text != "done" {
-					t.Errorf("the call after %s: %q", name, text)
-				}
+				harness.Equal(t, "the call after "+name, told(t, h, "act"), "done")
 			}
 		})
 	}
@@ -272,9 +267,7 @@ func TestAServerThatIsNotThere(t *testing.T) {
 				t.Errorf("%s: %s: %q", version, tool, text)
 			}
 		}
-		if s.effects != 1 {
-			t.Errorf("%s: %d effects", version, s.effects)
-		}
+		harness.Equal(t, version+": effects", s.effects, 1)
 	}
 }
 
@@ -379,10 +372,7 @@ func TestACallThatWaitsForItsSecondSession(t *testing.T) {
 		s.ServeHTTP(w, r)
 	}))
 	t.Cleanup(web.Close)
-	b, err := bridge.Open(t.Context(), frontOptions(t, web.URL))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := harness.Must(bridge.Open(t.Context(), frontOptions(t, web.URL)))
 	front := httptest.NewServer(b.Server().HTTPHandler(nil))
 	t.Cleanup(front.Close)
 	h := host(t, front.URL, "", client.Options{})
@@ -397,9 +387,7 @@ func TestACallThatWaitsForItsSecondSession(t *testing.T) {
 	go func() { ended <- told(t, h, "act") }()
 	<-begins
 	b.Close()
-	if text := <-ended; !strings.Contains(text, "was not called: the bridge stops") {
-		t.Errorf("%q", text)
-	}
+	harness.Contains(t, "the result", <-ended, "was not called: the bridge stops")
 }
 
 // A call whose own request says that the session is not known is made once more, in a new session.
@@ -417,12 +405,9 @@ func TestASessionThatIsForgotten(t *testing.T) {
 		t.Errorf("after the session was forgotten: %q, %d calls", text, s.calls)
 	}
 	s.meets(&fate{answer: status(http.StatusNotFound)})
-	if text := told(t, h, "act"); !strings.Contains(text, "did not run: the server answered with HTTP status 404") {
-		t.Errorf("a server that has no session: %q", text)
-	}
-	if s.calls != 2 {
-		t.Errorf("it was called %d times", s.calls)
-	}
+	harness.Contains(t, "a server that has no session", told(t, h, "act"),
+		"did not run: the server answered with HTTP status 404")
+	harness.Equal(t, "it was called times", s.calls, 2)
 }
 
 // A server of this library answers with status 200 once its handler has run, so that nobody is told that nothing did.

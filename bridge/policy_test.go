@@ -22,6 +22,7 @@ import (
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/clock"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task"
 )
@@ -53,10 +54,7 @@ type load struct {
 }
 
 func newScene(t *testing.T) *scene {
-	keys, err := seal.NewRing(seal.NewKey(time.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := harness.NewRing(t)
 	return &scene{t: t, store: new(task.MemoryStore), keys: keys, life: context.Background(),
 		effects: make(map[int][]bool),
 		refused: make(map[int]bool), edited: make(map[int]bool), asked: make(map[int]bool),
@@ -106,11 +104,8 @@ func (s *scene) note(in map[int]bool, n int) {
 
 // modern is a server that asks in rounds, whose tools are named so.
 func (s *scene) modern(behind *bridge.Approval, tools ...string) *askback.Server {
-	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "shop", Version: "1"}, nil),
-		&askback.Options{Logger: quiet, Keys: s.keys})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	srv := harness.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "shop", Version: "1"}, nil),
+		&askback.Options{Logger: quiet, Keys: s.keys}))
 	for _, name := range tools {
 		tool := &mcp.Tool{Name: name}
 		if strings.Contains(name, "again") {
@@ -204,13 +199,9 @@ func (s *scene) open(approval *bridge.Approval, servers ...bridge.Server) *front
 // host connects a host to a bridge of the scene.
 func (s *scene) host(f *front, version string, opts client.Options) *client.Session {
 	here, there := mcp.NewInMemoryTransports()
-	if _, err := f.Server().Connect(s.life, there, nil); err != nil {
-		s.t.Fatal(err)
-	}
-	session, err := client.New(&opts).Connect(s.t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: version})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	harness.Must(f.Server().Connect(s.life, there, nil))
+	session := harness.Must(client.New(&opts).Connect(s.t.Context(), here,
+		&mcp.ClientSessionOptions{ProtocolVersion: version}))
 	return session
 }
 
@@ -235,9 +226,7 @@ func (p *people) answer() {
 				continue // decided meanwhile
 			}
 			var in load
-			if err := json.Unmarshal(q.Arguments, &in); err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, json.Unmarshal(q.Arguments, &in))
 			a := desk.Answer{By: who, Action: "accept"}
 			hasForm := strings.Contains(string(q.Schema), `"arguments"`)
 			if strings.Contains(string(q.Schema), `"text"`) {
@@ -320,10 +309,7 @@ func arrange(t *testing.T, draw *rand.Rand, calls int) (p *people, passed int) {
 	s := newScene(t)
 	names := []string{"plain", "asks", "asks.again", "again", "other", "odd/asks", "odd asks"}
 	flags := approvals([]string{"*", "*a*", "?_*", "[MO]_*"}[draw.IntN(4)])
-	at, err := desk.Open(s.store, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := harness.Must(desk.Open(s.store, nil))
 	p = &people{s: s, desk: at, draw: func() string {
 		return []string{"accept", "accept", "accept", "edit", "decline", "cancel", "misfit"}[draw.IntN(7)]
 	}}
@@ -485,9 +471,7 @@ func TestACallIsLeftToABridgeThatAsksTheSame(t *testing.T) {
 		last := open(gate)
 		defer last.stop()
 		time.Sleep(10 * time.Second)
-		if n := s.tookEffect(1); n != 1 {
-			t.Errorf("%d effects at a bridge that asks the same", n)
-		}
+		harness.Equal(t, "effects at a bridge that asks the same", s.tookEffect(1), 1)
 	})
 }
 
@@ -547,9 +531,7 @@ func TestACallWithoutItsGateIsNotPassedOn(t *testing.T) {
 		}
 		other := &task.Task{ID: "AAAABBBBCCCCDDDDEEEEFFFF", Principal: "ada", Method: rows[0].Method, Target: rows[0].Target,
 			Status: task.Working, Round: rows[0].Round}
-		if err := s.store.Create(t.Context(), other, time.Hour, 0, began, entries[1:], task.Quota{}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, s.store.Create(t.Context(), other, time.Hour, 0, began, entries[1:], task.Quota{}))
 		time.Sleep(10 * time.Second)
 		text, failed := call(t, h, "askback_result", map[string]any{"name": task.Name(other.ID)})
 		if !failed || !strings.Contains(text, "its journal does not say whether it has to be approved") {

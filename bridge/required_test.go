@@ -13,6 +13,7 @@ import (
 
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // A server in a session that requires a page has it opened by the host's user, or at the desk, and gets the call again.
@@ -71,14 +72,10 @@ func TestAServerRequiresAPage(t *testing.T) {
 				eventually(t, "the desk asks", func() bool { return open() == 1 })
 				session := <-sessions
 				for _, id := range []string{"another", "one"} {
-					if open() != 1 {
-						t.Error("another page ends the question")
-					}
+					harness.Equal(t, "another page ends the question", open(), 1)
 					done.Store(true)
-					if err := session.NotifyElicitationComplete(t.Context(),
-						&mcp.ElicitationCompleteParams{ElicitationID: id}); err != nil {
-						t.Fatal(err)
-					}
+					harness.Check(t,
+						session.NotifyElicitationComplete(t.Context(), &mcp.ElicitationCompleteParams{ElicitationID: id}))
 				}
 			}
 			<-ended

@@ -10,6 +10,7 @@ import (
 
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/internal/rawclient"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // What a server says of its prompts, resources and tools, and what they bring, reaches hosts with members that no type
@@ -50,16 +51,11 @@ func TestWhatServersSayStaysAsTheyWroteIt(t *testing.T) {
 	}
 	front := newFront(t, evil.URL)
 	modern := &rawclient.Client{URL: front.url}
-	older, err := modern.Initialize(t.Context(), "2025-11-25")
-	if err != nil {
-		t.Fatal(err)
-	}
+	older := harness.Must(modern.Initialize(t.Context(), "2025-11-25"))
 	for version, c := range map[string]*rawclient.Client{"2026-07-28": modern, "2025-11-25": older} {
 		for method, said := range says {
 			var params map[string]any
-			if err := json.Unmarshal([]byte(said.params), &params); err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, json.Unmarshal([]byte(said.params), &params))
 			var got json.RawMessage
 			if err := c.Call(t.Context(), method, params, &got); err != nil {
 				t.Errorf("%s: %s: %v", version, method, err)
@@ -98,20 +94,14 @@ func TestSamplingPassesAsItCame(t *testing.T) {
 	host := &rawclient.Client{URL: front.url, Capabilities: `{"sampling":{}}`}
 	params := map[string]any{"name": "think", "arguments": map[string]any{}}
 	var asked rawclient.Result
-	if err := host.Call(t.Context(), "tools/call", params, &asked); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, host.Call(t.Context(), "tools/call", params, &asked))
 	if got := string(asked.Requests["q"]); !strings.Contains(got, "{"+asks+"}") {
 		t.Errorf("the host is asked\n%s, want\n{%s}", got, asks)
 	}
 	again := map[string]any{"name": "think", "arguments": map[string]any{}, "requestState": asked.State,
 		"inputResponses": map[string]any{"q": json.RawMessage(says)}}
-	if err := host.Call(t.Context(), "tools/call", again, nil); err != nil {
-		t.Fatal(err)
-	}
-	if got := <-answered; !strings.Contains(got, says) {
-		t.Errorf("the server gets\n%s, want in it\n%s", got, says)
-	}
+	harness.Check(t, host.Call(t.Context(), "tools/call", again, nil))
+	harness.Contains(t, "the server gets", <-answered, says)
 }
 
 // What a program writes where servers of HTTP name headers is its own affair: its tool is offered as it wrote it.

@@ -15,16 +15,14 @@ import (
 	"github.com/askback-mcp/askback/bridge/rules"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
 // ruled has a bridge decide by rules.
 func ruled(t testing.TB, text string) func(*bridge.Options) {
 	t.Helper()
-	r, err := rules.Parse("rules.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := harness.Must(rules.Parse("rules.yaml", []byte(text)))
 	return func(o *bridge.Options) { o.Server.Desk.Rules = r.Decide }
 }
 
@@ -67,15 +65,9 @@ rules:
 			words <- text
 		}()
 		q := front.answer(t, "bob", desk.Answer{Action: "accept"})
-		if !strings.Contains(q.Message, `Asked by the rule "large".`) {
-			t.Errorf("%s: the message is %q", version, q.Message)
-		}
-		if got := <-words; got != "map[n:50]" {
-			t.Errorf("%s: the approved call returns %q", version, got)
-		}
-		if n := behind.count("echo") - before; n != 2 {
-			t.Errorf("%s: the tool ran %d times", version, n)
-		}
+		harness.Contains(t, version+": the message", q.Message, `Asked by the rule "large".`)
+		harness.Equal(t, version+": the approved call returns", <-words, "map[n:50]")
+		harness.Equal(t, version+": the tool ran times", behind.count("echo")-before, 2)
 	}
 }
 
@@ -126,9 +118,7 @@ rules:
 		}
 		left = append(left, fmt.Sprint(r.Tool, r.Excerpt.Begin, r.Left, r.Caller))
 	}
-	if got := fmt.Sprint(left); got != `[echo{"n":1}2ada echo{"n":2}2ada]` {
-		t.Errorf("what is remembered is %s", got)
-	}
+	harness.Equal(t, "what is remembered", fmt.Sprint(left), `[echo{"n":1}2ada echo{"n":2}2ada]`)
 	for r := range front.desk.Remembered(t.Context(), &desk.Person{Name: "ada"}) {
 		if _, err := front.desk.Forget(t.Context(), r.Name, &desk.Person{Name: "bob"}); err != nil {
 			t.Error(err)
@@ -164,18 +154,13 @@ rules:
 		{"cap", `with these arguments the rule "silver" asks user:cleo to approve it`},
 	} {
 		arguments := fmt.Sprintf(`{"item":%q}`, edit.item)
-		content, err := json.Marshal(map[string]string{"arguments": arguments})
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := harness.Must(json.Marshal(map[string]string{"arguments": arguments}))
 		if q := front.answer(t, "bob", desk.Answer{Action: "accept", Content: content}); !strings.Contains(q.Message,
 			edit.before) {
 			t.Errorf("before %s the message is %q", edit.item, q.Message)
 		}
 	}
-	if got := <-words; got != "red cap ordered" {
-		t.Errorf("the result is %q", got)
-	}
+	harness.Equal(t, "the result", <-words, "red cap ordered")
 }
 
 // Rules and flags are not given together, and a tool whose name rules could misread is not offered.
@@ -261,9 +246,7 @@ func TestOtherRulesAskAgain(t *testing.T) {
 					host := s.host(next, "", client.Options{Tasks: client.TasksOff})
 					defer host.Close()
 					text, _ := call(t, host, "askback_result", map[string]any{"name": task.Name(rows[0].ID)})
-					if !strings.Contains(text, c.words) {
-						t.Errorf("the host is told %q, want %q", text, c.words)
-					}
+					harness.Contains(t, "the host is told", text, c.words)
 				})
 			})
 		}

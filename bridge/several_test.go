@@ -20,6 +20,7 @@ import (
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // named is the server at a URL, under a name.
@@ -37,15 +38,12 @@ func inFront(servers ...bridge.Server) func(*bridge.Options) {
 // small starts a server whose tool says whose it is.
 func small(t testing.TB, name string, tools ...string) *httptest.Server {
 	t.Helper()
-	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: name, Version: "1"}, &mcp.ServerOptions{
+	srv := harness.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: name, Version: "1"}, &mcp.ServerOptions{
 		Instructions: "Be kind to " + name + ".",
 		CompletionHandler: func(context.Context, *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
 			return &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: []string{name}}}, nil
 		},
-	}), &askback.Options{Logger: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}), &askback.Options{Logger: quiet}))
 	for _, tool := range tools {
 		askback.AddTool(srv, &mcp.Tool{Name: tool}, func(context.Context, *askback.Call, struct{}) (string, error) {
 			return tool + " of " + name, nil
@@ -75,9 +73,7 @@ func TestSeveralServers(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			s := host(t, front.url, version, client.Options{})
 			want := []string{"a_create", "a_delete", "askback_result", "b_create", "b_list"}
-			if got := toolNames(t, s); !slices.Equal(got, want) {
-				t.Errorf("the tools are %q, want %q", got, want)
-			}
+			harness.Same(t, "the tools", toolNames(t, s), want)
 			for tool, want := range map[string]string{
 				"a_create": "create of a", "b_create": "create of b", "a_delete": "delete of a",
 			} {
@@ -85,17 +81,13 @@ func TestSeveralServers(t *testing.T) {
 					t.Errorf("%s returns %q", tool, text)
 				}
 			}
-			prompt, err := s.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "b_greet"})
-			if err != nil || prompt.Description != "Hello from b" {
-				t.Errorf("the prompt: %+v, %v", prompt, err)
-			}
+			harness.Equal(t, "the prompt",
+				harness.Must(s.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "b_greet"})).Description, "Hello from b")
 			for uri, want := range map[string]string{
 				"doc://terms": "a", "doc://a": "a", "doc://b": "b", "a://item/7": "a", "b://item/7": "b",
 			} {
-				read, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri})
-				if err != nil || read.Contents[0].Text != want {
-					t.Errorf("%s: %+v, %v", uri, read, err)
-				}
+				harness.Equal(t, uri,
+					harness.Must(s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri})).Contents[0].Text, want)
 			}
 			for _, ref := range []*mcp.CompleteReference{
 				{Type: "ref/prompt", Name: "b_greet"}, {Type: "ref/resource", URI: "b://item/{id}"},
@@ -108,9 +100,7 @@ func TestSeveralServers(t *testing.T) {
 			}
 			text := s.SDK().InitializeResult().Instructions
 			for _, name := range []string{"a", "b"} {
-				if !strings.Contains(text, "begin with "+name+"_:\nBe kind to "+name+".") {
-					t.Errorf("the instructions are %q", text)
-				}
+				harness.Contains(t, "the instructions", text, "begin with "+name+"_:\nBe kind to "+name+".")
 			}
 		})
 	}
@@ -265,9 +255,7 @@ func TestStatesStayWithTheirServer(t *testing.T) {
 				t.Error("another call is not served")
 			}
 			wrong.stop()
-			if n := a.states.Load() + b.states.Load(); n != 0 {
-				t.Errorf("%d states have reached a server", n)
-			}
+			harness.Equal(t, "states have reached a server", a.states.Load()+b.states.Load(), 0)
 			right := newFront(t, "", before, lease, after(front))
 			right.answer(t, "ada", desk.Answer{Action: "accept"})
 			eventually(t, "the call goes on", func() bool { return a.count("order") == 1 })
@@ -292,9 +280,7 @@ func TestResourcesPassOn(t *testing.T) {
 		}
 		return read.Contents[0].Text
 	}
-	if got := text(); got != "about doc://terms" {
-		t.Errorf("the first server's is %q", got)
-	}
+	harness.Equal(t, "the first server's", text(), "about doc://terms")
 	first.RemoveResources("doc://terms")
 	eventually(t, "the second server's is offered", func() bool { return text() == "b" })
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // stateful is an older program. Each process remembers what was done in it.
@@ -94,15 +95,11 @@ func TestACallerHasOneProcess(t *testing.T) {
 			updates <- req.Params.URI
 		},
 	}})
-	if err := session.SDK().Subscribe(t.Context(), &mcp.SubscribeParams{URI: "note://one"}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, session.SDK().Subscribe(t.Context(), &mcp.SubscribeParams{URI: "note://one"}))
 	if got, _ := call(t, session, "keep", subject{"one"}); got != "1" {
 		t.Errorf("the first note is number %s", got)
 	}
-	if got := <-updates; got != "note://one" {
-		t.Errorf("%s has changed", got)
-	}
+	harness.Equal(t, "has changed", <-updates, "note://one")
 	call(t, session, "meet", nil) // and so it is known not to ask
 	all := new(sync.WaitGroup)
 	all.Add(3)
@@ -120,10 +117,8 @@ func TestACallerHasOneProcess(t *testing.T) {
 	}()
 	cancel()
 	<-ended
-	res, err := session.SDK().ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "note://one"})
-	if err != nil || res.Contents[0].Text != "one" {
-		t.Errorf("the note is %v, %v", res, err)
-	}
+	harness.Equal(t, "the note", harness.Must(session.SDK().ReadResource(t.Context(),
+		&mcp.ReadResourceParams{URI: "note://one"})).Contents[0].Text, "one")
 	if got, _ := call(t, session, "keep", subject{"two"}); got != "2" {
 		t.Errorf("the second note is number %s", got)
 	}
@@ -162,9 +157,7 @@ func TestCallsThatMayAskTakeTurns(t *testing.T) {
 		t.Error(err)
 	}
 	f.answer(t, "ada", says("fine"))
-	if got := fetch(t, session, name); got != "fine" {
-		t.Errorf("the call that asked: %q", got)
-	}
+	harness.Equal(t, "the call that asked", fetch(t, session, name), "fine")
 	if got, failed := call(t, session, "meet", subject{"Bob"}); failed || got != "Bob" {
 		t.Errorf("afterwards: %q", got)
 	}

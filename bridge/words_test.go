@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -55,18 +55,13 @@ func TestACallWaitsForPeopleBehindTheBridge(t *testing.T) {
 		}
 	})
 	as := func(name string) *client.Session {
-		session, err := client.New(&client.Options{Tasks: client.TasksOff}).Connect(t.Context(),
-			bridge.AtURL(f.url, http.Header{"Who": {name}}), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		session := harness.Must(client.New(&client.Options{Tasks: client.TasksOff}).Connect(t.Context(),
+			bridge.AtURL(f.url, http.Header{"Who": {name}}), nil))
 		t.Cleanup(func() { session.Close() })
 		return session
 	}
 	ada, eve := as("ada"), as("eve")
-	if got := toolNames(t, eve); !slices.Equal(got, []string{"a_deploy", "askback_result", "b_deploy"}) {
-		t.Errorf("the tools are %q", got)
-	}
+	harness.Same(t, "the tools", toolNames(t, eve), []string{"a_deploy", "askback_result", "b_deploy"})
 	for name, people := range map[string]*desk.Desk{"a": atA, "b": atB} {
 		words, failed := call(t, ada, name+"_deploy", nil)
 		called := callName.FindStringSubmatch(words)
@@ -78,8 +73,6 @@ func TestACallWaitsForPeopleBehindTheBridge(t *testing.T) {
 			t.Errorf("the other caller fetches %q", text)
 		}
 		(&front{desk: people}).answer(t, "olga", desk.Answer{Action: "accept"})
-		if got := fetch(t, ada, called[1]); got != "deployed "+name {
-			t.Errorf("the result is %q", got)
-		}
+		harness.Equal(t, "the result", fetch(t, ada, called[1]), "deployed "+name)
 	}
 }

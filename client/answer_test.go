@@ -10,6 +10,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // A request is sent again only after all its questions are answered.
@@ -26,13 +27,11 @@ func TestNoRetryBeforeAllIsAnswered(t *testing.T) {
 	both := `{"a":` + formQuestion + `,"b":` + formQuestion + `}`
 	session := connect(t, opts,
 		s.serve(t, `{"resultType":"input_required","inputRequests":`+both+`,"requestState":"s"}`, done), "")
-	_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+	_, err := called(t, session, "t")
 	if pending, ok := parked(err); !ok || len(pending.Answers) != 1 || pending.State != "s" {
 		t.Errorf("got %v", err)
 	}
-	if n := len(s.all()); n != 1 {
-		t.Errorf("%d requests", n)
-	}
+	harness.Equal(t, "requests", len(s.all()), 1)
 
 	// The retry waits for the slowest handler, and each answer has its question's key.
 	s = script{}
@@ -48,9 +47,7 @@ func TestNoRetryBeforeAllIsAnswered(t *testing.T) {
 	}
 	session = connect(t, opts,
 		s.serve(t, `{"resultType":"input_required","inputRequests":{"a":`+formQuestion+`,"b":`+formQuestion+`}}`, done), "")
-	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(called(t, session, "t"))
 	if all := s.all(); len(all) != 2 || string(all[1].Params["inputResponses"]) != `{"a":{"action":"decline"},`+
 		`"b":{"action":"cancel"}}` {
 		t.Errorf("sent %v", all)
@@ -64,26 +61,19 @@ func TestHandlersMayFailOrCancel(t *testing.T) {
 		return connect(t, opts, web(t, newServer(t, askback.Options{})), "")
 	}
 	broken := errors.New("no display")
-	_, err := session(func(context.Context, *client.Question) (*mcp.ElicitResult, error) { return nil, broken }).
-		CallTool(t.Context(), &mcp.CallToolParams{Name: "everything"})
-	if !errors.Is(err, broken) {
-		t.Errorf("got %v", err)
-	}
+	_, err := called(t,
+		session(func(context.Context, *client.Question) (*mcp.ElicitResult, error) { return nil, broken }), "everything")
+	harness.Is(t, "the result", err, broken)
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err = session(func(ctx context.Context, _ *client.Question) (*mcp.ElicitResult, error) {
 		cancel()
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}).CallTool(ctx, &mcp.CallToolParams{Name: "everything"})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	harness.Is(t, "the result", err, context.Canceled)
 	opts := answers()
 	refusal := errors.New("this host refuses")
 	opts.OnRound = func(context.Context, *client.Round) error { return refusal }
-	_, err = connect(t, opts, web(t, newServer(t, askback.Options{})), "").CallTool(t.Context(),
-		&mcp.CallToolParams{Name: "everything"})
-	if !errors.Is(err, refusal) {
-		t.Errorf("got %v", err)
-	}
+	_, err = called(t, connect(t, opts, web(t, newServer(t, askback.Options{})), ""), "everything")
+	harness.Is(t, "the result", err, refusal)
 }

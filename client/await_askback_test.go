@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 func TestTasksOfAskback(t *testing.T) {
@@ -36,7 +36,7 @@ func TestTasksOfAskback(t *testing.T) {
 					}
 					session := connect(t, opts, transport(t, srv), version)
 					for _, tool := range []string{"work", "detach", "only"} {
-						res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool})
+						res, err := called(t, session, tool)
 						if tool == "only" && dialect == client.TasksOff {
 							if err == nil {
 								t.Error("a call that can only be a task was none")
@@ -48,7 +48,7 @@ func TestTasksOfAskback(t *testing.T) {
 						}
 						asked = nil
 					}
-					res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "fails"})
+					res, err := called(t, session, "fails")
 					if got := said(t, res, err); !res.IsError || !strings.Contains(got, "no luck") {
 						t.Errorf("fails: %v", got)
 					}
@@ -63,10 +63,7 @@ func TestTasksOfAskback(t *testing.T) {
 					if extension := version == "2026-07-28" && dialect == client.TasksAuto; extension == (started.TTL == time.Minute) {
 						t.Errorf("started %+v", started)
 					}
-					res, err = session.WaitTask(t.Context(), started.ID)
-					if got := said(t, res, err); got != worked {
-						t.Errorf("got %q", got)
-					}
+					harness.Equal(t, "the result", textOf(harness.Must(session.WaitTask(t.Context(), started.ID))), worked)
 					now, err := session.GetTask(t.Context(), started.ID)
 					if err != nil || now.Status != "completed" {
 						t.Errorf("now %v, %v", now, err)
@@ -79,9 +76,7 @@ func TestTasksOfAskback(t *testing.T) {
 					if err := session.CancelTask(t.Context(), long.ID); err != nil {
 						t.Error(err)
 					}
-					if _, err := session.WaitTask(t.Context(), long.ID); !errors.Is(err, client.ErrTaskCancelled) {
-						t.Errorf("cancelled: %v", err)
-					}
+					harness.Is(t, "cancelled", harness.Err(session.WaitTask(t.Context(), long.ID)), client.ErrTaskCancelled)
 					list, next, err := session.ListTasks(t.Context(), "")
 					if version == "2026-07-28" && dialect == client.TasksAuto {
 						if err == nil {
@@ -108,7 +103,7 @@ func TestTasksOfAskbackWait(t *testing.T) {
 				opts := answers()
 				opts.Tasks, opts.Form = dialect, park
 				first := connect(t, opts, transport, version)
-				_, err := first.CallTool(t.Context(), &mcp.CallToolParams{Name: "only"})
+				_, err := called(t, first, "only")
 				pending, ok := parked(err)
 				if !ok || pending.TaskID == "" {
 					t.Fatalf("got %v", err)
@@ -118,13 +113,8 @@ func TestTasksOfAskbackWait(t *testing.T) {
 				if version == "2026-07-28" { // other questions of the round were answered, and their answers are in the Pending
 					opts.Roots = func(context.Context) ([]*mcp.Root, error) { return nil, errors.New("asked again") }
 				}
-				res, err := connect(t, opts, transport, version).Resume(t.Context(), stored(t, pending))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got := said(t, res.(*mcp.CallToolResult), nil); got != worked {
-					t.Errorf("got %q", got)
-				}
+				harness.Equal(t, "the result",
+					textOf(harness.Must(connect(t, opts, transport, version).Resume(t.Context(), stored(t, pending)))), worked)
 			})
 		}
 	}
@@ -149,17 +139,11 @@ func TestTasksOfAskbackAreAnsweredByTheirIDs(t *testing.T) {
 		if len(now.Questions) != 2 || now.Questions[0].Message != "Who are you?" {
 			t.Errorf("asks %v", now.Questions)
 		}
-		err = session.AnswerTask(t.Context(), started.ID,
+		harness.Check(t, session.AnswerTask(t.Context(), started.ID,
 			map[string]any{now.Questions[0].Key: &mcp.ElicitResult{Action: "accept",
-				Content: map[string]any{"zip": "0150", "name": "octocat"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+				Content: map[string]any{"zip": "0150", "name": "octocat"}}}))
 		// The handlers answer the rest.
-		res, err := session.WaitTask(t.Context(), started.ID)
-		if got := said(t, res, err); got != worked {
-			t.Errorf("got %q", got)
-		}
+		harness.Equal(t, "the result", textOf(harness.Must(session.WaitTask(t.Context(), started.ID))), worked)
 	}
 }
 
@@ -170,9 +154,7 @@ func TestTasksOfAskbackAreObserved(t *testing.T) {
 		opts := answers()
 		seen := observed(&opts)
 		session := connect(t, opts, transport, "")
-		if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "detach"}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(called(t, session, "detach"))
 		var steps []string
 		for _, line := range *seen {
 			line, _, _ = strings.Cut(line, " final")
@@ -188,8 +170,6 @@ func TestTasksOfAskbackAreObserved(t *testing.T) {
 			`3 tasks/update input_required "" answers 1`,
 			`3 told completed ""`,
 		}
-		if diff := cmp.Diff(want, steps); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		harness.Diff(t, name, want, steps)
 	}
 }

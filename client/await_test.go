@@ -13,11 +13,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 func TestTaskOfTheExtension(t *testing.T) {
@@ -41,10 +41,8 @@ func TestTaskOfTheExtension(t *testing.T) {
 		return form(ctx, q)
 	}
 	session := connect(t, opts, srv.transport(), "")
-	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
-	if got := said(t, res, err); got != "done" || asked != 1 {
-		t.Errorf("got %q, asked %d times", got, asked)
-	}
+	harness.Equal(t, "the result", textOf(harness.Must(called(t, session, "t"))), "done")
+	harness.Equal(t, "asked", asked, 1)
 	want := []string{
 		`1 tools/call working "in progress"`,
 		`1 tasks/get working "halfway"`,
@@ -53,9 +51,7 @@ func TestTaskOfTheExtension(t *testing.T) {
 		`2 tasks/get working ""`,
 		`2 tasks/get completed "" final ` + done,
 	}
-	if diff := cmp.Diff(want, *seen); diff != "" {
-		t.Errorf("observed (-want +got):\n%s", diff)
-	}
+	harness.Diff(t, "observed", want, *seen)
 	if sent, _ := srv.sent("tasks/update"); len(sent) != 1 || sent[0] != `{"inputResponses":{"who":{"action":"accept",`+
 		`"content":{"name":"octocat"}}},"taskId":"tâche/1"}` {
 		t.Errorf("update: %s", sent)
@@ -94,10 +90,8 @@ func TestTaskOfTheProposal(t *testing.T) {
 	opts.Tasks = client.TasksProposal
 	seen := observed(&opts)
 	session := connect(t, opts, srv.transport(), "")
-	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t", Arguments: map[string]any{"a": 1}})
-	if got := said(t, res, err); got != "done" {
-		t.Errorf("got %q", got)
-	}
+	harness.Equal(t, "the result", textOf(harness.Must(session.CallTool(t.Context(),
+		&mcp.CallToolParams{Name: "t", Arguments: map[string]any{"a": 1}}))), "done")
 	want := []string{
 		`1 tools/call asks first`,
 		`2 tools/call working "it is Working" answers 1`,
@@ -111,27 +105,19 @@ func TestTaskOfTheProposal(t *testing.T) {
 		`4 tasks/get completed "it is Completed"`,
 		`4 tasks/result completed "it is Completed" final ` + done,
 	}
-	if diff := cmp.Diff(want, *seen); diff != "" {
-		t.Errorf("observed (-want +got):\n%s", diff)
-	}
+	harness.Diff(t, "observed", want, *seen)
 	sent, _ := srv.sent("tools/call")
-	if diff := cmp.Diff([]string{
+	harness.Diff(t, "calls", []string{
 		`{"arguments":{"a":1},"name":"t","task":{}}`,
 		`{"arguments":{"a":1},"inputResponses":{"first":{"action":"accept","content":{}}},"name":"t","requestState":"s1",` +
 			`"task":{}}`,
-	}, sent); diff != "" {
-		t.Errorf("calls (-want +got):\n%s", diff)
-	}
+	}, sent)
 	sent, headers := srv.sent("tasks/input_response")
-	if diff := cmp.Diff([]string{
+	harness.Diff(t, "answers", []string{
 		`{"inputResponses":{"who":{"action":"accept","content":{"name":"octocat"}}},"requestState":"s2"}`,
 		`{"inputResponses":{"again":{"action":"accept","content":{"name":"octocat"}}}}`,
-	}, sent); diff != "" {
-		t.Errorf("answers (-want +got):\n%s", diff)
-	}
-	if headers[0].Get("Mcp-Name") != oddName {
-		t.Errorf("headers %v", headers[0])
-	}
+	}, sent)
+	harness.Equal(t, "Mcp-Name", headers[0].Get("Mcp-Name"), oddName)
 	if slices.Contains(srv.methods(), "subscriptions/listen") {
 		t.Error("the dialect has no subscriptions")
 	}
@@ -153,35 +139,23 @@ func TestTheProposalAsksAgainUnderTheSameKey(t *testing.T) {
 	})
 	opts := patient()
 	opts.Tasks = client.TasksProposal
-	asked := 0
-	form := opts.Form
-	opts.Form = func(ctx context.Context, q *client.Question) (*mcp.ElicitResult, error) {
-		asked++
-		return form(ctx, q)
-	}
-	res, err := connect(t, opts, srv.transport(), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
-	if got := said(t, res, err); got != "done" || asked != 2 {
-		t.Errorf("got %q, asked %d times", got, asked)
-	}
+	asked := counted(&opts)
+	harness.Equal(t, "the result", textOf(harness.Must(called(t, connect(t, opts, srv.transport(), ""), "t"))), "done")
+	harness.Equal(t, "asked", *asked, 2)
 }
 
 func TestTaskOfASession(t *testing.T) {
 	t.Parallel()
 	t.Run("that the tool cannot do without", func(t *testing.T) {
 		session := connect(t, patient(), legacyServer(t, tasksCapability, required), "2025-11-25")
-		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
-		if got := said(t, res, err); got != "done" {
-			t.Errorf("got %q", got)
-		}
+		harness.Equal(t, "the result", textOf(harness.Must(called(t, session, "t"))), "done")
 	})
 	t.Run("that is a result without content", func(t *testing.T) {
 		opts := patient()
 		opts.Tasks = client.TasksProposal
 		srv := serveTasks(t, map[string]func(int, message) string{"tools/call": always(`{"structuredContent":{"a":1}}`)})
-		res, err := connect(t, opts, srv.transport(), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
-		if err != nil || fmt.Sprint(res.StructuredContent) != "map[a:1]" {
-			t.Errorf("got %v, %v", res, err)
-		}
+		harness.Equal(t, "the result",
+			fmt.Sprint(harness.Must(called(t, connect(t, opts, srv.transport(), ""), "t")).StructuredContent), "map[a:1]")
 	})
 	t.Run("that the tool cannot be", func(t *testing.T) {
 		opts := patient()
@@ -217,16 +191,11 @@ func TestTaskOfASession(t *testing.T) {
 		if err := session.AnswerTask(t.Context(), started.ID, map[string]any{}); err == nil {
 			t.Error("an answer had no way to go")
 		}
-		res, err := session.WaitTask(t.Context(), started.ID)
-		if got := said(t, res, err); got != "done" {
-			t.Errorf("got %q", got)
-		}
+		harness.Equal(t, "the result", textOf(harness.Must(session.WaitTask(t.Context(), started.ID))), "done")
 	})
 	t.Run("cancelled", func(t *testing.T) {
 		session := connect(t, patient(), legacyServer(t, tasksCapability, required), "2025-11-25")
-		if err := session.CancelTask(t.Context(), oddID); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, session.CancelTask(t.Context(), oddID))
 		_, err := session.WaitTask(t.Context(), oddID)
 		if !errors.Is(err, client.ErrTaskCancelled) || !strings.Contains(err.Error(), "it is cancelled") {
 			t.Errorf("got %v", err)
@@ -237,24 +206,17 @@ func TestTaskOfASession(t *testing.T) {
 		opts := patient()
 		opts.Form = park
 		session := connect(t, opts, server, "2025-11-25")
-		_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+		_, err := called(t, session, "t")
 		pending, ok := parked(err)
 		if !ok || pending.TaskID != oddID || len(pending.Questions) != 1 {
 			t.Fatalf("got %v", err)
 		}
 		for range 20 { // the question gets no response, of which the server would complain, while the session goes on
-			if _, err := session.GetTask(t.Context(), oddID); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(session.GetTask(t.Context(), oddID))
 		}
 		session.Close()
-		res, err := connect(t, patient(), server, "2025-11-25").Resume(t.Context(), stored(t, pending))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := said(t, res.(*mcp.CallToolResult), nil); got != "done" {
-			t.Errorf("got %q", got)
-		}
+		harness.Equal(t, "the result",
+			textOf(harness.Must(connect(t, patient(), server, "2025-11-25").Resume(t.Context(), stored(t, pending)))), "done")
 	})
 }
 
@@ -327,10 +289,7 @@ func TestTaskIsParkedAndResumed(t *testing.T) {
 				t.Fatalf("got %v: %+v", err, pending)
 			}
 			opts.Form = patient().Form
-			res, err := connect(t, opts, transport, "").Resume(t.Context(), stored(t, pending))
-			if err != nil {
-				t.Fatal(err)
-			}
+			res := harness.Must(connect(t, opts, transport, "").Resume(t.Context(), stored(t, pending)))
 			if got := said(t, res.(*mcp.CallToolResult), nil); got != "done" ||
 				!strings.Contains(answered, `"roots":[{"uri":"file:///src"}]`) {
 				t.Errorf("got %q, answered %s", got, answered)
@@ -350,7 +309,7 @@ func TestResumedTaskAsksSomethingElse(t *testing.T) {
 	opts := patient()
 	opts.Roots = func(context.Context) ([]*mcp.Root, error) { return nil, client.ErrPark }
 	transport := srv.transport()
-	_, err := connect(t, opts, transport, "").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+	_, err := called(t, connect(t, opts, transport, ""), "t")
 	pending, ok := parked(err)
 	if !ok || len(pending.Answers) != 1 {
 		t.Fatal(err)
@@ -361,9 +320,7 @@ func TestResumedTaskAsksSomethingElse(t *testing.T) {
 		}
 		return flat("input_required", ","+askWho)
 	})
-	if _, err := connect(t, patient(), transport, "").Resume(t.Context(), stored(t, pending)); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(connect(t, patient(), transport, "").Resume(t.Context(), stored(t, pending)))
 	if sent, _ := srv.sent("tasks/update"); len(sent) != 1 || !strings.Contains(sent[0], "octocat") {
 		t.Errorf("sent %s", sent)
 	}
@@ -382,7 +339,7 @@ func testTaskOutlivesTheWaiting(t *testing.T) {
 	web := inBubble(func(w http.ResponseWriter, m message) { srv.answer(w, new(http.Request), m) })
 	session := connect(t, opts, &mcp.StreamableClientTransport{Endpoint: chosen, HTTPClient: &http.Client{Transport: web}},
 		"")
-	_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+	_, err := called(t, session, "t")
 	waited, ok := waitEnded(err)
 	if !ok || !isLimit("seconds per call")(err) || waited.Pending.TaskID != oddID {
 		t.Errorf("got %v", err)
@@ -397,10 +354,7 @@ func testTaskOutlivesTheWaiting(t *testing.T) {
 		t.Error("the task was cancelled")
 	}
 	srv.now("tasks/get", always(flat("completed", `,"result":`+done)))
-	res, err := session.Resume(t.Context(), stored(t, waited.Pending))
-	if err != nil || said(t, res.(*mcp.CallToolResult), nil) != "done" {
-		t.Errorf("got %v, %v", res, err)
-	}
+	harness.Equal(t, "resumed", textOf(harness.Must(session.Resume(t.Context(), stored(t, waited.Pending)))), "done")
 }
 
 func TestTaskEnds(t *testing.T) {
@@ -426,7 +380,7 @@ func TestTaskEnds(t *testing.T) {
 		srv := serveTasks(t, map[string]func(int, message) string{
 			"tools/call": always(created("working", "")), "tasks/get": inTurn(flat("working", ""), c.last),
 		})
-		_, err := connect(t, patient(), srv.transport(), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+		_, err := called(t, connect(t, patient(), srv.transport(), ""), "t")
 		if !c.want(err) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -458,15 +412,13 @@ func TestWaitingOutlivesFailures(t *testing.T) {
 			"status 502", flat("completed", `,"result":`+done)),
 		"tasks/update": inTurn("status 500", `{"resultType":"complete"}`),
 	})
-	res, err := connect(t, patient(), srv.transport(), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
-	if got := said(t, res, err); got != "done" {
-		t.Errorf("got %q", got)
-	}
+	harness.Equal(t, "the result", textOf(harness.Must(called(t, connect(t, patient(), srv.transport(), ""), "t"))),
+		"done")
 	// The client stops trying after a while, and at once for errors that a retry cannot help.
 	for _, status := range []string{"500", "403"} {
 		srv.now("tasks/get", always("status "+status))
 		before := len(srv.methods())
-		_, err = connect(t, patient(), srv.transport(), "").WaitTask(t.Context(), oddID)
+		_, err := connect(t, patient(), srv.transport(), "").WaitTask(t.Context(), oddID)
 		if _, ok := waitEnded(err); !ok || !strings.Contains(err.Error(), status) {
 			t.Errorf("got %v", err)
 		}
@@ -528,14 +480,11 @@ func TestWaitingOutlivesBrokenResponses(t *testing.T) {
 						s.answer(w, r, m)
 					}
 				})
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-				defer cancel()
+				ctx := harness.InTime(t)
 				opts := patient()
 				opts.Limits.FirstPause = time.Millisecond
-				res, err := connect(t, opts, transport, version).WaitTask(ctx, oddID)
-				if got := said(t, res, err); got != "done" {
-					t.Errorf("got %q", got)
-				}
+				harness.Equal(t, "the result", textOf(harness.Must(connect(t, opts, transport, version).WaitTask(ctx, oddID))),
+					"done")
 				if !broken["tasks/get"] || !broken["tasks/update"] && !broken["tasks/result"] {
 					t.Errorf("broken: %v", broken)
 				}
@@ -596,13 +545,8 @@ func TestAnswersAreKept(t *testing.T) {
 				t.Fatalf("got %v, %v", p, err)
 			}
 			resumed = true
-			res, err := session.Resume(t.Context(), stored(t, p))
-			if err != nil || said(t, res.(*mcp.CallToolResult), nil) != "done" {
-				t.Errorf("got %v, %v", res, err)
-			}
-			if diff := cmp.Diff([]string{"a", "b", "b"}, told); diff != "" {
-				t.Errorf("told of (-want +got):\n%s", diff)
-			}
+			harness.Equal(t, "resumed", textOf(harness.Must(session.Resume(t.Context(), stored(t, p)))), "done")
+			harness.Diff(t, "told of", []string{"a", "b", "b"}, told)
 		})
 	}
 }
@@ -614,7 +558,7 @@ func TestAnswersThatWereNotSentAreKept(t *testing.T) {
 		"tasks/get":    always(flat("input_required", ","+askWho)),
 		"tasks/update": always("status 403"),
 	})
-	_, err := connect(t, patient(), srv.transport(), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+	_, err := called(t, connect(t, patient(), srv.transport(), ""), "t")
 	if waited, ok := waitEnded(err); !ok || waited.Pending.Answers["who"] == nil {
 		t.Errorf("got %v", err)
 	}
@@ -634,16 +578,9 @@ func TestLostAnswersAreSentAgain(t *testing.T) {
 		"tasks/update": func(n int, _ message) string { updates = n; return `{}` },
 	})
 	opts := patient()
-	asked := 0
-	form := opts.Form
-	opts.Form = func(ctx context.Context, q *client.Question) (*mcp.ElicitResult, error) {
-		asked++
-		return form(ctx, q)
-	}
-	res, err := connect(t, opts, srv.transport(), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
-	if got := said(t, res, err); got != "done" || asked != 1 {
-		t.Errorf("got %q, asked %d times", got, asked)
-	}
+	asked := counted(&opts)
+	harness.Equal(t, "the result", textOf(harness.Must(called(t, connect(t, opts, srv.transport(), ""), "t"))), "done")
+	harness.Equal(t, "asked", *asked, 1)
 	if sent, _ := srv.sent("tasks/update"); len(sent) != 2 || sent[0] != sent[1] {
 		t.Errorf("sent %q", sent)
 	}
@@ -667,7 +604,7 @@ func TestAParkedAnswerIsForItsQuestion(t *testing.T) {
 				return &mcp.ElicitResult{Action: "decline"}, nil
 			}
 			session := connect(t, opts, srv.transport(), "")
-			_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+			_, err := called(t, session, "t")
 			p, ok := parked(err)
 			if !ok || p.Answers["a"] == nil {
 				t.Fatalf("got %v", err)
@@ -694,7 +631,7 @@ func TestAPendingHasNoAnswerOfAnotherQuestion(t *testing.T) {
 			flat("input_required", ","+askWho)),
 		"tasks/update": always(`{}`),
 	})
-	_, err := connect(t, patient(), srv.transport(), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+	_, err := called(t, connect(t, patient(), srv.transport(), ""), "t")
 	if waited, ok := waitEnded(err); !ok || !isProtocol(err) || len(waited.Pending.Answers) > 0 {
 		t.Errorf("got %v", err)
 	}
@@ -716,17 +653,14 @@ func TestRoundsOfATaskAreBounded(t *testing.T) {
 			},
 			"tasks/update": always(`{}`),
 		})
-		asked := 0
 		opts := patient()
 		opts.Limits.Rounds = rounds
-		opts.Form = func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
-			asked++
-			return &mcp.ElicitResult{Action: "decline"}, nil
-		}
-		_, err := connect(t, opts, srv.transport(), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+		opts.Form = acting("decline")
+		asked := counted(&opts)
+		_, err := called(t, connect(t, opts, srv.transport(), ""), "t")
 		// The call itself is the first round.
-		if want := rounds - 1; !isLimit("rounds per call")(err) || asked != want {
-			t.Errorf("with %d rounds: asked %d times, want %d; %v", rounds, asked, want, err)
+		if want := rounds - 1; !isLimit("rounds per call")(err) || *asked != want {
+			t.Errorf("with %d rounds: asked %d times, want %d; %v", rounds, *asked, want, err)
 		}
 	}
 }
@@ -743,16 +677,13 @@ func TestNobodyIsAskedBesideAnUndeclaredQuestion(t *testing.T) {
 			"tasks/get":  always(flat("input_required", ","+both)),
 		}),
 	} {
-		asked := 0
 		opts := patient()
 		opts.Roots = nil
-		opts.Form = func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
-			asked++
-			return &mcp.ElicitResult{Action: "decline"}, nil
-		}
-		_, err := connect(t, opts, srv.transport(), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
-		if !isUndeclared("roots")(err) || asked != 0 {
-			t.Errorf("%s: asked %d times; %v", name, asked, err)
+		opts.Form = acting("decline")
+		asked := counted(&opts)
+		_, err := called(t, connect(t, opts, srv.transport(), ""), "t")
+		if !isUndeclared("roots")(err) || *asked != 0 {
+			t.Errorf("%s: asked %d times; %v", name, *asked, err)
 		}
 	}
 }

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // A retry is a new request with a new ID, the same parameters, an answer under every key that was
@@ -25,18 +25,13 @@ func TestARetryIsARequestOfItsOwn(t *testing.T) {
 		looking = `{"round":1, "next" : "tools/list"} ab1.=?&<é\u2028>\u0000 %41\n`
 	)
 	var odd string
-	if err := json.Unmarshal([]byte(`"`+strings.ReplaceAll(looking, `"`, `\"`)+`"`), &odd); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, json.Unmarshal([]byte(`"`+strings.ReplaceAll(looking, `"`, `\"`)+`"`), &odd))
 	const none, empty = "none", ""
 	// The last state is JSON: a client that parsed it would write it differently.
 	states := []string{odd, none, strings.Repeat("A", 100<<10), `"quoted"`, none, empty, ` { "n" : 1.0, "a":"\u0061"}`}
 	var results []string
 	for i, state := range states {
-		encoded, err := json.Marshal(state)
-		if err != nil {
-			t.Fatal(err)
-		}
+		encoded := harness.Must(json.Marshal(state))
 		switch {
 		case i == 3: // no questions: the client returns only the state
 			results = append(results, `{"resultType":"input_required","requestState":`+string(encoded)+`}`)
@@ -48,10 +43,8 @@ func TestARetryIsARequestOfItsOwn(t *testing.T) {
 	}
 	var s script
 	session := connect(t, answers(), s.serve(t, append(results, done)...), "")
-	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t", Arguments: map[string]any{"n": 1}})
-	if got := said(t, res, err); got != "done" {
-		t.Errorf("got %q", got)
-	}
+	harness.Equal(t, "the result", textOf(harness.Must(session.CallTool(t.Context(),
+		&mcp.CallToolParams{Name: "t", Arguments: map[string]any{"n": 1}}))), "done")
 	calls := s.all()
 	if len(calls) != len(states)+1 {
 		t.Fatalf("%d requests for %d rounds", len(calls), len(states)+1)
@@ -102,9 +95,7 @@ func TestAnswersGoWithTheirCallOnly(t *testing.T) {
 		return &mcp.ElicitResult{Action: "decline"}, nil
 	}
 	session = connect(t, opts, transport, "")
-	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(called(t, session, "t"))
 	var got []string
 	for _, m := range s.all() {
 		line := m.Method
@@ -116,9 +107,7 @@ func TestAnswersGoWithTheirCallOnly(t *testing.T) {
 		got = append(got, line)
 	}
 	want := []string{"tools/call", "tools/list", "tools/call", `tools/call {"a":{"action":"decline"}} "mine"`}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("sent (-want +got):\n%s", diff)
-	}
+	harness.Diff(t, "sent", want, got)
 }
 
 func TestParallelCallsAreKeptApart(t *testing.T) {
@@ -140,7 +129,7 @@ func TestParallelCallsAreKeptApart(t *testing.T) {
 					got <- err.Error()
 					return
 				}
-				got <- res.Content[0].(*mcp.TextContent).Text
+				got <- textOf(res)
 			}()
 		}
 		seen := map[string]bool{}
@@ -163,17 +152,12 @@ func TestResourceFromCache(t *testing.T) {
 			`"text":"a"}]}`)
 	}), "")
 	for range 2 {
-		res, err := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://a"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := harness.Must(session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://a"}))
 		if len(res.Contents) != 1 || !strings.HasPrefix(res.Contents[0].Text, "a") {
 			t.Errorf("got %v", res.Contents)
 		}
 	}
-	if reads != 1 {
-		t.Errorf("the server was asked %d times", reads)
-	}
+	harness.Equal(t, "the server was asked times", reads, 1)
 }
 
 // Some arguments are also sent in headers, as the list of tools says. A session that has not requested
@@ -188,19 +172,10 @@ func TestHeadersOfToolNeverListed(t *testing.T) {
 		})
 	opts := answers()
 	opts.Form = park
-	_, err := connect(t, opts, web(t, srv), "").CallTool(t.Context(),
-		&mcp.CallToolParams{Name: "regional", Arguments: map[string]any{"region": "Tromsø"}})
-	pending, ok := parked(err)
-	if !ok {
-		t.Fatal(err)
-	}
-	res, err := connect(t, answers(), web(t, srv), "").Resume(t.Context(), pending)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := res.(*mcp.CallToolResult).Content[0].(*mcp.TextContent).Text; got != "octocat in Tromsø" {
-		t.Errorf("got %q", got)
-	}
+	pending := parkedBy(t, harness.Err(connect(t, opts, web(t, srv), "").CallTool(t.Context(),
+		&mcp.CallToolParams{Name: "regional", Arguments: map[string]any{"region": "Tromsø"}})))
+	res := harness.Must(connect(t, answers(), web(t, srv), "").Resume(t.Context(), pending))
+	harness.Equal(t, "the result", textOf(res), "octocat in Tromsø")
 }
 
 // Before it becomes a task, a call is parked like any other, and still asks for a task when it is resumed.
@@ -224,10 +199,8 @@ func TestCallIsParkedBeforeItIsATask(t *testing.T) {
 	if !ok || pending.TaskID != "" {
 		t.Fatal(err)
 	}
-	res, err := connect(t, patient(), transport, "").Resume(t.Context(), stored(t, pending))
-	if err != nil || said(t, res.(*mcp.CallToolResult), nil) != "done" {
-		t.Errorf("got %v, %v", res, err)
-	}
+	harness.Equal(t, "resumed",
+		textOf(harness.Must(connect(t, patient(), transport, "").Resume(t.Context(), stored(t, pending)))), "done")
 	sent, _ := srv.sent("tools/call")
 	if want := `{"arguments":{},"inputResponses":{"q":{"action":"accept","content":{}}},"name":"t","requestState":"s",` +
 		`"task":{"ttl":60000}}`; sent[1] != want {

@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // Only requests of calls and those about tasks go past the SDK's client, and only to servers of 2026-07-28 over HTTP.
@@ -51,7 +52,7 @@ func TestWhichWayARequestGoes(t *testing.T) {
 							`"status":"working","ttlMs":0,"cacheScope":"private"}`)
 					}
 				})), c.version)
-			_, err1 := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+			_, err1 := called(t, session, "t")
 			_, err2 := session.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "p"})
 			_, err3 := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://a"})
 			_, _, err4 := session.ListTasks(t.Context(), "")
@@ -99,7 +100,7 @@ func TestRequestsAreTheSameOnBothWays(t *testing.T) {
 		_, err1 := session.CallTool(t.Context(),
 			&mcp.CallToolParams{Name: "t", Arguments: map[string]any{"a": json.Number("12345678901234567890"), "b": "<é>"},
 				Meta: meta})
-		_, err2 := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+		_, err2 := called(t, session, "t")
 		_, err3 := session.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "p", Arguments: map[string]string{"a": "b"}})
 		_, err4 := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://a", Meta: meta})
 		for _, err := range []error{err1, err2, err3, err4} {
@@ -108,9 +109,7 @@ func TestRequestsAreTheSameOnBothWays(t *testing.T) {
 			}
 		}
 	}
-	if bodies[0] != bodies[1] {
-		t.Errorf("past the SDK:\n%s\nthrough the SDK:\n%s", bodies[0], bodies[1])
-	}
+	harness.Equal(t, "past the SDK: through the SDK", bodies[0], bodies[1])
 }
 
 // streaming answers every call with notifications, and then with a result.
@@ -151,10 +150,7 @@ func TestNotificationsOfACall(t *testing.T) {
 		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":"much"}}`,
 		`{"jsonrpc":"2.0","method":"notifications/other"}`,
 		`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`, progress(2)), "")
-	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
-	if said(t, res, err) != "done" {
-		t.Error("no result")
-	}
+	harness.Equal(t, "no result", textOf(harness.Must(called(t, session, "t"))), "done")
 	var seen []string
 	soon(t, "the delivery", func() {
 		for len(seen) < 4 {
@@ -187,7 +183,7 @@ func TestAHandlerOfNotificationsMayWait(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 2 {
 		wg.Go(func() {
-			if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); err != nil {
+			if _, err := called(t, session, "t"); err != nil {
 				t.Error(err)
 			}
 		})
@@ -207,7 +203,7 @@ func TestNotificationsAreBounded(t *testing.T) {
 		}}}
 	large := strings.Replace(progress(1), "}}", `,"message":"`+strings.Repeat("x", 1<<20)+`"}}`, 1)
 	session := connect(t, opts, streaming(t, slices.Repeat([]string{large}, 20)...), "")
-	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); !isLimit("bytes of notifications at once")(
+	if _, err := called(t, session, "t"); !isLimit("bytes of notifications at once")(
 		err) {
 		t.Errorf("got %v", err)
 	}
@@ -249,13 +245,9 @@ func TestResourcesInTheCacheChange(t *testing.T) {
 		return reads[fmt.Sprintf("%q", uri)]
 	}
 	for range 2 {
-		if n := read("doc://a"); n != 1 {
-			t.Errorf("read %d times", n)
-		}
+		harness.Equal(t, "read times", read("doc://a"), 1)
 	}
-	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "touch"}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(called(t, session, "touch"))
 	soon(t, "the old result", func() {
 		for read("doc://a") == 1 {
 			time.Sleep(time.Millisecond)
@@ -280,14 +272,11 @@ func TestACallThatFails(t *testing.T) {
 		respond(w, m, `{"resultType":"complete","content":[{"type":"text","text":"done"}]}`)
 	})
 	session := connect(t, client.Options{}, transport, "")
-	_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+	_, err := called(t, session, "t")
 	if !errors.Is(err, io.EOF) || !strings.Contains(err.Error(), `calling "tools/call"`) {
 		t.Errorf("got %v", err)
 	}
-	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
-	if said(t, res, err) != "done" {
-		t.Error("no result")
-	}
+	harness.Equal(t, "no result", textOf(harness.Must(called(t, session, "t"))), "done")
 }
 
 // Arguments go into the headers that the list of tools names.
@@ -307,19 +296,13 @@ func TestHeadersOfAListedTool(t *testing.T) {
 		header = r.Header
 		respond(w, m, `{"resultType":"complete","content":[]}`)
 	}), "")
-	if _, err := session.SDK().ListTools(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(session.SDK().ListTools(t.Context(), nil))
 	args := map[string]any{"region": "Tromsø", "n": json.RawMessage(`42.0`), "deep": map[string]any{"on": true},
 		"absent": nil}
-	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t", Arguments: args}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t", Arguments: args}))
 	for name, want := range map[string]string{"Mcp-Param-Region": "=?base64?VHJvbXPDuA==?=", "Mcp-Param-N": "42",
 		"Mcp-Param-On": "true", "Mcp-Param-Absent": ""} {
-		if got := header.Get(name); got != want {
-			t.Errorf("%s: %q, want %q", name, got, want)
-		}
+		harness.Equal(t, name, header.Get(name), want)
 	}
 	// The definition is not valid, and the list that the host gets is without the tool.
 	if _, err := session.CallTool(t.Context(),
@@ -334,15 +317,11 @@ func TestTheVersionInTheMetaIsTheHeaders(t *testing.T) {
 	session := connect(t, answers(), s.serve(t, done), "")
 	params := &mcp.CallToolParams{Name: "t",
 		Meta: mcp.Meta{mcp.MetaKeyProtocolVersion: "2025-11-25", "com.example/own": "kept"}}
-	if _, err := session.CallTool(t.Context(), params); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(session.CallTool(t.Context(), params))
 	var meta map[string]any
 	for _, m := range s.all() {
 		if m.Method == "tools/call" {
-			if err := json.Unmarshal(m.Params["_meta"], &meta); err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, json.Unmarshal(m.Params["_meta"], &meta))
 		}
 	}
 	if meta[mcp.MetaKeyProtocolVersion] != "2026-07-28" || meta["com.example/own"] != "kept" {

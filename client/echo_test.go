@@ -17,6 +17,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/seal"
 )
 
@@ -49,10 +50,7 @@ func (w *wiretap) RoundTrip(req *http.Request) (*http.Response, error) {
 // A client echoes the state of a question in a session unchanged, with the answer to that question,
 // and only with Options.Drafts.
 func TestTheStateOfAQuestionIsEchoed(t *testing.T) {
-	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := harness.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil), nil))
 	askback.AddTool(srv, &mcp.Tool{Name: "two"},
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			type name struct {
@@ -85,16 +83,14 @@ func TestTheStateOfAQuestionIsEchoed(t *testing.T) {
 		for drafts.json && !tap.heard(": ok") { // the SDK begins that stream with it
 			time.Sleep(time.Millisecond)
 		}
-		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "two"})
-		if err != nil || res.Content[0].(*mcp.TextContent).Text != "A?B?" {
+		res, err := called(t, session, "two")
+		if err != nil || textOf(res) != "A?B?" {
 			t.Fatal(res, err)
 		}
 		if err := session.Close(); err != nil {
 			t.Error(err)
 		}
-		if len(tap.received) != 2 {
-			t.Errorf("%+v: %d answers", drafts, len(tap.received))
-		}
+		harness.Equal(t, "answers", len(tap.received), 2)
 		for _, state := range tap.received {
 			if sent := strings.Join(tap.sent, ""); drafts.echoed != (state != "" && strings.Contains(sent, `"state":`+state)) ||
 				!drafts.echoed && state != "" {
@@ -113,17 +109,11 @@ func TestTheStateOfAQuestionIsEchoed(t *testing.T) {
 // If the answer to a question reaches another server, which does not hold the session, the call
 // continues there. The client does not wait for its result.
 func TestACallThatWentOnElsewhereIsLost(t *testing.T) {
-	keys, err := seal.NewRing(seal.NewKey(time.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := harness.NewRing(t)
 	for name, elsewhere := range map[string]*seal.Ring{"which goes on": keys, "which cannot open the state": nil} {
 		serve := func(keys *seal.Ring) http.Handler {
-			srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil),
-				&askback.Options{Keys: keys})
-			if err != nil {
-				t.Fatal(err)
-			}
+			srv := harness.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil),
+				&askback.Options{Keys: keys}))
 			askback.AddTool(srv, &mcp.Tool{Name: "ask"},
 				func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 					_, err := askback.Elicit[struct {
@@ -146,16 +136,12 @@ func TestACallThatWentOnElsewhereIsLost(t *testing.T) {
 		defer ts.Close()
 		defer ts.CloseClientConnections()
 		opts := answers()
-		opts.Form = func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
-			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "x"}}, nil
-		}
+		opts.Form = filling(map[string]any{"name": "x"})
 		opts.Drafts = true
 		session := connect(t, opts, &mcp.StreamableClientTransport{Endpoint: ts.URL + "?draft=state"}, "2025-11-25")
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		defer cancel()
-		if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "ask"}); !errors.Is(err, mcp.ErrSessionMissing) {
-			t.Errorf("answered to a server %s: %v", name, err)
-		}
+		ctx := harness.InTime(t)
+		harness.Is(t, "answered to a server "+name, harness.Err(session.CallTool(ctx, &mcp.CallToolParams{Name: "ask"})),
+			mcp.ErrSessionMissing)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // eraServer answers in the process, and counts the requests of each method.
@@ -210,18 +211,13 @@ func TestASilentProgramIsOlder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		p := &silentProgram{ctx: ctx, answers: make(chan jsonrpc.Message, 1)}
-		session, err := client.New(nil).Connect(t.Context(), p, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		session := harness.Must(client.New(nil).Connect(t.Context(), p, nil))
 		synctest.Wait()
 		end()
 		session.Close()
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if got := strings.Join(p.got, " "); got != "server/discover initialize notifications/initialized" {
-			t.Errorf("the program got %s", got)
-		}
+		harness.Equal(t, "the program", strings.Join(p.got, " "), "server/discover initialize notifications/initialized")
 	})
 }
 
@@ -238,27 +234,18 @@ func TestTheEraOfAnEndpointIsRemembered(t *testing.T) {
 		c := client.New(nil)
 		connect := func(want string) {
 			t.Helper()
-			session, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{
+			session := harness.Must(c.Connect(t.Context(), &mcp.StreamableClientTransport{
 				Endpoint: "http://server.example/mcp", HTTPClient: &http.Client{Transport: s},
-			}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			}, nil))
 			defer session.Close()
-			if got := session.SDK().InitializeResult().ProtocolVersion; got != want {
-				t.Errorf("the session speaks %s, want %s", got, want)
-			}
+			harness.Equal(t, "the session speaks", session.SDK().InitializeResult().ProtocolVersion, want)
 		}
 		connect("2025-11-25")
 		connect("2025-11-25")
-		if n := s.sent["server/discover"]; n != 1 {
-			t.Errorf("an older server was probed %d times, want once", n)
-		}
+		harness.Equal(t, "an older server was probed times", s.sent["server/discover"], 1)
 		modern, s.refuses = true, true
 		connect("2026-07-28")
 		connect("2026-07-28")
-		if n := s.sent["initialize"]; n != 3 {
-			t.Errorf("initialize was sent %d times, want 3", n)
-		}
+		harness.Equal(t, "initialize was sent times", s.sent["initialize"], 3)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // A poll sends what its type has, and reads a page. What a server must not send is an error.
@@ -72,9 +73,7 @@ func TestPollEvents(t *testing.T) {
 		_ = json.Unmarshal(item, &of)
 		names = append(names, of.Name)
 	}
-	if fmt.Sprint(names) != "[call.ended other]" {
-		t.Errorf("the types are %q", names)
-	}
+	harness.Equal(t, "the types", fmt.Sprint(names), "[call.ended other]")
 }
 
 // Pages follow each other from cursor to cursor, until one cannot be read or nobody wants another.

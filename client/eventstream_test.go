@@ -142,12 +142,8 @@ func TestStreamEvents(t *testing.T) {
 						seen = append(seen, one)
 					}
 				}
-				if got := strings.Join(seen, " "); got != c.seen {
-					t.Errorf("seen: %s\nwant: %s", got, c.seen)
-				}
-				if got := strings.Join(srv.sent, " "); got != c.sent {
-					t.Errorf("sent: %s\nwant: %s", got, c.sent)
-				}
+				harness.Equal(t, "seen", strings.Join(seen, " "), c.seen)
+				harness.Equal(t, "sent", strings.Join(srv.sent, " "), c.sent)
 			})
 		})
 	}
@@ -198,9 +194,7 @@ func TestASlowReaderOfAStream(t *testing.T) {
 		srv.lines, srv.sent = []string{strings.Repeat("large:7 minute ", 8) + "terminated:"}, nil
 		for range session.StreamEvents(t.Context(), client.EventPoll{Name: "call.ended"}) {
 		}
-		if len(srv.sent) != 1 {
-			t.Errorf("a stream that is read was opened again: %q", srv.sent)
-		}
+		harness.Equal(t, "a stream that is read was opened again", len(srv.sent), 1)
 		srv.lines, seen = []string{"active:1 event:2 gap:3 heartbeat:4 terminated:"}, nil
 		for page, err := range session.StreamEvents(t.Context(), client.EventPoll{Name: "call.ended"}) {
 			if one := describe(page, err); one != "" {
@@ -234,9 +228,7 @@ func TestStreamsWithoutACursor(t *testing.T) {
 		defer session.Close()
 		for range session.StreamEvents(t.Context(), client.EventPoll{Name: "call.ended", Cursor: "c0", MaxAge: time.Minute}) {
 		}
-		if got := strings.Join(srv.sent, " "); got != "c0/60000@0s /60000@1s" {
-			t.Errorf("sent: %s", got)
-		}
+		harness.Equal(t, "sent", strings.Join(srv.sent, " "), "c0/60000@0s /60000@1s")
 	})
 }
 
@@ -255,22 +247,17 @@ func TestStreamsOfAServer(t *testing.T) {
 							func(context.Context, *askback.Call, struct{}) (string, error) { return "done", nil })
 					}
 				})
-				ctx, stop := context.WithCancel(context.Background())
-				var all sync.WaitGroup
-				all.Go(func() { _ = srv.RunTasks(ctx) })
-				t.Cleanup(func() { stop(); all.Wait() })
+				harness.RunTasks(t, srv)
 				var session *client.Session
 				if over == "HTTP" {
 					session = dialStreams(t, srv.HTTPHandler(nil))
 				} else {
 					here, there := mcp.NewInMemoryTransports()
-					if _, err := srv.Connect(t.Context(), there, nil); err != nil {
-						t.Fatal(err)
-					}
+					harness.Must(srv.Connect(t.Context(), there, nil))
 					session = connect(t, client.Options{}, here, "")
 				}
 				told := make(map[string][]string)
-				streaming, end := context.WithCancel(ctx)
+				streaming, end := context.WithCancel(t.Context())
 				var streams sync.WaitGroup
 				var mu sync.Mutex
 				for _, tool := range []string{"one", "two"} {
@@ -293,14 +280,10 @@ func TestStreamsOfAServer(t *testing.T) {
 				}
 				synctest.Wait()
 				for _, tool := range []string{"one", "two", "one"} {
-					if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool}); err != nil {
-						t.Fatal(err)
-					}
+					harness.Must(called(t, session, tool))
 				}
 				time.Sleep(10 * time.Minute) // heartbeats keep the streams
-				if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "two"}); err != nil {
-					t.Fatal(err)
-				}
+				harness.Must(called(t, session, "two"))
 				synctest.Wait()
 				end()
 				streams.Wait()

@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // flood is a server that answers a call with other messages of its own first, one a line, and takes no answer to them.
@@ -66,10 +67,7 @@ func (f flood) overHTTP(t *testing.T) mcp.Transport {
 // inMemory serves the flood on a pipe, and reads nothing more from it.
 func (f flood) inMemory(t *testing.T) mcp.Transport {
 	here, there := mcp.NewInMemoryTransports()
-	server, err := there.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := harness.Must(there.Connect(t.Context()))
 	go func() {
 		for {
 			msg, err := server.Read(t.Context())
@@ -140,9 +138,7 @@ func TestClosingWaitsForNoServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			session := connect(t, client.Options{}, c.transport, c.version)
-			if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(called(t, session, "t"))
 			soon(t, "closing", func() { session.Close() })
 		})
 	}
@@ -170,8 +166,7 @@ func TestRequestsOfAServerAreBounded(t *testing.T) {
 					version = "2025-11-25"
 				}
 				session := connect(t, client.Options{Limits: client.Limits{MessageBytes: 64 << 10}}, transport(t), version)
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-				defer cancel()
+				ctx := harness.InTime(t)
 				if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "t"}); !c.want(err) {
 					t.Errorf("got %.300v", err)
 				}
@@ -185,7 +180,7 @@ func TestRequestsOfAServerAreBounded(t *testing.T) {
 // "Receiving Messages").
 func TestARequestOnTheStreamOfACallEndsIt(t *testing.T) {
 	session := connect(t, client.Options{}, flood{messages: pings(1, ""), result: true}.overHTTP(t), "")
-	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); !isProtocol(err) ||
+	if _, err := called(t, session, "t"); !isProtocol(err) ||
 		!strings.Contains(err.Error(), `"ping"`) {
 		t.Errorf("got %v", err)
 	}
@@ -230,12 +225,10 @@ func TestAnsweredRequestsDoNotCount(t *testing.T) {
 			return text("done"), nil
 		})
 	here, there := mcp.NewInMemoryTransports()
-	if _, err := server.Connect(t.Context(), there, nil); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(server.Connect(t.Context(), there, nil))
 	for name, transport := range map[string]mcp.Transport{"http": overHTTP, "memory": here} {
 		session := connect(t, client.Options{}, transport, "2025-11-25")
-		if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); err != nil {
+		if _, err := called(t, session, "t"); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -259,9 +252,8 @@ func TestACallEndsThoughNobodyReadsIt(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	soon(t, "the call", func() {
-		if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "t"}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
-		}
+		harness.Is(t, "the result", harness.Err(session.CallTool(ctx, &mcp.CallToolParams{Name: "t"})),
+			context.DeadlineExceeded)
 	})
 	soon(t, "closing", func() { session.Close() })
 }
@@ -286,9 +278,7 @@ func TestAStreamEndsWithItsResponse(t *testing.T) {
 			}
 		}
 	}), "")
-	if _, err := session.SDK().ListTools(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(session.SDK().ListTools(t.Context(), nil))
 	soon(t, "the stream", func() { <-over })
 }
 
@@ -305,8 +295,7 @@ func TestAStreamThatGoesTooFarIsNotResumed(t *testing.T) {
 			fmt.Fprint(w, kilobyte)
 		}
 	}), "")
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := harness.InTime(t)
 	_, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "t"})
 	if !isLimit(`bytes of the result of the tool "t"`)(err) || resumed.Load() > 0 {
 		t.Errorf("got %v, and the stream was resumed %d times", err, resumed.Load())

@@ -18,6 +18,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -81,10 +82,8 @@ func text(s string) *mcp.CallToolResult {
 func newServer(t *testing.T, opts askback.Options) *askback.Server {
 	t.Helper()
 	opts.Logger = slog.New(slog.DiscardHandler)
-	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "the server", Version: "1.0.0"}, nil), &opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := harness.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "the server", Version: "1.0.0"}, nil),
+		&opts))
 	register(srv)
 	return srv
 }
@@ -92,9 +91,7 @@ func newServer(t *testing.T, opts askback.Options) *askback.Server {
 // answers returns options that answer every kind of question.
 func answers() client.Options {
 	return client.Options{
-		Form: func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
-			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "octocat", "zip": "0150"}}, nil
-		},
+		Form: filling(map[string]any{"name": "octocat", "zip": "0150"}),
 		URL: func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
 			if q.URL != "https://example.com/in" {
 				return nil, errors.New("wrong page")
@@ -133,10 +130,8 @@ func waitEnded(err error) (*client.PendingError, bool) {
 
 func connect(t *testing.T, opts client.Options, transport mcp.Transport, version string) *client.Session {
 	t.Helper()
-	session, err := client.New(&opts).Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
-	if err != nil {
-		t.Fatal(err)
-	}
+	session := harness.Must(client.New(&opts).Connect(t.Context(), transport,
+		&mcp.ClientSessionOptions{ProtocolVersion: version}))
 	t.Cleanup(func() { session.Close() })
 	return session
 }
@@ -151,9 +146,7 @@ func web(t *testing.T, srv *askback.Server) *mcp.StreamableClientTransport {
 func memory(t *testing.T, srv *askback.Server) mcp.Transport {
 	t.Helper()
 	here, there := mcp.NewInMemoryTransports()
-	if _, err := srv.Connect(t.Context(), there, nil); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(srv.Connect(t.Context(), there, nil))
 	return here
 }
 
@@ -377,9 +370,7 @@ func draft(status string) string {
 func patient() client.Options {
 	opts := answers()
 	opts.Limits.MinPoll = time.Millisecond
-	opts.Form = func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
-		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "octocat"}}, nil
-	}
+	opts.Form = filling(map[string]any{"name": "octocat"})
 	return opts
 }
 
@@ -405,40 +396,78 @@ func observed(opts *client.Options) *[]string {
 	return &seen
 }
 
+// called calls a tool without arguments.
+func called(t *testing.T, s *client.Session, tool string) (*mcp.CallToolResult, error) {
+	t.Helper()
+	return s.CallTool(t.Context(), &mcp.CallToolParams{Name: tool})
+}
+
+// textOf returns the first text of a tool's result.
+func textOf(result any) string {
+	return result.(*mcp.CallToolResult).Content[0].(*mcp.TextContent).Text
+}
+
+// acting answers every form with an action.
+func acting(action string) func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
+	return func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
+		return &mcp.ElicitResult{Action: action}, nil
+	}
+}
+
+// filling accepts every form with this content.
+func filling(content map[string]any) func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
+	return func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
+		return &mcp.ElicitResult{Action: "accept", Content: content}, nil
+	}
+}
+
+// counted counts the forms that are asked.
+func counted(opts *client.Options) (asked *int) {
+	form := opts.Form
+	asked = new(int)
+	opts.Form = func(ctx context.Context, q *client.Question) (*mcp.ElicitResult, error) {
+		*asked++
+		return form(ctx, q)
+	}
+	return asked
+}
+
+// parkedBy returns the call that ended with an error because a handler parked it.
+func parkedBy(t *testing.T, err error) *client.Pending {
+	t.Helper()
+	pending, ok := parked(err)
+	if !ok {
+		t.Fatalf("no call is parked: %v", err)
+	}
+	return pending
+}
+
 // said returns the first text of a result.
 func said(t *testing.T, res *mcp.CallToolResult, err error) string {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return res.Content[0].(*mcp.TextContent).Text
+	return textOf(res)
 }
 
 func stored(t *testing.T, p *client.Pending) *client.Pending {
 	t.Helper()
-	data, err := json.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := harness.Must(json.Marshal(p))
 	loaded := new(client.Pending)
-	if err := json.Unmarshal(data, loaded); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, json.Unmarshal(data, loaded))
 	return loaded
 }
 
 // newTaskServer returns an Askback server with tasks.
 func newTaskServer(t *testing.T) *askback.Server {
 	t.Helper()
-	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "the server", Version: "1.0.0"}, nil),
+	srv := harness.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "the server", Version: "1.0.0"}, nil),
 		&askback.Options{
 			Tasks: &askback.Tasks{Store: new(task.MemoryStore), ListAnonymous: true,
 				Settings: task.Settings{PollInterval: 20 * time.Millisecond}},
 			Logger: slog.New(slog.DiscardHandler),
-		})
-	if err != nil {
-		t.Fatal(err)
-	}
+		}))
 	registerTasks(srv)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -521,9 +550,7 @@ func legacyServer(t *testing.T, caps, support string) *mcp.StreamableClientTrans
 			return
 		}
 		_ = json.NewDecoder(r.Body).Decode(&m)
-		if r.Header.Get("Mcp-Name") != "" {
-			t.Errorf("Mcp-Name in a session: %s", m.Method)
-		}
+		harness.Equal(t, "Mcp-Name in a session: "+m.Method, r.Header.Get("Mcp-Name"), "")
 		mu.Lock()
 		defer mu.Unlock()
 		w.Header().Set("Content-Type", "application/json")
@@ -587,9 +614,7 @@ func legacyServer(t *testing.T, caps, support string) *mcp.StreamableClientTrans
 				oddID); got != want {
 				t.Errorf("the answer to a task has _meta %s, want %s", got, want)
 			}
-			if got := string(m.Result["content"]); got != `{"name":"octocat"}` {
-				t.Errorf("the answer has content %s", got)
-			}
+			harness.Equal(t, "the answer has content", string(m.Result["content"]), `{"name":"octocat"}`)
 			answered <- m
 			w.WriteHeader(http.StatusAccepted)
 		case m.ID == nil:

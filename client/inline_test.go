@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
@@ -29,24 +28,18 @@ func other(t *testing.T, opts client.Options, tool mcp.ToolHandlerFor[struct{}, 
 	m := mcp.NewServer(&mcp.Implementation{Name: "other", Version: "1"}, nil)
 	mcp.AddTool(m, &mcp.Tool{Name: "t"}, tool)
 	here, there := mcp.NewInMemoryTransports()
-	if _, err := m.Connect(t.Context(), there, nil); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(m.Connect(t.Context(), there, nil))
 	return connect(t, opts, here, "2025-11-25")
 }
 
 func TestQuestionsInsideASessionHaveTheirKeys(t *testing.T) {
 	opts := answers()
 	opts.Form = func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
-		if q.Key != "who" {
-			t.Errorf("key %q", q.Key)
-		}
+		harness.Equal(t, "key", q.Key, "who")
 		return &mcp.ElicitResult{Action: "decline"}, nil
 	}
 	session := connect(t, opts, web(t, newServer(t, askback.Options{})), "2025-11-25")
-	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "ask"}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(called(t, session, "ask"))
 }
 
 // Other servers send requests in a session without keys, and roots/list without parameters.
@@ -66,23 +59,14 @@ func TestQuestionsOfOtherServers(t *testing.T) {
 			return text(roots.Roots[0].URI + res.Action), nil, nil
 		})
 	here, there := mcp.NewInMemoryTransports()
-	if _, err := m.Connect(t.Context(), there, nil); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(m.Connect(t.Context(), there, nil))
 	opts := answers()
 	opts.Form = func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
-		if q.Key != "elicitation/create" {
-			t.Errorf("key %q", q.Key)
-		}
+		harness.Equal(t, "key", q.Key, "elicitation/create")
 		return &mcp.ElicitResult{Action: "decline"}, nil
 	}
-	res, err := connect(t, opts, here, "2025-11-25").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := res.Content[0].(*mcp.TextContent).Text; got != "file:///srcdecline" {
-		t.Errorf("got %q", got)
-	}
+	res := harness.Must(called(t, connect(t, opts, here, "2025-11-25"), "t"))
+	harness.Equal(t, "the result", textOf(res), "file:///srcdecline")
 }
 
 // A question inside a session ends with its call, even if the server does not withdraw it.
@@ -101,9 +85,7 @@ func TestQuestionsInsideASessionEndWithTheirCall(t *testing.T) {
 		<-began
 		return text("done"), nil, nil
 	})
-	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(called(t, session, "t"))
 	select {
 	case <-ended:
 	case <-time.After(2 * time.Minute):
@@ -136,47 +118,33 @@ func TestQuestionsInsideASessionAreBounded(t *testing.T) {
 		}
 		return text("asked 100 times"), nil, nil
 	})
-	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); err != nil {
-		t.Fatal(err)
-	}
-	if n := answered.Load(); n != 4 {
-		t.Errorf("answered %d questions, want 2 rounds of 2", n)
-	}
+	harness.Must(called(t, session, "t"))
+	harness.Equal(t, "answered questions", answered.Load(), 4)
 }
 
 // The user is not asked if the answer could not be sent.
 func TestNobodyIsAskedInVain(t *testing.T) {
-	asked := 0
 	opts := answers()
 	opts.Limits.Rounds = 1
-	opts.Form = func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
-		asked++
-		return &mcp.ElicitResult{Action: "decline"}, nil
-	}
-	_, err := connect(t, opts, web(t, newServer(t, askback.Options{})), "").CallTool(t.Context(),
-		&mcp.CallToolParams{Name: "ask"})
-	if !isLimit("rounds per call")(err) || asked != 0 {
-		t.Errorf("at the limit of rounds: asked %d times, err %v", asked, err)
+	opts.Form = acting("decline")
+	asked := counted(&opts)
+	_, err := called(t, connect(t, opts, web(t, newServer(t, askback.Options{})), ""), "ask")
+	if !isLimit("rounds per call")(err) || *asked != 0 {
+		t.Errorf("at the limit of rounds: asked %d times, err %v", *asked, err)
 	}
 
 	opts = answers()
 	opts.Form = park
 	opts.Roots = func(context.Context) ([]*mcp.Root, error) { return nil, client.ErrPark }
-	_, err = connect(t, opts, web(t, newServer(t, askback.Options{})), "").CallTool(t.Context(),
-		&mcp.CallToolParams{Name: "everything"})
-	pending, ok := parked(err)
-	if !ok {
-		t.Fatal(err)
-	}
+	pending := parkedBy(t,
+		harness.Err(called(t, connect(t, opts, web(t, newServer(t, askback.Options{})), ""), "everything")))
 	opts = answers()
 	opts.Roots = nil
-	opts.Form = func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
-		asked++
-		return &mcp.ElicitResult{Action: "decline"}, nil
-	}
+	opts.Form = acting("decline")
+	again := counted(&opts)
 	_, err = connect(t, opts, web(t, newServer(t, askback.Options{})), "").Resume(t.Context(), pending)
-	if !isUndeclared("roots")(err) || asked != 0 {
-		t.Errorf("resumed without roots: asked %d times, err %v", asked, err)
+	if !isUndeclared("roots")(err) || *again != 0 {
+		t.Errorf("resumed without roots: asked %d times, err %v", *again, err)
 	}
 }
 
@@ -198,10 +166,7 @@ func TestAnswersAreRelatedToTheirTask(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := session.WaitTask(t.Context(), started.ID)
-	if got := said(t, res, err); got != worked {
-		t.Errorf("got %q", got)
-	}
+	harness.Equal(t, "the result", textOf(harness.Must(session.WaitTask(t.Context(), started.ID))), worked)
 	related := fmt.Sprintf(`"io.modelcontextprotocol/related-task":{"taskId":%q}`, started.ID)
 	for _, kind := range []string{`"action":"accept"`, `"roots":[`, `"model":"m"`} {
 		// A message is logged when it has been written: by then the task may have ended.
@@ -235,10 +200,7 @@ func TestQuestionsOutsideOfCallsAreNotShown(t *testing.T) {
 	}
 	mcp.AddTool(m, &mcp.Tool{Name: "t"}, done)
 	here, there := mcp.NewInMemoryTransports()
-	server, err := m.Connect(t.Context(), there, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := harness.Must(m.Connect(t.Context(), there, nil))
 	var shown atomic.Int64
 	opts := answers()
 	opts.Form = func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
@@ -246,20 +208,15 @@ func TestQuestionsOutsideOfCallsAreNotShown(t *testing.T) {
 		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{}}, nil
 	}
 	session := connect(t, opts, here, "2025-11-25")
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := harness.InTime(t)
 	for _, when := range []string{"before any call", "after a call"} {
 		_, err := server.Elicit(ctx, &mcp.ElicitParams{Message: "Your password?"})
 		if err == nil || !strings.Contains(err.Error(), "no call is running") {
 			t.Errorf("%s: %v", when, err)
 		}
-		if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "t"}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(session.CallTool(ctx, &mcp.CallToolParams{Name: "t"}))
 	}
-	if n := shown.Load(); n != 0 {
-		t.Errorf("%d questions were shown", n)
-	}
+	harness.Equal(t, "questions were shown", shown.Load(), 0)
 }
 
 // A question in a session reaches its handler as it came: with its fields in their order, its numbers, and members that
@@ -317,13 +274,9 @@ func TestQuestionsInASessionComeAsBytes(t *testing.T) {
 		}
 	})
 	session := connect(t, opts, overHTTP, "2025-11-25")
-	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(called(t, session, "t"))
 	want := map[string]string{"elicitation/create": form, "sampling/createMessage": sample}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("over HTTP (-want +got):\n%s", diff)
-	}
+	harness.Diff(t, "over HTTP", want, got)
 	clear(got)
 	inMemory := other(t, opts, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (
 		*mcp.CallToolResult, any, error,
@@ -331,12 +284,8 @@ func TestQuestionsInASessionComeAsBytes(t *testing.T) {
 		_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Where?", RequestedSchema: json.RawMessage(schema)})
 		return &mcp.CallToolResult{}, nil, err
 	})
-	if _, err := inMemory.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); err != nil {
-		t.Fatal(err)
-	}
-	if len(got) != 1 {
-		t.Errorf("%d questions came in memory", len(got))
-	}
+	harness.Must(called(t, inMemory, "t"))
+	harness.Equal(t, "questions came in memory", len(got), 1)
 }
 
 // The answer to a question is sent again if its connection breaks, because the server waits for it.
@@ -362,12 +311,10 @@ func TestAnAnswerIsSentAgain(t *testing.T) {
 	}))
 	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
 	opts := answers()
-	opts.Form = func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
-		return &mcp.ElicitResult{Action: "decline"}, nil
-	}
+	opts.Form = acting("decline")
 	session := connect(t, opts, &mcp.StreamableClientTransport{Endpoint: web.URL}, "2025-11-25")
-	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
-	if err != nil || res.Content[0].(*mcp.TextContent).Text != "decline" || !broke.Load() {
+	res, err := called(t, session, "t")
+	if err != nil || textOf(res) != "decline" || !broke.Load() {
 		t.Errorf("%v, %v", res, err)
 	}
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // A hostile server answers discovery correctly, and then every call with the result of the case. It
@@ -149,9 +150,7 @@ const endTime = 100 * time.Millisecond
 // hostileClient declares forms only, and answers them.
 func hostileClient(transport mcp.Transport) error {
 	c := client.New(&client.Options{
-		Form: func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
-			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{}}, nil
-		},
+		Form:   filling(map[string]any{}),
 		Limits: client.Limits{FirstPause: time.Microsecond, MaxPause: time.Microsecond},
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -233,10 +232,7 @@ func TestHostileServersCostLittleMemory(t *testing.T) {
 
 func child(t *testing.T, role, name string) *exec.Cmd {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := harness.Must(os.Executable())
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), "HOSTILE_ROLE="+role, "HOSTILE_CASE="+name)
 	return cmd
@@ -324,7 +320,7 @@ func TestTimeIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer session.Close()
-	if _, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); !isLimit("seconds per call")(err) {
+	if _, err = called(t, session, "t"); !isLimit("seconds per call")(err) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -335,9 +331,7 @@ func TestLimitsAreThoseOfTheServer(t *testing.T) {
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[client.Limits]()) {
 		if same, ok := server.FieldByName(field.Name); ok {
 			common++
-			if same.Type != field.Type {
-				t.Errorf("%s is of type %v, the server's of type %v", field.Name, field.Type, same.Type)
-			}
+			harness.Equal(t, field.Name+" is of type, the server's of type", same.Type, field.Type)
 		}
 	}
 	if common < 5 {
@@ -345,7 +339,5 @@ func TestLimitsAreThoseOfTheServer(t *testing.T) {
 	}
 	ours := client.LimitError{Limit: "rounds per call", Max: 32}
 	theirs := askback.LimitError(ours)
-	if ours.Error() != theirs.Error() {
-		t.Errorf("%q here, %q there", ours.Error(), theirs.Error())
-	}
+	harness.Equal(t, "here, there", ours.Error(), theirs.Error())
 }

@@ -5,9 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // Every request declares the client's capabilities.
@@ -21,9 +20,7 @@ func TestExtensionIsDeclared(t *testing.T) {
 			caps = string(m.Params["_meta"])
 			respond(w, m, done)
 		}), "")
-		if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(called(t, session, "t"))
 		if got := strings.Contains(caps, `"extensions":{"io.modelcontextprotocol/tasks":{}}`); got != want ||
 			!strings.Contains(caps, `"elicitation":{"form":{}`) {
 			t.Errorf("%q declares %s", dialect, caps)
@@ -34,13 +31,11 @@ func TestExtensionIsDeclared(t *testing.T) {
 	session := connect(t, opts, wireServer(t, func(w http.ResponseWriter, _ *http.Request, m message) {
 		respond(w, m, done)
 	}), "2025-11-25")
-	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(called(t, session, "t"))
 	opts.Tasks = client.TasksOff
 	session = connect(t, opts,
 		serveTasks(t, map[string]func(int, message) string{"tools/call": always(created("working", ""))}).transport(), "")
-	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); !isProtocol(err) {
+	if _, err := called(t, session, "t"); !isProtocol(err) {
 		t.Errorf("a task that the client does not take: %v", err)
 	}
 }

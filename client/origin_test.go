@@ -78,11 +78,11 @@ func (n *network) callOver(t *testing.T, transport mcp.Transport) (string, error
 		return "", err
 	}
 	defer session.Close()
-	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "ask"})
+	res, err := called(t, session, "ask")
 	if err != nil {
 		return "", err
 	}
-	return res.Content[0].(*mcp.TextContent).Text, nil
+	return textOf(res), nil
 }
 
 // A client sends answers, requestState and headers only to the origin that its host chose.
@@ -174,7 +174,7 @@ func TestRedirectsOfASession(t *testing.T) {
 		}
 	})
 	session := connect(t, client.Options{}, transport, "2025-11-25")
-	_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "ask"})
+	_, err := called(t, session, "ask")
 	if err == nil || !strings.Contains(err.Error(), "another origin") {
 		t.Errorf("got %v", err)
 	}

@@ -13,80 +13,52 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/seal"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // One process parks a call, and another resumes it, after the server that asked was replaced by a new
 // one with the same keys.
 func TestParkAndResume(t *testing.T) {
-	keys, err := seal.NewRing(seal.NewKey(time.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := harness.NewRing(t)
 	opts := answers()
 	opts.Form = park
 	first := connect(t, opts, web(t, newServer(t, askback.Options{Keys: keys})), "")
-	_, err = first.CallTool(t.Context(), &mcp.CallToolParams{Name: "everything", Arguments: map[string]any{}})
-	pending, ok := parked(err)
-	if !ok {
-		t.Fatalf("want a pending call, got %v", err)
-	}
+	_, err := first.CallTool(t.Context(), &mcp.CallToolParams{Name: "everything", Arguments: map[string]any{}})
+	pending := parkedBy(t, err)
 	if !strings.Contains(err.Error(), `"who"`) || strings.Contains(err.Error(), "roots") || len(pending.Answers) != 2 {
 		t.Errorf("pending: %v with answers %v", err, pending.Answers)
 	}
 	if pending.Expires == nil || time.Until(*pending.Expires) > time.Hour || pending.Endpoint == "" {
 		t.Errorf("expires %v, endpoint %q", pending.Expires, pending.Endpoint)
 	}
-	stored, err := json.Marshal(pending)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stored := harness.Must(json.Marshal(pending))
 
 	var loaded client.Pending
-	if err := json.Unmarshal(stored, &loaded); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, json.Unmarshal(stored, &loaded))
 	opts = answers()
 	opts.Roots = func(context.Context) ([]*mcp.Root, error) { return nil, errors.New("asked again") }
 	second := connect(t, opts, web(t, newServer(t, askback.Options{Keys: keys})), "")
 	for range 2 { // a client may resume twice if the server does not forbid it
-		res, err := second.Resume(t.Context(), &loaded)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := res.(*mcp.CallToolResult).Content[0].(*mcp.TextContent).Text; got != "{0150 octocat 42}file:///srchello" {
-			t.Errorf("got %q", got)
-		}
+		res := harness.Must(second.Resume(t.Context(), &loaded))
+		harness.Equal(t, "the result", textOf(res),
+			"{0150 octocat 42}file:///srchello")
 	}
 
 	t.Run("prompts and resources", func(t *testing.T) {
 		opts := answers()
 		opts.Form = park
 		session := connect(t, opts, web(t, newServer(t, askback.Options{Keys: keys})), "")
-		_, err := session.GetPrompt(t.Context(),
-			&mcp.GetPromptParams{Name: "prompt", Arguments: map[string]string{"greeting": "Hi "}})
-		pending, ok := parked(err)
-		if !ok {
-			t.Fatal(err)
-		}
-		if res, err := second.Resume(t.Context(), pending); err != nil ||
-			res.(*mcp.GetPromptResult).Description != "Hi octocat" {
-			t.Errorf("prompt: %v, %v", res, err)
-		}
-		_, err = session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://x"})
-		if pending, ok = parked(err); !ok {
-			t.Fatal(err)
-		}
-		if res, err := second.Resume(t.Context(), pending); err != nil ||
-			res.(*mcp.ReadResourceResult).Contents[0].Text != "doc://xoctocat" {
-			t.Errorf("resource: %v, %v", res, err)
-		}
+		pending := parkedBy(t, harness.Err(session.GetPrompt(t.Context(),
+			&mcp.GetPromptParams{Name: "prompt", Arguments: map[string]string{"greeting": "Hi "}})))
+		harness.Equal(t, "prompt", harness.Must(second.Resume(t.Context(), pending)).(*mcp.GetPromptResult).Description,
+			"Hi octocat")
+		pending = parkedBy(t, harness.Err(session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://x"})))
+		harness.Equal(t, "resource",
+			harness.Must(second.Resume(t.Context(), pending)).(*mcp.ReadResourceResult).Contents[0].Text, "doc://xoctocat")
 	})
 	t.Run("with an answer that does not fit", func(t *testing.T) {
 		opts := answers()
-		opts.Form = func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
-			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": 1}}, nil
-		}
+		opts.Form = filling(map[string]any{"name": 1})
 		_, err := connect(t, opts, web(t, newServer(t, askback.Options{Keys: keys})), "").Resume(t.Context(), &loaded)
 		if err == nil || !strings.Contains(err.Error(), `"who"`) || !strings.Contains(err.Error(), "zip: is required") {
 			t.Errorf("got %v", err)
@@ -101,9 +73,7 @@ func TestParkAndResume(t *testing.T) {
 	t.Run("a second time, where states are used once", func(t *testing.T) {
 		single := newServer(t, askback.Options{Keys: keys, ReplayGuard: &guard{}})
 		session := connect(t, answers(), web(t, single), "")
-		if _, err := session.Resume(t.Context(), &loaded); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(session.Resume(t.Context(), &loaded))
 		_, err := session.Resume(t.Context(), &loaded)
 		if _, refused := errors.AsType[*client.RefusedError](err); !refused {
 			t.Errorf("got %v", err)
@@ -113,8 +83,8 @@ func TestParkAndResume(t *testing.T) {
 		opts := answers()
 		opts.Form = park
 		session := connect(t, opts, web(t, newServer(t, askback.Options{Keys: keys})), "2025-11-25")
-		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "ask"})
-		if err != nil || !strings.Contains(res.Content[0].(*mcp.TextContent).Text, "cannot wait") {
+		res, err := called(t, session, "ask")
+		if err != nil || !strings.Contains(textOf(res), "cannot wait") {
 			t.Errorf("got %v, %v", res, err)
 		}
 	})
@@ -156,15 +126,9 @@ func TestAParkedCallKeepsItsState(t *testing.T) {
 		transport := s.serve(t, `{"resultType":"input_required","inputRequests":{"a":`+formQuestion+`}`+member+`}`, done)
 		opts := answers()
 		opts.Form = park
-		_, err := connect(t, opts, transport, "").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
-		pending, ok := parked(err)
-		if !ok {
-			t.Fatalf("got %v", err)
-		}
-		res, err := connect(t, patient(), transport, "").Resume(t.Context(), stored(t, pending))
-		if err != nil || said(t, res.(*mcp.CallToolResult), nil) != "done" {
-			t.Errorf("%q: %v, %v", member, res, err)
-		}
+		pending := parkedBy(t, harness.Err(called(t, connect(t, opts, transport, ""), "t")))
+		harness.Equal(t, "resumed",
+			textOf(harness.Must(connect(t, patient(), transport, "").Resume(t.Context(), stored(t, pending)))), "done")
 		if sent := s.all(); len(sent) != 2 || string(sent[1].Params["requestState"]) != want {
 			t.Errorf("%q: sent %s", member, sent[len(sent)-1].Params)
 		}

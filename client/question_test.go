@@ -12,6 +12,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 func TestQuestionsKeepTheServersOrder(t *testing.T) {
@@ -29,7 +30,7 @@ func TestQuestionsKeepTheServersOrder(t *testing.T) {
 	for _, transport := range []mcp.Transport{web(t, newServer(t, askback.Options{})),
 		memory(t, newServer(t, askback.Options{}))} {
 		session := connect(t, opts, transport, "")
-		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "ask"})
+		res, err := called(t, session, "ask")
 		if err != nil || !res.IsError {
 			t.Errorf("declined: %v, %v", res, err)
 		}
@@ -56,7 +57,7 @@ func TestOnlyPagesAreOpened(t *testing.T) {
 		session := connect(t, opts, wireServer(t, func(w http.ResponseWriter, _ *http.Request, m message) {
 			respond(w, m, `{"resultType":"input_required","inputRequests":{"page":`+string(question)+`},"requestState":"s"}`)
 		}), "")
-		_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "ask"})
+		_, err = called(t, session, "ask")
 		if !isProtocol(err) {
 			t.Errorf("%q: got %v, want a ProtocolError", address, err)
 		}
@@ -78,11 +79,9 @@ func TestOnlyPagesAreOpened(t *testing.T) {
 				return text("done"), nil
 			})
 		here, there := mcp.NewInMemoryTransports()
-		if _, err := server.Connect(t.Context(), there, nil); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(server.Connect(t.Context(), there, nil))
 		inside := connect(t, client.Options{URL: handler}, here, "2025-11-25")
-		if _, err := inside.CallTool(t.Context(), &mcp.CallToolParams{Name: "ask"}); err != nil {
+		if _, err := called(t, inside, "ask"); err != nil {
 			t.Errorf("%q: %v", address, err)
 		}
 		if err := <-refused; err == nil {
@@ -104,7 +103,7 @@ func TestTheLimitOfQuestionsIsExact(t *testing.T) {
 		var s script
 		session := connect(t, opts,
 			s.serve(t, `{"resultType":"input_required","inputRequests":{`+strings.Join(questions, ",")+`}}`, done), "")
-		_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+		_, err := called(t, session, "t")
 		if within := asked <= most; within && err != nil || !within && !isLimit("questions per round")(err) {
 			t.Errorf("%d questions of %d: got %v", asked, most, err)
 		}
@@ -138,7 +137,7 @@ func TestQuestionsNeedTheirCapability(t *testing.T) {
 			session := connect(t, c.opts,
 				s.serve(t, `{"resultType":"input_required","inputRequests":{"q":{"method":"`+c.method+`","params":`+c.params+`}}}`,
 					done), "")
-			if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); !isUndeclared(c.kind)(err) {
+			if _, err := called(t, session, "t"); !isUndeclared(c.kind)(err) {
 				t.Errorf("in a round: got %v", err)
 			}
 
@@ -168,7 +167,7 @@ func TestQuestionsNeedTheirCapability(t *testing.T) {
 					w.WriteHeader(http.StatusAccepted)
 				}
 			}), "2025-11-25")
-			if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"}); err != nil {
+			if _, err := called(t, session, "t"); err != nil {
 				t.Error(err)
 			}
 		})

@@ -1,7 +1,6 @@
 package client_test
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // mounted serves a server at /mcp/ and redirects /mcp there, as the router of many a web framework does.
@@ -67,18 +67,13 @@ func TestEverythingWorksBehindARedirect(t *testing.T) {
 				register(srv)
 				transport, redirected := mounted(t, srv, status)
 				session := connect(t, answers(), transport, version)
-				res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "everything"})
-				if got := said(t, res, err); got != "{0150 octocat 42}file:///srchello" {
-					t.Errorf("a call that asks: %q", got)
-				}
+				harness.Equal(t, "a call that asks", textOf(harness.Must(called(t, session, "everything"))),
+					"{0150 octocat 42}file:///srchello")
 				started, _, err := session.StartTask(t.Context(), &mcp.CallToolParams{Name: "work"}, time.Minute)
 				if err != nil {
 					t.Fatal(err)
 				}
-				res, err = session.WaitTask(t.Context(), started.ID)
-				if got := said(t, res, err); got != worked {
-					t.Errorf("a task: %q", got)
-				}
+				harness.Equal(t, "a task", textOf(harness.Must(session.WaitTask(t.Context(), started.ID))), worked)
 				long, _, err := session.StartTask(t.Context(), &mcp.CallToolParams{Name: "long"}, time.Minute)
 				if err != nil {
 					t.Fatal(err)
@@ -86,12 +81,9 @@ func TestEverythingWorksBehindARedirect(t *testing.T) {
 				if err := session.CancelTask(t.Context(), long.ID); err != nil {
 					t.Errorf("cancelling: %v", err)
 				}
-				if now, err := session.GetTask(t.Context(), long.ID); err != nil || now.Status != "cancelled" {
-					t.Errorf("after it: %v, %v", now, err)
-				}
-				if _, err := session.GetTask(t.Context(), "none"); !errors.Is(err, client.ErrTaskUnknown) {
-					t.Errorf("a task that does not exist: %v", err)
-				}
+				harness.Equal(t, "after it", harness.Must(session.GetTask(t.Context(), long.ID)).Status, "cancelled")
+				harness.Is(t, "a task that does not exist", harness.Err(session.GetTask(t.Context(), "none")),
+					client.ErrTaskUnknown)
 				if err := session.Close(); err != nil {
 					t.Errorf("closing: %v", err)
 				}
@@ -99,9 +91,7 @@ func TestEverythingWorksBehindARedirect(t *testing.T) {
 				if version == "2025-11-25" {
 					want = []string{"DELETE", "GET", "POST"}
 				}
-				if got := redirected(); !slices.Equal(got, want) {
-					t.Errorf("redirected %q, want %q", got, want)
-				}
+				harness.Same(t, "redirected", redirected(), want)
 			})
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // login is a tool that refuses calls until its user has logged in.
@@ -47,10 +48,10 @@ func TestACallNeedsAPage(t *testing.T) {
 		}
 		opts.OnRound = func(_ context.Context, r *client.Round) error { done.Store(r.Number == 2); return nil }
 		s := other(t, opts, login(&done, &calls, "https://login.example/"))
-		res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+		res, err := called(t, s, "t")
 		got := ""
 		if err == nil {
-			got = res.Content[0].(*mcp.TextContent).Text
+			got = textOf(res)
 		} else {
 			got = err.Error()
 		}
@@ -68,10 +69,7 @@ func TestAServerIsDoneWithAPage(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "other", Version: "1"}, nil)
 	mcp.AddTool(m, &mcp.Tool{Name: "t"}, login(&done, &calls, "https://login.example/"))
 	here, there := mcp.NewInMemoryTransports()
-	session, err := m.Connect(t.Context(), there, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	session := harness.Must(m.Connect(t.Context(), there, nil))
 	opts := client.Options{URL: func(ctx context.Context, _ *client.Question) (*mcp.ElicitResult, error) {
 		for _, id := range []string{"two", "one"} {
 			if ctx.Err() != nil {
@@ -88,8 +86,8 @@ func TestAServerIsDoneWithAPage(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}}
-	res, err := connect(t, opts, here, "2025-11-25").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
-	if err != nil || res.Content[0].(*mcp.TextContent).Text != "done" || calls.Load() != 2 {
+	res, err := called(t, connect(t, opts, here, "2025-11-25"), "t")
+	if err != nil || textOf(res) != "done" || calls.Load() != 2 {
 		t.Errorf("%v, %v, after %d calls", res, err, calls.Load())
 	}
 }
@@ -107,7 +105,7 @@ func TestPagesThatACallDoesNotOpen(t *testing.T) {
 			asked.Add(1)
 			return &mcp.ElicitResult{Action: "accept"}, nil
 		}
-		_, err := other(t, opts, login(&done, &calls, url)).CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+		_, err := called(t, other(t, opts, login(&done, &calls, url)), "t")
 		if !isRequired(err) || calls.Load() != want || asked.Load() != min(want-1, 1) {
 			t.Errorf("%s: %v, called %d times, asked %d times", url, err, calls.Load(), asked.Load())
 		}

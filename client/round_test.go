@@ -3,7 +3,6 @@ package client_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 func TestRoundsAreObserved(t *testing.T) {
@@ -31,9 +31,7 @@ func TestRoundsAreObserved(t *testing.T) {
 			return nil
 		}
 		session := connect(t, opts, transport, "")
-		if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "everything"}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(called(t, session, "everything"))
 		// Rounds are counted, and questions are in the order in which they were asked.
 		want := []string{
 			"1everything0 [who roots page] false false", "2everything3 [] true false", "3everything0 [] true false",
@@ -45,8 +43,6 @@ func TestRoundsAreObserved(t *testing.T) {
 		if states[0] != 0 || states[1] == 0 || states[2] != states[1] {
 			t.Errorf("%s: states sent and received: %v", name, states)
 		}
-		if !strings.Contains(raw, `"resultType":"complete"`) {
-			t.Errorf("%s: the result as it came: %s", name, raw)
-		}
+		harness.Contains(t, name+": the result as it came", raw, `"resultType":"complete"`)
 	}
 }

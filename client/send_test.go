@@ -11,6 +11,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/input"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -44,14 +45,9 @@ func sendAll(t *testing.T, s *client.Session, p *client.Pending) (result string,
 		if next == nil {
 			return string(result), asked
 		}
-		data, err := json.Marshal(next)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := harness.Must(json.Marshal(next))
 		p = new(client.Pending)
-		if err := json.Unmarshal(data, p); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, json.Unmarshal(data, p))
 		if len(p.Questions) > 0 {
 			asked++
 		}

@@ -51,7 +51,7 @@ func TestStatusesInASession(t *testing.T) {
 					w.Header().Set("Content-Type", kind)
 					w.WriteHeader(status)
 				}), "")
-				_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+				_, err := called(t, session, "t")
 				_, refused := errors.AsType[*client.NotRunError](err)
 				if err == nil || !strings.Contains(err.Error(), fmt.Sprint("HTTP status ", status)) || refused != notRun {
 					t.Errorf("probe %d, call %d of type %q: got %T %v", discover, status, kind, err, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // telling is a server whose task sets a polling interval of a minute, so that a client without
@@ -66,9 +67,7 @@ func TestTaskTellsByItself(t *testing.T) {
 	})}
 	released := make(chan struct{})
 	srv.stream = func(_ int, w io.Writer, flush func(), m message, gone <-chan struct{}) {
-		if got := string(m.Params["notifications"]); got != `{"taskIds":["tâche/1"]}` {
-			t.Errorf("listens to %s", got)
-		}
+		harness.Equal(t, "listens to", string(m.Params["notifications"]), `{"taskIds":["tâche/1"]}`)
 		acknowledge(w, m)
 		flush()
 		// Notifications about other tasks, and malformed ones.
@@ -96,15 +95,10 @@ func TestTaskTellsByItself(t *testing.T) {
 		}
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	res, err := connect(t, opts, srv.serve(t), "").CallTool(ctx, &mcp.CallToolParams{Name: "t"})
-	if got := said(t, res, err); got != "done" {
-		t.Errorf("got %q", got)
-	}
-	if last := seen[len(seen)-1]; last != "notifications/tasks" {
-		t.Errorf("observed %v", seen)
-	}
+	ctx := harness.InTime(t)
+	harness.Equal(t, "the result",
+		textOf(harness.Must(connect(t, opts, srv.serve(t), "").CallTool(ctx, &mcp.CallToolParams{Name: "t"}))), "done")
+	harness.Equal(t, "observed at last", seen[len(seen)-1], "notifications/tasks")
 	if looks, _ := srv.sent("tasks/get"); len(looks) > 2 { // when it subscribes, and after the answer
 		t.Errorf("looked %d times", len(looks))
 	}
@@ -126,12 +120,9 @@ func TestNewsThatBreakOff(t *testing.T) {
 			notify(w, "notifications/tasks", slowly(flat("completed", `,"result":`+done)))
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	res, err := connect(t, patient(), srv.serve(t), "").CallTool(ctx, &mcp.CallToolParams{Name: "t"})
-	if got := said(t, res, err); got != "done" {
-		t.Errorf("got %q", got)
-	}
+	ctx := harness.InTime(t)
+	harness.Equal(t, "the result",
+		textOf(harness.Must(connect(t, patient(), srv.serve(t), "").CallTool(ctx, &mcp.CallToolParams{Name: "t"}))), "done")
 	if resumed, _ := srv.sent(""); len(resumed) > 0 {
 		t.Error("a stream is not resumed, but opened again")
 	}
@@ -159,10 +150,7 @@ func TestOldNews(t *testing.T) {
 	}
 	opts := patient()
 	seen := observed(&opts)
-	res, err := connect(t, opts, srv.serve(t), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
-	if got := said(t, res, err); got != "done" {
-		t.Errorf("got %q", got)
-	}
+	harness.Equal(t, "the result", textOf(harness.Must(called(t, connect(t, opts, srv.serve(t), ""), "t"))), "done")
 	if text := strings.Join(*seen, "\n"); strings.Contains(text, "before") {
 		t.Errorf("observed:\n%s", text)
 	}
@@ -184,12 +172,9 @@ func TestNewsByAnotherClock(t *testing.T) {
 		flush()
 		<-gone
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	res, err := connect(t, patient(), srv.serve(t), "").CallTool(ctx, &mcp.CallToolParams{Name: "t"})
-	if got := said(t, res, err); got != "done" {
-		t.Errorf("got %q", got)
-	}
+	ctx := harness.InTime(t)
+	harness.Equal(t, "the result",
+		textOf(harness.Must(connect(t, patient(), srv.serve(t), "").CallTool(ctx, &mcp.CallToolParams{Name: "t"}))), "done")
 }
 
 // Notifications count, even if the server does not answer requests.
@@ -215,12 +200,9 @@ func TestNewsWhileALookHangs(t *testing.T) {
 		flush()
 		<-gone
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	res, err := connect(t, patient(), srv.serve(t), "").CallTool(ctx, &mcp.CallToolParams{Name: "t"})
-	if got := said(t, res, err); got != "done" {
-		t.Errorf("got %q", got)
-	}
+	ctx := harness.InTime(t)
+	harness.Equal(t, "the result",
+		textOf(harness.Must(connect(t, patient(), srv.serve(t), "").CallTool(ctx, &mcp.CallToolParams{Name: "t"}))), "done")
 }
 
 // Closing a session returns at once, and ends all waiting.
@@ -237,8 +219,7 @@ func TestCloseEndsTheWaiting(t *testing.T) {
 		<-gone
 	}
 	session := connect(t, patient(), srv.serve(t), "")
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := harness.InTime(t)
 	end := make(chan error, 1)
 	go func() {
 		_, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "t"})
@@ -321,13 +302,9 @@ func TestServersThatTellNothing(t *testing.T) {
 				listens.Add(1)
 				listen(w, r, m)
 			}), "")
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-			defer cancel()
+			ctx := harness.InTime(t)
 			for range 2 {
-				res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "t"})
-				if got := said(t, res, err); got != "done" {
-					t.Errorf("got %q", got)
-				}
+				harness.Equal(t, "the result", textOf(harness.Must(session.CallTool(ctx, &mcp.CallToolParams{Name: "t"}))), "done")
 			}
 			if n := listens.Load(); n != 1 && (name == "no such method" || name == "not this task") {
 				t.Errorf("listened %d times", n)
@@ -342,10 +319,7 @@ func scripted(
 ) mcp.Transport {
 	t.Helper()
 	here, there := mcp.NewInMemoryTransports()
-	conn, err := there.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := harness.Must(there.Connect(t.Context()))
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	t.Cleanup(func() { cancel(); conn.Close(); all.Wait() })
@@ -393,12 +367,9 @@ func TestTaskTellsByItselfOnASharedChannel(t *testing.T) {
 			cancelled <- string(req.Params)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	res, err := connect(t, patient(), transport, "").CallTool(ctx, &mcp.CallToolParams{Name: "t"})
-	if got := said(t, res, err); got != "done" {
-		t.Errorf("got %q", got)
-	}
+	ctx := harness.InTime(t)
+	harness.Equal(t, "the result",
+		textOf(harness.Must(connect(t, patient(), transport, "").CallTool(ctx, &mcp.CallToolParams{Name: "t"}))), "done")
 	select {
 	case <-cancelled:
 	case <-ctx.Done():

@@ -11,23 +11,24 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // Before 2026-07-28 a server may close a response's stream and send the result on
 // another one, which the client asks for with the last event's id.
 func TestResultOnResumedStream(t *testing.T) {
 	t.Parallel()
-	var called message
+	var heard message
 	session := connect(t, client.Options{}, wireServer(t, func(w http.ResponseWriter, r *http.Request, m message) {
 		switch {
 		case m.Method == "tools/call":
-			called = m
+			heard = m
 			w.Header().Set("Content-Type", "text/event-stream")
 			fmt.Fprint(w, "id: 7\nretry: 1\ndata: \n\n")
 		case r.Method == http.MethodGet && r.Header.Get("Last-Event-ID") == "7":
 			w.Header().Set("Content-Type", "text/event-stream")
 			fmt.Fprint(w, "id: 8\ndata: ")
-			respond(w, called, `{"content":[{"type":"text","text":"at last"}]}`)
+			respond(w, heard, `{"content":[{"type":"text","text":"at last"}]}`)
 			fmt.Fprint(w, "\n\n")
 		case r.Method == http.MethodGet:
 			w.WriteHeader(http.StatusMethodNotAllowed)
@@ -35,13 +36,8 @@ func TestResultOnResumedStream(t *testing.T) {
 			w.WriteHeader(http.StatusAccepted)
 		}
 	}), "2025-11-25")
-	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "slow"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := res.Content[0].(*mcp.TextContent).Text; got != "at last" {
-		t.Errorf("got %q", got)
-	}
+	res := harness.Must(called(t, session, "slow"))
+	harness.Equal(t, "the result", textOf(res), "at last")
 }
 
 // Where the SDK's client sends the rounds, the cancellation of one is a separate message to the server, which must not
@@ -87,22 +83,16 @@ func TestCancellationEndsTheRequest(t *testing.T) {
 		cancel()
 		<-r.Context().Done()
 	}), "")
-	if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "slow"}); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	harness.Is(t, "the result", harness.Err(session.CallTool(ctx, &mcp.CallToolParams{Name: "slow"})), context.Canceled)
 	<-ended
 }
 
 func TestNameThatNoHeaderCanCarry(t *testing.T) {
 	session := connect(t, client.Options{}, wireServer(t, func(w http.ResponseWriter, r *http.Request, m message) {
-		if got := r.Header.Get("Mcp-Name"); got != "=?base64?ZG9jOi8vVHJvbXPDuA==?=" {
-			t.Errorf("Mcp-Name: %q", got)
-		}
+		harness.Equal(t, "Mcp-Name", r.Header.Get("Mcp-Name"), "=?base64?ZG9jOi8vVHJvbXPDuA==?=")
 		respond(w, m, `{"resultType":"complete","ttlMs":0,"cacheScope":"private","contents":[]}`)
 	}), "")
-	if _, err := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://Tromsø"}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://Tromsø"}))
 }
 
 // A result with content that the SDK does not know is passed on as it came, and is an error only for who wants it in
@@ -117,7 +107,7 @@ func TestAResultThatTheSDKDoesNotKnow(t *testing.T) {
 	if err != nil || next != nil || string(got) != result {
 		t.Errorf("got %s, %v, %v", got, next, err)
 	}
-	_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+	_, err = called(t, session, "t")
 	if _, ok := errors.AsType[*client.ProtocolError](err); !ok {
 		t.Errorf("typed: %v", err)
 	}

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // A task is started, and its status requested and its questions answered by its ID, maybe in another
@@ -97,10 +97,7 @@ func TestTaskByItsID(t *testing.T) {
 				t.Error(err)
 			}
 			ended = true
-			res, err = session.WaitTask(t.Context(), oddID)
-			if got := said(t, res, err); got != "done" {
-				t.Errorf("got %q", got)
-			}
+			harness.Equal(t, "the result", textOf(harness.Must(session.WaitTask(t.Context(), oddID))), "done")
 			if _, _, err := session.ListTasks(t.Context(), ""); dialect == client.TasksExtension &&
 				(err == nil || !strings.Contains(err.Error(), "the tasks extension has no list")) {
 				t.Errorf("list: %v", err)
@@ -138,9 +135,7 @@ func TestNoSuchTask(t *testing.T) {
 	t.Run("of Askback's", func(t *testing.T) {
 		for _, version := range []string{"2026-07-28", "2025-11-25"} {
 			session := connect(t, patient(), web(t, newTaskServer(t)), version)
-			if _, err := session.WaitTask(t.Context(), "nope"); !errors.Is(err, client.ErrTaskUnknown) {
-				t.Errorf("%s: waited: %v", version, err)
-			}
+			harness.Is(t, version+": waited", harness.Err(session.WaitTask(t.Context(), "nope")), client.ErrTaskUnknown)
 			_, err := session.GetTask(t.Context(), "nope")
 			if !errors.Is(err, client.ErrTaskUnknown) ||
 				strings.Contains(err.Error(), "of another revision") != (version == "2025-11-25") {
@@ -163,17 +158,9 @@ func TestWhoWillNotAnswerMayCancel(t *testing.T) {
 	opts.Tasks = client.TasksProposal
 	opts.Form = park
 	session := connect(t, opts, srv.transport(), "")
-	_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
-	pending, ok := parked(err)
-	if !ok {
-		t.Fatalf("got %v", err)
-	}
-	if err := session.CancelTask(t.Context(), pending.TaskID); err != nil {
-		t.Fatal(err)
-	}
+	pending := parkedBy(t, harness.Err(called(t, session, "t")))
+	harness.Check(t, session.CancelTask(t.Context(), pending.TaskID))
 	// any number of times
 	sent := slices.DeleteFunc(srv.methods(), func(method string) bool { return method == "tasks/get" })
-	if diff := cmp.Diff([]string{"tools/call", "tasks/result", "tasks/cancel"}, sent); diff != "" {
-		t.Errorf("sent (-want +got):\n%s", diff)
-	}
+	harness.Diff(t, "sent", []string{"tools/call", "tasks/result", "tasks/cancel"}, sent)
 }

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/askback-mcp/askback/client"
 )
 
@@ -97,7 +95,7 @@ func TestHostileTasks(t *testing.T) {
 			if strings.HasPrefix(name, "proposal") {
 				opts.Tasks = client.TasksProposal
 			}
-			_, err := connect(t, opts, serveTasks(t, c.on).transport(), "").CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
+			_, err := called(t, connect(t, opts, serveTasks(t, c.on).transport(), ""), "t")
 			if !c.want(err) {
 				t.Errorf("got %T: %.300v", err, err)
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // A tool whose annotations break a rule is left out of a list over HTTP, and the log names it. Elsewhere annotations
@@ -32,9 +33,7 @@ func TestAToolWithABadAnnotationIsLeftOut(t *testing.T) {
 	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
 	t.Cleanup(web.Close)
 	here, there := mcp.NewInMemoryTransports()
-	if _, err := server.Connect(t.Context(), there, nil); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(server.Connect(t.Context(), there, nil))
 	for name, c := range map[string]struct {
 		transport mcp.Transport
 		want      []string
@@ -53,10 +52,7 @@ func TestAToolWithABadAnnotationIsLeftOut(t *testing.T) {
 			tool, _ := strictjson.String(strictjson.Get(item, "name"))
 			raw = append(raw, tool)
 		}
-		list, err := session.SDK().ListTools(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := harness.Must(session.SDK().ListTools(t.Context(), nil))
 		for _, tool := range list.Tools {
 			typed = append(typed, tool.Name)
 		}

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // lists is a server of a session of 2025-11-25 with tasks. A test sets its list of tools by the
@@ -98,9 +98,7 @@ func TestToolsAreListedOnce(t *testing.T) {
 		if _, _, err := session.StartTask(t.Context(), &mcp.CallToolParams{Name: name}, 0); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, srv.took()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		harness.Diff(t, name, want, srv.took())
 	}
 	start("plain", "list ", "list 2", "plain")
 	start("job", "job as a task")
@@ -150,7 +148,7 @@ func TestToolsCannotBeListed(t *testing.T) {
 			opts := patient()
 			opts.Limits.Rounds, opts.Limits.MessageBytes = 5, 10_000
 			session := connect(t, opts, srv.transport(t), "2025-11-25")
-			_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "job"})
+			_, err := called(t, session, "job")
 			if !c.want(err) {
 				t.Errorf("got %v", err)
 			}
@@ -187,10 +185,7 @@ func TestTaskSupportOfASession(t *testing.T) {
 			if started == nil && said(t, res, err) != c.start || started != nil && c.start != "task" {
 				t.Errorf("started %v, %v, want %s", started, res, c.start)
 			}
-			res, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
-			if got := said(t, res, err); got != c.call {
-				t.Errorf("called: got %q, want %q", got, c.call)
-			}
+			harness.Equal(t, "called", textOf(harness.Must(called(t, session, "t"))), c.call)
 		})
 	}
 }

@@ -88,9 +88,7 @@ func TestEventsArePosted(t *testing.T) {
 	}
 	ends := func() {
 		t.Helper()
-		if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "deploy"}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(called(t, session, "deploy"))
 		got := <-e.taken
 		if got.ended != nil || got.id != grant.ID || len(got.page.Events) != 1 || got.page.Cursor == "" ||
 			!strings.Contains(string(got.page.Events[0].Data), `"status":"completed"`) {
@@ -110,9 +108,7 @@ func TestEventsArePosted(t *testing.T) {
 	if err := session.Unsubscribe(t.Context(), sub); err != nil {
 		t.Error(err)
 	}
-	if err := session.Unsubscribe(t.Context(), sub); codeOf(err) != -32023 {
-		t.Errorf("it has ended: %v", err)
-	}
+	harness.Equal(t, "it has ended", codeOf(session.Unsubscribe(t.Context(), sub)), -32023)
 }
 
 func codeOf(err error) int64 {
@@ -142,9 +138,7 @@ func TestGrants(t *testing.T) {
 	}
 	sent, _ := srv.sent("events/subscribe")
 	const want = `{"delivery":{"mode":"webhook","url":"https://x.example/h","secret":"s"},"name":"mail"}`
-	if sent[0] != want {
-		t.Errorf("sent %s, want %s", sent[0], want)
-	}
+	harness.Equal(t, "sent", sent[0], want)
 	for _, bad := range []string{
 		`"refreshBefore":null`, `"id":7,"refreshBefore":null`, `"id":"","refreshBefore":null`,
 		`"id":"s1","refreshBefore":"soon"`, `"id":"s1","refreshBefore":5`,
@@ -252,9 +246,7 @@ func TestWhatAReceiverTakes(t *testing.T) {
 	(&client.EventReceiver{Secrets: func(context.Context, string) ([]string, error) {
 		return nil, errors.New("the database is away")
 	}}).ServeHTTP(w, signedPost(event, secret))
-	if w.Code != 503 {
-		t.Errorf("without secrets: %d", w.Code)
-	}
+	harness.Equal(t, "without secrets", w.Code, 503)
 }
 
 type failing struct{}

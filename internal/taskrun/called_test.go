@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -56,7 +57,7 @@ func TestCallsOfTheStoreAreTold(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c.store.Store = new(task.MemoryStore)
 				told := 0
-				e, err := taskrun.NewEngine(&c.store, &taskrun.Options{
+				e := harness.Must(taskrun.NewEngine(&c.store, &taskrun.Options{
 					Logger: slog.New(slog.DiscardHandler),
 					Called: func(_ context.Context, method string, began time.Time, err error) {
 						told++
@@ -64,19 +65,14 @@ func TestCallsOfTheStoreAreTold(t *testing.T) {
 							t.Errorf("told of %s after %v: %v", method, time.Since(began), err)
 						}
 					},
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				}))
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				time.AfterFunc(c.given, cancel)
 				if _, err := e.Get(ctx, "", "unknown"); err == nil {
 					t.Error("no error")
 				}
-				if told != 1 {
-					t.Errorf("told %d times", told)
-				}
+				harness.Equal(t, "told times", told, 1)
 			})
 		})
 	}

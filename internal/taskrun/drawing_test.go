@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -77,21 +78,16 @@ func TestDrawingOfStates(t *testing.T) {
 			}})
 		answer := func(created *task.Task, status task.Status) {
 			t.Helper()
-			_, err := e.Change(t.Context(), "", created.ID, func(now *task.Task) (*task.Update, error) {
+			harness.Must(e.Change(t.Context(), "", created.ID, func(now *task.Task) (*task.Update, error) {
 				if now.Status = status; status == task.Working {
 					now.Pending = nil
 				}
 				return &task.Update{Entries: [][]byte{[]byte("answer")}, Keep: status == task.InputRequired}, nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 		}
 		cancel := func(created *task.Task) {
 			t.Helper()
-			if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(e.Cancel(t.Context(), "", created.ID))
 		}
 		start := func(call string) *task.Task { return f.create(e, &taskrun.New{Call: []byte(call), TTL: time.Minute}) }
 
@@ -112,10 +108,7 @@ func TestDrawingOfStates(t *testing.T) {
 		}
 		stop()
 
-		drawing, err := os.ReadFile("../../docs/drawings/task.svg")
-		if err != nil {
-			t.Fatal(err)
-		}
+		drawing := harness.Must(os.ReadFile("../../docs/drawings/task.svg"))
 		drawn := make(map[string]bool)
 		arrows := regexp.MustCompile(`data-from="(\w*)" data-to="(\w+)"`)
 		for _, arrow := range arrows.FindAllStringSubmatch(string(drawing), -1) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -196,28 +197,19 @@ func TestCreatingAgainFindsTheTaskThoughTheQuotaIsUsedUp(t *testing.T) {
 		}
 		return nil
 	}}
-	e, err := taskrun.NewEngine(f.store, &taskrun.Options{
-		Settings: task.Settings{PerPrincipal: task.Quota{Unfinished: 1}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := harness.Must(taskrun.NewEngine(f.store, &taskrun.Options{
+		Settings: task.Settings{PerPrincipal: task.Quota{Unfinished: 1}}}))
 	created := f.create(e, &taskrun.New{ID: "the one", Principal: "a"})
 	full.Store(true)
-	again, err := e.Create(t.Context(), &taskrun.New{ID: "the one", Principal: "a"})
-	if err != nil || again.ID != created.ID {
-		t.Errorf("%+v, %v", again, err)
-	}
-	if _, err := e.Create(t.Context(), &taskrun.New{ID: "another", Principal: "a"}); !errors.Is(err, task.ErrQuota) {
-		t.Errorf("another: %v", err)
-	}
+	harness.Equal(t, "the result", harness.Must(e.Create(t.Context(), &taskrun.New{ID: "the one", Principal: "a"})).ID,
+		created.ID)
+	harness.Is(t, "another", harness.Err(e.Create(t.Context(), &taskrun.New{ID: "another", Principal: "a"})),
+		task.ErrQuota)
 }
 
 func TestCreatingAgainDoesNotFindAForeignTask(t *testing.T) {
 	f := newFixture(t)
-	e, err := taskrun.NewEngine(f.store, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := harness.Must(taskrun.NewEngine(f.store, nil))
 	f.create(e, &taskrun.New{ID: "the one", Principal: "a"})
 	if got, err := e.Create(t.Context(), &taskrun.New{ID: "the one", Principal: "b"}); !errors.Is(err, task.ErrExists) {
 		t.Errorf("%+v, %v", got, err)
@@ -256,17 +248,10 @@ func TestNobodyHasToLook(t *testing.T) {
 	})
 	next := func(want string) {
 		t.Helper()
-		if got := <-told; got != want {
-			t.Errorf("told %q, want %q", got, want)
-		}
+		harness.Equal(t, "told", <-told, want)
 	}
 	next("input_required ")
-	if _, err := e.Change(t.Context(), "", created.ID, func(now *task.Task) (*task.Update, error) {
-		now.Status = task.Working
-		return &task.Update{Entries: [][]byte{[]byte("answer")}}, nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	f.answer(e, created)
 	next("working ")
 	close(report)
 	next("working half way")
@@ -284,10 +269,7 @@ func TestWaitingLooksForItself(t *testing.T) {
 		default:
 		}
 	}}
-	far, err := taskrun.NewEngine(meddling, &taskrun.Options{Look: 20 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	far := harness.Must(taskrun.NewEngine(meddling, &taskrun.Options{Look: 20 * time.Millisecond}))
 	created := f.create(far, &taskrun.New{})
 	ctx, end := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer end()
@@ -322,46 +304,25 @@ func TestWaitingLooksForItself(t *testing.T) {
 
 func TestChangeIsMadeAgainWhenTheTaskWasChangedMeanwhile(t *testing.T) {
 	f := newFixture(t)
-	e, err := taskrun.NewEngine(f.store, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := harness.Must(taskrun.NewEngine(f.store, nil))
 	created := f.create(e, &taskrun.New{})
 	times := 0
-	if _, err := e.Change(t.Context(), "", created.ID, func(now *task.Task) (*task.Update, error) {
+	harness.Must(e.Change(t.Context(), "", created.ID, func(now *task.Task) (*task.Update, error) {
 		if times++; times == 1 {
 			f.change(created, func(now *task.Task) task.Update { now.Message = "meanwhile"; return task.Update{} })
 		}
 		now.Round++
 		return &task.Update{}, nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if now, err := e.Get(t.Context(), "", created.ID); err != nil || now.Message != "meanwhile" || now.Round != 1 ||
 		times != 2 {
 		t.Errorf("%+v, %v after %d times", now, err, times)
 	}
 }
 
-func TestCancelledTaskAsksNothing(t *testing.T) {
-	f := newFixture(t)
-	e, _ := f.engine(&taskrun.Options{Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
-		return taskrun.Verdict{Status: task.InputRequired, Pending: []byte("question")}, nil
-	}})
-	created := f.create(e, &taskrun.New{})
-	f.until(e, created, task.InputRequired)
-	if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
-		t.Fatal(err)
-	}
-	if now, err := e.Get(t.Context(), "", created.ID); err != nil || len(now.Pending) > 0 {
-		t.Errorf("%+v, %v", now, err)
-	}
-}
-
 // A task that has used up its attempts and is then cancelled is still cleaned up.
 func TestCleaningUpHasAttemptsOfItsOwn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		cleaned := make(chan struct{}, 10)
 		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 1},
 			Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
@@ -374,14 +335,8 @@ func TestCleaningUpHasAttemptsOfItsOwn(t *testing.T) {
 		created := f.create(e, &taskrun.New{})
 		// It has failed, and waits for its next attempt.
 		wait(t, "tried", f.has(created, func(now *task.Task) bool { return now.Attempts == 1 && now.Version > 0 }))
-		if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case <-cleaned:
-		case <-time.After(20 * time.Second):
-			t.Error("not cleaned up")
-		}
+		harness.Must(e.Cancel(t.Context(), "", created.ID))
+		within(t, "the cleaning up", cleaned)
 	})
 }
 
@@ -395,11 +350,7 @@ func TestClaimOutlivesAShutdown(t *testing.T) {
 		during = claiming.Err()
 		return nil
 	}}
-	e, err := taskrun.NewEngine(f.store, &taskrun.Options{
-		Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := harness.Must(taskrun.NewEngine(f.store, &taskrun.Options{Handler: completes}))
 	if err := e.Run(ctx); err != nil || during != nil {
 		t.Errorf("%v; the claim was interrupted: %v", err, during)
 	}
@@ -414,8 +365,7 @@ func TestFailingStoreIsNotHurried(t *testing.T) {
 		f.store = &meddled{
 			Store: f.store, claim: func(context.Context) error { claims.Add(1); return errors.New("out of reach") }}
 		began := time.Now()
-		e, _ := f.engine(&taskrun.Options{
-			Look: look, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
+		e, _ := f.engine(&taskrun.Options{Look: look, Handler: completes})
 		wait(t, "claimed again", func() bool { e.Changed("x"); return claims.Load() >= 4 })
 		if took := time.Since(began); took < 3*look/2 { // the time between two looks is at least half of it
 			t.Errorf("four claims failed in %v", took)
@@ -433,8 +383,7 @@ func TestStoreThatStopsTellingIsAskedAgain(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}}}
-	f.engine(&taskrun.Options{
-		Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
+	f.engine(&taskrun.Options{Handler: completes})
 	wait(t, "watched again", func() bool { return watched.Load() == 3 })
 }
 
@@ -472,17 +421,13 @@ func TestASweepGoesOnPastWhatItCannotHave(t *testing.T) {
 		var made atomic.Int32
 		add := func(principal string, ttl time.Duration, ask *task.Question) *task.Task {
 			n := &task.Task{ID: fmt.Sprint(principal, " ", made.Add(1)), Principal: principal, Status: task.Working}
-			if err := store.Create(t.Context(), n, ttl, time.Hour, nil, nil, task.Quota{}); err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, store.Create(t.Context(), n, ttl, time.Hour, nil, nil, task.Quota{}))
 			n.Status = task.InputRequired
 			u := task.Update{Leased: true, Due: -1}
 			if ask != nil {
 				u.Ask = []*task.Question{ask}
 			}
-			if err := store.Update(t.Context(), n, u); err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, store.Update(t.Context(), n, u))
 			return n
 		}
 		timer := &task.Question{Key: "timer", Within: time.Second}
@@ -503,14 +448,11 @@ func TestASweepGoesOnPastWhatItCannotHave(t *testing.T) {
 			}
 			return poison
 		}
-		e, err := taskrun.NewEngine(&refusing{store, cannot}, &taskrun.Options{
+		e := harness.Must(taskrun.NewEngine(&refusing{store, cannot}, &taskrun.Options{
 			Settings: task.Settings{StoreTimeout: time.Second}, Logger: slog.New(slog.DiscardHandler),
 			Expire:  func(q *task.Question) error { q.Decision = []byte("late"); return nil },
-			Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+			Handler: completes,
+		}))
 		for _, says := range []string{"poisoned", "locked"} {
 			locked.Store(says == "locked")
 			ctx, stop := context.WithCancel(t.Context())
@@ -519,9 +461,7 @@ func TestASweepGoesOnPastWhatItCannotHave(t *testing.T) {
 			time.Sleep(2 * time.Minute)
 			synctest.Wait()
 			for n, want := range map[*task.Task]task.Status{expires: task.Failed, asks: task.Completed} {
-				if now, err := store.Get(t.Context(), n.ID); err != nil || now.Status != want {
-					t.Errorf("%s: a task of somebody else is %q, %v; want %q", says, now.Status, err, want)
-				}
+				harness.Equal(t, says+": a task of somebody else", harness.Must(store.Get(t.Context(), n.ID)).Status, want)
 			}
 			stop()
 			if err := <-ended; err != nil {
@@ -555,10 +495,7 @@ func (r *refusing) ChangeQuestion(ctx context.Context, q *task.Question, expired
 
 func TestOneSweepTakesOnAllThatExpired(t *testing.T) {
 	f := newFixture(t)
-	idle, err := taskrun.NewEngine(f.store, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	idle := harness.Must(taskrun.NewEngine(f.store, nil))
 	var last *task.Task
 	for range 150 {
 		last = f.create(idle, &taskrun.New{Principal: "a", TTL: time.Millisecond})
@@ -573,31 +510,6 @@ func TestOneSweepTakesOnAllThatExpired(t *testing.T) {
 	wait(t, "swept", func() bool {
 		ids, err := f.store.Expired(t.Context(), 1)
 		return err == nil && len(ids) == 0
-	})
-}
-
-func TestTimeToLiveInterruptsAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		interrupted := make(chan error, 1)
-		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour},
-			Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-				if w.Stopped {
-					return taskrun.Verdict{}, nil
-				}
-				<-ctx.Done()
-				interrupted <- context.Cause(ctx)
-				return taskrun.Verdict{}, ctx.Err()
-			}})
-		f.create(e, &taskrun.New{TTL: 100 * time.Millisecond})
-		select {
-		case err := <-interrupted:
-			if !errors.Is(err, taskrun.ErrStopped) {
-				t.Errorf("interrupted by %v", err)
-			}
-		case <-time.After(20 * time.Second):
-			t.Error("the handler goes on")
-		}
 	})
 }
 
@@ -657,12 +569,7 @@ func TestTaskThatComesFurtherIsNotGivenUp(t *testing.T) {
 	asking := f.create(e, &taskrun.New{Call: []byte("ask")})
 	for range 5 {
 		f.until(e, asking, task.InputRequired)
-		if _, err := e.Change(t.Context(), "", asking.ID, func(now *task.Task) (*task.Update, error) {
-			now.Status = task.Working
-			return &task.Update{Entries: [][]byte{[]byte("answer")}}, nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		f.answer(e, asking)
 	}
 	f.until(e, asking, task.Completed)
 	f.until(e, failing, task.Completed)
@@ -686,33 +593,6 @@ func TestRecordedAttemptIsWrittenAsOne(t *testing.T) {
 	if err != nil || now.Attempts != 0 {
 		t.Errorf("%d attempts that came to nothing, %v", now.Attempts, err)
 	}
-}
-
-func TestAttemptsAreCountedExactly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		var runs atomic.Int32
-		cleaned := make(chan struct{}, 10)
-		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 1},
-			Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-				if w.Stopped {
-					cleaned <- struct{}{}
-					return taskrun.Verdict{}, nil
-				}
-				runs.Add(1)
-				return taskrun.Verdict{}, errors.New("the infrastructure is down")
-			}})
-		created := f.create(e, &taskrun.New{})
-		f.until(e, created, task.Failed)
-		if n := runs.Load(); n != 1 {
-			t.Errorf("%d runs", n)
-		}
-		select {
-		case <-cleaned:
-		case <-time.After(20 * time.Second):
-			t.Error("what was given up is not cleaned up")
-		}
-	})
 }
 
 // A task that is cancelled at the moment when its run has an outcome is cleaned up in the same lease.
@@ -741,11 +621,7 @@ func TestCancelledWhileItsVerdictIsWritten(t *testing.T) {
 		}})
 	created := f.create(e, &taskrun.New{})
 	f.until(e, created, task.Cancelled)
-	select {
-	case <-cleaned:
-	case <-time.After(2 * time.Minute):
-		t.Error("not cleaned up")
-	}
+	within(t, "the cleaning up", cleaned)
 	if now, err := e.Get(t.Context(), "", created.ID); err != nil || now.Status != task.Cancelled || len(now.Outcome) > 0 {
 		t.Errorf("%+v, %v", now, err)
 	}
@@ -789,14 +665,11 @@ func TestConflictAndLeaseLostAtOnce(t *testing.T) {
 	close(ready)
 	wait(t, "claimed by another", claimed.Load)
 	stop()
-	if n := runs.Load(); n != 1 {
-		t.Errorf("%d runs by the worker that lost its lease", n)
-	}
+	harness.Equal(t, "runs by the worker that lost its lease", runs.Load(), 1)
 }
 
 func TestFailedAttemptIsFollowedByAPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		runs := make(chan time.Time, 10)
 		e, _ := f.engine(&taskrun.Options{Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
 			runs <- time.Now()
@@ -808,26 +681,6 @@ func TestFailedAttemptIsFollowedByAPause(t *testing.T) {
 			t.Errorf("tried again after %v", pause)
 		}
 	})
-}
-
-func TestShutdownLeavesTheTaskDueAndBlameless(t *testing.T) {
-	f := newFixture(t)
-	started := make(chan struct{}, 1)
-	e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour},
-		Handler: func(ctx context.Context, _ *taskrun.Work) (taskrun.Verdict, error) {
-			started <- struct{}{}
-			<-ctx.Done()
-			return taskrun.Verdict{}, ctx.Err()
-		}})
-	created := f.create(e, &taskrun.New{})
-	<-started
-	stop()
-	if now, err := f.store.Get(t.Context(), created.ID); err != nil || now.Attempts != -1 { // the next claim is none
-		t.Errorf("%+v, %v", now, err)
-	}
-	if now, err := claimOne(f.store, t.Context(), "", nil, time.Minute); err != nil || now == nil {
-		t.Errorf("claimed %v, %v", now, err)
-	}
 }
 
 func TestLeavingATaskToOthersIsNoAttemptAndNoHurry(t *testing.T) {
@@ -865,8 +718,7 @@ func TestCleaningUpIsGivenUp(t *testing.T) {
 	for name, failure := range map[string]error{"failing": errors.New("the infrastructure is down"),
 		"elsewhere": taskrun.ErrElsewhere} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t)
+			inBubble(t, func(t *testing.T, f *fixture) {
 				var runs atomic.Int32
 				e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 2}, Grace: time.Hour,
 					Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
@@ -878,9 +730,7 @@ func TestCleaningUpIsGivenUp(t *testing.T) {
 					}})
 				created := f.create(e, &taskrun.New{TTL: time.Second})
 				f.until(e, created, task.InputRequired)
-				if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
-					t.Fatal(err)
-				}
+				harness.Must(e.Cancel(t.Context(), "", created.ID))
 				f.hurry(created, func(now *task.Task) bool { return now.Stopped && now.Attempts > 0 && now.Attempts <= 2 })
 				wait(t, "given up", func() bool {
 					now, err := f.store.Get(t.Context(), created.ID)
@@ -905,8 +755,7 @@ func TestCleaningUpIsGivenUp(t *testing.T) {
 
 // A handler may run much longer than the lease, even if a renewal fails.
 func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		var renewals atomic.Int32
 		f.store = &meddled{Store: f.store, renew: func() error {
 			if n := renewals.Add(1); n == 1 || n == 4 {
@@ -931,15 +780,12 @@ func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
 				return completed(""), nil
 			}})
 		f.until(e, f.create(e, &taskrun.New{}), task.Completed)
-		if runs.Load() != 1 {
-			t.Errorf("%d runs", runs.Load())
-		}
+		harness.Equal(t, "runs", runs.Load(), 1)
 	})
 }
 
 func TestLostLeaseInterrupts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		started, interrupted := make(chan struct{}, 1), make(chan error, 1)
 		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Second}, Look: time.Hour,
 			Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
@@ -954,20 +800,12 @@ func TestLostLeaseInterrupts(t *testing.T) {
 		if now, err := claimOne(f.store, t.Context(), "", nil, time.Hour); err != nil || now == nil {
 			t.Fatalf("%v, %v", now, err)
 		}
-		select {
-		case err := <-interrupted:
-			if !errors.Is(err, task.ErrLeaseLost) {
-				t.Errorf("interrupted by %v", err)
-			}
-		case <-time.After(20 * time.Second):
-			t.Error("the handler goes on without a lease")
-		}
+		harness.Is(t, "interrupted by", within(t, "the interruption", interrupted), task.ErrLeaseLost)
 	})
 }
 
 func TestReportedMessages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		var writes, renewals, runs atomic.Int32
 		f.store = &meddled{Store: f.store,
 			update: func(_ *task.Task, u task.Update) error {
@@ -1020,9 +858,7 @@ func TestReportedMessages(t *testing.T) {
 		created = f.create(elsewhere, &taskrun.New{})
 		close(ready)
 		f.until(e, created, task.Completed)
-		if runs.Load() != 1 {
-			t.Errorf("%d runs: what was reported kept the outcome from being written", runs.Load())
-		}
+		harness.Equal(t, "runs: what was reported kept the outcome from being written", runs.Load(), 1)
 		if renewals.Load() > 0 {
 			t.Errorf("reporting renewed the lease %d times", renewals.Load())
 		}
@@ -1052,19 +888,11 @@ func TestReportLearnsOfACancellation(t *testing.T) {
 		return task.Update{Keep: true}
 	})
 	started <- struct{}{}
-	select {
-	case err := <-interrupted:
-		if !errors.Is(err, taskrun.ErrStopped) {
-			t.Errorf("interrupted by %v", err)
-		}
-	case <-time.After(2 * time.Minute):
-		t.Error("the handler goes on")
-	}
+	harness.Is(t, "interrupted by", within(t, "the interruption", interrupted), taskrun.ErrStopped)
 }
 
 func TestProgressOfCleaningUpIsNotTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		var renewals atomic.Int32
 		f.store = &meddled{Store: f.store, renew: func() error { renewals.Add(1); return nil }}
 		cleaned := make(chan struct{}, 10)
@@ -1081,38 +909,27 @@ func TestProgressOfCleaningUpIsNotTold(t *testing.T) {
 			}})
 		created := f.create(e, &taskrun.New{})
 		f.until(e, created, task.InputRequired)
-		if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(e.Cancel(t.Context(), "", created.ID))
 		<-cleaned
 		stop()
-		if now, err := f.store.Get(t.Context(), created.ID); err != nil ||
-			now.Message != "The task was cancelled by request." {
-			t.Errorf("%+v, %v", now, err)
-		}
+		harness.Equal(t, "the result", harness.Must(f.store.Get(t.Context(), created.ID)).Message,
+			"The task was cancelled by request.")
 	})
 }
 
 func TestNobodyStaysSubscribed(t *testing.T) {
 	f := newFixture(t)
-	e, _ := f.engine(&taskrun.Options{
-		Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
+	e, _ := f.engine(&taskrun.Options{Handler: completes})
 	created := f.create(e, &taskrun.New{})
 	f.until(e, created, task.Completed)
-	if err := e.Follow(t.Context(), []*task.Task{created, {ID: "gone"}},
-		func(*task.Task) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, e.Follow(t.Context(), []*task.Task{created, {ID: "gone"}}, func(*task.Task) error { return nil }))
 	wait(t, "left", func() bool { return e.Watched() == 0 })
 }
 
 func TestLongIDsAreNotLookedUp(t *testing.T) {
 	f := newFixture(t)
 	f.store = &meddled{Store: f.store, get: func(id string) { t.Errorf("looked up %d bytes", len(id)) }}
-	e, err := taskrun.NewEngine(f.store, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := harness.Must(taskrun.NewEngine(f.store, nil))
 	for _, n := range []int{0, 129, 1 << 20} {
 		if _, err := e.Get(t.Context(), "", string(make([]byte, n))); !errors.Is(err, task.ErrNotFound) {
 			t.Errorf("%d bytes: %v", n, err)
@@ -1122,10 +939,7 @@ func TestLongIDsAreNotLookedUp(t *testing.T) {
 
 func TestWorkersAreBounded(t *testing.T) {
 	f := newFixture(t)
-	idle, err := taskrun.NewEngine(f.store, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	idle := harness.Must(taskrun.NewEngine(f.store, nil))
 	var all []*task.Task
 	for i := range 10 {
 		all = append(all, f.create(idle, &taskrun.New{Principal: fmt.Sprint(i % 2)}))
@@ -1143,21 +957,7 @@ func TestWorkersAreBounded(t *testing.T) {
 	for _, one := range all {
 		f.until(e, one, task.Completed)
 	}
-	if most.Load() != 2 {
-		t.Errorf("%d ran at once", most.Load())
-	}
-}
-
-func TestTaskThatIsNotDoneGoesOnAtOnce(t *testing.T) {
-	f := newFixture(t)
-	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour},
-		Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-			if w.Task.Round < 3 {
-				return taskrun.Verdict{Status: task.Working, Round: w.Task.Round + 1}, nil
-			}
-			return completed(""), nil
-		}})
-	f.until(e, f.create(e, &taskrun.New{}), task.Completed)
+	harness.Equal(t, "ran at once", most.Load(), 2)
 }
 
 func TestCancellingIsNoFailure(t *testing.T) {
@@ -1183,9 +983,7 @@ func TestCancellingIsNoFailure(t *testing.T) {
 	})
 	created := f.create(e, &taskrun.New{})
 	<-started
-	if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(e.Cancel(t.Context(), "", created.ID))
 	<-cleaned
 	stop()
 	mu.Lock()

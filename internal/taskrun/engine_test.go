@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -39,10 +41,7 @@ func (f *fixture) engine(opts *taskrun.Options) (e *taskrun.Engine, stop func())
 	if opts.Look == 0 {
 		opts.Look = 20 * time.Millisecond
 	}
-	e, err := taskrun.NewEngine(f.store, opts)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	e = harness.Must(taskrun.NewEngine(f.store, opts))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -58,12 +57,38 @@ func (f *fixture) engine(opts *taskrun.Options) (e *taskrun.Engine, stop func())
 
 func (f *fixture) create(e *taskrun.Engine, n *taskrun.New) *task.Task {
 	f.t.Helper()
-	t, err := e.Create(f.t.Context(), n)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	t := harness.Must(e.Create(f.t.Context(), n))
 	return t
 }
+
+// inBubble runs a test with a fixture in a bubble of time.
+func inBubble(t *testing.T, test func(t *testing.T, f *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newFixture(t)) })
+}
+
+// answer answers the question of a parked task.
+func (f *fixture) answer(e *taskrun.Engine, t *task.Task) {
+	f.t.Helper()
+	harness.Must(e.Change(f.t.Context(), t.Principal, t.ID, func(now *task.Task) (*task.Update, error) {
+		u := answer(now)
+		return &u, nil
+	}))
+}
+
+// within receives from a channel, in time.
+func within[T any](t *testing.T, what string, c <-chan T) (got T) {
+	t.Helper()
+	select {
+	case got = <-c:
+	case <-time.After(2 * time.Minute):
+		t.Fatalf("%s does not come", what)
+	}
+	return got
+}
+
+// completes is a handler that completes each task at once.
+func completes(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }
 
 // until waits for a task to have a status.
 func (f *fixture) until(e *taskrun.Engine, t *task.Task, want task.Status) *task.Task {
@@ -100,61 +125,30 @@ func TestTaskRunsFromItsCallAndEntries(t *testing.T) {
 	}})
 	created := f.create(e, &taskrun.New{Principal: "a", Call: []byte("call"), Entries: [][]byte{[]byte("one")}})
 	done := f.until(e, created, task.Completed)
-	if string(done.Outcome) != "call one" {
-		t.Errorf("outcome %q", done.Outcome)
-	}
+	harness.Equal(t, "outcome", string(done.Outcome), "call one")
 	_, entries, err := e.Journal(t.Context(), created.ID, -1)
 	if err != nil || len(entries) != 2 || string(entries[1]) != "two" {
 		t.Errorf("entries %q, %v", entries, err)
 	}
 }
 
-func TestParkedTaskGoesOnWithItsAnswer(t *testing.T) {
-	f := newFixture(t)
-	e, _ := f.engine(&taskrun.Options{Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-		if len(w.Entries) == 0 {
-			return taskrun.Verdict{Status: task.InputRequired, Pending: []byte("question"), Round: 1}, nil
-		}
-		return completed(string(w.Entries[0])), nil
-	}})
-	created := f.create(e, &taskrun.New{Principal: "a"})
-	if parked := f.until(e, created, task.InputRequired); string(parked.Pending) != "question" || parked.Round != 1 {
-		t.Errorf("parked as %+v", parked)
-	}
-	_, err := e.Change(t.Context(), "a", created.ID, func(now *task.Task) (*task.Update, error) {
-		now.Status, now.Pending = task.Working, nil
-		return &task.Update{Entries: [][]byte{[]byte("answer")}}, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if done := f.until(e, created, task.Completed); string(done.Outcome) != "answer" {
-		t.Errorf("outcome %q", done.Outcome)
-	}
-}
-
 func TestForeignTaskIsNone(t *testing.T) {
 	f := newFixture(t)
-	e, _ := f.engine(&taskrun.Options{
-		Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
+	e, _ := f.engine(&taskrun.Options{Handler: completes})
 	created := f.create(e, &taskrun.New{Principal: "a"})
 	for name, err := range map[string]error{
-		"get":    second(e.Get(t.Context(), "b", created.ID)),
-		"cancel": second(e.Cancel(t.Context(), "b", created.ID)),
-		"wait":   second(e.Wait(t.Context(), "b", created.ID, 0)),
-		"long":   second(e.Get(t.Context(), "a", strings.Repeat("x", 1<<20))),
-		"none":   second(e.Get(t.Context(), "a", "")),
+		"get":    harness.Err(e.Get(t.Context(), "b", created.ID)),
+		"cancel": harness.Err(e.Cancel(t.Context(), "b", created.ID)),
+		"wait":   harness.Err(e.Wait(t.Context(), "b", created.ID, 0)),
+		"long":   harness.Err(e.Get(t.Context(), "a", strings.Repeat("x", 1<<20))),
+		"none":   harness.Err(e.Get(t.Context(), "a", "")),
 	} {
-		if !errors.Is(err, task.ErrNotFound) {
-			t.Errorf("%s: %v", name, err)
-		}
+		harness.Is(t, name, err, task.ErrNotFound)
 	}
 	if len(created.ID) < 26 { // 5 bits per character
 		t.Errorf("id %q has less than 128 bits", created.ID)
 	}
 }
-
-func second[T any](_ T, err error) error { return err }
 
 func TestShutdownGivesTheLeaseBack(t *testing.T) {
 	f := newFixture(t)
@@ -162,9 +156,7 @@ func TestShutdownGivesTheLeaseBack(t *testing.T) {
 	slow := func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		started <- struct{}{}
 		<-ctx.Done()
-		if !errors.Is(context.Cause(ctx), taskrun.ErrShutdown) {
-			t.Errorf("cause %v", context.Cause(ctx))
-		}
+		harness.Is(t, "cause", context.Cause(ctx), taskrun.ErrShutdown)
 		return completed("of an interrupted run"), nil // the result is ignored
 	}
 	// A lease that would hold the task for an hour.
@@ -172,6 +164,7 @@ func TestShutdownGivesTheLeaseBack(t *testing.T) {
 	created := f.create(first, &taskrun.New{})
 	<-started
 	stop()
+	harness.Equal(t, "attempts", harness.Must(f.store.Get(t.Context(), created.ID)).Attempts, -1) // the next claim is none
 	second, _ := f.engine(&taskrun.Options{Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
 		return completed("second"), nil
 	}})
@@ -195,19 +188,14 @@ func TestWorkerThatLostItsLeaseCommitsNothing(t *testing.T) {
 			case <-ctx.Done(): // the test has failed
 				return taskrun.Verdict{}, ctx.Err()
 			}
-			if err := w.Record(ctx, []byte("late")); !errors.Is(err, task.ErrLeaseLost) {
-				t.Errorf("Record: %v", err)
-			}
+			harness.Is(t, "Record", w.Record(ctx, []byte("late")), task.ErrLeaseLost)
 			return completed("first"), nil
 		}})
 	created := f.create(e, &taskrun.New{})
 	// The task becomes due, as if the lease had ended, without a notification of the worker. The
 	// worker may renew its lease at this moment; then the task is made due once more.
 	for claims := int64(0); claims < 2; {
-		now, err := f.store.Get(t.Context(), created.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		now := harness.Must(f.store.Get(t.Context(), created.ID))
 		if claims = now.Fence; claims == 1 {
 			if err := f.store.Update(t.Context(), now, task.Update{Leased: true, Due: 0}); err != nil &&
 				!errors.Is(err, task.ErrLeaseLost) {
@@ -218,9 +206,7 @@ func TestWorkerThatLostItsLeaseCommitsNothing(t *testing.T) {
 	}
 	done := f.until(e, created, task.Completed)
 	close(stolen)
-	if string(done.Outcome) != "second" {
-		t.Errorf("outcome %q", done.Outcome)
-	}
+	harness.Equal(t, "outcome", string(done.Outcome), "second")
 	if _, entries, err := e.Journal(t.Context(), created.ID, -1); err != nil || len(entries) > 0 {
 		t.Errorf("entries %q, %v", entries, err)
 	}
@@ -238,17 +224,13 @@ func TestCancelInterruptsAndCleansUp(t *testing.T) {
 			if ctx.Err() != nil {
 				t.Errorf("nothing can be cleaned up: %v", ctx.Err())
 			}
-			if w.Task.Claim.Fence != 1 {
-				t.Errorf("the claim %d cleans up, and not the one that was interrupted", w.Task.Claim.Fence)
-			}
+			harness.Equal(t, "the claim cleans up", w.Task.Claim.Fence, 1)
 			cleaned <- w.Entries
 			return taskrun.Verdict{}, nil
 		}
 		started <- struct{}{}
 		<-ctx.Done()
-		if !errors.Is(context.Cause(ctx), taskrun.ErrStopped) {
-			t.Errorf("cause %v", context.Cause(ctx))
-		}
+		harness.Is(t, "cause", context.Cause(ctx), taskrun.ErrStopped)
 		// A step that ran before the notification is still recorded.
 		if err := w.Record(ctx, []byte("step")); err != nil {
 			t.Errorf("Record: %v", err)
@@ -273,7 +255,7 @@ func TestCancelInterruptsAndCleansUp(t *testing.T) {
 // the lease.
 func TestCancelAtTheStartOfARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fixture{t, silent{new(task.MemoryStore)}}
+		f := newFixture(t)
 		started, interrupted := make(chan struct{}), make(chan struct{})
 		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour},
 			Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
@@ -288,9 +270,7 @@ func TestCancelAtTheStartOfARun(t *testing.T) {
 			created := f.create(e, &taskrun.New{})
 			<-started
 			began := time.Now()
-			if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(e.Cancel(t.Context(), "", created.ID))
 			<-interrupted
 			if took := time.Since(began); took > 0 {
 				t.Fatalf("the run was interrupted after %v", took)
@@ -303,37 +283,24 @@ func TestCancelAtTheStartOfARun(t *testing.T) {
 // An engine that has been stopped claims nothing, even with free workers.
 func TestAStoppedEngineClaimsNothing(t *testing.T) {
 	f := newFixture(t)
-	created := f.create(must(taskrun.NewEngine(f.store, nil)), &taskrun.New{})
+	created := f.create(harness.Must(taskrun.NewEngine(f.store, nil)), &taskrun.New{})
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 50 {
-		e := must(taskrun.NewEngine(f.store, &taskrun.Options{
-			Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }}))
-		if err := e.Run(stopped); err != nil {
-			t.Fatal(err)
-		}
+		e := harness.Must(taskrun.NewEngine(f.store, &taskrun.Options{Handler: completes}))
+		harness.Check(t, e.Run(stopped))
 	}
-	if now, err := f.store.Get(t.Context(), created.ID); err != nil || now.Fence != 0 {
-		t.Errorf("%+v, %v", now, err)
-	}
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
+	harness.Equal(t, "the result", harness.Must(f.store.Get(t.Context(), created.ID)).Fence, 0)
 }
 
 func TestCancelledWhileParkedCleansUpUntilItSucceeds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		var attempts atomic.Int32
 		cleaned := make(chan struct{})
 		e, _ := f.engine(&taskrun.Options{Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			switch {
 			case !w.Stopped:
-				return taskrun.Verdict{Status: task.InputRequired}, nil
+				return taskrun.Verdict{Status: task.InputRequired, Pending: []byte("question")}, nil
 			case attempts.Add(1) == 1:
 				panic("at first")
 			}
@@ -342,19 +309,18 @@ func TestCancelledWhileParkedCleansUpUntilItSucceeds(t *testing.T) {
 		}})
 		created := f.create(e, &taskrun.New{})
 		f.until(e, created, task.InputRequired)
-		if _, err := e.Cancel(t.Context(), "", created.ID); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(e.Cancel(t.Context(), "", created.ID))
+		harness.Equal(t, "still asked", string(harness.Must(e.Get(t.Context(), "", created.ID)).Pending), "")
 		<-cleaned
 	})
 }
 
 func TestTimeToLiveFailsATask(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		cleaned := make(chan struct{}, 2)
 		e, _ := f.engine(&taskrun.Options{
-			Failure: func(message string) []byte { return []byte("failure: " + message) },
+			Settings: task.Settings{Lease: time.Hour}, // no renewal tells that the time is over
+			Failure:  func(message string) []byte { return []byte("failure: " + message) },
 			Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 				switch {
 				case w.Stopped:
@@ -364,6 +330,7 @@ func TestTimeToLiveFailsATask(t *testing.T) {
 					return taskrun.Verdict{Status: task.InputRequired}, nil
 				}
 				<-ctx.Done()
+				harness.Is(t, "cause", context.Cause(ctx), taskrun.ErrStopped)
 				return taskrun.Verdict{}, ctx.Err()
 			},
 		})
@@ -374,9 +341,7 @@ func TestTimeToLiveFailsATask(t *testing.T) {
 			!strings.HasPrefix(string(now.Outcome), "failure: ") {
 			t.Errorf("%q, %q", now.Message, now.Outcome)
 		}
-		if now := f.until(e, working, task.Failed); !strings.Contains(now.Message, "time to live of 100ms") {
-			t.Errorf("%q", now.Message)
-		}
+		harness.Contains(t, "the result", f.until(e, working, task.Failed).Message, "time to live of 100ms")
 		<-cleaned
 		<-cleaned
 	})
@@ -385,21 +350,18 @@ func TestTimeToLiveFailsATask(t *testing.T) {
 func TestTimeToLiveIsCapped(t *testing.T) {
 	f := newFixture(t)
 	e, _ := f.engine(&taskrun.Options{Settings: task.Settings{TTL: time.Minute, MaxTTL: time.Hour},
-		Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
+		Handler: completes})
 	for asked, want := range map[time.Duration]time.Duration{
 		0: time.Minute, time.Second: time.Second, 100 * time.Hour: time.Hour} {
 		created := f.create(e, &taskrun.New{TTL: asked})
-		if got := created.Expires.Sub(created.Created); got != want {
-			t.Errorf("asked for %v: %v, want %v", asked, got, want)
-		}
+		harness.Equal(t, fmt.Sprint("asked for ", asked), created.Expires.Sub(created.Created), want)
 	}
 }
 
 func TestEndedTaskIsDeletedAfterTheGrace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		e, _ := f.engine(&taskrun.Options{Grace: 50 * time.Millisecond,
-			Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
+			Handler: completes})
 		created := f.create(e, &taskrun.New{TTL: 50 * time.Millisecond})
 		deadline := time.Now().Add(10 * time.Second)
 		for {
@@ -415,26 +377,32 @@ func TestEndedTaskIsDeletedAfterTheGrace(t *testing.T) {
 	})
 }
 
+// A task is given up after as many attempts as it has, however they end, and is cleaned up.
 func TestTaskThatComesToNothingIsGivenUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		var runs atomic.Int32
-		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 2},
-			Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-				if w.Stopped { // there is nothing to clean up
-					return taskrun.Verdict{}, nil
-				}
-				runs.Add(1)
-				return taskrun.Verdict{}, errors.New("the infrastructure is down")
-			}})
-		created := f.create(e, &taskrun.New{})
-		if now := f.until(e, created, task.Failed); !strings.Contains(now.Message, "came to nothing") {
-			t.Errorf("%q", now.Message)
+	for says, end := range map[string]func() error{
+		"failing":               func() error { return errors.New("the infrastructure is down") },
+		"ending its goroutines": func() error { runtime.Goexit(); return nil },
+	} {
+		for _, attempts := range []int32{1, 2} {
+			inBubble(t, func(t *testing.T, f *fixture) {
+				var runs atomic.Int32
+				cleaned := make(chan struct{}, 10)
+				e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: int(attempts), Lease: time.Hour},
+					Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
+						if w.Stopped {
+							cleaned <- struct{}{}
+							return taskrun.Verdict{}, nil
+						}
+						runs.Add(1)
+						return taskrun.Verdict{}, end()
+					}})
+				now := f.until(e, f.create(e, &taskrun.New{}), task.Failed)
+				harness.Contains(t, says, now.Message, "came to nothing")
+				harness.Equal(t, says+": runs", runs.Load(), attempts)
+				within(t, "the cleaning up", cleaned)
+			})
 		}
-		if n := runs.Load(); n != 2 {
-			t.Errorf("%d runs", n)
-		}
-	})
+	}
 }
 
 func TestWorkersAreBoundedAndPrincipalsTakeTurns(t *testing.T) {
@@ -443,10 +411,7 @@ func TestWorkersAreBoundedAndPrincipalsTakeTurns(t *testing.T) {
 	var order []string
 	var running, most int
 	gate := make(chan struct{})
-	idle, err := taskrun.NewEngine(f.store, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	idle := harness.Must(taskrun.NewEngine(f.store, nil))
 	var last *task.Task
 	for range 20 {
 		last = f.create(idle, &taskrun.New{Principal: "greedy"})
@@ -496,66 +461,10 @@ func TestOptionsAreChecked(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	e, err := taskrun.NewEngine(nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := harness.Must(taskrun.NewEngine(nil, nil))
 	if err := e.Run(t.Context()); err == nil {
 		t.Error("an engine without a handler runs")
 	}
-}
-
-// deaf is a store out of reach: Renew returns only when its context ends.
-type deaf struct{ task.Store }
-
-func (d deaf) Renew(ctx context.Context, _ []task.Leased, _ time.Duration) ([]task.Renewed, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
-}
-
-func TestLeaseEndsThoughRenewingHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		f.store = deaf{f.store}
-		interrupted := make(chan error, 10)
-		e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: 300 * time.Millisecond},
-			Handler: func(ctx context.Context, _ *taskrun.Work) (taskrun.Verdict, error) {
-				<-ctx.Done()
-				interrupted <- context.Cause(ctx)
-				return taskrun.Verdict{}, ctx.Err()
-			}})
-		f.create(e, &taskrun.New{})
-		select {
-		case err := <-interrupted:
-			if !errors.Is(err, task.ErrLeaseLost) {
-				t.Errorf("interrupted by %v", err)
-			}
-		case <-time.After(20 * time.Second):
-			t.Error("the handler goes on without a lease")
-		}
-		stop()
-	})
-}
-
-func TestTaskIsLeftToThoseWhoCanRunIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		var left atomic.Int32
-		first, stop := f.engine(&taskrun.Options{Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
-			left.Add(1)
-			return taskrun.Verdict{}, taskrun.ErrElsewhere
-		}})
-		created := f.create(first, &taskrun.New{})
-		for left.Load() < 3 {
-			time.Sleep(time.Millisecond)
-		}
-		stop()
-		second, _ := f.engine(&taskrun.Options{
-			Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed("here"), nil }})
-		if done := f.until(second, created, task.Completed); string(done.Outcome) != "here" || done.Attempts != 0 {
-			t.Errorf("%q after %d attempts", done.Outcome, done.Attempts)
-		}
-	})
 }
 
 // slowClaims is a store whose claims are always slower than those of another instance.
@@ -637,17 +546,12 @@ func TestMemoryStoreTellsOtherEngines(t *testing.T) {
 		}
 		return completed("answered"), nil
 	}})
-	other, err := taskrun.NewEngine(f.store, &taskrun.Options{Look: 10 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := harness.Must(taskrun.NewEngine(f.store, &taskrun.Options{Look: 10 * time.Millisecond}))
 	created := f.create(other, &taskrun.New{})
 	f.until(other, created, task.InputRequired)
-	if _, err := other.Change(t.Context(), "", created.ID, func(t *task.Task) (*task.Update, error) {
+	harness.Must(other.Change(t.Context(), "", created.ID, func(t *task.Task) (*task.Update, error) {
 		t.Status, t.Pending = task.Working, nil
 		return &task.Update{}, nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	f.until(other, created, task.Completed)
 }

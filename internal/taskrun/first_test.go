@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -81,18 +82,9 @@ func TestAFirstRunIsOneWrite(t *testing.T) {
 			stored.Fence != 1 || created.Status != stored.Status {
 			t.Fatalf("a task that asks is %+v, and Create returned %+v; %v", stored, created, err)
 		}
-		if open, err := s.Questions(t.Context(), task.Name(created.ID)); err != nil || len(open) != 1 {
-			t.Errorf("%d questions are open; %v", len(open), err)
-		}
-		if n := s.inserts.Load(); n != 2 {
-			t.Errorf("%d inserts, want 2", n)
-		}
-		if _, err := e.Change(t.Context(), "bob", created.ID, func(now *task.Task) (*task.Update, error) {
-			u := answer(now)
-			return &u, nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Equal(t, "questions are open", len(harness.Must(s.Questions(t.Context(), task.Name(created.ID)))), 1)
+		harness.Equal(t, "inserts", s.inserts.Load(), 2)
+		f.answer(e, created)
 		if done := f.until(e, created, task.Completed); string(done.Outcome) != "the answer" || done.Fence != 2 {
 			t.Errorf("the outcome is %q under fence %d", done.Outcome, done.Fence)
 		}
@@ -172,9 +164,7 @@ func TestAFirstRunThatIsNotTaken(t *testing.T) {
 		before error
 	}{
 		{says: "by its quota", quota: task.Quota{Unfinished: 1}, verify: func(t *testing.T, err error) {
-			if !errors.Is(err, task.ErrQuota) {
-				t.Errorf("the error is %v", err)
-			}
+			harness.Is(t, "the error", err, task.ErrQuota)
 		}},
 		{says: "by the database", before: full, verify: wantErr(full)},
 	} {
@@ -200,10 +190,8 @@ func TestAFirstRunThatIsNotTaken(t *testing.T) {
 				firstRuns(t, opts, func(t *testing.T, f *fixture, s *inserting, e *taskrun.Engine, stop func()) {
 					if test.quota.Unfinished > 0 {
 						there := &task.Task{ID: "there", Principal: "alice", Status: task.InputRequired}
-						err := s.Store.(task.Inserter).Insert(t.Context(), there, time.Hour, nil, task.Update{Due: -1}, task.Quota{})
-						if err != nil {
-							t.Fatal(err)
-						}
+						harness.Check(t,
+							s.Store.(task.Inserter).Insert(t.Context(), there, time.Hour, nil, task.Update{Due: -1}, task.Quota{}))
 					}
 					s.before = func(t *task.Task, _ task.Update) error {
 						if t.Principal == "bob" {
@@ -217,16 +205,10 @@ func TestAFirstRunThatIsNotTaken(t *testing.T) {
 					if test.verify(t, err); created != nil || stepped {
 						t.Errorf("created %+v; a step has run: %t", created, stepped)
 					}
-					if other := f.create(e, fresh("bob")); other.Status != task.InputRequired {
-						t.Errorf("another principal's task is %+v", other)
-					}
+					harness.Equal(t, "another principal's task", f.create(e, fresh("bob")).Status, task.InputRequired)
 					stop() // it waits for the run
-					if _, err := s.Get(t.Context(), "alice's"); !errors.Is(err, task.ErrNotFound) {
-						t.Errorf("it can be read: %v", err)
-					}
-					if s.updates.Load() != 0 {
-						t.Errorf("%d updates of what is not known to exist", s.updates.Load())
-					}
+					harness.Is(t, "it can be read", harness.Err(s.Get(t.Context(), "alice's")), task.ErrNotFound)
+					harness.Equal(t, "updates of what is not known to exist", s.updates.Load(), 0)
 				})
 			})
 		}
@@ -243,9 +225,7 @@ func TestAFirstRunWhoseAnswerIsLost(t *testing.T) {
 	}}
 	firstRuns(t, opts, func(t *testing.T, f *fixture, s *inserting, e *taskrun.Engine, _ func()) {
 		s.after = errors.New("the connection broke")
-		if created := f.create(e, fresh("asks")); created.Status != task.InputRequired {
-			t.Errorf("what asks is %+v", created)
-		}
+		harness.Equal(t, "what asks", f.create(e, fresh("asks")).Status, task.InputRequired)
 		f.until(e, f.create(e, fresh("steps")), task.Completed)
 		if s.inserts.Load() != 2 || s.creates.Load() != 0 {
 			t.Errorf("%d inserts and %d creates", s.inserts.Load(), s.creates.Load())
@@ -255,9 +235,7 @@ func TestAFirstRunWhoseAnswerIsLost(t *testing.T) {
 
 func wantErr(want error) func(t *testing.T, err error) {
 	return func(t *testing.T, err error) {
-		if !errors.Is(err, want) {
-			t.Errorf("the error is %v, want %v", err, want)
-		}
+		harness.Is(t, "the error", err, want)
 	}
 }
 
@@ -295,9 +273,7 @@ func TestAFirstRunThatFails(t *testing.T) {
 					other, _ = f.engine(&opts)
 				}
 				time.Sleep(3 * time.Minute) // it looks once a minute
-				if done := f.until(other, created, task.Completed); string(done.Outcome) != "by another" {
-					t.Errorf("the outcome is %q", done.Outcome)
-				}
+				harness.Equal(t, "the outcome", string(f.until(other, created, task.Completed).Outcome), "by another")
 				if s.inserts.Load() != 1 || s.creates.Load() != 0 || len(attempts) != 2 {
 					t.Errorf("%d inserts and %d creates, and attempts %v", s.inserts.Load(), s.creates.Load(), attempts)
 				}
@@ -321,9 +297,7 @@ func TestFirstRunsAreShared(t *testing.T) {
 		for range 20 {
 			f.create(e, fresh("alice")) // two run at first, and then two of those that are due
 		}
-		if n := s.inserts.Load(); n != 2 {
-			t.Errorf("alice has %d first runs, want 2", n)
-		}
+		harness.Equal(t, "alice has first runs", s.inserts.Load(), 2)
 		start := time.Now()
 		f.create(e, fresh("bob"))
 		if n := s.inserts.Load(); n != 3 || time.Since(start) != 100*time.Millisecond {
@@ -340,17 +314,13 @@ func TestFirstRunsAreShared(t *testing.T) {
 
 // A task whose ID somebody may know, or that has done something, is stored before it runs.
 func TestWhatIsKnownIsStoredFirst(t *testing.T) {
-	opts := taskrun.Options{Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
-		return completed(""), nil
-	}}
+	opts := taskrun.Options{Handler: completes}
 	firstRuns(t, opts, func(t *testing.T, f *fixture, s *inserting, e *taskrun.Engine, _ func()) {
 		for _, n := range []*taskrun.New{
 			{Principal: "alice"}, {Principal: "alice", ID: "known"},
 			{Principal: "alice", Fresh: true, Entries: [][]byte{[]byte("step")}},
 		} {
-			if created := f.create(e, n); created.Status != task.Working {
-				t.Errorf("%+v became %+v", n, created)
-			}
+			harness.Equal(t, fmt.Sprintf("%+v became", n), f.create(e, n).Status, task.Working)
 		}
 		if s.inserts.Load() != 0 || s.creates.Load() != 3 {
 			t.Errorf("%d inserts and %d creates", s.inserts.Load(), s.creates.Load())

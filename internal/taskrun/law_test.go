@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -180,7 +181,7 @@ func loseCalls(t *testing.T, share float64, seed uint64) {
 	_, stop1 := f.engine(&opts)
 	_, stop2 := f.engine(&opts)
 	// The client loses nothing. Its tasks live beyond the end of the test, or the engines would delete them.
-	client := must(taskrun.NewEngine(plain, &taskrun.Options{Look: time.Second,
+	client := harness.Must(taskrun.NewEngine(plain, &taskrun.Options{Look: time.Second,
 		Settings: task.Settings{TTL: 24 * time.Hour, MaxAnonymousTTL: 24 * time.Hour}}))
 
 	created := make([]*task.Task, 4)
@@ -190,10 +191,7 @@ func loseCalls(t *testing.T, share float64, seed uint64) {
 	for i, c := range created {
 		wait := func(status task.Status) *task.Task {
 			for version := int64(-1); ; {
-				now, err := client.Wait(t.Context(), "", c.ID, version)
-				if err != nil {
-					t.Fatal(err)
-				}
+				now := harness.Must(client.Wait(t.Context(), "", c.ID, version))
 				if now.Status == status || now.Status.Terminal() {
 					return now
 				}
@@ -201,12 +199,7 @@ func loseCalls(t *testing.T, share float64, seed uint64) {
 			}
 		}
 		wait(task.InputRequired)
-		if _, err := client.Change(t.Context(), "", c.ID, func(now *task.Task) (*task.Update, error) {
-			up := answer(now)
-			return &up, nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		f.answer(client, c)
 		want := task.Completed
 		if i == 0 { // at any moment of the second run, even after it
 			time.Sleep(time.Duration(seed) * 200 * time.Millisecond)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -58,15 +59,13 @@ func TestTheContextEndsBeforeTheLease(t *testing.T) {
 				s := &slow{Store: new(task.MemoryStore)}
 				tt.store(s)
 				f := &fixture{t, silent{s}}
-				client := must(taskrun.NewEngine(s.Store, nil))
+				client := harness.Must(taskrun.NewEngine(s.Store, nil))
 				s.id = f.create(client, new(taskrun.New)).ID
 				ended := make(chan struct{}, 10)
 				_, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: lease, Workers: 1},
 					Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 						<-ctx.Done()
-						if !errors.Is(context.Cause(ctx), task.ErrLeaseLost) {
-							t.Errorf("the cause is %v", context.Cause(ctx))
-						}
+						harness.Is(t, "the cause", context.Cause(ctx), task.ErrLeaseLost)
 						if other, err := claimOne(s.Store, context.Background(), "", nil, lease); other != nil || err != nil {
 							t.Errorf("another worker could have claimed the task already: %v, %v", other, err)
 						}
@@ -175,7 +174,7 @@ func TestAHandlerThatDoesNotReturnIsAbandoned(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const lease = 10 * time.Second
 				var log bytes.Buffer
-				f := &fixture{t, silent{new(task.MemoryStore)}}
+				f := newFixture(t)
 				started, release, recorded := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 				cleaned := make(chan int64, 1)
 				opts := &taskrun.Options{
@@ -212,9 +211,7 @@ func TestAHandlerThatDoesNotReturnIsAbandoned(t *testing.T) {
 					t.Errorf("Record of the abandoned handler: %v", err)
 				}
 				if tt.name == "cancelled" {
-					if fence := <-cleaned; fence != 2 {
-						t.Errorf("it is cleaned up under fence %d, want another than the handler's that still runs", fence)
-					}
+					harness.Equal(t, "it is cleaned up under fence", <-cleaned, 2)
 				} else {
 					next, _ := f.engine(opts)
 					f.until(next, created, task.Completed)

@@ -42,7 +42,7 @@ func TestLogsNameTasks(t *testing.T) {
 			return taskrun.Verdict{}, nil
 		}},
 		"the outcome of a run was n": {
-			Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }},
+			Handler: completes},
 	} {
 		t.Run(says, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -190,9 +191,7 @@ func TestAReportWhoseAnswerWasLostCostsNoRun(t *testing.T) {
 			return completed("done"), nil
 		}})
 	f.until(e, f.create(e, &taskrun.New{}), task.Completed)
-	if n := runs.Load(); n != 1 {
-		t.Errorf("%d runs", n)
-	}
+	harness.Equal(t, "runs", runs.Load(), 1)
 }
 
 func TestAnEntryWhoseAnswerWasLostIsInTheJournalOnce(t *testing.T) {
@@ -222,10 +221,7 @@ func TestATaskThatHasNothingToDoDoesNotRun(t *testing.T) {
 		for _, status := range []task.Status{task.Completed, task.Failed, task.Cancelled, task.InputRequired} {
 			f := newFixture(t)
 			var runs atomic.Int32
-			e, err := taskrun.NewEngine(f.store, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := harness.Must(taskrun.NewEngine(f.store, nil))
 			created := f.create(e, &taskrun.New{})
 			f.change(created, func(now *task.Task) task.Update {
 				now.Status, now.Outcome, now.Round = status, []byte("as it was"), 1
@@ -252,8 +248,7 @@ func TestATaskThatHasNothingToDoDoesNotRun(t *testing.T) {
 
 func TestGoexitEndsTheAttempt(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		var runs atomic.Int32
 		e, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: time.Hour},
 			Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
@@ -263,29 +258,9 @@ func TestGoexitEndsTheAttempt(t *testing.T) {
 				return completed("the second time"), nil
 			}})
 		created := f.create(e, &taskrun.New{})
-		if done := f.until(e, created, task.Completed); string(done.Outcome) != "the second time" {
-			t.Errorf("outcome %q", done.Outcome)
-		}
-		if n := e.Watched(); n != 0 {
-			t.Errorf("%d tasks are watched over when all have ended", n)
-		}
+		harness.Equal(t, "outcome", string(f.until(e, created, task.Completed).Outcome), "the second time")
+		harness.Equal(t, "tasks are watched over when all have ended", e.Watched(), 0)
 		stop()
-	})
-}
-
-// A task whose handler ends its goroutine in every attempt fails in the end, as if the handler always failed.
-func TestGoexitIsGivenUp(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Attempts: 1, Lease: time.Hour},
-			Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
-				if !w.Stopped {
-					runtime.Goexit()
-				}
-				return taskrun.Verdict{}, nil
-			}})
-		f.until(e, f.create(e, &taskrun.New{}), task.Failed)
 	})
 }
 
@@ -309,8 +284,7 @@ func TestRecordingAfterTheAttempt(t *testing.T) {
 
 // A panic in a store must not end the process.
 func TestAStoreThatPanics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		var panicked sync.Map // the methods that panicked
 		panics := func(method string) {
 			n, _ := panicked.LoadOrStore(method, new(atomic.Int32))
@@ -330,10 +304,7 @@ func TestAStoreThatPanics(t *testing.T) {
 		}}
 		var runs atomic.Int32
 		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: 100 * time.Millisecond}, Handler: asking(&runs)})
-		unbroken, err := taskrun.NewEngine(plain, &taskrun.Options{Look: 10 * time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
+		unbroken := harness.Must(taskrun.NewEngine(plain, &taskrun.Options{Look: 10 * time.Millisecond}))
 		created := f.create(unbroken, &taskrun.New{})
 		f.until(unbroken, created, task.InputRequired)
 		(&fixture{t, plain}).change(created, answer)
@@ -392,9 +363,8 @@ func TestAReportIsNotTakenForWhatFollows(t *testing.T) {
 				}
 				return completed(fmt.Sprint(w.Task.Round)), nil
 			}})
-		if done := f.until(e, f.create(e, &taskrun.New{}), task.Completed); string(done.Outcome) != "7" {
-			t.Errorf("the second run began in round %s", done.Outcome)
-		}
+		harness.Equal(t, "the second run began in round",
+			string(f.until(e, f.create(e, &taskrun.New{}), task.Completed).Outcome), "7")
 	})
 	t.Run("shutdown", func(t *testing.T) {
 		f := newFixture(t)
@@ -453,11 +423,9 @@ func TestAChangeOfAWorkingTaskIsSeen(t *testing.T) {
 		}})
 	created := f.create(e, &taskrun.New{})
 	<-started
-	if _, err := e.Change(t.Context(), "", created.ID, func(*task.Task) (*task.Update, error) {
+	harness.Must(e.Change(t.Context(), "", created.ID, func(*task.Task) (*task.Update, error) {
 		return &task.Update{Keep: true, Entries: [][]byte{[]byte("signal")}}, nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	close(changed)
 	f.until(e, created, task.Completed)
 }
@@ -498,9 +466,7 @@ func TestRecordingBesideOthers(t *testing.T) {
 	}})
 	created := f.create(e, &taskrun.New{})
 	f.until(e, created, task.Completed)
-	if n := <-alone; n != 5 {
-		t.Errorf("%d writes for 5 entries", n)
-	}
+	harness.Equal(t, "writes for 5 entries", <-alone, 5)
 	_, entries, err := f.store.Journal(t.Context(), created.ID, -1)
 	times := make(map[string]int)
 	for _, e := range entries {
@@ -541,9 +507,7 @@ func TestRecordingUnderALeaseThatIsLost(t *testing.T) {
 		}})
 	created = f.create(e, &taskrun.New{})
 	close(ready)
-	if err := <-got; !errors.Is(err, task.ErrLeaseLost) {
-		t.Errorf("Record: %v, want ErrLeaseLost", err)
-	}
+	harness.Is(t, "Record", <-got, task.ErrLeaseLost)
 }
 
 // claimOne claims one task. Without one that is due both results are nil.
@@ -586,16 +550,11 @@ func TestAConflictUnderAnotherClaim(t *testing.T) {
 		m.get = func(string) { change(task.Update{Lease: time.Minute}, func(*task.Task) {}) }
 		e := newIdle(t, m, &taskrun.Options{})
 		run := &task.Task{ID: "a", Status: task.Working}
-		if err := store.Create(ctx, run, time.Hour, time.Minute, nil, nil, task.Quota{}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, store.Create(ctx, run, time.Hour, time.Minute, nil, nil, task.Quota{}))
 		run.Status = task.Completed
-		if err := e.Settle(ctx, run, task.Update{Leased: true, Due: -1}); !errors.Is(err, task.ErrLeaseLost) {
-			t.Errorf("the write of a worker that has lost its claim: %v, want task.ErrLeaseLost", err)
-		}
-		if now, err := store.Get(ctx, "a"); err != nil || now.Status != task.Cancelled {
-			t.Errorf("the task is %+v (%v), want it cancelled", now, err)
-		}
+		harness.Is(t, "the write of a worker that has lost its claim",
+			e.Settle(ctx, run, task.Update{Leased: true, Due: -1}), task.ErrLeaseLost)
+		harness.Equal(t, "the task is (), want it cancelled", harness.Must(store.Get(ctx, "a")).Status, task.Cancelled)
 	})
 }
 
@@ -615,8 +574,7 @@ func (s *forgetful) Append(ctx context.Context, id string, claim task.Claim, the
 // A failover that loses an entry leaves no hole in the journal: what comes after the entry is recorded after it is
 // recorded again.
 func TestALostEntryIsRecordedAgainBeforeTheNext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		lost := false
 		f.store = &forgetful{f.store, func(entry []byte) bool {
 			before := lost

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -32,7 +33,7 @@ func TestNotices(t *testing.T) {
 		refusals, attempts := 3, 0
 		delivered := make(map[string]int)
 		var log strings.Builder
-		e, err := taskrun.NewEngine(store, &taskrun.Options{
+		e := harness.Must(taskrun.NewEngine(store, &taskrun.Options{
 			Settings: task.Settings{MaxTTL: 30 * 24 * time.Hour, TTL: 30 * 24 * time.Hour},
 			Look:     10 * time.Second, Handler: asks, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 			Expire: func(q *task.Question) error { q.Decision = []byte("unanswered"); return nil },
@@ -59,18 +60,13 @@ func TestNotices(t *testing.T) {
 					return nil
 				}
 			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- e.Run(ctx) }()
 		synctest.Wait()
 		for _, target := range []string{"never", "late", "now"} {
-			if _, err := e.Create(t.Context(), &taskrun.New{Principal: "alice", Target: target}); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(e.Create(t.Context(), &taskrun.New{Principal: "alice", Target: target}))
 		}
 		<-time.After(2 * time.Minute)
 		synctest.Wait()
@@ -122,28 +118,21 @@ func (s *deafStore) Listen(ctx context.Context, d time.Duration, named, anonymou
 func TestNothingIsAskedUnheard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := make(chan task.NoticeKind, 1)
-		e, err := taskrun.NewEngine(&deafStore{new(task.MemoryStore), 3}, &taskrun.Options{
+		e := harness.Must(taskrun.NewEngine(&deafStore{new(task.MemoryStore), 3}, &taskrun.Options{
 			Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
 				q := &task.Question{Key: "approve", For: []string{"user:bob"}, Content: []byte("?")}
 				return taskrun.Verdict{Status: task.InputRequired, Ask: []*task.Question{q}, Round: 1}, nil
 			},
 			Notify: func(_ context.Context, n *task.Notice) error { told <- n.Kind; return nil },
 			Logger: slog.New(slog.DiscardHandler),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := e.Create(t.Context(), &taskrun.New{Principal: "alice"}); err != nil {
-			t.Fatal(err)
-		}
+		}))
+		harness.Must(e.Create(t.Context(), &taskrun.New{Principal: "alice"}))
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- e.Run(ctx) }()
 		select {
 		case kind := <-told:
-			if kind != task.NoticeAsked {
-				t.Errorf("the first notice is %q", kind)
-			}
+			harness.Equal(t, "the first notice", kind, task.NoticeAsked)
 		case <-time.After(time.Hour):
 			t.Error("nobody was told of the question")
 		}
@@ -165,7 +154,7 @@ func testAConsumerThatHangsForOneCaller(t *testing.T) {
 	taken := make(chan string, 100)
 	hang := make(chan struct{})
 	defer close(hang)
-	e, err := taskrun.NewEngine(store, &taskrun.Options{
+	e := harness.Must(taskrun.NewEngine(store, &taskrun.Options{
 		Look: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 		Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			q := &task.Question{Key: "approve", For: []string{"user:bob"}, Content: []byte("?")}
@@ -178,32 +167,21 @@ func testAConsumerThatHangsForOneCaller(t *testing.T) {
 			taken <- n.Question.Principal
 			return nil
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- e.Run(ctx) }()
-	if err := store.Listen(t.Context(), time.Hour, 0, 0); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, store.Listen(t.Context(), time.Hour, 0, 0))
 	for range 10 {
-		if _, err := e.Create(t.Context(), &taskrun.New{Principal: "mallory", Target: "x"}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(e.Create(t.Context(), &taskrun.New{Principal: "mallory", Target: "x"}))
 	}
 	for range 5 {
-		if _, err := e.Create(t.Context(), &taskrun.New{Principal: "alice", Target: "x"}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(e.Create(t.Context(), &taskrun.New{Principal: "alice", Target: "x"}))
 	}
 	for range 5 {
 		select {
 		case who := <-taken:
-			if who != "alice" {
-				t.Errorf("%s's notice is taken", who)
-			}
+			harness.Equal(t, "'s notice is taken", who, "alice")
 		case <-time.After(2 * time.Minute):
 			t.Fatal("alice's notices wait for mallory's")
 		}

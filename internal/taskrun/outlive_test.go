@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -92,10 +93,7 @@ func (r *receiver) start(deliver bool, settings task.Settings) (e *taskrun.Engin
 	if deliver {
 		opts.Notify = r.notify
 	}
-	e, err := taskrun.NewEngine(r.store, opts)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	e = harness.Must(taskrun.NewEngine(r.store, opts))
 	ctx, cancel := context.WithCancel(r.t.Context())
 	ended := make(chan error)
 	go func() { ended <- e.Run(ctx) }()
@@ -110,10 +108,7 @@ func (r *receiver) start(deliver bool, settings task.Settings) (e *taskrun.Engin
 
 func (r *receiver) create(e *taskrun.Engine, principal string, ttl time.Duration) string {
 	r.t.Helper()
-	created, err := e.Create(r.t.Context(), &taskrun.New{Principal: principal, Target: "ask", TTL: ttl})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	created := harness.Must(e.Create(r.t.Context(), &taskrun.New{Principal: principal, Target: "ask", TTL: ttl}))
 	return created.ID
 }
 
@@ -263,9 +258,7 @@ func TestQuotaOfNotices(t *testing.T) {
 				<-time.After(time.Minute)
 				id := r.create(e, "alice", 0)
 				<-time.After(5 * time.Second)
-				if len(r.takenOf(id)) != 1 {
-					t.Error("another's notice was not delivered")
-				}
+				harness.Equal(t, "another's notice was not delivered", len(r.takenOf(id)), 1)
 				lines := r.lines("level=ERROR msg=\"task: notices were not kept")
 				named := r.lines("principal="+flood+" ") + r.lines(`principal=""`)
 				if lines == 0 || named != lines ||
@@ -274,14 +267,10 @@ func TestQuotaOfNotices(t *testing.T) {
 				}
 				home.Store(true)
 				<-time.After(10 * time.Minute)
-				if got := r.outcome("completed of " + flood); got != 5 {
-					t.Errorf("%d notices were delivered that were kept", got)
-				}
+				harness.Equal(t, "notices were delivered that were kept", r.outcome("completed of "+flood), 5)
 				id = r.create(e, flood, 0)
 				<-time.After(5 * time.Second)
-				if len(r.takenOf(id)) != 1 {
-					t.Error("with room again there is no notice")
-				}
+				harness.Equal(t, "with room again there is no notice", len(r.takenOf(id)), 1)
 			})
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -77,7 +78,7 @@ func TestAStoreThatIsTooSlowIsWarnedOf(t *testing.T) {
 				f := newFixture(t)
 				f.store = &distant{f.store, tt.takes, make(chan struct{}, tt.connections)}
 				_, stop := f.engine(&taskrun.Options{Settings: tt.settings, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-					Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) { return completed(""), nil }})
+					Handler: completes})
 				time.Sleep(time.Minute)
 				stop()
 				for _, says := range []string{lease, workers, timeout} {
@@ -115,8 +116,6 @@ func TestRenewalsThatTakeLongAreWarnedOf(t *testing.T) {
 			t.Errorf("the run ended because %v", err)
 		}
 		stop()
-		if !strings.Contains(log.String(), "renewing leases takes long") {
-			t.Errorf("the log has\n%s", &log)
-		}
+		harness.Contains(t, "the log has", log.String(), "renewing leases takes long")
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -52,14 +53,11 @@ func TestQuestionsOfAStoreThatFails(t *testing.T) {
 		{"refuses", asker{new(task.MemoryStore), func(context.Context) error { return task.ErrLate }}, task.ErrLate.Error()},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			e, err := taskrun.NewEngine(c.store, &taskrun.Options{Logger: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := harness.Must(taskrun.NewEngine(c.store, &taskrun.Options{Logger: slog.New(slog.DiscardHandler)}))
 			for method, err := range map[string]error{
-				"Questions": errorOf(e.Questions(t.Context(), "NAME")),
-				"Waiting":   errorOf(e.Waiting(t.Context(), task.QuestionFilter{}, nil, 1)),
-				"History":   errorOf(e.History(t.Context(), task.QuestionHistory{}, nil, 1)),
+				"Questions": harness.Err(e.Questions(t.Context(), "NAME")),
+				"Waiting":   harness.Err(e.Waiting(t.Context(), task.QuestionFilter{}, nil, 1)),
+				"History":   harness.Err(e.History(t.Context(), task.QuestionHistory{}, nil, 1)),
 				"Changes":   errorOfChanges(e.Changes(t.Context(), nil, 1)),
 				"Change":    e.ChangeQuestion(t.Context(), &task.Question{Task: "task"}, false),
 			} {
@@ -70,8 +68,6 @@ func TestQuestionsOfAStoreThatFails(t *testing.T) {
 		})
 	}
 }
-
-func errorOf[T any](_ T, err error) error { return err }
 
 func errorOfChanges(_ []*task.Question, _ time.Time, err error) error { return err }
 
@@ -90,8 +86,6 @@ func TestADecisionWakesTheWorkers(t *testing.T) {
 	e, _ := f.engine(&taskrun.Options{Look: time.Hour, Handler: asking(new(atomic.Int32))})
 	created = f.create(e, &taskrun.New{})
 	f.until(e, created, task.InputRequired)
-	if err := e.ChangeQuestion(t.Context(), &task.Question{Task: created.ID, Decision: []byte("yes")}, false); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, e.ChangeQuestion(t.Context(), &task.Question{Task: created.ID, Decision: []byte("yes")}, false))
 	f.until(e, created, task.Completed)
 }

@@ -10,16 +10,14 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
 // newIdle returns an engine that runs nothing.
 func newIdle(t *testing.T, store task.Store, opts *taskrun.Options) *taskrun.Engine {
 	t.Helper()
-	e, err := taskrun.NewEngine(store, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := harness.Must(taskrun.NewEngine(store, opts))
 	return e
 }
 
@@ -36,8 +34,7 @@ func (f *fixture) end(created *task.Task) {
 func TestEndedTasksMakeRoom(t *testing.T) {
 	for _, bound := range []task.Quota{{Kept: 20}, {Bytes: 20 * 4}} {
 		for _, principal := range []string{"alice", ""} {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t)
+			inBubble(t, func(t *testing.T, f *fixture) {
 				e := newIdle(t, f.store, &taskrun.Options{Settings: task.Settings{PerPrincipal: bound, Anonymous: bound},
 					Grace: time.Hour})
 				create := func() (*task.Task, error) {
@@ -45,10 +42,7 @@ func TestEndedTasksMakeRoom(t *testing.T) {
 				}
 				var first *task.Task
 				for i := range 20 {
-					created, err := create()
-					if err != nil {
-						t.Fatal(err)
-					}
+					created := harness.Must(create())
 					if i == 0 {
 						first = created
 					}
@@ -88,22 +82,21 @@ func TestNothingMakesRoomForWhatDoesNotFit(t *testing.T) {
 		write func(ctx context.Context, e *taskrun.Engine, parked *task.Task) error
 	}{
 		{"one too many", task.Quota{Unfinished: 1}, func(ctx context.Context, e *taskrun.Engine, _ *task.Task) error {
-			return second(e.Create(ctx, &taskrun.New{Principal: "alice"}))
+			return harness.Err(e.Create(ctx, &taskrun.New{Principal: "alice"}))
 		}},
 		{"a call that is too large", task.Quota{Bytes: 100},
 			func(ctx context.Context, e *taskrun.Engine, _ *task.Task) error {
-				return second(e.Create(ctx, &taskrun.New{Principal: "alice", Call: make([]byte, 60),
+				return harness.Err(e.Create(ctx, &taskrun.New{Principal: "alice", Call: make([]byte, 60),
 					Entries: [][]byte{make([]byte, 41)}}))
 			}},
 		{"an answer that is too large", task.Quota{Bytes: 100},
 			func(ctx context.Context, e *taskrun.Engine, parked *task.Task) error {
-				return second(e.Change(ctx, "alice", parked.ID, func(now *task.Task) (*task.Update, error) {
+				return harness.Err(e.Change(ctx, "alice", parked.ID, func(now *task.Task) (*task.Update, error) {
 					return &task.Update{Entries: [][]byte{make([]byte, 101)}}, nil
 				}))
 			}},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			f := newFixture(t)
+		inBubble(t, func(t *testing.T, f *fixture) {
 			e := newIdle(t, f.store, &taskrun.Options{Settings: task.Settings{PerPrincipal: tt.bound}})
 			ended := f.create(e, &taskrun.New{Principal: "alice"})
 			f.end(ended)
@@ -121,8 +114,7 @@ func TestNothingMakesRoomForWhatDoesNotFit(t *testing.T) {
 
 // Answers make room as new tasks do: what they need is deleted of the principal's own tasks only.
 func TestEndedTasksMakeRoomForAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		e := newIdle(t, f.store, &taskrun.Options{Settings: task.Settings{PerPrincipal: task.Quota{Bytes: 100}}})
 		parked := f.create(e, &taskrun.New{Principal: "alice"})
 		var ended []*task.Task
@@ -131,14 +123,10 @@ func TestEndedTasksMakeRoomForAnswers(t *testing.T) {
 			f.end(ended[len(ended)-1])
 		}
 		time.Sleep(time.Hour)
-		if _, err := e.Change(t.Context(), "alice", parked.ID, func(now *task.Task) (*task.Update, error) {
+		harness.Must(e.Change(t.Context(), "alice", parked.ID, func(now *task.Task) (*task.Update, error) {
 			return &task.Update{Entries: [][]byte{make([]byte, 41)}}, nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.store.Get(t.Context(), ended[0].ID); !errors.Is(err, task.ErrNotFound) {
-			t.Errorf("alice's ended task: %v", err)
-		}
+		}))
+		harness.Is(t, "alice's ended task", harness.Err(f.store.Get(t.Context(), ended[0].ID)), task.ErrNotFound)
 		if _, err := f.store.Get(t.Context(), ended[1].ID); err != nil {
 			t.Errorf("bob's ended task: %v", err)
 		}
@@ -208,9 +196,7 @@ func TestTaskThatHoldsTooMuchFails(t *testing.T) {
 				return taskrun.Verdict{}, err
 			}
 			err := w.Record(ctx, make([]byte, 41))
-			if !errors.Is(err, taskrun.ErrTooLarge) {
-				t.Errorf("Record: %v, want %v", err, taskrun.ErrTooLarge)
-			}
+			harness.Is(t, "Record", err, taskrun.ErrTooLarge)
 			return completed("whatever it makes of the error"), nil
 		},
 		"the result": func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
@@ -240,13 +226,11 @@ func TestTaskThatHoldsTooMuchFails(t *testing.T) {
 		created := f.create(e, &taskrun.New{Principal: "alice"})
 		if name == "the answers" {
 			f.until(e, created, task.InputRequired)
-			if _, err := e.Change(t.Context(), "alice", created.ID, func(now *task.Task) (*task.Update, error) {
+			harness.Must(e.Change(t.Context(), "alice", created.ID, func(now *task.Task) (*task.Update, error) {
 				u := answer(now)
 				u.Entries = [][]byte{make([]byte, 101)}
 				return &u, nil
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 		}
 		failed := f.until(e, created, task.Failed)
 		if !strings.Contains(failed.Message, "100 bytes") || string(failed.Outcome) != failed.Message {
@@ -300,8 +284,7 @@ func TestTheLimitOfATaskIsExact(t *testing.T) {
 
 // When a worker becomes free, those that had their share are served at once, and not at the next look.
 func TestAFreeWorkerIsUsedAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		// The first task's worker has lost its lease, so that no change wakes anybody when it ends.
 		f.store = &meddled{Store: f.store, update: func(now *task.Task, u task.Update) error {
 			if now.Target == "first" && u.Leased {
@@ -334,8 +317,6 @@ func TestAFreeWorkerIsUsedAtOnce(t *testing.T) {
 		case <-second:
 		case <-time.After(20 * time.Minute):
 		}
-		if took := time.Since(began); took != 0 {
-			t.Errorf("the second task begins %v after the first has ended", took)
-		}
+		harness.Equal(t, "the second task begins after the first has ended", time.Since(began), 0)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -60,16 +61,12 @@ func TestIdleSubscriptionsShareOneLook(t *testing.T) {
 			time.Sleep(7 * time.Millisecond) // they do not begin at once
 		}
 		time.Sleep(5 * time.Second)
-		if reports.Load() != subscriptions*each {
-			t.Errorf("%d reports at the start, want one for each task", reports.Load())
-		}
+		harness.Equal(t, "reports at the start", reports.Load(), subscriptions*each)
 		gets, looks := store.gets.Load(), store.looks.Load()
 		const seconds = 60
 		time.Sleep(seconds * time.Second)
 		perLook := int64((subscriptions*each + 499) / 500)
-		if n := store.gets.Load() - gets; n != 0 {
-			t.Errorf("%d tasks were read though none has changed", n)
-		}
+		harness.Equal(t, "tasks were read though none has changed", store.gets.Load()-gets, 0)
 		if n := store.looks.Load() - looks; n > seconds*perLook || n < seconds/2*perLook {
 			t.Errorf("the store was asked %d times in %d seconds, want %d or a few less", n, seconds, seconds*perLook)
 		}
@@ -86,9 +83,7 @@ func TestIdleSubscriptionsShareOneLook(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		all.Wait()
-		if e.Watched() != 0 {
-			t.Errorf("%d tasks are still waited for", e.Watched())
-		}
+		harness.Equal(t, "tasks are still waited for", e.Watched(), 0)
 	})
 }
 
@@ -121,15 +116,11 @@ func TestALookThatFailsIsMadeAgain(t *testing.T) {
 
 // A task that is deleted while somebody waits for it ends the wait.
 func TestADeletedTaskIsSeen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		e := newIdle(t, f.store, nil)
 		one := f.create(e, &taskrun.New{Principal: "alice"})
 		f.end(one)
-		one, err := e.Get(t.Context(), "alice", one.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		one = harness.Must(e.Get(t.Context(), "alice", one.ID))
 		ended := make(chan error)
 		go func() {
 			_, err := e.Wait(t.Context(), "alice", one.ID, one.Version)
@@ -139,16 +130,14 @@ func TestADeletedTaskIsSeen(t *testing.T) {
 		if n, err := f.store.Evict(t.Context(), "alice", 0, 1); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
-		if err := <-ended; !errors.Is(err, task.ErrNotFound) {
-			t.Errorf("the error is %v", err)
-		}
+		harness.Is(t, "the error", <-ended, task.ErrNotFound)
 	})
 }
 
 // A task that ends, or that is deleted, is waited for no longer, though its follower waits for others.
 func TestAFollowerForgetsWhatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fixture{t, silent{new(task.MemoryStore)}}
+		f := newFixture(t)
 		e := newIdle(t, f.store, nil)
 		var tasks []*task.Task
 		for range 3 {
@@ -185,7 +174,7 @@ func TestWaitingWithoutVersions(t *testing.T) {
 		store := new(task.MemoryStore)
 		e := newIdle(t, struct{ task.Store }{store}, nil)
 		writer := newIdle(t, silent{store}, nil)
-		changes, gone := must(e.Create(t.Context(), new(taskrun.New))), must(e.Create(t.Context(), new(taskrun.New)))
+		changes, gone := harness.Must(e.Create(t.Context(), new(taskrun.New))), harness.Must(e.Create(t.Context(), new(taskrun.New)))
 		changed, deleted := make(chan error), make(chan error)
 		go func() {
 			now, err := e.Wait(t.Context(), "", changes.ID, changes.Version)
@@ -195,25 +184,21 @@ func TestWaitingWithoutVersions(t *testing.T) {
 			changed <- err
 		}()
 		synctest.Wait()
-		must(writer.Cancel(t.Context(), "", changes.ID))
+		harness.Must(writer.Cancel(t.Context(), "", changes.ID))
 		if err := <-changed; err != nil {
 			t.Error(err)
 		}
-		now := must(writer.Cancel(t.Context(), "", gone.ID))
-		if err := store.Update(t.Context(), now, task.Update{Due: -1}); err != nil {
-			t.Fatal(err)
-		}
+		now := harness.Must(writer.Cancel(t.Context(), "", gone.ID))
+		harness.Check(t, store.Update(t.Context(), now, task.Update{Due: -1}))
 		go func() {
 			_, err := e.Wait(t.Context(), "", gone.ID, now.Version)
 			deleted <- err
 		}()
 		time.Sleep(10 * time.Second)
-		if n := must(store.Evict(t.Context(), "", 0, 9)); n != 1 {
+		if n := harness.Must(store.Evict(t.Context(), "", 0, 9)); n != 1 {
 			t.Fatalf("%d tasks are deleted", n)
 		}
-		if err := <-deleted; !errors.Is(err, task.ErrNotFound) {
-			t.Errorf("the error is %v", err)
-		}
+		harness.Is(t, "the error", <-deleted, task.ErrNotFound)
 	})
 }
 
@@ -244,7 +229,7 @@ func TestWaitingOnAStoreThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &failing{Store: new(task.MemoryStore)}
 		e := newIdle(t, store, nil)
-		created := must(e.Create(t.Context(), new(taskrun.New)))
+		created := harness.Must(e.Create(t.Context(), new(taskrun.New)))
 		ended := make(chan error)
 		go func() {
 			_, err := e.Wait(t.Context(), "", created.ID, created.Version)
@@ -253,9 +238,7 @@ func TestWaitingOnAStoreThatFails(t *testing.T) {
 		synctest.Wait()
 		failure := errors.New("the disk is full")
 		store.versions.Store(&failure)
-		if err := <-ended; !errors.Is(err, failure) {
-			t.Errorf("the error is %v", err)
-		}
+		harness.Is(t, "the error", <-ended, failure)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -54,8 +55,7 @@ func (w *writes) Renew(ctx context.Context, leases []task.Leased, lease time.Dur
 // Where a worker is free, a task with a question whose ID somebody knows is written four times: it is created and
 // claimed, parked, answered and claimed, and completed.
 func TestATaskWithAQuestionIsWrittenFourTimes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		count := &writes{Store: f.store}
 		f.store = count // which is no Watcher
 		e, stop := f.engine(&taskrun.Options{Look: time.Hour,
@@ -67,13 +67,10 @@ func TestATaskWithAQuestionIsWrittenFourTimes(t *testing.T) {
 			}})
 		synctest.Wait() // until its loop has found nothing
 		created := f.create(e, &taskrun.New{Call: []byte("the ")})
-		f.until(e, created, task.InputRequired)
-		if _, err := e.Change(t.Context(), "", created.ID, func(now *task.Task) (*task.Update, error) {
-			u := answer(now)
-			return &u, nil
-		}); err != nil {
-			t.Fatal(err)
+		if parked := f.until(e, created, task.InputRequired); string(parked.Pending) != "?" || parked.Round != 1 {
+			t.Errorf("parked as %+v", parked)
 		}
+		f.answer(e, created)
 		if done := f.until(e, created, task.Completed); string(done.Outcome) != "the answer" || done.Fence != 2 {
 			t.Errorf("the outcome is %q under fence %d, want %q under 2", done.Outcome, done.Fence, "the answer")
 		}
@@ -90,8 +87,7 @@ func TestATaskWithAQuestionIsWrittenFourTimes(t *testing.T) {
 // A worker that is free does not serve a new task while an older one of the same principal waits for the last worker
 // but one.
 func TestANewTaskOvertakesNone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		gate := make(chan struct{})
 		order := make(chan string, 10)
 		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Workers: 2}, Look: time.Hour,
@@ -112,9 +108,7 @@ func TestANewTaskOvertakesNone(t *testing.T) {
 		synctest.Wait()
 		close(gate)
 		for _, want := range []string{"first", "newcomer", "second", "third"} {
-			if got := <-order; got != want {
-				t.Errorf("%s runs, want %s", got, want)
-			}
+			harness.Equal(t, "runs", <-order, want)
 		}
 	})
 }
@@ -124,13 +118,7 @@ func TestAnEngineThatStopsTakesNoNewTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 20 {
 			f := newFixture(t)
-			e, err := taskrun.NewEngine(f.store, &taskrun.Options{
-				Look: time.Hour, Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
-					return completed(""), nil
-				}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := harness.Must(taskrun.NewEngine(f.store, &taskrun.Options{Look: time.Hour, Handler: completes}))
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- e.Run(ctx) }()
@@ -161,8 +149,7 @@ func (h *held) Claim(
 
 // While the loop looks for what is due, a new task waits for what it finds, although a worker is free.
 func TestANewTaskDoesNotOvertakeALook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		h := &held{f.store, make(chan struct{}, 10)}
 		f.store = h
 		ran := make(chan string, 10)
@@ -180,17 +167,14 @@ func TestANewTaskDoesNotOvertakeALook(t *testing.T) {
 		for range cap(h.claiming) {
 			h.claiming <- struct{}{}
 		}
-		if got := <-ran; got != "new" {
-			t.Errorf("%q ran", got)
-		}
+		harness.Equal(t, "ran", <-ran, "new")
 	})
 }
 
 // When the answer to a write is lost that claims a task, it is not known whose claim it is: the task goes on when the
 // lease ends.
 func TestAClaimWhoseAnswerWasLostEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		f.store = &lostClaims{Store: f.store}
 		const lease = time.Minute
 		fences := make(chan int64, 10)
@@ -212,22 +196,16 @@ func TestAClaimWhoseAnswerWasLostEnds(t *testing.T) {
 		}
 		const id = "an id of 128 bits"
 		start := time.Now()
-		if _, err := e.Create(t.Context(), &taskrun.New{ID: id}); !errors.Is(err, errLost) {
-			t.Errorf("Create: %v", err)
-		}
+		harness.Is(t, "Create", harness.Err(e.Create(t.Context(), &taskrun.New{ID: id})), errLost)
 		goesOn(start, 2)
 		start = time.Now()
-		if _, err := e.Change(t.Context(), "", id, func(now *task.Task) (*task.Update, error) {
+		harness.Is(t, "Change", harness.Err(e.Change(t.Context(), "", id, func(now *task.Task) (*task.Update, error) {
 			u := answer(now)
 			return &u, nil
-		}); !errors.Is(err, errLost) {
-			t.Errorf("Change: %v", err)
-		}
+		})), errLost)
 		goesOn(start, 4)
 		stop()
-		if now, err := f.store.Get(t.Context(), id); err != nil || now.Status != task.Completed {
-			t.Errorf("%+v, %v", now, err)
-		}
+		harness.Equal(t, "the result", harness.Must(f.store.Get(t.Context(), id)).Status, task.Completed)
 	})
 }
 
@@ -401,7 +379,7 @@ func TestTargetsTakeTurns(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newShop(t, 16)
 			if atOnce { // an engine that starts finds them all
-				idle := must(taskrun.NewEngine(s.store, nil))
+				idle := harness.Must(taskrun.NewEngine(s.store, nil))
 				s.engine, idle = idle, s.engine
 				defer func() { s.engine = idle }()
 			}
@@ -427,8 +405,7 @@ func TestTargetsTakeTurns(t *testing.T) {
 
 // All leases of a process are renewed by one call, however many tasks it runs, and none of them ends.
 func TestOneCallRenewsAllLeases(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		count := &writes{Store: f.store}
 		f.store = count
 		const lease, running = 9 * time.Second, 16
@@ -450,9 +427,7 @@ func TestOneCallRenewsAllLeases(t *testing.T) {
 		}
 		close(gate)
 		for _, c := range created {
-			if now := f.until(e, c, task.Completed); now.Fence != 1 {
-				t.Errorf("a task was claimed %d times", now.Fence)
-			}
+			harness.Equal(t, "a task was claimed times", f.until(e, c, task.Completed).Fence, 1)
 		}
 	})
 }
@@ -470,8 +445,7 @@ func (l lateRenewals) Renew(ctx context.Context, leases []task.Leased, lease tim
 
 // A renewal that is on its way while a task is given back does not keep workers from it.
 func TestARenewalDoesNotOutliveItsRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		f.store = lateRenewals{f.store, time.Second}
 		const lease = time.Minute // renewed after 20 seconds
 		again := make(chan time.Time, 1)

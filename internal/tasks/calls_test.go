@@ -30,13 +30,9 @@ func TestTaskSupportOfATool(t *testing.T) {
 		})
 	}
 	s := harness.NewTaskServer(t, nil, harness.AddEcho, plain, harness.AddRequired)
-	if got := s.Result(harness.WithExtension, "tools/call", "plain",
-		`"name":"plain","task":{"ttl":"bad"}`); got["resultType"] != "complete" {
-		t.Errorf("a tool without tasks: %v", got)
-	}
-	if code, message := s.Fault(harness.ProposalOnly, "tools/call", "plain", `"name":"plain","task":{}`); code != -32601 {
-		t.Errorf("a forbidden task: %d %s", code, message)
-	}
+	harness.Want(t, "a tool without tasks", s.Result(harness.WithExtension, "tools/call", "plain",
+		`"name":"plain","task":{"ttl":"bad"}`), "complete", "resultType")
+	s.Refuses("a forbidden task", -32601, "", harness.ProposalOnly, "tools/call", "plain", `"name":"plain","task":{}`)
 	_, response := s.Send(harness.ProposalOnly, "tools/call", "required", `"name":"required"`)
 	if harness.At(response, "error", "code") != -32021.0 ||
 		harness.At(response, "error", "data", "requiredCapabilities", "extensions", "io.modelcontextprotocol/tasks") == nil {
@@ -46,19 +42,14 @@ func TestTaskSupportOfATool(t *testing.T) {
 		`"name":"echo"`); got["resultType"] != "input_required" || got["requestState"] == nil {
 		t.Errorf("a client without tasks: %v", got)
 	}
-	if got := s.Result(harness.ProposalOnly, "tools/call", "echo",
-		`"name":"echo","task":null`); got["resultType"] != "input_required" {
-		t.Errorf("task null: %v", got)
-	}
+	harness.Want(t, "task null", s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":null`),
+		"input_required", "resultType")
 	for _, member := range []string{`7`, `{"ttl":"x"}`, `{"ttl":-1}`, `{"ttl":0}`, `[]`} {
-		if code, _ := s.Fault(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":`+member); code != -32602 {
-			t.Errorf("task %s: %d", member, code)
-		}
+		s.Refuses("task "+member, -32602, "", harness.ProposalOnly, "tools/call", "echo",
+			`"name":"echo","task":`+member)
 	}
-	if got := s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{"ttl":1e300}`); harness.At(got,
-		"task", "ttl") != 3600*1000.0 {
-		t.Errorf("a huge time to live: %v", got)
-	}
+	harness.Want(t, "a huge time to live", s.Result(harness.ProposalOnly, "tools/call", "echo",
+		`"name":"echo","task":{"ttl":1e300}`), 3600*1000.0, "task", "ttl")
 }
 
 func TestQuotaOfAPrincipal(t *testing.T) {
@@ -68,10 +59,7 @@ func TestQuotaOfAPrincipal(t *testing.T) {
 	for range 2 {
 		s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)
 	}
-	if code, message := s.Fault(harness.WithExtension, "tools/call", "echo", `"name":"echo"`); code != -32603 ||
-		!strings.Contains(message, "at most 2") {
-		t.Errorf("%d %s", code, message)
-	}
+	s.Refuses("one more", -32603, "at most 2", harness.WithExtension, "tools/call", "echo", `"name":"echo"`)
 }
 
 // One anonymous caller must not fill the store for everybody, neither with tasks that have ended nor with large ones.
@@ -108,16 +96,12 @@ func TestQuotaOfAnswers(t *testing.T) {
 	t.Parallel()
 	settings := task.Settings{Anonymous: task.Quota{Bytes: 2000}}
 	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: settings}}, harness.AddEcho)
-	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
+	id := s.Start(harness.WithExtension, `"name":"echo"`)
 	s.Get(harness.WithExtension, id, "input_required")
 	long := harness.Answered(id, `"echo_input":{"action":"accept","content":{"input":"`+strings.Repeat("x", 2000)+`"}}`)
-	if code, message := s.Fault(harness.WithExtension, "tasks/update", id, long); code != -32603 ||
-		!strings.Contains(message, "2000 bytes") {
-		t.Errorf("%d %s", code, message)
-	}
+	s.Refuses("a long answer", -32603, "2000 bytes", harness.WithExtension, "tasks/update", id, long)
 	s.Get(harness.WithExtension, id, "input_required")
-	s.Result(harness.WithExtension, "tasks/update", id,
-		harness.Answered(id, `"echo_input":{"action":"accept","content":{"input":"short"}}`))
+	s.Answer(id, `"echo_input":{"action":"accept","content":{"input":"short"}}`)
 	s.Get(harness.WithExtension, id, "completed")
 }
 
@@ -125,9 +109,8 @@ func TestMaxTTLAlone(t *testing.T) {
 	t.Parallel()
 	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{Settings: task.Settings{MaxTTL: time.Hour}}},
 		harness.AddEcho)
-	if got := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`); got["ttlMs"] != 3600000.0 {
-		t.Errorf("%v", got)
-	}
+	harness.Want(t, "the result", s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`), 3600000.0,
+		"ttlMs")
 }
 
 func TestCanTellsWhetherThereWillBeATask(t *testing.T) {
@@ -161,10 +144,8 @@ func TestCanTellsWhetherThereWillBeATask(t *testing.T) {
 			func(ctx context.Context, call *askback.Call) (string, error) {
 				return "no task", call.Detach()
 			})))
-	if got := harness.Content(none.Result(harness.WithExtension, "tools/call", "detaching",
-		`"name":"detaching"`)); got != "no task" {
-		t.Errorf("without Options.Tasks: %v", got)
-	}
+	harness.Equal(t, "without Options.Tasks",
+		harness.Content(none.Result(harness.WithExtension, "tools/call", "detaching", `"name":"detaching"`)), "no task")
 }
 
 func TestOtherRequestsIgnoreTheMemberTask(t *testing.T) {
@@ -176,10 +157,8 @@ func TestOtherRequestsIgnoreTheMemberTask(t *testing.T) {
 		})
 	}
 	s := harness.NewTaskServer(t, nil, add)
-	if got := s.Result(harness.ProposalOnly, "prompts/get", "p",
-		`"name":"p","task":{"ttl":"no number"}`); got["resultType"] != "complete" {
-		t.Errorf("%v", got)
-	}
+	harness.Want(t, "the result", s.Result(harness.ProposalOnly, "prompts/get", "p",
+		`"name":"p","task":{"ttl":"no number"}`), "complete", "resultType")
 }
 
 func TestRoundsGoOnAsATask(t *testing.T) {
@@ -221,7 +200,7 @@ func TestRoundsGoOnAsATask(t *testing.T) {
 					t.Errorf("parked: %v", parked)
 				}
 				s.Result(capabilities, "tasks/update", id, `"taskId":"`+id+`",`+answer)
-				text = harness.At(s.Get(capabilities, id, "completed"), "result", "content").([]any)[0].(map[string]any)["text"]
+				text = s.Text(capabilities, id)
 			} else {
 				id := harness.At(created, "task", "taskId").(string)
 				s.Get(capabilities, id, "input_required")
@@ -229,9 +208,7 @@ func TestRoundsGoOnAsATask(t *testing.T) {
 				text = s.Result(capabilities, "tasks/result", "",
 					`"taskId":"`+id+`"`)["content"].([]any)[0].(map[string]any)["text"]
 			}
-			if text != "red+white/blue" {
-				t.Errorf("result %v", text)
-			}
+			harness.Equal(t, "result", text, "red+white/blue")
 			// The round that detached ran twice, because the store has nothing of it before the Detach.
 			if first.Load() != 2 || second.Load() != 1 {
 				t.Errorf("mixed %d times, painted %d times", first.Load(), second.Load())
@@ -270,12 +247,9 @@ func TestDetachDoesNotPassAnOpenQuestion(t *testing.T) {
 			return "", errors.Join(err, detached)
 		}))
 	for _, capabilities := range []string{harness.ProposalOnly, harness.WithExtension} {
-		if got := s.Result(capabilities, "tools/call", "t", `"name":"t"`); got["resultType"] != "input_required" {
-			t.Errorf("%v", got)
-		}
-		if err := <-passed; !errors.Is(err, askback.ErrInputRequired) {
-			t.Errorf("%s: Detach: %v", capabilities, err)
-		}
+		harness.Want(t, "the result", s.Result(capabilities, "tools/call", "t", `"name":"t"`), "input_required",
+			"resultType")
+		harness.Is(t, capabilities+": Detach", <-passed, askback.ErrInputRequired)
 	}
 }
 
@@ -299,9 +273,7 @@ func TestTaskGoesOnWithTheRequestAndTheRoundsOfItsCall(t *testing.T) {
 		`"name":"t","inputResponses":{"c":{"action":"accept","content":{"color":"red"}}},"requestState":"`+
 			asked["requestState"].(string)+`"`)
 	done := s.Get(harness.WithExtension, created["taskId"].(string), "completed")
-	if got := harness.Content(harness.At(done, "result").(map[string]any)); got != "3 mine t true" {
-		t.Errorf("%v", got)
-	}
+	harness.Equal(t, "the result", harness.Content(harness.At(done, "result").(map[string]any)), "3 mine t true")
 }
 
 // A round that becomes a task at once uses the answers that it carries.
@@ -312,10 +284,7 @@ func TestRoundThatBecomesATaskKeepsItsAnswers(t *testing.T) {
 	created := s.Result(harness.WithExtension, "tools/call", "echo",
 		`"name":"echo","inputResponses":{"echo_input":{"action":"accept","content":{"input":"x"}}},`+
 			`"requestState":"`+asked["requestState"].(string)+`"`)
-	if done := s.Get(harness.WithExtension, created["taskId"].(string), "completed"); harness.Content(harness.At(done,
-		"result").(map[string]any)) != "Echo: x" {
-		t.Errorf("%v", done)
-	}
+	harness.Equal(t, "the result", s.Text(harness.WithExtension, created["taskId"].(string)), "Echo: x")
 }
 
 func TestReplayByAClientWithoutTasksIsRefused(t *testing.T) {
@@ -327,9 +296,7 @@ func TestReplayByAClientWithoutTasksIsRefused(t *testing.T) {
 	again := `"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"` +
 		asked["requestState"].(string) + `"`
 	s.Result(harness.ProposalOnly, "tools/call", "paint", again+`,"task":{}`)
-	if code, message := s.Fault(harness.ProposalOnly, "tools/call", "paint", again); code != -32602 {
-		t.Errorf("%d %s", code, message)
-	}
+	s.Refuses("without tasks", -32602, "", harness.ProposalOnly, "tools/call", "paint", again)
 }
 
 func TestReplayedRoundFindsItsTask(t *testing.T) {
@@ -341,13 +308,9 @@ func TestReplayedRoundFindsItsTask(t *testing.T) {
 	again := `"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"` +
 		asked["requestState"].(string) + `"`
 	id := s.Result(harness.WithExtension, "tools/call", "paint", again)["taskId"]
-	if got := s.Result(harness.WithExtension, "tools/call", "paint", again)["taskId"]; got != id {
-		t.Errorf("got the task %v, then %v", id, got)
-	}
+	harness.Equal(t, "the task", s.Result(harness.WithExtension, "tools/call", "paint", again)["taskId"], id)
 	// A client without the extension gets no task in the extension's form.
-	if code, _ := s.Fault(harness.ProposalOnly, "tools/call", "paint", again+`,"task":{}`); code != -32021 {
-		t.Errorf("without the extension: %d", code)
-	}
+	s.Refuses("without the extension", -32021, "", harness.ProposalOnly, "tools/call", "paint", again+`,"task":{}`)
 	// A task that has ended says so.
 	s.Result(harness.WithExtension, "tasks/cancel", id.(string), fmt.Sprintf(`"taskId":%q`, id))
 	if got := s.Result(harness.WithExtension, "tools/call", "paint", again); got["status"] != "cancelled" ||
@@ -363,7 +326,7 @@ func TestRoundThatIsRepeatedLaterTellsHowItsTaskStands(t *testing.T) {
 	asked := s.Result(harness.WithExtension, "tools/call", "paint", `"name":"paint"`)
 	again := `"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"` +
 		asked["requestState"].(string) + `"`
-	id := s.Result(harness.WithExtension, "tools/call", "paint", again)["taskId"].(string)
+	id := s.Start(harness.WithExtension, again)
 	s.Get(harness.WithExtension, id, "input_required")
 	if got := s.Result(harness.WithExtension, "tools/call", "paint", again); got["status"] != "input_required" ||
 		got["statusMessage"] != nil {
@@ -420,8 +383,7 @@ func TestTaskOutcomes(t *testing.T) {
 	s := harness.NewTaskServer(t, nil, add)
 	end := func(how, status string) map[string]any {
 		t.Helper()
-		id := s.Result(harness.WithExtension, "tools/call", "end",
-			`"name":"end","arguments":{"how":"`+how+`"}`)["taskId"].(string)
+		id := s.Start(harness.WithExtension, `"name":"end","arguments":{"how":"`+how+`"}`)
 		return s.Get(harness.WithExtension, id, status)
 	}
 	if got := end("error", "completed"); harness.At(got, "result", "isError") != true || got["error"] != nil {
@@ -431,32 +393,21 @@ func TestTaskOutcomes(t *testing.T) {
 		strings.Contains(fmt.Sprint(got), "secret") {
 		t.Errorf("a panic: %v", got)
 	}
-	if got := end("sample", "failed"); harness.At(got, "error", "code") != -32021.0 {
-		t.Errorf("a question that the client cannot be asked: %v", got)
-	}
-	if got := end("", "completed"); harness.At(got, "result", "_meta", "own") != 1.0 {
-		t.Errorf("a result with _meta: %v", got)
-	}
+	harness.Want(t, "a question that the client cannot be asked", end("sample", "failed"), -32021.0, "error", "code")
+	harness.Want(t, "a result with _meta", end("", "completed"), 1.0, "result", "_meta", "own")
 	// In the proposals' dialect a tool error is a failure of the task.
-	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "end",
-		`"name":"end","arguments":{"how":"error"},"task":{}`), "task", "taskId").(string)
-	if now := s.Get(harness.ProposalOnly, id, "failed"); now["statusMessage"] != "no luck" {
-		t.Errorf("a tool's error in the proposals' dialect: %v", now)
-	}
-	if final := s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`); final["isError"] != true {
-		t.Errorf("its result: %v", final)
-	}
-	id = harness.At(s.Result(harness.ProposalOnly, "tools/call", "end", `"name":"end","arguments":{"how":""},"task":{}`),
-		"task", "taskId").(string)
+	id := s.Start(harness.ProposalOnly, `"name":"end","arguments":{"how":"error"},"task":{}`)
+	harness.Want(t, "a tool's error in the proposals' dialect", s.Get(harness.ProposalOnly, id, "failed"), "no luck",
+		"statusMessage")
+	harness.Want(t, "its result", s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`), true,
+		"isError")
+	id = s.Start(harness.ProposalOnly, `"name":"end","arguments":{"how":""},"task":{}`)
 	if final := s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`); harness.At(final, "_meta",
 		"own") != 1.0 || harness.At(final, "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
 		t.Errorf("_meta of a result: %v", final)
 	}
-	id = harness.At(s.Result(harness.ProposalOnly, "tools/call", "end",
-		`"name":"end","arguments":{"how":"panic"},"task":{}`), "task", "taskId").(string)
-	if code, _ := s.Fault(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`); code != -32603 {
-		t.Errorf("the error of a failed task: %d", code)
-	}
+	id = s.Start(harness.ProposalOnly, `"name":"end","arguments":{"how":"panic"},"task":{}`)
+	s.Refuses("the error of a failed task", -32603, "", harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`)
 }
 
 func TestManualStyleIsNoTask(t *testing.T) {
@@ -467,7 +418,7 @@ func TestManualStyleIsNoTask(t *testing.T) {
 				return &mcp.CallToolResult{RequestState: "mine"}, nil
 			})
 	})
-	id := s.Result(harness.WithExtension, "tools/call", "manual", `"name":"manual"`)["taskId"].(string)
+	id := s.Start(harness.WithExtension, `"name":"manual"`)
 	if done := s.Get(harness.WithExtension, id, "completed"); harness.At(done, "result", "isError") != true ||
 		!strings.Contains(fmt.Sprint(done), "manual style") {
 		t.Errorf("%v", done)
@@ -491,7 +442,7 @@ func TestProgressOfATask(t *testing.T) {
 				}
 				return "", err
 			}))
-		id := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
+		id := s.Start(harness.WithExtension, `"name":"t"`)
 		harness.Eventually(t, c.want, func() bool {
 			return s.Result(harness.WithExtension, "tasks/get", id, `"taskId":"`+id+`"`)["statusMessage"] == c.want
 		})
@@ -509,17 +460,13 @@ func testTimeToLiveOfACallThatIsATask(t *testing.T) {
 			_, err := askback.Elicit[harness.Color](call, "c", "Which?")
 			return "", err
 		}))
-	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "t", `"name":"t","task":{"ttl":300}`), "task",
-		"taskId").(string)
+	id := s.Start(harness.ProposalOnly, `"name":"t","task":{"ttl":300}`)
 	now := s.Get(harness.WithExtension, id, "failed") // the same task, to a client of the extension
 	if harness.At(now, "error", "code") != -32603.0 || !strings.Contains(fmt.Sprint(harness.At(now, "error", "message")),
 		"time to live of 300ms") || now["statusMessage"] != harness.At(now, "error", "message") {
 		t.Errorf("%v", now)
 	}
-	if code, message := s.Fault(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`); code != -32603 ||
-		!strings.Contains(message, "time to live") {
-		t.Errorf("tasks/result: %d %s", code, message)
-	}
+	s.Refuses("tasks/result", -32603, "time to live", harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`)
 }
 
 // A tool asks in the same form in a call and in a task.
@@ -527,8 +474,7 @@ func TestToolsAndTasksAskAlike(t *testing.T) {
 	t.Parallel()
 	s := harness.NewTaskServer(t, nil, harness.AddEcho)
 	inCall := s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo"`)
-	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task",
-		"taskId").(string)
+	id := s.Start(harness.ProposalOnly, `"name":"echo","task":{}`)
 	s.Get(harness.ProposalOnly, id, "input_required")
 	inTask := s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`)
 	for _, member := range []string{"resultType", "inputRequests"} {
@@ -569,7 +515,7 @@ func TestEveryKindOfQuestionInATask(t *testing.T) {
 	const can = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{},` +
 		`"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 	s := harness.NewTaskServer(t, nil, add)
-	id := s.Result(can, "tools/call", "t", `"name":"t"`)["taskId"].(string)
+	id := s.Start(can, `"name":"t"`)
 	const plain, use = `{"role":"assistant","model":"m","content":{"type":"text","text":"x"}}`, `{"role":"assistant",` +
 		`"model":"m","content":[{"type":"tool_use","id":"1","name":"hammer","input":{}}]}`
 	for _, step := range [][2]string{
@@ -583,9 +529,7 @@ func TestEveryKindOfQuestionInATask(t *testing.T) {
 		})
 		s.Result(can, "tasks/update", id, harness.Answered(id, `"`+step[0]+`":`+step[1]))
 	}
-	if done := s.Get(can, id, "completed"); harness.Content(harness.At(done, "result").(map[string]any)) != "1 1 1" {
-		t.Errorf("%v", done)
-	}
+	harness.Equal(t, "the result", s.Text(can, id), "1 1 1")
 }
 
 func TestPartialAnswers(t *testing.T) {
@@ -602,14 +546,14 @@ func TestPartialAnswers(t *testing.T) {
 		})
 	}
 	s := harness.NewTaskServer(t, nil, two)
-	id := s.Result(harness.WithExtension, "tools/call", "two", `"name":"two"`)["taskId"].(string)
+	id := s.Start(harness.WithExtension, `"name":"two"`)
 	if parked := s.Get(harness.WithExtension, id, "input_required"); harness.At(parked, "inputRequests", "a") == nil ||
 		harness.At(parked, "inputRequests", "b") == nil {
 		t.Errorf("both are asked at once, but got %v", parked)
 	}
 	update := func(answers string) {
 		t.Helper()
-		s.Result(harness.WithExtension, "tasks/update", id, `"taskId":"`+id+`","inputResponses":{`+answers+`}`)
+		s.Answer(id, answers)
 	}
 	update(`"b":{"action":"accept","content":{"color":"2"}}`)
 	if now := s.Get(harness.WithExtension, id, "input_required"); harness.At(now, "inputRequests", "b") != nil ||
@@ -618,14 +562,10 @@ func TestPartialAnswers(t *testing.T) {
 	}
 	update(`"b":{"action":"accept","content":{"color":"changed"}}`)
 	update(`"a":{"action":"accept","content":{"color":"1"}}`)
-	if done := s.Get(harness.WithExtension, id, "completed"); harness.At(done, "result",
-		"content").([]any)[0].(map[string]any)["text"] != "12" {
-		t.Errorf("%v", done)
-	}
+	harness.Equal(t, "the result", s.Text(harness.WithExtension, id), "12")
 
 	// In the other dialect they come with the answer to tasks/result.
-	id = harness.At(s.Result(harness.ProposalOnly, "tools/call", "two", `"name":"two","task":{}`), "task",
-		"taskId").(string)
+	id = s.Start(harness.ProposalOnly, `"name":"two","task":{}`)
 	for answered, open := range [][]string{{"a", "b"}, {"a"}} {
 		asked, _ := s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`)["inputRequests"].(map[string]any)
 		if got := slices.Sorted(maps.Keys(asked)); !slices.Equal(got, open) {
@@ -634,9 +574,8 @@ func TestPartialAnswers(t *testing.T) {
 		s.Result(harness.ProposalOnly, "tasks/input_response", "",
 			`"taskId":"`+id+`","inputResponses":{"`+open[len(open)-1]+`":{"action":"accept","content":{"color":"3"}}}`)
 	}
-	if final := s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`); harness.Content(final) != "33" {
-		t.Errorf("%v", final)
-	}
+	harness.Equal(t, "the result",
+		harness.Content(s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`)), "33")
 }
 
 // An answered key is not used for another question of the same name. That question gets a new key,
@@ -655,18 +594,14 @@ func TestKeysOfATaskAreNeverUsedAgain(t *testing.T) {
 			}
 			return all, nil
 		}))
-	id := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
+	id := s.Start(harness.WithExtension, `"name":"t"`)
 	for i, key := range []string{"c", "c#2", "c#3"} {
 		harness.Eventually(t, "question "+key, func() bool {
 			return harness.At(s.Result(harness.WithExtension, "tasks/get", id, `"taskId":"`+id+`"`), "inputRequests", key) != nil
 		})
-		s.Result(harness.WithExtension, "tasks/update", id,
-			harness.Answered(id, fmt.Sprintf(`%q:{"action":"accept","content":{"color":"%d"}}`, key, i)))
+		s.Answer(id, fmt.Sprintf(`%q:{"action":"accept","content":{"color":"%d"}}`, key, i))
 	}
-	if done := s.Get(harness.WithExtension, id, "completed"); harness.Content(harness.At(done,
-		"result").(map[string]any)) != "012" {
-		t.Errorf("%v", done)
-	}
+	harness.Equal(t, "the result", s.Text(harness.WithExtension, id), "012")
 }
 
 // A new key differs from the keys of other questions.
@@ -681,49 +616,41 @@ func TestFreshKeyIsNotAnotherQuestions(t *testing.T) {
 			}
 			return a.Color + b.Color, nil
 		}))
-	id := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
+	id := s.Start(harness.WithExtension, `"name":"t"`)
 	s.Get(harness.WithExtension, id, "input_required")
-	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"k":{"action":"accept","content":{}}`))
+	s.Answer(id, `"k":{"action":"accept","content":{}}`)
 	requests := s.Get(harness.WithExtension, id, "input_required")["inputRequests"].(map[string]any)
 	again := "K?\n\nThe answer before this one does not fit: color: is required."
 	if len(requests) != 2 || harness.At(requests, "k#2", "params", "message") != "K2?" ||
 		harness.At(requests, "k#3", "params", "message") != again {
 		t.Fatalf("%v", requests)
 	}
-	s.Result(harness.WithExtension, "tasks/update", id,
-		harness.Answered(id, `"k#3":{"action":"accept","content":{"color":7}}`))
+	s.Answer(id, `"k#3":{"action":"accept","content":{"color":7}}`)
 	requests = s.Get(harness.WithExtension, id, "input_required")["inputRequests"].(map[string]any)
 	if got := fmt.Sprint(harness.At(requests, "k#4", "params", "message")); strings.Count(got, "does not fit") != 1 ||
 		!strings.Contains(got, "string") {
 		t.Fatalf("after two answers that do not fit: %v", requests)
 	}
-	s.Result(harness.WithExtension, "tasks/update", id,
-		harness.Answered(id, `"k#2":{"action":"accept","content":{"color":"2"}},"k#4":{"action":"accept",`+
-			`"content":{"color":"1"}}`))
-	if done := s.Get(harness.WithExtension, id, "completed"); harness.Content(harness.At(done,
-		"result").(map[string]any)) != "12" {
-		t.Errorf("%v", done)
-	}
+	s.Answer(id, `"k#2":{"action":"accept","content":{"color":"2"}},"k#4":{"action":"accept",`+`"content":{"color":"1"}}`)
+	harness.Equal(t, "the result", s.Text(harness.WithExtension, id), "12")
 }
 
 // A refused answer is asked again as long as the call has rounds left, including the last one.
 func TestEveryRoundOfATaskMayBeUsed(t *testing.T) {
 	t.Parallel()
 	s := harness.NewTaskServer(t, &askback.Options{Limits: askback.Limits{Rounds: 2}}, harness.AddEcho)
-	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
+	id := s.Start(harness.WithExtension, `"name":"echo"`)
 	s.Get(harness.WithExtension, id, "input_required")
-	s.Result(harness.WithExtension, "tasks/update", id,
-		harness.Answered(id, `"echo_input":{"action":"accept","content":{}}`))
+	s.Answer(id, `"echo_input":{"action":"accept","content":{}}`)
 	s.Get(harness.WithExtension, id, "input_required")
-	s.Result(harness.WithExtension, "tasks/update", id,
-		harness.Answered(id, `"echo_input#2":{"action":"accept","content":{"input":"x"}}`))
+	s.Answer(id, `"echo_input#2":{"action":"accept","content":{"input":"x"}}`)
 	s.Get(harness.WithExtension, id, "completed")
 }
 
 func TestAnswersThatNeverFitEndATask(t *testing.T) {
 	t.Parallel()
 	s := harness.NewTaskServer(t, &askback.Options{Limits: askback.Limits{Rounds: 3}}, harness.AddEcho)
-	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
+	id := s.Start(harness.WithExtension, `"name":"echo"`)
 	used := map[string]bool{}
 	for i := range 3 {
 		now := s.Result(harness.WithExtension, "tasks/get", id, `"taskId":"`+id+`"`)
@@ -739,10 +666,8 @@ func TestAnswersThatNeverFitEndATask(t *testing.T) {
 				`"taskId":%q,"inputResponses":{%q:{"action":"accept","content":{"input":%d}}}`, id, key, i))
 		}
 	}
-	if now := s.Get(harness.WithExtension, id, "failed"); !strings.Contains(now["statusMessage"].(string),
-		"3 rounds per call") {
-		t.Errorf("%v", now)
-	}
+	harness.Contains(t, "the result", s.Get(harness.WithExtension, id, "failed")["statusMessage"].(string),
+		"3 rounds per call")
 }
 
 func TestAnswersThatChangeNothing(t *testing.T) {
@@ -759,30 +684,21 @@ func TestAnswersThatChangeNothing(t *testing.T) {
 			}
 			return a.Color + b.Color, nil
 		}))
-	id := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
+	id := s.Start(harness.WithExtension, `"name":"t"`)
 	s.Get(harness.WithExtension, id, "input_required")
 	version := func() int64 {
-		now, err := store.Get(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		now := harness.Must(store.Get(t.Context(), id))
 		return now.Version
 	}
 	before := version()
-	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"unknown":{"action":"accept"}`))
-	if now := version(); now != before {
-		t.Errorf("an answer to no question was written")
-	}
+	s.Answer(id, `"unknown":{"action":"accept"}`)
+	harness.Equal(t, "an answer to no question was written", version(), before)
 	// While a question is open the handler does not run, because it could not continue.
-	s.Result(harness.WithExtension, "tasks/update", id,
-		harness.Answered(id, `"a":{"action":"accept","content":{"color":"1"}}`))
+	s.Answer(id, `"a":{"action":"accept","content":{"color":"1"}}`)
 	if claimed, err := store.Claim(t.Context(), "", nil, time.Minute, 1); err != nil || claimed != nil {
 		t.Errorf("a task that still asks is due: %v, %v", claimed, err)
 	}
-	s.Result(harness.WithExtension, "tasks/update", id,
-		harness.Answered(id, `"b":{"action":"accept","content":{"color":"2"}}`))
+	s.Answer(id, `"b":{"action":"accept","content":{"color":"2"}}`)
 	s.Get(harness.WithExtension, id, "completed")
-	if n := runs.Load(); n != 2 {
-		t.Errorf("%d runs", n)
-	}
+	harness.Equal(t, "runs", runs.Load(), 2)
 }

@@ -32,17 +32,11 @@ func TestACancelByAnOperatorIsAudited(t *testing.T) {
 			told = append(told, e)
 		}
 	}}, asks)
-	d, err := desk.Open(store, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := harness.Must(desk.Open(store, nil))
 	for _, byClient := range []bool{false, true} {
-		id := front.Result(harness.WithExtension, "tools/call", "asks", `"name":"asks"`)["taskId"].(string)
+		id := front.Start(harness.WithExtension, `"name":"asks"`)
 		front.Get(harness.WithExtension, id, "input_required")
-		shown, err := d.Show(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		shown := harness.Must(d.Show(t.Context(), id))
 		event := askback.AuditEvent{
 			Method: "tools/call", Target: "asks", Call: shown.Call, Task: task.Name(id), Round: 2,
 		}

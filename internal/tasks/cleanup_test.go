@@ -55,7 +55,7 @@ func (s *site) cancelled(t *testing.T) (stop context.CancelFunc, stopped chan st
 	go func() { _ = srv.RunTasks(ctx); close(stopped) }()
 	t.Cleanup(func() { stop(); <-stopped })
 	web := harness.ServeTasks(t, srv)
-	id := web.Result(harness.WithExtension, "tools/call", "build", `"name":"build"`)["taskId"].(string)
+	id := web.Start(harness.WithExtension, `"name":"build"`)
 	<-s.working
 	web.Result(harness.WithExtension, "tasks/cancel", id, `"taskId":"`+id+`"`)
 	return stop, stopped
@@ -108,16 +108,13 @@ func TestCancelledTaskCleansUp(t *testing.T) {
 	}
 	s := harness.NewTaskServer(t, nil, add)
 	for _, ask := range []bool{false, true} {
-		id := s.Result(harness.WithExtension, "tools/call", "build", fmt.Sprintf(`"name":"build","arguments":{"ask":%v}`,
-			ask))["taskId"].(string)
+		id := s.Start(harness.WithExtension, fmt.Sprintf(`"name":"build","arguments":{"ask":%v}`, ask))
 		if ask {
 			s.Get(harness.WithExtension, id, "input_required")
 		} else {
 			<-working
 		}
-		if ack := s.Result(harness.WithExtension, "tasks/cancel", id, `"taskId":"`+id+`"`); len(ack) != 2 {
-			t.Errorf("acknowledged %v", ack)
-		}
+		harness.Equal(t, "acknowledged", len(s.Result(harness.WithExtension, "tasks/cancel", id, `"taskId":"`+id+`"`)), 2)
 		s.Get(harness.WithExtension, id, "cancelled")
 		if a, b := <-undone, <-undone; a != "above ground floor" || b != "ground" {
 			t.Errorf("undone %q, %q", a, b)
@@ -221,9 +218,9 @@ func TestTaskThatFailsByItsAnswersCleansUp(t *testing.T) {
 			_, err := askback.Elicit[harness.Color](call, "c", "Which?")
 			return "", err
 		}))
-	id := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
+	id := s.Start(harness.WithExtension, `"name":"t"`)
 	s.Get(harness.WithExtension, id, "input_required")
-	s.Result(harness.WithExtension, "tasks/update", id, harness.Answered(id, `"c":{"action":"accept","content":{}}`))
+	s.Answer(id, `"c":{"action":"accept","content":{}}`)
 	s.Get(harness.WithExtension, id, "failed")
 	come(t, "cleaning up", undone, 1)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/internal/test/harness"
-	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -60,9 +58,7 @@ func incidentsOf(t *testing.T, ask harness.Ask, arguments string, cursor any) (i
 	t.Helper()
 	for more := true; more; {
 		page := pollEvents(t, ask, `"name":"incident.created","arguments":{%s},"cursor":%q`, arguments, cursor)
-		if page["truncated"] != false {
-			t.Errorf("the page is %v", page)
-		}
+		harness.Equal(t, "the page", page["truncated"], false)
 		for i := range page["events"].([]any) {
 			ids = append(ids, harness.At(page, "events", i, "eventId").(string))
 		}
@@ -73,8 +69,7 @@ func incidentsOf(t *testing.T, ask harness.Ask, arguments string, cursor any) (i
 
 // What an author emits reaches all whom the match gives it, or those whom it is for, once.
 func TestWhatAnAuthorEmits(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		dial, _, emit := emitter(t, withEvents())
 		cursors := make(map[string]any)
 		for _, name := range []string{"", "alice", "bob", "mallory"} {
@@ -91,9 +86,7 @@ func TestWhatAnAuthorEmits(t *testing.T) {
 			{"to bob", incident{"shop", 3}, []string{"bob", "mallory", "bob"}, false},
 			{"to alice", incident{"secret", 3}, []string{"alice"}, false},
 		} {
-			if err := emit(e.id, e.i, e.to...); err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, emit(e.id, e.i, e.to...))
 			time.Sleep(time.Millisecond)
 		}
 		for _, c := range []struct {
@@ -127,8 +120,7 @@ func TestWhatAnAuthorEmits(t *testing.T) {
 
 // A reader whom the match gives little reads on, page by page, each of which costs no more than a page.
 func TestPagesThatAMatchFilters(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		opts := withEvents()
 		opts.Events.MaxPayload = 256 << 10
 		dial, _, emit := emitter(t, opts)
@@ -136,9 +128,7 @@ func TestPagesThatAMatchFilters(t *testing.T) {
 		var cursor any = pollEvents(t, ask, `"name":"incident.created"`)["cursor"]
 		start := cursor
 		for i := range 30 {
-			if err := emit(fmt.Sprint(i), incident{"shop", i % 10}); err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, emit(fmt.Sprint(i), incident{"shop", i % 10}))
 		}
 		var got []string
 		polls := 0
@@ -153,18 +143,14 @@ func TestPagesThatAMatchFilters(t *testing.T) {
 			t.Errorf("in %d polls there are %q", polls, got)
 		}
 		for i := range 12 {
-			if err := emit(fmt.Sprint("large ", i), incident{strings.Repeat("x", 200<<10), 1}); err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, emit(fmt.Sprint("large ", i), incident{strings.Repeat("x", 200<<10), 1}))
 		}
 		page := pollEvents(t, ask, `"name":"incident.created","cursor":%q`, start)
 		if n := len(page["events"].([]any)); page["hasMore"] != true || n != 27+6 {
 			t.Errorf("a page has %d events, and more is %v", n, page["hasMore"])
 		}
 		rest, _ := incidentsOf(t, ask, "", start)
-		if len(rest) != 27+12 {
-			t.Errorf("the pages have %d events", len(rest))
-		}
+		harness.Equal(t, "the pages have events", len(rest), 27+12)
 	})
 }
 
@@ -176,9 +162,7 @@ func TestAMatchThatFails(t *testing.T) {
 			dial, _, emit := emitter(t, withEvents())
 			ask := dial("bob")
 			cursor := pollEvents(t, ask, `"name":"incident.created"`)["cursor"]
-			if err := emit("1", incident{service, 1}); err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, emit("1", incident{service, 1}))
 			got := ask("events/poll", fmt.Sprintf(`"name":"incident.created","cursor":%q`, cursor))
 			text := fmt.Sprint(got)
 			if got["result"] != nil || strings.Contains(text, "disco") || strings.Contains(text, "directory") {
@@ -190,8 +174,7 @@ func TestAMatchThatFails(t *testing.T) {
 
 // What was kept for its time is gone, and who has not read it is told so. What was not emitted too much is there.
 func TestHowLongAnAuthorsEventsAreKept(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		opts := withEvents()
 		opts.Events.Keep = time.Hour
 		store := opts.Tasks.Store.(*task.MemoryStore)
@@ -210,23 +193,18 @@ func TestHowLongAnAuthorsEventsAreKept(t *testing.T) {
 			}
 		}
 		for _, id := range []string{"1", "2"} {
-			if err := emit(id, incident{"shop", 1}); err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, emit(id, incident{"shop", 1}))
 			time.Sleep(40 * time.Minute)
 		}
 		want(false, "1", "2")
-		if _, err := store.Purge(t.Context(), 0, 9); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(store.Purge(t.Context(), 0, 9))
 		want(true, "2")
 	})
 }
 
 // An author's mistakes are errors that say what to do, and a client's have their codes.
 func TestMistakesWithAuthorsEvents(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		dial, srv, emit := emitter(t, withEvents())
 		for says, err := range map[string]error{
 			"200013 bytes, and may have 16384": emit("1", incident{strings.Repeat("x", 199_989), 1}),
@@ -263,9 +241,7 @@ func TestMistakesWithAuthorsEvents(t *testing.T) {
 		} {
 			func() {
 				defer func() {
-					if got := fmt.Sprint(recover()); !strings.Contains(got, says) {
-						t.Errorf("the panic is %q, want one that says %q", got, says)
-					}
+					harness.Contains(t, "the panic", fmt.Sprint(recover()), says)
 				}()
 				add()
 			}()
@@ -273,9 +249,7 @@ func TestMistakesWithAuthorsEvents(t *testing.T) {
 		ask := dial("bob")
 		for arguments, want := range map[string]float64{`[]`: -32602, `{"above":"x"}`: -32602, `{"other":1}`: -32602} {
 			got := ask("events/poll", `"name":"incident.created","arguments":`+arguments)
-			if harness.At(got, "error", "code") != want {
-				t.Errorf("with the arguments %s: %v", arguments, got)
-			}
+			harness.Want(t, "with the arguments "+arguments, got, want, "error", "code")
 		}
 		list := ask("events/list", "")
 		if harness.At(list, "result", "events", 3, "name") != "incident.created" ||
@@ -293,8 +267,7 @@ func TestMistakesWithAuthorsEvents(t *testing.T) {
 
 // A round that the client sends again, because its response was lost, emits once.
 func TestAStepThatRunsAgainEmitsOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		opts := withEvents()
 		opts.Principal = byToken
 		srv := harness.NewServer(t, opts)
@@ -331,23 +304,15 @@ func TestAStepThatRunsAgainEmitsOnce(t *testing.T) {
 // What an author emits is posted to those who may have it, soon and once. Of many events that a subscriber does not
 // get, none is in the way.
 func TestEventsOfAuthorsArePosted(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		w, opts := new(receiver), withEvents()
-		keys, err := seal.NewRing(seal.NewKey(time.Now()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		keys := harness.NewRing(t)
 		opts.Keys, opts.Events.Webhooks = keys, &askback.WebhookOptions{UncheckedTransport: w}
 		dial, srv, emit := emitter(t, opts)
 		list := dial("alice")("events/list", "")
-		if modes := fmt.Sprint(harness.At(list, "result", "events", 3, "delivery")); modes != "[poll push webhook]" {
-			t.Errorf("it is delivered by %s", modes)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		var working sync.WaitGroup
-		working.Go(func() { _ = srv.RunTasks(ctx) })
-		defer func() { stop(); working.Wait() }()
+		harness.Equal(t, "it is delivered by", fmt.Sprint(harness.At(list, "result", "events", 3, "delivery")),
+			"[poll push webhook]")
+		harness.RunTasks(t, srv)
 		for _, name := range []string{"alice", "mallory"} {
 			subscribe(t, dial(name), strings.Replace(hook("https://hooks.example/"+name, `,"arguments":{"above":2}`),
 				"call.ended", "incident.created", 1))
@@ -359,15 +324,11 @@ func TestEventsOfAuthorsArePosted(t *testing.T) {
 			for _, d := range w.take(time.Minute) {
 				got = append(got, d.path+" "+d.id)
 			}
-			if !slices.Equal(got, want) {
-				t.Errorf("posted: %q, want %q", got, want)
-			}
+			harness.Same(t, "posted", got, want)
 		}
 		emitted := func(id string, i incident, to ...string) {
 			t.Helper()
-			if err := emit(id, i, to...); err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, emit(id, i, to...))
 		}
 		for n := range 300 {
 			emitted(fmt.Sprint("small", n), incident{Service: "shop", Level: 1})

@@ -60,9 +60,7 @@ func asks(t *testing.T, store *task.MemoryStore, principal string, who ...string
 	n := &task.Task{ID: rand.Text(), Principal: principal, Method: "tools/call", Target: "deploy",
 		Status: task.InputRequired, Events: true}
 	ask := []*task.Question{{Key: "ok", For: who, Content: []byte("content")}}
-	if err := store.Insert(t.Context(), n, time.Hour, nil, task.Update{Due: -1, Ask: ask}, task.Quota{}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, store.Insert(t.Context(), n, time.Hour, nil, task.Update{Due: -1, Ask: ask}, task.Quota{}))
 	return task.Name(n.ID)
 }
 
@@ -92,16 +90,12 @@ func (r *reading) want(t *testing.T, when string, calls ...string) {
 		}
 		r.cursor, more = page["cursor"].(string), page["hasMore"].(bool)
 	}
-	if !slices.Equal(got, calls) {
-		t.Errorf("%s: %q have asked, want %q", when, got, calls)
-	}
+	harness.Same(t, when+": have asked", got, calls)
 }
 
 // People whom a question is for learn of it, and of its end, what the desk shows them. Others learn nothing.
 func TestPeopleFollowWhatTheyAreAsked(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(31 * time.Minute) })
+	harness.Bubble(t, func(t *testing.T) {
 		groups := &directory{groups: map[string][]string{"dave": {"other", "release"}, "carol": {"other"}}}
 		opts := withEvents()
 		opts.Principal, opts.Events.Groups = byToken, groups.of
@@ -125,20 +119,12 @@ func TestPeopleFollowWhatTheyAreAsked(t *testing.T) {
 		}
 		id := harness.At(people["alice"]("tools/call", `"name":"ship","arguments":{}`), "result", "taskId").(string)
 		synctest.Wait()
-		questions, err := d.Questions(t.Context(), task.Name(id), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		questions := harness.Must(d.Questions(t.Context(), task.Name(id), nil))
 		by := desk.Person{Name: "bob"}
 		veto := desk.Answer{By: by, Action: "decline"}
-		if _, err := d.Answer(t.Context(), task.Name(id), questions[0].Key, veto); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(d.Answer(t.Context(), task.Name(id), questions[0].Key, veto))
 		synctest.Wait()
-		shown, err := d.Question(t.Context(), task.Name(id), questions[0].Key, &by)
-		if err != nil {
-			t.Fatal(err)
-		}
+		shown := harness.Must(d.Question(t.Context(), task.Name(id), questions[0].Key, &by))
 		list := people["bob"]("events/list", "")
 		for i, of := range types {
 			for name, ask := range people {
@@ -169,9 +155,7 @@ func TestPeopleFollowWhatTheyAreAsked(t *testing.T) {
 			}
 		}
 		refused := people["bob"]("events/poll", `"name":"question.asked","arguments":{"taskId":"`+id+`"}`)
-		if harness.At(refused, "error", "code") != -32024.0 {
-			t.Errorf("with the ID of a task of somebody else: %v", refused)
-		}
+		harness.Want(t, "with the ID of a task of somebody else", refused, -32024.0, "error", "code")
 		only := pollEvents(t, people["bob"], `"name":"question.asked","arguments":{"tool":"deploy"},"cursor":%q`,
 			cursors["bobquestion.asked"])
 		if len(only["events"].([]any)) > 0 {
@@ -182,8 +166,7 @@ func TestPeopleFollowWhatTheyAreAsked(t *testing.T) {
 
 // Who is in a group is asked at each read. Who comes may read what the group could, and who goes reads no more.
 func TestGroupsThatChange(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		dial, store, groups := peopleServer(t)
 		ask := dial("bob")
 		bob := read(t, ask, 100)
@@ -218,22 +201,16 @@ func TestGroupsThatChange(t *testing.T) {
 
 // Who is added to those whom a question is for learns of it, and the caller has known it.
 func TestAQuestionForFurtherPeople(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		dial, store, _ := peopleServer(t)
 		alice, bob, carol := read(t, dial("alice"), 9), read(t, dial("bob"), 9), read(t, dial("carol"), 9)
 		call := asks(t, store, "alice", "user:carol")
 		alice.want(t, "the caller", call)
 		carol.want(t, "who is asked", call)
 		bob.want(t, "who is not")
-		questions, err := store.Questions(t.Context(), call)
-		if err != nil {
-			t.Fatal(err)
-		}
+		questions := harness.Must(store.Questions(t.Context(), call))
 		questions[0].For = []string{"user:alice", "user:bob"}
-		if err := store.ChangeQuestion(t.Context(), questions[0], false); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, store.ChangeQuestion(t.Context(), questions[0], false))
 		alice.want(t, "the caller, who is asked now")
 		bob.want(t, "who is asked now", call)
 		carol.want(t, "who is no longer asked")

@@ -108,9 +108,7 @@ func TestACallerFollowsItsCalls(t *testing.T) {
 	t.Parallel()
 	for _, f := range modernFronts() {
 		t.Run(f.Name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				t.Cleanup(func() { time.Sleep(31 * time.Minute) })
+			harness.Bubble(t, func(t *testing.T) {
 				srv, d := deskServer(t, withEvents())
 				ask := f.Dial(t, srv, &auth.TokenInfo{UserID: "alice"})
 				asked, decided, ended := follow(t, ask, "question.asked", ""), follow(t, ask, "question.decided", ""),
@@ -132,9 +130,7 @@ func TestACallerFollowsItsCalls(t *testing.T) {
 				only := follow(t, ask, "call.ended", `"taskId":"`+id+`","tool":"then"`)
 				ask("tasks/update", harness.Answered(id, `"login":{"action":"accept","content":{"name":"A"}}`))
 				want("when it has ended", nil, nil, []string{"completed"})
-				if got := only.poll(t); !slices.Equal(got, []string{"completed"}) {
-					t.Errorf("of the task alone: %q", got)
-				}
+				harness.Same(t, "of the task alone", only.poll(t), []string{"completed"})
 				id, _ = harness.At(ask("tools/call", `"name":"report","arguments":{"version":"1"}`), "result", "taskId").(string)
 				time.Sleep(2 * time.Hour)
 				want("when nobody has decided", []string{"people"}, []string{"unanswered"}, []string{"completed"})
@@ -147,9 +143,7 @@ func TestACallerFollowsItsCalls(t *testing.T) {
 
 // A caller reads the events of its own calls only, and an anonymous one the events of a task whose ID it knows.
 func TestWhoReadsEvents(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(31 * time.Minute) })
+	harness.Bubble(t, func(t *testing.T) {
 		opts := withEvents()
 		opts.Principal = byToken
 		srv, _ := deskServer(t, opts, func(srv *askback.Server) {
@@ -220,9 +214,7 @@ func end(t *testing.T, store *task.MemoryStore, ttl time.Duration) string {
 func endAs(t *testing.T, store *task.MemoryStore, id string, ttl time.Duration) {
 	t.Helper()
 	n := &task.Task{ID: id, Principal: "alice", Method: "tools/call", Target: "deploy", Status: task.Completed, Events: true}
-	if err := store.Insert(t.Context(), n, ttl, nil, task.Update{Due: -1}, task.Quota{}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, store.Insert(t.Context(), n, ttl, nil, task.Update{Due: -1}, task.Quota{}))
 	time.Sleep(time.Millisecond) // so that it is older than what comes
 }
 
@@ -236,8 +228,7 @@ func tasksOn(page map[string]any) (ids []string) {
 
 // Pages are as long as the client wants, up to a bound. No event is on two of them, and none on no page.
 func TestPagesOfEvents(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		ask, store := logServer(t)
 		start := pollEvents(t, ask, `"name":"call.ended"`)["cursor"]
 		var all []string
@@ -260,9 +251,7 @@ func TestPagesOfEvents(t *testing.T) {
 					t.Fatalf("%s: %d events, %v", c.members, len(ids), page)
 				}
 			}
-			if !slices.Equal(got, all) {
-				t.Errorf("%s: the pages have %d events, want %d", c.members, len(got), len(all))
-			}
+			harness.Same(t, c.members+": the pages have events", got, all)
 		}
 		page := pollEvents(t, ask, `"name":"call.ended","cursor":%q,"arguments":{"tool":"other"}`, start)
 		if tasksOn(page) != nil || page["hasMore"] != false || page["cursor"] == start {
@@ -273,8 +262,7 @@ func TestPagesOfEvents(t *testing.T) {
 
 // A client that asks for young events is told that there were older ones.
 func TestTheAgeOfEvents(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		ask, store := logServer(t)
 		start := pollEvents(t, ask, `"name":"call.ended","cursor":null,"maxAgeMs":1000`)["cursor"]
 		old := end(t, store, time.Hour)
@@ -294,8 +282,7 @@ func TestTheAgeOfEvents(t *testing.T) {
 
 // A client that comes back is told whether there may have been events that it can no longer read, and not otherwise.
 func TestWhatAnEventsCursorCovers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		ask, store := logServer(t)
 		poll := func(cursor any) map[string]any {
 			t.Helper()
@@ -311,9 +298,7 @@ func TestWhatAnEventsCursorCovers(t *testing.T) {
 		purge := func(after time.Duration) {
 			t.Helper()
 			time.Sleep(after)
-			if _, err := store.Purge(t.Context(), 0, 9); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(store.Purge(t.Context(), 0, 9))
 		}
 		empty := pollEvents(t, ask, `"name":"call.ended"`)["cursor"]
 		first := end(t, store, time.Minute)
@@ -355,8 +340,7 @@ func TestWhatAnEventsCursorCovers(t *testing.T) {
 
 // A page between does not pass over what comes after it, for what was deleted behind it.
 func TestWhatIsDeletedBehindAPage(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		ask, store := logServer(t)
 		var cursor any = pollEvents(t, ask, `"name":"call.ended"`)["cursor"]
 		want := []string{end(t, store, time.Hour), end(t, store, time.Hour), end(t, store, time.Hour)}
@@ -369,22 +353,17 @@ func TestWhatIsDeletedBehindAPage(t *testing.T) {
 			page := pollEvents(t, ask, `"name":"call.ended","maxEvents":1,"cursor":%q`, cursor)
 			got, cursor = append(got, tasksOn(page)...), page["cursor"]
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("the pages have %q, want %q", got, want)
-		}
+		harness.Same(t, "the pages have", got, want)
 	})
 }
 
 // The log of one task has no gap, whatever else of its caller is deleted, and begins before its first event.
 func TestTheEventsOfOneTask(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		ask, store := logServer(t)
 		n := &task.Task{ID: "one", Principal: "alice", Method: "tools/call", Target: "deploy", Status: task.Working,
 			Events: true}
-		if err := store.Create(t.Context(), n, time.Hour, 0, nil, nil, task.Quota{}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, store.Create(t.Context(), n, time.Hour, 0, nil, nil, task.Quota{}))
 		var cursor any
 		poll := func(want ...string) {
 			t.Helper()
@@ -398,15 +377,11 @@ func TestTheEventsOfOneTask(t *testing.T) {
 		poll()
 		for range 2 {
 			end(t, store, time.Millisecond)
-			if _, err := store.Purge(t.Context(), 0, 9); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(store.Purge(t.Context(), 0, 9))
 			poll()
 		}
 		n.Status = task.Failed
-		if err := store.Update(t.Context(), n, task.Update{Due: -1}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, store.Update(t.Context(), n, task.Update{Due: -1}))
 		poll("one")
 		end(t, store, time.Millisecond)
 		poll()
@@ -415,8 +390,7 @@ func TestTheEventsOfOneTask(t *testing.T) {
 
 // What a client sends that is no request of the extension is refused, with the code for it.
 func TestMistakesOfPolls(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		ask, _ := logServer(t)
 		for members, want := range map[string]float64{
 			``: -32602, `"name":7`: -32602, `"name":null`: -32602, `"name":"question"`: -32023, `"name":""`: -32023,
@@ -449,9 +423,7 @@ func TestMistakesOfPolls(t *testing.T) {
 				}
 			}
 		}
-		if got := ask("events/list", `"cursor":"x"`); harness.At(got, "error", "code") != -32602.0 {
-			t.Errorf("a list with a cursor: %v", got)
-		}
+		harness.Want(t, "a list with a cursor", ask("events/list", `"cursor":"x"`), -32602.0, "error", "code")
 		for _, method := range []string{"events/publish", "events/"} {
 			if got := ask(method, `"name":"call.ended"`); harness.At(got, "error", "code") != -32601.0 || got["status"] != 404 {
 				t.Errorf("%s: %v", method, got)
@@ -465,21 +437,14 @@ func eventSchema(t *testing.T, list map[string]any, i int, member string) *jsons
 	t.Helper()
 	encoded, _ := json.Marshal(harness.At(list, "result", "events", i, member))
 	s := new(jsonschema.Schema)
-	if err := json.Unmarshal(encoded, s); err != nil {
-		t.Fatal(err)
-	}
-	resolved, err := s.Resolve(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, json.Unmarshal(encoded, s))
+	resolved := harness.Must(s.Resolve(nil))
 	return resolved
 }
 
 // The list has the types with schemas that hold for what is sent.
 func TestTheSchemasOfEvents(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(31 * time.Minute) })
+	harness.Bubble(t, func(t *testing.T) {
 		srv, d := deskServer(t, withEvents())
 		ask := harness.Fronts[0].Dial(t, srv, nil)
 		list := ask("events/list", "")
@@ -492,9 +457,7 @@ func TestTheSchemasOfEvents(t *testing.T) {
 			name := harness.At(list, "result", "events", i, "name").(string)
 			names = append(names, name)
 			cursors[name] = pollEvents(t, ask, `"name":%q`, name)["cursor"]
-			if modes := fmt.Sprint(harness.At(list, "result", "events", i, "delivery")); modes != "[poll push]" {
-				t.Errorf("%s has %s", name, modes)
-			}
+			harness.Equal(t, name+" has", fmt.Sprint(harness.At(list, "result", "events", i, "delivery")), "[poll push]")
 			input := eventSchema(t, list, i, "inputSchema")
 			for arguments, valid := range map[string]bool{`{}`: true, `{"tool":"x","taskId":"y"}`: true, `{"tool":7}`: false,
 				`{"other":"x"}`: false} {
@@ -518,9 +481,7 @@ func TestTheSchemasOfEvents(t *testing.T) {
 		for i, name := range names {
 			payload := eventSchema(t, list, i, "payloadSchema")
 			page := pollEvents(t, ask, `"name":%q,"cursor":%q`, name, cursors[name])
-			if n := len(page["events"].([]any)); n != []int{3, 2, 2}[i] {
-				t.Errorf("there are %d events %s", n, name)
-			}
+			harness.Equal(t, "there are events "+name, len(page["events"].([]any)), []int{3, 2, 2}[i])
 			for i := range page["events"].([]any) {
 				if err := payload.Validate(harness.At(page, "events", i, "data")); err != nil {
 					t.Errorf("%s: %v", name, err)
@@ -535,9 +496,7 @@ func TestEventsAreAdvertised(t *testing.T) {
 	t.Parallel()
 	for _, f := range allFronts() {
 		t.Run(f.Name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				t.Cleanup(func() { time.Sleep(31 * time.Minute) })
+			harness.Bubble(t, func(t *testing.T) {
 				for _, events := range []*askback.EventOptions{nil, {}} {
 					opts := withEvents()
 					opts.Events = events
@@ -580,8 +539,7 @@ func TestWhatEventsPass(t *testing.T) {
 		"nothing":      func(*askback.Server, mcp.Middleware) {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
+			harness.Bubble(t, func(t *testing.T) {
 				var passed, seen []string
 				opts := withEvents()
 				may := error(nil)

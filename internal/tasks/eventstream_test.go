@@ -150,9 +150,7 @@ func TestAStreamOfEvents(t *testing.T) {
 	} {
 		for _, pipe := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", over a pipe: ", pipe), func(t *testing.T) {
-				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					t.Cleanup(func() { time.Sleep(31 * time.Minute) })
+				harness.Bubble(t, func(t *testing.T) {
 					opts := withEvents()
 					opts.Principal = func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil }
 					m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
@@ -160,17 +158,12 @@ func TestAStreamOfEvents(t *testing.T) {
 					askback.AddTaskTool(srv, &mcp.Tool{Name: "quick"}, &askback.TaskSupport{Required: true},
 						func(context.Context, *askback.Call, struct{}) (string, error) { return "done", nil })
 					pass(m, srv)
-					ctx, stop := context.WithCancel(context.Background())
-					var working sync.WaitGroup
-					working.Go(func() { _ = srv.RunTasks(ctx) })
-					t.Cleanup(func() { stop(); working.Wait() })
+					harness.RunTasks(t, srv)
 					ask := harness.Fronts[0].Dial(t, srv, nil)
 					call := func() any { return harness.At(ask("tools/call", `"name":"quick"`), "result", "taskId") }
 
 					s := openStream(t, srv, pipe, nil, `"name":"call.ended","arguments":{"tool":"quick"}`)
-					if active := s.next("active"); active["truncated"] != false {
-						t.Errorf("it begins with %v", active)
-					}
+					harness.Want(t, "it begins with", s.next("active"), false, "truncated")
 					leads := func(from map[string]any) {
 						t.Helper()
 						page := pollEvents(t, ask, `"name":"call.ended","cursor":%q`, from["cursor"])
@@ -232,8 +225,7 @@ func (l *failingLog) Events(ctx context.Context, q task.EventQuery) (*task.Event
 
 // A client that comes back gets what it has missed, in order and as old as it wants, and is told if there may be more.
 func TestAStreamGoesOnFromACursor(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		srv, log := logStreamServer(t, new(askback.Options))
 		open := func(members string, args ...any) *eventStream {
 			t.Helper()
@@ -246,9 +238,7 @@ func TestAStreamGoesOnFromACursor(t *testing.T) {
 			all = append(all, end(t, log.MemoryStore, time.Hour))
 		}
 		got, _ := s.events(250) // nobody tells of what another instance has written
-		if !slices.Equal(got, all) {
-			t.Errorf("there came %d events, want %d in order", len(got), len(all))
-		}
+		harness.Same(t, "there came events, want in order", got, all)
 		s.abort()
 		s = open(`"cursor":%q`, start)
 		if active := s.next("active"); active["cursor"] != start || active["truncated"] != false {
@@ -276,9 +266,7 @@ func TestAStreamGoesOnFromACursor(t *testing.T) {
 		}
 		s.abort()
 		s = open(`"cursor":%q`, begins["cursor"])
-		if again := s.next("active"); again["truncated"] != false {
-			t.Errorf("from there on it begins with %v", again)
-		}
+		harness.Want(t, "from there on it begins with", s.next("active"), false, "truncated")
 		s.abort()
 		s = open(`"cursor":%q`, last["cursor"])
 		s.next("active")
@@ -288,9 +276,7 @@ func TestAStreamGoesOnFromACursor(t *testing.T) {
 		time.Sleep(time.Minute)
 		young := end(t, log.MemoryStore, 2*time.Hour)
 		s = open(`"cursor":%q,"maxAgeMs":1000`, start)
-		if active := s.next("active"); active["truncated"] != true {
-			t.Errorf("without the old ones it begins with %v", active)
-		}
+		harness.Want(t, "without the old ones it begins with", s.next("active"), true, "truncated")
 		for { // each page whose events are too old says so
 			m := s.Until("notification", func(map[string]any) bool { return true })
 			if m["method"] == "notifications/events/active" {
@@ -313,9 +299,7 @@ func TestAStreamGoesOnFromACursor(t *testing.T) {
 			t.Fatal(n, err)
 		}
 		s = open(`"cursor":%q`, start)
-		if active := s.next("active"); active["truncated"] != true {
-			t.Errorf("after a gap it begins with %v", active)
-		}
+		harness.Want(t, "after a gap it begins with", s.next("active"), true, "truncated")
 		if got, _ := s.events(2); !slices.Equal(got, []string{young, late}) {
 			t.Errorf("after a gap there came %v", got)
 		}
@@ -326,18 +310,14 @@ func TestAStreamGoesOnFromACursor(t *testing.T) {
 			t.Fatal(n, err)
 		}
 		gap := s.next("active")
-		if gap["truncated"] != true {
-			t.Errorf("amid the stream a gap is told by %v", gap)
-		}
+		harness.Equal(t, "amid the stream a gap is told by", gap["truncated"], true)
 		next := end(t, log.MemoryStore, 2*time.Hour)
 		if got, _ := s.events(1); got[0] != next {
 			t.Errorf("after the gap there came %v, want %s", got, next)
 		}
 		s.abort()
 		s = open(`"cursor":%q`, gap["cursor"])
-		if active := s.next("active"); active["truncated"] != false {
-			t.Errorf("the cursor of the gap leads to %v", active)
-		}
+		harness.Want(t, "the cursor of the gap leads to", s.next("active"), false, "truncated")
 		if got, _ := s.events(1); got[0] != next {
 			t.Errorf("from the gap on there came %v, want %s", got, next)
 		}
@@ -347,8 +327,7 @@ func TestAStreamGoesOnFromACursor(t *testing.T) {
 // A stream ends with its reason when its caller may no longer have it, and outlasts a store or an operator who cannot
 // tell now.
 func TestHowAStreamEnds(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		var may atomic.Pointer[error]
 		may.Store(new(error))
 		opts := &askback.Options{Authorize: func(context.Context, askback.Access) error { return *may.Load() }}
@@ -357,13 +336,9 @@ func TestHowAStreamEnds(t *testing.T) {
 		s.next("active")
 		log.fails.Store(true)
 		first := end(t, log.MemoryStore, time.Hour)
-		if code := harness.At(s.next("error"), "error", "code"); code != -32603.0 {
-			t.Errorf("a store that is away has the code %v", code)
-		}
+		harness.Equal(t, "a store that is away has the code", harness.At(s.next("error"), "error", "code"), -32603.0)
 		log.fails.Store(false)
-		if got := s.skip("error", "heartbeat"); harness.At(got, "params", "data", "taskId") != first {
-			t.Errorf("after that there comes %v", got)
-		}
+		harness.Want(t, "after that there comes", s.skip("error", "heartbeat"), first, "params", "data", "taskId")
 
 		undecided := fmt.Errorf("the directory is away: %w", askback.ErrUndecided)
 		may.Store(&undecided)
@@ -384,13 +359,10 @@ func TestHowAStreamEnds(t *testing.T) {
 // A stream ends with what it was opened for: the task that an anonymous caller named, or the token of its caller. One
 // that is refused is none.
 func TestWhatAStreamNeeds(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		srv, log := logStreamServer(t, &askback.Options{Principal: byToken})
 		n := &task.Task{ID: "one", Method: "tools/call", Target: "deploy", Status: task.Completed, Events: true}
-		if err := log.Insert(t.Context(), n, time.Minute, nil, task.Update{Due: -1}, task.Quota{}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, log.Insert(t.Context(), n, time.Minute, nil, task.Update{Due: -1}, task.Quota{}))
 		s := openStream(t, srv, true, nil, `"name":"call.ended","arguments":{"taskId":"one"}`)
 		s.next("active")
 		time.Sleep(2 * time.Minute)
@@ -411,17 +383,14 @@ func TestWhatAStreamNeeds(t *testing.T) {
 		if time.Until(token.Expiration) < 0 {
 			t.Fatal("the token has expired already")
 		}
-		if res := s.skip("heartbeat"); harness.At(res, "result", "resultType") != "complete" {
-			t.Errorf("without a token there comes %v", res)
-		}
+		harness.Want(t, "without a token there comes", s.skip("heartbeat"), "complete", "result", "resultType")
 		<-s.ended
 	})
 }
 
 // One connection has so many streams, and all its other requests beside them. A stream that is cancelled makes room.
 func TestTheStreamsOfAConnection(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		srv, log := logStreamServer(t, &askback.Options{Limits: askback.Limits{SessionCalls: 1}})
 		c := harness.Pipe(t, srv)
 		open := func(id int) {
@@ -465,9 +434,7 @@ func TestTheStreamsOfAConnection(t *testing.T) {
 
 // Somebody whom a question is for by several names is asked once, also if the stream breaks off after that.
 func TestAStreamOfSomebodyInSeveralGroups(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(31 * time.Minute) })
+	harness.Bubble(t, func(t *testing.T) {
 		opts := withEvents()
 		opts.Principal = byToken
 		opts.Events.Groups = func(context.Context, string) ([]string, error) { return []string{"ops", "release"}, nil }
@@ -497,8 +464,7 @@ func TestAStreamOfSomebodyInSeveralGroups(t *testing.T) {
 
 // What an author emits comes at once on the streams of those who may have it.
 func TestAStreamOfAnAuthorsEvents(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		_, srv, emit := emitter(t, withEvents())
 		open := func(name string) *eventStream {
 			token := &auth.TokenInfo{UserID: name, Expiration: time.Now().Add(24 * time.Hour)}
@@ -509,9 +475,7 @@ func TestAStreamOfAnAuthorsEvents(t *testing.T) {
 		alice, mallory := open("alice"), open("mallory")
 		emitted := time.Now()
 		for _, e := range []incident{{"shop", 1}, {"secret", 2}, {"shop", 2}} {
-			if err := emit(fmt.Sprint(e.Service, e.Level), e); err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, emit(fmt.Sprint(e.Service, e.Level), e))
 		}
 		if e := alice.next("event"); e["eventId"] != "shop2" || time.Since(emitted) > time.Second {
 			t.Errorf("after %v alice is told %v", time.Since(emitted), e)
@@ -523,8 +487,7 @@ func TestAStreamOfAnAuthorsEvents(t *testing.T) {
 
 // A stream is as its author has the type now: with another match, as long as the arguments fit, and then no more.
 func TestATypeThatIsReplacedUnderAStream(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		_, srv, emit := emitter(t, withEvents())
 		s := openStream(t, srv, false, &auth.TokenInfo{UserID: "alice", Expiration: time.Now().Add(24 * time.Hour)},
 			`"name":"incident.created","arguments":{"above":1}`)
@@ -537,13 +500,9 @@ func TestATypeThatIsReplacedUnderAStream(t *testing.T) {
 				return i.Service == "secret" && i.Level > args.Above, nil
 			})
 		for _, e := range []incident{{"shop", 2}, {"secret", 1}, {"secret", 2}} {
-			if err := emit(fmt.Sprint(e.Service, e.Level), e); err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, emit(fmt.Sprint(e.Service, e.Level), e))
 		}
-		if e := s.skip("heartbeat"); harness.At(e, "params", "eventId") != "secret2" {
-			t.Errorf("there comes %v", e)
-		}
+		harness.Want(t, "there comes", s.skip("heartbeat"), "secret2", "params", "eventId")
 		retype[incident](srv, "incident.created", "")
 		ended := s.skip("heartbeat")
 		if harness.At(ended, "params", "error", "code") != -32026.0 ||

@@ -68,13 +68,9 @@ func TestWhatFallsBack(t *testing.T) {
 			t.Fatalf("%d questions wait: %+v", len(waits), waits)
 		}
 		answer := desk.Answer{By: desk.Person{Name: "alice"}, Action: "accept"}
-		if _, err := d.Answer(t.Context(), waits[0].Name, "ask", answer); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(d.Answer(t.Context(), waits[0].Name, "ask", answer))
 		synctest.Wait()
-		if got := fmt.Sprint(ended); got != "map[model:cannot:  page:answered roots:cannot: ]" {
-			t.Errorf("they end as %s", got)
-		}
+		harness.Equal(t, "they end as", fmt.Sprint(ended), "map[model:cannot:  page:answered roots:cannot: ]")
 	})
 }
 

@@ -32,9 +32,7 @@ func TestFetch(t *testing.T) {
 	t.Parallel()
 	for _, f := range allFronts() {
 		t.Run(f.Name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				t.Cleanup(func() { time.Sleep(31 * time.Minute) }) // sessions end when they are idle
+			harness.Bubble(t, func(t *testing.T) {
 				srv, d := deskServer(t, nil, (*askback.Server).AddResultTool, addFailing)
 				ask := f.Dial(t, srv, &auth.TokenInfo{UserID: "alice"})
 				result := func(response map[string]any) map[string]any {
@@ -89,8 +87,7 @@ func addFailing(srv *askback.Server) {
 
 // A name is one of the caller's own calls, and every other gets one and the same error.
 func TestFetchFindsOnlyTheCallersOwn(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		srv, _ := deskServer(t, &askback.Options{Principal: harness.UserHeader}, (*askback.Server).AddResultTool,
 			func(srv *askback.Server) {
 				askback.AddTool(srv, &mcp.Tool{Name: "ask"},
@@ -115,23 +112,18 @@ func TestFetchFindsOnlyTheCallersOwn(t *testing.T) {
 			}
 		}
 		for user, name := range map[string]string{"alice": " " + mine[:6], "": id} {
-			if text := fetched(user, name); !strings.Contains(text, "of user:bob.") {
-				t.Errorf("%q is told of its own call: %q", user, text)
-			}
+			harness.Contains(t, user+" is told of its own call", fetched(user, name), "of user:bob.")
 		}
 		if text := fetched("", ""); strings.Contains(text, id) || !strings.Contains(text, "the name of a call is missing") {
 			t.Errorf("an anonymous caller is told %q", text)
 		}
-		if text := fetched("eve", ""); text != "There are no calls of yours." {
-			t.Errorf("eve is told %q", text)
-		}
+		harness.Equal(t, "eve is told", fetched("eve", ""), "There are no calls of yours.")
 	})
 }
 
 // Without a name the tool lists the calls of its caller: what waits comes first, and the list has an end.
 func TestFetchLists(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		srv, d := deskServer(t, nil, (*askback.Server).AddResultTool)
 		b := &bubble{t: t, Handler: srv.HTTPHandler(nil)}
 		first := namesIn(b.text(b.send(t.Context(), "", "deploy", "", "")))[0]
@@ -150,9 +142,7 @@ func TestFetchLists(t *testing.T) {
 			t.Errorf("the list is %s", text)
 		}
 		for _, name := range names[:20] {
-			if _, err := d.Cancel(t.Context(), name, desk.Cancellation{By: "bob", Reason: "why"}); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(d.Cancel(t.Context(), name, desk.Cancellation{By: "bob", Reason: "why"}))
 		}
 		text = b.text(b.send(t.Context(), "", "askback_result", "", ""))
 		lines = strings.Split(text, "\n")
@@ -167,8 +157,7 @@ const accepts = `{"action":"accept","content":{"name":"octocat"}}`
 // What a call asks its client then, the result tool asks: each question under its key, again if the answer does not
 // fit, and once if two ask it at the same time. A retry that is repeated changes nothing.
 func TestFetchAsksTheClient(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		logger, log := harness.Logs()
 		srv, d := deskServer(t, &askback.Options{Logger: logger}, (*askback.Server).AddResultTool)
 		h := srv.HTTPHandler(nil)
@@ -193,18 +182,13 @@ func TestFetchAsksTheClient(t *testing.T) {
 		other := fetch("", "").Asked(t, "login")
 		unfit := fetch(`{"login":{"action":"accept","content":{"name":7}}}`, state)
 		state = unfit.Asked(t, "login#2")
-		if !strings.Contains(unfit.Raw, "does not fit") {
-			t.Errorf("the reason is missing: %s", unfit.Raw)
-		}
+		harness.Contains(t, "the reason is missing", unfit.Raw, "does not fit")
 		other = fetch(`{"login":`+accepts+`}`, other).Asked(t, "login#2") // which is asked no more
 		for range 2 {
-			if text := fetch(`{"login#2":`+accepts+`}`, state).Text(t); text != "deployed for octocat" {
-				t.Errorf("the outcome is %q", text)
-			}
+			harness.Equal(t, "the outcome", fetch(`{"login#2":`+accepts+`}`, state).Text(t), "deployed for octocat")
 		}
-		if text := fetch(`{"login#2":{"action":"decline"}}`, other).Text(t); text != "deployed for octocat" {
-			t.Errorf("the other one gets %q", text)
-		}
+		harness.Equal(t, "the other one gets", fetch(`{"login#2":{"action":"decline"}}`, other).Text(t),
+			"deployed for octocat")
 		if strings.Contains(log.String(), "WARN") {
 			t.Errorf("the log has %s", log)
 		}
@@ -213,36 +197,29 @@ func TestFetchAsksTheClient(t *testing.T) {
 
 // In a session the client is asked inside of the request.
 func TestFetchAsksInASession(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		srv, d := deskServer(t, nil, (*askback.Server).AddResultTool)
 		c := harness.Pipe(t, srv)
-		c.Call(1, "initialize", harness.Initialize, "")
-		c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		c.Open(harness.Initialize)
 		told := c.Call(2, "tools/call", `"name":"then"`, "")
 		name := namesIn(harness.Content(told["result"].(map[string]any)))[0]
 		c.Request(3, "tools/call", fetch(name, ""), "")
 		synctest.Wait()
 		approve(t, d, name)
 		for i, answer := range []string{`{"action":"accept","content":{"name":7}}`, accepts} {
-			question := c.Until("question", func(m map[string]any) bool { return m["method"] == "elicitation/create" })
+			question := c.Asked()
 			message := fmt.Sprint(harness.At(question, "params", "message"))
-			if (i == 1) != strings.Contains(message, "not fit") {
-				t.Errorf("asked %q", message)
-			}
+			harness.Equal(t, "asked "+message, (i == 1), strings.Contains(message, "not fit"))
 			c.Answer(question, answer)
 		}
-		if got := harness.Content(c.Response(3)["result"].(map[string]any)); got != "deployed for octocat" {
-			t.Errorf("the outcome is %v", got)
-		}
+		harness.Equal(t, "the outcome", harness.Content(c.Response(3)["result"].(map[string]any)), "deployed for octocat")
 	})
 }
 
 // A question that waits for its caller at the desk, because the host could not show it, is asked by the result tool of
 // a host that can: the answer is a vote through the host. A host that shows nothing has no vote.
 func TestFetchAsksWhatWaitsForItsCallerAtTheDesk(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		srv, d := deskServer(t, &askback.Options{Desk: &askback.DeskOptions{Fallback: true, Wait: 5 * time.Second}},
 			(*askback.Server).AddResultTool, harness.AddGreet, func(srv *askback.Server) {
 				askback.AddTool(srv, &mcp.Tool{Name: "named"},
@@ -258,9 +235,7 @@ func TestFetchAsksWhatWaitsForItsCallerAtTheDesk(t *testing.T) {
 		}
 		const able = `{"elicitation":{}}`
 		told := round(`{}`, "greet", `{"place":"Rome"}`, "", "").Text(t)
-		if !strings.Contains(told, `the answer "login" of user:`) {
-			t.Errorf("told %q", told)
-		}
+		harness.Contains(t, "told", told, `the answer "login" of user:`)
 		name := namesIn(told)[0]
 		arguments := `{"name":"` + name + `"}`
 		state := round(able, "askback_result", arguments, "", "").Asked(t, "login")
@@ -287,10 +262,8 @@ func TestFetchAsksWhatWaitsForItsCallerAtTheDesk(t *testing.T) {
 		}
 		// What the author asks of the caller by name is for a person, whatever a host would answer.
 		person := namesIn(round(able, "named", "", "", "").Text(t))[0]
-		if text := round(able, "askback_result", `{"name":"`+person+`"}`, "", "").Text(t); !strings.Contains(text,
-			`of user:alice.`) {
-			t.Errorf("told %q", text)
-		}
+		harness.Contains(t, "told", round(able, "askback_result", `{"name":"`+person+`"}`, "", "").Text(t),
+			`of user:alice.`)
 	})
 }
 
@@ -326,9 +299,7 @@ func TestFetchTellsOfALateAnswer(t *testing.T) {
 				t.Errorf("told %q", text)
 			}
 			approve(t, d, name)
-			if text := fetch("", "").Text(t); text != "without login" {
-				t.Errorf("the outcome is %q", text)
-			}
+			harness.Equal(t, "the outcome", fetch("", "").Text(t), "without login")
 		})
 	}
 }
@@ -351,8 +322,7 @@ func late(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
 
 // The beginning of a name that two calls share names neither, and the rest of it does.
 func TestFetchByAnAmbiguousName(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		store := new(task.MemoryStore)
 		seen, ids := make(map[string]string), []string(nil)
 		for i := 0; ids == nil; i++ { // some 40,000 times
@@ -365,9 +335,7 @@ func TestFetchByAnAmbiguousName(t *testing.T) {
 		}
 		for _, id := range ids {
 			row := &task.Task{ID: id, Principal: "alice", Method: "none", Target: id, Status: task.Working}
-			if err := store.Create(t.Context(), row, time.Hour, 0, nil, nil, task.Quota{}); err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, store.Create(t.Context(), row, time.Hour, 0, nil, nil, task.Quota{}))
 		}
 		srv, _ := deskServer(t, &askback.Options{Tasks: &askback.Tasks{Store: store}}, (*askback.Server).AddResultTool)
 		b := &bubble{t: t, Handler: srv.HTTPHandler(nil)}
@@ -376,17 +344,14 @@ func TestFetchByAnAmbiguousName(t *testing.T) {
 			task.Name(ids[1]): task.Name(ids[1]),
 		} {
 			text := b.text(b.send(t.Context(), "", "askback_result", `"arguments":{"name":"`+name+`"}`, ""))
-			if !strings.Contains(text, want) {
-				t.Errorf("%s is %q", name, text)
-			}
+			harness.Contains(t, name, text, want)
 		}
 	})
 }
 
 // The result is fetched on another instance, while the one of the call has ended, and two at once get the same.
 func TestFetchOnAnotherInstance(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		store := new(task.MemoryStore)
 		open := func() *bubble {
 			srv, d := deskServer(t, &askback.Options{Tasks: &askback.Tasks{Store: store}}, (*askback.Server).AddResultTool)
@@ -400,17 +365,14 @@ func TestFetchOnAnotherInstance(t *testing.T) {
 		}
 		approve(t, one.desk, name)
 		for _, told := range told {
-			if text := <-told; text != "deployed  for bob and carol" {
-				t.Errorf("told %q", text)
-			}
+			harness.Equal(t, "told", <-told, "deployed  for bob and carol")
 		}
 	})
 }
 
 // The result tool waits in the pool of the waits, where another caller is still served.
 func TestFetchKeepsNobodyOut(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		one := askback.Share{Total: 1, PerPrincipal: 1, Anonymous: 1}
 		srv, d := deskServer(t, &askback.Options{Principal: harness.UserHeader, Limits: askback.Limits{
 			Requests: one, Calls: one, Waits: askback.Share{Total: 2, PerPrincipal: 1, Anonymous: 1},
@@ -430,9 +392,7 @@ func TestFetchKeepsNobodyOut(t *testing.T) {
 		approve(t, d, name["eve"])
 		approve(t, d, name["alice"])
 		for _, told := range []chan string{second, eve} {
-			if text := <-told; text != "deployed  for bob and carol" {
-				t.Errorf("told %q", text)
-			}
+			harness.Equal(t, "told", <-told, "deployed  for bob and carol")
 		}
 	})
 }
@@ -442,9 +402,7 @@ func TestTheResultTool(t *testing.T) {
 	t.Parallel()
 	func() {
 		defer func() {
-			if advice := fmt.Sprint(recover()); !strings.Contains(advice, "it needs Options.Desk") {
-				t.Errorf("the panic is %s", advice)
-			}
+			harness.Contains(t, "the panic", fmt.Sprint(recover()), "it needs Options.Desk")
 		}()
 		harness.NewServer(t, &askback.Options{Logger: slog.New(slog.DiscardHandler)}, (*askback.Server).AddResultTool)
 	}()

@@ -66,8 +66,7 @@ func inBubble(t *testing.T, store task.Store, add ...func(*askback.Server)) *har
 
 // A client sees a task that works, whatever its first run has come to by then, and the rest when it asks.
 func TestATaskBeginsAsWorking(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		ends := harness.AddText("ends", nil, func(context.Context, *askback.Call) (string, error) { return "at once", nil })
 		fails := harness.AddText("fails", nil, func(context.Context, *askback.Call) (string, error) {
 			return "", errors.New("no luck")
@@ -84,9 +83,7 @@ func TestATaskBeginsAsWorking(t *testing.T) {
 			}
 			id, _ := harness.At(created, "result", "task", "taskId").(string)
 			got := c.Call(3, "tasks/get", `"taskId":"`+id+`"`, "")
-			if harness.At(got, "result", "status") != later {
-				t.Errorf("%s is %v, want %s", name, got, later)
-			}
+			harness.Want(t, name, got, later, "result", "status")
 		}
 	})
 }
@@ -138,9 +135,7 @@ func TestWhatAStepWrites(t *testing.T) {
 			})
 			inBubble(t, s, book).Call(2, "tools/call", `"name":"book","task":{}`, "")
 			synctest.Wait()
-			if n := s.writes.Load(); n != test.want {
-				t.Errorf("%s: %d writes, want %d", name, n, test.want)
-			}
+			harness.Equal(t, name+": writes", s.writes.Load(), test.want)
 		})
 	}
 }

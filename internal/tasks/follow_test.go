@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -58,8 +57,7 @@ func TestAClientFollowsItsTask(t *testing.T) {
 		"dual": {States: &state.Options{Mode: state.Dual, Store: new(state.MemoryStore)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
+			harness.Bubble(t, func(t *testing.T) {
 				var steps []string
 				srv, _ := deskServer(t, &opts, (*askback.Server).AddResultTool, addAlways(&steps))
 				h := srv.HTTPHandler(nil)
@@ -70,27 +68,19 @@ func TestAClientFollowsItsTask(t *testing.T) {
 				}
 				first := round("", "").Asked(t, "a")
 				unfit := round(`{"a":{"action":"accept","content":{"name":7}}}`, first)
-				if !strings.Contains(unfit.Raw, "does not fit") {
-					t.Errorf("the reason is missing: %s", unfit.Raw)
-				}
+				harness.Contains(t, "the reason is missing", unfit.Raw, "does not fit")
 				second := unfit.Asked(t, "a#2")
 				var third string
 				for range 2 { // of which the second finds another question open
 					third = round(`{"a#2":`+accepts+`}`, second).Asked(t, "b")
 				}
 				for range 2 {
-					if text := round(`{"b":`+accepts+`}`, third).Text(t); text != "hello octocat octocat" {
-						t.Errorf("the outcome is %q", text)
-					}
+					harness.Equal(t, "the outcome", round(`{"b":`+accepts+`}`, third).Text(t), "hello octocat octocat")
 				}
-				if got := fmt.Sprint(steps); got != "[firstfalse afalse bfalse]" {
-					t.Errorf("the steps were %s", got)
-				}
+				harness.Equal(t, "the steps were", fmt.Sprint(steps), "[firstfalse afalse bfalse]")
 				bob := harness.Request{Target: "always", Capabilities: `{"elicitation":{}}`, State: third,
 					Arguments: `{"more":1}`}.Send(t, h)
-				if !strings.Contains(bob.Raw, "requestState") {
-					t.Errorf("the state of another call gets %s", bob.Raw)
-				}
+				harness.Contains(t, "the state of another call gets", bob.Raw, "requestState")
 			})
 		})
 	}
@@ -98,27 +88,22 @@ func TestAClientFollowsItsTask(t *testing.T) {
 
 // In a session the client is asked there and then.
 func TestASessionFollowsItsTask(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		var steps []string
 		srv, _ := deskServer(t, nil, (*askback.Server).AddResultTool, addAlways(&steps))
 		c := harness.Pipe(t, srv)
-		c.Call(1, "initialize", harness.Initialize, "")
-		c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		c.Open(harness.Initialize)
 		c.Request(2, "tools/call", `"name":"always"`, "")
 		for range 2 {
-			c.Answer(c.Until("question", func(m map[string]any) bool { return m["method"] == "elicitation/create" }), accepts)
+			c.Answer(c.Asked(), accepts)
 		}
-		if got := harness.Content(c.Response(2)["result"].(map[string]any)); got != "hello octocat octocat" {
-			t.Errorf("the outcome is %v", got)
-		}
+		harness.Equal(t, "the outcome", harness.Content(c.Response(2)["result"].(map[string]any)), "hello octocat octocat")
 	})
 }
 
 // A task that is kept no longer is no new call.
 func TestFollowingWhatIsGone(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		var steps []string
 		ring := harness.NewRing(t)
 		request := harness.Request{Target: "always", Capabilities: `{"elicitation":{}}`}

@@ -39,8 +39,7 @@ func TestTheTypesOfEventsChange(t *testing.T) {
 			`,"taskIds":[],"toolsListChanged":true,"promptsListChanged":true`} {
 			for _, pipe := range []bool{false, true} {
 				t.Run(fmt.Sprint(name, also, ", over a pipe: ", pipe), func(t *testing.T) {
-					t.Parallel()
-					synctest.Test(t, func(t *testing.T) { typesChange(t, pass, also, pipe) })
+					harness.Bubble(t, func(t *testing.T) { typesChange(t, pass, also, pipe) })
 				})
 			}
 		}
@@ -52,10 +51,7 @@ func typesChange(t *testing.T, pass func(*mcp.Server, *askback.Server), also str
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 	srv := harness.NewServerOn(t, m, withEvents(), harness.AddEcho)
 	pass(m, srv)
-	ctx, stop := context.WithCancel(context.Background())
-	var working sync.WaitGroup
-	working.Go(func() { _ = srv.RunTasks(ctx) })
-	t.Cleanup(func() { stop(); working.Wait() })
+	harness.RunTasks(t, srv)
 	ask := harness.Fronts[0].Dial(t, srv, nil)
 	id, _ := harness.At(ask("tools/call", `"name":"echo"`), "result", "taskId").(string)
 	also = strings.Replace(also, "ID", id, 1)
@@ -165,8 +161,7 @@ func TestASessionIsNotToldOfTypes(t *testing.T) {
 	t.Parallel()
 	srv := harness.NewServer(t, withEvents())
 	c := harness.Pipe(t, srv)
-	c.Call(1, "initialize", harness.Initialize, "")
-	c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	c.Open(harness.Initialize)
 	c.Call(2, "subscriptions/listen", `"notifications":{"eventsListChanged":true}`, "")
 	retype[incident](srv, "incident.created", "")
 	c.Call(3, "tools/list", "", "")
@@ -183,27 +178,14 @@ func TestTheTypesOfEventsChangeInMemory(t *testing.T) {
 	t.Parallel()
 	srv := harness.NewServer(t, withEvents())
 	here, there := mcp.NewInMemoryTransports()
-	if _, err := srv.Connect(t.Context(), there, nil); err != nil {
-		t.Fatal(err)
-	}
-	conn, err := here.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(srv.Connect(t.Context(), there, nil))
+	conn := harness.Must(here.Connect(t.Context()))
 	defer conn.Close()
-	request, err := jsonrpc.DecodeMessage([]byte(harness.Modern(1, "subscriptions/listen",
-		`"notifications":{"eventsListChanged":true}`)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.Write(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	request := harness.Must(jsonrpc.DecodeMessage([]byte(harness.Modern(1, "subscriptions/listen",
+		`"notifications":{"eventsListChanged":true}`))))
+	harness.Check(t, conn.Write(t.Context(), request))
 	for _, want := range []string{"notifications/subscriptions/acknowledged", "notifications/events/list_changed"} {
-		msg, err := conn.Read(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		msg := harness.Must(conn.Read(t.Context()))
 		if got, ok := msg.(*jsonrpc.Request); !ok || got.Method != want {
 			t.Fatalf("there came %v, want %s", msg, want)
 		}
@@ -213,8 +195,7 @@ func TestTheTypesOfEventsChangeInMemory(t *testing.T) {
 
 // What changes while a client does not read is told once.
 func TestASlowReaderOfTypes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		srv := harness.NewServer(t, withEvents())
 		ctx, cancel := context.WithCancel(t.Context())
 		in, out := io.Pipe()
@@ -242,10 +223,8 @@ func TestASlowReaderOfTypes(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if got := strings.Join(came, " "); got !=
-			`"notifications/subscriptions/acknowledged" "notifications/events/list_changed"` {
-			t.Errorf("there came %s", got)
-		}
+		harness.Equal(t, "there came", strings.Join(came, " "),
+			`"notifications/subscriptions/acknowledged" "notifications/events/list_changed"`)
 		cancel()
 		serving.Wait()
 	})

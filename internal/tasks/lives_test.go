@@ -66,8 +66,7 @@ func TestAnAnswerLeavesTheWorkItsTime(t *testing.T) {
 		{"the client", "client", ``},
 	} {
 		t.Run(c.says, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
+			harness.Bubble(t, func(t *testing.T) {
 				b := newBubble(t, anHour(), addWork)
 				capabilities := harness.WithExtension
 				if c.members != "" {
@@ -91,9 +90,7 @@ func TestAnAnswerLeavesTheWorkItsTime(t *testing.T) {
 				if c.members != "" {
 					target = ""
 				}
-				if got := b.result("tasks/get", target, `"taskId":"`+id+`"`, capabilities); got["status"] != "completed" {
-					t.Errorf("it is %v", got)
-				}
+				harness.Want(t, "it", b.result("tasks/get", target, `"taskId":"`+id+`"`, capabilities), "completed", "status")
 			})
 		})
 	}
@@ -101,8 +98,7 @@ func TestAnAnswerLeavesTheWorkItsTime(t *testing.T) {
 
 // A task that nobody answers ends in its time, and one that is cancelled after a decision stays cancelled.
 func TestWhatIsNotAnsweredEndsInItsTime(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		b := newBubble(t, anHour(), addWork)
 		create := func() string {
 			id, _ := b.result("tools/call", "people", `"name":"people"`, harness.WithExtension)["taskId"].(string)
@@ -116,9 +112,7 @@ func TestWhatIsNotAnsweredEndsInItsTime(t *testing.T) {
 		time.Sleep(ttl)
 		synctest.Wait()
 		for id, want := range map[string]string{late: "failed", cancelled: "cancelled"} {
-			if got := b.result("tasks/get", id, `"taskId":"`+id+`"`, harness.WithExtension); got["status"] != want {
-				t.Errorf("it is %v, want %s", got, want)
-			}
+			harness.Want(t, "it", b.result("tasks/get", id, `"taskId":"`+id+`"`, harness.WithExtension), want, "status")
 		}
 	})
 }

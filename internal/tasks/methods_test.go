@@ -47,12 +47,9 @@ func TestEchoInTheProposalsDialect(t *testing.T) {
 	// What was not requested leaves the task as it is, and it is asked again.
 	ack := s.Result(related, "tasks/input_response", "",
 		`"inputResponses":{"echo_input":{"action":"accept","content":{"not_requested_parameter":"x"}}}`)
-	if harness.At(ack, "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
-		t.Errorf("acknowledged %v", ack)
-	}
-	if now := s.Result(harness.ProposalOnly, "tasks/get", "", `"taskId":"`+id+`"`); now["status"] != "input_required" {
-		t.Errorf("after an answer that does not fit: %v", now)
-	}
+	harness.Want(t, "acknowledged", ack, id, "_meta", "io.modelcontextprotocol/related-task", "taskId")
+	harness.Want(t, "after an answer that does not fit",
+		s.Result(harness.ProposalOnly, "tasks/get", "", `"taskId":"`+id+`"`), "input_required", "status")
 	again := s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`)
 	if harness.At(again, "inputRequests", "echo_input#2", "method") != "elicitation/create" ||
 		harness.At(again, "inputRequests", "echo_input") != nil {
@@ -71,10 +68,8 @@ func TestEchoInTheProposalsDialect(t *testing.T) {
 		harness.At(final, "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
 		t.Errorf("final %v", final)
 	}
-	if code, message := s.Fault(harness.ProposalOnly, "tasks/cancel", "", `"taskId":"`+id+`"`); code != -32602 ||
-		!strings.Contains(message, "already in terminal status 'completed'") {
-		t.Errorf("cancelling a task that ended: %d %s", code, message)
-	}
+	s.Refuses("cancelling a task that ended", -32602, "already in terminal status 'completed'", harness.ProposalOnly,
+		"tasks/cancel", "", `"taskId":"`+id+`"`)
 }
 
 func TestEchoInTheExtensionsDialect(t *testing.T) {
@@ -96,16 +91,14 @@ func TestEchoInTheExtensionsDialect(t *testing.T) {
 	if len(ack) != 2 || ack["resultType"] != "complete" {
 		t.Errorf("acknowledged %v", ack)
 	}
-	s.Result(harness.WithExtension, "tasks/update", id,
-		`"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept","content":{"input":"Hello World!"}}}`)
+	s.Answer(id, `"echo_input":{"action":"accept","content":{"input":"Hello World!"}}`)
 	done := s.Get(harness.WithExtension, id, "completed")
 	if text := harness.At(done, "result", "content").([]any)[0].(map[string]any)["text"]; text != "Echo: Hello World!" ||
 		done["inputRequests"] != nil {
 		t.Errorf("done %v", done)
 	}
 	// Repeated answers change nothing.
-	s.Result(harness.WithExtension, "tasks/update", id,
-		`"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"decline"}}`)
+	s.Answer(id, `"echo_input":{"action":"decline"}`)
 	s.Result(harness.WithExtension, "tasks/cancel", id, `"taskId":"`+id+`"`)
 	s.Get(harness.WithExtension, id, "completed")
 	for _, method := range []string{"tasks/result", "tasks/list", "tasks/input_response", "tasks/whatever"} {
@@ -137,34 +130,26 @@ func TestProposalTaskForAClientWithoutTheExtension(t *testing.T) {
 		t.Errorf("created %v", created)
 	}
 	s.Get(harness.ProposalOnly, id, "input_required")
-	if code, _ := s.Fault(harness.ProposalOnly, "tasks/update", "",
-		harness.Answered(id, `"c":{"action":"decline"}`)); code != -32021 {
-		t.Errorf("tasks/update: %d", code)
-	}
-	if code, _ := s.Fault(harness.ProposalOnly, "tasks/get", "another", `"taskId":"`+id+`"`); code != -32020 {
-		t.Errorf("with another Mcp-Name: %d", code)
-	}
+	s.Refuses("tasks/update", -32021, "", harness.ProposalOnly, "tasks/update", "",
+		harness.Answered(id, `"c":{"action":"decline"}`))
+	s.Refuses("with another Mcp-Name", -32020, "", harness.ProposalOnly, "tasks/get", "another", `"taskId":"`+id+`"`)
 	s.Result(harness.ProposalOnly, "tasks/input_response", "",
 		harness.Answered(id, `"c":{"action":"accept","content":{"color":"red"}}`))
-	if now := s.Get(harness.ProposalOnly, id, "working"); now["statusMessage"] != "The operation is now in progress." {
-		t.Errorf("%v", now)
-	}
+	harness.Want(t, "the result", s.Get(harness.ProposalOnly, id, "working"), "The operation is now in progress.",
+		"statusMessage")
 	close(gate)
-	if final := s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`); harness.At(final, "_meta",
-		"io.modelcontextprotocol/serverInfo", "name") != "test" {
-		t.Errorf("%v", final)
-	}
+	harness.Want(t, "the result", s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`), "test",
+		"_meta", "io.modelcontextprotocol/serverInfo", "name")
 }
 
 func TestRoutingHeadersOfTasks(t *testing.T) {
 	t.Parallel()
 	s := harness.NewTaskServer(t, nil, harness.AddEcho)
-	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
+	id := s.Start(harness.WithExtension, `"name":"echo"`)
 	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
 		for _, name := range []string{"", "another"} {
-			if code, _ := s.Fault(harness.WithExtension, method, name, `"taskId":"`+id+`","inputResponses":{}`); code != -32020 {
-				t.Errorf("%s with Mcp-Name %q: %d", method, name, code)
-			}
+			s.Refuses(fmt.Sprintf("%s with Mcp-Name %q", method, name), -32020, "", harness.WithExtension, method, name,
+				`"taskId":"`+id+`","inputResponses":{}`)
 		}
 	}
 }
@@ -186,23 +171,17 @@ func TestForeignTasksAreNone(t *testing.T) {
 		}
 	}
 	// A client that does not declare the extension does not see it, either.
-	if code, _ := s.Fault(harness.ProposalOnly, "tasks/get", "", `"taskId":"`+id+`"`, "X-User: alice"); code != -32021 {
-		t.Errorf("without the extension: %d", code)
-	}
-	if code, _ := s.Fault(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`, "X-User: alice"); code != -32602 {
-		t.Errorf("tasks/result without the extension: %d", code)
-	}
+	s.Refuses("without the extension", -32021, "", harness.ProposalOnly, "tasks/get", "", `"taskId":"`+id+`"`,
+		"X-User: alice")
+	s.Refuses("tasks/result without the extension", -32602, "", harness.ProposalOnly, "tasks/result", "",
+		`"taskId":"`+id+`"`, "X-User: alice")
 	// The list has only the caller's own tasks.
 	for _, user := range []string{"alice", "bob"} {
 		_, _ = s.Send(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{}`, "X-User: "+user)
 	}
 	_, list := s.Send(harness.ProposalOnly, "tasks/list", "", "", "X-User: bob")
-	if tasks := harness.At(list, "result", "tasks").([]any); len(tasks) != 1 {
-		t.Errorf("bob sees %v", tasks)
-	}
-	if code, _ := s.Fault(harness.ProposalOnly, "tasks/list", "", ""); code != -32601 {
-		t.Errorf("an anonymous caller's list: %d", code)
-	}
+	harness.Equal(t, "bob sees", len(harness.At(list, "result", "tasks").([]any)), 1)
+	s.Refuses("an anonymous caller's list", -32601, "", harness.ProposalOnly, "tasks/list", "", "")
 }
 
 // A caller who cannot be identified gets 403 from every method.
@@ -215,7 +194,7 @@ func TestStatusOfARefusedPrincipal(t *testing.T) {
 		}
 		return "alice", nil
 	}}, harness.AddEcho)
-	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
+	id := s.Start(harness.WithExtension, `"name":"echo"`)
 	refuse = true
 	for _, c := range [][3]string{{"tools/call", "echo", `"name":"echo"`}, {"tasks/get", id, `"taskId":"` + id + `"`},
 		{"subscriptions/listen", "", `"notifications":{"taskIds":["` + id + `"]}`}} {
@@ -232,8 +211,7 @@ func TestTasksListIsPaged(t *testing.T) {
 		Settings: task.Settings{Anonymous: task.Quota{Unfinished: 200}}}}, harness.AddEcho)
 	created := map[string]bool{}
 	for range 120 {
-		created[harness.At(s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{"ttl":60000}`), "task",
-			"taskId").(string)] = true
+		created[s.Start(harness.ProposalOnly, `"name":"echo","task":{"ttl":60000}`)] = true
 	}
 	for cursor, pages := "", 1; ; pages++ {
 		page := s.Result(harness.ProposalOnly, "tasks/list", "", strings.TrimSuffix(cursor, ","))
@@ -254,9 +232,8 @@ func TestTasksListIsPaged(t *testing.T) {
 		cursor = `"cursor":"` + next + `"`
 	}
 	for _, cursor := range []string{`"x"`, `7`, `"!!!"`, `"` + strings.Repeat("A", 1000) + `"`} {
-		if code, _ := s.Fault(harness.ProposalOnly, "tasks/list", "", `"cursor":`+cursor); code != -32602 {
-			t.Errorf("cursor %.20s: %d", cursor, code)
-		}
+		s.Refuses(fmt.Sprintf("cursor %.20s", cursor), -32602, "", harness.ProposalOnly, "tasks/list", "",
+			`"cursor":`+cursor)
 	}
 }
 
@@ -269,8 +246,7 @@ func TestListAgreesWithGet(t *testing.T) {
 			})
 	}
 	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{ListAnonymous: true}}, add)
-	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "bad", `"name":"bad","task":{}`), "task",
-		"taskId").(string)
+	id := s.Start(harness.ProposalOnly, `"name":"bad","task":{}`)
 	get := s.Get(harness.ProposalOnly, id, "failed")
 	listed := s.Result(harness.ProposalOnly, "tasks/list", "", "")["tasks"].([]any)[0]
 	if harness.At(listed, "status") != "failed" || harness.At(listed, "statusMessage") != get["statusMessage"] {
@@ -292,8 +268,7 @@ func TestTasksResultWaits(t *testing.T) {
 		})
 	}
 	s := harness.NewTaskServer(t, nil, add)
-	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "wait", `"name":"wait","task":{}`), "task",
-		"taskId").(string)
+	id := s.Start(harness.ProposalOnly, `"name":"wait","task":{}`)
 	for {
 		if now := s.Get(harness.ProposalOnly, id, "working"); now["statusMessage"] == "waiting (1 of 2)" {
 			break
@@ -323,7 +298,7 @@ func TestWaitingForAResultCostsNothing(t *testing.T) {
 			return "", nil
 		}))
 	defer close(gate)
-	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "t", `"name":"t","task":{}`), "task", "taskId").(string)
+	id := s.Start(harness.ProposalOnly, `"name":"t","task":{}`)
 	before := store.gets.Load()
 	ctx, leave := context.WithCancel(t.Context())
 	gone := make(chan struct{})
@@ -369,8 +344,7 @@ func (c *counting) Get(ctx context.Context, id string) (*task.Task, error) {
 func TestTasksResultAsksUntilItIsAnswered(t *testing.T) {
 	t.Parallel()
 	s := harness.NewTaskServer(t, nil, harness.AddEcho)
-	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task",
-		"taskId").(string)
+	id := s.Start(harness.ProposalOnly, `"name":"echo","task":{}`)
 	s.Get(harness.ProposalOnly, id, "input_required")
 	var first map[string]any
 	for range 3 {
@@ -390,10 +364,8 @@ func TestTasksResultAsksUntilItIsAnswered(t *testing.T) {
 	s.Result(harness.ProposalOnly, "tasks/input_response", "",
 		`"taskId":"`+id+`","requestState":"forged","inputResponses":{"echo_input":{"action":"accept",`+
 			`"content":{"input":"x"}}}`)
-	if final := s.Result(harness.ProposalOnly, "tasks/result", "",
-		`"taskId":"`+id+`"`); harness.Content(final) != "Echo: x" {
-		t.Errorf("final %v", final)
-	}
+	harness.Equal(t, "final", harness.Content(s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`)),
+		"Echo: x")
 }
 
 // Malformed answers are a protocol error in both dialects, and leave the task unchanged.
@@ -402,15 +374,12 @@ func TestMalformedAnswersOfATaskAreRefused(t *testing.T) {
 	s := harness.NewTaskServer(t, nil, harness.AddEcho)
 	for capabilities, method := range map[string]string{harness.ProposalOnly: "tasks/input_response",
 		harness.WithExtension: "tasks/update"} {
-		id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task",
-			"taskId").(string)
+		id := s.Start(harness.ProposalOnly, `"name":"echo","task":{}`)
 		before := s.Get(harness.ProposalOnly, id, "input_required")
 		for _, members := range []string{``, `,"inputResponses":[]`, `,"inputResponses":null`,
 			`,"inputResponses":{"echo_input":"x"}`, `,"inputResponses":{"echo_input":null}`} {
-			if code, message := s.Fault(capabilities, method, id, `"taskId":"`+id+`"`+members); code != -32602 ||
-				!strings.Contains(message, "inputResponses") {
-				t.Errorf("%s with %s: %d %s", method, members, code, message)
-			}
+			s.Refuses(fmt.Sprintf("%s with %s", method, members), -32602, "inputResponses", capabilities, method, id,
+				`"taskId":"`+id+`"`+members)
 		}
 		if diff := cmp.Diff(before, s.Get(harness.ProposalOnly, id, "input_required")); diff != "" {
 			t.Errorf("%s changed the task (-before +after):\n%s", method, diff)
@@ -424,8 +393,7 @@ func TestOtherRequestsNeitherAskNorTakeAnswers(t *testing.T) {
 	t.Parallel()
 	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{ListAnonymous: true}}, harness.AddEcho,
 		harness.AddGreet)
-	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task",
-		"taskId").(string)
+	id := s.Start(harness.ProposalOnly, `"name":"echo","task":{}`)
 	s.Get(harness.ProposalOnly, id, "input_required")
 	const more = `,"inputResponses":{"echo_input":{"action":"accept","content":{"input":"x"}},` +
 		`"login":{"action":"accept","content":{"name":"x"}}},"requestState":"forged"`
@@ -448,9 +416,8 @@ func TestOtherRequestsNeitherAskNorTakeAnswers(t *testing.T) {
 			t.Errorf("%s: %s", test.method, res.Raw)
 		}
 	}
-	if now := s.Result(harness.ProposalOnly, "tasks/get", "", `"taskId":"`+id+`"`); now["status"] != "input_required" {
-		t.Errorf("an answer was taken from a request that carries none: %v", now)
-	}
+	harness.Want(t, "an answer was taken from a request that carries none",
+		s.Result(harness.ProposalOnly, "tasks/get", "", `"taskId":"`+id+`"`), "input_required", "status")
 	// The response to an answer is not a question, even if another one is open.
 	ack := s.Result(harness.ProposalOnly, "tasks/input_response", "", `"taskId":"`+id+`","inputResponses":{"other":{}}`)
 	if ack["resultType"] != "complete" || ack["inputRequests"] != nil {
@@ -478,8 +445,7 @@ func TestLookingAtATaskReadsNoJournal(t *testing.T) {
 	t.Parallel()
 	counted := &journalReads{Store: new(task.MemoryStore)}
 	s := harness.NewTaskServerOn(t, counted, nil, harness.AddEcho)
-	id := harness.At(s.Result(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{}`), "task",
-		"taskId").(string)
+	id := s.Start(harness.ProposalOnly, `"name":"echo","task":{}`)
 	look := func(status string) {
 		t.Helper()
 		s.Get(harness.ProposalOnly, id, status)
@@ -502,10 +468,9 @@ func TestSecretsOfTasksAreNotLogged(t *testing.T) {
 	log := new(harness.Log)
 	logger := slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	s := harness.NewTaskServer(t, &askback.Options{Logger: logger}, harness.AddEcho)
-	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
+	id := s.Start(harness.WithExtension, `"name":"echo"`)
 	s.Get(harness.WithExtension, id, "input_required")
-	s.Result(harness.WithExtension, "tasks/update", id,
-		`"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept","content":{"input":"the secret"}}}`)
+	s.Answer(id, `"echo_input":{"action":"accept","content":{"input":"the secret"}}`)
 	s.Get(harness.WithExtension, id, "completed")
 	if strings.Contains(log.String(), "the secret") || strings.Contains(log.String(), id) {
 		t.Errorf("the log has %s", log.String())
@@ -546,7 +511,7 @@ func TestIDsAreNotInTheLogWhenTheStoreFails(t *testing.T) {
 	store := &brokenStore{Store: new(task.MemoryStore)}
 	s := harness.ServeTasks(t, harness.NewServer(t, &askback.Options{Logger: logger, Tasks: &askback.Tasks{Store: store}},
 		harness.AddEcho))
-	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
+	id := s.Start(harness.WithExtension, `"name":"echo"`)
 	store.broken.Store(true)
 	for _, method := range []string{"tasks/get", "tasks/cancel", "tasks/update"} {
 		if code, message := s.Fault(harness.WithExtension, method, id,
@@ -564,7 +529,7 @@ func TestASubscriptionWhoseStoreFails(t *testing.T) {
 	t.Parallel()
 	store := &brokenStore{Store: new(task.MemoryStore)}
 	s := harness.NewTaskServerOn(t, store, nil, harness.AddEcho)
-	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
+	id := s.Start(harness.WithExtension, `"name":"echo"`)
 	s.Get(harness.WithExtension, id, "input_required")
 	w := &breaking{httptest.NewRecorder(), store}
 	s.Handler.ServeHTTP(w, harness.Request{Method: "subscriptions/listen", Header: http.Header{"Mcp-Name": nil},
@@ -590,7 +555,7 @@ func (w *breaking) Write(part []byte) (int, error) {
 // FuzzTasks sends arbitrary parameters to the methods about tasks.
 func FuzzTasks(f *testing.F) {
 	s := harness.NewTaskServer(f, nil, harness.AddEcho)
-	id := s.Result(harness.WithExtension, "tools/call", "echo", `"name":"echo"`)["taskId"].(string)
+	id := s.Start(harness.WithExtension, `"name":"echo"`)
 	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel", "tasks/result", "tasks/input_response",
 		"tasks/list", "subscriptions/listen", "tools/call"} {
 		f.Add(method, "x", `"taskId":"x","inputResponses":{"echo_input":{"action":"accept"}}`)

@@ -7,28 +7,21 @@ import (
 
 	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/internal/tasks"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
 
 // A receiver takes each decision once, also one that was taken anew after a failover of the store has lost the first.
 func TestAnIDOfANotice(t *testing.T) {
-	told, err := stored.Encode(&stored.Announcement{Message: "Deploy?"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	told := harness.Must(stored.Encode(&stored.Announcement{Message: "Deploy?"}))
 	id := func(attempt int, written time.Time) string {
-		n, err := tasks.Notice(&task.Notice{Kind: task.NoticeDecided, Written: written, Attempts: attempt,
-			Question: &task.Question{Task: "a.task", Key: "a.key", Notice: told}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := harness.Must(tasks.Notice(&task.Notice{Kind: task.NoticeDecided, Written: written, Attempts: attempt,
+			Question: &task.Question{Task: "a.task", Key: "a.key", Notice: told}}))
 		return n.ID
 	}
 	decided := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	first := id(1, decided)
-	if again := id(2, decided.Local()); again != first {
-		t.Errorf("sent again the ID is %s, and was %s", again, first)
-	}
+	harness.Equal(t, "sent again the ID is", id(2, decided.Local()), first)
 	if anew := id(1, decided.Add(time.Millisecond)); anew == first {
 		t.Errorf("decided anew the ID is still %s", anew)
 	}

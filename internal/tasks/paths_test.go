@@ -26,11 +26,8 @@ func TestEveryPathAnswersInTheSameBytes(t *testing.T) {
 	ring := harness.NewRing(t)
 	serve := func(watch func(m *mcp.Server, srv *askback.Server)) *askback.Server {
 		m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
-		srv, err := askback.New(m, &askback.Options{Keys: ring, Tasks: &askback.Tasks{Store: store},
-			Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		srv := harness.Must(askback.New(m,
+			&askback.Options{Keys: ring, Tasks: &askback.Tasks{Store: store}, Logger: slog.New(slog.DiscardHandler)}))
 		addStatuses(srv)
 		watch(m, srv)
 		return srv
@@ -72,9 +69,7 @@ func TestEveryPathAnswersInTheSameBytes(t *testing.T) {
 				} `json:"result"`
 			}
 			w := send(paths["past everything"], body, "tools/call", tool)
-			if err := json.Unmarshal(w.Body.Bytes(), &created); err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, json.Unmarshal(w.Body.Bytes(), &created))
 			id := created.Result.TaskID + created.Result.Task.TaskID
 			ids[dialect+" "+tool] = id
 			status := tool

@@ -46,10 +46,7 @@ func addTasks(srv *askback.Server) {
 // mustWait fails the test unless a task works, says who is awaited, and shows nothing of what they are asked.
 func mustWait(t *testing.T, where string, shown any) {
 	t.Helper()
-	encoded, err := json.Marshal(shown)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := harness.Must(json.Marshal(shown))
 	message, _ := harness.At(shown, "statusMessage").(string)
 	if harness.At(shown, "status") != "working" || !statusOfRelease.MatchString(message) ||
 		strings.Contains(string(encoded), "secret") || strings.Contains(string(encoded), "inputRequests") {
@@ -64,9 +61,7 @@ func TestTheExtensionWhilePeopleAreAwaited(t *testing.T) {
 			continue
 		}
 		t.Run(f.Name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				t.Cleanup(func() { time.Sleep(31 * time.Minute) })
+			harness.Bubble(t, func(t *testing.T) {
 				srv, d := deskServer(t, nil, addTasks)
 				ask := f.Dial(t, srv, &auth.TokenInfo{UserID: "alice"})
 				for _, tool := range []string{"then", "task"} {
@@ -89,9 +84,7 @@ func TestTheExtensionWhilePeopleAreAwaited(t *testing.T) {
 					}
 					ask("tasks/update", harness.Answered(id, `"login":`+accepts))
 					synctest.Wait()
-					if ended := get(); harness.At(ended, "status") != "completed" {
-						t.Errorf("at the end it is %v", ended)
-					}
+					harness.Want(t, "at the end it", get(), "completed", "status")
 				}
 			})
 		})
@@ -128,8 +121,7 @@ func (b *bubble) result(method, target, members, capabilities string) map[string
 }
 
 func TestASubscriptionWhilePeopleAreAwaited(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		b := newBubble(t, nil)
 		id, _ := b.result("tools/call", "deploy", `"name":"deploy"`, harness.WithExtension)["taskId"].(string)
 		synctest.Wait()
@@ -160,8 +152,7 @@ func TestASubscriptionWhilePeopleAreAwaited(t *testing.T) {
 }
 
 func TestTheProposalsWhilePeopleAreAwaited(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		b := newBubble(t, nil, addTasks)
 		created := b.result("tools/call", "task", `"name":"task","task":{}`, harness.ProposalOnly)
 		id, _ := harness.At(created, "task", "taskId").(string)
@@ -192,19 +183,15 @@ func TestTheProposalsWhilePeopleAreAwaited(t *testing.T) {
 		}
 		b.result("tasks/input_response", "", harness.Answered(id, `"login":`+accepts), harness.ProposalOnly)
 		go wait()
-		if ended := <-awaited; harness.Content(ended) != "done for octocat" {
-			t.Errorf("the outcome is %v", ended)
-		}
+		harness.Equal(t, "the outcome", harness.Content(<-awaited), "done for octocat")
 	})
 }
 
 func TestASessionWhilePeopleAreAwaited(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		srv, d := deskServer(t, nil, addTasks)
 		c := harness.Pipe(t, srv)
-		c.Call(1, "initialize", harness.Initialize, "")
-		c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		c.Open(harness.Initialize)
 		created := c.Call(2, "tools/call", `"name":"task","task":{}`, "")
 		id, _ := harness.At(created, "result", "task", "taskId").(string)
 		about := `"taskId":"` + id + `"`
@@ -225,27 +212,20 @@ func TestASessionWhilePeopleAreAwaited(t *testing.T) {
 			}
 		}
 		approve(t, d, task.Name(id))
-		question := c.Until("question", func(m map[string]any) bool { return m["method"] == "elicitation/create" })
-		if harness.At(question, "params", "message") != "Who are you?" {
-			t.Errorf("asked %v", question)
-		}
+		question := c.Asked()
+		harness.Want(t, "asked", question, "Who are you?", "params", "message")
 		c.Answer(question, accepts)
-		if got := harness.Content(c.Response(3)["result"].(map[string]any)); got != "done for octocat" {
-			t.Errorf("the outcome is %v", got)
-		}
+		harness.Equal(t, "the outcome", harness.Content(c.Response(3)["result"].(map[string]any)), "done for octocat")
 	})
 }
 
 // A task tool keeps working as before for a client that cannot take tasks: it becomes a task only when it waits for
 // people.
 func TestATaskToolWithoutTasks(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		b := newBubble(t, nil, (*askback.Server).AddResultTool, harness.AddEcho, addTasks)
 		asked := b.result("tools/call", "echo", `"name":"echo"`, harness.ProposalOnly)
-		if asked["resultType"] != "input_required" {
-			t.Errorf("without people it has %v", asked)
-		}
+		harness.Equal(t, "without people it has", asked["resultType"], "input_required")
 		waits := make(chan map[string]any, 1)
 		go func() { waits <- b.result("tools/call", "task", `"name":"task"`, harness.ProposalOnly) }()
 		time.Sleep(time.Second)

@@ -50,7 +50,7 @@ func TestTheResultOfATaskIsThatOfItsCall(t *testing.T) {
 			if delete(meta, mcp.MetaKeyServerInfo); len(meta) == 0 { // the response about the task has it
 				delete(want, "_meta")
 			}
-			id := s.Result(harness.WithExtension, "tools/call", name, `"name":"`+name+`"`)["taskId"].(string)
+			id := s.Start(harness.WithExtension, `"name":"`+name+`"`)
 			got := s.Get(harness.WithExtension, id, "completed")
 			if diff := cmp.Diff(want, got["result"]); diff != "" {
 				t.Errorf("tasks/get (-call +task):\n%s", diff)
@@ -86,7 +86,7 @@ func TestAFailedTaskHasAnError(t *testing.T) {
 		harness.AddText("t", nil, func(context.Context, *askback.Call) (string, error) {
 			return "", &jsonrpc.Error{Code: -32001, Message: "the reason"}
 		}))
-	id := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
+	id := s.Start(harness.WithExtension, `"name":"t"`)
 	failed := s.Get(harness.WithExtension, id, "failed")
 	if harness.At(failed, "error", "code") != -32603.0 ||
 		!strings.Contains(harness.At(failed, "error", "message").(string), "the reason") {

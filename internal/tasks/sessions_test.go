@@ -35,22 +35,16 @@ func TestTasksOverStdio(t *testing.T) {
 	for harness.At(c.Call(2, "tasks/get", `"taskId":"`+id+`"`, harness.WithExtension), "result",
 		"status") != "input_required" {
 	}
-	if ack := c.Call(3, "tasks/update",
+	harness.Want(t, "the result", c.Call(3, "tasks/update",
 		`"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept","content":{"input":"x"}}}`,
-		harness.WithExtension); harness.At(ack, "result", "resultType") != "complete" {
-		t.Errorf("%v", ack)
-	}
+		harness.WithExtension), "complete", "result", "resultType")
 	for harness.At(c.Call(4, "tasks/get", `"taskId":"`+id+`"`, harness.WithExtension), "result", "result",
 		"isError") != false {
 	}
-	if gone := c.Call(5, "tasks/result", `"taskId":"`+id+`"`, harness.WithExtension); harness.At(gone, "error",
-		"code") != -32601.0 {
-		t.Errorf("%v", gone)
-	}
-	if none := c.Call(6, "tasks/get", `"taskId":"none"`, harness.ProposalOnly); harness.At(none, "error",
-		"code") != -32021.0 {
-		t.Errorf("%v", none)
-	}
+	harness.Want(t, "the result", c.Call(5, "tasks/result", `"taskId":"`+id+`"`, harness.WithExtension), -32601.0,
+		"error", "code")
+	harness.Want(t, "the result", c.Call(6, "tasks/get", `"taskId":"none"`, harness.ProposalOnly), -32021.0, "error",
+		"code")
 	// The proposals' dialect.
 	created = c.Call(7, "tools/call", `"name":"echo","task":{"ttl":60000}`, harness.ProposalOnly)
 	id, _ = harness.At(created, "result", "task", "taskId").(string)
@@ -64,9 +58,7 @@ func TestTasksOverStdio(t *testing.T) {
 	c.Call(9, "tasks/input_response",
 		`"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept","content":{"input":"y"}}}`, harness.ProposalOnly)
 	final := c.Call(10, "tasks/result", `"taskId":"`+id+`"`, harness.ProposalOnly)
-	if harness.At(final, "result", "content").([]any)[0].(map[string]any)["text"] != "Echo: y" {
-		t.Errorf("%v", final)
-	}
+	harness.Equal(t, "the result", harness.At(final, "result", "content").([]any)[0].(map[string]any)["text"], "Echo: y")
 	if found := c.Call(11, "server/discover", "", harness.ProposalOnly); harness.At(found, "result", "capabilities",
 		"extensions", "io.modelcontextprotocol/tasks") == nil {
 		t.Errorf("%v", found)
@@ -93,25 +85,17 @@ func TestPrincipalsOverStdio(t *testing.T) {
 		})
 		return fmt.Sprint(harness.At(ack, "params", "notifications", "taskIds"))
 	}
-	if now := c.Call(2, "tasks/get", `"taskId":"`+id+`"`, harness.WithExtension); harness.At(now, "result",
-		"status") != "working" {
-		t.Errorf("%v", now)
-	}
+	harness.Want(t, "the result", c.Call(2, "tasks/get", `"taskId":"`+id+`"`, harness.WithExtension), "working",
+		"result", "status")
 	if got := listen(3); got != "["+id+"]" {
 		t.Errorf("agreed to %v", got)
 	}
-	if twice := c.Call(4, "tasks/get", `"taskId":"`+id+`","taskId":"x"`, harness.WithExtension); harness.At(twice, "error",
-		"code") != -32700.0 {
-		t.Errorf("a member that is there twice: %v", twice)
-	}
+	harness.Want(t, "a member that is there twice",
+		c.Call(4, "tasks/get", `"taskId":"`+id+`","taskId":"x"`, harness.WithExtension), -32700.0, "error", "code")
 	who.Store("bob")
-	if foreign := c.Call(5, "tasks/get", `"taskId":"`+id+`"`, harness.WithExtension); harness.At(foreign, "error",
-		"code") != -32602.0 {
-		t.Errorf("%v", foreign)
-	}
-	if got := listen(6); got != "[]" {
-		t.Errorf("agreed to %v", got)
-	}
+	harness.Want(t, "the result", c.Call(5, "tasks/get", `"taskId":"`+id+`"`, harness.WithExtension), -32602.0, "error",
+		"code")
+	harness.Equal(t, "agreed to", listen(6), "[]")
 	// A server that can tell callers apart offers the list of tasks.
 	old := harness.Pipe(t, srv)
 	hello := old.Call(1, "initialize",
@@ -201,10 +185,7 @@ func TestAWaitInASessionEndsWhenTheServerStops(t *testing.T) {
 			<-ctx.Done()
 			return "", ctx.Err()
 		}))
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := harness.Must(net.Listen("tcp", "127.0.0.1:0"))
 	ctx, stop := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() { _ = srv.RunTasks(t.Context()) }) // goes on, so that only the stop ends what waits
@@ -216,15 +197,13 @@ func TestAWaitInASessionEndsWhenTheServerStops(t *testing.T) {
 	t.Cleanup(func() { stop(); all.Wait() })
 
 	c := overHTTP(t, "http://"+listener.Addr().String())
-	c.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c",`+
-		`"version":"1"}`, "")
-	c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	c.Open(harness.Initialize)
 	for i, tool := range []string{"wait", "echo"} {
 		created := c.Call(10+i, "tools/call", `"name":"`+tool+`","task":{}`, "")
 		id, _ := harness.At(created, "result", "task", "taskId").(string)
 		c.Request(20+i, "tasks/result", `"taskId":"`+id+`"`, "")
 	}
-	c.Until("question", func(m map[string]any) bool { return m["method"] == "elicitation/create" }) // nobody answers it
+	c.Asked() // nobody answers it
 	harness.Eventually(t, "both waits", func() bool { return waits.Load() == 2 })
 	stop()
 	for i := range 2 {
@@ -256,13 +235,9 @@ func testSession(t *testing.T, c *harness.Conversation) {
 	for _, tool := range harness.At(c.Call(2, "tools/list", "", ""), "result", "tools").([]any) {
 		support[harness.At(tool, "name")] = harness.At(tool, "execution", "taskSupport")
 	}
-	if fmt.Sprint(support) != "map[echo:optional greet:<nil> required:required]" {
-		t.Errorf("tools/list: %v", support)
-	}
+	harness.Equal(t, "tools/list", fmt.Sprint(support), "map[echo:optional greet:<nil> required:required]")
 	for i, refused := range []string{`"name":"required"`, `"name":"greet","arguments":{"place":"x"},"task":{}`} {
-		if res := c.Call(10+i, "tools/call", refused, ""); harness.At(res, "error", "code") != -32601.0 {
-			t.Errorf("%s: %v", refused, res)
-		}
+		harness.Want(t, refused, c.Call(10+i, "tools/call", refused, ""), -32601.0, "error", "code")
 	}
 	created := c.Call(3, "tools/call", `"name":"echo","task":{"ttl":60000}`, "")
 	id, _ := harness.At(created, "result", "task", "taskId").(string)
@@ -280,17 +255,12 @@ func testSession(t *testing.T, c *harness.Conversation) {
 	}
 	c.Request(5, "tasks/result", `"taskId":"`+id+`"`, "")
 	question := func() map[string]any {
-		return c.Until("question", func(m map[string]any) bool { return m["method"] == "elicitation/create" })
+		return c.Asked()
 	}
 	first := question()
-	if harness.At(first, "params", "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
-		t.Errorf("question: %v", first)
-	}
+	harness.Want(t, "question", first, id, "params", "_meta", "io.modelcontextprotocol/related-task", "taskId")
 	answer := func(q map[string]any, result string) {
-		qid, err := json.Marshal(q["id"])
-		if err != nil {
-			t.Fatal(err)
-		}
+		qid := harness.Must(json.Marshal(q["id"]))
 		c.Write(`{"jsonrpc":"2.0","id":` + string(qid) + `,` + result + `}`)
 	}
 	answer(first, `"result":{"action":"accept","content":{"input":"z"}}`)
@@ -300,13 +270,9 @@ func testSession(t *testing.T, c *harness.Conversation) {
 		harness.At(final, "result", "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
 		t.Errorf("final: %v", final)
 	}
-	if res := c.Call(6, "tasks/update", `"taskId":"`+id+`","inputResponses":{}`, ""); harness.At(res, "error",
-		"code") != -32601.0 {
-		t.Errorf("tasks/update: %v", res)
-	}
-	if res := c.Call(7, "tasks/get", `"taskId":"none"`, ""); harness.At(res, "error", "code") != -32602.0 {
-		t.Errorf("an unknown task: %v", res)
-	}
+	harness.Want(t, "tasks/update", c.Call(6, "tasks/update", `"taskId":"`+id+`","inputResponses":{}`, ""), -32601.0,
+		"error", "code")
+	harness.Want(t, "an unknown task", c.Call(7, "tasks/get", `"taskId":"none"`, ""), -32602.0, "error", "code")
 	for i, method := range []string{"tasks/get", "tasks/result", "tasks/cancel", "tasks/list", "tasks/input_response",
 		"tasks/update"} {
 		c.Write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q}`, 20+i, method))
@@ -325,25 +291,19 @@ func testSession(t *testing.T, c *harness.Conversation) {
 	ask(30)
 	answer(question(), `"result":{"action":"accept","content":{"input":7}}`)
 	answer(question(), `"result":{"action":"accept","content":{"input":"fits"}}`)
-	if res := c.Response(31); harness.At(res, "result", "isError") != false {
-		t.Errorf("after an answer that does not fit: %v", res)
-	}
+	harness.Want(t, "after an answer that does not fit", c.Response(31), false, "result", "isError")
 	// A task that ends while the user is asked also ends the wait for its result.
 	id = ask(32)
 	question()
 	c.Call(34, "tasks/cancel", `"taskId":"`+id+`"`, "")
-	if res := c.Response(33); harness.At(res, "error", "message") != "the task was cancelled" {
-		t.Errorf("after it was cancelled: %v", res)
-	}
+	harness.Want(t, "after it was cancelled", c.Response(33), "the task was cancelled", "error", "message")
 	// A client without an answer ends the wait, and the task continues.
 	id = ask(35)
 	answer(question(), `"error":{"code":-32603,"message":"nobody is here"}`)
-	if res := c.Response(36); !strings.Contains(fmt.Sprint(harness.At(res, "error", "message")), "nobody is here") {
-		t.Errorf("after an error of the client: %v", res)
-	}
-	if res := c.Call(37, "tasks/get", `"taskId":"`+id+`"`, ""); harness.At(res, "result", "status") != "input_required" {
-		t.Errorf("after an error of the client: %v", res)
-	}
+	harness.Contains(t, "after an error of the client", fmt.Sprint(harness.At(c.Response(36), "error", "message")),
+		"nobody is here")
+	harness.Want(t, "after an error of the client", c.Call(37, "tasks/get", `"taskId":"`+id+`"`, ""), "input_required",
+		"result", "status")
 
 	created = c.Call(8, "tools/call", `"name":"echo","task":{}`, "")
 	id, _ = harness.At(created, "result", "task", "taskId").(string)
@@ -357,13 +317,9 @@ func TestSessionGetsATaskThoughItsToolDetachesLater(t *testing.T) {
 	t.Parallel()
 	var first, second atomic.Int32
 	c := harness.TaskPipe(t, addPainter(&first, &second))
-	c.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c",`+
-		`"version":"1"}`, "")
-	c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	if res := c.Call(3, "tools/call", `"name":"paint","task":{"ttl":1000}`, ""); harness.At(res, "result", "task",
-		"status") != "working" {
-		t.Errorf("%v", res)
-	}
+	c.Open(harness.Initialize)
+	harness.Want(t, "the result", c.Call(3, "tools/call", `"name":"paint","task":{"ttl":1000}`, ""), "working", "result",
+		"task", "status")
 }
 
 // All open questions of a task are sent together, and only the client answers them.
@@ -377,14 +333,12 @@ func TestSessionIsAskedAllQuestionsOfATask(t *testing.T) {
 		}
 		return a.Color + b.Color, nil
 	}))
-	c.Call(1, "initialize", `"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c",`+
-		`"version":"1"}`, "")
-	c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	c.Open(harness.Initialize)
 	id, _ := harness.At(c.Call(2, "tools/call", `"name":"two","task":{}`, ""), "result", "task", "taskId").(string)
 	c.Request(3, "tasks/result", `"taskId":"`+id+`"`, "")
 	keys := map[any]bool{}
 	for range 2 {
-		q := c.Until("question", func(m map[string]any) bool { return m["method"] == "elicitation/create" })
+		q := c.Asked()
 		keys[harness.At(q, "params", "_meta", "io.github.askback-mcp/key")] = true
 		message := fmt.Sprint(harness.At(q, "params", "message"))
 		c.Answer(q, `{"action":"accept","content":{"color":"`+message[:1]+`"}}`)
@@ -392,9 +346,7 @@ func TestSessionIsAskedAllQuestionsOfATask(t *testing.T) {
 	if !keys["a"] || !keys["b"] {
 		t.Errorf("asked under the keys %v", keys)
 	}
-	if final := c.Response(3); harness.Content(harness.At(final, "result").(map[string]any)) != "AB" {
-		t.Errorf("%v", final)
-	}
+	harness.Equal(t, "the result", harness.Content(harness.At(c.Response(3), "result").(map[string]any)), "AB")
 }
 
 // Each request of the server in a session names its task.
@@ -419,12 +371,8 @@ func TestQuestionsOfASessionSayTheirTask(t *testing.T) {
 		{"roots/list", `{"roots":[]}`},
 	} {
 		q := c.Until(step[0], func(m map[string]any) bool { return m["method"] == step[0] })
-		if harness.At(q, "params", "_meta", "io.modelcontextprotocol/related-task", "taskId") != id {
-			t.Errorf("%v", q)
-		}
+		harness.Want(t, "the result", q, id, "params", "_meta", "io.modelcontextprotocol/related-task", "taskId")
 		c.Answer(q, step[1])
 	}
-	if final := c.Response(3); harness.At(final, "result", "isError") != false {
-		t.Errorf("%v", final)
-	}
+	harness.Want(t, "the result", c.Response(3), false, "result", "isError")
 }

@@ -32,14 +32,9 @@ func TestStoredQuestionsThatDoNotDecode(t *testing.T) {
 				id = harness.At(created, "task", "taskId").(string)
 			}
 			s.Get(capabilities, id, "input_required")
-			now, err := store.Get(t.Context(), id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			now := harness.Must(store.Get(t.Context(), id))
 			now.Pending = []byte(pending)
-			if err := store.Update(t.Context(), now, task.Update{Keep: true}); err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, store.Update(t.Context(), now, task.Update{Keep: true}))
 			return id
 		}
 		extension, proposal := park(harness.WithExtension, ""), park(harness.ProposalOnly, `,"task":{}`)
@@ -125,9 +120,7 @@ func TestStoredJournalsThatDoNotDecode(t *testing.T) {
 					t.Errorf("%v", state)
 				}
 				// 25 times to run and 25 times to clean up; and to give up each of them.
-				if n := store.claims.Load(); n != 52 {
-					t.Errorf("the task was claimed %d times", n)
-				}
+				harness.Equal(t, "the task was claimed times", store.claims.Load(), 52)
 				if !strings.Contains(log.String(), tt.logged) || strings.Contains(log.String(), "secret") ||
 					strings.Contains(log.String(), "panic") {
 					t.Errorf("the log has %s", log)

@@ -39,10 +39,9 @@ func TestFence(t *testing.T) {
 			return "", err
 		}))
 	s.Result(harness.ProposalOnly, "tools/call", "t", `"name":"t"`)
-	id := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
+	id := s.Start(harness.WithExtension, `"name":"t"`)
 	s.Get(harness.WithExtension, id, "input_required")
-	s.Result(harness.WithExtension, "tasks/update", id,
-		harness.Answered(id, `"name":{"action":"accept","content":{"name":"x"}}`))
+	s.Answer(id, `"name":{"action":"accept","content":{"name":"x"}}`)
 	s.Get(harness.WithExtension, id, "completed")
 	if fmt.Sprint(fences) != "[0 1 2]" || len(nonces) != 3 {
 		t.Errorf("the fencing tokens are %v with %d nonces, want 0 outside of the task, and then one more and another "+
@@ -85,11 +84,9 @@ func testAClaimThatAnOutsideSystemRefuses(t *testing.T) {
 		return "published", err
 	}
 	s := harness.NewTaskServer(t, opts, harness.AddText("t", nil, handler))
-	id := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
+	id := s.Start(harness.WithExtension, `"name":"t"`)
 	done := s.Get(harness.WithExtension, id, "completed")
-	if got := harness.Content(harness.At(done, "result").(map[string]any)); got != "published" {
-		t.Errorf("the result is %q", got)
-	}
+	harness.Equal(t, "the result", harness.Content(harness.At(done, "result").(map[string]any)), "published")
 	if last.fence < 4 {
 		t.Errorf("it was published under claim %d, and 3 was shown before", last.fence)
 	}
@@ -99,9 +96,7 @@ func testAClaimThatAnOutsideSystemRefuses(t *testing.T) {
 		}
 	}
 	s.Stop()
-	if fmt.Sprint(ended) != "[task completed]" {
-		t.Errorf("the audit says that the call ended %d times: %v", len(ended), ended)
-	}
+	harness.Equal(t, "the audit says that the call ended times", fmt.Sprint(ended), "[task completed]")
 }
 
 // waiting is a server with a task that does not end, in a bubble of synctest.
@@ -119,10 +114,7 @@ func newWaitingLogging(t *testing.T, store task.Store, log *slog.Logger, sdk ...
 	t.Helper()
 	m := mcp.NewServer(&mcp.Implementation{Name: "waiting", Version: "1"}, nil)
 	m.AddReceivingMiddleware(sdk...) // if there is any, requests go through the SDK
-	srv, err := askback.New(m, &askback.Options{Tasks: &askback.Tasks{Store: store}, Logger: log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := harness.Must(askback.New(m, &askback.Options{Tasks: &askback.Tasks{Store: store}, Logger: log}))
 	harness.AddText("wait", nil, func(ctx context.Context, _ *askback.Call) (string, error) {
 		<-ctx.Done()
 		return "", ctx.Err()
@@ -223,9 +215,7 @@ func TestAWaitEndsWithItsToken(t *testing.T) {
 				created := w.send(t, t.Context(), "tools/call", `"name":"wait","task":{}`).body(t)
 				id, _ := harness.At(created, "result", "task", "taskId").(string)
 				res := w.send(t, t.Context(), method, strings.Replace(fmt.Sprintf(params, id), "{", "{"+others, 1))
-				if took := time.Since(begun); took != time.Minute {
-					t.Errorf("%s ended after %v", method, took)
-				}
+				harness.Equal(t, method+" ended after", time.Since(begun), time.Minute)
 				message, _ := harness.At(res.body(t), "error", "message").(string)
 				if want := "the caller's token has expired: send the request again"; message != want || method == "tasks/result" &&
 					res.Code != 503 {
@@ -242,8 +232,7 @@ func TestAWaitEndsWithItsToken(t *testing.T) {
 
 // While the database is silent a client is told to come back, in time. When it answers again, so does the server.
 func TestASilentStore(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		store := &silentStore{Store: new(task.MemoryStore)}
 		w := newWaiting(t, store)
 		store.silent.Store(true)
@@ -258,9 +247,7 @@ func TestASilentStore(t *testing.T) {
 			}
 		}
 		store.silent.Store(false)
-		if res := w.send(t, t.Context(), "tasks/get", `"taskId":"`+w.id+`"`); res.Code != 200 {
-			t.Errorf("afterwards: %d %s", res.Code, res.Body)
-		}
+		harness.Equal(t, "afterwards", w.send(t, t.Context(), "tasks/get", `"taskId":"`+w.id+`"`).Code, 200)
 	})
 }
 

@@ -131,10 +131,7 @@ const soon = 3 * time.Second
 // hookServer is a server with webhooks, whose principal is the caller's token.
 func hookServer(t *testing.T, w *receiver, change func(*askback.Options)) (*askback.Server, *task.MemoryStore) {
 	t.Helper()
-	keys, err := seal.NewRing(seal.NewKey(time.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := harness.NewRing(t)
 	opts := withEvents()
 	opts.Principal, opts.Keys = byToken, keys
 	opts.Events.Webhooks = &askback.WebhookOptions{UncheckedTransport: w}
@@ -174,8 +171,7 @@ const endpoint = "https://hooks.example/alice"
 
 // An endpoint that has answered its challenge gets the caller's events, as polls have them, until the caller leaves.
 func TestEventsArePosted(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		w := new(receiver)
 		srv, store := hookServer(t, w, nil)
 		ask := dialAs(t, srv, "alice")
@@ -212,36 +208,27 @@ func TestEventsArePosted(t *testing.T) {
 		if page := pollEvents(t, ask, `"name":"call.ended","cursor":%q`, got.body["cursor"]); len(tasksOn(page)) > 0 {
 			t.Errorf("behind the event there is %v", page)
 		}
-		if page := pollEvents(t, ask, `"name":"call.ended","cursor":%q`, sub["cursor"]); len(tasksOn(page)) != 1 {
-			t.Errorf("behind the subscription there is %v", page)
-		}
+		harness.Equal(t, "behind the subscription there",
+			len(tasksOn(pollEvents(t, ask, `"name":"call.ended","cursor":%q`, sub["cursor"]))), 1)
 		bob := dialAs(t, srv, "bob")
 		if other := bob("events/unsubscribe", hook(endpoint, "")); harness.At(other, "error", "code") != -32023.0 ||
 			harness.At(other, "error", "data", "kind") != "subscription" {
 			t.Errorf("bob unsubscribes alice: %v", other)
 		}
 		left := ask("events/unsubscribe", `"name":"call.ended","arguments":null,"delivery":{"url":"`+endpoint+`"}`)
-		if harness.At(left, "result", "resultType") != "complete" {
-			t.Errorf("unsubscribed: %v", left)
-		}
+		harness.Want(t, "unsubscribed", left, "complete", "result", "resultType")
 		end(t, store, time.Hour)
 		w.want(t, "after the end", time.Hour)
-		if again := ask("events/unsubscribe", hook(endpoint, "")); harness.At(again, "error", "code") != -32023.0 {
-			t.Errorf("unsubscribed again: %v", again)
-		}
+		harness.Want(t, "unsubscribed again", ask("events/unsubscribe", hook(endpoint, "")), -32023.0, "error", "code")
 	})
 }
 
 // What a call of this instance makes happen is posted at once, and not when somebody looks.
 func TestEventsArePostedAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		w := new(receiver)
 		opts := withEvents()
-		keys, err := seal.NewRing(seal.NewKey(time.Now()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		keys := harness.NewRing(t)
 		opts.Principal, opts.Keys, opts.Events.Webhooks = byToken, keys, &askback.WebhookOptions{UncheckedTransport: w}
 		srv, _ := deskServer(t, opts, func(srv *askback.Server) {
 			askback.AddTaskTool(srv, &mcp.Tool{Name: "quick"}, nil,
@@ -263,8 +250,7 @@ func TestEventsArePostedAtOnce(t *testing.T) {
 
 // A subscription is one for a caller, an address, a type and arguments. It ends in time, unless it is prolonged.
 func TestALifeOfASubscription(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		w := new(receiver)
 		srv, store := hookServer(t, w, nil)
 		ask := dialAs(t, srv, "alice")
@@ -335,8 +321,7 @@ func cursorBehind(t *testing.T, ask harness.Ask, id string) any {
 
 // What a client sends that is no subscription is refused, with the code for it, and nothing is sent to anybody.
 func TestMistakesOfSubscriptions(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		w := new(receiver)
 		srv, _ := hookServer(t, w, nil)
 		ask := dialAs(t, srv, "alice")
@@ -383,8 +368,7 @@ func TestMistakesOfSubscriptions(t *testing.T) {
 // Callers without a name have no webhooks, the operator is asked for each request, and a server without webhooks says
 // so.
 func TestWhoSubscribes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		w := new(receiver)
 		var may error
 		var asked []string
@@ -395,21 +379,18 @@ func TestWhoSubscribes(t *testing.T) {
 			}
 		})
 		for _, method := range []string{"events/subscribe", "events/unsubscribe"} {
-			if got := dialAs(t, srv, "")(method, hook(endpoint, "")); harness.At(got, "error", "code") != -32024.0 {
-				t.Errorf("%s of an anonymous caller: %v", method, got)
-			}
+			harness.Want(t, method+" of an anonymous caller", dialAs(t, srv, "")(method, hook(endpoint, "")), -32024.0,
+				"error", "code")
 		}
 		ask := dialAs(t, srv, "alice")
 		listed := ask("events/list", "")
-		if got := fmt.Sprint(harness.At(listed, "result", "events", 0, "delivery")); got != "[poll push webhook]" {
-			t.Errorf("the type has the modes %v", got)
-		}
+		harness.Equal(t, "the type has the modes", fmt.Sprint(harness.At(listed, "result", "events", 0, "delivery")),
+			"[poll push webhook]")
 		subscribe(t, ask, hook(endpoint, ""))
 		w.take(0)
 		may = errors.New("no")
-		if got := ask("events/subscribe", hook(endpoint, "")); harness.At(got, "error", "code") != -32024.0 {
-			t.Errorf("refused when it is prolonged: %v", got)
-		}
+		harness.Want(t, "refused when it is prolonged", ask("events/subscribe", hook(endpoint, "")), -32024.0, "error",
+			"code")
 		if !slices.Contains(asked, "alice events/subscribe call.ended") {
 			t.Errorf("the operator was asked for %q", asked)
 		}
@@ -426,8 +407,7 @@ func TestWhoSubscribes(t *testing.T) {
 
 // A caller has as many subscriptions as it may, and no more is sent for it. Another one still has its own.
 func TestTooManySubscriptions(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		w := new(receiver)
 		srv, store := hookServer(t, w, func(opts *askback.Options) { opts.Events.Webhooks.PerPrincipal = 2 })
 		alice, bob := dialAs(t, srv, "alice"), dialAs(t, srv, "bob")
@@ -522,8 +502,7 @@ func TestEndpointsAreVerified(t *testing.T) {
 
 // Nobody has many challenges sent to one host, whoever asks for them, and others are still verified.
 func TestChallengesAreFew(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		time.Sleep(time.Minute - time.Duration(time.Now().Second())*time.Second)
 		w := &receiver{echo: func(*delivery, string) (int, string, error) { return 404, "", nil }}
 		srv, _ := hookServer(t, w, nil)
@@ -535,21 +514,15 @@ func TestChallengesAreFew(t *testing.T) {
 				t.Fatalf("a challenge is refused: %v", got)
 			}
 		}
-		if got := try("mallory", "https://other.example/"); got != "verifications" {
-			t.Errorf("the 21st of mallory: %v", got)
-		}
+		harness.Equal(t, "the 21st of mallory", try("mallory", "https://other.example/"), "verifications")
 		for i := range 40 {
 			try(fmt.Sprint("user ", i), "https://victim.example/")
 		}
-		if got := try("alice", "https://VICTIM.example.:8443/x"); got != "verifications" {
-			t.Errorf("the 61st to the host: %v", got)
-		}
+		harness.Equal(t, "the 61st to the host", try("alice", "https://VICTIM.example.:8443/x"), "verifications")
 		if got := try("alice", endpoint); got != nil {
 			t.Errorf("to another host: %v", got)
 		}
-		if n := len(w.take(0)); n != 61 {
-			t.Errorf("%d challenges were sent", n)
-		}
+		harness.Equal(t, "challenges were sent", len(w.take(0)), 61)
 		time.Sleep(time.Minute)
 		if got := try("alice", "https://victim.example/"); got != nil {
 			t.Errorf("a minute later: %v", got)
@@ -559,8 +532,7 @@ func TestChallengesAreFew(t *testing.T) {
 
 // An event that is not accepted is tried five times, and others beside it. No cursor is beyond what is open.
 func TestEachEventIsTriedByItself(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		w := new(receiver)
 		srv, store := hookServer(t, w, nil)
 		ask := dialAs(t, srv, "alice")
@@ -608,15 +580,12 @@ func TestEachEventIsTriedByItself(t *testing.T) {
 		}
 		// It is given up, because the endpoint has accepted another one since.
 		third := end(t, store, 100*time.Hour)
-		if got := w.want(t, "after that", soon, third)[0]; covers(got.body["cursor"]) != 0 {
-			t.Errorf("the cursor of the third event is %v", got.body["cursor"])
-		}
+		harness.Equal(t, "the cursor of the third event", covers(w.want(t, "after that", soon, third)[0].body["cursor"]), 0)
 		for _, refused := range []int{http.StatusGone, http.StatusRequestEntityTooLarge} {
 			w.want(t, "an event that is not wanted", 30*time.Minute, refuse(refused))
 			last := end(t, store, 100*time.Hour)
-			if got := w.want(t, "after that", soon, last)[0]; covers(got.body["cursor"]) != 0 {
-				t.Errorf("the cursor after the event that is not wanted is %v", got.body["cursor"])
-			}
+			harness.Equal(t, "the cursor after the event that is not wanted",
+				covers(w.want(t, "after that", soon, last)[0].body["cursor"]), 0)
 			subscribe(t, ask, hook(endpoint, ""))
 		}
 	})
@@ -624,8 +593,7 @@ func TestEachEventIsTriedByItself(t *testing.T) {
 
 // While an endpoint is away for hours nothing is lost for a subscriber who comes back, and it is told what is wrong.
 func TestAnEndpointThatIsAway(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		w := new(receiver)
 		srv, store := hookServer(t, w, nil)
 		ask := dialAs(t, srv, "alice")
@@ -660,9 +628,8 @@ func TestAnEndpointThatIsAway(t *testing.T) {
 			harness.At(status, "failedSince") == nil || harness.At(status, "lastDeliveryAt") == nil {
 			t.Errorf("the status is %v", status)
 		}
-		if got := pollEvents(t, ask, `"name":"call.ended","cursor":%q`, refreshed["cursor"]); len(tasksOn(got)) != 40 {
-			t.Errorf("the cursor covers %d events", len(tasksOn(got)))
-		}
+		harness.Equal(t, "the cursor covers events",
+			len(tasksOn(pollEvents(t, ask, `"name":"call.ended","cursor":%q`, refreshed["cursor"]))), 40)
 		w.take(time.Hour)
 		w.answers(nil)
 		subscribe(t, ask, hook(endpoint, ""))
@@ -672,9 +639,7 @@ func TestAnEndpointThatIsAway(t *testing.T) {
 		}
 		slices.Sort(came)
 		slices.Sort(ids)
-		if !slices.Equal(came, ids) {
-			t.Errorf("%d events came, want %d", len(came), len(ids))
-		}
+		harness.Same(t, "events came", came, ids)
 		if status := subscribe(t, ask, hook(endpoint, ""))["deliveryStatus"]; harness.At(status, "active") != true ||
 			harness.At(status, "lastError") != nil {
 			t.Errorf("the status is %v", status)
@@ -684,8 +649,7 @@ func TestAnEndpointThatIsAway(t *testing.T) {
 
 // What waits is tried again as soon as the endpoint accepts something, without its subscriber.
 func TestAnEndpointThatComesBack(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		w := new(receiver)
 		srv, store := hookServer(t, w, nil)
 		subscribe(t, dialAs(t, srv, "alice"), hook(endpoint, ""))
@@ -702,8 +666,7 @@ func TestAnEndpointThatComesBack(t *testing.T) {
 
 // A subscription whose caller may no longer have its events ends, and its endpoint is told, but of nothing else.
 func TestAccessIsLookedAtAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		w := new(receiver)
 		var refusal atomic.Pointer[error]
 		may := func(err error) { refusal.Store(&err) }
@@ -735,9 +698,7 @@ func TestAccessIsLookedAtAgain(t *testing.T) {
 			t.Errorf("the endpoint is told %v", told.body)
 		}
 		w.answers(nil)
-		if again := w.want(t, "again", time.Minute, "terminated")[0]; again.id != told.id {
-			t.Errorf("it is told %v, then %v", told.id, again.id)
-		}
+		harness.Equal(t, "it is told", w.want(t, "again", time.Minute, "terminated")[0].id, told.id)
 		end(t, store, 100*time.Hour)
 		w.want(t, "afterwards", 2*time.Hour)
 		may(nil)
@@ -775,16 +736,13 @@ func TestAccessIsLookedAtAgain(t *testing.T) {
 		}
 		// Its subscriber may come back before the endpoint has taken note, and is refused: the task is still gone.
 		got := ask("events/subscribe", hook(endpoint+"/one", `,"arguments":{"taskId":"`+id+`"}`))
-		if harness.At(got, "error", "code") != -32024.0 {
-			t.Errorf("subscribed to a task that is gone: %v", got)
-		}
+		harness.Want(t, "subscribed to a task that is gone", got, -32024.0, "error", "code")
 	})
 }
 
 // A subscriber is told, once, that there may have been events that it did not get.
 func TestGapsAreTold(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		w := new(receiver)
 		srv, store := hookServer(t, w, nil)
 		ask := dialAs(t, srv, "alice")
@@ -802,34 +760,26 @@ func TestGapsAreTold(t *testing.T) {
 		if !strings.HasPrefix(gap.id, "msg_gap_") || !gap.signedBy(secretOf(1)) {
 			t.Errorf("the gap is %v", gap.body)
 		}
-		if page := pollEvents(t, ask, `"name":"call.ended","cursor":%q`, gap.body["cursor"]); len(tasksOn(page)) != 2 {
-			t.Errorf("the cursor of the gap covers %v", page)
-		}
+		harness.Equal(t, "the cursor of the gap covers",
+			len(tasksOn(pollEvents(t, ask, `"name":"call.ended","cursor":%q`, gap.body["cursor"]))), 2)
 		last := end(t, store, 100*time.Hour)
 		w.want(t, "afterwards", soon, last)
-		if got := subscribe(t, ask, hook(endpoint, "")); got["truncated"] != false {
-			t.Errorf("prolonged: %v", got)
-		}
+		harness.Want(t, "prolonged", subscribe(t, ask, hook(endpoint, "")), false, "truncated")
 		// A new subscription is told at once, and not again.
 		old := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "0.%d.", time.Now().UnixMilli()))
 		begun := subscribe(t, ask, hook(endpoint+"/2", fmt.Sprintf(`,"cursor":%q`, old)))
-		if begun["truncated"] != true {
-			t.Errorf("begun: %v", begun)
-		}
+		harness.Equal(t, "begun", begun["truncated"], true)
 		w.want(t, "from the beginning", soon, "verification", stays, next, last)
 		// The newest event alone is young enough.
 		begun = subscribe(t, ask, hook(endpoint+"/3", fmt.Sprintf(`,"cursor":%q,"maxAgeMs":8000`, old)))
 		w.want(t, "of eight seconds", soon, "verification", last)
-		if begun["truncated"] != true {
-			t.Errorf("begun: %v", begun)
-		}
+		harness.Equal(t, "begun", begun["truncated"], true)
 	})
 }
 
 // A secret is nowhere to be read. When it is replaced, both sign for a while.
 func TestSecretsOfSubscribers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		w := new(receiver)
 		var logged bytes.Buffer
 		ring, other := new(seal.Ring), seal.NewKey(time.Now().Add(time.Second))
@@ -876,30 +826,18 @@ func TestSecretsOfSubscribers(t *testing.T) {
 				}
 			}
 		}
-		if !strings.Contains(logged.String(), "accepts no events") {
-			t.Errorf("the log is %s", &logged)
-		}
+		harness.Contains(t, "the log", logged.String(), "accepts no events")
 		// The key of the server is replaced: what it has sealed is sealed again when it is read, and the old key goes.
 		old := ring.Keys()[0]
-		both, err := seal.NewRing(other, old)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := ring.Replace(both); err != nil {
-			t.Fatal(err)
-		}
+		both := harness.Must(seal.NewRing(other, old))
+		harness.Check(t, ring.Replace(both))
 		end(t, store, 100*time.Hour)
 		got, now := w.take(soon), stored()
 		if len(got) != 2 || !strings.Contains(now, other.ID()) || strings.Contains(now, old.ID()) {
 			t.Errorf("%d events came, and the store has %s", len(got), now)
 		}
-		only, err := seal.NewRing(other)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := ring.Replace(only); err != nil {
-			t.Fatal(err)
-		}
+		only := harness.Must(seal.NewRing(other))
+		harness.Check(t, ring.Replace(only))
 		signed("with another key of the server", 2)
 	})
 }
@@ -907,8 +845,7 @@ func TestSecretsOfSubscribers(t *testing.T) {
 // What a subscriber says while an event is posted holds, and the event does not come again: otherwise it would come for
 // ever to a host that prolongs its subscription whenever it gets one. Who unsubscribes then has no more.
 func TestSubscribersMayComeWhileAnEventIsPosted(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		w := new(receiver)
 		srv, store := hookServer(t, w, nil)
 		ask := dialAs(t, srv, "alice")
@@ -964,8 +901,7 @@ func TestSubscribersMayComeWhileAnEventIsPosted(t *testing.T) {
 
 // Of two who subscribe to the same at once, one adds the subscription, and the other one prolongs it.
 func TestTwoSubscribeAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		w := new(receiver)
 		srv, _ := hookServer(t, w, nil)
 		ask := dialAs(t, srv, "alice")
@@ -998,8 +934,7 @@ func (s *conflicting) SaveSubscription(context.Context, *task.Subscription, int)
 
 // Who subscribes while others do gives up after a few times, and is told to come again.
 func TestASubscriptionThatOthersChange(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		store := &conflicting{MemoryStore: new(task.MemoryStore)}
 		srv, _ := hookServer(t, new(receiver), func(o *askback.Options) { o.Tasks.Store = store })
 		res := dialAs(t, srv, "alice")("events/subscribe", hook(endpoint, ""))
@@ -1012,8 +947,7 @@ func TestASubscriptionThatOthersChange(t *testing.T) {
 
 // A subscription to what the server does not offer any more ends. Until then another release may know the type.
 func TestATypeThatIsGone(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		w := new(receiver)
 		srv, store := hookServer(t, w, nil)
 		ask := dialAs(t, srv, "alice")
@@ -1026,9 +960,7 @@ func TestATypeThatIsGone(t *testing.T) {
 				t.Fatal(subs, err)
 			}
 			subs[0].State, subs[0].Due = bytes.Replace(subs[0].State, []byte(from), []byte(to), 1), time.Now()
-			if err := store.SaveSubscription(t.Context(), subs[0], 1); err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, store.SaveSubscription(t.Context(), subs[0], 1))
 		}
 		becomes(`"name":"call.ended"`, `"name":"call.began"`)
 		w.want(t, "while the type may be known elsewhere", 59*time.Minute)
@@ -1046,8 +978,7 @@ func TestATypeThatIsGone(t *testing.T) {
 
 // People are told what they are asked, and who is in a group then is told within a minute what that is asked.
 func TestPeopleAreTold(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		w := new(receiver)
 		groups := new(directory)
 		srv, store := hookServer(t, w, func(opts *askback.Options) { opts.Events.Groups = groups.of })
@@ -1063,9 +994,7 @@ func TestPeopleAreTold(t *testing.T) {
 				got = append(got, fmt.Sprint(d.path, " ", harness.At(d.body, "data", "call")))
 			}
 			slices.Sort(got)
-			if !slices.Equal(got, want) {
-				t.Errorf("%s there came %q, want %q", when, got, want)
-			}
+			harness.Same(t, when+" there came", got, want)
 		}
 		call := asks(t, store, "alice", "user:bob", "group:release")
 		told("when bob is asked", soon, "/alice "+call, "/bob "+call)
@@ -1084,8 +1013,7 @@ func TestPeopleAreTold(t *testing.T) {
 
 // Callers who name many endpoints that hang delay nobody else.
 func TestDeadEndpointsHoldUpNobody(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		w := new(receiver)
 		srv, store := hookServer(t, w, func(opts *askback.Options) {
 			opts.Events.Webhooks.Allow = func(string, string) bool { return true }
@@ -1093,9 +1021,7 @@ func TestDeadEndpointsHoldUpNobody(t *testing.T) {
 		ends := func(principal string) {
 			t.Helper()
 			n := &task.Task{ID: rand.Text(), Principal: principal, Method: "tools/call", Status: task.Completed, Events: true}
-			if err := store.Insert(t.Context(), n, time.Hour, nil, task.Update{Due: -1}, task.Quota{}); err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, store.Insert(t.Context(), n, time.Hour, nil, task.Update{Due: -1}, task.Quota{}))
 		}
 		const dead = 6
 		for i := range dead * 40 {
@@ -1125,17 +1051,14 @@ func TestDeadEndpointsHoldUpNobody(t *testing.T) {
 					bobs++
 				}
 			}
-			if bobs != 1 {
-				t.Errorf("bob got %d events while the endpoints of others hang", bobs)
-			}
+			harness.Equal(t, "bob got events while the endpoints of others hang", bobs, 1)
 		}
 	})
 }
 
 // Several instances deliver an event once. One that stops leaves what it was about to deliver to the others.
 func TestInstancesDeliverOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		w := new(receiver)
 		var first *askback.Options
 		srv, store := hookServer(t, w, func(opts *askback.Options) { first = opts })
@@ -1161,9 +1084,7 @@ func TestInstancesDeliverOnce(t *testing.T) {
 		w.take(soon)
 		for range 5 {
 			end(t, store, time.Hour)
-			if got := w.take(soon); len(got) != 10 {
-				t.Errorf("ten subscribers got %d messages", len(got))
-			}
+			harness.Equal(t, "ten subscribers got messages", len(w.take(soon)), 10)
 		}
 		var hanging sync.Once
 		interrupted := 0
@@ -1221,10 +1142,7 @@ func TestNoEndpointIsInside(t *testing.T) {
 // Webhooks need keys, and a store that keeps them.
 func TestOptionsOfWebhooks(t *testing.T) {
 	t.Parallel()
-	keys, err := seal.NewRing(seal.NewKey(time.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := harness.NewRing(t)
 	type log struct {
 		task.Store
 		task.EventLog

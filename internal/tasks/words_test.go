@@ -111,27 +111,18 @@ func deskServer(t *testing.T, opts *askback.Options, register ...func(*askback.S
 		}
 	})
 	t.Cleanup(func() { stop(); working.Wait() })
-	d, err := desk.Open(store, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := harness.Must(desk.Open(store, nil))
 	return srv, d
 }
 
 // approve lets two of the group accept the open question of a task.
 func approve(t *testing.T, d *desk.Desk, name string) {
 	t.Helper()
-	questions, err := d.Questions(t.Context(), name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	questions := harness.Must(d.Questions(t.Context(), name, nil))
 	for _, who := range []string{"bob", "carol"} {
-		_, err := d.Answer(t.Context(), name, questions[len(questions)-1].Key, desk.Answer{
+		harness.Must(d.Answer(t.Context(), name, questions[len(questions)-1].Key, desk.Answer{
 			By: desk.Person{Name: who, Groups: []string{"release"}}, Action: "accept",
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 }
 
@@ -164,9 +155,7 @@ func TestWords(t *testing.T) {
 	t.Parallel()
 	for _, f := range allFronts() {
 		t.Run(f.Name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				t.Cleanup(func() { time.Sleep(31 * time.Minute) }) // sessions end when they are idle
+			harness.Bubble(t, func(t *testing.T) {
 				srv, d := deskServer(t, nil)
 				ask := f.Dial(t, srv, &auth.TokenInfo{UserID: "alice"})
 				call := func(tool, version string) map[string]any {
@@ -186,9 +175,7 @@ func TestWords(t *testing.T) {
 					!strings.Contains(fmt.Sprint(again), "identical call") {
 					t.Errorf("an identical call: %v", again)
 				}
-				if other := call("deploy", "2"); len(namesIn(harness.Content(other))) != 1 {
-					t.Errorf("another call: %v", other)
-				}
+				harness.Equal(t, "another call", len(namesIn(harness.Content(call("deploy", "2")))), 1)
 				structured := call("report", "1")
 				if text := fmt.Sprint(harness.Content(structured)); structured["isError"] != true ||
 					!strings.HasPrefix(text, "Not failed: waiting.") || len(namesIn(text)) != 1 {
@@ -206,8 +193,7 @@ func TestWords(t *testing.T) {
 
 // An anonymous caller is told the ID, and nothing of the calls of other anonymous callers.
 func TestWordsForAnonymousCallers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		anonymous := func(context.Context, *mcp.RequestExtra) (string, error) { return "", nil }
 		srv, _ := deskServer(t, &askback.Options{Principal: anonymous}, func(srv *askback.Server) {
 			askback.AddTool(srv, &mcp.Tool{Name: "ask"},
@@ -223,9 +209,7 @@ func TestWordsForAnonymousCallers(t *testing.T) {
 				t.Errorf("told %q", text)
 			}
 			id := namesIn(text)[0]
-			if got := ask("tasks/get", `"taskId":"`+id+`"`); harness.At(got, "result", "status") != "working" {
-				t.Errorf("its name is no ID: %v", got)
-			}
+			harness.Want(t, "its name is no ID", ask("tasks/get", `"taskId":"`+id+`"`), "working", "result", "status")
 		}
 	})
 }
@@ -303,9 +287,7 @@ func TestAWaitTellsHowItStands(t *testing.T) {
 			})
 			began := time.Now()
 			w := b.send(t.Context(), "alice", "reports", "", `,"progressToken":1`)
-			if took := time.Since(began); took != 45*time.Second {
-				t.Errorf("it waited for %v", took)
-			}
+			harness.Equal(t, "it waited for", time.Since(began), 45*time.Second)
 			last, n, named := 0.0, 0, 0
 			for line := range strings.Lines(w.Body.String()) {
 				var m struct {
@@ -329,25 +311,19 @@ func TestAWaitTellsHowItStands(t *testing.T) {
 			if n < 9 || n > 12 || named < 8 {
 				t.Errorf("it was told %d times, and %d times who is awaited: %s", n, named, w.Body)
 			}
-			if text := b.text(w); len(namesIn(text)) != 1 {
-				t.Errorf("it was told %q", text)
-			}
+			harness.Equal(t, "it was told", len(namesIn(b.text(w))), 1)
 			// A client that did not ask is told once.
 			began = time.Now()
-			if w := b.send(t.Context(), "alice", "reports", "", ""); w.Header().Get("Content-Type") != "application/json" {
-				t.Errorf("%v %s", w.Header(), w.Body)
-			}
-			if took := time.Since(began); took != 45*time.Second {
-				t.Errorf("it waited for %v", took)
-			}
+			harness.Equal(t, "the result", b.send(t.Context(), "alice", "reports", "", "").Header().Get("Content-Type"),
+				"application/json")
+			harness.Equal(t, "it waited for", time.Since(began), 45*time.Second)
 		})
 	}
 }
 
 // The outcome of a call that is decided in time is the response to it, as the call would have returned it.
 func TestAWaitEndsWithTheOutcome(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		b := newBubble(t, nil)
 		told := make(chan *httptest.ResponseRecorder, 1)
 		go func() { told <- b.send(t.Context(), "alice", "report", "", "") }()
@@ -470,8 +446,7 @@ func TestALargeCallThatWaitsGivesWay(t *testing.T) {
 
 // A wait ends with its client, and with its server, which answers it in words. The call goes on.
 func TestAWaitEndsAndTheCallGoesOn(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		b := newBubble(t, nil)
 		open := func() (names []string) {
 			for q, err := range b.desk.Waiting(t.Context(), desk.Waiting{}) {
@@ -495,9 +470,7 @@ func TestAWaitEndsAndTheCallGoesOn(t *testing.T) {
 		if names := namesIn(b.text(w)); len(names) != 2 || time.Since(began) != 7*time.Second {
 			t.Errorf("after %v, the client of a server that ends is told %s", time.Since(began), w.Body)
 		}
-		if names := open(); len(names) != 2 {
-			t.Errorf("what waits is %v", names)
-		}
+		harness.Equal(t, "what waits", len(open()), 2)
 		for _, name := range open() {
 			approve(t, b.desk, name)
 		}
@@ -512,20 +485,15 @@ func TestAWaitEndsAndTheCallGoesOn(t *testing.T) {
 
 // Over standard input a wait ends soon after the input has ended, and its client is told in words.
 func TestAWaitEndsWithTheInput(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		srv, _ := deskServer(t, &askback.Options{Desk: &askback.DeskOptions{Wait: time.Hour}})
 		c := harness.Pipe(t, srv)
 		c.Request(1, "tools/call", `"name":"deploy"`, `{}`)
 		synctest.Wait()
 		began := time.Now()
 		_ = c.End() // waits for the server
-		if took := time.Since(began); took != 8*time.Second {
-			t.Errorf("the server ended after %v", took)
-		}
-		if res := c.Response(1); len(namesIn(harness.Content(res["result"].(map[string]any)))) != 1 {
-			t.Errorf("told %v", res)
-		}
+		harness.Equal(t, "the server ended after", time.Since(began), 8*time.Second)
+		harness.Equal(t, "told", len(namesIn(harness.Content(c.Response(1)["result"].(map[string]any)))), 1)
 	})
 }
 
@@ -536,8 +504,7 @@ func TestARepeatedRoundFindsItsTask(t *testing.T) {
 		"any use": {}, "single use": {ReplayGuard: new(state.MemoryGuard)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
+			harness.Bubble(t, func(t *testing.T) {
 				srv, d := deskServer(t, opts, func(srv *askback.Server) {
 					askback.AddTool(srv, &mcp.Tool{Name: "both"},
 						func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
@@ -569,17 +536,11 @@ func TestARepeatedRoundFindsItsTask(t *testing.T) {
 
 // The Go SDK's client, which checks structured content, takes both the words and the outcome.
 func TestWordsForAStrictClient(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	harness.Bubble(t, func(t *testing.T) {
 		srv, d := deskServer(t, nil)
 		here, there := mcp.NewInMemoryTransports()
-		if _, err := srv.Connect(t.Context(), there, nil); err != nil {
-			t.Fatal(err)
-		}
-		c, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(), here, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(srv.Connect(t.Context(), there, nil))
+		c := harness.Must(mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(), here, nil))
 		defer c.Close()
 		res, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "report"})
 		if err != nil || !res.IsError || res.StructuredContent != nil {
@@ -594,9 +555,7 @@ func TestWordsForAStrictClient(t *testing.T) {
 // The call of a session that waits holds no share of the streams and of the open requests of sessions either, so that
 // others are served, and it waits on.
 func TestAWaitInASessionKeepsNobodyOut(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(31 * time.Minute) }) // sessions end when they are idle
+	harness.Bubble(t, func(t *testing.T) {
 		one := askback.Share{Total: 1, PerPrincipal: 1, Anonymous: 1}
 		srv, d := deskServer(t, &askback.Options{
 			Desk:   new(askback.DeskOptions),

@@ -39,10 +39,8 @@ func TestAnotherInstanceGoesOn(t *testing.T) {
 	a.Get(harness.WithExtension, id, "input_required")
 	b.Result(harness.WithExtension, "tasks/update", id,
 		`"taskId":"`+id+`","inputResponses":{"top":{"action":"accept","content":{"color":"blue"}}}`)
-	if done := a.Get(harness.WithExtension, id, "completed"); harness.At(done, "result",
-		"content").([]any)[0].(map[string]any)["text"] != "red+white/blue" {
-		t.Errorf("%v", done)
-	}
+	harness.Equal(t, "the result", harness.At(a.Get(harness.WithExtension, id, "completed"), "result",
+		"content").([]any)[0].(map[string]any)["text"], "red+white/blue")
 	if first.Load() != 1 || second.Load() != 1 {
 		t.Errorf("mixed %d times, painted %d times", first.Load(), second.Load())
 	}
@@ -62,7 +60,7 @@ func TestOptionsReachTheWorkers(t *testing.T) {
 		}))
 	var ids []string
 	for range 5 {
-		ids = append(ids, s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string))
+		ids = append(ids, s.Start(harness.WithExtension, `"name":"t"`))
 	}
 	for _, id := range ids {
 		s.Get(harness.WithExtension, id, "completed")
@@ -79,7 +77,7 @@ func TestProcessThatRunsTasksDoesNotWarn(t *testing.T) {
 		harness.AddText("t", nil, func(context.Context, *askback.Call) (string, error) { return "", nil }))
 	// It runs the others once one is completed.
 	for range 2 {
-		s.Get(harness.WithExtension, s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string),
+		s.Get(harness.WithExtension, s.Start(harness.WithExtension, `"name":"t"`),
 			"completed")
 	}
 	if strings.Count(log.String(), "call Server.RunTasks") > 1 {
@@ -104,7 +102,7 @@ func testToolThatIsNoTaskToolHereIsLeftToOthers(t *testing.T) {
 	srv := harness.NewServer(t, &askback.Options{Tasks: &askback.Tasks{Store: store}},
 		harness.AddText("t", nil, func(context.Context, *askback.Call) (string, error) { return "a task", nil }))
 	s := harness.ServeTasks(t, srv)
-	id := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
+	id := s.Start(harness.WithExtension, `"name":"t"`)
 	log.Has(t, "leaving tasks of this target to other processes")
 	harness.Eventually(t, "update", func() bool { // skips the pause
 		now, err := store.Get(t.Context(), id)
@@ -115,10 +113,7 @@ func testToolThatIsNoTaskToolHereIsLeftToOthers(t *testing.T) {
 	all.Go(func() { _ = srv.RunTasks(ctx) })
 	defer all.Wait()
 	defer cancel()
-	if done := s.Get(harness.WithExtension, id, "completed"); harness.Content(harness.At(done,
-		"result").(map[string]any)) != "a task" {
-		t.Errorf("%v", done)
-	}
+	harness.Equal(t, "the result", s.Text(harness.WithExtension, id), "a task")
 }
 
 func TestStepsEndWithTheLease(t *testing.T) {
@@ -146,25 +141,21 @@ func TestStepsEndWithTheLease(t *testing.T) {
 		})
 	}
 	s := harness.NewTaskServerOn(t, store, nil, add)
-	id := s.Result(harness.WithExtension, "tools/call", "two", `"name":"two"`)["taskId"].(string)
+	id := s.Start(harness.WithExtension, `"name":"two"`)
 	<-claimed
 	now, err := store.Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	fence := now.Fence
-	if err := store.Update(t.Context(), now, taskUpdateDue); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, store.Update(t.Context(), now, taskUpdateDue))
 	for now.Fence == fence {
 		if now, err = store.Get(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 	}
 	claimed <- struct{}{}
-	if got := <-ran; got != "true true" {
-		t.Errorf("after the lease was lost: %s", got)
-	}
+	harness.Equal(t, "after the lease was lost", <-ran, "true true")
 }
 
 // appendFails is a store whose Append fails while it is switched on.
@@ -197,11 +188,8 @@ func testRunWhoseStepWasNotRecordedCountsForNothing(t *testing.T) {
 			}
 			return fmt.Sprint(n), nil
 		}))
-	id := s.Result(harness.WithExtension, "tools/call", "t", `"name":"t"`)["taskId"].(string)
-	if done := s.Get(harness.WithExtension, id, "completed"); harness.Content(harness.At(done,
-		"result").(map[string]any)) != "7" {
-		t.Errorf("%v", done)
-	}
+	id := s.Start(harness.WithExtension, `"name":"t"`)
+	harness.Equal(t, "the result", s.Text(harness.WithExtension, id), "7")
 }
 
 // Serving and running tasks begin at once, so a task may be created before RunTasks is called. Only a process that

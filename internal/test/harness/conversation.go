@@ -122,7 +122,7 @@ func Pipe(t *testing.T, srv *askback.Server) *Conversation {
 func TaskPipe(t *testing.T, register ...func(*askback.Server)) *Conversation {
 	t.Helper()
 	srv := NewServer(t, &askback.Options{Tasks: &askback.Tasks{Store: new(task.MemoryStore)}}, register...)
-	runTasks(t, srv)
+	RunTasks(t, srv)
 	return Pipe(t, srv)
 }
 

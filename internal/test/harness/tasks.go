@@ -97,7 +97,7 @@ func NewTaskServerOn(t testing.TB, store task.Store, opts *askback.Options,
 	tasks.Store = store
 	own.Tasks = &tasks
 	srv := NewServer(t, &own, register...)
-	stop := runTasks(t, srv)
+	stop := RunTasks(t, srv)
 	s := ServeTasks(t, srv)
 	s.Stop = stop
 	return s
@@ -117,8 +117,8 @@ func Steal(t testing.TB, store task.Store, id string) (giveBack func()) {
 	return func() { t.Helper(); update(task.Update{Due: 0}) }
 }
 
-// runTasks runs the tasks of a server until stop, which waits, or the end of the test.
-func runTasks(t testing.TB, srv *askback.Server) (stop func()) {
+// RunTasks runs the tasks of a server until stop, which waits, or the end of the test.
+func RunTasks(t testing.TB, srv *askback.Server) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var working sync.WaitGroup
 	working.Go(func() {

@@ -1,0 +1,97 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Must returns v. An error is a mistake in the test's own preparations, and ends it.
+func Must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// Err returns the error of two results.
+func Err[T any](_ T, err error) error { return err }
+
+// Check requires that there is no error.
+func Check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Equal requires that what was got is what was wanted.
+func Equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// Want requires a member of a message, at a path as [At] follows it. Errors show the whole message.
+func Want(t testing.TB, what string, message, want any, path ...any) {
+	t.Helper()
+	if got := At(message, path...); got != want {
+		t.Errorf("%s: %v is %v, want %v, in %v", what, path, got, want, message)
+	}
+}
+
+// Same requires that a list has these elements, in this order.
+func Same[T comparable](t testing.TB, what string, got, want []T) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// Contains requires a part of a text.
+func Contains(t testing.TB, what, text, part string) {
+	t.Helper()
+	if !strings.Contains(text, part) {
+		t.Errorf("%s: %s\nwant a text with %q", what, text, part)
+	}
+}
+
+// Is requires an error.
+func Is(t testing.TB, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: the error is %v, want %v", what, err, want)
+	}
+}
+
+// Diff requires that what was got is equal to what was wanted, in all its parts.
+func Diff(t testing.TB, what string, want, got any, opts ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, opts...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// Bubble runs a test beside others, in a bubble of time. At its end sessions become idle, and end.
+func Bubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(31 * time.Minute) })
+		test(t)
+	})
+}
+
+// InTime returns a context for what has to happen soon, also on a busy machine.
+func InTime(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
