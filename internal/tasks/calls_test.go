@@ -307,30 +307,20 @@ func TestReplayedRoundFindsItsTask(t *testing.T) {
 	asked := s.Result(harness.WithExtension, "tools/call", "paint", `"name":"paint"`)
 	again := `"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"` +
 		asked["requestState"].(string) + `"`
-	id := s.Result(harness.WithExtension, "tools/call", "paint", again)["taskId"]
-	harness.Equal(t, "the task", s.Result(harness.WithExtension, "tools/call", "paint", again)["taskId"], id)
-	// A client without the extension gets no task in the extension's form.
-	s.Refuses("without the extension", -32021, "", harness.ProposalOnly, "tools/call", "paint", again+`,"task":{}`)
-	// A task that has ended says so.
-	s.Result(harness.WithExtension, "tasks/cancel", id.(string), fmt.Sprintf(`"taskId":%q`, id))
-	if got := s.Result(harness.WithExtension, "tools/call", "paint", again); got["status"] != "cancelled" ||
-		got["statusMessage"] != "The task was cancelled by request." {
-		t.Errorf("after its end: %v", got)
-	}
-}
-
-func TestRoundThatIsRepeatedLaterTellsHowItsTaskStands(t *testing.T) {
-	t.Parallel()
-	var first, second atomic.Int32
-	s := harness.NewTaskServer(t, nil, addPainter(&first, &second))
-	asked := s.Result(harness.WithExtension, "tools/call", "paint", `"name":"paint"`)
-	again := `"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"` +
-		asked["requestState"].(string) + `"`
 	id := s.Start(harness.WithExtension, again)
+	harness.Equal(t, "the task", s.Start(harness.WithExtension, again), id)
 	s.Get(harness.WithExtension, id, "input_required")
 	if got := s.Result(harness.WithExtension, "tools/call", "paint", again); got["status"] != "input_required" ||
 		got["statusMessage"] != nil {
-		t.Errorf("%v", got)
+		t.Errorf("while it asks: %v", got)
+	}
+	// A client without the extension gets no task in the extension's form.
+	s.Refuses("without the extension", -32021, "", harness.ProposalOnly, "tools/call", "paint", again+`,"task":{}`)
+	// A task that has ended says so.
+	s.Result(harness.WithExtension, "tasks/cancel", id, `"taskId":"`+id+`"`)
+	if got := s.Result(harness.WithExtension, "tools/call", "paint", again); got["status"] != "cancelled" ||
+		got["statusMessage"] != "The task was cancelled by request." {
+		t.Errorf("after its end: %v", got)
 	}
 }
 
@@ -455,11 +445,7 @@ func TestTimeToLiveOfACallThatIsATask(t *testing.T) {
 }
 
 func testTimeToLiveOfACallThatIsATask(t *testing.T) {
-	s := harness.NewTaskServer(t, nil, harness.AddText("t", nil,
-		func(ctx context.Context, call *askback.Call) (string, error) {
-			_, err := askback.Elicit[harness.Color](call, "c", "Which?")
-			return "", err
-		}))
+	s := harness.NewTaskServer(t, nil, harness.AddText("t", nil, asksColors("c")))
 	id := s.Start(harness.ProposalOnly, `"name":"t","task":{"ttl":300}`)
 	now := s.Get(harness.WithExtension, id, "failed") // the same task, to a client of the extension
 	if harness.At(now, "error", "code") != -32603.0 || !strings.Contains(fmt.Sprint(harness.At(now, "error", "message")),
@@ -532,20 +518,22 @@ func TestEveryKindOfQuestionInATask(t *testing.T) {
 	harness.Equal(t, "the result", s.Text(can, id), "1 1 1")
 }
 
+// asksColors asks for some colors together, and returns them.
+func asksColors(keys ...string) func(context.Context, *askback.Call) (string, error) {
+	return func(_ context.Context, call *askback.Call) (string, error) {
+		var all string
+		var errs []error
+		for _, key := range keys {
+			answer, err := askback.Elicit[harness.Color](call, key, strings.ToUpper(key)+"?")
+			all, errs = all+answer.Color, append(errs, err)
+		}
+		return all, errors.Join(errs...)
+	}
+}
+
 func TestPartialAnswers(t *testing.T) {
 	t.Parallel()
-	two := func(s *askback.Server) {
-		askback.AddTaskTool(s, &mcp.Tool{Name: "two"}, nil, func(ctx context.Context, call *askback.Call,
-			_ struct{}) (string, error) {
-			a, err1 := askback.Elicit[harness.Color](call, "a", "A?")
-			b, err2 := askback.Elicit[harness.Color](call, "b", "B?")
-			if err := errors.Join(err1, err2); err != nil {
-				return "", err
-			}
-			return a.Color + b.Color, nil
-		})
-	}
-	s := harness.NewTaskServer(t, nil, two)
+	s := harness.NewTaskServer(t, nil, harness.AddText("two", nil, asksColors("a", "b")))
 	id := s.Start(harness.WithExtension, `"name":"two"`)
 	if parked := s.Get(harness.WithExtension, id, "input_required"); harness.At(parked, "inputRequests", "a") == nil ||
 		harness.At(parked, "inputRequests", "b") == nil {
@@ -607,21 +595,13 @@ func TestKeysOfATaskAreNeverUsedAgain(t *testing.T) {
 // A new key differs from the keys of other questions.
 func TestFreshKeyIsNotAnotherQuestions(t *testing.T) {
 	t.Parallel()
-	s := harness.NewTaskServer(t, nil, harness.AddText("t", nil,
-		func(ctx context.Context, call *askback.Call) (string, error) {
-			a, err1 := askback.Elicit[harness.Color](call, "k", "K?")
-			b, err2 := askback.Elicit[harness.Color](call, "k#2", "K2?")
-			if err := errors.Join(err1, err2); err != nil {
-				return "", err
-			}
-			return a.Color + b.Color, nil
-		}))
+	s := harness.NewTaskServer(t, nil, harness.AddText("t", nil, asksColors("k", "k#2")))
 	id := s.Start(harness.WithExtension, `"name":"t"`)
 	s.Get(harness.WithExtension, id, "input_required")
 	s.Answer(id, `"k":{"action":"accept","content":{}}`)
 	requests := s.Get(harness.WithExtension, id, "input_required")["inputRequests"].(map[string]any)
 	again := "K?\n\nThe answer before this one does not fit: color: is required."
-	if len(requests) != 2 || harness.At(requests, "k#2", "params", "message") != "K2?" ||
+	if len(requests) != 2 || harness.At(requests, "k#2", "params", "message") != "K#2?" ||
 		harness.At(requests, "k#3", "params", "message") != again {
 		t.Fatalf("%v", requests)
 	}
@@ -677,12 +657,7 @@ func TestAnswersThatChangeNothing(t *testing.T) {
 	s := harness.NewTaskServerOn(t, store, nil, harness.AddText("t", nil,
 		func(ctx context.Context, call *askback.Call) (string, error) {
 			runs.Add(1)
-			a, err1 := askback.Elicit[harness.Color](call, "a", "A?")
-			b, err2 := askback.Elicit[harness.Color](call, "b", "B?")
-			if err := errors.Join(err1, err2); err != nil {
-				return "", err
-			}
-			return a.Color + b.Color, nil
+			return asksColors("a", "b")(ctx, call)
 		}))
 	id := s.Start(harness.WithExtension, `"name":"t"`)
 	s.Get(harness.WithExtension, id, "input_required")

@@ -20,10 +20,7 @@ func TestACancelByAnOperatorIsAudited(t *testing.T) {
 	var mu sync.Mutex
 	var told []askback.AuditEvent // the cancellations, and the ends that follow
 	store := new(task.MemoryStore)
-	asks := harness.AddText("asks", nil, func(_ context.Context, call *askback.Call) (string, error) {
-		answer, err := askback.Elicit[harness.Color](call, "color", "Which color?")
-		return answer.Color, err
-	})
+	asks := harness.AddText("asks", nil, asksColors("color"))
 	front := harness.ServeTasks(t, harness.NewServer(t, &askback.Options{Tasks: &askback.Tasks{Store: store}}, asks))
 	harness.NewTaskServerOn(t, store, &askback.Options{Audit: func(_ context.Context, e askback.AuditEvent) {
 		if e.Kind == askback.AuditCancelled || e.Kind == askback.AuditEnded {

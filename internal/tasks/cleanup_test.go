@@ -179,20 +179,6 @@ func testCleaningUpIsTriedAgainWhenTheHandlerFails(t *testing.T) {
 	come(t, "cleaning up after a hiccup", undone, 1)
 }
 
-func TestHandlerThatCleansUpHasALivingContext(t *testing.T) {
-	t.Parallel()
-	undone := make(chan struct{}, 10)
-	var live atomic.Bool
-	s := &site{register: func(call *askback.Call) {
-		call.OnCancel(func(ctx context.Context) error { live.Store(ctx.Err() == nil); undone <- struct{}{}; return nil })
-	}}
-	s.cancelled(t)
-	come(t, "cleaning up", undone, 1)
-	if !live.Load() {
-		t.Error("the context of cleaning up is done")
-	}
-}
-
 func TestShutdownInterruptsCleaningUp(t *testing.T) {
 	t.Parallel()
 	cleaning := make(chan struct{}, 10)

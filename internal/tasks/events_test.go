@@ -146,10 +146,7 @@ func TestWhoReadsEvents(t *testing.T) {
 	harness.Bubble(t, func(t *testing.T) {
 		opts := withEvents()
 		opts.Principal = byToken
-		srv, _ := deskServer(t, opts, func(srv *askback.Server) {
-			askback.AddTaskTool(srv, &mcp.Tool{Name: "quick"}, nil,
-				func(context.Context, *askback.Call, struct{}) (string, error) { return "done", nil })
-		})
+		srv, _ := deskServer(t, opts, harness.AddText("quick", nil, asksColors()))
 		front := harness.Fronts[0]
 		alice, bob := front.Dial(t, srv, &auth.TokenInfo{UserID: "alice"}), front.Dial(t, srv, &auth.TokenInfo{UserID: "bob"})
 		anonymous := front.Dial(t, srv, nil)
@@ -213,7 +210,8 @@ func end(t *testing.T, store *task.MemoryStore, ttl time.Duration) string {
 
 func endAs(t *testing.T, store *task.MemoryStore, id string, ttl time.Duration) {
 	t.Helper()
-	n := &task.Task{ID: id, Principal: "alice", Method: "tools/call", Target: "deploy", Status: task.Completed, Events: true}
+	n := &task.Task{ID: id, Principal: "alice", Method: "tools/call", Target: "deploy", Status: task.Completed,
+		Events: true}
 	harness.Check(t, store.Insert(t.Context(), n, ttl, nil, task.Update{Due: -1}, task.Quota{}))
 	time.Sleep(time.Millisecond) // so that it is older than what comes
 }

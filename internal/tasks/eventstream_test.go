@@ -155,8 +155,7 @@ func TestAStreamOfEvents(t *testing.T) {
 					opts.Principal = func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil }
 					m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 					srv := harness.NewServerOn(t, m, opts)
-					askback.AddTaskTool(srv, &mcp.Tool{Name: "quick"}, &askback.TaskSupport{Required: true},
-						func(context.Context, *askback.Call, struct{}) (string, error) { return "done", nil })
+					harness.AddText("quick", &askback.TaskSupport{Required: true}, asksColors())(srv)
 					pass(m, srv)
 					harness.RunTasks(t, srv)
 					ask := harness.Fronts[0].Dial(t, srv, nil)

@@ -71,10 +71,7 @@ func TestATaskBeginsAsWorking(t *testing.T) {
 		fails := harness.AddText("fails", nil, func(context.Context, *askback.Call) (string, error) {
 			return "", errors.New("no luck")
 		})
-		asks := harness.AddText("asks", nil, func(_ context.Context, call *askback.Call) (string, error) {
-			in, err := askback.Elicit[harness.Color](call, "color", "Which?")
-			return in.Color, err
-		})
+		asks := harness.AddText("asks", nil, asksColors("color"))
 		c := inBubble(t, new(task.MemoryStore), ends, fails, asks)
 		for name, later := range map[string]string{"ends": "completed", "fails": "failed", "asks": "input_required"} {
 			created := c.Call(2, "tools/call", `"name":"`+name+`","task":{}`, "")

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -325,14 +324,7 @@ func TestSessionGetsATaskThoughItsToolDetachesLater(t *testing.T) {
 // All open questions of a task are sent together, and only the client answers them.
 func TestSessionIsAskedAllQuestionsOfATask(t *testing.T) {
 	t.Parallel()
-	c := harness.TaskPipe(t, harness.AddText("two", nil, func(ctx context.Context, call *askback.Call) (string, error) {
-		a, err1 := askback.Elicit[harness.Color](call, "a", "A?")
-		b, err2 := askback.Elicit[harness.Color](call, "b", "B?")
-		if err := errors.Join(err1, err2); err != nil {
-			return "", err
-		}
-		return a.Color + b.Color, nil
-	}))
+	c := harness.TaskPipe(t, harness.AddText("two", nil, asksColors("a", "b")))
 	c.Open(harness.Initialize)
 	id, _ := harness.At(c.Call(2, "tools/call", `"name":"two","task":{}`, ""), "result", "task", "taskId").(string)
 	c.Request(3, "tasks/result", `"taskId":"`+id+`"`, "")

@@ -143,6 +143,16 @@ func hookServer(t *testing.T, w *receiver, change func(*askback.Options)) (*askb
 	return srv, store
 }
 
+// withHooks runs a test in a bubble with a server with webhooks, to which ask sends requests of alice.
+func withHooks(t *testing.T, test func(*testing.T, *receiver, *askback.Server, *task.MemoryStore, harness.Ask)) {
+	t.Helper()
+	harness.Bubble(t, func(t *testing.T) {
+		w := new(receiver)
+		srv, store := hookServer(t, w, nil)
+		test(t, w, srv, store, dialAs(t, srv, "alice"))
+	})
+}
+
 func dialAs(t *testing.T, srv *askback.Server, user string) harness.Ask {
 	t.Helper()
 	if user == "" {
@@ -171,10 +181,7 @@ const endpoint = "https://hooks.example/alice"
 
 // An endpoint that has answered its challenge gets the caller's events, as polls have them, until the caller leaves.
 func TestEventsArePosted(t *testing.T) {
-	harness.Bubble(t, func(t *testing.T) {
-		w := new(receiver)
-		srv, store := hookServer(t, w, nil)
-		ask := dialAs(t, srv, "alice")
+	withHooks(t, func(t *testing.T, w *receiver, srv *askback.Server, store *task.MemoryStore, ask harness.Ask) {
 		start := pollEvents(t, ask, `"name":"call.ended"`)["cursor"]
 		sub := subscribe(t, ask, hook(endpoint, ""))
 		asked := w.want(t, "to verify the endpoint", 0, "verification")[0]
@@ -230,10 +237,7 @@ func TestEventsArePostedAtOnce(t *testing.T) {
 		opts := withEvents()
 		keys := harness.NewRing(t)
 		opts.Principal, opts.Keys, opts.Events.Webhooks = byToken, keys, &askback.WebhookOptions{UncheckedTransport: w}
-		srv, _ := deskServer(t, opts, func(srv *askback.Server) {
-			askback.AddTaskTool(srv, &mcp.Tool{Name: "quick"}, nil,
-				func(context.Context, *askback.Call, struct{}) (string, error) { return "done", nil })
-		})
+		srv, _ := deskServer(t, opts, harness.AddText("quick", nil, asksColors()))
 		ask := dialAs(t, srv, "alice")
 		subscribe(t, ask, hook(endpoint, ""))
 		for range 5 {
@@ -250,10 +254,7 @@ func TestEventsArePostedAtOnce(t *testing.T) {
 
 // A subscription is one for a caller, an address, a type and arguments. It ends in time, unless it is prolonged.
 func TestALifeOfASubscription(t *testing.T) {
-	harness.Bubble(t, func(t *testing.T) {
-		w := new(receiver)
-		srv, store := hookServer(t, w, nil)
-		ask := dialAs(t, srv, "alice")
+	withHooks(t, func(t *testing.T, w *receiver, srv *askback.Server, store *task.MemoryStore, ask harness.Ask) {
 		for ttl, want := range map[string]time.Duration{
 			"": time.Hour, `,"ttlMs":600000`: 10 * time.Minute, `,"ttlMs":null`: 24 * time.Hour, `,"ttlMs":1`: time.Minute,
 			`,"ttlMs":-5`: time.Minute, `,"ttlMs":31536000000`: 24 * time.Hour, `,"ttlMs":1e300`: 24 * time.Hour,
@@ -321,10 +322,7 @@ func cursorBehind(t *testing.T, ask harness.Ask, id string) any {
 
 // What a client sends that is no subscription is refused, with the code for it, and nothing is sent to anybody.
 func TestMistakesOfSubscriptions(t *testing.T) {
-	harness.Bubble(t, func(t *testing.T) {
-		w := new(receiver)
-		srv, _ := hookServer(t, w, nil)
-		ask := dialAs(t, srv, "alice")
+	withHooks(t, func(t *testing.T, w *receiver, _ *askback.Server, _ *task.MemoryStore, ask harness.Ask) {
 		with := func(url, secret string) string {
 			return fmt.Sprintf(`"name":"call.ended","delivery":{"url":%q,"secret":%q}`, url, secret)
 		}
@@ -532,10 +530,7 @@ func TestChallengesAreFew(t *testing.T) {
 
 // An event that is not accepted is tried five times, and others beside it. No cursor is beyond what is open.
 func TestEachEventIsTriedByItself(t *testing.T) {
-	harness.Bubble(t, func(t *testing.T) {
-		w := new(receiver)
-		srv, store := hookServer(t, w, nil)
-		ask := dialAs(t, srv, "alice")
+	withHooks(t, func(t *testing.T, w *receiver, _ *askback.Server, store *task.MemoryStore, ask harness.Ask) {
 		start := subscribe(t, ask, hook(endpoint, ""))["cursor"]
 		w.take(soon)
 		refuse := func(status int) (poison string) {
@@ -593,10 +588,7 @@ func TestEachEventIsTriedByItself(t *testing.T) {
 
 // While an endpoint is away for hours nothing is lost for a subscriber who comes back, and it is told what is wrong.
 func TestAnEndpointThatIsAway(t *testing.T) {
-	harness.Bubble(t, func(t *testing.T) {
-		w := new(receiver)
-		srv, store := hookServer(t, w, nil)
-		ask := dialAs(t, srv, "alice")
+	withHooks(t, func(t *testing.T, w *receiver, _ *askback.Server, store *task.MemoryStore, ask harness.Ask) {
 		subscribe(t, ask, hook(endpoint, `,"ttlMs":null`))
 		w.take(soon)
 		before := end(t, store, 100*time.Hour)
@@ -649,9 +641,7 @@ func TestAnEndpointThatIsAway(t *testing.T) {
 
 // What waits is tried again as soon as the endpoint accepts something, without its subscriber.
 func TestAnEndpointThatComesBack(t *testing.T) {
-	harness.Bubble(t, func(t *testing.T) {
-		w := new(receiver)
-		srv, store := hookServer(t, w, nil)
+	withHooks(t, func(t *testing.T, w *receiver, srv *askback.Server, store *task.MemoryStore, _ harness.Ask) {
 		subscribe(t, dialAs(t, srv, "alice"), hook(endpoint, ""))
 		w.take(soon)
 		w.answers(func(*delivery, *http.Request) (int, error) { return 503, nil })
@@ -742,10 +732,7 @@ func TestAccessIsLookedAtAgain(t *testing.T) {
 
 // A subscriber is told, once, that there may have been events that it did not get.
 func TestGapsAreTold(t *testing.T) {
-	harness.Bubble(t, func(t *testing.T) {
-		w := new(receiver)
-		srv, store := hookServer(t, w, nil)
-		ask := dialAs(t, srv, "alice")
+	withHooks(t, func(t *testing.T, w *receiver, _ *askback.Server, store *task.MemoryStore, ask harness.Ask) {
 		subscribe(t, ask, hook(endpoint, `,"ttlMs":null`))
 		w.take(soon)
 		w.answers(func(*delivery, *http.Request) (int, error) { return 500, nil })
@@ -845,10 +832,7 @@ func TestSecretsOfSubscribers(t *testing.T) {
 // What a subscriber says while an event is posted holds, and the event does not come again: otherwise it would come for
 // ever to a host that prolongs its subscription whenever it gets one. Who unsubscribes then has no more.
 func TestSubscribersMayComeWhileAnEventIsPosted(t *testing.T) {
-	harness.Bubble(t, func(t *testing.T) {
-		w := new(receiver)
-		srv, store := hookServer(t, w, nil)
-		ask := dialAs(t, srv, "alice")
+	withHooks(t, func(t *testing.T, w *receiver, _ *askback.Server, store *task.MemoryStore, ask harness.Ask) {
 		subscribe(t, ask, hook(endpoint, ""))
 		w.take(soon)
 		// meanwhile has something done while the next event is posted.
@@ -901,10 +885,7 @@ func TestSubscribersMayComeWhileAnEventIsPosted(t *testing.T) {
 
 // Of two who subscribe to the same at once, one adds the subscription, and the other one prolongs it.
 func TestTwoSubscribeAtOnce(t *testing.T) {
-	harness.Bubble(t, func(t *testing.T) {
-		w := new(receiver)
-		srv, _ := hookServer(t, w, nil)
-		ask := dialAs(t, srv, "alice")
+	withHooks(t, func(t *testing.T, w *receiver, _ *askback.Server, _ *task.MemoryStore, ask harness.Ask) {
 		var first map[string]any
 		var once atomic.Bool
 		w.echo = func(_ *delivery, challenge string) (int, string, error) {
@@ -947,10 +928,7 @@ func TestASubscriptionThatOthersChange(t *testing.T) {
 
 // A subscription to what the server does not offer any more ends. Until then another release may know the type.
 func TestATypeThatIsGone(t *testing.T) {
-	harness.Bubble(t, func(t *testing.T) {
-		w := new(receiver)
-		srv, store := hookServer(t, w, nil)
-		ask := dialAs(t, srv, "alice")
+	withHooks(t, func(t *testing.T, w *receiver, _ *askback.Server, store *task.MemoryStore, ask harness.Ask) {
 		becomes := func(from, to string) {
 			t.Helper()
 			subscribe(t, ask, hook(endpoint, `,"ttlMs":null`))
