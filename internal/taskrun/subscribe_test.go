@@ -174,7 +174,8 @@ func TestWaitingWithoutVersions(t *testing.T) {
 		store := new(task.MemoryStore)
 		e := newIdle(t, struct{ task.Store }{store}, nil)
 		writer := newIdle(t, silent{store}, nil)
-		changes, gone := harness.Must(e.Create(t.Context(), new(taskrun.New))), harness.Must(e.Create(t.Context(), new(taskrun.New)))
+		changes := harness.Must(e.Create(t.Context(), new(taskrun.New)))
+		gone := harness.Must(e.Create(t.Context(), new(taskrun.New)))
 		changed, deleted := make(chan error), make(chan error)
 		go func() {
 			now, err := e.Wait(t.Context(), "", changes.ID, changes.Version)

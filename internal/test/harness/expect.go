@@ -23,14 +23,6 @@ func Must[T any](v T, err error) T {
 // Err returns the error of two results.
 func Err[T any](_ T, err error) error { return err }
 
-// Check requires that there is no error.
-func Check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Equal requires that what was got is what was wanted.
 func Equal[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()

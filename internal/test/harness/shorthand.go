@@ -35,7 +35,9 @@ func (s *TaskServer) Text(capabilities, id string) any {
 }
 
 // Refuses requires an error with this code, which says this.
-func (s *TaskServer) Refuses(what string, code int, says, capabilities, method, name, members string, header ...string) {
+func (s *TaskServer) Refuses(
+	what string, code int, says, capabilities, method, name, members string, header ...string,
+) {
 	s.t.Helper()
 	got, message := s.Fault(capabilities, method, name, members, header...)
 	if got != code || !strings.Contains(message, says) {
