@@ -31,11 +31,7 @@ func TestACallIsApprovedBeforeItIsPassedOn(t *testing.T) {
 			`The tool "echo" was not called: the call was not approved, says ada: not on a Friday.`, 1},
 	} {
 		s := host(t, front.url, "", able())
-		words := make(chan string, 1)
-		go func() {
-			text, _ := call(t, s, "echo", map[string]any{"a": 1})
-			words <- text
-		}()
+		words := calling(t, s, "echo", map[string]any{"a": 1})
 		q := front.answer(t, "ada", desk.Answer{Action: c.action, Reason: c.reason})
 		card, err := front.desk.Question(t.Context(), q.Name, q.Key, nil)
 		if err != nil || string(card.Arguments) != `{"a":1}` || card.Message != `Call the tool "echo" of the server "shop"?` {
@@ -45,9 +41,7 @@ func TestACallIsApprovedBeforeItIsPassedOn(t *testing.T) {
 			t.Errorf("after %s: %q, and %d calls", c.action, got, behind.count("echo"))
 		}
 	}
-	if text, _ := call(t, host(t, front.url, "", able()), "capabilities", nil); !strings.Contains(text, "elicitation") {
-		t.Errorf("a tool that does not match: %q", text)
-	}
+	harness.Contains(t, "the text", textOf(t, host(t, front.url, "", able()), "capabilities", nil), "elicitation")
 }
 
 // Who approves may edit the arguments. Those that do not fit the tool's input schema are asked for again, and the
@@ -58,11 +52,7 @@ func TestArgumentsAreEdited(t *testing.T) {
 		Tools: []string{"order"}, For: []string{askback.User("bob")}, Edit: true,
 	}))
 	s := host(t, front.url, "", able())
-	words := make(chan string, 1)
-	go func() {
-		text, _ := call(t, s, "order", map[string]any{"item": "hat"})
-		words <- text
-	}()
+	words := calling(t, s, "order", map[string]any{"item": "hat"})
 	for _, arguments := range []string{`{"item":7}`, `[]`, `{"item":"cap"}`} {
 		content := harness.Must(json.Marshal(map[string]string{"arguments": arguments}))
 		q := front.answer(t, "bob", desk.Answer{Action: "accept", Content: content})

@@ -105,9 +105,7 @@ func beside(
 
 func served(t *testing.T, s *client.Session) {
 	t.Helper()
-	if text, failed := call(t, s, "good_create", nil); failed || text != "create of good" {
-		t.Errorf("the other server is not served: %q", text)
-	}
+	returns(t, s, "good_create", nil, "create of good")
 }
 
 // Lists of tools that a hostile server makes: what cannot pass is left out, and all else is served.
@@ -274,9 +272,7 @@ func TestAToolThatTurnsDestructive(t *testing.T) {
 	h.asks("s", "elicitation/create",
 		`{"mode":"form","message":"Sure?","requestedSchema":{"type":"object","properties":{}}}`)
 	front, s := beside(t, h, client.Options{Tasks: client.TasksOff})
-	if text, _ := call(t, s, "evil_plain", nil); !strings.Contains(text, "ada") {
-		t.Fatalf("the words are %q", text)
-	}
+	harness.Contains(t, "the text", textOf(t, s, "evil_plain", nil), "ada")
 	front.stop()
 	readOnly(false)
 	next, s := beside(t, h, client.Options{Tasks: client.TasksOff}, after(front))
@@ -290,22 +286,10 @@ func TestAToolThatTurnsDestructive(t *testing.T) {
 
 // Of two callers of one bridge neither sees, answers or fetches what is the other's.
 func TestTwoCallersOfOneBridge(t *testing.T) {
-	front := newFront(t, newBehind(t).url, func(o *bridge.Options) {
-		o.Server.Principal = func(_ context.Context, req *mcp.RequestExtra) (string, error) {
-			return req.Header.Get("Who"), nil
-		}
-	})
-	as := func(name string) *client.Session {
-		opts := client.Options{Tasks: client.TasksOff}
-		session := harness.Must(client.New(&opts).Connect(t.Context(), bridge.AtURL(front.url, http.Header{"Who": {name}}),
-			nil))
-		t.Cleanup(func() { session.Close() })
-		return session
-	}
-	ada, eve := as("ada"), as("eve")
-	if text := waits(t, ada, "order", map[string]any{"item": "hat"}); !strings.Contains(text, "user:ada") {
-		t.Fatalf("the words are %q", text)
-	}
+	front := newFront(t, newBehind(t).url, byHeader)
+	opts := client.Options{Tasks: client.TasksOff}
+	ada, eve := as(t, front, "ada", opts), as(t, front, "eve", opts)
+	harness.Contains(t, "the words", waits(t, ada, "order", map[string]any{"item": "hat"}), "user:ada")
 	for q := range front.desk.Waiting(t.Context(), desk.Waiting{As: &desk.Person{Name: "eve"}}) {
 		t.Errorf("the other caller sees %+v", q)
 	}
@@ -335,10 +319,9 @@ func TestCredentials(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cret"
 	var got sync.Map
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	elsewhere := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got.Store("elsewhere", r.Header.Get("Authorization"))
 	}))
-	t.Cleanup(elsewhere.Close)
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
 		header http.Header
@@ -357,8 +340,7 @@ func TestCredentials(t *testing.T) {
 			http.Header{"Authorization": {secret}}, "does not accept the bridge's Authorization"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			web := httptest.NewServer(c.answer)
-			t.Cleanup(web.Close)
+			web := serve(t, c.answer)
 			opts := frontOptions(t, web.URL)
 			opts.Servers[0].Connect = func() (mcp.Transport, error) { return bridge.AtURL(web.URL, c.header), nil }
 			b, err := bridge.Open(t.Context(), opts)

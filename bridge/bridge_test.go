@@ -13,7 +13,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/test/harness"
@@ -63,10 +62,7 @@ func encoded(t *testing.T, v any) string {
 // stored counts the tasks in the bridge's store.
 func stored(t *testing.T, f *front) (n int) {
 	t.Helper()
-	for _, err := range f.desk.List(t.Context(), task.Filter{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for range harness.Each(t, f.desk.List(t.Context(), task.Filter{})) {
 		n++
 	}
 	return n
@@ -81,18 +77,14 @@ func TestAHostIsAskedWhatTheServerAsks(t *testing.T) {
 			t.Run(version+" "+tool, func(t *testing.T) {
 				before := behind.count("order")
 				s := host(t, front.url, version, able())
-				if text, _ := call(t, s, tool, map[string]any{"item": "hat"}); text != "red hat ordered" {
-					t.Errorf("the result is %q", text)
-				}
+				returns(t, s, tool, map[string]any{"item": "hat"}, "red hat ordered")
 				harness.Equal(t, "ordered times", behind.count("order")-before, 1)
 			})
 		}
 	}
 	t.Run("everything", func(t *testing.T) {
 		s := host(t, front.url, "", able())
-		if text, _ := call(t, s, "everything", nil); text != "file:///src hello" {
-			t.Errorf("the result is %q", text)
-		}
+		returns(t, s, "everything", nil, "file:///src hello")
 	})
 }
 
@@ -104,9 +96,7 @@ func TestADeskAnswersForAHostThatCannot(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			before := behind.count("order")
 			s := host(t, front.url, version, client.Options{Tasks: client.TasksOff})
-			if text := waits(t, s, "order", map[string]any{"item": "hat"}); !strings.Contains(text, "user:ada") {
-				t.Fatalf("the words are %q", text)
-			}
+			harness.Contains(t, "the words", waits(t, s, "order", map[string]any{"item": "hat"}), "user:ada")
 			q := front.answer(t, "ada", desk.Answer{Action: "accept", Content: json.RawMessage(`{"color":"blue"}`)})
 			if q.Message != "Which color?" || q.AuthorKey != "color" {
 				t.Errorf("the desk asks %q (%q)", q.Message, q.AuthorKey)
@@ -156,9 +146,7 @@ func TestTheServerIsToldWhatThisHostCan(t *testing.T) {
 		{client.Options{}, "elicitation.form elicitation.url "},
 		{able(), "elicitation.form elicitation.url sampling roots "},
 	} {
-		if text, _ := call(t, host(t, front.url, "", c.opts), "capabilities", nil); text != c.want {
-			t.Errorf("it is told %q, want %q", text, c.want)
-		}
+		returns(t, host(t, front.url, "", c.opts), "capabilities", nil, c.want)
 	}
 }
 
@@ -197,16 +185,13 @@ func TestTheRestPasses(t *testing.T) {
 	if info := s.SDK().InitializeResult(); info.ServerInfo.Name != "bridge" || info.Instructions != "Ask before you buy." {
 		t.Errorf("the bridge introduces itself as %+v", info)
 	}
-	askback.AddTool(behind.Server, &mcp.Tool{Name: "new"},
-		func(context.Context, *askback.Call, struct{}) (string, error) { return "new", nil })
+	addSaying(behind.Server, "new", "new")
 	behind.RemoveTools("fail")
 	eventually(t, "the changes are listed", func() bool {
 		names := toolNames(t, s)
 		return slices.Contains(names, "new") && !slices.Contains(names, "fail")
 	})
-	if text, _ := call(t, s, "new", nil); text != "new" {
-		t.Errorf("the new tool returns %q", text)
-	}
+	returns(t, s, "new", nil, "new")
 }
 
 func toolNames(t *testing.T, s *client.Session) (names []string) {

@@ -77,19 +77,15 @@ func TestAHostComesBeforeTheServers(t *testing.T) {
 				t.Fatalf("the early list is %+v, %v", list, err)
 			}
 			for kind, err := range map[string]error{
-				"prompts":   second(h.SDK().ListPrompts(t.Context(), nil)),
-				"resources": second(h.SDK().ListResources(t.Context(), nil)),
-				"templates": second(h.SDK().ListResourceTemplates(t.Context(), nil)),
+				"prompts":   harness.Err(h.SDK().ListPrompts(t.Context(), nil)),
+				"resources": harness.Err(h.SDK().ListResources(t.Context(), nil)),
+				"templates": harness.Err(h.SDK().ListResourceTemplates(t.Context(), nil)),
 			} {
 				if err != nil {
 					t.Errorf("%s: %v", kind, err)
 				}
 			}
-			called := make(chan string, 1)
-			go func() {
-				text, _ := call(t, h, "create", nil)
-				called <- text
-			}()
+			called := calling(t, h, "create", nil)
 			if s.Ready(t.Context()) == nil {
 				t.Error("a bridge that starts is ready")
 			}
@@ -106,8 +102,6 @@ func TestAHostComesBeforeTheServers(t *testing.T) {
 	}
 }
 
-func second[T any](_ T, err error) error { return err }
-
 // A list waits for the servers, but a call only for its own.
 func TestACallWaitsForItsServerOnly(t *testing.T) {
 	t.Parallel()
@@ -116,9 +110,7 @@ func TestACallWaitsForItsServerOnly(t *testing.T) {
 	for _, version := range revisions {
 		// The first hears who the bridge is after a second.
 		h := host(t, s.url, version, client.Options{Tasks: client.TasksOff})
-		if text, _ := call(t, h, "early_create", nil); text != "create of early" {
-			t.Errorf("%s: %q", version, text)
-		}
+		returns(t, h, "early_create", nil, "create of early")
 		harness.Equal(t, version, harness.Must(h.SDK().GetPrompt(t.Context(),
 			&mcp.GetPromptParams{Name: "early_greet"})).Description, "Hello from early")
 	}
@@ -145,11 +137,7 @@ func TestNoCallIsEarlierThanItsApproval(t *testing.T) {
 			for _, version := range revisions {
 				h := host(t, s.url, version, client.Options{Tasks: client.TasksOff})
 				eventually(t, "the tool is there", func() bool { return slices.Contains(toolNames(t, h), "early_create") })
-				called := make(chan string, 1)
-				go func() {
-					text, _ := call(t, h, "early_create", nil)
-					called <- text
-				}()
+				called := calling(t, h, "early_create", nil)
 				defer func() {
 					harness.Contains(t, version, <-called, want)
 				}()
@@ -164,11 +152,8 @@ func TestNoCallIsEarlierThanItsApproval(t *testing.T) {
 func TestACallHearsOfToolsAlone(t *testing.T) {
 	srv := harness.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "only", Version: "1"}, nil),
 		&askback.Options{Logger: quiet}))
-	askback.AddTool(srv, &mcp.Tool{Name: "create"}, func(context.Context, *askback.Call, struct{}) (string, error) {
-		return "created", nil
-	})
-	web := httptest.NewServer(srv.HTTPHandler(nil))
-	t.Cleanup(web.Close)
+	addSaying(srv, "create", "created")
+	web := serve(t, srv.HTTPHandler(nil))
 	unnamed := at(web.URL)
 	unnamed.Prefix = "only"
 	gate := make(chan struct{})
@@ -176,11 +161,7 @@ func TestACallHearsOfToolsAlone(t *testing.T) {
 	unnamed.Connect = func() (mcp.Transport, error) { <-gate; return connect() }
 	s := newStarting(t, nil, time.Nanosecond, named("late", small(t, "late", "create").URL), unnamed)
 	h := host(t, s.url, "", client.Options{Tasks: client.TasksOff})
-	called := make(chan string, 1)
-	go func() {
-		text, _ := call(t, h, "only_create", nil)
-		called <- text
-	}()
+	called := calling(t, h, "only_create", nil)
 	close(gate)
 	for {
 		select {

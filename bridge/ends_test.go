@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -27,9 +26,7 @@ func TestAToolThatIsGoneEndsItsCalls(t *testing.T) {
 		behind := newBehind(t)
 		front := newFront(t, behind.url)
 		s := host(t, front.url, "", client.Options{Tasks: client.TasksOff})
-		if text := waits(t, s, "order", map[string]any{"item": "hat"}); !strings.Contains(text, "user:ada") {
-			t.Fatalf("the words are %q", text)
-		}
+		harness.Contains(t, "the words", waits(t, s, "order", map[string]any{"item": "hat"}), "user:ada")
 		behind.RemoveTools("order")
 		if restart {
 			front.stop()
@@ -82,7 +79,7 @@ func TestALargeResultIsPassedButNotKept(t *testing.T) {
 		askback.AddTool(behind.Server, &mcp.Tool{Name: name},
 			func(_ context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 				if name == "large_later" {
-					if err := askback.Approve(call, "sure", askback.Question{Message: "Sure?"}); err != nil {
+					if err := sure(call); err != nil {
 						return nil, err
 					}
 				}
@@ -106,7 +103,7 @@ func TestABridgeThatIsStoppedEndsItsRound(t *testing.T) {
 	arrived, release := make(chan struct{}), make(chan struct{})
 	askback.AddTool(behind.Server, &mcp.Tool{Name: "slow"},
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			if err := askback.Approve(call, "sure", askback.Question{Message: "Sure?"}); err != nil {
+			if err := sure(call); err != nil {
 				return "", err
 			}
 			close(arrived)
@@ -148,7 +145,7 @@ func TestARoundThatIsSentAgainMayHaveRun(t *testing.T) {
 		arrived := make(chan struct{})
 		askback.AddTool(behind.Server, &mcp.Tool{Name: "slow", Annotations: &mcp.ToolAnnotations{IdempotentHint: true}},
 			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-				if err := askback.Approve(call, "sure", askback.Question{Message: "Sure?"}); err != nil {
+				if err := sure(call); err != nil {
 					return "", err
 				}
 				close(arrived)
@@ -156,8 +153,7 @@ func TestARoundThatIsSentAgainMayHaveRun(t *testing.T) {
 				return "", ctx.Err()
 			})
 		cut := &cutter{Handler: behind.HTTPHandler(nil)}
-		web := httptest.NewServer(cut)
-		t.Cleanup(web.Close)
+		web := serve(t, cut)
 		front := newFront(t, web.URL)
 		call(t, host(t, front.url, "", client.Options{Tasks: client.TasksOff}), "slow", nil)
 		q := front.answer(t, "ada", desk.Answer{Action: "accept"})
@@ -180,8 +176,7 @@ func TestARoundThatIsSentAgainMayHaveRun(t *testing.T) {
 func TestAToolThatIsGoneWhenItIsCalledAgain(t *testing.T) {
 	behind := newBehind(t)
 	cut := &cutter{Handler: behind.HTTPHandler(nil)}
-	web := httptest.NewServer(cut)
-	t.Cleanup(web.Close)
+	web := serve(t, cut)
 	front := newFront(t, web.URL)
 	s := host(t, front.url, "", client.Options{Tasks: client.TasksOff})
 	waits(t, s, "order", map[string]any{"item": "hat"})
@@ -214,9 +209,7 @@ func TestLargeStatesAreNotCarried(t *testing.T) {
 		})
 	front := newFront(t, behind.url, patient)
 	for _, version := range revisions {
-		if text, failed := call(t, host(t, front.url, version, able()), "large", nil); text != "done" || failed {
-			t.Errorf("%s: %q", version, text)
-		}
+		returns(t, host(t, front.url, version, able()), "large", nil, "done")
 	}
 }
 
@@ -242,36 +235,24 @@ func (c *cutter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestABrokenConnection(t *testing.T) {
 	behind := newBehind(t)
 	cut := &cutter{Handler: behind.HTTPHandler(nil)}
-	web := httptest.NewServer(cut)
-	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
+	web := serve(t, cut)
 	front := newFront(t, web.URL)
 	s := host(t, front.url, "", able())
 	cut.status.Store(http.StatusUnauthorized)
-	if text, failed := call(t, s, "order", map[string]any{"item": "hat"}); !failed ||
-		!strings.HasPrefix(text, `The server of the tool "order" refused the call, which did not run`) {
-		t.Errorf("refused: %q", text)
-	}
+	refuses(t, s, "order", map[string]any{"item": "hat"},
+		`The server of the tool "order" refused the call, which did not run`)
 	cut.status.Store(http.StatusRequestTimeout) // which a proxy sends when the server takes too long
-	if text, failed := call(t, s, "order", map[string]any{"item": "hat"}); !failed ||
-		!strings.HasPrefix(text, "The outcome of this call is unknown") {
-		t.Errorf("timed out: %q", text)
-	}
+	refuses(t, s, "order", map[string]any{"item": "hat"}, "The outcome of this call is unknown")
 	cut.status.Store(0)
 	cut.cuts.Store(true)
-	if text, failed := call(t, s, "order", map[string]any{"item": "hat"}); !failed ||
-		!strings.HasPrefix(text, "The outcome of this call is unknown") {
-		t.Errorf("cut off: %q", text)
-	}
+	refuses(t, s, "order", map[string]any{"item": "hat"}, "The outcome of this call is unknown")
 	if text, failed := call(t, s, "reserve", map[string]any{"item": "hat"}); !failed ||
 		!strings.HasPrefix(text, `The connection to the server of "reserve" failed`) {
 		t.Errorf("an idempotent call, cut off: %q", text)
 	}
 	web.Listener.Close()
 	web.CloseClientConnections()
-	if text, failed := call(t, s, "order", map[string]any{"item": "hat"}); !failed ||
-		!strings.Contains(text, "cannot be reached, and the call was not sent") {
-		t.Errorf("unreachable: %q", text)
-	}
+	refuses(t, s, "order", map[string]any{"item": "hat"}, "cannot be reached, and the call was not sent")
 	harness.Equal(t, "ordered times", behind.count("order"), 0)
 }
 
@@ -285,8 +266,7 @@ func TestAToolThatTurnsIdempotent(t *testing.T) {
 	}
 	pay(false)
 	cut := &cutter{Handler: behind.HTTPHandler(nil)}
-	web := httptest.NewServer(cut)
-	t.Cleanup(web.Close)
+	web := serve(t, cut)
 	approvals := approving(bridge.Approval{Tools: []string{"pay"}, For: []string{askback.User("ada")}})
 	front := newFront(t, web.URL, approvals)
 	call(t, host(t, front.url, "", client.Options{Tasks: client.TasksOff}), "pay", nil)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -28,14 +27,13 @@ func TestAServerThatIsAwayAtTheStart(t *testing.T) {
 	t.Parallel()
 	behind := newBehind(t)
 	var requests atomic.Int64
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	web := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if requests.Add(1) <= 3 {
 			http.Error(w, "starting", http.StatusServiceUnavailable)
 			return
 		}
 		behind.HTTPHandler(nil).ServeHTTP(w, r)
 	}))
-	t.Cleanup(web.Close)
 	f := newFront(t, web.URL, patient)
 	res, err := host(t, f.url, "", able()).CallTool(t.Context(), &mcp.CallToolParams{
 		Name: "order", Arguments: map[string]any{"item": "hat"},
@@ -51,7 +49,7 @@ func TestAServerChangesItsEra(t *testing.T) {
 	past, modern := newScripted(t, "2025-11-25"), newScripted(t, "2026-07-28")
 	var probes atomic.Int64
 	var changed atomic.Bool
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	web := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		if bytes.Contains(body, []byte(`"server/discover"`)) {
@@ -66,7 +64,6 @@ func TestAServerChangesItsEra(t *testing.T) {
 			modern.ServeHTTP(w, r)
 		}
 	}))
-	t.Cleanup(web.Close)
 	f := newFront(t, web.URL)
 	session := host(t, f.url, "", client.Options{})
 	for range 2 {
@@ -222,11 +219,7 @@ func TestARoundOfAToolThatTurns(t *testing.T) {
 		defer f.stop()
 		h := s.host(f, "", client.Options{Tasks: client.TasksOff})
 		defer h.Close()
-		told := make(chan string)
-		go func() {
-			text, _ := call(t, h, "slow", load{N: 1})
-			told <- text
-		}()
+		told := calling(t, h, "slow", load{N: 1})
 		<-runs
 		add(false)
 		time.Sleep(time.Minute) // the bridge reads the list again

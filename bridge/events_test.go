@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -39,7 +38,7 @@ type telling struct {
 func newTelling(t *testing.T, types string) *telling {
 	s := &telling{behind: newBehind(t), types: types}
 	shop := s.HTTPHandler(nil)
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	web := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		var m struct {
 			ID     json.RawMessage
@@ -71,7 +70,6 @@ func newTelling(t *testing.T, types string) *telling {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,%s}`, m.ID, answer)
 	}))
-	t.Cleanup(web.Close)
 	s.url = web.URL
 	return s
 }
@@ -102,23 +100,17 @@ func TestEventsOfServersPass(t *testing.T) {
 		`{"name":"pushed","delivery":["push"],"inputSchema":{},"payloadSchema":{}}`,
 		`{"name":"odd","delivery":["poll"],"inputSchema":[],"payloadSchema":{}}`}, many...), ","))
 	mail := newTelling(t, aType("mail.arrived"))
-	front := newFront(t, shop.url, func(o *bridge.Options) {
+	front := newFront(t, shop.url, byHeader, func(o *bridge.Options) {
 		o.Server.Events = &askback.EventOptions{Webhooks: new(askback.WebhookOptions)}
-		o.Server.Principal = func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
-			return extra.Header.Get("X-User"), nil
-		}
 		other := o.Servers[0]
 		other.Identity, other.Prefix = "mail", "mail"
 		other.Connect = func() (mcp.Transport, error) { return &mcp.StreamableClientTransport{Endpoint: mail.url}, nil }
 		o.Servers[0].Prefix, o.Servers[0].Events = "shop", true
 		o.Servers = append(o.Servers, other)
 	})
-	ada := hostOf(t, front.url, "ada")
+	ada := as(t, front, "ada", client.Options{})
 	var names []string
-	for raw, err := range ada.List(t.Context(), "events/list") {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for raw := range harness.Each(t, ada.List(t.Context(), "events/list")) {
 		var of struct {
 			Name     string
 			Delivery []string
@@ -137,7 +129,7 @@ func TestEventsOfServersPass(t *testing.T) {
 
 	shop.answers(`"events":[{"eventId":"e1","name":"order.shipped","timestamp":"2026-11-28T10:00:00Z","data":{"n":1},
 		"_meta":{"a":1}}],"cursor":"theirs","truncated":true,"hasMore":false,"nextPollMs":7000`)
-	for _, s := range []*client.Session{ada, hostOf(t, front.url, "bob")} {
+	for _, s := range []*client.Session{ada, as(t, front, "bob", client.Options{})} {
 		page, err := s.PollEvents(t.Context(), &client.EventPoll{Name: "shop_order.shipped", Cursor: "before", MaxEvents: 5,
 			Arguments: map[string]any{"n": json.Number("12345678901234567890")}, MaxAge: time.Minute})
 		if err != nil || len(page.Events) != 1 || page.Cursor != "theirs" || !page.Truncated || page.More ||
@@ -255,10 +247,7 @@ func TestAServerThatHangsHidesNoEventsOfOthers(t *testing.T) {
 	})
 	s := host(t, front.url, "", client.Options{})
 	var names []string
-	for raw, err := range s.List(t.Context(), "events/list") {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for raw := range harness.Each(t, s.List(t.Context(), "events/list")) {
 		var of struct{ Name string }
 		_ = json.Unmarshal(raw, &of)
 		names = append(names, of.Name)
@@ -268,22 +257,4 @@ func TestAServerThatHangsHidesNoEventsOfOthers(t *testing.T) {
 	}
 	harness.Equal(t, "the result",
 		harness.Must(s.PollEvents(t.Context(), &client.EventPoll{Name: "mail_mail.arrived"})).Cursor, "c")
-}
-
-// hostOf connects a host for a user.
-func hostOf(t *testing.T, url, name string) *client.Session {
-	t.Helper()
-	s := harness.Must(client.New(nil).Connect(t.Context(),
-		&mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: user(name)}}, nil))
-	t.Cleanup(func() { s.Close() })
-	return s
-}
-
-// user is whose requests these are.
-type user string
-
-func (a user) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("X-User", string(a))
-	return http.DefaultTransport.RoundTrip(r)
 }

@@ -38,10 +38,7 @@ func (f *front) accept(t *testing.T, arguments string) string {
 	edited := harness.Must(json.Marshal(map[string]string{"arguments": arguments}))
 	var message string
 	eventually(t, "ada is asked", func() bool {
-		for q, err := range f.desk.Waiting(t.Context(), desk.Waiting{As: &desk.Person{Name: "ada"}}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for q := range harness.Each(t, f.desk.Waiting(t.Context(), desk.Waiting{As: &desk.Person{Name: "ada"}})) {
 			a := desk.Answer{Action: "accept", By: desk.Person{Name: "ada"}}
 			if strings.Contains(string(q.Params), `"Arguments"`) {
 				a.Content = edited
@@ -71,11 +68,7 @@ func TestSchemasThatCannotBeApplied(t *testing.T) {
 			schema, _, _ := hostile.Draw(r, tt.kind)
 			h.listsOdd(string(schema))
 			front, s := beside(t, h, able(), editing)
-			words := make(chan string, 1)
-			go func() {
-				text, _ := call(t, s, "evil_odd", map[string]any{"a": 1})
-				words <- text
-			}()
+			words := calling(t, s, "evil_odd", map[string]any{"a": 1})
 			message := front.accept(t, `{"a":2}`)
 			served(t, s)
 			if !strings.Contains(message, "cannot be edited") {
@@ -92,11 +85,7 @@ func TestEditedArgumentsAreCheckedThroughReferences(t *testing.T) {
 	h := newHostile(t)
 	h.listsOdd(`{"type":"object","properties":{"a":{"$ref":"#/$defs/n"}},"$defs":{"n":{"type":"integer","maximum":9}}}`)
 	front, s := beside(t, h, able(), editing)
-	words := make(chan string, 1)
-	go func() {
-		text, _ := call(t, s, "evil_odd", map[string]any{"a": 100})
-		words <- text
-	}()
+	words := calling(t, s, "evil_odd", map[string]any{"a": 100})
 	front.accept(t, `{"a":10}`)
 	harness.Contains(t, "the second card says", front.accept(t, `{"a":9}`), "/properties/a")
 	harness.Equal(t, "the tool", <-words, `{"a":9}`)
@@ -127,10 +116,7 @@ func TestHostileTemplates(t *testing.T) {
 		return err
 	}
 	count := func() (n int) {
-		for template, err := range s.SDK().ResourceTemplates(t.Context(), nil) {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for template := range harness.Each(t, s.SDK().ResourceTemplates(t.Context(), nil)) {
 			if strings.HasPrefix(template.URITemplate, "evil") {
 				n++
 			}

@@ -78,7 +78,7 @@ func newBehind(t testing.TB) *behind {
 	s.register()
 	go s.RunTasks(t.Context())
 	mcp := s.HTTPHandler(nil)
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	web := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err == nil && bytes.Contains(body, []byte(`"requestState"`)) {
 			s.states.Add(1)
@@ -86,7 +86,6 @@ func newBehind(t testing.TB) *behind {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		mcp.ServeHTTP(w, r)
 	}))
-	t.Cleanup(web.Close)
 	s.url = web.URL
 	return s
 }
@@ -183,6 +182,36 @@ type front struct {
 	stop  func() // the bridge, before the test ends
 }
 
+// serve starts a server over HTTP for as long as the test runs.
+func serve(t testing.TB, h http.Handler) *httptest.Server {
+	web := httptest.NewServer(h)
+	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
+	return web
+}
+
+// overHTTP serves a server of the SDK.
+func overHTTP(m *mcp.Server) http.Handler {
+	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, nil)
+}
+
+// inMemory connects to a server in memory.
+func inMemory(srv connected) (mcp.Transport, error) {
+	here, there := mcp.NewInMemoryTransports()
+	_, err := srv.Connect(context.Background(), there, nil)
+	return here, err
+}
+
+// addSaying adds a tool that returns a text.
+func addSaying(srv *askback.Server, name, text string) {
+	askback.AddTool(srv, &mcp.Tool{Name: name},
+		func(context.Context, *askback.Call, struct{}) (string, error) { return text, nil })
+}
+
+// sure asks whether to go on.
+func sure(call *askback.Call) error {
+	return askback.Approve(call, "sure", askback.Question{Message: "Sure?"})
+}
+
 // at is the server at a URL.
 func at(url string) bridge.Server {
 	return bridge.Server{Identity: url, Connect: func() (mcp.Transport, error) {
@@ -250,10 +279,7 @@ func (f *front) answer(t testing.TB, by string, a desk.Answer) *desk.Question {
 	a.By = desk.Person{Name: by}
 	var answered *desk.Question
 	eventually(t, by+" is asked", func() bool {
-		for q, err := range f.desk.Waiting(t.Context(), desk.Waiting{As: &a.By}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for q := range harness.Each(t, f.desk.Waiting(t.Context(), desk.Waiting{As: &a.By})) {
 			harness.Must(f.desk.Answer(t.Context(), q.Name, q.Key, a))
 			answered = q
 			return true
@@ -314,6 +340,38 @@ func call(t testing.TB, s *client.Session, tool string, arguments any) (text str
 		return "", res.IsError
 	}
 	return res.Content[0].(*mcp.TextContent).Text, res.IsError
+}
+
+// textOf calls a tool, and returns its first text.
+func textOf(t testing.TB, s *client.Session, tool string, arguments any) string {
+	t.Helper()
+	text, _ := call(t, s, tool, arguments)
+	return text
+}
+
+// returns requires what a tool returns.
+func returns(t testing.TB, s *client.Session, tool string, arguments any, want string) {
+	t.Helper()
+	if text, failed := call(t, s, tool, arguments); failed || text != want {
+		t.Errorf("%s returns %q, failed %v, want %q", tool, text, failed, want)
+	}
+}
+
+// refuses requires parts of a tool's error.
+func refuses(t testing.TB, s *client.Session, tool string, arguments any, parts ...string) {
+	t.Helper()
+	text, failed := call(t, s, tool, arguments)
+	for _, part := range parts {
+		harness.Contains(t, tool, text, part)
+	}
+	harness.Equal(t, tool+" fails", failed, true)
+}
+
+// calling calls a tool beside the test, and sends its first text.
+func calling(t testing.TB, s *client.Session, tool string, arguments any) <-chan string {
+	ended := make(chan string, 1)
+	go func() { ended <- textOf(t, s, tool, arguments) }()
+	return ended
 }
 
 var callName = regexp.MustCompile(`"([A-Z2-7]{26})"`)

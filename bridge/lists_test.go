@@ -37,16 +37,10 @@ func TestEachListStandsByItself(t *testing.T) {
 			_, s := beside(t, h, client.Options{})
 			served(t, s)
 			var templates, prompts []string
-			for template, err := range s.SDK().ResourceTemplates(t.Context(), nil) {
-				if err != nil {
-					t.Fatal(err)
-				}
+			for template := range harness.Each(t, s.SDK().ResourceTemplates(t.Context(), nil)) {
 				templates = append(templates, template.URITemplate)
 			}
-			for prompt, err := range s.SDK().Prompts(t.Context(), nil) {
-				if err != nil {
-					t.Fatal(err)
-				}
+			for prompt := range harness.Each(t, s.SDK().Prompts(t.Context(), nil)) {
 				prompts = append(prompts, prompt.Name)
 			}
 			if tools := toolNames(t, s); !slices.Contains(templates, "evil://{a}") || !slices.Contains(tools, "evil_plain") {

@@ -35,10 +35,7 @@ func offered(t *testing.T, s *client.Session) []string {
 // promptNames are the names of the prompts of a bridge.
 func promptNames(t *testing.T, s *client.Session) (names []string) {
 	t.Helper()
-	for prompt, err := range s.SDK().Prompts(t.Context(), nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for prompt := range harness.Each(t, s.SDK().Prompts(t.Context(), nil)) {
 		names = append(names, prompt.Name)
 	}
 	slices.Sort(names)
@@ -137,9 +134,7 @@ func TestADeniedToolIsUnknown(t *testing.T) {
 			return "", nil
 		})
 	}
-	askback.AddTool(srv.Server, &mcp.Tool{Name: "fine"}, func(context.Context, *askback.Call, struct{}) (string, error) {
-		return "", nil
-	})
+	addSaying(srv.Server, "fine", "")
 	for _, version := range revisions {
 		s := host(t, front.url, version, client.Options{})
 		eventually(t, "the new tool is listed", func() bool { return slices.Contains(offered(t, s), "fine") })
@@ -258,9 +253,7 @@ func TestNamesFollowTheLists(t *testing.T) {
 	if names := offered(t, s); !slices.Equal(names, []string{"create"}) {
 		t.Fatalf("the tools are %q", names)
 	}
-	askback.AddTool(srv.Server, &mcp.Tool{Name: "create"}, func(context.Context, *askback.Call, struct{}) (string, error) {
-		return "create of b", nil
-	})
+	addSaying(srv.Server, "create", "create of b")
 	eventually(t, "both have a digest", func() bool {
 		names := offered(t, s)
 		return len(names) == 2 && !slices.Contains(names, "create")
@@ -269,9 +262,7 @@ func TestNamesFollowTheLists(t *testing.T) {
 	eventually(t, "the other one has its name again", func() bool {
 		return slices.Equal(offered(t, s), []string{"create"})
 	})
-	if text, _ := call(t, s, "create", nil); text != "create of a" {
-		t.Errorf("the tool returns %q", text)
-	}
+	returns(t, s, "create", nil, "create of a")
 }
 
 // Names are cut to what a host takes, at the same place each time, and two of them stay apart.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
@@ -178,11 +177,7 @@ func newOlder(t testing.TB, version string) (*older, string) {
 	t.Helper()
 	s := new(older)
 	m := s.server(version)
-	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, nil))
-	t.Cleanup(func() {
-		web.CloseClientConnections()
-		web.Close()
-	})
+	web := serve(t, overHTTP(m))
 	return s, web.URL
 }
 
@@ -237,9 +232,7 @@ func TestAHostIsAskedWhatAnOlderServerAsks(t *testing.T) {
 				return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"text": answer}}, nil
 			}
 			s := host(t, f.url, version, opts)
-			if got, _ := call(t, s, "order", subject{"hat"}); got != "yes blue hat" {
-				t.Errorf("to a host of %s the order is %q", version, got)
-			}
+			returns(t, s, "order", subject{"hat"}, "yes blue hat")
 			if got, _ := call(t, s, "model", nil); got != "file:///src hello" {
 				t.Errorf("to a host of %s the model's is %q", version, got)
 			}
@@ -279,18 +272,9 @@ func byHeader(o *bridge.Options) {
 // as connects a host of a caller.
 func as(t testing.TB, f *front, user string, opts client.Options) *client.Session {
 	t.Helper()
-	s := harness.Must(client.New(&opts).Connect(t.Context(), &mcp.StreamableClientTransport{
-		Endpoint: f.url, HTTPClient: &http.Client{Transport: userHeader(user)}}, nil))
+	s := harness.Must(client.New(&opts).Connect(t.Context(), bridge.AtURL(f.url, http.Header{"User": {user}}), nil))
 	t.Cleanup(func() { s.Close() })
 	return s
-}
-
-type userHeader string
-
-func (u userHeader) RoundTrip(req *http.Request) (*http.Response, error) {
-	req = req.Clone(req.Context())
-	req.Header.Set("User", string(u))
-	return http.DefaultTransport.RoundTrip(req)
 }
 
 // Nothing in a session says which call a question belongs to. Calls that ask take turns in it, so everybody is
@@ -309,9 +293,7 @@ func TestNobodyGetsTheQuestionsOfAnothersCall(t *testing.T) {
 						return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"text": "red"}}, nil
 					}})
 					for range 3 {
-						if got, _ := call(t, s, "order", subject{item}); got != "red red "+item {
-							t.Errorf("%s gets %q for the %s", user, got, item)
-						}
+						returns(t, s, "order", subject{item}, "red red "+item)
 					}
 				})
 			}
@@ -339,10 +321,7 @@ func TestACallerHasAShareOfTheSessions(t *testing.T) {
 	f := newFront(t, url, byHeader, func(o *bridge.Options) { o.Sessions, o.Servers[0].SessionPerCall = 2, true })
 	ada, bob := as(t, f, "ada", client.Options{Tasks: client.TasksOff}), as(t, f, "bob", client.Options{})
 	call(t, ada, "order", subject{"hat"})
-	got, failed := call(t, ada, "echo", subject{"again"})
-	if !failed || !strings.Contains(got, "your share of the 2 sessions") {
-		t.Errorf("a second call of ada gets %q", got)
-	}
+	refuses(t, ada, "echo", subject{"again"}, "your share of the 2 sessions")
 	if got, failed := call(t, bob, "echo", subject{"bob"}); failed || !strings.HasPrefix(got, "bob") {
 		t.Errorf("bob gets %q", got)
 	}
@@ -366,10 +345,7 @@ func TestAnOlderServerAsksSeveralAtOnce(t *testing.T) {
 		ada := desk.Person{Name: "ada"}
 		var last *desk.Question
 		for deadline := time.Now().Add(20 * time.Second); last == nil && time.Now().Before(deadline); {
-			for q, err := range f.desk.Waiting(t.Context(), desk.Waiting{As: &ada}) {
-				if err != nil {
-					t.Fatal(err)
-				}
+			for q := range harness.Each(t, f.desk.Waiting(t.Context(), desk.Waiting{As: &ada})) {
 				last = q
 			}
 		}
@@ -412,10 +388,7 @@ func TestAnOlderServerGivesUp(t *testing.T) {
 func (f *front) waits(t testing.TB) (name string) {
 	t.Helper()
 	var newest time.Time
-	for c, err := range f.desk.List(t.Context(), task.Filter{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for c := range harness.Each(t, f.desk.List(t.Context(), task.Filter{})) {
 		if !c.Created.Before(newest) {
 			name, newest = c.Name, c.Created
 		}
@@ -436,59 +409,38 @@ func TestACallEndsAtAnOlderServer(t *testing.T) {
 		_, err := s.CallTool(ctx, &mcp.CallToolParams{Name: "forever"})
 		ended <- err
 	}()
-	until(t, "the tool runs", func() bool { return older.count("forever") == 1 })
+	eventually(t, "the tool runs", func() bool { return older.count("forever") == 1 })
 	cancel()
 	<-ended
-	until(t, "the tool is cancelled", func() bool { return older.stopped.Load() == 1 })
+	eventually(t, "the tool is cancelled", func() bool { return older.stopped.Load() == 1 })
 
 	call(t, s, "order", subject{"hat"})
 	name := f.waits(t)
 	harness.Must(f.desk.Cancel(t.Context(), name, desk.Cancellation{By: "ada", Reason: "no hats"}))
-	until(t, "the order is cancelled", func() bool { return older.count("cancelled order") == 1 })
-}
-
-// until waits for what is to come.
-func until(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !is(); <-time.After(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it does not come that %s", what)
-		}
-	}
+	eventually(t, "the order is cancelled", func() bool { return older.count("cancelled order") == 1 })
 }
 
 // A server that has forgotten its sessions, or whose program has ended, has the next call in a new one.
 func TestADeadSessionIsReplaced(t *testing.T) {
 	s := new(older)
-	serve := func() http.Handler {
-		m := s.server("2025-11-25")
-		return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, nil)
-	}
+	fresh := func() http.Handler { return overHTTP(s.server("2025-11-25")) }
 	var now atomic.Pointer[http.Handler]
-	h := serve()
+	h := fresh()
 	now.Store(&h)
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	web := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		(*now.Load()).ServeHTTP(w, r)
 	}))
-	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
 	f := newFront(t, web.URL)
 	remote := host(t, f.url, "", client.Options{})
 	call(t, remote, "echo", nil)
-	h2 := serve()
+	h2 := fresh()
 	now.Store(&h2)
-	if got, failed := call(t, remote, "echo", subject{"hello"}); failed || got != "hello 2" {
-		t.Errorf("after the server has forgotten the session: %q", got)
-	}
+	returns(t, remote, "echo", subject{"hello"}, "hello 2")
 
 	local := newFront(t, "", overStdio(t, nil))
 	program := host(t, local.url, "", client.Options{})
-	got, failed := call(t, program, "exit", subject{"at once"})
-	if !failed || !strings.Contains(got, "outcome of this call is unknown") {
-		t.Errorf("a program that ends has the result %q", got)
-	}
-	if got, failed := call(t, program, "echo", subject{"hello"}); failed || got != "hello 1" {
-		t.Errorf("after the program has ended: %q", got)
-	}
+	refuses(t, program, "exit", subject{"at once"}, "outcome of this call is unknown")
+	returns(t, program, "echo", subject{"hello"}, "hello 1")
 }
 
 // Of two bridges on one store, the one that does not have the session leaves the call to the one that does. When that
@@ -517,7 +469,7 @@ func TestAnOlderServersCallBelongsToOneBridge(t *testing.T) {
 		gone := newFront(t, url, after(first))
 		call(t, host(t, gone.url, "", client.Options{Tasks: client.TasksOff}), tool, subject{"hat"})
 		name := first.answer(t, "ada", says("red")).Name
-		until(t, "the second question waits", func() bool {
+		eventually(t, "the second question waits", func() bool {
 			for q := range first.desk.Waiting(t.Context(), desk.Waiting{}) {
 				return q.Message == "Order the red hat?"
 			}
@@ -526,7 +478,7 @@ func TestAnOlderServersCallBelongsToOneBridge(t *testing.T) {
 		gone.stop()
 		before := s.count("begin order")
 		if tool == "look" {
-			until(t, "the tool is called again", func() bool { return s.count("begin look") == 2 })
+			eventually(t, "the tool is called again", func() bool { return s.count("begin look") == 2 })
 			first.answer(t, "ada", says("yes"))
 		}
 		harness.Contains(t, tool+" gets", fetch(t, h, name), want)

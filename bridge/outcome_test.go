@@ -257,15 +257,11 @@ func TestAServerThatIsNotThere(t *testing.T) {
 			}
 		})
 		h := host(t, f.url, "", client.Options{})
-		if text := told(t, h, "act"); text != "done" {
-			t.Fatalf("%s: %q", version, text)
-		}
+		harness.Equal(t, "the text", told(t, h, "act"), "done")
 		s.Listener.Close()
 		connections.CloseIdleConnections()
 		for _, tool := range []string{"act", "look"} {
-			if text := told(t, h, tool); !strings.Contains(text, "was not sent. It did not run: ") {
-				t.Errorf("%s: %s: %q", version, tool, text)
-			}
+			harness.Contains(t, "the text", told(t, h, tool), "was not sent. It did not run: ")
 		}
 		harness.Equal(t, version+": effects", s.effects, 1)
 	}
@@ -284,8 +280,7 @@ func TestACallThatIsRepeatedAsksNobodyAgain(t *testing.T) {
 			}
 			return text("%s", color), nil, err
 		})
-	web = httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, nil))
-	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
+	web = serve(t, overHTTP(m))
 	f := newFront(t, web.URL)
 	h := host(t, f.url, "", client.Options{Tasks: client.TasksOff})
 	waits(t, h, "fragile", nil)
@@ -314,8 +309,7 @@ func TestACallThatMayNoLongerBeRepeated(t *testing.T) {
 			})
 	}
 	add(true, "reads")
-	web = httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, nil))
-	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
+	web = serve(t, overHTTP(m))
 	f := newFront(t, web.URL)
 	h := host(t, f.url, "", client.Options{Tasks: client.TasksOff})
 	waits(t, h, "fragile", nil)
@@ -345,8 +339,7 @@ func TestARepeatedCallThatIsNotSent(t *testing.T) {
 			web.CloseClientConnections()
 			return text("done"), nil, err
 		})
-	web = httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, nil))
-	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
+	web = serve(t, overHTTP(m))
 	f := newFront(t, web.URL)
 	h := host(t, f.url, "", client.Options{Tasks: client.TasksOff})
 	waits(t, h, "fragile", nil)
@@ -361,7 +354,7 @@ func TestACallThatWaitsForItsSecondSession(t *testing.T) {
 	s := newScripted(t, "2025-11-25")
 	begins := make(chan struct{})
 	var held atomic.Bool
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	web := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		if held.Load() && bytes.Contains(body, []byte(`"initialize"`)) {
@@ -371,14 +364,10 @@ func TestACallThatWaitsForItsSecondSession(t *testing.T) {
 		}
 		s.ServeHTTP(w, r)
 	}))
-	t.Cleanup(web.Close)
 	b := harness.Must(bridge.Open(t.Context(), frontOptions(t, web.URL)))
-	front := httptest.NewServer(b.Server().HTTPHandler(nil))
-	t.Cleanup(front.Close)
+	front := serve(t, b.Server().HTTPHandler(nil))
 	h := host(t, front.URL, "", client.Options{})
-	if text := told(t, h, "act"); text != "done" {
-		t.Fatal(text)
-	}
+	harness.Equal(t, "the text", told(t, h, "act"), "done")
 	s.mu.Lock()
 	s.forgotten = fmt.Sprint("s", s.sessions)
 	s.mu.Unlock()
@@ -395,9 +384,7 @@ func TestASessionThatIsForgotten(t *testing.T) {
 	s := newScripted(t, "2025-11-25")
 	f := newFront(t, s.URL)
 	h := host(t, f.url, "", client.Options{})
-	if text := told(t, h, "act"); text != "done" {
-		t.Fatal(text)
-	}
+	harness.Equal(t, "the text", told(t, h, "act"), "done")
 	s.mu.Lock()
 	s.forgotten = fmt.Sprint("s", s.sessions)
 	s.mu.Unlock()

@@ -96,6 +96,15 @@ func whom(a *bridge.Approval) []string {
 	return a.For
 }
 
+// row is the only task in the store.
+func (s *scene) row() *task.Task {
+	rows, err := s.store.Select(s.t.Context(), task.Filter{}, "", 10)
+	if err != nil || len(rows) != 1 {
+		s.t.Fatal(rows, err)
+	}
+	return rows[0]
+}
+
 func (s *scene) note(in map[int]bool, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +122,7 @@ func (s *scene) modern(behind *bridge.Approval, tools ...string) *askback.Server
 		}
 		askback.AddTool(srv, tool, func(_ context.Context, call *askback.Call, in load) (string, error) {
 			if strings.Contains(name, "asks") {
-				if err := askback.Approve(call, "sure", askback.Question{Message: "Sure?"}); err != nil {
+				if err := sure(call); err != nil {
 					return "", err
 				}
 			}
@@ -154,11 +163,8 @@ type connected interface {
 // behind is a server of the scene as a bridge gets it.
 func (s *scene) behind(identity, prefix string, srv connected) bridge.Server {
 	title := prefix + fmt.Sprint(time.Now().UnixNano()) // its own name may change
-	return bridge.Server{Identity: identity, Prefix: prefix, Name: title, Connect: func() (mcp.Transport, error) {
-		here, there := mcp.NewInMemoryTransports()
-		_, err := srv.Connect(context.Background(), there, nil)
-		return here, err
-	}}
+	return bridge.Server{Identity: identity, Prefix: prefix, Name: title,
+		Connect: func() (mcp.Transport, error) { return inMemory(srv) }}
 }
 
 // open starts a bridge of the scene. Its caller is ada.
@@ -217,10 +223,7 @@ func (p *people) answer() {
 	t := p.s.t
 	for _, who := range []desk.Person{{Name: "ada"}, {Name: "bob"}, {Name: "cleo", Groups: []string{"release"}},
 		{Name: "dan", Groups: []string{"release"}}} {
-		for listed, err := range p.desk.Waiting(t.Context(), desk.Waiting{As: &who}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for listed := range harness.Each(t, p.desk.Waiting(t.Context(), desk.Waiting{As: &who})) {
 			q, err := p.desk.Question(t.Context(), listed.Name, listed.Key, &who)
 			if err != nil {
 				continue // decided meanwhile
@@ -444,19 +447,14 @@ func TestACallIsLeftToABridgeThatAsksTheSame(t *testing.T) {
 		p := &people{s: s, desk: other.desk, draw: func() string { return "accept" }}
 		p.answer()
 		time.Sleep(10 * time.Minute)
-		rows, err := s.store.Select(t.Context(), task.Filter{}, "", 10)
-		if err != nil || len(rows) != 1 {
-			t.Fatal(rows, err)
-		}
+		row := s.row()
 		const want = "It waits for a bridge that asks user:bob to approve it; the bridge that has looked at it asks nobody " +
 			"to approve it."
-		if row := rows[0]; row.Message != want || row.Attempts > 1 || row.Round > 2 || row.Claim.Fence > 130 {
+		if row.Message != want || row.Attempts > 1 || row.Round > 2 || row.Claim.Fence > 130 {
 			t.Errorf("after ten minutes the task is %+v", row)
 		}
-		name := task.Name(rows[0].ID)
-		if text, _ := call(t, h, "askback_result", map[string]any{"name": name}); !strings.Contains(text, want) {
-			t.Errorf("the host is told %q", text)
-		}
+		name := task.Name(row.ID)
+		harness.Contains(t, "the text", textOf(t, h, "askback_result", map[string]any{"name": name}), want)
 		card, err := other.desk.Question(t.Context(), name, "bridge_approve", &desk.Person{Name: "bob"})
 		if err != nil || card.Progress != want {
 			t.Errorf("the card says %q, %v", card.Progress, err)
@@ -503,10 +501,7 @@ func TestBridgesWithOtherClocks(t *testing.T) {
 			last := open(context.Background())
 			defer last.stop()
 			time.Sleep(2 * time.Minute)
-			rows, err := s.store.Select(t.Context(), task.Filter{}, "", 10)
-			if err != nil || len(rows) != 1 || rows[0].Status != task.Completed {
-				t.Errorf("older %v: it is %+v, %v", older, rows, err)
-			}
+			harness.Equal(t, fmt.Sprint("it is, older ", older), s.row().Status, task.Completed)
 			if n := s.tookEffect(1); (n == 1) == older {
 				t.Errorf("older %v: %d effects", older, n)
 			}
@@ -521,22 +516,17 @@ func TestACallWithoutItsGateIsNotPassedOn(t *testing.T) {
 		front := s.open(nil, s.behind("modern", "m", s.modern(nil, "asks")))
 		h := s.host(front, "", client.Options{Tasks: client.TasksOff})
 		call(t, h, "m_asks", load{N: 1})
-		rows, err := s.store.Select(t.Context(), task.Filter{}, "", 10)
-		if err != nil || len(rows) != 1 {
-			t.Fatal(rows, err)
-		}
-		began, entries, err := s.store.Journal(t.Context(), rows[0].ID, -1)
+		row := s.row()
+		began, entries, err := s.store.Journal(t.Context(), row.ID, -1)
 		if err != nil || !bytes.Contains(entries[0], []byte("gate 1")) {
 			t.Fatalf("the first record is %q, %v", entries[0], err)
 		}
-		other := &task.Task{ID: "AAAABBBBCCCCDDDDEEEEFFFF", Principal: "ada", Method: rows[0].Method, Target: rows[0].Target,
-			Status: task.Working, Round: rows[0].Round}
+		other := &task.Task{ID: "AAAABBBBCCCCDDDDEEEEFFFF", Principal: "ada", Method: row.Method, Target: row.Target,
+			Status: task.Working, Round: row.Round}
 		harness.Check(t, s.store.Create(t.Context(), other, time.Hour, 0, began, entries[1:], task.Quota{}))
 		time.Sleep(10 * time.Second)
-		text, failed := call(t, h, "askback_result", map[string]any{"name": task.Name(other.ID)})
-		if !failed || !strings.Contains(text, "its journal does not say whether it has to be approved") {
-			t.Errorf("the call without its gate returns %q", text)
-		}
+		refuses(t, h, "askback_result", map[string]any{"name": task.Name(other.ID)},
+			"its journal does not say whether it has to be approved")
 		h.Close()
 		front.stop()
 	})
@@ -574,11 +564,11 @@ func TestACarriedRoundMeetsAGate(t *testing.T) {
 			for ended := false; !ended; {
 				p.answer()
 				time.Sleep(5 * time.Second)
-				rows, err := s.store.Select(t.Context(), task.Filter{}, "", 10)
-				if err != nil || len(rows) != 1 || time.Since(rows[0].Created) > 12*time.Hour {
-					t.Fatalf("the call has not ended: %+v, %v", rows, err)
+				row := s.row()
+				if time.Since(row.Created) > 12*time.Hour {
+					t.Fatalf("the call has not ended: %+v", row)
 				}
-				ended = rows[0].Status.Terminal()
+				ended = row.Status.Terminal()
 			}
 			if n := s.tookEffect(1); n != map[string]int{"accept": 1, "decline": 0}[action] || !s.asked[1] {
 				t.Errorf("after %s: %d effects, asked %v", action, n, s.asked[1])

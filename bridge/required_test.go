@@ -3,8 +3,6 @@ package bridge_test
 import (
 	"context"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 
@@ -37,8 +35,7 @@ func TestAServerRequiresAPage(t *testing.T) {
 				return nil, nil, mcp.URLElicitationRequiredError([]*mcp.ElicitParams{
 					{Mode: "url", Message: "Log in", URL: "https://login.example/", ElicitationID: "one"}})
 			})
-			web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, nil))
-			t.Cleanup(web.Close)
+			web := serve(t, overHTTP(m))
 			f := newFront(t, web.URL, patient)
 			var opts client.Options
 			if who == "host" {

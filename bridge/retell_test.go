@@ -123,11 +123,7 @@ func TestAnnotationsOfHeadersInAProgram(t *testing.T) {
 		}
 	})
 	front := newFront(t, "", func(o *bridge.Options) {
-		o.Servers = []bridge.Server{{Identity: "program", Connect: func() (mcp.Transport, error) {
-			near, far := mcp.NewInMemoryTransports()
-			_, err := m.Connect(context.Background(), far, nil)
-			return near, err
-		}}}
+		o.Servers = []bridge.Server{{Identity: "program", Connect: func() (mcp.Transport, error) { return inMemory(m) }}}
 	})
 	c := &rawclient.Client{URL: front.url}
 	var list json.RawMessage

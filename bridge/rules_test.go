@@ -51,19 +51,13 @@ rules:
 			`{}`:         `The tool "echo" was not called: the rule "huge" denies it: It is too large.`, // "large" fails
 			`{"n":5000}`: `The tool "echo" was not called: the rule "huge" denies it: It is too large.`,
 		} {
-			if got, _ := call(t, s, "echo", json.RawMessage(arguments)); got != want {
-				t.Errorf("%s: %s returns %q, want %q", version, arguments, got, want)
-			}
+			harness.Equal(t, version+": "+arguments, textOf(t, s, "echo", json.RawMessage(arguments)), want)
 		}
 		const denied = `The tool "capabilities" was not called: the default of the rules denies it: nothing else.`
 		if got, failed := call(t, s, "capabilities", nil); !failed || got != denied {
 			t.Errorf("%s: the default returns %q", version, got)
 		}
-		words := make(chan string, 1)
-		go func() {
-			text, _ := call(t, s, "echo", json.RawMessage(`{"n":50}`))
-			words <- text
-		}()
+		words := calling(t, s, "echo", json.RawMessage(`{"n":50}`))
 		q := front.answer(t, "bob", desk.Answer{Action: "accept"})
 		harness.Contains(t, version+": the message", q.Message, `Asked by the rule "large".`)
 		harness.Equal(t, version+": the approved call returns", <-words, "map[n:50]")
@@ -85,11 +79,7 @@ rules:
 	s := host(t, front.url, "", able())
 	pass := func(arguments string, asks bool) {
 		t.Helper()
-		words := make(chan string, 1)
-		go func() {
-			text, _ := call(t, s, "echo", json.RawMessage(arguments))
-			words <- text
-		}()
+		words := calling(t, s, "echo", json.RawMessage(arguments))
 		if asks {
 			q := front.answer(t, "bob", desk.Answer{Action: "accept"})
 			const says = "the same call of ada passes for 1h, up to"
@@ -112,10 +102,7 @@ rules:
 	pass(`{"n":500}`, true)
 	pass(`{"n":500}`, true) // the caller is among those who may answer
 	var left []string
-	for r, err := range front.desk.Remembered(t.Context(), nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for r := range harness.Each(t, front.desk.Remembered(t.Context(), nil)) {
 		left = append(left, fmt.Sprint(r.Tool, r.Excerpt.Begin, r.Left, r.Caller))
 	}
 	harness.Equal(t, "what is remembered", fmt.Sprint(left), `[echo{"n":1}2ada echo{"n":2}2ada]`)
@@ -143,11 +130,7 @@ rules:
   - {name: silver, when: 'arguments.item == "silver"', ask: {for: [user:cleo]}}
 `))
 	s := host(t, front.url, "", able())
-	words := make(chan string, 1)
-	go func() {
-		text, _ := call(t, s, "order", map[string]any{"item": "hat"})
-		words <- text
-	}()
+	words := calling(t, s, "order", map[string]any{"item": "hat"})
 	for _, edit := range []struct{ item, before string }{
 		{"gold", `Asked by the default`},
 		{"silver", `with these arguments the rule "gold" denies it: no gold`},
@@ -216,10 +199,7 @@ func TestOtherRulesAskAgain(t *testing.T) {
 					for range 60 {
 						for _, who := range []string{"bob", "cleo", "ada"} {
 							person := desk.Person{Name: who}
-							for q, err := range next.desk.Waiting(t.Context(), desk.Waiting{As: &person}) {
-								if err != nil {
-									t.Fatal(err)
-								}
+							for q := range harness.Each(t, next.desk.Waiting(t.Context(), desk.Waiting{As: &person})) {
 								a := desk.Answer{By: person, Action: "accept"}
 								switch shown, err := next.desk.Question(t.Context(), q.Name, q.Key, &person); {
 								case err != nil:
@@ -239,13 +219,10 @@ func TestOtherRulesAskAgain(t *testing.T) {
 					if n := s.tookEffect(1); n != c.effects || fmt.Sprint(asked) != fmt.Sprint(c.answers) {
 						t.Errorf("%d effects, want %d; asked %q, want %q", n, c.effects, asked, c.answers)
 					}
-					rows, err := s.store.Select(t.Context(), task.Filter{}, "", 10)
-					if err != nil || len(rows) != 1 {
-						t.Fatal(rows, err)
-					}
+					row := s.row()
 					host := s.host(next, "", client.Options{Tasks: client.TasksOff})
 					defer host.Close()
-					text, _ := call(t, host, "askback_result", map[string]any{"name": task.Name(rows[0].ID)})
+					text, _ := call(t, host, "askback_result", map[string]any{"name": task.Name(row.ID)})
 					harness.Contains(t, "the host is told", text, c.words)
 				})
 			})

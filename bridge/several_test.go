@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -59,8 +58,7 @@ func small(t testing.TB, name string, tools ...string) *httptest.Server {
 	srv.AddResource(&mcp.Resource{Name: "terms", URI: "doc://terms"}, read)
 	srv.AddResource(&mcp.Resource{Name: name, URI: "doc://" + name}, read)
 	srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "item", URITemplate: name + "://item/{id}"}, read)
-	web := httptest.NewServer(srv.HTTPHandler(nil))
-	t.Cleanup(web.Close)
+	web := serve(t, srv.HTTPHandler(nil))
 	return web
 }
 
@@ -77,9 +75,7 @@ func TestSeveralServers(t *testing.T) {
 			for tool, want := range map[string]string{
 				"a_create": "create of a", "b_create": "create of b", "a_delete": "delete of a",
 			} {
-				if text, _ := call(t, s, tool, nil); text != want {
-					t.Errorf("%s returns %q", tool, text)
-				}
+				returns(t, s, tool, nil, want)
 			}
 			harness.Equal(t, "the prompt",
 				harness.Must(s.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "b_greet"})).Description, "Hello from b")
@@ -111,9 +107,7 @@ func TestAnotherServerRenamesNothing(t *testing.T) {
 	a, b := named("a", small(t, "a", "create").URL), named("b", small(t, "b", "create").URL)
 	for _, servers := range [][]bridge.Server{{a}, {a, b}, {b, a}} {
 		front := newFront(t, "", inFront(servers...))
-		if text, _ := call(t, host(t, front.url, "", client.Options{}), "a_create", nil); text != "create of a" {
-			t.Errorf("in front of %d servers a_create returns %q", len(servers), text)
-		}
+		returns(t, host(t, front.url, "", client.Options{}), "a_create", nil, "create of a")
 	}
 }
 
@@ -170,15 +164,11 @@ func TestAServerThatIsMissing(t *testing.T) {
 			late := newSwitched(t, small(t, "late", "create").Config.Handler, mode)
 			front := newFront(t, "", inFront(named("late", late.URL), named("b", small(t, "b", "create").URL)))
 			s := host(t, front.url, "", client.Options{})
-			if text, _ := call(t, s, "b_create", nil); text != "create of b" {
-				t.Errorf("the server that is there returns %q", text)
-			}
+			returns(t, s, "b_create", nil, "create of b")
 			late.mode.Store(works)
 			late.CloseClientConnections()
 			eventually(t, "the missing server is listed", func() bool { return slices.Contains(toolNames(t, s), "late_create") })
-			if text, _ := call(t, s, "late_create", nil); text != "create of late" {
-				t.Errorf("the server that was missing returns %q", text)
-			}
+			returns(t, s, "late_create", nil, "create of late")
 		})
 	}
 }
@@ -195,9 +185,7 @@ func TestAServerThatGoesAway(t *testing.T) {
 		if !failed || text == "" {
 			t.Errorf("a call of the server that is away: %q, %v", text, failed)
 		}
-		if text, _ := call(t, s, "b_create", nil); text != "create of b" {
-			t.Errorf("the other server returns %q", text)
-		}
+		returns(t, s, "b_create", nil, "create of b")
 		away.mode.Store(works)
 		eventually(t, "the server answers again", func() bool {
 			text, _ := call(t, s, "a_create", nil)
@@ -220,12 +208,8 @@ func TestAServerThatGoesAway(t *testing.T) {
 		for range 48 {
 			<-away.held
 		}
-		if text, failed := call(t, s, "a_create", nil); !failed || !strings.Contains(text, "48 calls of it are in progress") {
-			t.Errorf("one call more returns %q, %v", text, failed)
-		}
-		if text, _ := call(t, s, "b_create", nil); text != "create of b" {
-			t.Errorf("the other server returns %q", text)
-		}
+		refuses(t, s, "a_create", nil, "48 calls of it are in progress")
+		returns(t, s, "b_create", nil, "create of b")
 	})
 }
 
@@ -244,9 +228,7 @@ func TestStatesStayWithTheirServer(t *testing.T) {
 			before := inFront(named("a", a.url), named("b", b.url))
 			front := newFront(t, "", before, lease)
 			s := host(t, front.url, "", client.Options{Tasks: client.TasksOff})
-			if text := waits(t, s, "a_order", map[string]any{"item": "hat"}); !strings.Contains(text, "ada") {
-				t.Fatalf("the words are %q", text)
-			}
+			harness.Contains(t, "the words", waits(t, s, "a_order", map[string]any{"item": "hat"}), "ada")
 			front.stop()
 			wrong := newFront(t, "", inFront(then(a.url, b.url)...), lease, after(front))
 			wrong.answer(t, "ada", desk.Answer{Action: "accept", Content: json.RawMessage(`{"color":"blue"}`)})

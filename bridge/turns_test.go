@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -96,9 +95,7 @@ func TestACallerHasOneProcess(t *testing.T) {
 		},
 	}})
 	harness.Check(t, session.SDK().Subscribe(t.Context(), &mcp.SubscribeParams{URI: "note://one"}))
-	if got, _ := call(t, session, "keep", subject{"one"}); got != "1" {
-		t.Errorf("the first note is number %s", got)
-	}
+	returns(t, session, "keep", subject{"one"}, "1")
 	harness.Equal(t, "has changed", <-updates, "note://one")
 	call(t, session, "meet", nil) // and so it is known not to ask
 	all := new(sync.WaitGroup)
@@ -119,10 +116,8 @@ func TestACallerHasOneProcess(t *testing.T) {
 	<-ended
 	harness.Equal(t, "the note", harness.Must(session.SDK().ReadResource(t.Context(),
 		&mcp.ReadResourceParams{URI: "note://one"})).Contents[0].Text, "one")
-	if got, _ := call(t, session, "keep", subject{"two"}); got != "2" {
-		t.Errorf("the second note is number %s", got)
-	}
-	until(t, "the tool of the note is listed", func() bool {
+	returns(t, session, "keep", subject{"two"}, "2")
+	eventually(t, "the tool of the note is listed", func() bool {
 		for tool, err := range session.SDK().Tools(t.Context(), nil) {
 			if err == nil && tool.Name == "read_two" {
 				return true
@@ -145,22 +140,15 @@ func TestCallsThatMayAskTakeTurns(t *testing.T) {
 	call(t, session, "ask", subject{"Ada"})
 	name := f.waits(t)
 	for _, tool := range []string{"ask", "meet"} { // of the second nobody knows
-		if got, failed := call(t, session, tool, subject{"Bob"}); !failed ||
-			!strings.Contains(got, `not sent: the answer to "How is Ada?" is awaited`) || !strings.Contains(got, name) {
-			t.Errorf("%s: %q", tool, got)
-		}
+		refuses(t, session, tool, subject{"Bob"}, `not sent: the answer to "How is Ada?" is awaited`, name)
 	}
-	if got, failed := call(t, session, "keep", subject{"two"}); failed || got != "2" {
-		t.Errorf("a tool that does not ask: %q", got)
-	}
+	returns(t, session, "keep", subject{"two"}, "2")
 	if _, err := session.SDK().ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "note://two"}); err != nil {
 		t.Error(err)
 	}
 	f.answer(t, "ada", says("fine"))
 	harness.Equal(t, "the call that asked", fetch(t, session, name), "fine")
-	if got, failed := call(t, session, "meet", subject{"Bob"}); failed || got != "Bob" {
-		t.Errorf("afterwards: %q", got)
-	}
+	returns(t, session, "meet", subject{"Bob"}, "Bob")
 }
 
 // A server asks for the roots as soon as a session has begun, when no call is open, in each of its sessions. That is
@@ -179,17 +167,11 @@ func TestAServerAsksForTheRootsWithoutACall(t *testing.T) {
 		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return text("done"), nil })
 	f := newFront(t, "", func(o *bridge.Options) {
 		o.Servers[0].Version = "2025-06-18"
-		o.Servers[0].Connect = func() (mcp.Transport, error) {
-			here, there := mcp.NewInMemoryTransports()
-			_, err := m.Connect(context.Background(), there, nil)
-			return here, err
-		}
+		o.Servers[0].Connect = func() (mcp.Transport, error) { return inMemory(m) }
 	})
 	s := host(t, f.url, "", able())
 	if err := <-refused; err == nil {
 		t.Error("it has roots outside of a call")
 	}
-	if got, failed := call(t, s, "plain", nil); failed || got != "done" {
-		t.Errorf("the tool returns %q", got)
-	}
+	returns(t, s, "plain", nil, "done")
 }

@@ -2,16 +2,12 @@ package bridge_test
 
 import (
 	"context"
-	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
-	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/test/harness"
@@ -36,8 +32,7 @@ func newWaiting(t *testing.T, name string) (url string, people *desk.Desk) {
 			return "deployed " + name, err
 		})
 	go srv.RunTasks(t.Context())
-	web := httptest.NewServer(srv.HTTPHandler(nil))
-	t.Cleanup(web.Close)
+	web := serve(t, srv.HTTPHandler(nil))
 	if people, err = desk.Open(store, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -49,18 +44,9 @@ func newWaiting(t *testing.T, name string) (url string, people *desk.Desk) {
 func TestACallWaitsForPeopleBehindTheBridge(t *testing.T) {
 	a, atA := newWaiting(t, "a")
 	b, atB := newWaiting(t, "b")
-	f := newFront(t, "", inFront(named("a", a), named("b", b)), func(o *bridge.Options) {
-		o.Server.Principal = func(_ context.Context, req *mcp.RequestExtra) (string, error) {
-			return req.Header.Get("Who"), nil
-		}
-	})
-	as := func(name string) *client.Session {
-		session := harness.Must(client.New(&client.Options{Tasks: client.TasksOff}).Connect(t.Context(),
-			bridge.AtURL(f.url, http.Header{"Who": {name}}), nil))
-		t.Cleanup(func() { session.Close() })
-		return session
-	}
-	ada, eve := as("ada"), as("eve")
+	f := newFront(t, "", inFront(named("a", a), named("b", b)), byHeader)
+	opts := client.Options{Tasks: client.TasksOff}
+	ada, eve := as(t, f, "ada", opts), as(t, f, "eve", opts)
 	harness.Same(t, "the tools", toolNames(t, eve), []string{"a_deploy", "askback_result", "b_deploy"})
 	for name, people := range map[string]*desk.Desk{"a": atA, "b": atB} {
 		words, failed := call(t, ada, name+"_deploy", nil)
@@ -69,9 +55,7 @@ func TestACallWaitsForPeopleBehindTheBridge(t *testing.T) {
 			t.Fatalf("the words are %q", words)
 		}
 		in := map[string]any{"name": called[1]}
-		if text, failed := call(t, eve, "askback_result", in); !failed || !strings.Contains(text, "no such call") {
-			t.Errorf("the other caller fetches %q", text)
-		}
+		refuses(t, eve, "askback_result", in, "no such call")
 		(&front{desk: people}).answer(t, "olga", desk.Answer{Action: "accept"})
 		harness.Equal(t, "the result", fetch(t, ada, called[1]), "deployed "+name)
 	}

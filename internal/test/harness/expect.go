@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -60,6 +61,17 @@ func Is(t testing.TB, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
 		t.Errorf("%s: the error is %v, want %v", what, err, want)
+	}
+}
+
+// Each yields the values of a sequence, which must have no error.
+func Each[T any](t testing.TB, all iter.Seq2[T, error]) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for v, err := range all {
+			if Check(t, err); !yield(v) {
+				return
+			}
+		}
 	}
 }
 
