@@ -319,7 +319,7 @@ func TestCredentials(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cret"
 	var got sync.Map
-	elsewhere := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	elsewhere := harness.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got.Store("elsewhere", r.Header.Get("Authorization"))
 	}))
 	for name, c := range map[string]struct {
@@ -340,7 +340,7 @@ func TestCredentials(t *testing.T) {
 			http.Header{"Authorization": {secret}}, "does not accept the bridge's Authorization"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			web := serve(t, c.answer)
+			web := harness.Serve(t, c.answer)
 			opts := frontOptions(t, web.URL)
 			opts.Servers[0].Connect = func() (mcp.Transport, error) { return bridge.AtURL(web.URL, c.header), nil }
 			b, err := bridge.Open(t.Context(), opts)

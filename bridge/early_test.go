@@ -153,7 +153,7 @@ func TestACallHearsOfToolsAlone(t *testing.T) {
 	srv := harness.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "only", Version: "1"}, nil),
 		&askback.Options{Logger: quiet}))
 	addSaying(srv, "create", "created")
-	web := serve(t, srv.HTTPHandler(nil))
+	web := harness.Serve(t, srv.HTTPHandler(nil))
 	unnamed := at(web.URL)
 	unnamed.Prefix = "only"
 	gate := make(chan struct{})

@@ -153,7 +153,7 @@ func TestARoundThatIsSentAgainMayHaveRun(t *testing.T) {
 				return "", ctx.Err()
 			})
 		cut := &cutter{Handler: behind.HTTPHandler(nil)}
-		web := serve(t, cut)
+		web := harness.Serve(t, cut)
 		front := newFront(t, web.URL)
 		call(t, host(t, front.url, "", client.Options{Tasks: client.TasksOff}), "slow", nil)
 		q := front.answer(t, "ada", desk.Answer{Action: "accept"})
@@ -176,7 +176,7 @@ func TestARoundThatIsSentAgainMayHaveRun(t *testing.T) {
 func TestAToolThatIsGoneWhenItIsCalledAgain(t *testing.T) {
 	behind := newBehind(t)
 	cut := &cutter{Handler: behind.HTTPHandler(nil)}
-	web := serve(t, cut)
+	web := harness.Serve(t, cut)
 	front := newFront(t, web.URL)
 	s := host(t, front.url, "", client.Options{Tasks: client.TasksOff})
 	waits(t, s, "order", map[string]any{"item": "hat"})
@@ -235,7 +235,7 @@ func (c *cutter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestABrokenConnection(t *testing.T) {
 	behind := newBehind(t)
 	cut := &cutter{Handler: behind.HTTPHandler(nil)}
-	web := serve(t, cut)
+	web := harness.Serve(t, cut)
 	front := newFront(t, web.URL)
 	s := host(t, front.url, "", able())
 	cut.status.Store(http.StatusUnauthorized)
@@ -266,7 +266,7 @@ func TestAToolThatTurnsIdempotent(t *testing.T) {
 	}
 	pay(false)
 	cut := &cutter{Handler: behind.HTTPHandler(nil)}
-	web := serve(t, cut)
+	web := harness.Serve(t, cut)
 	approvals := approving(bridge.Approval{Tools: []string{"pay"}, For: []string{askback.User("ada")}})
 	front := newFront(t, web.URL, approvals)
 	call(t, host(t, front.url, "", client.Options{Tasks: client.TasksOff}), "pay", nil)

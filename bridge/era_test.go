@@ -27,7 +27,7 @@ func TestAServerThatIsAwayAtTheStart(t *testing.T) {
 	t.Parallel()
 	behind := newBehind(t)
 	var requests atomic.Int64
-	web := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	web := harness.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if requests.Add(1) <= 3 {
 			http.Error(w, "starting", http.StatusServiceUnavailable)
 			return
@@ -49,7 +49,7 @@ func TestAServerChangesItsEra(t *testing.T) {
 	past, modern := newScripted(t, "2025-11-25"), newScripted(t, "2026-07-28")
 	var probes atomic.Int64
 	var changed atomic.Bool
-	web := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	web := harness.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		if bytes.Contains(body, []byte(`"server/discover"`)) {

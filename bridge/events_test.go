@@ -38,7 +38,7 @@ type telling struct {
 func newTelling(t *testing.T, types string) *telling {
 	s := &telling{behind: newBehind(t), types: types}
 	shop := s.HTTPHandler(nil)
-	web := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	web := harness.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		var m struct {
 			ID     json.RawMessage

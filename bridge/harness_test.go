@@ -78,7 +78,7 @@ func newBehind(t testing.TB) *behind {
 	s.register()
 	go s.RunTasks(t.Context())
 	mcp := s.HTTPHandler(nil)
-	web := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	web := harness.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err == nil && bytes.Contains(body, []byte(`"requestState"`)) {
 			s.states.Add(1)
@@ -180,13 +180,6 @@ type front struct {
 	keys  *seal.Ring
 	desk  *desk.Desk
 	stop  func() // the bridge, before the test ends
-}
-
-// serve starts a server over HTTP for as long as the test runs.
-func serve(t testing.TB, h http.Handler) *httptest.Server {
-	web := httptest.NewServer(h)
-	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
-	return web
 }
 
 // overHTTP serves a server of the SDK.

@@ -177,7 +177,7 @@ func newOlder(t testing.TB, version string) (*older, string) {
 	t.Helper()
 	s := new(older)
 	m := s.server(version)
-	web := serve(t, overHTTP(m))
+	web := harness.Serve(t, overHTTP(m))
 	return s, web.URL
 }
 
@@ -427,7 +427,7 @@ func TestADeadSessionIsReplaced(t *testing.T) {
 	var now atomic.Pointer[http.Handler]
 	h := fresh()
 	now.Store(&h)
-	web := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	web := harness.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		(*now.Load()).ServeHTTP(w, r)
 	}))
 	f := newFront(t, web.URL)

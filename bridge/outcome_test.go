@@ -280,7 +280,7 @@ func TestACallThatIsRepeatedAsksNobodyAgain(t *testing.T) {
 			}
 			return text("%s", color), nil, err
 		})
-	web = serve(t, overHTTP(m))
+	web = harness.Serve(t, overHTTP(m))
 	f := newFront(t, web.URL)
 	h := host(t, f.url, "", client.Options{Tasks: client.TasksOff})
 	waits(t, h, "fragile", nil)
@@ -309,7 +309,7 @@ func TestACallThatMayNoLongerBeRepeated(t *testing.T) {
 			})
 	}
 	add(true, "reads")
-	web = serve(t, overHTTP(m))
+	web = harness.Serve(t, overHTTP(m))
 	f := newFront(t, web.URL)
 	h := host(t, f.url, "", client.Options{Tasks: client.TasksOff})
 	waits(t, h, "fragile", nil)
@@ -339,7 +339,7 @@ func TestARepeatedCallThatIsNotSent(t *testing.T) {
 			web.CloseClientConnections()
 			return text("done"), nil, err
 		})
-	web = serve(t, overHTTP(m))
+	web = harness.Serve(t, overHTTP(m))
 	f := newFront(t, web.URL)
 	h := host(t, f.url, "", client.Options{Tasks: client.TasksOff})
 	waits(t, h, "fragile", nil)
@@ -354,7 +354,7 @@ func TestACallThatWaitsForItsSecondSession(t *testing.T) {
 	s := newScripted(t, "2025-11-25")
 	begins := make(chan struct{})
 	var held atomic.Bool
-	web := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	web := harness.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		if held.Load() && bytes.Contains(body, []byte(`"initialize"`)) {
@@ -365,7 +365,7 @@ func TestACallThatWaitsForItsSecondSession(t *testing.T) {
 		s.ServeHTTP(w, r)
 	}))
 	b := harness.Must(bridge.Open(t.Context(), frontOptions(t, web.URL)))
-	front := serve(t, b.Server().HTTPHandler(nil))
+	front := harness.Serve(t, b.Server().HTTPHandler(nil))
 	h := host(t, front.URL, "", client.Options{})
 	harness.Equal(t, "the text", told(t, h, "act"), "done")
 	s.mu.Lock()

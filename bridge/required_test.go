@@ -35,7 +35,7 @@ func TestAServerRequiresAPage(t *testing.T) {
 				return nil, nil, mcp.URLElicitationRequiredError([]*mcp.ElicitParams{
 					{Mode: "url", Message: "Log in", URL: "https://login.example/", ElicitationID: "one"}})
 			})
-			web := serve(t, overHTTP(m))
+			web := harness.Serve(t, overHTTP(m))
 			f := newFront(t, web.URL, patient)
 			var opts client.Options
 			if who == "host" {

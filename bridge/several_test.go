@@ -58,7 +58,7 @@ func small(t testing.TB, name string, tools ...string) *httptest.Server {
 	srv.AddResource(&mcp.Resource{Name: "terms", URI: "doc://terms"}, read)
 	srv.AddResource(&mcp.Resource{Name: name, URI: "doc://" + name}, read)
 	srv.AddResourceTemplate(&mcp.ResourceTemplate{Name: "item", URITemplate: name + "://item/{id}"}, read)
-	web := serve(t, srv.HTTPHandler(nil))
+	web := harness.Serve(t, srv.HTTPHandler(nil))
 	return web
 }
 

@@ -32,7 +32,7 @@ func newWaiting(t *testing.T, name string) (url string, people *desk.Desk) {
 			return "deployed " + name, err
 		})
 	go srv.RunTasks(t.Context())
-	web := serve(t, srv.HTTPHandler(nil))
+	web := harness.Serve(t, srv.HTTPHandler(nil))
 	if people, err = desk.Open(store, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -64,15 +64,9 @@ func TestTasksOfAskback(t *testing.T) {
 						t.Errorf("started %+v", started)
 					}
 					harness.Equal(t, "the result", textOf(harness.Must(session.WaitTask(t.Context(), started.ID))), worked)
-					now, err := session.GetTask(t.Context(), started.ID)
-					if err != nil || now.Status != "completed" {
-						t.Errorf("now %v, %v", now, err)
-					}
+					harness.Equal(t, "the result", harness.Must(session.GetTask(t.Context(), started.ID)).Status, "completed")
 
-					long, _, err := session.StartTask(t.Context(), &mcp.CallToolParams{Name: "long"}, 0)
-					if err != nil {
-						t.Fatal(err)
-					}
+					long := start(t, session, "long", 0)
 					if err := session.CancelTask(t.Context(), long.ID); err != nil {
 						t.Error(err)
 					}
@@ -126,15 +120,10 @@ func TestTasksOfAskbackAreAnsweredByTheirIDs(t *testing.T) {
 		opts := answers()
 		opts.Tasks = dialect
 		session := connect(t, opts, web(t, newTaskServer(t)), "")
-		started, _, err := session.StartTask(t.Context(), &mcp.CallToolParams{Name: "work"}, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		started := start(t, session, "work", 0)
 		var now *client.Task
 		for now = started; len(now.Questions) == 0; time.Sleep(5 * time.Millisecond) {
-			if now, err = session.GetTask(t.Context(), started.ID); err != nil {
-				t.Fatal(err)
-			}
+			now = harness.Must(session.GetTask(t.Context(), started.ID))
 		}
 		if len(now.Questions) != 2 || now.Questions[0].Message != "Who are you?" {
 			t.Errorf("asks %v", now.Questions)

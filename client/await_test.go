@@ -41,7 +41,7 @@ func TestTaskOfTheExtension(t *testing.T) {
 		return form(ctx, q)
 	}
 	session := connect(t, opts, srv.transport(), "")
-	harness.Equal(t, "the result", textOf(harness.Must(called(t, session, "t"))), "done")
+	ends(t, session)
 	harness.Equal(t, "asked", asked, 1)
 	want := []string{
 		`1 tools/call working "in progress"`,
@@ -140,7 +140,7 @@ func TestTheProposalAsksAgainUnderTheSameKey(t *testing.T) {
 	opts := patient()
 	opts.Tasks = client.TasksProposal
 	asked := counted(&opts)
-	harness.Equal(t, "the result", textOf(harness.Must(called(t, connect(t, opts, srv.transport(), ""), "t"))), "done")
+	ends(t, connect(t, opts, srv.transport(), ""))
 	harness.Equal(t, "asked", *asked, 2)
 }
 
@@ -148,7 +148,7 @@ func TestTaskOfASession(t *testing.T) {
 	t.Parallel()
 	t.Run("that the tool cannot do without", func(t *testing.T) {
 		session := connect(t, patient(), legacyServer(t, tasksCapability, required), "2025-11-25")
-		harness.Equal(t, "the result", textOf(harness.Must(called(t, session, "t"))), "done")
+		ends(t, session)
 	})
 	t.Run("that is a result without content", func(t *testing.T) {
 		opts := patient()
@@ -173,10 +173,7 @@ func TestTaskOfASession(t *testing.T) {
 	})
 	t.Run("by its id", func(t *testing.T) {
 		session := connect(t, patient(), legacyServer(t, tasksCapability, required), "2025-11-25")
-		started, _, err := session.StartTask(t.Context(), &mcp.CallToolParams{Name: "t"}, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		started := start(t, session, "t", time.Minute)
 		list, next, err := session.ListTasks(t.Context(), "")
 		if err != nil || len(list) != 1 || list[0].ID != oddID || next != "2" {
 			t.Errorf("list: %v, %q, %v", list, next, err)
@@ -412,8 +409,7 @@ func TestWaitingOutlivesFailures(t *testing.T) {
 			"status 502", flat("completed", `,"result":`+done)),
 		"tasks/update": inTurn("status 500", `{"resultType":"complete"}`),
 	})
-	harness.Equal(t, "the result", textOf(harness.Must(called(t, connect(t, patient(), srv.transport(), ""), "t"))),
-		"done")
+	ends(t, connect(t, patient(), srv.transport(), ""))
 	// The client stops trying after a while, and at once for errors that a retry cannot help.
 	for _, status := range []string{"500", "403"} {
 		srv.now("tasks/get", always("status "+status))
@@ -579,7 +575,7 @@ func TestLostAnswersAreSentAgain(t *testing.T) {
 	})
 	opts := patient()
 	asked := counted(&opts)
-	harness.Equal(t, "the result", textOf(harness.Must(called(t, connect(t, opts, srv.transport(), ""), "t"))), "done")
+	ends(t, connect(t, opts, srv.transport(), ""))
 	harness.Equal(t, "asked", *asked, 1)
 	if sent, _ := srv.sent("tasks/update"); len(sent) != 2 || sent[0] != sent[1] {
 		t.Errorf("sent %q", sent)

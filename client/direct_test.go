@@ -57,11 +57,7 @@ func TestWhichWayARequestGoes(t *testing.T) {
 			_, err3 := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://a"})
 			_, _, err4 := session.ListTasks(t.Context(), "")
 			_, err5 := session.SDK().ListTools(t.Context(), nil)
-			for _, err := range []error{err1, err2, err3, err4, err5} {
-				if err != nil {
-					t.Error(err)
-				}
-			}
+			harness.Check(t, errors.Join(err1, err2, err3, err4, err5))
 			mu.Lock()
 			defer mu.Unlock()
 			for _, method := range []string{"tools/call", "prompts/get", "resources/read", "tasks/list"} {
@@ -103,11 +99,7 @@ func TestRequestsAreTheSameOnBothWays(t *testing.T) {
 		_, err2 := called(t, session, "t")
 		_, err3 := session.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "p", Arguments: map[string]string{"a": "b"}})
 		_, err4 := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://a", Meta: meta})
-		for _, err := range []error{err1, err2, err3, err4} {
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
+		harness.Check(t, errors.Join(err1, err2, err3, err4))
 	}
 	harness.Equal(t, "past the SDK: through the SDK", bodies[0], bodies[1])
 }
@@ -119,9 +111,7 @@ func streaming(t *testing.T, notifications ...string) *mcp.StreamableClientTrans
 		for _, n := range notifications {
 			fmt.Fprintf(w, "data: %s\n\n", n)
 		}
-		fmt.Fprint(w, "data: ")
-		respond(w, m, `{"resultType":"complete","content":[{"type":"text","text":"done"}]}`)
-		fmt.Fprint(w, "\n\n")
+		respondOn(w, m, `{"resultType":"complete","content":[{"type":"text","text":"done"}]}`)
 	})
 }
 
@@ -150,7 +140,7 @@ func TestNotificationsOfACall(t *testing.T) {
 		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":"much"}}`,
 		`{"jsonrpc":"2.0","method":"notifications/other"}`,
 		`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`, progress(2)), "")
-	harness.Equal(t, "no result", textOf(harness.Must(called(t, session, "t"))), "done")
+	ends(t, session)
 	var seen []string
 	soon(t, "the delivery", func() {
 		for len(seen) < 4 {
@@ -276,7 +266,7 @@ func TestACallThatFails(t *testing.T) {
 	if !errors.Is(err, io.EOF) || !strings.Contains(err.Error(), `calling "tools/call"`) {
 		t.Errorf("got %v", err)
 	}
-	harness.Equal(t, "no result", textOf(harness.Must(called(t, session, "t"))), "done")
+	ends(t, session)
 }
 
 // Arguments go into the headers that the list of tools names.

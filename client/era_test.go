@@ -168,56 +168,23 @@ func TestTheEraOfAServer(t *testing.T) {
 	}
 }
 
-// silentProgram answers nothing but initialize. It keeps the methods of what it got.
-type silentProgram struct {
-	ctx     context.Context
-	answers chan jsonrpc.Message
-
-	mu  sync.Mutex
-	got []string
-}
-
-func (p *silentProgram) Connect(context.Context) (mcp.Connection, error) { return p, nil }
-func (p *silentProgram) SessionID() string                               { return "" }
-func (p *silentProgram) Close() error                                    { return nil }
-
-func (p *silentProgram) Read(ctx context.Context) (jsonrpc.Message, error) {
-	select {
-	case m := <-p.answers:
-		return m, nil
-	case <-p.ctx.Done():
-		return nil, io.EOF
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (p *silentProgram) Write(_ context.Context, m jsonrpc.Message) error {
-	req, ok := m.(*jsonrpc.Request)
-	if !ok {
-		return nil
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.got = append(p.got, req.Method)
-	if req.Method == "initialize" {
-		p.answers <- &jsonrpc.Response{ID: req.ID, Result: json.RawMessage(
-			`{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"old","version":"1"}}`)}
-	}
-	return nil
-}
-
 func TestASilentProgramIsOlder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, end := context.WithCancel(t.Context())
-		p := &silentProgram{ctx: ctx, answers: make(chan jsonrpc.Message, 1)}
-		session := harness.Must(client.New(nil).Connect(t.Context(), p, nil))
+		var mu sync.Mutex
+		var got []string
+		program := scripted(t, func(_ context.Context, req *jsonrpc.Request, write func(jsonrpc.Message)) {
+			mu.Lock()
+			got = append(got, req.Method)
+			mu.Unlock()
+			if req.Method == "initialize" {
+				write(&jsonrpc.Response{ID: req.ID, Result: json.RawMessage(
+					`{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"old","version":"1"}}`)})
+			}
+		})
+		session := harness.Must(client.New(nil).Connect(t.Context(), program, nil))
+		defer session.Close()
 		synctest.Wait()
-		end()
-		session.Close()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		harness.Equal(t, "the program", strings.Join(p.got, " "), "server/discover initialize notifications/initialized")
+		harness.Equal(t, "the program", strings.Join(got, " "), "server/discover initialize notifications/initialized")
 	})
 }
 

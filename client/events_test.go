@@ -65,10 +65,7 @@ func TestPollEvents(t *testing.T) {
 		}
 	}
 	var names []string
-	for item, err := range session.List(t.Context(), "events/list") {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for item := range harness.Each(t, session.List(t.Context(), "events/list")) {
 		var of struct{ Name string }
 		_ = json.Unmarshal(item, &of)
 		names = append(names, of.Name)

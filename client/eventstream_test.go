@@ -80,9 +80,7 @@ func (s *streams) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintf(w, "data: %s\n\n", `{"jsonrpc":"2.0","id":`+string(m.ID)+`,"error":{"code":-32024,"message":"no"}}`)
 			return
 		case "end":
-			fmt.Fprint(w, "data: ")
-			respond(w, m, `{"resultType":"complete"}`)
-			fmt.Fprint(w, "\n\n")
+			respondOn(w, m, `{"resultType":"complete"}`)
 			return
 		case "silence":
 			w.(http.Flusher).Flush()

@@ -44,9 +44,7 @@ func (f flood) overHTTP(t *testing.T) mcp.Transport {
 				case <-r.Context().Done():
 					return
 				}
-				fmt.Fprint(w, "data: ")
-				respond(w, m, `{"resultType":"complete","content":[]}`)
-				fmt.Fprint(w, "\n\n")
+				respondOn(w, m, `{"resultType":"complete","content":[]}`)
 			} else {
 				<-r.Context().Done()
 			}
@@ -210,9 +208,7 @@ func TestAnsweredRequestsDoNotCount(t *testing.T) {
 				return
 			}
 		}
-		fmt.Fprint(w, "data: ")
-		respond(w, m, `{"resultType":"complete","content":[]}`)
-		fmt.Fprint(w, "\n\n")
+		respondOn(w, m, `{"resultType":"complete","content":[]}`)
 	})
 	server := mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)
 	server.AddTool(&mcp.Tool{Name: "t", InputSchema: json.RawMessage(`{"type":"object"}`)},
@@ -268,9 +264,7 @@ func TestAStreamEndsWithItsResponse(t *testing.T) {
 	over := make(chan struct{})
 	session := connect(t, client.Options{}, wireServer(t, func(w http.ResponseWriter, r *http.Request, m message) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprint(w, "data: ")
-		respond(w, m, `{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"private"}`)
-		fmt.Fprint(w, "\n\n")
+		respondOn(w, m, `{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"private"}`)
 		defer close(over)
 		for r.Context().Err() == nil {
 			if _, err := fmt.Fprintf(w, ": %s\n\n", kilobyte); err != nil {

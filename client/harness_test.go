@@ -44,15 +44,7 @@ func register(srv *askback.Server) {
 					return "", err
 				}
 			}
-			model, err := askback.Sample(call, "model", &mcp.CreateMessageWithToolsParams{
-				MaxTokens: 10,
-				Messages: []*mcp.SamplingMessageV2{
-					{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "Hi " + who.Name}}}},
-			})
-			if err != nil {
-				return "", err
-			}
-			return fmt.Sprint(who, roots[0].URI, model.Content[0].(*mcp.TextContent).Text), nil
+			return greeting(call, who, roots)
 		})
 	ask := func(ctx context.Context, call *askback.Call) (string, error) {
 		who, err := askback.Elicit[person](call, "who", "Who are you?")
@@ -73,6 +65,19 @@ func register(srv *askback.Server) {
 			name, err := ask(ctx, call)
 			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{Text: uri + name}}}, err
 		})
+}
+
+// greeting asks the model for a greeting, and returns it with what was answered before.
+func greeting(call *askback.Call, who person, roots []*mcp.Root) (string, error) {
+	model, err := askback.Sample(call, "model", &mcp.CreateMessageWithToolsParams{
+		MaxTokens: 10,
+		Messages: []*mcp.SamplingMessageV2{
+			{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "Hi " + who.Name}}}},
+	})
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprint(who, roots[0].URI, model.Content[0].(*mcp.TextContent).Text), nil
 }
 
 func text(s string) *mcp.CallToolResult {
@@ -162,7 +167,7 @@ func wireServer(
 	t *testing.T, answer func(w http.ResponseWriter, r *http.Request, m message),
 ) *mcp.StreamableClientTransport {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := harness.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var m message
 		if body, _ := io.ReadAll(r.Body); len(body) > 0 {
 			if err := json.Unmarshal(body, &m); err != nil {
@@ -179,12 +184,18 @@ func wireServer(
 			answer(w, r, m)
 		}
 	}))
-	t.Cleanup(s.Close)
 	return &mcp.StreamableClientTransport{Endpoint: s.URL}
 }
 
 func respond(w io.Writer, m message, result string) {
 	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+}
+
+// respondOn sends a result on a stream.
+func respondOn(w io.Writer, m message, result string) {
+	fmt.Fprint(w, "data: ")
+	respond(w, m, result)
+	fmt.Fprint(w, "\n\n")
 }
 
 // script answers each tools/call with the next result, and records all requests.
@@ -271,8 +282,6 @@ func (s *tasks) answer(w http.ResponseWriter, r *http.Request, m message) {
 			n++
 		}
 	}
-	s.mu.Unlock()
-	s.mu.Lock()
 	on := s.on[m.Method]
 	s.mu.Unlock()
 	switch {
@@ -402,6 +411,21 @@ func called(t *testing.T, s *client.Session, tool string) (*mcp.CallToolResult, 
 	return s.CallTool(t.Context(), &mcp.CallToolParams{Name: tool})
 }
 
+// ends requires that a call of the scripted tool is done in time.
+func ends(t *testing.T, s *client.Session) {
+	t.Helper()
+	res := harness.Must(s.CallTool(harness.InTime(t), &mcp.CallToolParams{Name: "t"}))
+	harness.Equal(t, "the result", textOf(res), "done")
+}
+
+// start calls a tool as a task.
+func start(t *testing.T, s *client.Session, tool string, ttl time.Duration) *client.Task {
+	t.Helper()
+	started, _, err := s.StartTask(t.Context(), &mcp.CallToolParams{Name: tool}, ttl)
+	harness.Check(t, err)
+	return started
+}
+
 // textOf returns the first text of a tool's result.
 func textOf(result any) string {
 	return result.(*mcp.CallToolResult).Content[0].(*mcp.TextContent).Text
@@ -469,13 +493,7 @@ func newTaskServer(t *testing.T) *askback.Server {
 			Logger: slog.New(slog.DiscardHandler),
 		}))
 	registerTasks(srv)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- srv.RunTasks(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
+	harness.RunTasks(t, srv)
 	return srv
 }
 
@@ -494,28 +512,16 @@ func registerTasks(srv *askback.Server) {
 		if err := call.Progress(ctx, 1, 2, "halfway"); err != nil {
 			return "", err
 		}
-		model, err := askback.Sample(call, "model", &mcp.CreateMessageWithToolsParams{
-			MaxTokens: 10,
-			Messages: []*mcp.SamplingMessageV2{
-				{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "Hi " + who.Name}}}},
-		})
-		if err != nil {
-			return "", err
-		}
-		return fmt.Sprint(who, roots[0].URI, model.Content[0].(*mcp.TextContent).Text), nil
+		return greeting(call, who, roots)
 	}
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "work"}, nil,
-		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			return ask(ctx, call, false)
-		})
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "detach"}, &askback.TaskSupport{AtDetach: true},
-		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			return ask(ctx, call, true)
-		})
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "only"}, &askback.TaskSupport{Required: true},
-		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			return ask(ctx, call, false)
-		})
+	for name, support := range map[string]*askback.TaskSupport{
+		"work": nil, "detach": {AtDetach: true}, "only": {Required: true},
+	} {
+		askback.AddTaskTool(srv, &mcp.Tool{Name: name}, support,
+			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				return ask(ctx, call, name == "detach")
+			})
+	}
 	askback.AddTaskTool(srv, &mcp.Tool{Name: "fails"}, nil,
 		func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 			return nil, errors.New("no luck")
@@ -543,7 +549,7 @@ func legacyServer(t *testing.T, caps, support string) *mcp.StreamableClientTrans
 	answered := make(chan message, 1)
 	var mu sync.Mutex
 	status := "input_required"
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := harness.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var m message
 		if r.Method != http.MethodPost {
 			w.WriteHeader(http.StatusMethodNotAllowed)
@@ -599,9 +605,7 @@ func legacyServer(t *testing.T, caps, support string) *mcp.StreamableClientTrans
 				return
 			}
 			status = "completed"
-			fmt.Fprint(w, "data: ")
-			respond(w, m, done)
-			fmt.Fprint(w, "\n\n")
+			respondOn(w, m, done)
 		case m.Method == "tasks/list" && m.Params["cursor"] == nil:
 			respond(w, m, `{"tasks":[`+draft(status)+`],"nextCursor":"2"}`)
 		case m.Method == "tasks/list":
@@ -623,7 +627,6 @@ func legacyServer(t *testing.T, caps, support string) *mcp.StreamableClientTrans
 			fault(-32601)
 		}
 	}))
-	t.Cleanup(s.Close)
 	return &mcp.StreamableClientTransport{Endpoint: s.URL}
 }
 

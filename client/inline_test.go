@@ -44,29 +44,25 @@ func TestQuestionsInsideASessionHaveTheirKeys(t *testing.T) {
 
 // Other servers send requests in a session without keys, and roots/list without parameters.
 func TestQuestionsOfOtherServers(t *testing.T) {
-	m := mcp.NewServer(&mcp.Implementation{Name: "other", Version: "1"}, nil)
-	mcp.AddTool(m, &mcp.Tool{Name: "t"},
-		func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
-			roots, err := req.Session.ListRoots(ctx, nil)
-			if err != nil {
-				return nil, nil, err
-			}
-			res, err := req.Session.Elicit(ctx,
-				&mcp.ElicitParams{Message: "?", RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}}})
-			if err != nil {
-				return nil, nil, err
-			}
-			return text(roots.Roots[0].URI + res.Action), nil, nil
-		})
-	here, there := mcp.NewInMemoryTransports()
-	harness.Must(m.Connect(t.Context(), there, nil))
 	opts := answers()
 	opts.Form = func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
 		harness.Equal(t, "key", q.Key, "elicitation/create")
 		return &mcp.ElicitResult{Action: "decline"}, nil
 	}
-	res := harness.Must(called(t, connect(t, opts, here, "2025-11-25"), "t"))
-	harness.Equal(t, "the result", textOf(res), "file:///srcdecline")
+	session := other(t, opts, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult,
+		any, error) {
+		roots, err := req.Session.ListRoots(ctx, nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		res, err := req.Session.Elicit(ctx,
+			&mcp.ElicitParams{Message: "?", RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}}})
+		if err != nil {
+			return nil, nil, err
+		}
+		return text(roots.Roots[0].URI + res.Action), nil, nil
+	})
+	harness.Equal(t, "the result", textOf(harness.Must(called(t, session, "t"))), "file:///srcdecline")
 }
 
 // A question inside a session ends with its call, even if the server does not withdraw it.
@@ -86,18 +82,8 @@ func TestQuestionsInsideASessionEndWithTheirCall(t *testing.T) {
 		return text("done"), nil, nil
 	})
 	harness.Must(called(t, session, "t"))
-	select {
-	case <-ended:
-	case <-time.After(2 * time.Minute):
-		t.Fatal("the question goes on after its call")
-	}
-	closed := make(chan error, 1)
-	go func() { closed <- session.Close() }()
-	select {
-	case <-closed:
-	case <-time.After(2 * time.Minute):
-		t.Fatal("Close waits for a question")
-	}
+	soon(t, "the question", func() { <-ended })
+	soon(t, "closing", func() { session.Close() })
 }
 
 // The limits also bound a server in a session.
@@ -162,10 +148,7 @@ func TestAnswersAreRelatedToTheirTask(t *testing.T) {
 	}
 	transport := &mcp.LoggingTransport{Transport: memory(t, newTaskServer(t)), Writer: lockedWriter{&mu, &log}}
 	session := connect(t, opts, transport, "2025-11-25")
-	started, _, err := session.StartTask(t.Context(), &mcp.CallToolParams{Name: "only"}, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	started := start(t, session, "only", time.Minute)
 	harness.Equal(t, "the result", textOf(harness.Must(session.WaitTask(t.Context(), started.ID))), worked)
 	related := fmt.Sprintf(`"io.modelcontextprotocol/related-task":{"taskId":%q}`, started.ID)
 	for _, kind := range []string{`"action":"accept"`, `"roots":[`, `"model":"m"`} {
@@ -262,9 +245,7 @@ func TestQuestionsInASessionComeAsBytes(t *testing.T) {
 			w.(http.Flusher).Flush()
 			<-answered
 			<-answered
-			fmt.Fprint(w, "data: ")
-			respond(w, m, `{"content":[]}`)
-			fmt.Fprint(w, "\n\n")
+			respondOn(w, m, `{"content":[]}`)
 		case r.Method == http.MethodGet:
 			w.WriteHeader(http.StatusMethodNotAllowed)
 		default:

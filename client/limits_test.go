@@ -297,7 +297,7 @@ func kilobytes(status, name string) (kB int) {
 func TestTimeIsBounded(t *testing.T) {
 	t.Parallel()
 	stop := make(chan struct{})
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := harness.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
@@ -312,7 +312,6 @@ func TestTimeIsBounded(t *testing.T) {
 		case <-r.Context().Done():
 		}
 	}))
-	defer s.Close()
 	defer close(stop)
 	session, err := client.New(&client.Options{Limits: client.Limits{CallTTL: 50 * time.Millisecond}}).
 		Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: s.URL}, nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -159,10 +160,9 @@ func TestRedirectsWithinTheOriginAreFollowed(t *testing.T) {
 
 // A session also sends answers, and its ID.
 func TestRedirectsOfASession(t *testing.T) {
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	elsewhere := harness.Serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("%s reached another origin, with %v", r.Method, r.Header)
 	}))
-	defer elsewhere.Close()
 	transport := wireServer(t, func(w http.ResponseWriter, r *http.Request, m message) {
 		switch {
 		case m.Method == "notifications/initialized":
@@ -182,10 +182,9 @@ func TestRedirectsOfASession(t *testing.T) {
 
 // A server of 2024-11-05 names the endpoint for messages.
 func TestTheEndpointOfAnSSEServerIsOfItsOrigin(t *testing.T) {
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	elsewhere := harness.Serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("%s reached another origin", r.Method)
 	}))
-	defer elsewhere.Close()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprintf(w, "event: endpoint\ndata: %s/messages\n\n", elsewhere.URL)

@@ -68,22 +68,15 @@ func TestOnlyPagesAreOpened(t *testing.T) {
 		}
 
 		// Inside a session the question is a request of the server.
-		handler := opts.URL
-		server := mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)
 		refused := make(chan error, 1)
-		server.AddTool(&mcp.Tool{Name: "ask", InputSchema: json.RawMessage(`{"type":"object"}`)},
-			func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-				_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Mode: "url", Message: "Sign in", URL: address,
-					ElicitationID: "1"})
-				refused <- err
-				return text("done"), nil
-			})
-		here, there := mcp.NewInMemoryTransports()
-		harness.Must(server.Connect(t.Context(), there, nil))
-		inside := connect(t, client.Options{URL: handler}, here, "2025-11-25")
-		if _, err := called(t, inside, "ask"); err != nil {
-			t.Errorf("%q: %v", address, err)
-		}
+		inside := other(t, opts, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult,
+			any, error) {
+			_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Mode: "url", Message: "Sign in", URL: address,
+				ElicitationID: "1"})
+			refused <- err
+			return text("done"), nil, nil
+		})
+		harness.Must(called(t, inside, "t"))
 		if err := <-refused; err == nil {
 			t.Errorf("%q: the question of a session was answered", address)
 		}
@@ -155,9 +148,7 @@ func TestQuestionsNeedTheirCapability(t *testing.T) {
 						}
 					case <-r.Context().Done():
 					}
-					fmt.Fprint(w, "data: ")
-					respond(w, m, `{"content":[]}`)
-					fmt.Fprint(w, "\n\n")
+					respondOn(w, m, `{"content":[]}`)
 				case r.Method == http.MethodGet:
 					w.WriteHeader(http.StatusMethodNotAllowed)
 				case m.Method == "" && r.Method == http.MethodPost:

@@ -69,15 +69,9 @@ func TestEverythingWorksBehindARedirect(t *testing.T) {
 				session := connect(t, answers(), transport, version)
 				harness.Equal(t, "a call that asks", textOf(harness.Must(called(t, session, "everything"))),
 					"{0150 octocat 42}file:///srchello")
-				started, _, err := session.StartTask(t.Context(), &mcp.CallToolParams{Name: "work"}, time.Minute)
-				if err != nil {
-					t.Fatal(err)
-				}
+				started := start(t, session, "work", time.Minute)
 				harness.Equal(t, "a task", textOf(harness.Must(session.WaitTask(t.Context(), started.ID))), worked)
-				long, _, err := session.StartTask(t.Context(), &mcp.CallToolParams{Name: "long"}, time.Minute)
-				if err != nil {
-					t.Fatal(err)
-				}
+				long := start(t, session, "long", time.Minute)
 				if err := session.CancelTask(t.Context(), long.ID); err != nil {
 					t.Errorf("cancelling: %v", err)
 				}

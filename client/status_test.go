@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -17,7 +17,7 @@ import (
 // beginning is a server that answers these two methods with a status and nothing else, unless the status is 0.
 func beginning(t *testing.T, discover, initialize int, call func(w http.ResponseWriter, m message)) mcp.Transport {
 	t.Helper()
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	web := harness.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var m message
 		_ = json.NewDecoder(r.Body).Decode(&m)
 		status := http.StatusAccepted
@@ -37,7 +37,6 @@ func beginning(t *testing.T, discover, initialize int, call func(w http.Response
 		w.Header().Set("Content-Type", "application/json")
 		respond(w, m, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`)
 	}))
-	t.Cleanup(web.Close)
 	return &mcp.StreamableClientTransport{Endpoint: web.URL, DisableStandaloneSSE: true}
 }
 

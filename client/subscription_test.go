@@ -28,22 +28,17 @@ type telling struct {
 }
 
 func (s *telling) serve(t *testing.T) *mcp.StreamableClientTransport {
-	var mu sync.Mutex
-	n := 0
+	var n atomic.Int64
 	return wireServer(t, func(w http.ResponseWriter, r *http.Request, m message) {
 		if m.Method != "subscriptions/listen" {
 			s.answer(w, r, m)
 			return
 		}
-		mu.Lock()
-		n++
-		k := n
-		mu.Unlock()
 		s.mu.Lock()
 		s.requests, s.headers = append(s.requests, m), append(s.headers, r.Header)
 		s.mu.Unlock()
 		w.Header().Set("Content-Type", "text/event-stream")
-		s.stream(k, w, w.(http.Flusher).Flush, m, r.Context().Done())
+		s.stream(int(n.Add(1)), w, w.(http.Flusher).Flush, m, r.Context().Done())
 	})
 }
 
@@ -95,9 +90,7 @@ func TestTaskTellsByItself(t *testing.T) {
 		}
 		return nil
 	}
-	ctx := harness.InTime(t)
-	harness.Equal(t, "the result",
-		textOf(harness.Must(connect(t, opts, srv.serve(t), "").CallTool(ctx, &mcp.CallToolParams{Name: "t"}))), "done")
+	ends(t, connect(t, opts, srv.serve(t), ""))
 	harness.Equal(t, "observed at last", seen[len(seen)-1], "notifications/tasks")
 	if looks, _ := srv.sent("tasks/get"); len(looks) > 2 { // when it subscribes, and after the answer
 		t.Errorf("looked %d times", len(looks))
@@ -120,9 +113,7 @@ func TestNewsThatBreakOff(t *testing.T) {
 			notify(w, "notifications/tasks", slowly(flat("completed", `,"result":`+done)))
 		}
 	}
-	ctx := harness.InTime(t)
-	harness.Equal(t, "the result",
-		textOf(harness.Must(connect(t, patient(), srv.serve(t), "").CallTool(ctx, &mcp.CallToolParams{Name: "t"}))), "done")
+	ends(t, connect(t, patient(), srv.serve(t), ""))
 	if resumed, _ := srv.sent(""); len(resumed) > 0 {
 		t.Error("a stream is not resumed, but opened again")
 	}
@@ -150,7 +141,7 @@ func TestOldNews(t *testing.T) {
 	}
 	opts := patient()
 	seen := observed(&opts)
-	harness.Equal(t, "the result", textOf(harness.Must(called(t, connect(t, opts, srv.serve(t), ""), "t"))), "done")
+	ends(t, connect(t, opts, srv.serve(t), ""))
 	if text := strings.Join(*seen, "\n"); strings.Contains(text, "before") {
 		t.Errorf("observed:\n%s", text)
 	}
@@ -172,9 +163,7 @@ func TestNewsByAnotherClock(t *testing.T) {
 		flush()
 		<-gone
 	}
-	ctx := harness.InTime(t)
-	harness.Equal(t, "the result",
-		textOf(harness.Must(connect(t, patient(), srv.serve(t), "").CallTool(ctx, &mcp.CallToolParams{Name: "t"}))), "done")
+	ends(t, connect(t, patient(), srv.serve(t), ""))
 }
 
 // Notifications count, even if the server does not answer requests.
@@ -200,9 +189,7 @@ func TestNewsWhileALookHangs(t *testing.T) {
 		flush()
 		<-gone
 	}
-	ctx := harness.InTime(t)
-	harness.Equal(t, "the result",
-		textOf(harness.Must(connect(t, patient(), srv.serve(t), "").CallTool(ctx, &mcp.CallToolParams{Name: "t"}))), "done")
+	ends(t, connect(t, patient(), srv.serve(t), ""))
 }
 
 // Closing a session returns at once, and ends all waiting.
@@ -368,8 +355,7 @@ func TestTaskTellsByItselfOnASharedChannel(t *testing.T) {
 		}
 	})
 	ctx := harness.InTime(t)
-	harness.Equal(t, "the result",
-		textOf(harness.Must(connect(t, patient(), transport, "").CallTool(ctx, &mcp.CallToolParams{Name: "t"}))), "done")
+	ends(t, connect(t, patient(), transport, ""))
 	select {
 	case <-cancelled:
 	case <-ctx.Done():

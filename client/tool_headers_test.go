@@ -45,10 +45,7 @@ func TestAToolWithABadAnnotationIsLeftOut(t *testing.T) {
 		session := connect(t, client.Options{SDK: mcp.ClientOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}},
 			c.transport, "2025-11-25")
 		var raw, typed []string
-		for item, err := range session.List(t.Context(), "tools/list") {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for item := range harness.Each(t, session.List(t.Context(), "tools/list")) {
 			tool, _ := strictjson.String(strictjson.Get(item, "name"))
 			raw = append(raw, tool)
 		}

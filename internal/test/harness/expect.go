@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -91,6 +93,13 @@ func Bubble(t *testing.T, test func(t *testing.T)) {
 		t.Cleanup(func() { time.Sleep(31 * time.Minute) })
 		test(t)
 	})
+}
+
+// Serve starts a server over HTTP for as long as the test runs.
+func Serve(t testing.TB, h http.Handler) *httptest.Server {
+	web := httptest.NewServer(h)
+	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
+	return web
 }
 
 // InTime returns a context for what has to happen soon, also on a busy machine.
