@@ -15,15 +15,15 @@ import (
 	"github.com/askback-mcp/askback/check/planted"
 )
 
-// loaded runs one probe with a load, on a server that has little time to get over it.
-func loaded(t *testing.T, h http.Handler, probe string) (findings.Verdict, *findings.Report) {
+// loaded runs one probe with a load, on a server that has this time to get over it.
+func loaded(t *testing.T, h http.Handler, probe string, quiet time.Duration) (findings.Verdict, *findings.Report) {
 	t.Helper()
 	web := httptest.NewServer(h)
 	t.Cleanup(web.Close)
 	t.Cleanup(web.CloseClientConnections)
 	report, err := runPatiently(t.Context(), Options{
 		Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)}, Second: bearer(planted.Bob),
-		Allow: []string{"*"}, Only: []string{probe}, Load: true, quiet: time.Second,
+		Allow: []string{"*"}, Only: []string{probe}, Load: true, quiet: quiet,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -39,14 +39,14 @@ func TestLoads(t *testing.T) {
 	for _, probe := range []string{"load-body", "load-answers", "load-half", "load-abandoned"} {
 		t.Run(probe, func(t *testing.T) {
 			t.Parallel()
-			v, report := loaded(t, planted.New(planted.Options{Fault: probe}), probe)
+			v, report := loaded(t, planted.New(planted.Options{Fault: probe}), probe, time.Second)
 			if v.Level != findings.Warn {
 				t.Errorf("%s %s; %s", v.Level, v.Reason, report.Stopped)
 			}
 			if probe == "load-half" {
 				return // it takes longer to give up than the time that it has here
 			}
-			v, report = loaded(t, planted.New(planted.Options{}), probe)
+			v, report = loaded(t, planted.New(planted.Options{}), probe, time.Second)
 			if v.Level != findings.Pass || report.Stopped != "" {
 				t.Errorf("a correct server: %s %s; %s", v.Level, v.Reason, report.Stopped)
 			}
@@ -81,7 +81,7 @@ func TestHalfABodyThatIsGivenUp(t *testing.T) {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		req.Body = io.NopCloser(bytes.NewReader(body))
 		server.ServeHTTP(w, req)
-	}), "load-half")
+	}), "load-half", time.Minute)
 	if v.Level != findings.Pass {
 		t.Errorf("%s: %s", v.Level, v.Reason)
 	}
@@ -124,7 +124,7 @@ func TestHalfABodyThatKeepsOthersOut(t *testing.T) {
 			req.Body = io.NopCloser(bytes.NewReader(body))
 			server.ServeHTTP(w, req)
 		}
-	}), "load-half")
+	}), "load-half", time.Second)
 	if v.Level != findings.Warn {
 		t.Errorf("%s: %s", v.Level, v.Reason)
 	}
@@ -144,7 +144,7 @@ func TestARefusedLoadDoesNotEndTheRun(t *testing.T) {
 		server.ServeHTTP(w, req)
 	})
 	for _, probe := range []string{"load-body", "load-abandoned"} {
-		v, report := loaded(t, limited, probe)
+		v, report := loaded(t, limited, probe, time.Second)
 		if v.Level != findings.Pass || report.Stopped != "" {
 			t.Errorf("%s: %s %s; %s", probe, v.Level, v.Reason, report.Stopped)
 		}
