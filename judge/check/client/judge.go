@@ -3,8 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"time"
@@ -35,9 +35,6 @@ var honest = []corpus.Reply{{Ask: "any", State: "plain"}, {}}
 func run(ctx context.Context, opts options) (*findings.Report, error) {
 	opts.tool = cmp.Or(opts.tool, suiteTool)
 	opts.timeout = cmp.Or(opts.timeout, 20*time.Second)
-	if len(opts.command) == 0 {
-		return nil, errors.New("the command of the client is missing")
-	}
 	probes, err := selectProbes(opts.probes)
 	if err != nil {
 		return nil, err
@@ -59,9 +56,8 @@ func selectProbes(only []string) ([]corpus.Probe, error) {
 			return nil, errors.New("there is no probe " + id + " for clients")
 		}
 	}
-	return slices.DeleteFunc(probes, func(p corpus.Probe) bool {
-		return len(only) > 0 && !slices.Contains(only, p.ID)
-	}), nil
+	others := func(p corpus.Probe) bool { return len(only) > 0 && !slices.Contains(only, p.ID) }
+	return slices.DeleteFunc(probes, others), nil
 }
 
 // check is one run of all scenarios.
@@ -87,16 +83,13 @@ func (c *check) run(ctx context.Context, probes []corpus.Probe) error {
 	}
 	played := map[string]*scene{} // by what the server does, which several probes may share
 	for _, p := range probes {
-		key, err := json.Marshal(p.Serve)
-		if err != nil {
-			return err
-		}
-		s := played[string(key)]
+		serve := fmt.Sprint(p.Serve)
+		s := played[serve]
 		if s == nil {
 			if s, err = c.play(ctx, p.ID, p.Serve); err != nil {
 				return err
 			}
-			played[string(key)] = s
+			played[serve] = s
 		}
 		if ctx.Err() != nil {
 			c.report.Stopped = "it was interrupted"
@@ -121,30 +114,19 @@ func (c *check) run(ctx context.Context, probes []corpus.Probe) error {
 
 // add adds the verdict on one probe.
 func (c *check) add(p corpus.Probe, o outcome) {
-	v := findings.Verdict{
-		Probe: p.ID, Target: "tools/call " + c.opts.tool, Dimension: p.Dimension,
-		Level: findings.Pass, Proof: o.proof, Reason: o.reason, Remedy: o.remedy,
-		Title: p.Title, Clause: p.Clause, Keyword: p.Keyword,
+	o.Probe, o.Target, o.Dimension = p.ID, "tools/call "+c.opts.tool, p.Dimension
+	o.Title, o.Clause, o.Keyword = p.Title, p.Clause, p.Keyword
+	if o.Proof != "" {
+		o.Level, o.Harm, o.Mend = p.Verdicts[o.Proof], p.Harm, p.Mend
 	}
-	switch {
-	case o.unjudged:
-		v.Level = findings.NotJudged
-	case o.proof != "":
-		v.Level, v.Harm, v.Mend = p.Verdicts[o.proof], p.Harm, p.Mend
-	}
-	c.report.Verdicts = append(c.report.Verdicts, v)
+	c.report.Verdicts = append(c.report.Verdicts, o)
 }
 
-// outcome is what a watch has seen. The zero proof is a pass.
-type outcome struct {
-	proof    string
-	reason   string
-	remedy   string
-	unjudged bool
-}
+// outcome is what a watch has seen: its level, if that is not the probe's, its proof, its reason and its remedy.
+type outcome = findings.Verdict
 
-func passed(reason string) outcome       { return outcome{reason: reason} }
-func found(proof, reason string) outcome { return outcome{proof: proof, reason: reason} }
+func passed(reason string) outcome       { return outcome{Level: findings.Pass, Reason: reason} }
+func found(proof, reason string) outcome { return outcome{Proof: proof, Reason: reason} }
 func notJudged(reason, remedy string) outcome {
-	return outcome{reason: reason, remedy: remedy, unjudged: true}
+	return outcome{Level: findings.NotJudged, Reason: reason, Remedy: remedy}
 }

@@ -18,13 +18,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"slices"
 	"strings"
@@ -55,12 +55,12 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) (stat
 	}
 	text := report.Text(r, report.TextOptions{})
 	if asJSON {
-		if text, err = report.JSON(r); err != nil {
-			fmt.Fprintln(stderr, "client:", err)
-			return 1
-		}
+		text, err = report.JSON(r)
 	}
-	_, err = io.WriteString(stdout, text)
+	_, failed := io.WriteString(stdout, text)
+	if err = cmp.Or(err, failed); err != nil {
+		fmt.Fprintln(stderr, "client:", err)
+	}
 	if err != nil || !r.Judged() || r.Count(findings.Fail)+r.Count(findings.Warn) > 0 {
 		return 1
 	}
@@ -68,31 +68,25 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) (stat
 }
 
 func parse(args []string, stderr io.Writer) (opts options, asJSON bool, err error) {
-	var probes string
 	flags := flag.NewFlagSet("client", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&opts.tool, "tool", "", "`name` of the tool that asks; empty is the tool of the official suite")
-	flags.StringVar(&probes, "probe", "", "`IDs` of the only probes, with commas between them")
+	probes := flags.String("probe", "", "`IDs` of the only probes, with commas between them")
 	flags.StringVar(&opts.person, "person", "", "`who` answers: none, accepts or declines")
 	flags.DurationVar(&opts.timeout, "timeout", 0, "`time` for each scenario (default 20s)")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
-	if err := flags.Parse(args); err != nil {
-		return opts, false, err
+	err = flags.Parse(args)
+	if opts.command = flags.Args(); *probes != "" {
+		opts.probes = strings.Split(*probes, ",")
 	}
-	if probes != "" {
-		opts.probes = strings.Split(probes, ",")
-	}
-	opts.command = flags.Args()
 	switch {
+	case err != nil:
 	case len(opts.command) == 0:
-		return opts, false, errors.New("the command of the client is missing: it stands after --")
+		err = errors.New("the command of the client is missing: it stands after --")
 	case !slices.Contains([]string{"", "none", "accepts", "declines"}, opts.person):
-		return opts, false, fmt.Errorf("-person %s: want none, accepts or declines", opts.person)
+		err = fmt.Errorf("-person %s: want none, accepts or declines", opts.person)
 	case opts.timeout < 0:
-		return opts, false, fmt.Errorf("-timeout %v: want a time above zero", opts.timeout)
+		err = fmt.Errorf("-timeout %v: want a time above zero", opts.timeout)
 	}
-	if _, err := exec.LookPath(opts.command[0]); err != nil {
-		return opts, false, fmt.Errorf("there is no program %s", opts.command[0])
-	}
-	return opts, asJSON, nil
+	return opts, asJSON, err
 }

@@ -27,7 +27,7 @@ func TestTheCommand(t *testing.T) {
 		{append([]string{"-person", "declines", "-probe", "client-person"}, client...), 1, "it accepted a form"},
 		{[]string{"-probe", "client-id", "--", askback, "tools", "{url}"}, 1, "did not call the tool"},
 		{nil, 2, "is missing"},
-		{[]string{"--", "./not-there"}, 2, "there is no program"},
+		{[]string{"--", "./not-there"}, 2, "starting the client"},
 		{[]string{"-person", "somebody", "--", os.Args[0]}, 2, "want none, accepts or declines"},
 		{[]string{"-timeout", "-1s", "--", os.Args[0]}, 2, "want a time above zero"},
 		{[]string{"-probe", "client-nothing", "--", os.Args[0]}, 2, "client-nothing"},

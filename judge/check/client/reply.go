@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
+
+	"github.com/askback-mcp/askback/check/corpus"
 )
 
 // A question is one input request.
@@ -21,25 +24,23 @@ func nonce() string { return rand.Text() }
 
 const yesOrNo = `{"type":"object","properties":{"confirmed":{"type":"boolean","description":"Confirm?"}}}`
 
-func form(message, schema string) question {
-	return question{Method: "elicitation/create", kind: "form", schema: schema,
-		Params: map[string]any{"message": message, "requestedSchema": json.RawMessage(schema)}}
+func form(schema string) question {
+	return question{Method: "elicitation/create", kind: "form", schema: schema, Params: map[string]any{
+		"message": "Please confirm to continue", "requestedSchema": json.RawMessage(schema)}}
 }
 
 // ask makes one question of a kind.
 func (s *scene) ask(kind string) question {
 	switch kind {
 	case "form":
-		return form("Please confirm to continue", yesOrNo)
+		return form(yesOrNo)
 	case "url":
 		return question{Method: "elicitation/create", kind: kind, Params: map[string]any{
-			"mode": "url", "message": "Please open this page", "url": s.end.canary, "elicitationId": nonce()}}
+			"mode": "url", "message": "Please open this page", "url": s.canary, "elicitationId": nonce()}}
 	case "sampling":
-		return question{Method: "sampling/createMessage", kind: kind, Params: map[string]any{
-			"maxTokens": 16,
-			"messages": []any{map[string]any{
-				"role": "user", "content": map[string]any{"type": "text", "text": "Say one word."}}},
-		}}
+		said := map[string]any{"role": "user", "content": map[string]any{"type": "text", "text": "Say one word."}}
+		return question{Method: "sampling/createMessage", kind: kind,
+			Params: map[string]any{"maxTokens": 16, "messages": []any{said}}}
 	case "roots":
 		return question{Method: "roots/list", kind: kind, Params: map[string]any{}}
 	}
@@ -48,53 +49,29 @@ func (s *scene) ask(kind string) question {
 
 var kinds = []string{"form", "sampling", "roots"}
 
-// questions makes the questions that a reply names.
+// questions makes the questions that a reply names, if the client declares that it answers them.
 func (s *scene) questions(word string, r *request) map[string]question {
 	one := func(q question) map[string]question { return map[string]question{"confirm": q} }
+	all := map[string]question{}
 	switch word {
-	case "any":
+	case "any", "each":
 		for _, kind := range kinds {
-			if r.declares(kind) {
+			if !r.declares(kind) {
+				continue
+			}
+			if word == "any" {
 				return one(s.ask(kind))
 			}
+			all[kind] = s.ask(kind)
 		}
-	case "each":
-		all := map[string]question{}
-		for _, kind := range kinds {
-			if r.declares(kind) {
-				all[kind] = s.ask(kind)
-			}
-		}
-		return all
-	case "keys", "proto":
-		if !r.declares("form") {
-			return nil
-		}
-		all := one(s.ask("form"))
-		if word == "proto" {
-			all["__proto__"] = s.ask("form")
+		if word == "each" {
 			return all
 		}
-		for _, key := range []string{"a.b/c d", "Schlüssel 🔑", "0"} {
-			all[key] = s.ask("form")
-		}
-		return all
 	case "undeclared":
 		for _, kind := range append([]string{"url"}, kinds...) {
 			if !r.declares(kind) {
 				return one(s.ask(kind))
 			}
-		}
-	case "schema":
-		if r.declares("form") {
-			return one(form("Please confirm to continue", `{"type":"object","required":["confirmed","count"],`+
-				`"properties":{"confirmed":{"type":"string","enum":["yes","no"]},`+
-				`"count":{"type":"integer","minimum":2,"maximum":3}}}`))
-		}
-	case "remote-schema":
-		if r.declares("form") {
-			schema := `{"type":"object","properties":{"confirmed":{"$ref":` + quote(s.end.canary) + `}}}`
-			return one(form("Please confirm to continue", schema))
 		}
 	case "unknown":
 		return one(s.ask("unknown"))
@@ -102,6 +79,26 @@ func (s *scene) questions(word string, r *request) map[string]question {
 		if r.declares("url") {
 			return one(s.ask("url"))
 		}
+	}
+	if !r.declares("form") {
+		return nil
+	}
+	switch word {
+	case "keys", "proto":
+		keys := []string{"confirm", "a.b/c d", "Schlüssel 🔑", "0"}
+		if word == "proto" {
+			keys = []string{"confirm", "__proto__"}
+		}
+		for _, key := range keys {
+			all[key] = s.ask("form")
+		}
+		return all
+	case "schema":
+		return one(form(`{"type":"object","required":["confirmed","count"],` +
+			`"properties":{"confirmed":{"type":"string","enum":["yes","no"]},` +
+			`"count":{"type":"integer","minimum":2,"maximum":3}}}`))
+	case "remote-schema":
+		return one(form(`{"type":"object","properties":{"confirmed":{"$ref":` + marshal(s.canary) + `}}}`))
 	}
 	return nil
 }
@@ -123,16 +120,23 @@ func stateOf(word, nonce string) string {
 	return "state." + nonce
 }
 
-// fill makes the questions and the state of a round.
-func (n *round) fill(s *scene) {
-	n.asked = s.questions(n.reply.Ask, n.request)
-	if n.reply.State != "" {
-		if n.reply.State != "empty" {
-			n.nonce = nonce()
-		}
-		state := stateOf(n.reply.State, n.nonce)
-		n.state = &state
+// round makes the response to a request, which is the one with this index of what the server does.
+func (s *scene) round(index int, r *request) *round {
+	index = min(index, len(s.serve)-1)
+	n := &round{at: time.Since(s.began), index: index, reply: s.serve[index], request: r}
+	if r.after != nil && len(r.after.retries) > 1 && n.reply.Fault != "close" {
+		n.reply = corpus.Reply{} // a repeated retry ends the call, so that no second line of rounds begins
 	}
+	n.asked = s.questions(n.reply.Ask, r)
+	if n.reply.State == "" {
+		return n
+	}
+	if n.reply.State != "empty" {
+		n.nonce = nonce()
+	}
+	state := stateOf(n.reply.State, n.nonce)
+	n.state = &state
+	return n
 }
 
 // result is the result of a round, as JSON.
@@ -146,11 +150,9 @@ func (n *round) result() string {
 	result := map[string]any{"resultType": "input_required"}
 	switch n.reply.Fault {
 	case "unknown-type":
-		result["resultType"] = "example.com/later"
-		result["content"] = []any{}
+		result["resultType"], result["content"] = "example.com/later", []any{}
 	case "no-type":
-		delete(result, "resultType")
-		result["content"] = []any{}
+		result = map[string]any{"content": []any{}}
 	}
 	if len(n.asked) > 0 {
 		result["inputRequests"] = n.asked
@@ -167,11 +169,11 @@ func (n *round) result() string {
 
 // complete is the final result of a tool.
 func complete(text string) string {
-	return `{"resultType":"complete","content":[{"type":"text","text":` + quote(text) + `}]}`
+	return `{"resultType":"complete","content":[{"type":"text","text":` + marshal(text) + `}]}`
 }
 
 // status is the result of a tasks/get, or of the call that creates the task.
-func (s *scene) status(id string, n *round) string {
+func (n *round) status(id string) string {
 	const created = "2026-07-28T00:00:00Z"
 	task := map[string]any{
 		"resultType": "complete", "taskId": id, "status": "working", "createdAt": created, "lastUpdatedAt": created,
@@ -187,8 +189,6 @@ func (s *scene) status(id string, n *round) string {
 	}
 	return marshal(task)
 }
-
-func quote(text string) string { return marshal(text) }
 
 // marshal encodes what the server itself has made, which cannot fail.
 func marshal(v any) string {

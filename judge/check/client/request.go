@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/excerpt"
+	"github.com/askback-mcp/askback/internal/foreign"
 )
 
 // modern is the revision that the server speaks.
@@ -26,67 +26,40 @@ type request struct {
 	path   string
 	header http.Header
 	body   []byte
+	after  *round // of which it is the retry
 
 	// What the body says; empty if it is no JSON-RPC message.
-	id         string // as JSON
-	method     string
-	tool       string
-	arguments  json.RawMessage
-	taskID     string
-	state      *string
-	answers    map[string]json.RawMessage
-	version    string
-	declared   json.RawMessage // the capabilities
-	clientName string
-
-	after *round // of which it is the retry
+	ID     json.RawMessage
+	Method string
+	Params struct {
+		Name           string
+		Arguments      json.RawMessage
+		TaskID         string
+		RequestState   *string
+		InputResponses map[string]json.RawMessage
+		Meta           struct {
+			Version  string                         `json:"io.modelcontextprotocol/protocolVersion"`
+			Declared json.RawMessage                `json:"io.modelcontextprotocol/clientCapabilities"`
+			Client   struct{ Name, Version string } `json:"io.modelcontextprotocol/clientInfo"`
+		} `json:"_meta"`
+	}
 }
 
-// decode reads the body, as far as it can be read.
-func (r *request) decode() error {
-	var message struct {
-		ID     json.RawMessage `json:"id"`
-		Method string          `json:"method"`
-		Params struct {
-			Name      string                     `json:"name"`
-			Arguments json.RawMessage            `json:"arguments"`
-			TaskID    string                     `json:"taskId"`
-			State     *string                    `json:"requestState"`
-			Answers   map[string]json.RawMessage `json:"inputResponses"`
-			Meta      struct {
-				Version  string          `json:"io.modelcontextprotocol/protocolVersion"`
-				Declared json.RawMessage `json:"io.modelcontextprotocol/clientCapabilities"`
-				Client   struct {
-					Name    string `json:"name"`
-					Version string `json:"version"`
-				} `json:"io.modelcontextprotocol/clientInfo"`
-			} `json:"_meta"`
-		} `json:"params"`
-	}
-	if err := json.Unmarshal(r.body, &message); err != nil {
-		return err
-	}
-	p := message.Params
-	r.id, r.method, r.tool, r.arguments = string(message.ID), message.Method, p.Name, p.Arguments
-	r.taskID, r.state, r.answers = p.TaskID, p.State, p.Answers
-	r.version, r.declared = p.Meta.Version, p.Meta.Declared
-	r.clientName = shorten(strings.TrimSpace(p.Meta.Client.Name+" "+p.Meta.Client.Version), 100)
-	return nil
+// client is the name of the client, and its version.
+func (r *request) client() string {
+	c := r.Params.Meta.Client
+	return foreign.Line(c.Name+" "+c.Version, 100)
 }
 
 // declares reports whether the request declares that the client answers a kind of question: "form", "url", "sampling",
 // "roots", or takes "tasks".
 func (r *request) declares(kind string) bool {
 	var all struct {
-		Elicitation *struct {
-			Form *json.RawMessage `json:"form"`
-			URL  *json.RawMessage `json:"url"`
-		} `json:"elicitation"`
-		Sampling   *json.RawMessage           `json:"sampling"`
-		Roots      *json.RawMessage           `json:"roots"`
-		Extensions map[string]json.RawMessage `json:"extensions"`
+		Elicitation     *struct{ Form, URL *json.RawMessage }
+		Sampling, Roots *json.RawMessage
+		Extensions      map[string]json.RawMessage
 	}
-	if json.Unmarshal(r.declared, &all) != nil {
+	if json.Unmarshal(r.Params.Meta.Declared, &all) != nil {
 		return false
 	}
 	switch kind {
@@ -107,28 +80,25 @@ func (r *request) carries(text string) bool {
 	if text == "" {
 		return false
 	}
-	if bytes.Contains(r.body, []byte(text)) || strings.Contains(r.path, text) {
-		return true
-	}
+	found := bytes.Contains(r.body, []byte(text)) || strings.Contains(r.path, text)
 	for _, values := range r.header {
-		for _, v := range values {
-			if strings.Contains(v, text) {
-				return true
-			}
-		}
+		found = found || strings.Contains(strings.Join(values, "\n"), text)
 	}
-	return false
+	return found
 }
 
-// headerName decodes the Mcp-Name header (streamable-http, "Value Encoding").
-func (r *request) headerName() string {
+// names reports whether the Mcp-Name header is a text (streamable-http, "Value Encoding").
+func (r *request) names(text string) bool {
 	name := r.header.Get("Mcp-Name")
-	if inner, ok := strings.CutPrefix(name, "=?base64?"); ok {
-		if text, err := base64.StdEncoding.DecodeString(strings.TrimSuffix(inner, "?=")); err == nil {
-			return string(text)
-		}
+	return name == text || name == "=?base64?"+base64.StdEncoding.EncodeToString([]byte(text))+"?="
+}
+
+// describe names a request.
+func (r *request) describe() string {
+	if r.Method == "" {
+		return r.verb + " request"
 	}
-	return name
+	return foreign.Line(r.Method+" "+r.Params.Name, 100)
 }
 
 // sameJSON compares two values of JSON. A value that is absent equals an empty object.
@@ -140,11 +110,4 @@ func sameJSON(a, b json.RawMessage) bool {
 		return v
 	}
 	return reflect.DeepEqual(decode(a), decode(b))
-}
-
-func shorten(text string, most int) string {
-	if len(text) > most {
-		return excerpt.Of(text, most) + "…"
-	}
-	return text
 }

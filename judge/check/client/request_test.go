@@ -18,26 +18,26 @@ func FuzzRequest(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r := &request{body: body, header: http.Header{"Mcp-Name": {"=?base64?" + string(body)}}}
-		if r.decode() != nil {
+		if json.Unmarshal(body, r) != nil {
 			return
 		}
 		for _, kind := range append(kinds, "url", "tasks") {
 			r.declares(kind)
 		}
-		_, _, _ = r.describe(), r.headerName(), r.carries("x")
-		if !sameJSON(r.arguments, r.arguments) {
-			t.Errorf("%s differs from itself", r.arguments)
+		_, _, _ = r.describe(), r.names("x"), r.carries("x")
+		if !sameJSON(r.Params.Arguments, r.Params.Arguments) {
+			t.Errorf("%s differs from itself", r.Params.Arguments)
 		}
-		for _, text := range r.answers {
+		for _, text := range r.Params.InputResponses {
 			for _, kind := range kinds {
 				question{kind: kind}.misfit(text)
 			}
 		}
-		if r.state != nil {
-			written, err := json.Marshal(map[string]any{"params": map[string]any{"requestState": *r.state}})
-			again := &request{body: written}
-			if err != nil || again.decode() != nil || *again.state != *r.state {
-				t.Errorf("%q does not come back: %v", *r.state, err)
+		if r.Params.RequestState != nil {
+			written, err := json.Marshal(map[string]any{"params": map[string]any{"requestState": *r.Params.RequestState}})
+			again := new(request)
+			if err != nil || json.Unmarshal(written, again) != nil || *again.Params.RequestState != *r.Params.RequestState {
+				t.Errorf("%q does not come back: %v", *r.Params.RequestState, err)
 			}
 		}
 	})

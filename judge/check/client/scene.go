@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,22 +21,30 @@ type scene struct {
 	serve []corpus.Reply
 	token string // for the client's Authorization
 
+	elsewhere string // the endpoint at the other origin
+	canary    string // a page that no client may fetch by itself
+
 	mu       sync.Mutex
 	began    time.Time
 	requests []*request
 	rounds   []*round
 	tasks    map[string]*task
-	name     string // of the client, and its version
-	flooded  chan struct{}
-	closed   bool // the client has ended
+	flood    func() // stops the client
+	closed   bool   // the client has ended
 
-	end end
+	// How the program ended.
+	stopped error // why it was stopped: errFlooded, or errLate
+	crash   string
+	code    int
+	output  string
 }
 
 // mostRequests is how many requests a client may send in one scenario before it is stopped.
 const mostRequests = 150
 
-// A round is one response to a call of the tool under test.
+var errFlooded, errLate = errors.New("too many requests"), errors.New("too long")
+
+// A round is one response to a call of the tool under test, or to a tasks/get.
 type round struct {
 	at      time.Duration // when it was sent
 	index   int           // in what the server does
@@ -49,27 +58,23 @@ type round struct {
 
 // A task is one task of the scene.
 type task struct {
-	next int // index of what the server does at the next tasks/get
-	gets []*poll
-}
-
-// A poll is one tasks/get with its response.
-type poll struct {
-	request *request
-	reply   corpus.Reply
+	next int      // index of what the server does at the next tasks/get
+	gets []*round // each tasks/get with its response
 }
 
 // play runs one scenario.
 func (c *check) play(ctx context.Context, name string, serve []corpus.Reply) (*scene, error) {
-	s := &scene{
-		opts: c.opts, serve: serve, token: "Bearer " + nonce(), tasks: map[string]*task{},
-		began: time.Now(), flooded: make(chan struct{}),
-	}
+	s := &scene{opts: c.opts, serve: serve, token: "Bearer " + nonce(), tasks: map[string]*task{}, began: time.Now()}
 	limit := c.opts.timeout
 	if serve[0].Fault == "wrong-id" || serve[0] == (corpus.Reply{State: "plain"}) {
 		limit = min(limit, 2*manyWithin) // the client may wait for a response, or retry with pauses
 	}
-	err := s.listenAndRun(ctx, name, limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errLate)
+	defer cancel()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	s.flood = func() { stop(errFlooded) }
+	err := s.listenAndRun(ctx, name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
@@ -77,7 +82,9 @@ func (c *check) play(ctx context.Context, name string, serve []corpus.Reply) (*s
 		return nil, err
 	}
 	c.report.Requests += len(s.requests)
-	c.report.Name = cmp.Or(c.report.Name, s.name)
+	for _, r := range s.requests {
+		c.report.Name = cmp.Or(c.report.Name, r.client())
+	}
 	return s, nil
 }
 
@@ -86,19 +93,12 @@ func (s *scene) receive(r *request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.at = time.Since(s.began)
-	if s.closed {
+	if s.closed || len(s.requests) > mostRequests {
 		return false
 	}
-	if len(s.requests) >= mostRequests {
-		if len(s.requests) == mostRequests {
-			close(s.flooded)
-			s.requests = append(s.requests, r)
-		}
+	if s.requests = append(s.requests, r); len(s.requests) > mostRequests {
+		s.flood()
 		return false
-	}
-	s.requests = append(s.requests, r)
-	if s.name == "" {
-		s.name = r.clientName
 	}
 	return true
 }
@@ -114,25 +114,22 @@ func (s *scene) call(r *request) *round {
 	if before := s.roundBefore(r); before != nil {
 		r.after = before
 		before.retries = append(before.retries, r)
-		index = min(before.index+1, len(s.serve)-1)
+		index = before.index + 1
 	}
-	n := &round{at: time.Since(s.began), index: index, reply: s.serve[index], request: r}
-	if r.after != nil && len(r.after.retries) > 1 && n.reply.Fault != "close" {
-		n.reply = corpus.Reply{} // a repeated retry ends the call, so that no second line of rounds begins
-	}
-	n.fill(s)
+	n := s.round(index, r)
 	s.rounds = append(s.rounds, n)
 	return n
 }
 
 // roundBefore returns the round that a call retries, or nil for a new call.
 func (s *scene) roundBefore(r *request) *round {
+	state := r.Params.RequestState
 	for _, before := range slices.Backward(s.rounds) {
-		if r.state != nil && before.state != nil && *r.state == *before.state {
+		if state != nil && before.state != nil && *state == *before.state {
 			return before
 		}
 	}
-	if r.state == nil && r.answers == nil {
+	if state == nil && r.Params.InputResponses == nil {
 		return nil
 	}
 	for _, before := range slices.Backward(s.rounds) { // the state is lost or altered
@@ -145,21 +142,24 @@ func (s *scene) roundBefore(r *request) *round {
 
 // unfinished says why the honest call did not end, or is empty.
 func (s *scene) unfinished() string {
+	why := ""
 	switch {
 	case len(s.requests) == 0:
-		return "it sent no request to the URL" + s.end.last(s.secrets())
+		why = "it sent no request to the URL"
 	case s.saw("initialize") && !s.saw("tools/call"):
-		return "it speaks an earlier revision of the protocol only" + s.end.last(s.secrets())
+		why = "it speaks an earlier revision of the protocol only"
 	case len(s.rounds) == 0:
-		return "it did not call the tool " + s.opts.tool + s.end.last(s.secrets())
+		why = "it did not call the tool " + s.opts.tool
 	case len(s.rounds[0].asked) == 0 && len(s.rounds) == 1:
-		return "it declares no kind of question, and did not repeat the call with the state" + s.end.last(s.secrets())
+		why = "it declares no kind of question, and did not repeat the call with the state"
 	case len(s.rounds) == 1:
-		return "it did not answer the question" + s.end.last(s.secrets())
-	case s.end.timedOut:
+		why = "it did not answer the question"
+	case s.stopped == errLate:
 		return fmt.Sprintf("it did not end within %v", s.opts.timeout)
+	default:
+		return ""
 	}
-	return ""
+	return why + s.last()
 }
 
 // asks are the methods of the questions of the scene, sorted.
@@ -174,7 +174,7 @@ func (s *scene) asks() []string {
 }
 
 func (s *scene) saw(method string) bool {
-	return slices.ContainsFunc(s.requests, func(r *request) bool { return r.method == method })
+	return slices.ContainsFunc(s.requests, func(r *request) bool { return r.Method == method })
 }
 
 // secrets are what no output shows, the longest first.
@@ -185,7 +185,7 @@ func (s *scene) secrets() []string {
 			all = append(all, *r.state, r.nonce)
 		}
 		for _, retry := range r.retries {
-			for _, a := range retry.answers {
+			for _, a := range retry.Params.InputResponses {
 				var v any
 				if json.Unmarshal(a, &v) == nil {
 					all = append(all, texts(v)...)

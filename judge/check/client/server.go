@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"slices"
+	"net/http/httptest"
 	"strings"
 	"time"
 )
@@ -15,40 +15,29 @@ import (
 const maxBody = 4 << 20
 
 // listenAndRun starts the two servers of a scene and the client, and returns when the client has ended.
-func (s *scene) listenAndRun(ctx context.Context, name string, limit time.Duration) error {
-	first, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	defer first.Close()
-	second, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	defer second.Close()
+func (s *scene) listenAndRun(ctx context.Context, name string) error {
+	first := httptest.NewUnstartedServer(http.HandlerFunc(s.serveFirst))
+	second := httptest.NewUnstartedServer(http.HandlerFunc(s.serveSecond))
 	// Handlers read the addresses, so they are set before any request is served.
-	s.end.elsewhere = "http://" + second.Addr().String() + "/mcp"
-	s.end.canary = "http://" + second.Addr().String() + "/page/" + nonce()
-	defer serve(first, s.serveFirst)()
-	defer serve(second, s.serveSecond)()
-	return s.runProgram(ctx, name, "http://"+first.Addr().String()+"/mcp", limit)
-}
-
-// serve serves on a listener, and returns the function that ends it.
-func serve(l net.Listener, handler http.HandlerFunc) (end func()) {
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 1 << 20}
-	go func() { _ = server.Serve(l) }() // until it is closed
-	return func() { _ = server.Close() }
+	other := "http://" + second.Listener.Addr().String()
+	s.elsewhere, s.canary = other+"/mcp", other+"/page/"+nonce()
+	for _, server := range []*httptest.Server{first, second} {
+		server.Config.ReadHeaderTimeout, server.Config.MaxHeaderBytes = 10*time.Second, 1<<20
+		server.Start()
+		defer server.Close()
+		defer server.CloseClientConnections()
+	}
+	return s.runProgram(ctx, name, first.URL+"/mcp")
 }
 
 // read records a request, and answers it if it is no message.
 func (s *scene) read(w http.ResponseWriter, hr *http.Request, second bool) *request {
 	body, err := io.ReadAll(http.MaxBytesReader(w, hr.Body, maxBody))
 	r := &request{second: second, verb: hr.Method, path: hr.URL.RequestURI(), header: hr.Header, body: body}
-	r.canary = second && "http://"+hr.Host+hr.URL.Path == s.end.canary
+	r.canary = second && "http://"+hr.Host+hr.URL.Path == s.canary
 	fault := err
 	if fault == nil && hr.Method == http.MethodPost {
-		fault = r.decode()
+		fault = json.Unmarshal(body, r)
 	}
 	switch {
 	case !s.receive(r):
@@ -58,7 +47,7 @@ func (s *scene) read(w http.ResponseWriter, hr *http.Request, second bool) *requ
 		http.Error(w, "only POST is served", http.StatusMethodNotAllowed)
 	case fault != nil:
 		send(w, http.StatusBadRequest, `{"jsonrpc":"2.0","error":{"code":-32700,"message":"the body is no message"}}`)
-	case r.id == "" || r.id == "null":
+	case r.ID == nil || string(r.ID) == "null":
 		w.WriteHeader(http.StatusAccepted)
 	default:
 		return r
@@ -76,13 +65,13 @@ func (s *scene) serveFirst(w http.ResponseWriter, hr *http.Request) {
 		refuse(w, r, http.StatusBadRequest, -32020, "a header does not match the body")
 		return
 	}
-	switch r.method {
+	switch r.Method {
 	case "server/discover":
 		respond(w, r, `{"resultType":"complete","ttlMs":0,"cacheScope":"private","supportedVersions":["`+modern+`"],`+
 			`"capabilities":{"tools":{},"extensions":{"`+tasksExtension+`":{}}},`+
 			`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"askback-check","version":"1"}}}`)
 	case "initialize":
-		send(w, http.StatusBadRequest, `{"jsonrpc":"2.0","id":`+r.id+`,"error":{"code":-32022,`+
+		send(w, http.StatusBadRequest, `{"jsonrpc":"2.0","id":`+string(r.ID)+`,"error":{"code":-32022,`+
 			`"message":"this server speaks `+modern+` only","data":{"supported":["`+modern+`"],"requested":""}}}`)
 	case "tools/list":
 		respond(w, r, s.list())
@@ -103,9 +92,9 @@ func (s *scene) serveSecond(w http.ResponseWriter, hr *http.Request) {
 }
 
 // others are the tools of the official suite besides the tool under test, and what they say.
-var others = [][2]string{
-	{suiteTool, "echo-state-ok"}, {"test_mrtr_unrelated", "unrelated-ok"}, {"test_mrtr_no_state", "no-state-ok"},
-	{"test_mrtr_no_result_type", "no-result-type-test-ok"},
+var others = map[string]string{
+	suiteTool: "echo-state-ok", "test_mrtr_unrelated": "unrelated-ok", "test_mrtr_no_state": "no-state-ok",
+	"test_mrtr_no_result_type": "no-result-type-test-ok",
 }
 
 func (s *scene) list() string {
@@ -114,22 +103,21 @@ func (s *scene) list() string {
 			"inputSchema": map[string]any{"type": "object", "properties": map[string]any{}}}
 	}
 	tools := []any{tool(s.opts.tool, "Asks before it answers.")}
-	for _, other := range others {
-		if other[0] != s.opts.tool {
-			tools = append(tools, tool(other[0], "Answers at once."))
+	for name := range others {
+		if name != s.opts.tool {
+			tools = append(tools, tool(name, "Answers at once."))
 		}
 	}
 	return marshal(map[string]any{"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": tools})
 }
 
 func (s *scene) serveCall(w http.ResponseWriter, r *request) {
-	if r.tool != s.opts.tool {
-		i := slices.IndexFunc(others, func(o [2]string) bool { return o[0] == r.tool })
-		if i < 0 {
+	if r.Params.Name != s.opts.tool {
+		if text, ok := others[r.Params.Name]; ok {
+			respond(w, r, complete(text))
+		} else {
 			refuse(w, r, http.StatusOK, -32602, "there is no such tool")
-			return
 		}
-		respond(w, r, complete(others[i][1]))
 		return
 	}
 	n := s.call(r)
@@ -137,7 +125,7 @@ func (s *scene) serveCall(w http.ResponseWriter, r *request) {
 	case "close":
 		panic(http.ErrAbortHandler) // the connection ends without a response
 	case "redirect-307", "redirect-308":
-		w.Header().Set("Location", s.end.elsewhere)
+		w.Header().Set("Location", s.elsewhere)
 		w.WriteHeader(map[string]int{"redirect-307": 307, "redirect-308": 308}[n.reply.Fault])
 	case "refuse":
 		refuse(w, r, http.StatusBadRequest, -32021, "a capability is missing")
@@ -171,33 +159,28 @@ func (s *scene) createTask(w http.ResponseWriter, r *request, n *round) {
 	s.mu.Lock()
 	s.tasks[id] = &task{next: n.index + 1}
 	s.mu.Unlock()
-	respond(w, r, s.status(id, n))
+	respond(w, r, n.status(id))
 }
 
 func (s *scene) serveTask(w http.ResponseWriter, r *request) {
 	s.mu.Lock()
-	t := s.tasks[r.taskID]
-	if t == nil || s.closed {
-		s.mu.Unlock()
+	defer s.mu.Unlock()
+	t := s.tasks[r.Params.TaskID]
+	switch {
+	case t == nil || s.closed:
 		refuse(w, r, http.StatusOK, -32602, "there is no such task")
-		return
-	}
-	if r.method != "tasks/get" {
-		s.mu.Unlock()
+	case r.Method != "tasks/get":
 		respond(w, r, `{"resultType":"complete"}`)
-		return
+	default:
+		n := s.round(t.next, r)
+		t.next++
+		t.gets = append(t.gets, n)
+		respond(w, r, n.status(r.Params.TaskID))
 	}
-	index := min(t.next, len(s.serve)-1)
-	n := &round{index: index, reply: s.serve[index], request: r}
-	n.fill(s)
-	t.next++
-	t.gets = append(t.gets, &poll{r, n.reply})
-	s.mu.Unlock()
-	respond(w, r, s.status(r.taskID, n))
 }
 
 func message(r *request, result string) string {
-	return `{"jsonrpc":"2.0","id":` + r.id + `,"result":` + result + `}`
+	return `{"jsonrpc":"2.0","id":` + string(r.ID) + `,"result":` + result + `}`
 }
 
 func respond(w http.ResponseWriter, r *request, result string) {
@@ -205,7 +188,7 @@ func respond(w http.ResponseWriter, r *request, result string) {
 }
 
 func refuse(w http.ResponseWriter, r *request, status, code int, text string) {
-	send(w, status, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, r.id, code, quote(text)))
+	send(w, status, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, r.ID, code, marshal(text)))
 }
 
 func send(w http.ResponseWriter, status int, body string) {

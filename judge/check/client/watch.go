@@ -2,21 +2,26 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
-
-	"github.com/askback-mcp/askback/check/corpus"
 )
 
 // watches judge a scene, by the word that the corpus has for what is read.
 var watches = map[string]func(*scene) outcome{
-	"client-state":        watchState,
-	"client-no-state":     watchNoState,
-	"client-elsewhere":    watchElsewhere,
-	"client-ended-state":  watchEndedState,
-	"client-id":           watchID,
-	"client-params":       watchParams,
-	"client-capabilities": watchCapabilities,
-	"client-headers":      watchHeaders,
+	"client-state":       watchState,
+	"client-no-state":    watchNoState,
+	"client-elsewhere":   watchElsewhere,
+	"client-ended-state": watchEndedState,
+	"client-id": eachRetry("the retry has the JSON-RPC id of the request before it", "each retry had an id of its own",
+		func(r *request) bool { return string(r.ID) == string(r.after.request.ID) }),
+	"client-params": eachRetry("the retry has other arguments than the request before it",
+		"each retry had the name and the arguments of the call",
+		func(r *request) bool { return !sameJSON(r.Params.Arguments, r.after.request.Params.Arguments) }),
+	"client-capabilities": eachRetry("the retry declares other capabilities than the request before it",
+		"each retry declared the capabilities of the call",
+		func(r *request) bool { return !sameJSON(r.Params.Meta.Declared, r.after.request.Params.Meta.Declared) }),
+	"client-headers": watchHeaders,
 
 	"client-keys":          watchKeys,
 	"client-shape":         watchShape,
@@ -26,12 +31,14 @@ var watches = map[string]func(*scene) outcome{
 	"client-fetch":         watchFetch,
 	"client-person":        watchPerson,
 
-	"client-rounds":         watchRounds,
-	"client-pause":          watchPause,
-	"client-ends":           watchEnds,
-	"client-repaired":       watchRepaired,
-	"client-repeats":        watchRepeats,
-	"client-no-retry":       watchNoRetry,
+	"client-rounds": watchRounds,
+	"client-pause":  watchPause,
+	"client-ends":   watchEnds,
+	"client-repaired": noRetry("it replaced the invalid bytes of the state, and sent the changed state back",
+		"the client sent no changed state", func(r *request) bool { return r.Params.RequestState != nil }),
+	"client-repeats": watchRepeats,
+	"client-no-retry": noRetry("it answered the questions in the response",
+		"the client did not answer the questions in the response", func(*request) bool { return true }),
 	"client-fallback":       watchFallback,
 	"client-redirect-state": watchRedirectState,
 	"client-redirect-token": watchRedirectToken,
@@ -45,18 +52,46 @@ var watches = map[string]func(*scene) outcome{
 
 // The reasons for which nothing is judged in several scenes.
 var (
-	notCalled  = notJudged("the client did not call the tool in this scenario", "let the client call the tool in each run")
-	notRetried = notJudged("the client did not answer the round", "let the client answer what it is asked")
+	notCalled   = notJudged("the client did not call the tool in this scenario", "let the client call the tool in each run")
+	notRetried  = notJudged("the client did not answer the round", "let the client answer what it is asked")
+	notRepeated = notJudged("the client did not repeat the call", "let the client repeat a call that has only a state")
 )
+
+// seen is an observation.
+func seen(format string, args ...any) outcome {
+	return found("observation", fmt.Sprintf(format, args...))
+}
 
 // answered are the retries of the scene, each after the round that it answers.
 func (s *scene) answered() (retries []*request) {
-	for _, r := range s.requests {
-		if r.after != nil && !r.second {
-			retries = append(retries, r)
+	return slices.DeleteFunc(slices.Clone(s.requests), func(r *request) bool { return r.after == nil || r.second })
+}
+
+// eachRetry judges whether something is wrong with a retry.
+func eachRetry(wrong, right string, is func(*request) bool) func(*scene) outcome {
+	return func(s *scene) outcome {
+		retries := s.answered()
+		switch {
+		case slices.ContainsFunc(retries, is):
+			return seen("%s", wrong)
+		case len(retries) == 0:
+			return notRetried
 		}
+		return passed(right)
 	}
-	return retries
+}
+
+// noRetry judges responses after which such a retry is wrong, so that a client that sends none is right.
+func noRetry(wrong, right string, is func(*request) bool) func(*scene) outcome {
+	return func(s *scene) outcome {
+		if o := eachRetry(wrong, right, is)(s); o != notRetried {
+			return o
+		}
+		if len(s.rounds) == 0 {
+			return notCalled
+		}
+		return passed(right)
+	}
 }
 
 // watchEnds judges whether the client ends in time, and by itself.
@@ -64,15 +99,17 @@ func watchEnds(s *scene) outcome {
 	switch {
 	case len(s.rounds) == 0:
 		return notCalled
-	case s.end.flooded:
-		return found("observation", fmt.Sprintf("it sent %d requests before it was stopped", len(s.requests)))
-	case s.end.crash != "":
-		return found("observation", "the program was ended by a signal: "+s.end.crash)
-	case s.end.timedOut:
-		return found("observation", fmt.Sprintf("it did not end within %v", s.opts.timeout))
+	case s.stopped == errFlooded:
+		return seen("it sent %d requests before it was stopped", len(s.requests))
+	case s.crash != "":
+		return seen("the program was ended by a signal: %s", s.crash)
+	case s.stopped == errLate:
+		return s.late()
 	}
 	return passed("the client ended by itself")
 }
+
+func (s *scene) late() outcome { return seen("it did not end within %v", s.opts.timeout) }
 
 // manyRounds is how many rounds no client needs.
 const manyRounds = 100
@@ -83,9 +120,9 @@ func watchRounds(s *scene) outcome {
 		return notCalled
 	case n == 0:
 		return notRetried
-	case n >= manyRounds || s.end.flooded:
-		return found("observation", fmt.Sprintf("it answered %d rounds of one call, and was stopped", n))
-	case s.end.timedOut:
+	case n >= manyRounds || s.stopped == errFlooded:
+		return seen("it answered %d rounds of one call, and was stopped", n)
+	case s.stopped == errLate:
 		return notJudged(fmt.Sprintf("it answered %d rounds, and the time ended", n), "give it more time with --timeout")
 	default:
 		return passed(fmt.Sprintf("the client gave up after %d rounds", n))
@@ -105,24 +142,11 @@ func watchPause(s *scene) outcome {
 	case len(s.rounds) == 0:
 		return notCalled
 	case len(retries) == 0:
-		return notJudged("the client did not repeat the call", "let the client repeat a call that has only a state")
+		return notRepeated
 	case len(retries) > manyRetries && retries[manyRetries].at-retries[0].at < manyWithin:
-		return found("observation", fmt.Sprintf("it sent %d retries in less than %v", manyRetries, manyWithin))
+		return seen("it sent %d retries in less than %v", manyRetries, manyWithin)
 	}
 	return passed(fmt.Sprintf("the client sent %d retries, with pauses or a limit", len(retries)))
-}
-
-// watchRepaired judges what a client does with a state that is no valid text.
-func watchRepaired(s *scene) outcome {
-	if len(s.rounds) == 0 {
-		return notCalled
-	}
-	for _, r := range s.answered() {
-		if r.state != nil {
-			return found("observation", "it replaced the invalid bytes of the state, and sent the changed state back")
-		}
-	}
-	return passed("the client sent no changed state")
 }
 
 // watchRepeats judges a response that is lost, or comes twice.
@@ -132,26 +156,14 @@ func watchRepeats(s *scene) outcome {
 		return notRetried
 	}
 	for _, n := range s.rounds {
-		limit := many
-		if n.reply.Fault == "twice" {
-			limit = 1
-		}
-		if len(n.retries) > limit {
-			return found("observation", fmt.Sprintf("it sent the retry of one round %d times", len(n.retries)))
+		if len(n.retries) > many || len(n.retries) > 1 && n.reply.Fault == "twice" {
+			return seen("it sent the retry of one round %d times", len(n.retries))
 		}
 	}
-	return watchElsewhereOrPass(s, "the client did not repeat the retry without end")
-}
-
-// watchNoRetry judges responses that a client may not take for a round: of another ID or type.
-func watchNoRetry(s *scene) outcome {
-	if len(s.rounds) == 0 {
-		return notCalled
+	if o := watchElsewhere(s); o.Proof != "" {
+		return o
 	}
-	if retries := s.answered(); len(retries) > 0 {
-		return found("observation", "it answered the questions in the response")
-	}
-	return passed("the client did not answer the questions in the response")
+	return passed("the client did not repeat the retry without end")
 }
 
 // watchFallback judges what follows an error that only a modern server sends.
@@ -159,55 +171,53 @@ func watchFallback(s *scene) outcome {
 	switch {
 	case len(s.requests) == 0:
 		return notJudged("the client did not connect", "let the client connect in each run")
-	case s.requests[0].method == "initialize":
+	case s.requests[0].Method == "initialize":
 		return notJudged("the client began with initialize", "let the client begin with a modern request")
 	case s.saw("initialize"):
-		return found("observation", "after an error of a modern server it sent initialize")
+		return seen("after an error of a modern server it sent initialize")
 	}
 	return passed("the client did not fall back to an earlier revision")
 }
 
 // watchRedirectState judges what reaches the other origin.
 func watchRedirectState(s *scene) outcome {
-	if _, ok := s.redirected(); !ok {
+	if s.redirected() == nil {
 		return notJudged("no request was redirected", "let the client answer what it is asked")
 	}
-	for _, r := range s.requests {
-		for _, n := range s.rounds {
-			if r.second && r.carries(n.nonce) {
-				return found("canary", "it followed a redirect and sent the state to another origin")
-			}
+	for _, n := range s.rounds {
+		if s.reached(n.nonce) {
+			return found("canary", "it followed a redirect and sent the state to another origin")
 		}
 	}
 	return passed("the state did not reach the other origin")
 }
 
 func watchRedirectToken(s *scene) outcome {
-	sent, ok := s.redirected()
-	if !ok {
+	sent := s.redirected()
+	if sent == nil {
 		return notJudged("no request was redirected", "let the client call the tool in each run")
 	}
 	token := sent.header.Get("Authorization")
-	if token == "" {
+	switch {
+	case token == "":
 		return notJudged("the client sent no Authorization header",
 			"let the client send the token of the environment variable MCP_SERVER_TOKEN")
-	}
-	for _, r := range s.requests {
-		if r.second && r.carries(token) {
-			return found("canary", "it followed a redirect and sent the token to another origin")
-		}
+	case s.reached(token):
+		return found("canary", "it followed a redirect and sent the token to another origin")
 	}
 	return passed("the token did not reach the other origin")
 }
 
-// redirected returns the first request that was redirected.
-func (s *scene) redirected() (*request, bool) {
-	for _, n := range s.rounds {
-		if isRedirect(n.reply) {
-			return n.request, true
-		}
+// redirected returns the first request that was redirected, or nil.
+func (s *scene) redirected() *request {
+	redirects := func(n *round) bool { return strings.HasPrefix(n.reply.Fault, "redirect-") }
+	if i := slices.IndexFunc(s.rounds, redirects); i >= 0 {
+		return s.rounds[i].request
 	}
-	return nil, false
+	return nil
 }
 
-func isRedirect(r corpus.Reply) bool { return r.Fault == "redirect-307" || r.Fault == "redirect-308" }
+// reached reports whether a text came to the other origin.
+func (s *scene) reached(text string) bool {
+	return slices.ContainsFunc(s.requests, func(r *request) bool { return r.second && r.carries(text) })
+}

@@ -2,26 +2,19 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/askback-mcp/askback/check/findings"
 )
 
 // An answer is the members of all kinds of answers.
 type answer struct {
-	Action  string           `json:"action"`
-	Content json.RawMessage  `json:"content"`
-	Role    string           `json:"role"`
-	Model   string           `json:"model"`
-	Roots   *json.RawMessage `json:"roots"`
-}
-
-func decodeAnswer(text json.RawMessage) (a answer, ok bool) {
-	ok = json.Unmarshal(text, &a) == nil
-	return a, ok
+	Action, Role, Model string
+	Content             json.RawMessage
+	Roots               *json.RawMessage
 }
 
 // asked are the retries of rounds that had questions.
@@ -29,18 +22,24 @@ func (s *scene) asked() []*request {
 	return slices.DeleteFunc(s.answered(), func(r *request) bool { return len(r.after.asked) == 0 })
 }
 
+// answer returns the answer to a question of the round before, if it can be read.
+func (r *request) answer(key string) (a answer, ok bool) {
+	ok = json.Unmarshal(r.Params.InputResponses[key], &a) == nil
+	return a, ok
+}
+
 // watchKeys compares the keys of the answers with the keys of the questions.
 func watchKeys(s *scene) outcome {
 	retries := s.asked()
 	for _, r := range retries {
 		for key := range r.after.asked {
-			if _, ok := r.answers[key]; !ok {
-				return found("observation", fmt.Sprintf("the retry has no answer to the question %q", key))
+			if _, ok := r.Params.InputResponses[key]; !ok {
+				return seen("the retry has no answer to the question %q", key)
 			}
 		}
-		for key := range r.answers {
+		for key := range r.Params.InputResponses {
 			if _, ok := r.after.asked[key]; !ok {
-				return found("observation", "the retry has an answer under a key that no question has")
+				return seen("the retry has an answer under a key that no question has")
 			}
 		}
 	}
@@ -54,13 +53,10 @@ func watchKeys(s *scene) outcome {
 func watchShape(s *scene) outcome {
 	retries := s.asked()
 	for _, r := range retries {
-		for key, q := range r.after.asked {
-			text, ok := r.answers[key]
-			if !ok {
-				continue
-			}
-			if wrong := q.misfit(text); wrong != "" {
-				return found("observation", fmt.Sprintf("the answer to %s %s", q.Method, wrong))
+		for key, text := range r.Params.InputResponses {
+			q, ok := r.after.asked[key]
+			if wrong := q.misfit(text); ok && wrong != "" {
+				return seen("the answer to %s %s", q.Method, wrong)
 			}
 		}
 	}
@@ -72,9 +68,9 @@ func watchShape(s *scene) outcome {
 
 // misfit says why an answer is no result of the question's method, or is empty.
 func (q question) misfit(text json.RawMessage) string {
-	a, ok := decodeAnswer(text)
+	var a answer
 	switch {
-	case !ok:
+	case json.Unmarshal(text, &a) != nil:
 		return "is no object of this kind"
 	case q.kind == "form" && !slices.Contains([]string{"accept", "decline", "cancel"}, a.Action):
 		return "has no action of accept, decline or cancel"
@@ -92,32 +88,39 @@ func (q question) misfit(text json.RawMessage) string {
 func watchSchema(s *scene) outcome {
 	for _, r := range s.asked() {
 		for key, q := range r.after.asked {
-			a, ok := decodeAnswer(r.answers[key])
+			a, ok := r.answer(key)
 			if !ok || a.Action != "accept" {
 				continue
 			}
 			var schema jsonschema.Schema
 			var content any
 			if json.Unmarshal([]byte(q.schema), &schema) != nil || json.Unmarshal(a.Content, &content) != nil {
-				return found("observation", "the form was accepted without content")
+				return seen("the form was accepted without content")
 			}
 			resolved, err := schema.Resolve(nil)
 			if err != nil {
 				return notJudged("the schema of the form cannot be resolved", err.Error())
 			}
 			if resolved.Validate(content) != nil {
-				return found("observation", "the form was accepted with content that does not fit its schema")
+				return seen("the form was accepted with content that does not fit its schema")
 			}
 			return passed("the content fits the schema of its form")
 		}
 	}
-	if len(s.rounds) == 0 {
+	return s.unless(notAForm, passed("the client did not accept the form"))
+}
+
+var notAForm = notJudged("the client declares no forms", "let the client declare elicitation")
+
+// unless returns an outcome, unless the client did not call the tool, or was not asked.
+func (s *scene) unless(notAsked, o outcome) outcome {
+	switch {
+	case len(s.rounds) == 0:
 		return notCalled
+	case len(s.rounds[0].asked) == 0:
+		return notAsked
 	}
-	if len(s.rounds[0].asked) == 0 {
-		return notJudged("the client declares no forms", "let the client declare elicitation")
-	}
-	return passed("the client did not accept the form")
+	return o
 }
 
 // watchStaleAnswers looks for answers of an earlier round in the retry of a round that asked nothing.
@@ -125,39 +128,31 @@ func watchStaleAnswers(s *scene) outcome {
 	judged := false
 	for _, r := range s.answered() {
 		if len(r.after.asked) == 0 && r.after.index > 0 {
-			judged = true
-			if len(r.answers) > 0 {
-				return found("observation", "the retry of a round without questions has answers")
+			if judged = true; len(r.Params.InputResponses) > 0 {
+				return seen("the retry of a round without questions has answers")
 			}
 		}
 	}
 	if !judged {
-		return notJudged("the client did not repeat the call after a round without questions",
-			"let the client repeat a call that has only a state")
+		return notJudged("the client did not repeat the call after a round without questions", notRepeated.Remedy)
 	}
 	return passed("the retry of a round without questions had no answers")
 }
 
 // watchUndeclared judges answers to questions that the client has not declared, or that nobody knows.
 func watchUndeclared(s *scene) outcome {
-	if len(s.rounds) == 0 {
-		return notCalled
-	}
-	if len(s.rounds[0].asked) == 0 {
-		return notJudged("the client declares every kind of question", "let the client declare fewer")
-	}
 	for _, r := range s.asked() {
-		for key := range r.after.asked {
-			a, ok := decodeAnswer(r.answers[key])
-			if ok && (a.Action == "accept" || a.Role != "" || a.Roots != nil) {
-				return found("observation", "it answered "+r.after.asked[key].Method+", which it does not declare")
+		for key, q := range r.after.asked {
+			if a, ok := r.answer(key); ok && (a.Action == "accept" || a.Role != "" || a.Roots != nil) {
+				return seen("it answered %s, which it does not declare", q.Method)
 			}
 		}
 	}
-	if s.end.timedOut {
-		return found("observation", fmt.Sprintf("it did not end within %v", s.opts.timeout))
+	o := passed("the client refused the question")
+	if s.stopped == errLate {
+		o = s.late()
 	}
-	return passed("the client refused the question")
+	return s.unless(notJudged("the client declares every kind of question", "let the client declare fewer"), o)
 }
 
 // watchFetch looks for a request to the page that a question names.
@@ -167,40 +162,33 @@ func watchFetch(s *scene) outcome {
 			return found("canary", "it sent a "+r.verb+" request to the address in the question")
 		}
 	}
-	if len(s.rounds) == 0 {
-		return notCalled
-	}
-	if len(s.rounds[0].asked) == 0 {
-		return notJudged("the client does not declare this question", "let the client declare elicitation with this mode")
-	}
-	return passed("the address in the question was not fetched")
+	return s.unless(notJudged("the client does not declare this question",
+		"let the client declare elicitation with this mode"), passed("the address in the question was not fetched"))
 }
 
 // watchPerson compares the answers with the person who is said to give them.
 func watchPerson(s *scene) outcome {
-	if s.opts.person == "" {
+	person := s.opts.person
+	if person == "" {
 		return notJudged("nobody said who answers for the client", "say it with --person none, accepts or declines")
 	}
-	wanted := map[string]string{"none": "cancel", "accepts": "accept", "declines": "decline"}[s.opts.person]
-	if len(s.rounds) == 0 {
-		return notCalled
+	if o := s.unless(notAForm, outcome{}); o.Level == findings.NotJudged {
+		return o
 	}
-	if !slices.Contains(slices.Collect(maps.Keys(s.rounds[0].asked)), "confirm") ||
-		s.rounds[0].asked["confirm"].kind != "form" {
-		return notJudged("the client declares no forms", "let the client declare elicitation")
+	if s.rounds[0].asked["confirm"].kind != "form" {
+		return notAForm
 	}
+	wanted := map[string]string{"none": "cancel", "accepts": "accept", "declines": "decline"}[person]
 	for _, r := range s.asked() {
-		a, ok := decodeAnswer(r.answers["confirm"])
-		switch {
+		switch a, ok := r.answer("confirm"); {
 		case !ok || a.Action == wanted:
 		case a.Action == "accept":
-			return found("difference", "it accepted a form, but the person is said to be: "+s.opts.person)
+			return found("difference", "it accepted a form, but the person is said to be: "+person)
 		default:
-			return found("observation", "the action is "+shorten(a.Action, 20)+", but the person is said to be: "+
-				s.opts.person)
+			return seen("the action is %.20s, but the person is said to be: %s", a.Action, person)
 		}
 	}
-	if s.opts.person != "none" && len(s.asked()) == 0 {
+	if person != "none" && len(s.asked()) == 0 {
 		return notRetried
 	}
 	return passed("the action says what the person did")

@@ -7,31 +7,27 @@ import (
 
 // watchState compares each state that comes back with the one that was sent.
 func watchState(s *scene) outcome {
-	retries := s.answered()
 	judged := 0
-	for _, r := range retries {
-		if r.after.state == nil {
-			continue
-		}
+	for _, r := range s.answered() {
+		sent, came := r.after.state, r.Params.RequestState
 		switch {
-		case r.state == nil:
-			return found("observation", "the retry has no requestState, but the round had one"+stateKind(r.after))
-		case *r.state != *r.after.state:
-			return found("observation", "the retry has another requestState"+stateKind(r.after)+": "+
-				difference(*r.after.state, *r.state))
+		case sent == nil:
+			continue
+		case came == nil:
+			return seen("the retry has no requestState, but the round had one (%s)", r.after.reply.State)
+		case *came != *sent:
+			return seen("the retry has another requestState (%s): %s", r.after.reply.State, difference(*sent, *came))
 		}
 		judged++
 	}
-	if len(s.rounds) == 0 {
+	switch {
+	case len(s.rounds) == 0:
 		return notCalled
-	}
-	if judged == 0 {
+	case judged == 0:
 		return notJudged("the client did not repeat the call", "let the client answer what it is asked")
 	}
 	return passed(fmt.Sprintf("%d states came back byte for byte", judged))
 }
-
-func stateKind(n *round) string { return " (" + n.reply.State + ")" }
 
 // difference tells where two states differ, without showing them.
 func difference(sent, came string) string {
@@ -44,18 +40,18 @@ func difference(sent, came string) string {
 
 // watchNoState judges the retries of rounds that had no state.
 func watchNoState(s *scene) outcome {
-	judged := 0
+	judged := false
 	for _, r := range s.answered() {
 		switch {
-		case r.after.state == nil && r.state != nil:
-			return found("observation", "the retry of a round without a state has a state")
+		case r.after.state == nil && r.Params.RequestState != nil:
+			return seen("the retry of a round without a state has a state")
 		case r.after.state == nil:
-			judged++
+			judged = true
 		case r.after.retries[0] != r:
 			return found("canary", "the retry of a round without a state has the state of an earlier round")
 		}
 	}
-	if judged == 0 {
+	if !judged {
 		return notJudged("the client did not answer a round without a state", "let the client answer a form")
 	}
 	return passed("the retry had no state, as its round")
@@ -65,17 +61,19 @@ func watchNoState(s *scene) outcome {
 func watchElsewhere(s *scene) outcome {
 	others := 0
 	for _, r := range s.requests {
-		ours := r.tool == s.opts.tool && r.method == "tools/call" && !r.second
+		if r.Params.Name == s.opts.tool && r.Method == "tools/call" && !r.second {
+			continue
+		}
 		for _, n := range s.rounds {
-			if !ours && r.carries(n.nonce) {
+			if r.carries(n.nonce) {
 				return found("canary", "a state is in another request: "+r.describe())
 			}
 		}
-		if !ours && r.method != "tasks/update" &&
-			(r.state != nil || r.answers != nil || bytes.Contains(r.body, []byte(`"inputResponses"`))) {
-			return found("observation", "answers or a state are in another request: "+r.describe())
+		if r.Method != "tasks/update" && (r.Params.RequestState != nil || r.Params.InputResponses != nil ||
+			bytes.Contains(r.body, []byte(`"inputResponses"`))) {
+			return seen("answers or a state are in another request: %s", r.describe())
 		}
-		if !ours && len(s.rounds) > 0 && r.at > s.rounds[0].at {
+		if len(s.rounds) > 0 && r.at > s.rounds[0].at {
 			others++
 		}
 	}
@@ -83,24 +81,6 @@ func watchElsewhere(s *scene) outcome {
 		return notJudged("the client sent no other request after it had a state", "let the client call all listed tools")
 	}
 	return passed(fmt.Sprintf("%d other requests had no state and no answers", others))
-}
-
-func watchElsewhereOrPass(s *scene, reason string) outcome {
-	if o := watchElsewhere(s); o.proof != "" {
-		return o
-	}
-	return passed(reason)
-}
-
-// describe names a request.
-func (r *request) describe() string {
-	if r.method == "" {
-		return r.verb + " request"
-	}
-	if r.tool != "" {
-		return shorten(r.method+" "+r.tool, 100)
-	}
-	return shorten(r.method, 100)
 }
 
 // watchEndedState looks for the state of a call that has ended in a later call.
@@ -116,63 +96,25 @@ func watchEndedState(s *scene) outcome {
 	return passed("the state came back once")
 }
 
-func watchID(s *scene) outcome {
-	retries := s.answered()
-	for _, r := range retries {
-		if r.id == r.after.request.id {
-			return found("observation", "the retry has the JSON-RPC id of the request before it")
-		}
-	}
-	if len(retries) == 0 {
-		return notRetried
-	}
-	return passed("each retry had an id of its own")
-}
-
-func watchParams(s *scene) outcome {
-	retries := s.answered()
-	for _, r := range retries {
-		if !sameJSON(r.arguments, r.after.request.arguments) {
-			return found("observation", "the retry has other arguments than the request before it")
-		}
-	}
-	if len(retries) == 0 {
-		return notRetried
-	}
-	return passed("each retry had the name and the arguments of the call")
-}
-
-func watchCapabilities(s *scene) outcome {
-	retries := s.answered()
-	for _, r := range retries {
-		if !sameJSON(r.declared, r.after.request.declared) {
-			return found("observation", "the retry declares other capabilities than the request before it")
-		}
-	}
-	if len(retries) == 0 {
-		return notRetried
-	}
-	return passed("each retry declared the capabilities of the call")
-}
-
 // watchHeaders compares the headers of each request with its body.
 func watchHeaders(s *scene) outcome {
 	judged := 0
 	for _, r := range s.requests {
-		if r.second || r.method == "" || r.method == "initialize" || r.version == "" {
+		if r.second || r.Method == "" || r.Method == "initialize" || r.Params.Meta.Version == "" {
 			continue
 		}
 		judged++
-		for _, h := range []struct{ name, want, got string }{
-			{"MCP-Protocol-Version", r.version, r.header.Get("Mcp-Protocol-Version")},
-			{"Mcp-Method", r.method, r.header.Get("Mcp-Method")},
-		} {
-			if h.got != h.want {
-				return found("observation", h.name+" differs from the body of "+r.describe())
-			}
+		wrong := ""
+		switch {
+		case r.header.Get("Mcp-Protocol-Version") != r.Params.Meta.Version:
+			wrong = "MCP-Protocol-Version"
+		case r.header.Get("Mcp-Method") != r.Method:
+			wrong = "Mcp-Method"
+		case r.Method == "tools/call" && !r.names(r.Params.Name):
+			wrong = "Mcp-Name"
 		}
-		if r.method == "tools/call" && r.headerName() != r.tool {
-			return found("observation", "Mcp-Name differs from the body of "+r.describe())
+		if wrong != "" {
+			return seen("%s differs from the body of %s", wrong, r.describe())
 		}
 	}
 	if len(s.answered()) == 0 || judged == 0 {

@@ -9,7 +9,7 @@ import (
 var noTask = notJudged("the client takes no tasks", "let the client declare "+tasksExtension+" and wait for the task")
 
 // polled are the requests to the first task of the scene, or nothing if there was no task.
-func (s *scene) polled() []*poll {
+func (s *scene) polled() []*round {
 	for _, t := range s.tasks {
 		if len(t.gets) > 0 {
 			return t.gets
@@ -19,13 +19,10 @@ func (s *scene) polled() []*poll {
 }
 
 // updates are the tasks/update requests.
-func (s *scene) updates() (all []*request) {
-	for _, r := range s.requests {
-		if r.method == "tasks/update" && !r.second {
-			all = append(all, r)
-		}
-	}
-	return all
+func (s *scene) updates() []*request {
+	return slices.DeleteFunc(slices.Clone(s.requests), func(r *request) bool {
+		return r.Method != "tasks/update" || r.second
+	})
 }
 
 // watchTaskPoll compares the times between polls with the interval that the server asked for.
@@ -42,8 +39,7 @@ func watchTaskPoll(s *scene) outcome {
 		}
 		interval := time.Duration(gets[i].reply.PollMillis) * time.Millisecond
 		if gap := p.request.at - gets[i].request.at; gap < time.Duration(tolerance*float64(interval)) {
-			return found("observation", fmt.Sprintf("it polled after %v, and the interval was %v",
-				gap.Round(time.Millisecond), interval))
+			return seen("it polled after %v, and the interval was %v", gap.Round(time.Millisecond), interval)
 		}
 	}
 	return passed(fmt.Sprintf("the client kept the interval between %d polls", len(gets)))
@@ -51,26 +47,20 @@ func watchTaskPoll(s *scene) outcome {
 
 // watchTaskOnce judges a task that shows a question for a while after it was answered.
 func watchTaskOnce(s *scene) outcome {
-	gets, updates := s.polled(), s.updates()
+	updates, times := s.updates(), 0
 	if len(updates) == 0 {
 		return noTask
 	}
-	after := 0
-	for _, p := range gets {
-		if p.request.at > updates[0].at && p.reply.Task == "input_required" {
-			after++
-		}
-	}
-	times := 0
 	for _, u := range updates {
-		if _, ok := u.answers["confirm"]; ok {
+		if _, ok := u.Params.InputResponses["confirm"]; ok {
 			times++
 		}
 	}
+	again := func(p *round) bool { return p.request.at > updates[0].at && p.reply.Task == "input_required" }
 	switch {
 	case times > 1:
-		return found("observation", fmt.Sprintf("it answered one key of a task %d times", times))
-	case after == 0:
+		return seen("it answered one key of a task %d times", times)
+	case !slices.ContainsFunc(s.polled(), again):
 		return notJudged("the client did not see the question again", "let the client poll the task to its end")
 	}
 	return passed("the client answered each key once")
@@ -90,7 +80,7 @@ func watchTaskScope(s *scene) outcome {
 	case len(s.answered()) == 0:
 		return notRetried
 	case len(s.updates()) == 0:
-		return found("observation", "it did not answer the task's question, whose key the round before had, too")
+		return seen("it did not answer the task's question, whose key the round before had, too")
 	}
 	return passed("the client answered the task's question")
 }
@@ -98,12 +88,11 @@ func watchTaskScope(s *scene) outcome {
 func watchTaskName(s *scene) outcome {
 	judged := 0
 	for _, r := range s.requests {
-		if r.taskID == "" || r.second {
+		if r.Params.TaskID == "" || r.second {
 			continue
 		}
-		judged++
-		if r.headerName() != r.taskID {
-			return found("observation", "the header Mcp-Name of "+r.describe()+" is not the taskId")
+		if judged++; !r.names(r.Params.TaskID) {
+			return seen("the header Mcp-Name of %s is not the taskId", r.describe())
 		}
 	}
 	if judged == 0 {
@@ -114,18 +103,13 @@ func watchTaskName(s *scene) outcome {
 
 // watchTaskEnd judges whether the client stops at a terminal status.
 func watchTaskEnd(s *scene) outcome {
-	ended := -1
 	gets := s.polled()
-	for i, p := range gets {
-		if p.reply.Task == "completed" && ended < 0 {
-			ended = i
-		}
-	}
+	ended := slices.IndexFunc(gets, func(p *round) bool { return p.reply.Task == "completed" })
 	switch {
 	case ended < 0:
 		return noTask
 	case ended < len(gets)-1:
-		return found("observation", fmt.Sprintf("it polled %d times after the task had ended", len(gets)-1-ended))
+		return seen("it polled %d times after the task had ended", len(gets)-1-ended)
 	}
 	return passed("the client stopped when the task had ended")
 }
