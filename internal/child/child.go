@@ -41,10 +41,12 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 		return nil, err
 	}
 	go func() {
-		if line, err := bufio.NewReader(stdout).ReadString('\n'); err == nil {
+		lines := bufio.NewReader(stdout)
+		if line, err := lines.ReadString('\n'); err == nil {
 			p.Line = strings.TrimSpace(line)
 			close(p.Ready)
 		}
+		go func() { _, _ = io.Copy(io.Discard, lines) }() // or a server that prints more would wait for a reader
 		_ = cmd.Wait() // a server is usually killed
 		close(p.Dead)
 	}()

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,7 +85,7 @@ var peers = []peer{
 	{"mcp-go roots", goProgram(mcpGo + "roots_server"), []tool{
 		{name: "roots", asks: true, want: "file:///octocat"},
 	}, "", inside},
-	{"mcp-go conformance, over HTTP", goProgramHTTP(mcpGo+"conformance", "CONFORMANCE_ADDR"), []tool{
+	{"mcp-go conformance, over HTTP", overHTTP(goProgram(mcpGo+"conformance"), conformanceAddr), []tool{
 		{name: "test_elicitation", arguments: object{"message": "Who?"}, asks: true, want: "username:octocats"},
 		{name: "test_elicitation_sep1034_defaults", asks: true, want: "John Doe"},
 		{name: "test_elicitation_sep1330_enums", asks: true, want: "value1"},
@@ -111,12 +109,12 @@ var peers = []peer{
 		{name: "get-annotated-message", arguments: object{"messageType": "error", "includeImage": true}},
 		{name: "get-resource-links", arguments: object{"count": 3}},
 	}, "", nil},
-	{"TypeScript elicitationFormExample", sdkExample("elicitationFormExample.js", "PORT"), []tool{
+	{"TypeScript elicitationFormExample", sdkExample("elicitationFormExample.js", "PORT="), []tool{
 		{name: "register_user", asks: true, want: "Username: octocats"},
 		{name: "create_event", asks: true, want: "octocats"},
 		{name: "update_shipping_address", asks: true, want: "octocats"},
 	}, "", nil},
-	{"TypeScript simpleStreamableHttp", sdkExample("simpleStreamableHttp.js", "MCP_PORT"), []tool{
+	{"TypeScript simpleStreamableHttp", sdkExample("simpleStreamableHttp.js", "MCP_PORT="), []tool{
 		{name: "collect-user-info", arguments: object{"infoType": "contact"}, asks: true, want: "octocat@example.com"},
 		{name: "collect-user-info", arguments: object{"infoType": "preferences"}, asks: true, want: "light"},
 		{name: "greet", arguments: object{"name": "octocat"}, want: "Hello, octocat!"},
@@ -128,6 +126,8 @@ var peers = []peer{
 }
 
 type object = map[string]any
+
+func conformanceAddr(address string) string { return "CONFORMANCE_ADDR=" + address }
 
 // Every asking tool of servers that nobody here wrote is answered by a person, or by a host that can sample and has
 // roots. Every tool that asks nothing returns the same as without the bridge.
@@ -201,8 +201,8 @@ func direct(t *testing.T, server []string) rig.Host {
 func goProgram(path string, args ...string) func(*testing.T) []string {
 	return func(t *testing.T) []string {
 		program := filepath.Join(t.TempDir(), "example")
-		if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, path).CombinedOutput(); err != nil {
-			t.Fatalf("go build %s: %v\n%s", path, err, out)
+		if err := process.BuildGo(t.Context(), program, path); err != nil {
+			t.Fatal(err)
 		}
 		return append([]string{program}, args...)
 	}
@@ -217,13 +217,6 @@ func typescriptServer(t *testing.T) []string {
 	return []string{must(typescript.Install(dir))(t), filepath.Join(dir, "server.ts"), "stdio"}
 }
 
-// goProgramHTTP builds an example that serves HTTP at the address in an environment variable.
-func goProgramHTTP(path, variable string) func(*testing.T) []string {
-	return func(t *testing.T) []string {
-		return serveHTTP(t, exec.Command(goProgram(path)(t)[0]), variable, "127.0.0.1:")
-	}
-}
-
 // npmProgram is the program of a package of npm, which is served over stdio.
 func npmProgram(path string, args ...string) func(*testing.T) []string {
 	return func(t *testing.T) []string {
@@ -234,26 +227,24 @@ func npmProgram(path string, args ...string) func(*testing.T) []string {
 
 // sdkExample is an example of the TypeScript SDK that serves HTTP at the port in an environment variable.
 func sdkExample(file, variable string) func(*testing.T) []string {
-	return func(t *testing.T) []string {
-		command := npmProgram("sdk/dist/esm/examples/server/" + file)(t)
-		return serveHTTP(t, exec.Command(command[0], command[1:]...), variable, "")
-	}
+	return overHTTP(npmProgram("sdk/dist/esm/examples/server/"+file), func(address string) string {
+		return variable + address[strings.Index(address, ":")+1:]
+	})
 }
 
-// serveHTTP starts a server that is told its port in an environment variable, and returns its URL.
-func serveHTTP(t *testing.T, cmd *exec.Cmd, variable, before string) []string {
-	t.Helper()
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	listener.Close() // the server takes it a moment later
-	log := filepath.Join(t.TempDir(), "log")
-	cmd.Env = append(os.Environ(), variable+"="+before+port)
-	p := must(process.Start(cmd, log))(t)
-	t.Cleanup(p.Kill)
-	url := "http://127.0.0.1:" + port + "/mcp"
-	if err := process.WaitFor(t.Context(), url, http.StatusOK, http.StatusBadRequest, http.StatusMethodNotAllowed,
-		http.StatusNotAcceptable); err != nil {
-		t.Fatalf("%v\n%s", err, process.Tail(log))
+// overHTTP starts a server that is told its address by an environment variable, and returns its URL.
+func overHTTP(command func(*testing.T) []string, variable func(address string) string) func(*testing.T) []string {
+	return func(t *testing.T) []string {
+		words, log := command(t), filepath.Join(t.TempDir(), "log")
+		p, url, err := process.StartAt(t.Context(), "/mcp", log, func(address string) *exec.Cmd {
+			cmd := exec.Command(words[0], words[1:]...)
+			cmd.Env = append(os.Environ(), variable(address))
+			return cmd
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Kill)
+		return []string{url}
 	}
-	return []string{url}
 }

@@ -39,8 +39,8 @@ func judgeHostile(ctx context.Context, j *judge, w io.Writer) (wrong int) {
 		_, _ = fmt.Fprintf(w, "%s %-10s %d requests, %.1fs, %d MB; %s\n", word, name, o.Requests, o.took.Seconds(),
 			o.memory>>20, why)
 		for _, v := range o.Verdicts {
-			if v.grave() {
-				_, _ = fmt.Fprintf(w, "      %s %s: %s (%s) %.200s\n", v.Level, v.Probe, v.Target, v.Proof, v.Reason)
+			if text, is := grave(v); is {
+				_, _ = fmt.Fprintf(w, "      %.300s\n", text)
 			}
 		}
 	}

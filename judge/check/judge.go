@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/askback-mcp/askback/check/findings"
 	"github.com/askback-mcp/askback/check/planted"
 	"github.com/askback-mcp/askback/judge/process"
 )
@@ -21,31 +22,20 @@ import (
 type judge struct {
 	program string
 	lossy   bool
-	load    bool
-}
-
-// A verdict is the part of a report's verdict that counts.
-type verdict struct {
-	Probe  string `json:"probe"`
-	Target string `json:"target"`
-	Level  string `json:"level"`
-	Proof  string `json:"proof"`
-	Reason string `json:"reason"`
 }
 
 // An outcome is what came of one run.
 type outcome struct {
-	Requests int       `json:"requests"`
-	Stopped  string    `json:"stopped"`
-	Verdicts []verdict `json:"verdicts"`
-
+	findings.Report
 	took   time.Duration
 	memory int64 // bytes, at its peak
 	err    error // there is no report
 }
 
-// grave reports whether a verdict is a fail or a warn.
-func (v verdict) grave() bool { return v.Level == "fail" || v.Level == "warn" }
+// grave describes a verdict that is a fail or a warn.
+func grave(v findings.Verdict) (text string, is bool) {
+	return fmt.Sprintf("%s %s: %s (%s) %s", v.Level, v.Probe, v.Target, v.Proof, v.Reason), v.Level.AtLeast(findings.Warn)
+}
 
 // check checks a server once.
 func (j *judge) check(ctx context.Context, s subject) outcome {
@@ -67,12 +57,11 @@ func (j *judge) check(ctx context.Context, s subject) outcome {
 		defer web.CloseClientConnections() // subscriptions would keep it open
 		urls = append(urls, web.URL+"/")
 	}
-	plan := map[string]any{"replica": urls[1], "elsewhere": urls[2]}
 	calls := map[string]any{}
 	for _, name := range s.Once {
 		calls[name] = map[string]any{"once": true}
 	}
-	plan["calls"] = calls
+	plan := map[string]any{"replica": urls[1], "elsewhere": urls[2], "calls": calls}
 	if s.TTL > 0 {
 		plan["stateTTL"] = s.TTL.String()
 	}
@@ -81,7 +70,7 @@ func (j *judge) check(ctx context.Context, s subject) outcome {
 		return outcome{err: err}
 	}
 	flags := []string{"--file", "-", "--allow", "*", "--requests", "20000", "--timeout", "2m"}
-	if j.load || s.fault != nil && strings.HasPrefix(s.fault.Probe, "load-") {
+	if s.fault != nil && strings.HasPrefix(s.fault.Probe, "load-") {
 		flags = append(flags, "--load", "--timeout", "4m")
 	}
 	return j.run(ctx, urls[0], file, flags...)
@@ -102,7 +91,7 @@ func (j *judge) run(ctx context.Context, url string, plan []byte, flags ...strin
 	if left := new(exec.ExitError); err != nil && !errors.As(err, &left) {
 		return outcome{err: err}
 	}
-	if err := json.Unmarshal(out.Bytes(), &o); err != nil {
+	if err := json.Unmarshal(out.Bytes(), &o.Report); err != nil {
 		return outcome{err: fmt.Errorf("there is no report (%v): %w: %.500s", cmd.ProcessState, err, wrong.Bytes())}
 	}
 	o.took, o.memory = took, memory

@@ -19,11 +19,14 @@ type summary struct {
 	details                      []string
 }
 
+// parallel is how many servers are checked at once; most of a run is waiting.
+const parallel = 4
+
 // sums checks servers, some of them at once, and returns the summaries in the order of the servers.
-func (j *judge) sums(ctx context.Context, all []subject, runs, parallel int, verbose bool) iter.Seq[*summary] {
+func (j *judge) sums(ctx context.Context, all []subject, runs int) iter.Seq[*summary] {
 	return func(yield func(*summary) bool) {
 		ready := make([]chan *summary, len(all))
-		places := make(chan struct{}, max(1, parallel))
+		places := make(chan struct{}, parallel)
 		for i, s := range all {
 			ready[i] = make(chan *summary, 1)
 			go func() {
@@ -31,7 +34,7 @@ func (j *judge) sums(ctx context.Context, all []subject, runs, parallel int, ver
 				defer func() { <-places }()
 				sum := &summary{on: s}
 				for range runs {
-					sum.add(j.check(ctx, s), verbose)
+					sum.add(j.check(ctx, s))
 				}
 				ready[i] <- sum
 			}()
@@ -44,8 +47,8 @@ func (j *judge) sums(ctx context.Context, all []subject, runs, parallel int, ver
 	}
 }
 
-func (s *summary) add(o outcome, verbose bool) {
-	on := s.on
+func (s *summary) add(o outcome) {
+	fault := s.on.fault
 	s.runs++
 	s.requests = max(s.requests, o.Requests)
 	s.longest = max(s.longest, o.took)
@@ -57,46 +60,40 @@ func (s *summary) add(o outcome, verbose bool) {
 	}
 	found, why := false, []string{}
 	for _, v := range o.Verdicts {
-		meant := on.fault != nil && v.Probe == on.fault.Probe
-		switch {
-		case meant && v.Level == on.fault.Level:
+		meant := fault != nil && v.Probe == fault.Probe
+		text, isGrave := grave(v)
+		if meant && string(v.Level) == fault.Level {
 			found = true
-		case v.grave():
-			if name := v.Probe + "=" + v.Level; !slices.Contains(s.others, name) {
-				s.others = append(s.others, name)
-			}
-			if on.fault == nil || verbose {
-				why = append(why, fmt.Sprintf("%s %s: %s (%s) %s", v.Level, v.Probe, v.Target, v.Proof, v.Reason))
-			}
+		} else if name := v.Probe + "=" + string(v.Level); isGrave && !slices.Contains(s.others, name) {
+			s.others = append(s.others, name)
 		}
-		if meant && !found {
-			why = append(why, fmt.Sprintf("%s %s: %s (%s) %s", v.Level, v.Probe, v.Target, v.Proof, v.Reason))
+		if isGrave && fault == nil || meant && !found {
+			why = append(why, text)
 		}
 	}
 	if found {
 		s.found++
-	} else if on.fault != nil || len(why) > 0 {
+		return
+	}
+	if fault != nil || len(why) > 0 {
 		s.wrong++
 		if o.Stopped != "" {
 			why = append(why, "stopped: "+o.Stopped)
 		}
 	}
-	if on.fault == nil || !found || verbose {
-		s.details = append(s.details, why...)
-	}
+	s.details = append(s.details, why...)
 }
 
 // line is the row of the table.
 func (s *summary) line() string {
-	on := s.on
 	var b strings.Builder
 	word := "ok   "
 	if s.wrong > 0 {
 		word = "WRONG"
 	}
-	fmt.Fprintf(&b, "%s %-22s", word, on.name)
-	if on.fault != nil {
-		fmt.Fprintf(&b, " %-20s %-4s %d of %d", on.fault.Probe, on.fault.Level, s.found, s.runs)
+	fmt.Fprintf(&b, "%s %-22s", word, s.on.Name)
+	if f := s.on.fault; f != nil {
+		fmt.Fprintf(&b, " %-20s %-4s %d of %d", f.Probe, f.Level, s.found, s.runs)
 	} else {
 		fmt.Fprintf(&b, " %-25s %d of %d", "silent", s.runs-s.wrong, s.runs)
 	}

@@ -88,10 +88,8 @@ func prepare(dir string) (programs, error) {
 	all := make(programs)
 	for _, name := range []string{"askback", "gosdk", "mcpgo"} {
 		binary := filepath.Join(dir, name)
-		build := exec.Command("go", "build", "-o", binary, "./"+name)
-		build.Stdout, build.Stderr = os.Stderr, os.Stderr
-		if err := build.Run(); err != nil {
-			return nil, fmt.Errorf("%s, in the directory judge/interop: %w", build, err)
+		if err := process.BuildGo(context.Background(), binary, "./"+name); err != nil {
+			return nil, fmt.Errorf("in the directory judge/interop: %w", err)
 		}
 		all[name] = func(role string) []string { return []string{binary, role} }
 	}

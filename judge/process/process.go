@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -27,11 +28,48 @@ const Patience = 2 * time.Minute
 // Build builds the askback command of this tree into a directory, and returns its file.
 func Build(ctx context.Context, dir string) (program string, err error) {
 	program = filepath.Join(dir, "askback")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/askback-mcp/askback/cmd/askback")
+	return program, BuildGo(ctx, program, "github.com/askback-mcp/askback/cmd/askback")
+}
+
+// BuildGo builds a program from a package of this module or of one that its go.mod pins, or from files.
+func BuildGo(ctx context.Context, program string, from ...string) error {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-o", program}, from...)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build askback: %w\n%s", err, out)
+		return fmt.Errorf("%s: %w\n%s", cmd, err, out)
 	}
-	return program, nil
+	return nil
+}
+
+// FreeAddresses returns addresses of this machine that nobody listens on at present.
+func FreeAddresses(n int) (addresses []string, err error) {
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		addresses = append(addresses, l.Addr().String())
+	}
+	return addresses, nil
+}
+
+// StartAt starts a server that is told the address, as HOST:PORT, on which it is to serve a path. It returns the URL.
+func StartAt(ctx context.Context, path, log string, command func(address string) *exec.Cmd) (
+	p *child.Process, url string, err error,
+) {
+	at, err := FreeAddresses(1)
+	if err != nil {
+		return nil, "", err
+	}
+	if p, err = Start(command(at[0]), log); err != nil {
+		return nil, "", err
+	}
+	url = "http://" + at[0] + path
+	if err := WaitFor(ctx, url); err != nil {
+		p.Kill()
+		return nil, "", fmt.Errorf("%w; its log ends with\n%s", err, Tail(log))
+	}
+	return p, url, nil
 }
 
 // NewKeys writes a new key into a file that several instances share.
@@ -92,7 +130,7 @@ func Stop(p *child.Process) error {
 	}
 }
 
-// WaitFor waits until a GET of the URL has one of these statuses.
+// WaitFor waits until a GET of the URL has one of these statuses, or any if there are none.
 func WaitFor(ctx context.Context, url string, statuses ...int) error {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
@@ -104,11 +142,8 @@ func WaitFor(ctx context.Context, url string, statuses ...int) error {
 		}
 		if res, err := http.DefaultClient.Do(req); err == nil {
 			res.Body.Close()
-			last = res.Status
-			for _, status := range statuses {
-				if res.StatusCode == status {
-					return nil
-				}
+			if last = res.Status; len(statuses) == 0 || slices.Contains(statuses, res.StatusCode) {
+				return nil
 			}
 		}
 		select {

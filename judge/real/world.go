@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -69,7 +68,7 @@ func newWorld(ctx context.Context, seed uint64) (w *world, err error) {
 	if err := process.NewKeys(keys); err != nil {
 		return nil, err
 	}
-	at, err1 := freeAddresses(instances + 4)
+	at, err1 := process.FreeAddresses(instances + 4)
 	self, err2 := os.Executable()
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
@@ -107,19 +106,6 @@ func (w *world) end() {
 	if w.database != nil {
 		w.database.end()
 	}
-}
-
-// freeAddresses returns addresses that nobody listens on at present.
-func freeAddresses(n int) (addresses []string, err error) {
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		addresses = append(addresses, l.Addr().String())
-	}
-	return addresses, nil
 }
 
 // startNginx starts nginx with the configuration of examples/fleet, in which it replaces what belongs to containers.

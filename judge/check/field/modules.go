@@ -13,22 +13,19 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/askback-mcp/askback/judge/process"
 )
 
-// goPackage builds a program of a module that go.mod pins. It is told its address by the function address.
-func goPackage(
-	name, path string, address func(cmd *exec.Cmd, address string),
-) func(context.Context, string) (starter, error) {
-	return func(ctx context.Context, work string) (starter, error) {
+// goPackage builds a program of a module that go.mod pins. It is told its address by the function tell.
+func goPackage(name string, tell func(cmd *exec.Cmd, address string)) builder {
+	return func(ctx context.Context, work string) (func(string) *exec.Cmd, error) {
 		program := filepath.Join(work, strings.ReplaceAll(name, "/", "-"))
-		if err := build(ctx, program, name); err != nil {
-			return nil, err
-		}
-		return serve(path, func(at string, _ int) *exec.Cmd {
+		return func(address string) *exec.Cmd {
 			cmd := exec.Command(program)
-			address(cmd, at)
+			tell(cmd, address)
 			return cmd
-		}), nil
+		}, process.BuildGo(ctx, program, name)
 	}
 }
 
@@ -37,10 +34,8 @@ var serving embed.FS
 
 // goExample builds an example that calls its own server in the same process. A function makes a file of a program from
 // the published file, with a function newServer and without main, and a file of the directory serve has the other main.
-func goExample(
-	module, file, path, main string, make func(source []byte) ([]byte, error),
-) func(context.Context, string) (starter, error) {
-	return func(ctx context.Context, work string) (starter, error) {
+func goExample(module, file, main string, make func(source []byte) ([]byte, error)) builder {
+	return func(ctx context.Context, work string) (func(string) *exec.Cmd, error) {
 		list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
 		list.Stderr = os.Stderr
 		dir, err := list.Output()
@@ -54,25 +49,17 @@ func goExample(
 		if example, err = make(example); err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
-		serving, err := serving.ReadFile("serve/" + main)
-		if err != nil {
-			return nil, err
-		}
+		serving, err1 := serving.ReadFile("serve/" + main)
 		program := filepath.Join(work, "example-"+strings.TrimSuffix(main, ".go"))
-		sources := program + "-source"
-		if err := os.MkdirAll(sources, 0o755); err != nil {
+		files := []string{filepath.Join(program+"-source", "example.go"), filepath.Join(program+"-source", main)}
+		err2 := os.MkdirAll(program+"-source", 0o755)
+		err3 := os.WriteFile(files[0], example, 0o644)
+		err4 := os.WriteFile(files[1], serving, 0o644)
+		if err := errors.Join(err1, err2, err3, err4); err != nil {
 			return nil, err
 		}
-		files := []string{filepath.Join(sources, "example.go"), filepath.Join(sources, main)}
-		for i, text := range [][]byte{example, serving} {
-			if err := os.WriteFile(files[i], text, 0o644); err != nil {
-				return nil, err
-			}
-		}
-		if err := build(ctx, program, files...); err != nil {
-			return nil, err
-		}
-		return serve(path, func(address string, _ int) *exec.Cmd { return exec.Command(program, address) }), nil
+		return func(address string) *exec.Cmd { return exec.Command(program, address) },
+			process.BuildGo(ctx, program, files...)
 	}
 }
 
@@ -116,12 +103,4 @@ func function(source []byte, name string) (*token.FileSet, *ast.FuncDecl, error)
 		}
 	}
 	return nil, nil, errors.New("no function " + name)
-}
-
-func build(ctx context.Context, program string, what ...string) error {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-o", program}, what...)...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out)
-	}
-	return nil
 }
