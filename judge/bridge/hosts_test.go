@@ -115,11 +115,11 @@ func TestInspector(t *testing.T) {
 					t.Fatal(err)
 				}
 				t.Cleanup(p.Kill)
-				host := &rig.Inspector{Command: []string{node, filepath.Join(modules, ".bin", "mcp-inspector")}, URL: url}
+				host := rig.Inspector([]string{node, filepath.Join(modules, ".bin", "mcp-inspector")}, url)
 				if wait == "1m" {
 					answering(t, b)
 				}
-				result := must(host.Call(t.Context(), c.tool, c.arguments))(t)
+				result := must(host(t.Context(), c.tool, c.arguments))(t)
 				if wait != "1m" {
 					name := waiting(t, result)
 					answering(t, b)
@@ -169,7 +169,7 @@ func fetch(t *testing.T, host rig.Host, name string) json.RawMessage {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for {
-		result, err := host.Call(ctx, "askback_result", map[string]any{"name": name})
+		result, err := host(ctx, "askback_result", map[string]any{"name": name})
 		if err != nil {
 			t.Fatal(err)
 		}

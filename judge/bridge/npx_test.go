@@ -39,7 +39,7 @@ func TestNPM(t *testing.T) {
 		host, ctx := m.open(t, b, cmd)
 		listTools(ctx, t, host)
 		// Npm signals its shell only, so hosts close the input first.
-		host.End(ctx)
+		host.End()
 	})
 	if out, err := m.command("npm", "install", "askback").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -165,7 +165,7 @@ func TestPeers(t *testing.T) {
 					case !answered:
 						t.Errorf("the result is %s, %v; want %q", result, err, tool.want)
 					case !tool.asks:
-						equal(t, must(without().Call(ctx, tool.name, tool.arguments))(t), result)
+						equal(t, must(without()(ctx, tool.name, tool.arguments))(t), result)
 					}
 				})
 			}
@@ -194,7 +194,7 @@ func direct(t *testing.T, server []string) rig.Host {
 	log := filepath.Join(t.TempDir(), "log")
 	host := must(rig.OpenStdio(t.Context(), exec.Command(server[0], server[1:]...), log, nil))(t)
 	t.Cleanup(host.Close)
-	return host
+	return host.Call
 }
 
 // goProgram builds a program, such as an example of a module, which is served over stdio.

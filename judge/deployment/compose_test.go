@@ -15,6 +15,8 @@ import (
 	"github.com/compose-spec/compose-go/v2/loader"
 	"github.com/compose-spec/compose-go/v2/types"
 	"sigs.k8s.io/yaml"
+
+	"github.com/askback-mcp/askback/judge/process"
 )
 
 var instances = []string{"one", "two", "three"}
@@ -143,7 +145,10 @@ func TestNginxConfigurationIsTheRecipe(t *testing.T) {
 // nginx takes the configuration. It resolves the addresses, but does not connect to them.
 func TestNginxTakesItsConfiguration(t *testing.T) {
 	program, dir := nginx(t), t.TempDir()
-	file := configureNginx(t, dir, read(t, "nginx.conf"), read(t, "inbox.conf"))
+	file, err := process.NginxConfig(dir, read(t, "nginx.conf"), read(t, "inbox.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	if out, err := exec.CommandContext(t.Context(), program, "-t", "-c", file, "-p", dir).CombinedOutput(); err != nil {
 		t.Errorf("nginx -t: %v\n%s", err, out)
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -24,6 +23,7 @@ import (
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/inbox/receipt"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
+	"github.com/askback-mcp/askback/judge/process"
 	"github.com/askback-mcp/askback/seal"
 )
 
@@ -41,35 +41,6 @@ func nginx(t *testing.T) string {
 		}
 	}
 	return program
-}
-
-// configureNginx writes a configuration with these texts, and returns its file.
-func configureNginx(t *testing.T, dir string, texts ...string) string {
-	t.Helper()
-	whole := "daemon off;\npid " + dir + "/pid;\nerror_log stderr;\nevents {}\nhttp {\naccess_log off;\n"
-	if os.Geteuid() == 0 { // its workers could not read the test's files otherwise
-		whole = "user root;\n" + whole
-	}
-	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
-		whole += kind + "_temp_path " + dir + "/" + kind + ";\n"
-	}
-	whole += strings.Join(texts, "\n") + "\n}\n"
-	file := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(file, []byte(whole), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
-// freeAddr returns an address that nobody listens at.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // The people of the group finance approve a large refund on the page, to which nginx lets them with their passwords. To
@@ -106,12 +77,19 @@ func TestRefundIsApprovedOnThePage(t *testing.T) {
 	if err := os.WriteFile(people, []byte(file), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	mcpAddr, pageAddr := freeAddr(t), freeAddr(t)
+	at, err := process.FreeAddresses(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mcpAddr, pageAddr := at[0], at[1]
 	upstream := strings.NewReplacer("listen 8080", "listen "+mcpAddr, "172.30.80.11:8080",
 		fleet["172.30.80.11:8080"].addr, "172.30.80.12:8080", fleet["172.30.80.12:8080"].addr,
 		"    server 172.30.80.13:8080 max_fails=1 fail_timeout=2s;\n", "")
 	page := strings.NewReplacer("listen 8081", "listen "+pageAddr, "/etc/nginx/people", people)
-	conf := configureNginx(t, dir, upstream.Replace(read(t, "nginx.conf")), page.Replace(read(t, "inbox.conf")))
+	conf, err := process.NginxConfig(dir, upstream.Replace(read(t, "nginx.conf")), page.Replace(read(t, "inbox.conf")))
+	if err != nil {
+		t.Fatal(err)
+	}
 	proxy := exec.Command(program, "-c", conf, "-p", dir)
 	proxy.Stderr = os.Stderr
 	if err := proxy.Start(); err != nil {

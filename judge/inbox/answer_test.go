@@ -1,4 +1,5 @@
-// Package inbox judges the page of an inbox with browsers and people, over the example tools and a store in a file.
+// Package inbox judges the page of an inbox with browsers and people, over the example tools and a store in a file, its
+// API by its description, and signing in at a provider of others.
 package inbox
 
 import (

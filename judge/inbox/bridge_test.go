@@ -59,7 +59,7 @@ func (s *bridged) provision(who *viewer, hand hand, name string) {
 	s.Helper()
 	ended := make(chan string, 1)
 	go func() {
-		result, err := s.host.Call(s.Context(), "provision_vm", map[string]any{"name": name, "diskMiB": 1})
+		result, err := s.host(s.Context(), "provision_vm", map[string]any{"name": name, "diskMiB": 1})
 		if err != nil {
 			result = json.RawMessage(err.Error())
 		}

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -152,6 +153,20 @@ func WaitFor(ctx context.Context, url string, statuses ...int) error {
 			return fmt.Errorf("%s is not there; its last status was %q: %w", url, last, context.Cause(ctx))
 		}
 	}
+}
+
+// NginxConfig writes a configuration that lets nginx run as a child, with these texts in its block http, and returns its
+// file. Nothing of it is outside of dir.
+func NginxConfig(dir string, texts ...string) (file string, err error) {
+	whole := "daemon off;\npid " + dir + "/pid;\nerror_log stderr;\nevents {}\nhttp {\naccess_log off;\n"
+	if os.Geteuid() == 0 { // its workers could not read the files otherwise
+		whole = "user root;\n" + whole
+	}
+	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		whole += kind + "_temp_path " + dir + "/" + kind + ";\n"
+	}
+	file = filepath.Join(dir, "nginx.conf")
+	return file, os.WriteFile(file, []byte(whole+strings.Join(texts, "\n")+"\n}\n"), 0o600)
 }
 
 // Self returns the command that runs this program again, with these arguments.

@@ -116,15 +116,7 @@ func (w *world) startNginx(front, pages string, at []string) error {
 	}
 	mcp, err1 := os.ReadFile("examples/fleet/nginx.conf") // from the root of the repository
 	inbox, err2 := os.ReadFile("examples/fleet/inbox.conf")
-	people, file := filepath.Join(w.dir, "people"), filepath.Join(w.dir, "nginx.conf")
-	config := fmt.Sprintf("daemon off;\npid %s/pid;\nerror_log stderr;\nevents {}\nhttp {\naccess_log off;\n", w.dir)
-	if os.Geteuid() == 0 { // its workers could not read the files otherwise
-		config = "user root;\n" + config
-	}
-	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
-		config += fmt.Sprintf("%s_temp_path %s/%s;\n", kind, w.dir, kind)
-	}
-	config += string(mcp) + string(inbox) + "}\n"
+	people, config := filepath.Join(w.dir, "people"), string(mcp)+string(inbox)
 	for from, to := range map[string]string{
 		"listen 8080;": "listen " + front + ";", "listen 8081;": "listen " + pages + ";", "/etc/nginx/people": people,
 		"172.30.80.11:8080": at[0], "172.30.80.12:8080": at[1], "172.30.80.13:8080": at[2],
@@ -135,7 +127,7 @@ func (w *world) startNginx(front, pages string, at []string) error {
 		config = strings.ReplaceAll(config, from, to)
 	}
 	err3 := os.WriteFile(people, []byte("ada:{PLAIN}ada\nbob:{PLAIN}bob\n"), 0o600)
-	err4 := os.WriteFile(file, []byte(config), 0o600)
+	file, err4 := process.NginxConfig(w.dir, config)
 	log, err5 := os.Create(filepath.Join(w.dir, "nginx.log"))
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return err

@@ -39,7 +39,7 @@ func TestATargetThatNeverEndsWellFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			f := &fuzzer{cache: dir, work: dir, duration: time.Second}
-			summary, err := f.fuzz(program, target{dir: dir, pkg: "x", name: "FuzzX"})
+			summary, err := f.fuzz(program, &pkg{Dir: dir, ImportPath: "x"}, "FuzzX")
 			if c.failure == "" && (err != nil || summary != "1s, execs: 7 (7/sec)") ||
 				c.failure != "" && (err == nil || !strings.Contains(err.Error(), c.failure)) {
 				t.Errorf("%q, %v; want the failure %q", summary, err, c.failure)

@@ -19,28 +19,17 @@ import (
 // Revision is the revision of the hosts here.
 const Revision = "2025-11-25"
 
-// A Host calls tools.
-type Host interface {
-	// Call returns the result as it came. The error is an [*rawclient.Error] if the server answered with one.
-	Call(ctx context.Context, tool string, arguments map[string]any) (json.RawMessage, error)
-}
+// A Host calls tools, and returns their results as they came. The error is an [*rawclient.Error] if the server answered
+// with one.
+type Host func(ctx context.Context, tool string, arguments map[string]any) (json.RawMessage, error)
 
-// A Session is a raw client over HTTP, which declares nothing, and so can be asked nothing.
-type Session struct{ *rawclient.Client }
-
-// OpenSession opens a session at an endpoint.
-func OpenSession(ctx context.Context, url string) (*Session, error) {
+// OpenSession opens a session at an endpoint. It declares nothing, and so can be asked nothing.
+func OpenSession(ctx context.Context, url string) (Host, error) {
 	c, err := (&rawclient.Client{URL: url, Capabilities: "{}"}).Initialize(ctx, Revision)
-	if err != nil {
-		return nil, err
-	}
-	return &Session{c}, nil
-}
-
-// Call implements [Host].
-func (s *Session) Call(ctx context.Context, tool string, arguments map[string]any) (result json.RawMessage, err error) {
-	err = s.Client.Call(ctx, "tools/call", params(tool, arguments), &result)
-	return result, err
+	return func(ctx context.Context, tool string, arguments map[string]any) (result json.RawMessage, err error) {
+		err = c.Call(ctx, "tools/call", params(tool, arguments), &result)
+		return result, err
+	}, err
 }
 
 func params(tool string, arguments map[string]any) map[string]any {
@@ -63,7 +52,7 @@ type Stdio struct {
 	waiting map[string]chan *rawclient.Message // by the IDs of requests
 	notices []*rawclient.Message               // that nobody has read
 	heard   chan struct{}                      // closed, and made anew, when a notification comes
-	strays  []string                           // lines that are no messages
+	strays  []byte                             // lines that are no messages
 	over    chan struct{}                      // closed when nothing comes any more
 	err     error                              // why; valid when over is closed
 }
@@ -95,16 +84,11 @@ func OpenStdio(ctx context.Context, cmd *exec.Cmd, log string, abilities map[str
 	}
 	defer file.Close()
 	cmd.Stderr = file
-	if s.in, err = cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
+	out, in, err := rawclient.Pipes(cmd, 0, strays{s})
 	if err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
+	s.in = in
 	go s.read(bufio.NewReader(out))
 	_, err = s.Request(ctx, "initialize", map[string]any{
 		"protocolVersion": Revision, "capabilities": capabilities,
@@ -120,26 +104,21 @@ func OpenStdio(ctx context.Context, cmd *exec.Cmd, log string, abilities map[str
 	return s, nil
 }
 
-// Call implements [Host].
+// Call is a [Host].
 func (s *Stdio) Call(ctx context.Context, tool string, arguments map[string]any) (json.RawMessage, error) {
 	return s.Request(ctx, "tools/call", params(tool, arguments))
+}
+
+// End closes the standard input of the process, and waits until it has ended. A process that takes longer is ended.
+func (s *Stdio) End() {
+	_ = s.in.Close()
+	<-s.over
 }
 
 // Close kills the process.
 func (s *Stdio) Close() {
 	_ = s.cmd.Process.Kill() // it may be gone
-	_ = s.cmd.Wait()
-	<-s.over
-}
-
-// End closes the standard input of the process and waits until it has ended. When ctx is done it kills the process.
-func (s *Stdio) End(ctx context.Context) {
-	_ = s.in.Close()
-	select {
-	case <-s.over: // a child of the process can still hold its output, but not for long
-	case <-ctx.Done():
-	}
-	s.Close()
+	s.End()
 }
 
 // Request sends a request and waits for its result. The error is an [*rawclient.Error] if the server answered with one.
@@ -164,7 +143,10 @@ func (s *Stdio) Begin(method string, params any) (
 	response = func(ctx context.Context) (json.RawMessage, error) {
 		select {
 		case m := <-answer:
-			return m.Result, errorOf(m)
+			if m.Error != nil {
+				return nil, m.Error
+			}
+			return m.Result, nil
 		case <-s.over:
 			return nil, fmt.Errorf("%s: %w", method, s.err)
 		case <-ctx.Done():
@@ -172,13 +154,6 @@ func (s *Stdio) Begin(method string, params any) (
 		}
 	}
 	return id, response, s.send(map[string]any{"id": id, "method": method, "params": params})
-}
-
-func errorOf(m *rawclient.Message) error {
-	if m.Error == nil {
-		return nil
-	}
-	return m.Error
 }
 
 // Notify sends a notification. Nil params are left out.
@@ -214,10 +189,19 @@ func (s *Stdio) Notice(ctx context.Context, method string) (json.RawMessage, err
 }
 
 // Strays returns the lines that the server printed beside its messages.
-func (s *Stdio) Strays() []string {
+func (s *Stdio) Strays() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.strays)
+	return string(s.strays)
+}
+
+type strays struct{ *Stdio }
+
+func (s strays) Write(line []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.strays = append(s.strays, line...)
+	return len(line), nil
 }
 
 // read reads what the server sends, until its output ends.
@@ -238,11 +222,8 @@ func (s *Stdio) read(lines *bufio.Reader) {
 
 func (s *Stdio) receive(line []byte) error {
 	var m rawclient.Message
-	if json.Unmarshal(line, &m) != nil || m.Method == "" && m.ID == nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.strays = append(s.strays, string(line))
-		return nil
+	if err := json.Unmarshal(line, &m); err != nil {
+		return fmt.Errorf("%.200s: %w", line, err)
 	}
 	switch {
 	case m.Method == "":
@@ -282,27 +263,23 @@ func (s *Stdio) send(message map[string]any) error {
 	return err
 }
 
-// An Inspector is the command line of the MCP Inspector. Every call is a process of its own.
-type Inspector struct {
-	Command []string
-	URL     string
-}
-
-// Call implements [Host].
-func (i *Inspector) Call(ctx context.Context, tool string, arguments map[string]any) (json.RawMessage, error) {
-	encoded, err := json.Marshal(params(tool, arguments)["arguments"])
-	if err != nil {
-		return nil, err
+// Inspector is the command line of the MCP Inspector, at an endpoint. Every call is a process of its own.
+func Inspector(command []string, url string) Host {
+	return func(ctx context.Context, tool string, arguments map[string]any) (json.RawMessage, error) {
+		encoded, err := json.Marshal(params(tool, arguments)["arguments"])
+		if err != nil {
+			return nil, err
+		}
+		args := append(command[1:len(command):len(command)], "--cli", url, "--transport", "http", "--format", "json",
+			"--method", "tools/call", "--tool-name", tool, "--tool-args-json", string(encoded))
+		cmd := exec.CommandContext(ctx, command[0], args...)
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		out, err := cmd.Output()
+		var printed struct{ Result json.RawMessage }
+		if json.Unmarshal(out, &printed) == nil && printed.Result != nil {
+			return printed.Result, nil // also where the exit code says that the tool failed
+		}
+		return nil, fmt.Errorf("the Inspector printed no result: %v: %s", err, bytes.TrimSpace(errs.Bytes()))
 	}
-	args := append(i.Command[1:len(i.Command):len(i.Command)], "--cli", i.URL, "--transport", "http", "--format", "json",
-		"--method", "tools/call", "--tool-name", tool, "--tool-args-json", string(encoded))
-	cmd := exec.CommandContext(ctx, i.Command[0], args...)
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
-	var printed struct{ Result json.RawMessage }
-	if json.Unmarshal(out, &printed) == nil && printed.Result != nil {
-		return printed.Result, nil // also where the exit code says that the tool failed
-	}
-	return nil, fmt.Errorf("the Inspector printed no result: %v: %s", err, bytes.TrimSpace(errs.Bytes()))
 }

@@ -92,19 +92,15 @@ func (b *bench) run(ctx context.Context, s *server, bridged bool) (_ *transcript
 	if err != nil {
 		return nil, fmt.Errorf("%w; its log ends with\n%s", err, process.Tail(log))
 	}
-	defer func() {
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		host.End(ending)
-	}()
+	defer host.End()
 	t := &transcript{host: host, dir: work}
 	t.all(ctx, s)
 	if s.uses != nil {
 		s.uses(ctx, t)
 	}
 	if bridged {
-		for _, line := range host.Strays() {
-			t.add("a line that is no message", line)
+		if text := host.Strays(); text != "" {
+			t.add("a line that is no message", text)
 		}
 	}
 	return t, context.Cause(ctx)

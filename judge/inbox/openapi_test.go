@@ -1,36 +1,23 @@
-// Package api judges an inbox from outside: its API by its description, and signing in at a provider of others.
-package api
+package inbox
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/pb33f/libopenapi"
 	validator "github.com/pb33f/libopenapi-validator"
 
-	"github.com/askback-mcp/askback"
-	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/cmd/askback/examples/deploy"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/inbox"
-	"github.com/askback-mcp/askback/internal/test/harness"
-	"github.com/askback-mcp/askback/internal/test/judge"
-	"github.com/askback-mcp/askback/task"
 )
-
-func TestMain(m *testing.M) { os.Exit(judge.Run(m)) }
 
 // described is the API of an inbox, each of whose requests and responses is held against its description.
 type described struct {
@@ -104,64 +91,6 @@ func (d *described) send(want int, as, method, path, body string, headers ...str
 	d.seen = append(d.seen, fmt.Sprint(w.Code))
 }
 
-// scene is a server of which carol calls tools that ask people.
-type scene struct {
-	*testing.T
-	desk    *desk.Desk
-	session *client.Session
-}
-
-func newScene(t *testing.T) *scene {
-	t.Helper()
-	store := new(task.MemoryStore)
-	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "shop", Version: "1.0.0"}, nil), &askback.Options{
-		Tasks: &askback.Tasks{Store: store}, Desk: &askback.DeskOptions{}, Logger: slog.New(slog.DiscardHandler),
-		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "carol", nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	deploy.Register(srv)
-	askback.AddTaskTool(srv, &mcp.Tool{Name: "survey"}, nil,
-		func(_ context.Context, call *askback.Call, _ map[string]any) (string, error) {
-			_, err := askback.ElicitWith[map[string]any](call, "survey", askback.Question{
-				Message: "How?", For: []string{askback.Group("release"), askback.User("dora")}, Preview: "A report.",
-				Schema: json.RawMessage(`{"type":"object","required":["title"],"properties":{
-					"title":{"type":"string","minLength":3},"copies":{"type":"integer"}}}`),
-			})
-			return "done", err
-		})
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- srv.RunTasks(ctx) }()
-	web := httptest.NewServer(srv.HTTPHandler(nil))
-	s := &scene{T: t}
-	s.session, err = client.New(nil).Connect(ctx, &mcp.StreamableClientTransport{Endpoint: web.URL}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.session.Close(); web.Close(); stop(); <-done })
-	if s.desk, err = desk.Open(store, nil); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-// call calls a tool, and returns the question that waits for people.
-func (s *scene) call(tool string, arguments map[string]any) *desk.Question {
-	s.Helper()
-	began, _, err := s.session.StartTask(s.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments}, 0)
-	if err != nil {
-		s.Fatal(err)
-	}
-	var asked []*desk.Question
-	harness.Eventually(s.T, "a question", func() bool {
-		asked, err = s.desk.Questions(s.Context(), task.Name(began.ID), nil)
-		return err == nil
-	})
-	return asked[0]
-}
-
 // Each response of the API is one of its description, and so is each request that it takes.
 func TestAPIIsAsDescribed(t *testing.T) {
 	s := newScene(t)
@@ -171,7 +100,7 @@ func TestAPIIsAsDescribed(t *testing.T) {
 	at := func(q *desk.Question, suffix string) string { return "/api/questions/" + q.Name + "/" + q.Key + suffix }
 	const ada, bob = "ada:release oncall", "bob:release"
 	const survey = `{"action":"accept","reason":"Why not?","content":` +
-		`{"title":"Report","copies":2}}`
+		`{"title":"Report","copies":2,"format":"pdf","urgent":false}}`
 	later := time.Now().Add(30 * 24 * time.Hour).UTC().Format(time.RFC3339)
 
 	d.send(200, ada, "GET", "/api/whoami", "")
