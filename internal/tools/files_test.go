@@ -2,8 +2,6 @@ package tools_test
 
 import (
 	"os"
-	"os/exec"
-	"strings"
 	"testing"
 )
 
@@ -20,16 +18,12 @@ var repository = func() string {
 // The repository has no file of more than 1 MiB, so that nobody commits a program that a build left in a folder.
 func TestFilesAreSmall(t *testing.T) {
 	const most = 1 << 20
-	out, err := exec.Command("git", "-C", "../..", "ls-files", "-z").Output()
-	if err != nil {
-		t.Fatalf("listing the files of the repository: %v", err)
-	}
-	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+	for _, name := range tracked(t, "*") {
 		file, err := os.Stat(repository + name)
-		if err != nil && !os.IsNotExist(err) { // deleted, and not committed yet
+		if err != nil {
 			t.Fatal(err)
 		}
-		if err == nil && file.Size() > most {
+		if file.Size() > most {
 			t.Errorf("%s has %d bytes; a file has at most %d", name, file.Size(), most)
 		}
 	}

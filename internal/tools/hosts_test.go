@@ -48,59 +48,41 @@ var (
 
 // faults returns what is wrong with an entry.
 func (e *hostEntry) faults(tried bool) (all []string) {
-	fault := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+	wrong := func(is bool, format string, args ...any) {
+		if is {
+			all = append(all, fmt.Sprintf(format, args...))
+		}
+	}
 	known := func(s string) bool { return s != "" && s != notKnown }
 	for name, s := range map[string]string{"host": e.Host, "version": e.Version, "date": e.Date} {
-		if s == "" || strings.ContainsAny(s, "|\n") {
-			fault("%s is %q", name, s)
-		}
+		wrong(s == "" || strings.ContainsAny(s, "|\n"), "%s is %q", name, s)
 	}
-	if !known(e.Version) && !known(e.Date) {
-		fault("neither a version nor a date")
-	}
-	if known(e.Date) && !hostDate.MatchString(e.Date) {
-		fault("date %q is not as 2026-11-23 or 2026-11", e.Date)
-	}
+	wrong(!known(e.Version) && !known(e.Date), "neither a version nor a date")
+	wrong(known(e.Date) && !hostDate.MatchString(e.Date), "date %q is not as 2026-11-23 or 2026-11", e.Date)
 	for _, c := range slices.Concat(e.Declares, e.Lacks) {
-		if !slices.Contains(hostCapabilities, c) {
-			fault("capability %q is none of %q", c, hostCapabilities)
-		}
-		if slices.Contains(e.Declares, c) && slices.Contains(e.Lacks, c) {
-			fault("%s is both declared and lacking", c)
-		}
+		wrong(!slices.Contains(hostCapabilities, c), "capability %q is none of %q", c, hostCapabilities)
+		wrong(slices.Contains(e.Declares, c) && slices.Contains(e.Lacks, c), "%s is both declared and lacking", c)
 	}
-	if !slices.Contains(hostRevisions, e.Revision) {
-		fault("revision %q is none of %q", e.Revision, hostRevisions)
-	}
+	wrong(!slices.Contains(hostRevisions, e.Revision), "revision %q is none of %q", e.Revision, hostRevisions)
 	for name, s := range map[string]string{"form": e.Form, "url": e.URL} {
-		if !slices.Contains(hostQuestions, s) {
-			fault("%s %q is none of %q", name, s, hostQuestions)
-		}
+		wrong(!slices.Contains(hostQuestions, s), "%s %q is none of %q", name, s, hostQuestions)
 		lacks := slices.Contains(e.Lacks, name) || tried && !slices.Contains(e.Declares, name)
-		if lacks != (s == "not asked") {
-			fault("%s is %q, declared %q, and lacking %q", name, s, e.Declares, e.Lacks)
-		}
+		wrong(lacks != (s == "not asked"), "%s is %q, declared %q, and lacking %q", name, s, e.Declares, e.Lacks)
 	}
-	limit := strings.TrimPrefix(e.Limit, "> ")
-	if _, err := time.ParseDuration(limit); e.Limit != notKnown && (err != nil || !hostLimit.MatchString(e.Limit)) {
-		fault("limit %q is not a duration such as 1m", e.Limit)
-	}
-	if n := len(strings.Fields(e.Note)); n > 12 || strings.ContainsAny(e.Note, "|\n") {
-		fault("note %q has %d words", e.Note, n)
-	}
+	_, err := time.ParseDuration(strings.TrimPrefix(e.Limit, "> "))
+	wrong(e.Limit != notKnown && (err != nil || !hostLimit.MatchString(e.Limit)), "limit %q is not a duration such as 1m",
+		e.Limit)
+	n := len(strings.Fields(e.Note))
+	wrong(n > 12 || strings.ContainsAny(e.Note, "|\n"), "note %q has %d words", e.Note, n)
 	if tried {
-		if !known(e.Version) || !known(e.Date) || e.Command == "" || e.Lacks != nil || e.Sources != nil {
-			fault("what was tried has a version, a date and a command, and neither lacks nor sources")
-		}
+		wrong(!known(e.Version) || !known(e.Date) || e.Command == "" || e.Lacks != nil || e.Sources != nil,
+			"what was tried has a version, a date and a command, and neither lacks nor sources")
 		return all
 	}
-	if len(e.Sources) == 0 || e.Command != "" {
-		fault("what was read has sources, and no command")
-	}
+	wrong(len(e.Sources) == 0 || e.Command != "", "what was read has sources, and no command")
 	for _, s := range e.Sources {
-		if u, err := url.Parse(s); err != nil || u.Scheme != "https" || u.Host == "" {
-			fault("source %q is not an address", s)
-		}
+		u, err := url.Parse(s)
+		wrong(err != nil || u.Scheme != "https" || u.Host == "", "source %q is not an address", s)
 	}
 	return all
 }

@@ -201,6 +201,16 @@ func (s *scene) provision(carol *viewer, hand hand, name string) {
 	s.ends(q, "network isolated, host name "+name+"x")
 }
 
+// votes has somebody of the group release answer, for a reason if there is one.
+func (s *scene) votes(q *desk.Question, name, action string, reason ...string) {
+	s.Helper()
+	by := desk.Person{Name: name, Groups: []string{"release"}}
+	a := desk.Answer{By: by, Action: action, Reason: strings.Join(reason, "")}
+	if _, err := s.desk.Answer(s.Context(), q.Name, q.Key, a); err != nil {
+		s.Fatal(err)
+	}
+}
+
 // ends requires that the call of a question completes with a text.
 func (s *scene) ends(q *desk.Question, text string) {
 	s.Helper()
@@ -259,12 +269,8 @@ func TestRefusals(t *testing.T) {
 		} else {
 			ada.visit("/help") // another page is open when it is decided
 		}
-		for _, name := range []string{"bob", "dora"} {
-			by := desk.Person{Name: name, Groups: []string{"release"}}
-			if _, err := s.desk.Answer(t.Context(), q.Name, q.Key, desk.Answer{By: by, Action: "accept"}); err != nil {
-				t.Fatal(err)
-			}
-		}
+		s.votes(q, "bob", "accept")
+		s.votes(q, "dora", "accept")
 		if plain {
 			mouse{}.press(ada, "[value=decline]")
 			ada.reads("Your answer came too late and is not recorded. bob and dora had accepted it at")
@@ -304,17 +310,11 @@ func TestPagesFollow(t *testing.T) {
 
 	card.visit(pathOf(q))
 	mouse{}.write(card, "#reason", "I think that")
-	vote := func(name string) {
-		by := desk.Person{Name: name, Groups: []string{"release"}}
-		if _, err := s.desk.Answer(t.Context(), q.Name, q.Key, desk.Answer{By: by, Action: "accept"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	vote("bob")
+	s.votes(q, "bob", "accept")
 	card.reads("1 of 2: bob")
 	list.reads("1 of 2 votes")
 	card.do(chromedp.KeyEvent(" it is fine"))
-	vote("dora")
+	s.votes(q, "dora", "accept")
 	card.reads("It can no longer be answered.")
 	list.reads("Nothing waits for you.")
 	if got := read(card, chromedp.Value(chromedp.CSS("#reason"))); got != "I think that it is fine" {

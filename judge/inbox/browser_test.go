@@ -137,11 +137,3 @@ func (v *viewer) visit(path string) {
 	v.Helper()
 	v.do(chromedp.Navigate(v.url + path))
 }
-
-// picture takes a picture of the whole page, or of the window if it is larger than that.
-func (v *viewer) picture(file string) {
-	v.Helper()
-	if err := os.WriteFile(file, read(v, chromedp.FullScreenshot(100)), 0o600); err != nil {
-		v.Fatal(err)
-	}
-}

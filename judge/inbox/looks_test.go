@@ -8,7 +8,6 @@ import (
 	"image/png"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -27,28 +26,20 @@ type shown struct{ name, as, groups, path string }
 // pages makes questions in each state, and returns the pages that show them.
 func (s *scene) pages() []shown {
 	s.Helper()
-	ada := desk.Person{Name: "ada", Groups: []string{"release"}}
-	must := func(_ *desk.Question, err error) {
-		s.Helper()
-		if err != nil {
-			s.Fatal(err)
-		}
-	}
-	answer := func(q *desk.Question, by desk.Person, action, reason string) {
-		s.Helper()
-		must(s.desk.Answer(s.Context(), q.Name, q.Key, desk.Answer{By: by, Action: action, Reason: reason}))
-	}
 	open := s.call("deploy", map[string]any{"version": "4.2", "within": "25m"})
-	answer(open, ada, "accept", "It runs on staging since Friday: https://ci.example.com/runs/4711")
+	s.votes(open, "ada", "accept", "It runs on staging since Friday: https://ci.example.com/runs/4711")
 	s.call("deploy", map[string]any{"version": "4.2", "within": "25m"}) // an equal call
 	claimed := s.call("deploy", map[string]any{"version": "4.3"})
-	must(s.desk.Claim(s.Context(), claimed.Name, claimed.Key, ada, time.Hour))
+	ada := desk.Person{Name: "ada", Groups: []string{"release"}}
+	if _, err := s.desk.Claim(s.Context(), claimed.Name, claimed.Key, ada, time.Hour); err != nil {
+		s.Fatal(err)
+	}
 	declined := s.call("deploy", map[string]any{"version": "5.0"})
-	answer(declined, ada, "decline", "Not on a Friday.")
+	s.votes(declined, "ada", "decline", "Not on a Friday.")
 	survey := s.call("survey", map[string]any{"month": "2026-10", "for": "the board", "accounts": []int{1100, 1200}})
 	away, vm := s.call("connect", nil), s.call("provision_vm", map[string]any{"name": "build-7"})
 	archive := s.call("archive", map[string]any{"year": 2025, "note": "返金 استرداد", "all": strings.Repeat("long ", 60)})
-	answer(archive, ada, "accept", "")
+	s.votes(archive, "ada", "accept")
 	harness.Eventually(s.T, "an approval is remembered", func() bool {
 		for range s.desk.Remembered(s.Context(), nil) {
 			return true
@@ -141,9 +132,6 @@ func TestPagesAreAccessible(t *testing.T) {
 			name := fmt.Sprintf("%s at %d, dark %v", p.name, l.width, l.dark)
 			v.visit(p.path)
 			v.checkPage(name, program, l)
-			if dir := os.Getenv("ASKBACK_PICTURES"); dir != "" {
-				v.picture(filepath.Join(dir, fmt.Sprintf("%s-%d-%v.png", p.name, l.width, l.dark)))
-			}
 			for _, said := range v.complaints() {
 				if p.name != "unknown" || !strings.Contains(said, "404") {
 					t.Errorf("%s: the browser says %s", name, said)

@@ -10,8 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -213,18 +211,6 @@ func (v *viewer) follows(d *desk.Desk, q *desk.Question, who string) {
 	v.eventually("end of the claim", func() bool { return !strings.Contains(v.text(), who+", until") })
 }
 
-// pictures takes the picture of a situation, if somebody wants to look at it.
-func (v *viewer) pictures(name string) {
-	dir := os.Getenv("ASKBACK_PICTURES")
-	if dir == "" {
-		return
-	}
-	for _, l := range []look{narrow, wide} {
-		v.do(chromedp.EmulateViewport(l.width, l.height))
-		v.picture(filepath.Join(dir, fmt.Sprintf("%s-%d.png", name, l.width)))
-	}
-}
-
 // Whatever happens while somebody fills in a form, or when they send it, nothing that they have written is lost. Where
 // nothing can be sent the buttons are off, and what is beside them says why. They come back by themselves.
 func TestWhatIsWrittenStays(t *testing.T) {
@@ -263,11 +249,8 @@ func TestWhatIsWrittenStays(t *testing.T) {
 		}, nil, "is recorded: you accepted it. It can no longer be answered."},
 		{"restarted", func(_ *viewer, f *front, _ *atomic.Bool, _ *desk.Question) { f.server.Close() },
 			func(_ *viewer, f *front, _ *atomic.Bool) { f.start() }, "The inbox cannot be reached."},
-		{"decided", func(v *viewer, f *front, _ *atomic.Bool, q *desk.Question) {
-			by := desk.Person{Name: "bob", Groups: []string{"release"}}
-			if _, err := f.desk.Answer(v.Context(), q.Name, q.Key, desk.Answer{By: by, Action: "decline"}); err != nil {
-				v.Fatal(err)
-			}
+		{"decided", func(v *viewer, _ *front, _ *atomic.Bool, q *desk.Question) {
+			all.in(v.T).votes(q, "bob", "decline")
 		}, nil, "Declined by bob. It can no longer be answered."},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -288,7 +271,6 @@ func TestWhatIsWrittenStays(t *testing.T) {
 				v.says(c.says)
 			}
 			v.keeps(c.name, before)
-			v.pictures("written-" + strings.ReplaceAll(c.name, " ", "-"))
 			switch {
 			case strings.Contains(c.says, "no longer"):
 				return
@@ -381,7 +363,6 @@ func TestSignedInAgain(t *testing.T) {
 			mouse{}.press(v, "[value=accept]")
 			v.reads("You are signed out, so nothing is recorded. What you have written is still here.")
 			v.reads("Written by ada into reason")
-			v.pictures("written-401")
 			signIn(v.newTab())
 			mouse{}.press(v, "form button")
 		} else {

@@ -155,8 +155,8 @@ func WaitFor(ctx context.Context, url string, statuses ...int) error {
 	}
 }
 
-// NginxConfig writes a configuration that lets nginx run as a child, with these texts in its block http, and returns its
-// file. Nothing of it is outside of dir.
+// NginxConfig writes a configuration that lets nginx run as a child, with these texts in its block http, and returns
+// its file. Nothing of it is outside of dir.
 func NginxConfig(dir string, texts ...string) (file string, err error) {
 	whole := "daemon off;\npid " + dir + "/pid;\nerror_log stderr;\nevents {}\nhttp {\naccess_log off;\n"
 	if os.Geteuid() == 0 { // its workers could not read the files otherwise

@@ -52,7 +52,8 @@ var watches = map[string]func(*scene) outcome{
 
 // The reasons for which nothing is judged in several scenes.
 var (
-	notCalled   = notJudged("the client did not call the tool in this scenario", "let the client call the tool in each run")
+	notCalled = notJudged("the client did not call the tool in this scenario",
+		"let the client call the tool in each run")
 	notRetried  = notJudged("the client did not answer the round", "let the client answer what it is asked")
 	notRepeated = notJudged("the client did not repeat the call", "let the client repeat a call that has only a state")
 )
