@@ -38,7 +38,7 @@ func compare(subjects []*subject, set settings) (rows []*row, err error) {
 		if err != nil {
 			return nil, err
 		}
-		defer server.Stop()
+		defer server.Kill()
 		r := &row{server: server}
 		if err := r.check(); err != nil {
 			return nil, fmt.Errorf("checking the answers of %q: %w", s.title, err)

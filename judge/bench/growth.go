@@ -95,7 +95,7 @@ func startGrowing() (*server, *connection, error) {
 	}
 	c, err := dial(s.URL)
 	if err != nil {
-		s.Stop()
+		s.Kill()
 		return nil, nil, err
 	}
 	return s, c, nil
@@ -107,7 +107,7 @@ func growingRounds(scale float64) ([][]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.Stop()
+	defer s.Kill()
 	state := ""
 	call := func(questions float64) error {
 		arguments := fmt.Sprintf(`{"questions":%v}`, questions)
@@ -149,7 +149,7 @@ func growingUnanswered(scale float64) ([][]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.Stop()
+	defer s.Kill()
 	connections := []*connection{c}
 	for range 3 {
 		another, err := dial(s.URL)

@@ -63,7 +63,7 @@ func TestWrongAnswersAreFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Stop()
+	defer s.Kill()
 	wrong := *s.subject
 	wrong.canned = false
 	s.subject = &wrong

@@ -199,26 +199,12 @@ func Serve(ctx context.Context, server *http.Server, handler http.Handler) error
 
 // A Server is a process that is measured.
 type Server struct {
-	*child.Process        // nil is this process itself
-	URL            string // without a path
+	*child.Process
+	URL string // without a path
 }
 
 // StartServer starts a server that prints its URL.
 func StartServer(cmd *exec.Cmd) (*Server, error) {
 	p, url, err := StartReady(cmd, "")
 	return &Server{p, url}, err
-}
-
-// Stop kills the process.
-func (s *Server) Stop() {
-	if s.Process != nil {
-		s.Kill()
-	}
-}
-
-func (s *Server) pid() int {
-	if s.Process == nil {
-		return os.Getpid()
-	}
-	return s.PID()
 }

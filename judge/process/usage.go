@@ -79,7 +79,7 @@ func (s *Server) Settled(ctx context.Context) (Usage, error) {
 }
 
 // Memory reads the resident size of the process in bytes, now and at its peak.
-func (s *Server) Memory() (resident, peak int64, err error) { return Memory(s.pid()) }
+func (s *Server) Memory() (resident, peak int64, err error) { return Memory(s.PID()) }
 
 // Memory reads the resident size of a process in bytes, now and at its peak, from Linux's /proc. The peak in the usage
 // of resources of a process that has ended is no measure: it is at least the size of the process that has started it.
@@ -110,7 +110,7 @@ func Memory(pid int) (resident, peak int64, err error) {
 
 // CPU is the time, user and system, that the threads of the process have used so far.
 func (s *Server) CPU() (time.Duration, error) {
-	dir := fmt.Sprintf("/proc/%d/task/", s.pid())
+	dir := fmt.Sprintf("/proc/%d/task/", s.PID())
 	threads, err := os.ReadDir(dir)
 	if err != nil {
 		return 0, fmt.Errorf("CPU time is read from Linux's /proc: %w", err)
@@ -132,6 +132,6 @@ func (s *Server) CPU() (time.Duration, error) {
 
 // Descriptors counts the files and connections that the process has open.
 func (s *Server) Descriptors() (int, error) {
-	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.pid()))
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.PID()))
 	return len(open), err
 }

@@ -51,7 +51,7 @@ func main() {
 		var s *process.Server
 		if s, err = startSubject(); err == nil {
 			err = soak(ctx, s, cmp.Or(*lasts, 10*time.Minute), *every, os.Stdout)
-			s.Stop()
+			s.Kill()
 		}
 	}
 	if err != nil {

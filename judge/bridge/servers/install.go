@@ -71,23 +71,19 @@ func programOf(modules, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var about struct{ Bin json.RawMessage }
+	var about struct{ Bin any } // a file, or several by their names
 	if err := json.Unmarshal(text, &about); err != nil {
 		return "", err
 	}
-	var only string
-	if json.Unmarshal(about.Bin, &only) == nil {
-		return filepath.Join(dir, only), nil
-	}
-	var several map[string]string
-	if err := json.Unmarshal(about.Bin, &several); err != nil {
-		return "", fmt.Errorf("bin of its package.json: %w", err)
-	}
-	if program, ok := several[path.Base(name)]; ok {
-		return filepath.Join(dir, program), nil
-	}
+	several, _ := about.Bin.(map[string]any)
 	if len(several) == 1 {
-		return filepath.Join(dir, slices.Collect(maps.Values(several))[0]), nil
+		about.Bin = slices.Collect(maps.Values(several))[0]
+	} else if several != nil {
+		about.Bin = several[path.Base(name)]
 	}
-	return "", fmt.Errorf("it has %d programs", len(several))
+	program, ok := about.Bin.(string)
+	if !ok {
+		return "", fmt.Errorf("it has %d programs", len(several))
+	}
+	return filepath.Join(dir, program), nil
 }

@@ -1,8 +1,7 @@
 // Command load measures an inbox with very many questions and viewers: how long its lists and cards take, and how much
 // memory it needs, while each viewer has a stream of events and people claim questions.
 //
-//	go run ./judge/inbox/load                                # 10,000 questions and 200 viewers, on SQLite
-//	go run ./judge/inbox/load -questions 100000 -viewers 500
+//	go run ./judge/inbox/load
 //
 // The inbox is a process of its own on a store in a file. The command exits with 1 if the first pages of the list take
 // 100 ms or more at the 95th percentile, or if the process needs 200 MB or more. It needs Linux.
@@ -35,18 +34,19 @@ import (
 	"github.com/askback-mcp/askback/task/sqlite"
 )
 
-// The bars.
 const (
+	questions = 10_000 // that wait
+	viewers   = 200    // who look at the page
+	requests  = 500    // of each kind
+
+	// The bars.
 	slowest = 100 * time.Millisecond
 	largest = 200 << 20 // bytes
 )
 
 func main() {
-	m := measurement{}
+	m := new(measurement)
 	serve := flag.String("serve", "", "serve the store in this `FILE`, as the process that is measured")
-	flag.IntVar(&m.questions, "questions", 10_000, "`NUMBER` of questions that wait")
-	flag.IntVar(&m.viewers, "viewers", 200, "`NUMBER` of people who look at the page")
-	flag.IntVar(&m.requests, "requests", 500, "`NUMBER` of requests of each kind")
 	flag.Parse()
 	var err error
 	if ctx := context.Background(); *serve != "" {
@@ -79,9 +79,8 @@ func serveInbox(ctx context.Context, file string) error {
 }
 
 type measurement struct {
-	questions, viewers, requests int
-	url                          string
-	events                       atomic.Int64
+	url    string
+	events atomic.Int64
 }
 
 func (m *measurement) run(ctx context.Context) error {
@@ -103,14 +102,14 @@ func (m *measurement) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer server.Stop()
+	defer server.Kill()
 	m.url = server.URL
 
 	ctx, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer stop()
-	for i := range m.viewers {
+	for i := range viewers {
 		running.Go(func() { m.watch(ctx, i) })
 	}
 	running.Go(func() { m.claim(ctx, name) })
@@ -124,7 +123,7 @@ func (m *measurement) run(ctx context.Context) error {
 	if peak >= largest {
 		failed = append(failed, fmt.Sprintf("the inbox needs %d MB: want less than %d", peak>>20, largest>>20))
 	}
-	if m.events.Load() < int64(m.viewers) {
+	if m.events.Load() < viewers {
 		failed = append(failed, "not every viewer got an event")
 	}
 	if failed != nil {
@@ -140,7 +139,7 @@ func (m *measurement) fill(ctx context.Context, file string) (name string, err e
 		return "", err
 	}
 	defer store.Close()
-	for i := range m.questions {
+	for i := range questions {
 		id := fmt.Sprint("task ", i)
 		content, err := stored.Encode(&stored.Asking{
 			Key: "approve", Digest: make([]byte, len(journal.Digest{})), Method: input.MethodElicit, Votes: 2,
@@ -228,15 +227,15 @@ func (m *measurement) measure(ctx context.Context, server *process.Server, name 
 		{"the list, last page", "/?page=1000000", false}, // there are fewer
 		{"a search that finds little", "/?search=version+77+of", false},
 	} {
-		requests := m.requests
+		n := requests
 		if !kind.bar {
-			requests /= 10
+			n /= 10
 		}
 		before, err := server.CPU()
 		if err != nil {
 			return append(failed, err.Error())
 		}
-		took, err := m.time(ctx, kind.path, requests)
+		took, err := m.time(ctx, kind.path, n)
 		after, _ := server.CPU() // as before
 		if err != nil {
 			failed = append(failed, fmt.Sprintf("%s: %v", kind.what, err))
@@ -252,16 +251,16 @@ func (m *measurement) measure(ctx context.Context, server *process.Server, name 
 	return failed
 }
 
-func (m *measurement) time(ctx context.Context, path string, requests int) (took []time.Duration, err error) {
+func (m *measurement) time(ctx context.Context, path string, n int) (took []time.Duration, err error) {
 	var (
 		mu  sync.Mutex
 		all sync.WaitGroup
 	)
 	for worker := range 4 {
 		all.Go(func() {
-			for n := range requests / 4 {
+			for i := range n / 4 {
 				began := time.Now()
-				res, failed := m.request(ctx, (worker+4*n)%m.viewers, http.MethodGet, path, nil)
+				res, failed := m.request(ctx, (worker+4*i)%viewers, http.MethodGet, path, nil)
 				if failed == nil {
 					_, failed = io.Copy(io.Discard, res.Body)
 					res.Body.Close()
