@@ -64,11 +64,5 @@ func TestAModuleBesideACloneBuilds(t *testing.T) {
 // sums are the files of a clone that the go command writes, as git sees them.
 func sums(t *testing.T, clone string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "git", "diff", "--", "*go.mod", "*go.sum", "go.work.sum")
-	cmd.Dir = clone
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(out)
+	return output(t, exec.Command("git", "-C", clone, "diff", "--", "*go.mod", "*go.sum", "go.work.sum"))
 }

@@ -133,13 +133,7 @@ func (i *importer) run(name string, args ...string) string {
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-modcacherw", "GOMODCACHE="+i.cache,
 		"GONOSUMDB="+root, "GOPROXY=file://"+i.proxy+",file://"+goEnv(i.t, "GOMODCACHE")+"/cache/download,"+
 			goEnv(i.t, "GOPROXY"))
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		i.t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, stderr.String())
-	}
-	return string(out)
+	return output(i.t, cmd)
 }
 
 // downloaded lists the modules whose code is in the importer's cache.
@@ -162,9 +156,17 @@ func (i *importer) downloaded() string {
 
 func goEnv(t *testing.T, name string) string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
+	return output(t, exec.CommandContext(t.Context(), "go", "env", name))
+}
+
+// output runs a command, and returns what it prints.
+func output(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s: %v\n%s", cmd, err, stderr.String())
 	}
 	return strings.TrimSpace(string(out))
 }

@@ -1,4 +1,4 @@
-package tools_test
+package tools
 
 import (
 	"os/exec"
@@ -6,9 +6,6 @@ import (
 	"strings"
 	"testing"
 )
-
-// root is the path of the library.
-const root = "github.com/askback-mcp/askback"
 
 // Imports run one way: each package of the library imports only packages that stand before it here, and a package that
 // is new has to be given its place. The gate and the engine of calls do not know each other.
@@ -33,11 +30,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		"internal/test/law", "internal/test/law/planted", "internal/test/program", "internal/test/sim"}
 	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
 	list.Dir = "../.."
-	out, err := list.Output()
-	if err != nil {
-		t.Fatalf("listing the packages: %v", err)
-	}
-	for line := range strings.Lines(string(out)) {
+	for line := range strings.Lines(output(t, list)) {
 		fields := strings.Fields(line)
 		name := strings.TrimPrefix(strings.TrimPrefix(fields[0], root), "/")
 		place := slices.Index(order, name)
@@ -87,12 +80,8 @@ func TestModulesImportFewInternalPackages(t *testing.T) {
 	for module, want := range allowed {
 		list := exec.Command("go", "list", "-f", `{{join .Imports "\n"}}`, "./...")
 		list.Dir = "../../" + module
-		out, err := list.Output()
-		if err != nil {
-			t.Fatalf("listing the packages of %s: %v", module, err)
-		}
 		var got []string
-		for path := range strings.Lines(string(out)) {
+		for path := range strings.Lines(output(t, list)) {
 			if name, ours := strings.CutPrefix(strings.TrimSpace(path), root+"/internal/"); ours {
 				got = append(got, "internal/"+name)
 			}

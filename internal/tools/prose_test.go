@@ -1,4 +1,4 @@
-package tools_test
+package tools
 
 import (
 	"fmt"
@@ -309,11 +309,7 @@ func textOf(block markdown.Node, source []byte) string {
 func tracked(t *testing.T, pattern string) []string {
 	t.Helper()
 	list := exec.Command("git", "-C", "../..", "ls-files", "--cached", "--others", "--exclude-standard", "-z", pattern)
-	out, err := list.Output()
-	if err != nil {
-		t.Fatalf("listing the files of the repository: %v", err)
-	}
-	files := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+	files := strings.Split(strings.TrimSuffix(output(t, list), "\x00"), "\x00")
 	files = slices.DeleteFunc(files, func(name string) bool { // deleted, and not committed yet
 		_, err := os.Stat(repository + name)
 		return err != nil

@@ -25,7 +25,7 @@ func newReleased(t *testing.T) *released {
 		t.Fatal(err)
 	}
 	r := &released{t, filepath.Join(t.TempDir(), "repository")}
-	r.must(exec.Command("git", "clone", "--quiet", "--no-tags", checkout, r.dir))
+	output(r.t, exec.Command("git", "clone", "--quiet", "--no-tags", checkout, r.dir))
 	r.git("config", "user.name", "Test")
 	r.git("config", "user.email", "test@example.com")
 	r.git("--work-tree="+checkout, "add", "--all") // what is not committed yet, too
@@ -36,20 +36,9 @@ func newReleased(t *testing.T) *released {
 	return r
 }
 
-func (r *released) must(cmd *exec.Cmd) string {
-	r.t.Helper()
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		r.t.Fatalf("%s: %v\n%s", cmd, err, stderr.String())
-	}
-	return strings.TrimSpace(string(out))
-}
-
 func (r *released) git(args ...string) string {
 	r.t.Helper()
-	return r.must(exec.Command("git", append([]string{"-C", r.dir}, args...)...))
+	return output(r.t, exec.Command("git", append([]string{"-C", r.dir}, args...)...))
 }
 
 // replace replaces text in a file that may not have it, and commits.
@@ -112,7 +101,7 @@ func TestTags(t *testing.T) {
 			"GONOSUMDB="+root+","+root+"/*", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url.file://"+r.dir+".insteadOf",
 			"GIT_CONFIG_VALUE_0=https://"+root)
 		var downloaded struct{ Sum, Error string }
-		if err := json.Unmarshal([]byte(r.must(cmd)), &downloaded); err != nil || downloaded.Sum == "" {
+		if err := json.Unmarshal([]byte(output(r.t, cmd)), &downloaded); err != nil || downloaded.Sum == "" {
 			t.Errorf("%s: %v %s", modulePath(dir), err, downloaded.Error)
 		}
 	}

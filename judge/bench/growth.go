@@ -3,11 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/askback-mcp/askback/judge/process"
 )
@@ -159,20 +159,19 @@ func growingUnanswered(scale float64) ([][]string, error) {
 		connections = append(connections, another)
 	}
 	send := func(n int) error {
-		var all sync.WaitGroup
-		faults := make([]error, len(connections))
-		for i, c := range connections {
-			all.Go(func() {
+		var all errgroup.Group
+		for _, c := range connections {
+			all.Go(func() error {
 				for range n / len(connections) {
 					asked, err := c.call("greet", `{"place":`+newYork+`}`, "")
-					if faults[i] = contains(asked, err, `"requestState":"`); faults[i] != nil {
-						return
+					if err := contains(asked, err, `"requestState":"`); err != nil {
+						return err
 					}
 				}
+				return nil
 			})
 		}
-		all.Wait()
-		return errors.Join(faults...)
+		return all.Wait()
 	}
 	rows := [][]string{{"asked", "heap", "goroutines"}}
 	var first, last process.Usage

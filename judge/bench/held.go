@@ -14,6 +14,15 @@ import (
 // holding measures what a server holds for clients that do nothing.
 func holding(scale float64) ([][]string, error) {
 	n := scaled(1000, scale)
+	session := func(method, body string) func(url string) error {
+		return func(url string) error {
+			header, err := abandonSession(url)
+			if err != nil || method == "" {
+				return err
+			}
+			return openStream(url, method, header, body)
+		}
+	}
 	rows := [][]string{{"", "bytes each", "goroutines each"}}
 	for _, h := range []struct {
 		title   string
@@ -25,25 +34,10 @@ func holding(scale float64) ([][]string, error) {
 		}},
 		{"a subscription to a list", growing, func(url string) error { return subscribe(url, `"toolsListChanged":true`) }},
 		{"a subscription to a task", growing, subscribeToTask},
-		{"a session", growing, func(url string) error {
-			_, err := abandonSession(url)
-			return err
-		}},
-		{"a session with a stream", growing, func(url string) error {
-			header, err := abandonSession(url)
-			if err != nil {
-				return err
-			}
-			return openStream(url, http.MethodGet, header, "")
-		}},
-		{"a session with a question", growing, func(url string) error {
-			header, err := abandonSession(url)
-			if err != nil {
-				return err
-			}
-			return openStream(url, http.MethodPost, header,
-				`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet","arguments":{"place":`+newYork+`}}}`)
-		}},
+		{"a session", growing, session("", "")},
+		{"a session with a stream", growing, session(http.MethodGet, "")},
+		{"a session with a question", growing, session(http.MethodPost,
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet","arguments":{"place":`+newYork+`}}}`)},
 	} {
 		size, goroutines, err := holdEach(n, h.subject, h.open)
 		if err != nil {

@@ -3,8 +3,8 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,8 +12,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // connection is one connection over HTTP. It is written by hand because it shares the processors with the server, and
@@ -250,29 +251,29 @@ type measured struct {
 // load measures the interactions of callers that run at once, until the time is over.
 func load(s *server, callers []caller, d time.Duration) (measured, error) {
 	took := make([][]time.Duration, len(callers))
-	faults := make([]error, len(callers))
 	before, err := s.CPU()
 	if err != nil {
 		return measured{}, err
 	}
-	var all sync.WaitGroup
+	var all errgroup.Group
 	start := time.Now()
 	for i, c := range callers {
-		all.Go(func() {
+		all.Go(func() error {
 			for last := start; last.Sub(start) < d; {
-				if faults[i] = c.interact(octocat, newYork); faults[i] != nil {
-					return
+				if err := c.interact(octocat, newYork); err != nil {
+					return err
 				}
 				now := time.Now()
 				took[i] = append(took[i], now.Sub(last))
 				last = now
 			}
+			return nil
 		})
 	}
-	all.Wait()
+	err = all.Wait()
 	elapsed := time.Since(start)
-	after, err := s.CPU()
-	if err := errors.Join(append(faults, err)...); err != nil {
+	after, unread := s.CPU()
+	if err := cmp.Or(err, unread); err != nil {
 		return measured{}, err
 	}
 	times := slices.Sorted(slices.Values(slices.Concat(took...)))

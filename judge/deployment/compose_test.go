@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,8 +14,6 @@ import (
 	"github.com/compose-spec/compose-go/v2/loader"
 	"github.com/compose-spec/compose-go/v2/types"
 	"sigs.k8s.io/yaml"
-
-	"github.com/askback-mcp/askback/judge/process"
 )
 
 var instances = []string{"one", "two", "three"}
@@ -139,18 +136,6 @@ func TestNginxConfigurationIsTheRecipe(t *testing.T) {
 	}
 	if published.HostIP != "127.0.0.1" {
 		t.Errorf("the server, which tells no callers apart, is reachable at %s", published.HostIP)
-	}
-}
-
-// nginx takes the configuration. It resolves the addresses, but does not connect to them.
-func TestNginxTakesItsConfiguration(t *testing.T) {
-	program, dir := nginx(t), t.TempDir()
-	file, err := process.NginxConfig(dir, read(t, "nginx.conf"), read(t, "inbox.conf"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.CommandContext(t.Context(), program, "-t", "-c", file, "-p", dir).CombinedOutput(); err != nil {
-		t.Errorf("nginx -t: %v\n%s", err, out)
 	}
 }
 

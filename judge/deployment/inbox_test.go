@@ -22,6 +22,7 @@ import (
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/inbox/receipt"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/judge/process"
 	"github.com/askback-mcp/askback/seal"
@@ -120,7 +121,7 @@ func TestRefundIsApprovedOnThePage(t *testing.T) {
 		return res.StatusCode, string(body)
 	}
 	inbox := "http://" + pageAddr + "/inbox/"
-	until(t, "nginx does not listen", func() bool { status, _ := as("", "GET", inbox, nil); return status != 0 })
+	harness.Eventually(t, "nginx that listens", func() bool { status, _ := as("", "GET", inbox, nil); return status != 0 })
 
 	outcome := make(chan string, 1)
 	go func() {
@@ -146,7 +147,7 @@ func TestRefundIsApprovedOnThePage(t *testing.T) {
 
 	link := regexp.MustCompile(`href="[^"]*?(q/[A-Z2-7]{26}/finance)"`)
 	var card string
-	until(t, "ada's list does not have the question", func() bool {
+	harness.Eventually(t, "question in ada's list", func() bool {
 		_, list := as("ada", "GET", inbox, nil)
 		found := link.FindStringSubmatch(list)
 		if found != nil {
@@ -209,7 +210,7 @@ func TestRefundIsApprovedOnThePage(t *testing.T) {
 		t.Errorf("the receipt states %+v", s)
 	}
 	for _, p := range fleet {
-		if strings.Contains(p.text(), "password") {
+		if strings.Contains(p.log.String(), "password") {
 			t.Errorf("the log of %s has a password", p.name)
 		}
 	}

@@ -3,7 +3,6 @@
 package deployment
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"debug/elf"
@@ -28,6 +27,7 @@ import (
 
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/inbox/receipt"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/judge"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/seal"
@@ -127,9 +127,7 @@ type instance struct {
 	addr string
 	cmd  *exec.Cmd
 	done chan error
-
-	mu  sync.Mutex
-	log []string
+	log  harness.Log
 }
 
 // start starts an instance with the environment of the manifest and more, on a port of its own, and with a collector.
@@ -161,44 +159,27 @@ func (i *image) start(t *testing.T, name, database, collector string, more ...st
 		p.cmd.Env = append(p.cmd.Env, v.Name+"="+value)
 	}
 	p.cmd.Env = append(append(p.cmd.Env, "OTEL_EXPORTER_OTLP_ENDPOINT="+collector), more...)
-	stderr, err := p.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p.cmd.Stderr = &p.log
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		lines := bufio.NewScanner(stderr)
-		for lines.Scan() {
-			p.mu.Lock()
-			p.log = append(p.log, lines.Text())
-			p.mu.Unlock()
-		}
-		p.done <- p.cmd.Wait()
-	}()
+	go func() { p.done <- p.cmd.Wait() }()
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill() // it has ended unless the test failed
 		if t.Failed() {
-			t.Logf("the log of %s:\n%s", name, p.text())
+			t.Logf("the log of %s:\n%s", name, p.log.String())
 		}
 	})
 	p.addr, _ = p.await(t, "serving")["addr"].(string)
 	return p
 }
 
-func (p *instance) text() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return strings.Join(p.log, "\n")
-}
-
 // await returns the first line of the log with a message.
 func (p *instance) await(t *testing.T, message string) map[string]any {
 	t.Helper()
 	var line map[string]any
-	until(t, fmt.Sprintf("the log of %s has no %q", p.name, message), func() bool {
-		for text := range strings.SplitSeq(p.text(), "\n") {
+	harness.Eventually(t, fmt.Sprintf("%q in the log of %s", message, p.name), func() bool {
+		for text := range strings.SplitSeq(p.log.String(), "\n") {
 			var l map[string]any
 			if err := json.Unmarshal([]byte(text), &l); err == nil && l["msg"] == message {
 				line = l
@@ -208,16 +189,6 @@ func (p *instance) await(t *testing.T, message string) map[string]any {
 		return false
 	})
 	return line
-}
-
-// until waits until something holds.
-func until(t *testing.T, otherwise string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal(otherwise)
-		}
-	}
 }
 
 // status returns the HTTP status of a path; 0 means that there is no response.
@@ -277,7 +248,7 @@ func TestFleetRunsAsItsManifestsSay(t *testing.T) {
 	one, two := i.start(t, "orders-one", database, collector.URL), i.start(t, "orders-two", database, collector.URL)
 	fleet := []*instance{one, two}
 	for _, p := range fleet {
-		until(t, p.name+" is not ready",
+		harness.Eventually(t, "readiness of "+p.name,
 			func() bool { return p.status(container.ReadinessProbe.HTTPGet.Path) == http.StatusOK })
 		if status := p.status(container.LivenessProbe.HTTPGet.Path); status != http.StatusOK {
 			t.Errorf("%s: the liveness probe gets %d", p.name, status)
@@ -325,7 +296,7 @@ func TestFleetRunsAsItsManifestsSay(t *testing.T) {
 	if want, got := text(result), text(again); got != want {
 		t.Errorf("answered again, the result is %q, not %q", got, want)
 	}
-	if n := strings.Count(one.text()+two.text(), `"refunding"`); n != 1 {
+	if n := strings.Count(one.log.String()+two.log.String(), `"refunding"`); n != 1 {
 		t.Errorf("%d refunds", n)
 	}
 
@@ -336,7 +307,7 @@ func TestFleetRunsAsItsManifestsSay(t *testing.T) {
 		}
 	}
 	for _, p := range fleet {
-		until(t, p.name+" does not turn unready",
+		harness.Eventually(t, "end of the readiness of "+p.name,
 			func() bool { return p.status(container.ReadinessProbe.HTTPGet.Path) == http.StatusServiceUnavailable })
 	}
 	killed := time.After(time.Until(began.Add(time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second)))
@@ -361,7 +332,7 @@ func TestFleetRunsAsItsManifestsSay(t *testing.T) {
 		if strings.HasPrefix(secret, "#") || len(secret) < 20 {
 			continue
 		}
-		if strings.Contains(one.text()+two.text(), secret) {
+		if strings.Contains(one.log.String()+two.log.String(), secret) {
 			t.Error("a secret is in the log")
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/askback-mcp/askback/cmd/askback/examples/provision"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/inbox"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/judge"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/sqlite"
@@ -183,20 +184,12 @@ func (s *scene) call(tool string, arguments map[string]any) *desk.Question {
 	s.Cleanup(func() { stop(); <-done })
 	name := task.Name(began.ID)
 	s.ids[name] = began.ID
-	ctx, cancel := context.WithTimeout(s.Context(), 2*time.Minute)
-	defer cancel()
-	for {
-		questions, err := s.desk.Questions(ctx, name, nil)
-		if err == nil {
-			return questions[len(questions)-1]
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			t, _ := s.desk.Show(s.Context(), name)
-			s.Fatalf("%s asks nobody: %v: %+v", tool, err, t)
-		}
-	}
+	var asked []*desk.Question
+	harness.Eventually(s.T, "question of "+tool, func() bool {
+		asked, err = s.desk.Questions(s.Context(), name, nil)
+		return err == nil
+	})
+	return asked[len(asked)-1]
 }
 
 func textOf(res *mcp.CallToolResult) string {

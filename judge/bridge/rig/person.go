@@ -50,20 +50,17 @@ func Answer(ctx context.Context, store task.Store, answers map[string]any) error
 	}
 }
 
+// content returns the answer to a question. Without one it fills in every field of the form: with its default, or its
+// first choice, or else with what fits.
 func content(q *desk.Question, answers map[string]any) (json.RawMessage, error) {
 	if content, ok := answers[q.AuthorKey]; ok {
 		return json.Marshal(content)
 	}
-	return fill(q.Schema)
-}
-
-// fill fills in every field of a form: with its default, or its first choice, or else with what fits.
-func fill(schema json.RawMessage) (json.RawMessage, error) {
 	var form struct {
 		Properties map[string]field
 	}
-	if err := json.Unmarshal(schema, &form); err != nil {
-		return nil, fmt.Errorf("the form %s: %w", schema, err)
+	if err := json.Unmarshal(q.Schema, &form); err != nil {
+		return nil, fmt.Errorf("the form %s: %w", q.Schema, err)
 	}
 	content := make(map[string]any)
 	for name, f := range form.Properties {
@@ -73,15 +70,13 @@ func fill(schema json.RawMessage) (json.RawMessage, error) {
 }
 
 type field struct {
-	Type      string
-	Format    string
-	Default   json.RawMessage
-	Minimum   *float64
-	MaxLength *int
-	Enum      []any
-	OneOf     []struct{ Const any }
-	AnyOf     []struct{ Const any }
-	Items     *field
+	Type, Format string
+	Default      json.RawMessage
+	Minimum      *float64
+	MaxLength    *int
+	Enum         []any
+	OneOf, AnyOf []struct{ Const any }
+	Items        *field
 }
 
 func (f *field) value() any {
@@ -90,10 +85,8 @@ func (f *field) value() any {
 		return f.Default
 	case len(f.Enum) > 0:
 		return f.Enum[0]
-	case len(f.OneOf) > 0:
-		return f.OneOf[0].Const
-	case len(f.AnyOf) > 0:
-		return f.AnyOf[0].Const
+	case len(f.OneOf)+len(f.AnyOf) > 0:
+		return append(f.OneOf, f.AnyOf...)[0].Const
 	}
 	switch f.Type {
 	case "boolean":

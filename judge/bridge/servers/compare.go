@@ -25,11 +25,11 @@ func show(value any) string {
 	if value == absent {
 		return "absent"
 	}
-	text, _ := json.Marshal(value)
+	text := whole(value)
 	if len(text) > 400 {
 		return fmt.Sprintf("%s… (%d bytes)", text[:400], len(text))
 	}
-	return string(text)
+	return text
 }
 
 // absent is the value of a member that an object does not have.
@@ -99,15 +99,15 @@ func variesAlike(d difference, other any) bool {
 	if reflect.DeepEqual(d.without, other) {
 		return false
 	}
-	masked := func(value any) string { return number.ReplaceAllString(show1(value), "0") }
+	masked := func(value any) string { return number.ReplaceAllString(whole(value), "0") }
 	if masked(d.without) == masked(other) {
 		return masked(d.with) == masked(other)
 	}
 	return reflect.TypeOf(d.with) == reflect.TypeOf(other)
 }
 
-// show1 is the whole JSON of a value.
-func show1(value any) string {
+// whole is the JSON of a value.
+func whole(value any) string {
 	text, _ := json.Marshal(value)
 	return string(text)
 }

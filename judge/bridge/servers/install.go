@@ -1,17 +1,16 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
+
+	"github.com/askback-mcp/askback/judge/interop/typescript"
 )
 
 // nodes are the packages that have a Node.js, by system.
@@ -22,7 +21,7 @@ var nodes = map[string]string{
 
 // install installs the packages of all servers into dir, unless they are there already. An empty dir is one in the
 // user's cache. It returns the directory of the packages and the Node.js among them.
-func install(ctx context.Context, dir string) (modules, node string, err error) {
+func install(dir string) (modules, node string, err error) {
 	if dir == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
@@ -30,37 +29,21 @@ func install(ctx context.Context, dir string) (modules, node string, err error) 
 		}
 		dir = filepath.Join(cache, "askback-judge-servers")
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
-		return "", "", err
-	}
-	modules = filepath.Join(dir, "node_modules")
-	node = filepath.Join(modules, ".bin", "node")
 	dependencies := make(map[string]string)
 	for _, s := range servers {
 		dependencies[s.name] = s.version
 	}
-	wanted, err := json.MarshalIndent(map[string]any{
+	dir, err1 := filepath.Abs(dir)
+	wanted, err2 := json.MarshalIndent(map[string]any{
 		"private": true, "dependencies": dependencies, "optionalDependencies": nodes,
 	}, "", "  ")
-	if err != nil {
+	err3 := os.MkdirAll(dir, 0o755)
+	err4 := os.WriteFile(filepath.Join(dir, "package.json"), wanted, 0o644)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return "", "", err
 	}
-	done := filepath.Join(dir, "installed.json")
-	if installed, err := os.ReadFile(done); err == nil && bytes.Equal(installed, wanted) {
-		return modules, node, nil
-	}
-	err = errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "package.json"), wanted, 0o644))
-	if err != nil {
-		return "", "", err
-	}
-	fmt.Fprintln(os.Stderr, "Installing", len(servers), "servers into", dir)
-	npm := exec.CommandContext(ctx, "npm", "install", "--prefix", dir, "--ignore-scripts", "--no-audit", "--no-fund",
-		"--no-package-lock", "--loglevel=error")
-	npm.Stdout, npm.Stderr = os.Stderr, os.Stderr
-	if err := npm.Run(); err != nil {
-		return "", "", fmt.Errorf("npm install: %w", err)
-	}
-	return modules, node, os.WriteFile(done, wanted, 0o644)
+	node, err = typescript.Resolve(dir)
+	return filepath.Join(dir, "node_modules"), node, err
 }
 
 // programOf returns the file of the program that a package has. Of several programs it is the one that is named as the

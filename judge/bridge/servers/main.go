@@ -48,7 +48,7 @@ func main() {
 
 // judge compares the servers, and prints a table. It reports whether a difference is left.
 func judge(ctx context.Context, modules, only string, verbose bool) (differ bool, err error) {
-	modules, node, err := install(ctx, modules)
+	modules, node, err := install(modules)
 	if err != nil {
 		return false, err
 	}
@@ -74,8 +74,15 @@ func judge(ctx context.Context, modules, only string, verbose bool) (differ bool
 		if err != nil {
 			return differ, fmt.Errorf("%s: %w", s.name, err)
 		}
-		r.row(s.name, s.version)
-		r.details(verbose)
+		r.row(s.name, s.version) // and below it, on standard error:
+		for _, d := range r.differences {
+			fmt.Fprintf(os.Stderr, "  %s\n", d)
+		}
+		for _, d := range r.explained {
+			if verbose {
+				fmt.Fprintf(os.Stderr, "  %s\n  is explained: %s\n", d, d.why)
+			}
+		}
 		all.add(r)
 		number++
 	}
@@ -100,17 +107,4 @@ func (r *report) add(other *report) {
 func (r *report) row(name, version string) {
 	fmt.Printf("| %s | %s | %d | %d | %d | %d | %d |\n",
 		name, version, r.tools, r.requests, r.vary, len(r.explained), len(r.differences))
-}
-
-// details prints differences below the table's row, on standard error.
-func (r *report) details(verbose bool) {
-	for _, d := range r.differences {
-		fmt.Fprintf(os.Stderr, "  %s\n", d)
-	}
-	if !verbose {
-		return
-	}
-	for _, d := range r.explained {
-		fmt.Fprintf(os.Stderr, "  %s\n  is explained: %s\n", d, d.why)
-	}
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -141,21 +140,14 @@ func TestReportsHaveNoSecrets(t *testing.T) {
 	}
 }
 
-// A program that cannot be started is an error, and a command without {url} gets the URL as its last argument.
+// A command without {url} gets the URL as its last argument.
 func TestCommands(t *testing.T) {
 	t.Parallel()
-	if _, err := run(t.Context(), options{command: []string{"./not-there"}}); err == nil {
-		t.Error("no error for a program that is not there")
-	}
 	report, err := run(t.Context(), options{
 		command: []string{os.Args[0], "planted", "none"}, probes: []string{"client-id"},
 	})
 	if err != nil || len(report.Verdicts) != 1 || report.Verdicts[0].Level != findings.Pass {
 		t.Errorf("got %+v, %v", report, err)
-	}
-	_, err = run(t.Context(), options{command: []string{"x"}, probes: []string{"client-x"}})
-	if err == nil || !strings.Contains(err.Error(), "client-x") {
-		t.Errorf("got %v for a probe that is not there", err)
 	}
 }
 

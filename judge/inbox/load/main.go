@@ -24,6 +24,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/inbox"
 	"github.com/askback-mcp/askback/input"
@@ -251,32 +253,30 @@ func (m *measurement) measure(ctx context.Context, server *process.Server, name 
 	return failed
 }
 
-func (m *measurement) time(ctx context.Context, path string, n int) (took []time.Duration, err error) {
-	var (
-		mu  sync.Mutex
-		all sync.WaitGroup
-	)
+func (m *measurement) time(ctx context.Context, path string, n int) ([]time.Duration, error) {
+	var all errgroup.Group
+	took := make([]time.Duration, n)
 	for worker := range 4 {
-		all.Go(func() {
-			for i := range n / 4 {
+		all.Go(func() error {
+			for i := worker; i < n; i += 4 {
 				began := time.Now()
-				res, failed := m.request(ctx, (worker+4*i)%viewers, http.MethodGet, path, nil)
-				if failed == nil {
-					_, failed = io.Copy(io.Discard, res.Body)
-					res.Body.Close()
+				res, err := m.request(ctx, i%viewers, http.MethodGet, path, nil)
+				if err != nil {
+					return err
 				}
-				if failed == nil && res.StatusCode != http.StatusOK {
-					failed = fmt.Errorf("status %d", res.StatusCode)
+				_, err = io.Copy(io.Discard, res.Body)
+				res.Body.Close()
+				if err == nil && res.StatusCode != http.StatusOK {
+					err = fmt.Errorf("status %d", res.StatusCode)
 				}
-				mu.Lock()
-				if took = append(took, time.Since(began)); failed != nil {
-					err = failed
+				if took[i] = time.Since(began); err != nil {
+					return err
 				}
-				mu.Unlock()
 			}
+			return nil
 		})
 	}
-	all.Wait()
+	err := all.Wait()
 	slices.Sort(took)
 	return took, err
 }
