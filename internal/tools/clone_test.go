@@ -15,14 +15,8 @@ import (
 // nothing in the clone.
 func TestAModuleBesideACloneBuilds(t *testing.T) {
 	judge.Skip(t)
-	clone, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile(filepath.Join(clone, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	clone := judge.Must(filepath.Abs("../.."))(t)
+	page := judge.Must(os.ReadFile(filepath.Join(clone, "README.md")))(t)
 	commands := regexp.MustCompile(`(?s)\nfor module in "" (/[^;]*); do\n.*?\ngo mod tidy\n`).FindSubmatch(page)
 	if commands == nil {
 		t.Fatal("README.md has no commands for a module beside a clone")

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/tools/go/packages"
+
+	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
 // Each exported name of these packages is used in a runnable example: their functions, types, methods, constants, and
@@ -22,15 +24,12 @@ func TestExportedNamesHaveExamples(t *testing.T) {
 }
 
 func testExamples(t *testing.T, directory string) {
-	loaded, err := packages.Load(&packages.Config{
+	loaded := judge.Must(packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo |
 			packages.NeedImports | packages.NeedFiles | packages.NeedExportFile,
 		Tests: true,
 		Dir:   filepath.Join("../..", directory),
-	}, ".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, "."))(t)
 	at := slices.IndexFunc(loaded, func(p *packages.Package) bool { return strings.HasSuffix(p.Name, "_test") })
 	if at < 0 {
 		t.Fatal("there is no package of its tests")

@@ -3,6 +3,8 @@ package tools
 import (
 	"os"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
 // repository is the directory before the name of a file. It keeps its dots: without them go test takes a result from
@@ -19,10 +21,7 @@ var repository = func() string {
 func TestFilesAreSmall(t *testing.T) {
 	const most = 1 << 20
 	for _, name := range tracked(t, "*") {
-		file, err := os.Stat(repository + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := judge.Must(os.Stat(repository + name))(t)
 		if file.Size() > most {
 			t.Errorf("%s has %d bytes; a file has at most %d", name, file.Size(), most)
 		}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
 // The race step of the gate tests every package, or fails: it does not pass with the packages that it could list.
@@ -47,10 +49,7 @@ func TestTheRaceStepFailsWithItsList(t *testing.T) {
 // The gate runs the race step, and no other test of the gate lists packages in an argument, where a failure is not
 // seen.
 func TestTheGateListsNothingInAnArgument(t *testing.T) {
-	gate, err := os.ReadFile("../../.ci/run")
-	if err != nil {
-		t.Fatal(err)
-	}
+	gate := judge.Must(os.ReadFile("../../.ci/run"))(t)
 	if !strings.Contains(string(gate), "\n.ci/race\n") {
 		t.Error("the gate has no race step")
 	}

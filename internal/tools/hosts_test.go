@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
 var update = flag.Bool("update", false, "write the tables of docs/hosts.md from docs/hosts.json")
@@ -147,10 +149,7 @@ func hostTables(f *hostsFile) map[string]string {
 // The tables of docs/hosts.md are docs/hosts.json, in which each entry says where it is known from, and when.
 func TestHosts(t *testing.T) {
 	const dataFile, pageFile = "../../docs/hosts.json", "../../docs/hosts.md"
-	data, err := os.ReadFile(dataFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := judge.Must(os.ReadFile(dataFile))(t)
 	var f hostsFile
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -165,10 +164,7 @@ func TestHosts(t *testing.T) {
 			t.Errorf("%s, %s %s: %s", dataFile, e.Host, e.Version, fault)
 		}
 	}
-	before, err := os.ReadFile(pageFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := judge.Must(os.ReadFile(pageFile))(t)
 	page := string(before)
 	for name, table := range hostTables(&f) {
 		begin, end := "<!-- hosts.json: "+name+" -->\n", "<!-- end -->"

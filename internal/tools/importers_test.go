@@ -117,10 +117,7 @@ func (i *importer) write(name, text string) {
 
 func (i *importer) read(name string) string {
 	i.t.Helper()
-	data, err := os.ReadFile(filepath.Join(i.dir, name))
-	if err != nil {
-		i.t.Fatal(err)
-	}
+	data := judge.Must(os.ReadFile(filepath.Join(i.dir, name)))(i.t)
 	return string(data)
 }
 
@@ -180,15 +177,12 @@ func publish(t *testing.T) string {
 		if err := os.MkdirAll(to, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		mod, err := os.ReadFile(filepath.Join(from, "go.mod"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		mod := judge.Must(os.ReadFile(filepath.Join(from, "go.mod")))(t)
 		if strings.Contains(string(mod), "\nreplace ") {
 			t.Errorf("the go.mod of %s has a replacement, which holds for nobody who imports it", dir)
 		}
 		var file bytes.Buffer
-		err = zip.CreateFromDir(&file, module.Version{Path: modulePath(dir), Version: version}, from)
+		err := zip.CreateFromDir(&file, module.Version{Path: modulePath(dir), Version: version}, from)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
 // A line of Go has at most 120 columns, a tab counted as one. Left out are what stands between backquotes
@@ -19,10 +21,7 @@ func TestLinesFit(t *testing.T) {
 		t.Fatalf("the repository has %d files of Go", len(files))
 	}
 	for _, name := range files {
-		src, err := os.ReadFile(repository + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		src := judge.Must(os.ReadFile(repository + name))(t)
 		foreign := foreignLines(src)
 		for i, line := range strings.Split(string(src), "\n") {
 			if n := utf8.RuneCountInString(line); n > columns && !foreign[i+1] {

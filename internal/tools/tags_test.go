@@ -20,10 +20,7 @@ type released struct {
 
 func newReleased(t *testing.T) *released {
 	t.Helper()
-	checkout, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	checkout := judge.Must(filepath.Abs("../.."))(t)
 	r := &released{t, filepath.Join(t.TempDir(), "repository")}
 	output(r.t, exec.Command("git", "clone", "--quiet", "--no-tags", checkout, r.dir))
 	r.git("config", "user.name", "Test")
@@ -45,10 +42,7 @@ func (r *released) git(args ...string) string {
 func (r *released) replace(name, old, text string) {
 	r.t.Helper()
 	file := filepath.Join(r.dir, name)
-	before, err := os.ReadFile(file)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	before := judge.Must(os.ReadFile(file))(r.t)
 	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(before), old, text)), 0o600); err != nil {
 		r.t.Fatal(err)
 	}

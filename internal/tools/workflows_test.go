@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/rhysd/actionlint"
+
+	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
 // The workflows are only run where the repository is hosted. Actionlint knows their syntax, and that of their
@@ -16,14 +18,8 @@ func TestWorkflows(t *testing.T) {
 		t.Fatalf("the workflows: %q, %v", files, err)
 	}
 	files = append(files, "../../examples/ci/github.yml")
-	linter, err := actionlint.NewLinter(io.Discard, &actionlint.LinterOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mistakes, err := linter.LintFiles(files, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	linter := judge.Must(actionlint.NewLinter(io.Discard, &actionlint.LinterOptions{}))(t)
+	mistakes := judge.Must(linter.LintFiles(files, nil))(t)
 	for _, m := range mistakes {
 		t.Error(m)
 	}

@@ -34,10 +34,7 @@ func TestComparison(t *testing.T) {
 		}
 	}
 	set := settings{rounds: 1, turn: 20 * time.Millisecond, clients: 2}
-	rows, err := compare(written, set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := judge.Must(compare(written, set))(t)
 	for _, r := range rows {
 		if m := r.turns[0]; m.perSecond <= 0 || m.cpu <= 0 || m.p50 <= 0 || m.p99 < m.p50 || r.memory <= 0 {
 			t.Errorf("%s: %+v, memory %v", r.title, m, r.memory)
@@ -59,10 +56,7 @@ func TestComparison(t *testing.T) {
 // A server that asks nothing, or answers something else, is not measured.
 func TestWrongAnswersAreFound(t *testing.T) {
 	needsLinux(t)
-	s, err := start(subjects[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := judge.Must(start(subjects[0]))(t)
 	defer s.Kill()
 	wrong := *s.subject
 	wrong.canned = false
@@ -94,10 +88,7 @@ func TestDocument(t *testing.T) {
 
 // The document has a place for all results.
 func TestTheDocumentHasAllPlaces(t *testing.T) {
-	text, err := os.ReadFile("../../docs/proof/performance.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := judge.Must(os.ReadFile("../../docs/proof/performance.md"))(t)
 	places := []string{"comparison"}
 	for _, e := range experiments {
 		places = append(places, e.name)
@@ -115,10 +106,7 @@ func TestGrowth(t *testing.T) {
 	needsLinux(t)
 	for _, e := range experiments {
 		t.Run(e.name, func(t *testing.T) {
-			rows, err := e.measure(0.001)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rows := judge.Must(e.measure(0.001))(t)
 			if len(rows) < 2 {
 				t.Errorf("got the table %v", rows)
 			}

@@ -8,20 +8,16 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
 // README.md has figures of docs/proof/performance.md, which this program writes.
 func TestREADMEHasTheFigures(t *testing.T) {
-	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	here := judge.Must(os.Getwd())(t)
 	read := func(name string) string {
 		// The name keeps its dots: go test takes a result from its cache although a file outside the module has changed.
-		data, err := os.ReadFile(here + "/../../" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := judge.Must(os.ReadFile(here + "/../../" + name))(t)
 		return string(data)
 	}
 	document, readme := read("docs/proof/performance.md"), read("README.md")
@@ -32,10 +28,7 @@ func TestREADMEHasTheFigures(t *testing.T) {
 		if found == nil {
 			t.Fatalf("docs/proof/performance.md has no row like %s", row)
 		}
-		n, err := strconv.ParseFloat(strings.ReplaceAll(found[1], ",", ""), 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := judge.Must(strconv.ParseFloat(strings.ReplaceAll(found[1], ",", ""), 64))(t)
 		return n
 	}
 	cpu := figure(`Askback \| [^|]+\| ([\d,]+) µs`)

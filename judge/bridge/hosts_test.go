@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	built := sync.OnceValues(func() (string, error) { return process.Build(context.Background(), dir) })
-	askback = func(t *testing.T) string { return must(built())(t) }
+	askback = func(t *testing.T) string { return judge.Must(built())(t) }
 	code := judge.Run(m)
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
@@ -49,17 +49,6 @@ func TestMain(m *testing.M) {
 
 // askback returns the askback command.
 var askback func(t *testing.T) string
-
-// must returns a value, or ends the test with its error.
-func must[T any](v T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
 
 // installed returns the Node.js and the directory of the packages that npm installs.
 func installed(t *testing.T) (node, modules string) {
@@ -69,8 +58,8 @@ func installed(t *testing.T) (node, modules string) {
 	}
 	npm.Lock()
 	defer npm.Unlock()
-	dir := must(filepath.Abs("peers"))(t)
-	return must(typescript.Install(dir))(t), filepath.Join(dir, "node_modules")
+	dir := judge.Must(filepath.Abs("peers"))(t)
+	return judge.Must(typescript.Install(dir))(t), filepath.Join(dir, "node_modules")
 }
 
 var npm sync.Mutex
@@ -109,7 +98,7 @@ func TestInspector(t *testing.T) {
 					t.Fatal(err)
 				}
 				t.Cleanup(server.Kill)
-				b := must(rig.NewBridge(askback(t), dir, url))(t)
+				b := judge.Must(rig.NewBridge(askback(t), dir, url))(t)
 				p, url, err := b.Start("--wait", wait)
 				if err != nil {
 					t.Fatal(err)
@@ -119,7 +108,7 @@ func TestInspector(t *testing.T) {
 				if wait == "1m" {
 					answering(t, b)
 				}
-				result := must(host(t.Context(), c.tool, c.arguments))(t)
+				result := judge.Must(host(t.Context(), c.tool, c.arguments))(t)
 				if wait != "1m" {
 					name := waiting(t, result)
 					answering(t, b)
@@ -136,7 +125,7 @@ func TestInspector(t *testing.T) {
 // answering has a person answer until the test ends.
 func answering(t *testing.T, b *rig.Bridge) {
 	t.Helper()
-	store := must(sqlite.Open(t.Context(), b.Store))(t)
+	store := judge.Must(sqlite.Open(t.Context(), b.Store))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var done sync.WaitGroup
 	done.Go(func() {

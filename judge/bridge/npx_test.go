@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/askback-mcp/askback/internal/test/judge"
 	"github.com/askback-mcp/askback/judge/bridge/rig"
 	"github.com/askback-mcp/askback/judge/process"
 )
@@ -32,7 +33,7 @@ func TestNPM(t *testing.T) {
 		t.Skip("it needs npm, and is run with -npm")
 	}
 	m := newMachine(t, packed(t))
-	b := must(rig.NewBridge("askback", m.home, askback(t), "serve", "--stdio", "--data", t.TempDir()))(t)
+	b := judge.Must(rig.NewBridge("askback", m.home, askback(t), "serve", "--stdio", "--data", t.TempDir()))(t)
 
 	t.Run("npx", func(t *testing.T) {
 		cmd := m.command("npx", append([]string{"-y"}, b.Command().Args...)...)
@@ -59,7 +60,7 @@ func TestNPM(t *testing.T) {
 		if _, err := host.Notice(ctx, "none"); !errors.Is(err, io.EOF) {
 			t.Errorf("SIGTERM does not end the bridge: %v", err)
 		}
-		if others := must(filepath.Glob(installed + "/@askback-mcp/*"))(t); len(others) != 1 {
+		if others := judge.Must(filepath.Glob(installed + "/@askback-mcp/*"))(t); len(others) != 1 {
 			t.Errorf("npm installs %q, and not only the program for this platform", others)
 		}
 	})
@@ -102,7 +103,7 @@ func (m *machine) open(t *testing.T, b *rig.Bridge, cmd *exec.Cmd) (*rig.Stdio, 
 
 func listTools(ctx context.Context, t *testing.T, host *rig.Stdio) {
 	t.Helper()
-	tools := must(host.Request(ctx, "tools/list", map[string]any{}))(t)
+	tools := judge.Must(host.Request(ctx, "tools/list", map[string]any{}))(t)
 	if !strings.Contains(string(tools), "get_weather") {
 		t.Errorf("its tools are %s", tools)
 	}
@@ -126,17 +127,17 @@ func packed(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(folder, name), must(json.Marshal(content))(t), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, name), judge.Must(json.Marshal(content))(t), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	packages := filepath.Join(folder, dist, "npm")
-	write := exec.Command(must(filepath.Abs("../../cmd/askback/npm/packages.js"))(t))
+	write := exec.Command(judge.Must(filepath.Abs("../../cmd/askback/npm/packages.js"))(t))
 	write.Dir = folder
 	if out, err := write.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	scoped := must(filepath.Glob(packages + "/@askback-mcp/*"))(t)
+	scoped := judge.Must(filepath.Glob(packages + "/@askback-mcp/*"))(t)
 	pack := exec.Command("npm", append([]string{"pack", packages + "/askback"}, scoped...)...)
 	pack.Dir = packages
 	if out, err := pack.CombinedOutput(); err != nil {
@@ -173,7 +174,7 @@ func newMachine(t *testing.T, packages string) *machine {
 	m.environment = []string{"PATH=" + m.programs, "HOME=" + m.home, "npm_config_registry=" + registry.URL,
 		"npm_config_audit=false", "npm_config_update_notifier=false"}
 	for _, name := range []string{"node", "npm", "npx", "sh"} {
-		program := must(exec.LookPath(name))(t)
+		program := judge.Must(exec.LookPath(name))(t)
 		if err := os.Symlink(program, filepath.Join(m.programs, name)); err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/test/judge"
 	"github.com/askback-mcp/askback/judge/bridge/rig"
 	"github.com/askback-mcp/askback/judge/interop/typescript"
 	"github.com/askback-mcp/askback/judge/process"
@@ -137,7 +138,7 @@ func TestPeers(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			server := p.start(t)
-			b := must(rig.NewBridge(askback(t), t.TempDir(), server...))(t)
+			b := judge.Must(rig.NewBridge(askback(t), t.TempDir(), server...))(t)
 			b.Flags = append(b.Flags, p.flags...)
 			t.Cleanup(func() {
 				if t.Failed() {
@@ -165,7 +166,7 @@ func TestPeers(t *testing.T) {
 					case !answered:
 						t.Errorf("the result is %s, %v; want %q", result, err, tool.want)
 					case !tool.asks:
-						equal(t, must(without()(ctx, tool.name, tool.arguments))(t), result)
+						equal(t, judge.Must(without()(ctx, tool.name, tool.arguments))(t), result)
 					}
 				})
 			}
@@ -189,10 +190,10 @@ func equal(t *testing.T, want, got json.RawMessage) {
 func direct(t *testing.T, server []string) rig.Host {
 	t.Helper()
 	if strings.HasPrefix(server[0], "http") {
-		return must(rig.OpenSession(t.Context(), server[0]))(t)
+		return judge.Must(rig.OpenSession(t.Context(), server[0]))(t)
 	}
 	log := filepath.Join(t.TempDir(), "log")
-	host := must(rig.OpenStdio(t.Context(), exec.Command(server[0], server[1:]...), log, nil))(t)
+	host := judge.Must(rig.OpenStdio(t.Context(), exec.Command(server[0], server[1:]...), log, nil))(t)
 	t.Cleanup(host.Close)
 	return host.Call
 }
@@ -213,8 +214,8 @@ func typescriptServer(t *testing.T) []string {
 	installed(t)
 	npm.Lock()
 	defer npm.Unlock()
-	dir := must(filepath.Abs("../interop/typescript"))(t)
-	return []string{must(typescript.Install(dir))(t), filepath.Join(dir, "server.ts"), "stdio"}
+	dir := judge.Must(filepath.Abs("../interop/typescript"))(t)
+	return []string{judge.Must(typescript.Install(dir))(t), filepath.Join(dir, "server.ts"), "stdio"}
 }
 
 // npmProgram is the program of a package of npm, which is served over stdio.

@@ -57,10 +57,7 @@ type step struct {
 
 func read(t *testing.T, file string, into any) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := judge.Must(os.ReadFile(file))(t)
 	if err := yaml.Unmarshal(text, into); err != nil {
 		t.Fatal(err)
 	}
@@ -133,10 +130,7 @@ func run(t *testing.T, inputs map[string]string) outcome {
 // command is the shell of a step, with inputs in its environment.
 func (s step) command(t *testing.T, dir string, inputs map[string]string, environment []string) *exec.Cmd {
 	t.Helper()
-	path, err := filepath.Abs(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := judge.Must(filepath.Abs(folder))(t)
 	script := filepath.Join(t.TempDir(), "script.sh")
 	if err := os.WriteFile(script, []byte(s.Run), 0o600); err != nil {
 		t.Fatal(err)

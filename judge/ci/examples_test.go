@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback/check/planted"
+	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
 var (
@@ -100,14 +101,8 @@ func TestTheExampleForGitLab(t *testing.T) {
 		}
 	}
 	read(t, repository+"/examples/ci/gitlab.yml", &example)
-	top, err := filepath.Abs(repository)
-	if err != nil {
-		t.Fatal(err)
-	}
-	commit, err := exec.CommandContext(t.Context(), "git", "-C", top, "rev-parse", "HEAD").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	top := judge.Must(filepath.Abs(repository))(t)
+	commit := judge.Must(exec.CommandContext(t.Context(), "git", "-C", top, "rev-parse", "HEAD").Output())(t)
 	dir, header := t.TempDir(), filepath.Join(t.TempDir(), "header")
 	if err := os.WriteFile(header, []byte("Authorization: Bearer "+planted.Alice), 0o600); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,8 @@ import (
 	"github.com/compose-spec/compose-go/v2/loader"
 	"github.com/compose-spec/compose-go/v2/types"
 	"sigs.k8s.io/yaml"
+
+	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
 var instances = []string{"one", "two", "three"}
@@ -31,18 +33,12 @@ func readCompose(t *testing.T) *types.Project {
 		name, _, _ := strings.Cut(variable, "=")
 		environment[name] = "1000"
 	}
-	dir, err := filepath.Abs(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	project, err := loader.LoadWithContext(t.Context(), types.ConfigDetails{
+	dir := judge.Must(filepath.Abs(folder))(t)
+	project := judge.Must(loader.LoadWithContext(t.Context(), types.ConfigDetails{
 		WorkingDir:  dir,
 		ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(dir, "compose.yaml")}},
 		Environment: environment,
-	}, func(o *loader.Options) { o.Profiles = []string{"*"} })
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, func(o *loader.Options) { o.Profiles = []string{"*"} }))(t)
 	return project
 }
 
@@ -118,10 +114,7 @@ func TestCompose(t *testing.T) {
 
 // The configuration in docs/deploy is the fleet's, which 'go run ./judge/real' runs, with other addresses.
 func TestNginxConfigurationIsTheRecipe(t *testing.T) {
-	recipe, err := os.ReadFile(filepath.Join(folder, "../../docs/deploy/nginx.conf"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	recipe := judge.Must(os.ReadFile(filepath.Join(folder, "../../docs/deploy/nginx.conf")))(t)
 	_, want, _ := strings.Cut(string(recipe), "\n\n")
 	project := readCompose(t)
 	for i, name := range instances {

@@ -10,15 +10,14 @@ import (
 
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
+
+	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
 // stages returns the two stages of the Dockerfile.
 func stages(t *testing.T) (build, image instructions.Stage) {
 	t.Helper()
-	parsed, err := parser.Parse(strings.NewReader(read(t, "Dockerfile")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := judge.Must(parser.Parse(strings.NewReader(read(t, "Dockerfile"))))(t)
 	if len(parsed.Warnings) > 0 {
 		t.Fatalf("%+v", parsed.Warnings)
 	}
@@ -83,10 +82,7 @@ func TestDockerfile(t *testing.T) {
 		t.Errorf("%s %s: the program is not static, or has paths of the machine that built it", environment, arguments)
 	}
 
-	work, err := os.ReadFile(filepath.Join(folder, "../../go.work"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	work := judge.Must(os.ReadFile(filepath.Join(folder, "../../go.work")))(t)
 	_, version, _ := strings.Cut(build.BaseName, ":")
 	if !strings.Contains(string(work), "\ngo "+version+".") {
 		t.Errorf("the image %s builds what needs the Go of go.work", build.BaseName)

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
 const (
@@ -26,10 +28,7 @@ const (
 
 func read(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(folder, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := judge.Must(os.ReadFile(filepath.Join(folder, name)))(t)
 	return string(text)
 }
 
@@ -38,10 +37,7 @@ func settings(t *testing.T) map[string]bool {
 	t.Helper()
 	found := make(map[string]bool)
 	for _, name := range []string{"main.go", "telemetry.go"} {
-		file, err := parser.ParseFile(token.NewFileSet(), name, read(t, name), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := judge.Must(parser.ParseFile(token.NewFileSet(), name, read(t, name), 0))(t)
 		ast.Inspect(file, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
 			if !ok || len(call.Args) == 0 {
@@ -90,10 +86,7 @@ func checkEnvironment(t *testing.T, given []string) {
 
 func duration(t *testing.T, text string) time.Duration {
 	t.Helper()
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := judge.Must(time.ParseDuration(text))(t)
 	return d
 }
 

@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
 // manifests are the objects of the folder kubernetes, by their names.
@@ -63,10 +65,7 @@ func readManifests(t *testing.T) *manifests {
 		t.Fatal("no manifests", err)
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := judge.Must(os.ReadFile(file))(t)
 		for document := range strings.SplitSeq(string(text), "\n---\n") {
 			var kind meta.TypeMeta
 			if err := yaml.Unmarshal([]byte(document), &kind); err != nil {

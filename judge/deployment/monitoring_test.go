@@ -28,6 +28,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/judge"
 	"github.com/askback-mcp/askback/otelaskback"
 	"github.com/askback-mcp/askback/task"
 )
@@ -72,27 +73,15 @@ func (s *troubledStore) Notices(ctx context.Context, c task.NoticeClaim) ([]*tas
 // them.
 func exported(t *testing.T) series {
 	registry := prometheus.NewRegistry()
-	reader, err := exporter.New(exporter.WithRegisterer(registry))
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := judge.Must(exporter.New(exporter.WithRegisterer(registry)))(t)
 	opts := &otelaskback.Options{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))}
-	observe, err := otelaskback.Observe(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	observe := judge.Must(otelaskback.Observe(opts))(t)
 	store := &troubledStore{MemoryStore: new(task.MemoryStore)}
-	waiting, err := otelaskback.ObserveTasks(store, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	waiting := judge.Must(otelaskback.ObserveTasks(store, opts))(t)
 	defer waiting.Unregister()
 	gather := func() series {
 		t.Helper()
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		families := judge.Must(registry.Gather())(t)
 		return seriesOf(families)
 	}
 
@@ -129,10 +118,7 @@ func exported(t *testing.T) series {
 	lost := srv.Result(harness.WithExtension, "tools/call", "restart", `"name":"restart"`)["taskId"].(string)
 	srv.Get(harness.WithExtension, lost, "completed")
 	id := srv.Result(harness.WithExtension, "tools/call", "deploy", `"name":"deploy"`)["taskId"].(string)
-	d, err := desk.Open(store, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := judge.Must(desk.Open(store, nil))(t)
 	harness.Eventually(t, "an answer", func() bool {
 		for q, err := range d.Waiting(t.Context(), desk.Waiting{}) {
 			if err == nil && q.Key == "again" && gather().has("askback_waiting", "gen_ai_tool_name", "deploy") {

@@ -74,10 +74,7 @@ func newImage(t *testing.T) *image {
 		t.Fatalf("%s: %v\n%s", build, err, text)
 	}
 	if runtime.GOOS == "linux" {
-		file, err := elf.Open(program)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := judge.Must(elf.Open(program))(t)
 		defer file.Close()
 		for _, p := range file.Progs {
 			if p.Type == elf.PT_INTERP {
@@ -205,11 +202,8 @@ func (p *instance) status(path string) int {
 func (p *instance) connect(t *testing.T,
 	form func(context.Context, *client.Question) (*mcp.ElicitResult, error)) *client.Session {
 	t.Helper()
-	s, err := client.New(&client.Options{Form: form}).Connect(t.Context(),
-		&mcp.StreamableClientTransport{Endpoint: "http://" + p.addr + "/mcp"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := judge.Must(client.New(&client.Options{Form: form}).Connect(t.Context(),
+		&mcp.StreamableClientTransport{Endpoint: "http://" + p.addr + "/mcp"}, nil))(t)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -229,10 +223,7 @@ func TestFleetRunsAsItsManifestsSay(t *testing.T) {
 	database := pgtest.DSN(t)
 	pod, container := readManifests(t).server(t)
 	keysFile := value(container, "KEYS_FILE")
-	keys, err := seal.NewRing(seal.NewKey(time.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := judge.Must(seal.NewRing(seal.NewKey(time.Now())))(t)
 	i := newImage(t)
 	i.setKeys(t, keysFile, keys)
 	var sent sync.Map // what the collector got, by path and instance
@@ -263,7 +254,7 @@ func TestFleetRunsAsItsManifestsSay(t *testing.T) {
 			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"refund": refund}}, nil
 		}
 	}
-	_, err = one.connect(t, park).CallTool(ctx,
+	_, err := one.connect(t, park).CallTool(ctx,
 		&mcp.CallToolParams{Name: "refund_order", Arguments: map[string]any{"id": "17"}})
 	parked, ok := errors.AsType[*client.PendingError](err)
 	if !ok {
@@ -281,18 +272,12 @@ func TestFleetRunsAsItsManifestsSay(t *testing.T) {
 		}
 	}
 
-	result, err := two.connect(t, answer(true)).Resume(ctx, parked.Pending)
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := judge.Must(two.connect(t, answer(true)).Resume(ctx, parked.Pending))(t)
 	if got := text(result); got != "Order 17 is refunded." {
 		t.Errorf("the result is %q", got)
 	}
 	// Another answer to the same question counts at no instance: the client gets what the first one came to.
-	again, err := one.connect(t, answer(false)).Resume(ctx, parked.Pending)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := judge.Must(one.connect(t, answer(false)).Resume(ctx, parked.Pending))(t)
 	if want, got := text(result), text(again); got != want {
 		t.Errorf("answered again, the result is %q, not %q", got, want)
 	}
@@ -341,10 +326,7 @@ func TestFleetRunsAsItsManifestsSay(t *testing.T) {
 // A setting that is missing or wrong ends the program at once, and is named.
 func TestSettingsThatAreWrongAreNamed(t *testing.T) {
 	i, keys := newImage(t), filepath.Join(t.TempDir(), "askback.keys")
-	ring, err := seal.NewRing(seal.NewKey(time.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring := judge.Must(seal.NewRing(seal.NewKey(time.Now())))(t)
 	if err := os.WriteFile(keys, []byte(ring.EncodeSecrets()), 0o600); err != nil {
 		t.Fatal(err)
 	}

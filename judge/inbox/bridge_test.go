@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/judge"
 	"github.com/askback-mcp/askback/judge/bridge/rig"
 	"github.com/askback-mcp/askback/judge/process"
 	"github.com/askback-mcp/askback/task/sqlite"
@@ -21,32 +22,17 @@ type bridged struct {
 func (s *scene) behindBridge() *bridged {
 	s.Helper()
 	dir := s.TempDir()
-	program, err := process.Build(s.Context(), dir)
-	if err != nil {
-		s.Fatal(err)
-	}
-	b, err := rig.NewBridge(program, dir, s.server)
-	if err != nil {
-		s.Fatal(err)
-	}
+	program := judge.Must(process.Build(s.Context(), dir))(s)
+	b := judge.Must(rig.NewBridge(program, dir, s.server))(s)
 	p, url, err := b.Start("--wait", "1m")
 	if err != nil {
 		s.Fatal(err)
 	}
 	s.Cleanup(p.Kill)
-	host, err := rig.OpenSession(s.Context(), url)
-	if err != nil {
-		s.Fatal(err)
-	}
-	store, err := sqlite.Open(s.Context(), b.Store)
-	if err != nil {
-		s.Fatal(err)
-	}
+	host := judge.Must(rig.OpenSession(s.Context(), url))(s)
+	store := judge.Must(sqlite.Open(s.Context(), b.Store))(s)
 	s.Cleanup(func() { store.Close() })
-	d, err := desk.Open(store, nil)
-	if err != nil {
-		s.Fatal(err)
-	}
+	d := judge.Must(desk.Open(store, nil))(s)
 	own := *s
 	own.url, own.desk = servePage(s.T, d), d
 	return &bridged{&own, host}

@@ -13,6 +13,8 @@ import (
 	browserlog "github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
+
+	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
 // Tests without a Chromium are left out, unless this variable is "required", as the gate has it.
@@ -109,10 +111,7 @@ func (s *scene) open(browser context.Context, name, groups string, l look) *view
 // order gives the browser a command of its protocol.
 func order[P, R any](v *viewer, command cdp.Command[P, R], p P) R {
 	v.Helper()
-	r, err := chromedp.Call(v.ctx, command, p)
-	if err != nil {
-		v.Fatal(err)
-	}
+	r := judge.Must(chromedp.Call(v.ctx, command, p))(v)
 	return r
 }
 
@@ -126,10 +125,7 @@ func (v *viewer) do(steps ...chromedp.Action[chromedp.Void]) {
 // read returns what an action reads from the page.
 func read[T any](v *viewer, a chromedp.Action[T]) T {
 	v.Helper()
-	value, err := chromedp.Run(v.ctx, a)
-	if err != nil {
-		v.Fatal(err)
-	}
+	value := judge.Must(chromedp.Run(v.ctx, a))(v)
 	return value
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/askback-mcp/askback/internal/test/judge"
 	"github.com/askback-mcp/askback/judge/process"
 )
 
@@ -32,15 +33,9 @@ var (
 // What docs/approvals.md says of a page is so: its commands are started, and then two people do what its list says,
 // word by word. What is in bold is pressed, and what is in quotes is read.
 func TestApprovalsAsTheDocumentSays(t *testing.T) {
-	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	here := judge.Must(os.Getwd())(t)
 	// The name keeps its dots: go test looks for changes only in files whose names begin with the module's directory.
-	page, err := os.ReadFile(here + "/../../docs/approvals.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := judge.Must(os.ReadFile(here + "/../../docs/approvals.md"))(t)
 	_, section, found := strings.Cut(string(page), "\n## An approval on the page\n")
 	section, _, ended := strings.Cut(section, "\n## ")
 	blocks, items := docBlock.FindAllStringSubmatch(section, -1), docItem.FindAllStringSubmatch(section, -1)

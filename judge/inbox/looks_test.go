@@ -16,6 +16,7 @@ import (
 
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
 var update = flag.Bool("update", false, "rewrite the pictures of the documents")
@@ -73,10 +74,7 @@ func (s *scene) pages() []shown {
 // axe returns the program that looks for what keeps people from using a page.
 func axe(t *testing.T) string {
 	t.Helper()
-	lock, err := os.ReadFile("package-lock.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := judge.Must(os.ReadFile("package-lock.json"))(t)
 	mark, sum := "node_modules/.installed", fmt.Sprintf("%x", sha256.Sum256(lock))
 	if installed, err := os.ReadFile(mark); err != nil || string(installed) != sum {
 		if out, err := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund",
@@ -90,10 +88,7 @@ func axe(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	program, err := os.ReadFile("node_modules/axe-core/axe.min.js")
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := judge.Must(os.ReadFile("node_modules/axe-core/axe.min.js"))(t)
 	return string(program)
 }
 

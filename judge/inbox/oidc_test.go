@@ -20,6 +20,7 @@ import (
 
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/inbox"
+	"github.com/askback-mcp/askback/internal/test/judge"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task"
 )
@@ -56,10 +57,7 @@ type person struct {
 
 func newPerson(t *testing.T, transport http.RoundTripper) *person {
 	t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jar := judge.Must(cookiejar.New(nil))(t)
 	return &person{t, &http.Client{Transport: transport, Jar: jar}}
 }
 
@@ -70,22 +68,13 @@ func (p *person) get(at string, form url.Values) (*http.Response, string) {
 	if form != nil {
 		method, body = http.MethodPost, strings.NewReader(form.Encode())
 	}
-	r, err := http.NewRequestWithContext(p.Context(), method, at, body)
-	if err != nil {
-		p.Fatal(err)
-	}
+	r := judge.Must(http.NewRequestWithContext(p.Context(), method, at, body))(p)
 	if form != nil {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
-	res, err := p.client.Do(r)
-	if err != nil {
-		p.Fatal(err)
-	}
+	res := judge.Must(p.client.Do(r))(p)
 	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		p.Fatal(err)
-	}
+	text := judge.Must(io.ReadAll(res.Body))(p)
 	return res, string(text)
 }
 
@@ -98,26 +87,14 @@ func TestSignInAtAProvider(t *testing.T) {
 	front.StartTLS()
 	t.Cleanup(front.Close)
 	provider := startProvider(t, front.URL)
-	keys, err := seal.NewRing(seal.NewKey(time.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	who, err := inbox.NewOIDC(&inbox.OIDCOptions{Issuer: provider.URL, ClientID: "inbox", ClientSecret: "s3cret",
-		URL: front.URL, NameClaim: "preferred_username", GroupsClaim: "groups", Keys: keys})
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := judge.Must(seal.NewRing(seal.NewKey(time.Now())))(t)
+	who := judge.Must(inbox.NewOIDC(&inbox.OIDCOptions{Issuer: provider.URL, ClientID: "inbox", ClientSecret: "s3cret",
+		URL: front.URL, NameClaim: "preferred_username", GroupsClaim: "groups", Keys: keys}))(t)
 	if err := who.Discover(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	d, err := desk.Open(new(task.MemoryStore), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	front.Config.Handler, err = inbox.New(d, &inbox.Options{Identity: who, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := judge.Must(desk.Open(new(task.MemoryStore), nil))(t)
+	front.Config.Handler = judge.Must(inbox.New(d, &inbox.Options{Identity: who, Logger: slog.New(slog.DiscardHandler)}))(t)
 
 	p := newPerson(t, front.Client().Transport)
 	res, page := p.get(front.URL+"/whoami?from=here", nil)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/inbox"
+	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
 // described is the API of an inbox, each of whose requests and responses is held against its description.
@@ -29,23 +30,17 @@ type described struct {
 
 func newDescribed(t *testing.T, d *desk.Desk) *described {
 	t.Helper()
-	in, err := inbox.New(d, &inbox.Options{Logger: slog.New(slog.DiscardHandler),
+	in := judge.Must(inbox.New(d, &inbox.Options{Logger: slog.New(slog.DiscardHandler),
 		Identity: inbox.IdentityFunc(func(r *http.Request) (desk.Person, error) {
 			name, groups, _ := strings.Cut(r.Header.Get("As"), ":")
 			if name == "" {
 				return desk.Person{}, errors.New("there is no As")
 			}
 			return desk.Person{Name: name, Groups: strings.Fields(groups)}, nil
-		})})
-	if err != nil {
-		t.Fatal(err)
-	}
+		})}))(t)
 	w := httptest.NewRecorder()
 	in.ServeHTTP(w, httptest.NewRequest("GET", "/api/openapi.yaml", nil))
-	document, err := libopenapi.NewDocument(w.Body.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	document := judge.Must(libopenapi.NewDocument(w.Body.Bytes()))(t)
 	v, errs := validator.NewValidator(document)
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)

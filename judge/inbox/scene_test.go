@@ -50,20 +50,14 @@ func (s *scene) in(t *testing.T) *scene {
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	s := &scene{T: t, ids: make(map[string]string)}
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := judge.Must(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db")))(t)
 	t.Cleanup(func() { store.Close() })
-	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "askback-examples", Version: "1.0.0"}, nil),
+	srv := judge.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "askback-examples", Version: "1.0.0"}, nil),
 		&askback.Options{
 			Tasks: &askback.Tasks{Store: store}, Desk: &askback.DeskOptions{Fallback: true, Rules: rules},
 			Logger:    slog.New(slog.DiscardHandler),
 			Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "carol", nil },
-		})
-	if err != nil {
-		t.Fatal(err)
-	}
+		}))(t)
 	deploy.Register(srv)
 	provision.Register(srv, &provision.Host{Root: t.TempDir()})
 	askback.AddTaskTool(srv, &mcp.Tool{Name: "survey"}, nil, survey)
@@ -83,16 +77,11 @@ func newScene(t *testing.T) *scene {
 	cannotShow := func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: "decline"}, nil
 	}
-	s.session, err = client.New(&client.Options{Form: cannotShow}).
-		Connect(ctx, &mcp.StreamableClientTransport{Endpoint: web.URL}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.session = judge.Must(client.New(&client.Options{Form: cannotShow}).
+		Connect(ctx, &mcp.StreamableClientTransport{Endpoint: web.URL}, nil))(t)
 	t.Cleanup(func() { s.session.Close() })
 
-	if s.desk, err = desk.Open(store, nil); err != nil {
-		t.Fatal(err)
-	}
+	s.desk = judge.Must(desk.Open(store, nil))(t)
 	s.url = servePage(t, s.desk)
 	return s
 }
@@ -109,12 +98,9 @@ func rules(_ context.Context, c *askback.ToolCall) *askback.Verdict {
 // servePage serves the inbox of a desk, and returns its URL.
 func servePage(t *testing.T, d *desk.Desk) string {
 	t.Helper()
-	page, err := inbox.New(d, &inbox.Options{Title: "askback-examples", Logger: slog.New(slog.DiscardHandler),
+	page := judge.Must(inbox.New(d, &inbox.Options{Title: "askback-examples", Logger: slog.New(slog.DiscardHandler),
 		Identity: inbox.TrustedHeader{Name: "X-User", Groups: "X-Groups",
-			Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+			Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}}))(t)
 	front := httptest.NewServer(page)
 	t.Cleanup(front.Close)
 	return front.URL

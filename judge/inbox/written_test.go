@@ -24,6 +24,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/inbox"
+	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
 // formOf30 is a form with three fields of each kind that the page has.
@@ -60,10 +61,7 @@ type front struct {
 
 func (s *scene) newFront(who func(net.Addr) inbox.Identity) *front {
 	s.Helper()
-	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))
-	if err != nil {
-		s.Fatal(err)
-	}
+	l := judge.Must(net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))))(s)
 	f := &front{T: s.T, addr: l.Addr().String(), desk: s.desk, who: who(l.Addr())}
 	f.serve(l)
 	s.Cleanup(func() { f.server.Close() })
@@ -72,10 +70,7 @@ func (s *scene) newFront(who func(net.Addr) inbox.Identity) *front {
 
 func (f *front) serve(l net.Listener) {
 	f.Helper()
-	pages, err := inbox.New(f.desk, &inbox.Options{Identity: f.who, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		f.Fatal(err)
-	}
+	pages := judge.Must(inbox.New(f.desk, &inbox.Options{Identity: f.who, Logger: slog.New(slog.DiscardHandler)}))(f)
 	f.server = &http.Server{ReadHeaderTimeout: time.Minute,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodPost && f.cut.Load() {
@@ -89,10 +84,7 @@ func (f *front) serve(l net.Listener) {
 
 func (f *front) start() {
 	f.Helper()
-	l, err := net.Listen("tcp", f.addr)
-	if err != nil {
-		f.Fatal(err)
-	}
+	l := judge.Must(net.Listen("tcp", f.addr))(f)
 	f.serve(l)
 }
 
@@ -336,10 +328,7 @@ func TestSignedInAgain(t *testing.T) {
 	s := newScene(t)
 	var local *inbox.Local
 	f := s.newFront(func(at net.Addr) inbox.Identity {
-		var err error
-		if local, err = inbox.NewLocal(desk.Person{Name: "ada", Groups: []string{"release"}}, at); err != nil {
-			t.Fatal(err)
-		}
+		local = judge.Must(inbox.NewLocal(desk.Person{Name: "ada", Groups: []string{"release"}}, at))(t)
 		return local
 	})
 	s.url = "http://" + f.addr

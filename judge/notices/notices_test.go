@@ -49,10 +49,7 @@ func TestStandardWebhooks(t *testing.T) {
 		{secret + " " + next, other, "no matching signature"},
 		{next, secret, "no matching signature"},
 	} {
-		receiver, err := standardwebhooks.NewWebhook(c.receiver)
-		if err != nil {
-			t.Fatal(err)
-		}
+		receiver := judge.Must(standardwebhooks.NewWebhook(c.receiver))(t)
 		verified := errors.New("nothing has arrived")
 		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
@@ -62,10 +59,7 @@ func TestStandardWebhooks(t *testing.T) {
 			verified = receiver.Verify(body, r.Header)
 		}))
 		defer server.Close()
-		hook, err := webhook.New(server.URL, c.sender, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		hook := judge.Must(webhook.New(server.URL, c.sender, nil))(t)
 		if err := hook.Send(t.Context(), notice); err != nil {
 			t.Fatal(err)
 		}
@@ -80,10 +74,7 @@ func TestMail(t *testing.T) {
 	inbox := new(mailbox)
 	server := smtp.NewServer(inbox)
 	server.Domain = "localhost"
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := judge.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	go server.Serve(listener)
 	defer server.Close()
 	mailer := &notify.Mailer{
@@ -98,14 +89,8 @@ func TestMail(t *testing.T) {
 	if len(inbox.mails) != 1 || strings.Join(inbox.to, " ") != "ada@example.com bob@example.com" {
 		t.Fatalf("%d mails to %q", len(inbox.mails), inbox.to)
 	}
-	got, err := mail.ReadMessage(strings.NewReader(inbox.mails[0]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := io.ReadAll(got.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := judge.Must(mail.ReadMessage(strings.NewReader(inbox.mails[0])))(t)
+	body := judge.Must(io.ReadAll(got.Body))(t)
 	if got.Header.Get("Subject") != "deploy asks" || got.Header.Get("Message-ID") != "<NAME-KEY-asked-1@askback>" ||
 		!strings.Contains(string(body), "4.2 für alle?\r\n.\r\nSubject: another") {
 		t.Errorf("the mail is %v\n%s", got.Header, body)

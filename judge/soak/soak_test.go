@@ -24,10 +24,7 @@ func TestMain(m *testing.M) {
 
 // local is a subject in this process.
 func local(t *testing.T) *process.Server {
-	srv, err := newServer(new(task.MemoryStore))
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := judge.Must(newServer(new(task.MemoryStore)))(t)
 	web := httptest.NewServer(process.WithUsage(srv.HTTPHandler(nil)))
 	t.Cleanup(web.CloseClientConnections)
 	go func() {

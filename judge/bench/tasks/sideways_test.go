@@ -15,6 +15,7 @@ import (
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/stored"
+	"github.com/askback-mcp/askback/internal/test/judge"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/postgres"
@@ -169,13 +170,10 @@ var sides = []side{
 }
 
 func (s *scene) question(who ...string) *task.Question {
-	content, err := stored.Encode(&stored.Asking{
+	content := judge.Must(stored.Encode(&stored.Asking{
 		Key: "release", Digest: make([]byte, len(journal.Digest{})), Votes: 1000, Method: "elicitation/create",
 		Params: []byte(`{"message":"Deploy?","requestedSchema":{"type":"object","properties":{}}}`),
-	})
-	if err != nil {
-		s.Fatal(err)
-	}
+	}))(s)
 	return &task.Question{Key: "release", For: who, Content: content, Within: time.Hour}
 }
 
@@ -268,15 +266,9 @@ func BenchmarkSideways(b *testing.B) {
 
 // newScene opens an empty store, in which alice's call asks bob, and eve has answered another one.
 func newScene(b *testing.B, open func(b *testing.B) (task.Store, error)) *scene {
-	store, err := open(b)
-	if err != nil {
-		b.Fatal(err)
-	}
-	s := &scene{B: b, store: store}
-	if s.desk, err = desk.Open(store, nil); err == nil {
-		err = store.Listen(b.Context(), time.Hour, 0, 0)
-	}
-	if err != nil {
+	store := judge.Must(open(b))(b)
+	s := &scene{B: b, store: store, desk: judge.Must(desk.Open(store, nil))(b)}
+	if err := store.Listen(b.Context(), time.Hour, 0, 0); err != nil {
 		b.Fatal(err)
 	}
 	toBob := []*task.Question{s.question("user:bob", "group:release")}

@@ -29,6 +29,7 @@ import (
 	driver "modernc.org/sqlite"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
+	"github.com/askback-mcp/askback/internal/test/judge"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/postgres"
@@ -131,10 +132,7 @@ func onPostgres(b *testing.B, v variant) cost {
 	return measured(b, v, func(dsn string) time.Duration {
 		var stores []task.Store
 		for range v.instances {
-			store, err := postgres.Open(b.Context(), dsn)
-			if err != nil {
-				b.Fatal(err)
-			}
+			store := judge.Must(postgres.Open(b.Context(), dsn))(b)
 			defer store.Close()
 			stores = append(stores, store)
 		}
@@ -186,10 +184,7 @@ var commitsOfSQLite = sync.OnceValue(func() *atomic.Int64 {
 // onSQLite runs the engine on SQLite, where each commit that writes is one sync.
 func onSQLite(b *testing.B, v variant) cost {
 	commits := commitsOfSQLite()
-	store, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "tasks.db"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	store := judge.Must(sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "tasks.db")))(b)
 	before := commits.Load()
 	took := runTasks(b, []task.Store{store}, v.asks)
 	n := commits.Load() - before
@@ -206,7 +201,7 @@ func runTasks(b *testing.B, stores []task.Store, asks bool) time.Duration {
 	var completed atomic.Int64
 	var engines []*taskrun.Engine
 	for _, store := range stores {
-		engine, err := taskrun.NewEngine(counting(store, func() {
+		engine := judge.Must(taskrun.NewEngine(counting(store, func() {
 			if completed.Add(1) == int64(*total) {
 				stop()
 			}
@@ -219,10 +214,7 @@ func runTasks(b *testing.B, stores []task.Store, asks bool) time.Duration {
 				}
 				return taskrun.Verdict{Status: task.Completed, Outcome: outcomeBytes}, nil
 			},
-		})
-		if err != nil {
-			b.Fatal(err)
-		}
+		}))(b)
 		engines = append(engines, engine)
 	}
 	start := time.Now()
@@ -330,10 +322,7 @@ func runJobs(b *testing.B, dsn string, instances int) time.Duration {
 	var ended sync.WaitGroup
 	ended.Add(*total)
 	for i := range instances {
-		pool, err := pgxpool.New(b.Context(), dsn)
-		if err != nil {
-			b.Fatal(err)
-		}
+		pool := judge.Must(pgxpool.New(b.Context(), dsn))(b)
 		defer pool.Close()
 		if i == 0 {
 			migrator, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
@@ -346,16 +335,13 @@ func runJobs(b *testing.B, dsn string, instances int) time.Duration {
 		}
 		all := river.NewWorkers()
 		river.AddWorker(all, jobWorker{})
-		client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
+		client := judge.Must(river.NewClient(riverpgxv5.New(pool), &river.Config{
 			Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: *workers}},
 			Workers: all,
 			// The least that it takes: by default it fetches ten times a second, and no more jobs than there are workers.
 			FetchCooldown: river.FetchCooldownMin, FetchPollInterval: 10 * time.Millisecond,
 			Logger: slog.New(slog.DiscardHandler),
-		})
-		if err != nil {
-			b.Fatal(err)
-		}
+		}))(b)
 		jobs, unsubscribe := client.SubscribeConfig(&river.SubscribeConfig{
 			Kinds: []river.EventKind{river.EventKindJobCompleted}, ChanSize: *total,
 		})
@@ -387,10 +373,7 @@ func runJobs(b *testing.B, dsn string, instances int) time.Duration {
 
 // withConnections adds the bound of connections to a URL.
 func withConnections(b *testing.B, dsn string) string {
-	u, err := url.Parse(dsn)
-	if err != nil {
-		b.Fatal(err)
-	}
+	u := judge.Must(url.Parse(dsn))(b)
 	q := u.Query()
 	q.Set("pool_max_conns", strconv.Itoa(connections))
 	u.RawQuery = q.Encode()
@@ -398,15 +381,9 @@ func withConnections(b *testing.B, dsn string) string {
 }
 
 func connect(b *testing.B, dsn string) *pgx.Conn {
-	config, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		b.Fatal(err)
-	}
+	config := judge.Must(pgx.ParseConfig(dsn))(b)
 	delete(config.RuntimeParams, "pool_max_conns")
-	conn, err := pgx.ConnectConfig(b.Context(), config)
-	if err != nil {
-		b.Fatal(err)
-	}
+	conn := judge.Must(pgx.ConnectConfig(b.Context(), config))(b)
 	return conn
 }
 
@@ -445,18 +422,9 @@ type listener struct {
 
 // listen returns the URL of the database through the listener.
 func (l *listener) listen(b *testing.B, dsn string) string {
-	u, err := url.Parse(dsn)
-	if err != nil {
-		b.Fatal(err)
-	}
-	config, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		b.Fatal(err)
-	}
-	front, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	u := judge.Must(url.Parse(dsn))(b)
+	config := judge.Must(pgx.ParseConfig(dsn))(b)
+	front := judge.Must(net.Listen("tcp", "127.0.0.1:0"))(b)
 	b.Cleanup(func() { front.Close() })
 	network, address := pgconn.NetworkAddress(config.Host, config.Port)
 	go func() {

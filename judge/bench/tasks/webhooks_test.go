@@ -22,6 +22,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/judge"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task"
@@ -43,27 +44,18 @@ func BenchmarkWebhooks(b *testing.B) {
 	const principals, each, idle = 1000, 10, 30 * time.Second
 	dsn := pgtest.DSN(b)
 	open := func() *postgres.Store {
-		store, err := postgres.Open(b.Context(), dsn)
-		if err != nil {
-			b.Fatal(err)
-		}
+		store := judge.Must(postgres.Open(b.Context(), dsn))(b)
 		b.Cleanup(func() { store.Close() })
 		return store
 	}
-	keys, err := seal.NewRing(seal.NewKey(time.Now()))
-	if err != nil {
-		b.Fatal(err)
-	}
+	keys := judge.Must(seal.NewRing(seal.NewKey(time.Now())))(b)
 	got := make(subscribers, principals*each)
-	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "bench", Version: "1.0.0"}, nil), &askback.Options{
+	srv := judge.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "bench", Version: "1.0.0"}, nil), &askback.Options{
 		Keys: keys, Logger: slog.New(slog.DiscardHandler), Tasks: &askback.Tasks{Store: open()},
 		Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) { return extra.Header.Get("From"), nil },
 		Events: &askback.EventOptions{Webhooks: &askback.WebhookOptions{UncheckedTransport: got,
 			Allow: func(string, string) bool { return true }}},
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	}))(b)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	done := make(chan error)
@@ -108,10 +100,7 @@ func subscribeHook(b *testing.B, h http.Handler, principal, url string) {
 		"delivery": map[string]string{"url": url, "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"},
 		"_meta":    map[string]any{mcp.MetaKeyProtocolVersion: "2026-07-28", mcp.MetaKeyClientCapabilities: map[string]any{}},
 	}
-	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "events/subscribe", "params": params})
-	if err != nil {
-		b.Fatal(err)
-	}
+	body := judge.Must(json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "events/subscribe", "params": params}))(b)
 	r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
 	for name, value := range map[string]string{"Content-Type": "application/json", "Mcp-Method": "events/subscribe",
 		"Mcp-Name": "call.ended", "Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2026-07-28",
@@ -127,20 +116,14 @@ func subscribeHook(b *testing.B, h http.Handler, principal, url string) {
 // processorTime is what this process, and all processes of the database's server, have used of processors.
 func processorTime(b *testing.B, dsn string) time.Duration {
 	b.Helper()
-	conn, err := pgx.Connect(b.Context(), dsn)
-	if err != nil {
-		b.Fatal(err)
-	}
+	conn := judge.Must(pgx.Connect(b.Context(), dsn))(b)
 	defer conn.Close(context.Background())
 	var backend int
 	if err := conn.QueryRow(b.Context(), "SELECT pg_backend_pid()").Scan(&backend); err != nil {
 		b.Fatal(err)
 	}
 	server := statOf(strconv.Itoa(backend))[1]
-	processes, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		b.Fatal(err)
-	}
+	processes := judge.Must(filepath.Glob("/proc/[0-9]*"))(b)
 	ticks := 0
 	for _, dir := range processes {
 		pid := filepath.Base(dir)

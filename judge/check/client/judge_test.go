@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/check/findings"
+	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
 func judged(t *testing.T, fault string, opts options) *findings.Report {
@@ -18,10 +19,7 @@ func judged(t *testing.T, fault string, opts options) *findings.Report {
 	if opts.timeout == 0 {
 		opts.timeout = 20 * time.Second
 	}
-	report, err := run(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := judge.Must(run(t.Context(), opts))(t)
 	return report
 }
 
@@ -130,10 +128,7 @@ func TestReportsHaveNoSecrets(t *testing.T) {
 	t.Parallel()
 	random := regexp.MustCompile(`[A-Z2-7]{26}`)
 	for fault, want := range map[string]string{"loud": "cannot answer … of …", "trim": "bytes were sent"} {
-		text, err := json.Marshal(judged(t, fault, options{probes: []string{"client-state-unchanged"}}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := judge.Must(json.Marshal(judged(t, fault, options{probes: []string{"client-state-unchanged"}})))(t)
 		if secret := random.Find(text); secret != nil || !bytes.Contains(text, []byte(want)) {
 			t.Errorf("%s: the report has %q, or not %q: %s", fault, secret, want, text)
 		}
@@ -156,13 +151,10 @@ func TestClientsAreStopped(t *testing.T) {
 	t.Parallel()
 	mark := filepath.Join(t.TempDir(), "alive")
 	began := time.Now()
-	report, err := run(t.Context(), options{
+	report := judge.Must(run(t.Context(), options{
 		command: []string{"sh", "-c", "(while :; do echo >" + mark + "; sleep 0.05; done) & wait", "sh"},
 		timeout: time.Second,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if report.Judged() || time.Since(began) > 10*time.Second {
 		t.Errorf("it took %v, and something is judged: %v", time.Since(began), report.Judged())
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"github.com/askback-mcp/askback/internal/test/judge"
 	"github.com/askback-mcp/askback/judge/interop/program"
 )
 
@@ -102,10 +103,7 @@ func bookAs(t *testing.T, url, version string) string {
 		options = append(options, client.WithProtocolVersion(version))
 		listen = append(listen, transport.WithContinuousListening())
 	}
-	over, err := transport.NewStreamableHTTP(url, listen...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	over := judge.Must(transport.NewStreamableHTTP(url, listen...))(t)
 	c := client.NewClient(over, options...)
 	if err := c.Start(t.Context()); err != nil {
 		t.Fatal(err)
