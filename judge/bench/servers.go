@@ -97,7 +97,7 @@ func start(s *subject) (*server, error) {
 		cmd = exec.Command(s.command[0], s.command[1:]...)
 	}
 	cmd.Env = append(os.Environ(), subjectVariable+"="+s.name, "GOGC=100", "GOMEMLIMIT=off", "NODE_ENV=production")
-	p, err := process.StartServer(cmd)
+	p, err := process.StartServer(cmd, "")
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.title, err)
 	}

@@ -93,18 +93,12 @@ func TestInspector(t *testing.T) {
 				t.Parallel()
 				node, modules := installed(t)
 				dir := t.TempDir()
-				server, url, err := rig.Serve(askback(t), dir)
-				if err != nil {
-					t.Fatal(err)
-				}
+				server := judge.Must(rig.Serve(askback(t), dir))(t)
 				t.Cleanup(server.Kill)
-				b := judge.Must(rig.NewBridge(askback(t), dir, url))(t)
-				p, url, err := b.Start("--wait", wait)
-				if err != nil {
-					t.Fatal(err)
-				}
+				b := judge.Must(rig.NewBridge(askback(t), dir, server.URL))(t)
+				p := judge.Must(b.Start("--wait", wait))(t)
 				t.Cleanup(p.Kill)
-				host := rig.Inspector([]string{node, filepath.Join(modules, ".bin", "mcp-inspector")}, url)
+				host := rig.Inspector([]string{node, filepath.Join(modules, ".bin", "mcp-inspector")}, p.URL)
 				if wait == "1m" {
 					answering(t, b)
 				}

@@ -145,10 +145,7 @@ func TestPeers(t *testing.T) {
 					t.Logf("the log of the bridge ends with\n%s", process.Tail(b.Log()))
 				}
 			})
-			host, err := rig.OpenStdio(t.Context(), b.Command("--wait", "1m"), b.Log(), rig.Abilities)
-			if err != nil {
-				t.Fatal(err)
-			}
+			host := judge.Must(rig.OpenStdio(t.Context(), b.Command("--wait", "1m"), b.Log(), rig.Abilities))(t)
 			t.Cleanup(host.Close)
 			answering(t, b)
 			without := sync.OnceValue(func() rig.Host { return direct(t, server) })
@@ -237,15 +234,12 @@ func sdkExample(file, variable string) func(*testing.T) []string {
 func overHTTP(command func(*testing.T) []string, variable func(address string) string) func(*testing.T) []string {
 	return func(t *testing.T) []string {
 		words, log := command(t), filepath.Join(t.TempDir(), "log")
-		p, url, err := process.StartAt(t.Context(), "/mcp", log, func(address string) *exec.Cmd {
+		p := judge.Must(process.StartAt(t.Context(), "/mcp", log, func(address string) *exec.Cmd {
 			cmd := exec.Command(words[0], words[1:]...)
 			cmd.Env = append(os.Environ(), variable(address))
 			return cmd
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		t.Cleanup(p.Kill)
-		return []string{url}
+		return []string{p.URL}
 	}
 }

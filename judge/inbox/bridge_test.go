@@ -24,12 +24,9 @@ func (s *scene) behindBridge() *bridged {
 	dir := s.TempDir()
 	program := judge.Must(process.Build(s.Context(), dir))(s)
 	b := judge.Must(rig.NewBridge(program, dir, s.server))(s)
-	p, url, err := b.Start("--wait", "1m")
-	if err != nil {
-		s.Fatal(err)
-	}
+	p := judge.Must(b.Start("--wait", "1m"))(s)
 	s.Cleanup(p.Kill)
-	host := judge.Must(rig.OpenSession(s.Context(), url))(s)
+	host := judge.Must(rig.OpenSession(s.Context(), p.URL))(s)
 	store := judge.Must(sqlite.Open(s.Context(), b.Store))(s)
 	s.Cleanup(func() { store.Close() })
 	d := judge.Must(desk.Open(store, nil))(s)

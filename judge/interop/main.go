@@ -144,12 +144,12 @@ func (p programs) run(c *cell) (fault string) {
 		return err.Error()
 	}
 	if c.transport.name != "stdio" {
-		server, url, err := process.StartReady(exec.Command(command[0], command[1:]...), os.DevNull)
+		server, err := process.StartServer(exec.Command(command[0], command[1:]...), os.DevNull)
 		if err != nil {
 			return err.Error()
 		}
 		defer server.Kill()
-		target = []byte(url)
+		target = []byte(server.URL)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -54,23 +54,22 @@ func FreeAddresses(n int) (addresses []string, err error) {
 	return addresses, nil
 }
 
-// StartAt starts a server that is told the address, as HOST:PORT, on which it is to serve a path. It returns the URL.
-func StartAt(ctx context.Context, path, log string, command func(address string) *exec.Cmd) (
-	p *child.Process, url string, err error,
-) {
+// StartAt is [Start] for a server that is told the address, as HOST:PORT, on which it is to serve a path.
+func StartAt(ctx context.Context, path, log string, command func(address string) *exec.Cmd) (*Server, error) {
 	at, err := FreeAddresses(1)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	if p, err = Start(command(at[0]), log); err != nil {
-		return nil, "", err
+	p, err := Start(command(at[0]), log)
+	if err != nil {
+		return nil, err
 	}
-	url = "http://" + at[0] + path
-	if err := WaitFor(ctx, url); err != nil {
+	s := &Server{p, "http://" + at[0] + path}
+	if err := WaitFor(ctx, s.URL); err != nil {
 		p.Kill()
-		return nil, "", fmt.Errorf("%w; its log ends with\n%s", err, Tail(log))
+		return nil, fmt.Errorf("%w; its log ends with\n%s", err, Tail(log))
 	}
-	return p, url, nil
+	return s, nil
 }
 
 // NewKeys writes a new key into a file that several instances share.
@@ -100,15 +99,23 @@ func Start(cmd *exec.Cmd, log string) (*child.Process, error) {
 	return p, nil
 }
 
-// StartReady is [Start], and returns the line that the server prints when it listens.
-func StartReady(cmd *exec.Cmd, log string) (p *child.Process, line string, err error) {
-	if p, err = Start(cmd, log); err != nil {
-		return nil, "", err
+// A Server is a process that serves.
+type Server struct {
+	*child.Process
+	URL string // as it is printed when the server listens
+}
+
+// StartServer is [Start] for a server that prints a line with its URL, and waits until it listens.
+func StartServer(cmd *exec.Cmd, log string) (*Server, error) {
+	p, err := Start(cmd, log)
+	if err != nil {
+		return nil, err
 	}
-	if line, err = p.Wait(Patience); err != nil {
-		return nil, "", fmt.Errorf("start %s: %w; its log ends with\n%s", filepath.Base(cmd.Path), err, Tail(log))
+	line, err := p.Wait(Patience)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w; its log ends with\n%s", filepath.Base(cmd.Path), err, Tail(log))
 	}
-	return p, line, nil
+	return &Server{p, line[max(0, strings.Index(line, "http://")):]}, nil
 }
 
 // Tail returns the end of a log, or nothing if there is none.
@@ -195,16 +202,4 @@ func Serve(ctx context.Context, server *http.Server, handler http.Handler) error
 		return err
 	}
 	return nil
-}
-
-// A Server is a process that is measured.
-type Server struct {
-	*child.Process
-	URL string // without a path
-}
-
-// StartServer starts a server that prints its URL.
-func StartServer(cmd *exec.Cmd) (*Server, error) {
-	p, url, err := StartReady(cmd, "")
-	return &Server{p, url}, err
 }

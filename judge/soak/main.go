@@ -67,5 +67,5 @@ func startSubject() (*process.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return process.StartServer(cmd)
+	return process.StartServer(cmd, "")
 }

@@ -3,13 +3,11 @@
 package rig
 
 import (
-	"fmt"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/askback-mcp/askback/internal/child"
 	"github.com/askback-mcp/askback/judge/process"
 )
 
@@ -44,24 +42,13 @@ func (b *Bridge) Command(flags ...string) *exec.Cmd {
 // Log is the file that all bridges append to.
 func (b *Bridge) Log() string { return filepath.Join(b.Dir, "bridge.log") }
 
-// Start starts a bridge that serves HTTP at the URL.
-func (b *Bridge) Start(flags ...string) (p *child.Process, url string, err error) {
-	p, line, err := process.StartReady(b.Command(append(flags, "--addr", "127.0.0.1:0")...), b.Log())
-	if err != nil {
-		return nil, "", err
-	}
-	return p, URL(line), nil
+// Start starts a bridge that serves HTTP.
+func (b *Bridge) Start(flags ...string) (*process.Server, error) {
+	return process.StartServer(b.Command(append(flags, "--addr", "127.0.0.1:0")...), b.Log())
 }
 
-// URL returns the URL in the line that a server prints when it listens.
-func URL(line string) string { return line[max(0, strings.Index(line, "http://")):] }
-
 // Serve starts askback serve, which has tools that ask, with its data in dir.
-func Serve(program, dir string, flags ...string) (p *child.Process, url string, err error) {
-	args := append([]string{"serve", "--addr", "127.0.0.1:0", "--data", dir, "--until-eof"}, flags...)
-	p, line, err := process.StartReady(exec.Command(program, args...), filepath.Join(dir, "serve.log"))
-	if err != nil {
-		return nil, "", fmt.Errorf("the server behind: %w", err)
-	}
-	return p, URL(line), nil
+func Serve(program, dir string) (*process.Server, error) {
+	cmd := exec.Command(program, "serve", "--addr", "127.0.0.1:0", "--data", dir, "--until-eof")
+	return process.StartServer(cmd, filepath.Join(dir, "serve.log"))
 }

@@ -64,12 +64,12 @@ func run(ctx context.Context, only, keep string, serve bool) error {
 			continue
 		}
 		if serve {
-			p, url, err := peer.start(ctx, work, filepath.Join(work, "serve.log"))
+			p, err := peer.start(ctx, work, filepath.Join(work, "serve.log"))
 			if err != nil {
 				return err
 			}
 			defer p.Kill()
-			fmt.Println(url)
+			fmt.Println(p.URL)
 			<-ctx.Done()
 			return nil
 		}
@@ -103,12 +103,12 @@ func (c *check) run(ctx context.Context, work, askback string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, process.Patience)
 	defer cancel()
-	server, url, err := c.peer.start(ctx, work, c.file+".log")
+	server, err := c.peer.start(ctx, work, c.file+".log")
 	if err != nil {
 		return err
 	}
 	defer server.Kill()
-	cmd := exec.CommandContext(ctx, askback, append(args, url)...)
+	cmd := exec.CommandContext(ctx, askback, append(args, server.URL)...)
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	failed := cmd.Run() // the status says what was found, and the report says it better

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/askback-mcp/askback/internal/child"
 	"github.com/askback-mcp/askback/judge/interop/typescript"
 	"github.com/askback-mcp/askback/judge/process"
 )
@@ -52,10 +51,10 @@ const sdkExamples = "node_modules/@modelcontextprotocol/sdk/dist/esm/examples/se
 func httpFlag(cmd *exec.Cmd, address string) { cmd.Args = append(cmd.Args, "-http", address) }
 
 // start starts the server of a peer.
-func (p *peer) start(ctx context.Context, work, log string) (*child.Process, string, error) {
+func (p *peer) start(ctx context.Context, work, log string) (*process.Server, error) {
 	command, err := p.build(ctx, work)
 	if err != nil {
-		return nil, "", fmt.Errorf("%s: %w", p.name, err)
+		return nil, fmt.Errorf("%s: %w", p.name, err)
 	}
 	return process.StartAt(ctx, p.path, log, command)
 }

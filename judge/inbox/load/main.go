@@ -100,7 +100,7 @@ func (m *measurement) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	server, err := process.StartServer(cmd)
+	server, err := process.StartServer(cmd, "")
 	if err != nil {
 		return err
 	}
