@@ -170,8 +170,6 @@ func fetch(t *testing.T, host rig.Host, name string) json.RawMessage {
 func text(t *testing.T, result json.RawMessage) string {
 	t.Helper()
 	var decoded rawclient.Result
-	if err := json.Unmarshal(result, &decoded); err != nil {
-		t.Fatal(err)
-	}
+	judge.NoError(t, json.Unmarshal(result, &decoded))
 	return decoded.Text()
 }

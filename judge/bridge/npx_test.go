@@ -52,9 +52,7 @@ func TestNPM(t *testing.T) {
 		host, ctx := m.open(t, b, cmd)
 		for _, signal := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
 			listTools(ctx, t, host) // also after SIGINT, which a terminal sends to the bridge itself
-			if err := cmd.Process.Signal(signal); err != nil {
-				t.Fatal(err)
-			}
+			judge.NoError(t, cmd.Process.Signal(signal))
 		}
 		// The output ends when no process has it any more.
 		if _, err := host.Notice(ctx, "none"); !errors.Is(err, io.EOF) {
@@ -70,9 +68,7 @@ func TestNPM(t *testing.T) {
 		}
 	})
 	t.Run("without optional packages", func(t *testing.T) {
-		if err := os.RemoveAll(installed + "/@askback-mcp"); err != nil {
-			t.Fatal(err)
-		}
+		judge.NoError(t, os.RemoveAll(installed+"/@askback-mcp"))
 		out, err := m.command(launcher, "version").CombinedOutput()
 		want := "is missing: install askback again, without --omit=optional"
 		if exitCode(err) != 1 || !strings.Contains(string(out), want) {
@@ -123,13 +119,9 @@ func packed(t *testing.T) string {
 		},
 		"askback.exe": "MZ",
 	}
-	if err := os.Mkdir(filepath.Join(folder, dist), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	judge.NoError(t, os.Mkdir(filepath.Join(folder, dist), 0o700))
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(folder, name), judge.Must(json.Marshal(content))(t), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		judge.NoError(t, os.WriteFile(filepath.Join(folder, name), judge.Must(json.Marshal(content))(t), 0o600))
 	}
 	packages := filepath.Join(folder, dist, "npm")
 	write := exec.Command(judge.Must(filepath.Abs("../../cmd/askback/npm/packages.js"))(t))
@@ -175,9 +167,7 @@ func newMachine(t *testing.T, packages string) *machine {
 		"npm_config_audit=false", "npm_config_update_notifier=false"}
 	for _, name := range []string{"node", "npm", "npx", "sh"} {
 		program := judge.Must(exec.LookPath(name))(t)
-		if err := os.Symlink(program, filepath.Join(m.programs, name)); err != nil {
-			t.Fatal(err)
-		}
+		judge.NoError(t, os.Symlink(program, filepath.Join(m.programs, name)))
 	}
 	return m
 }

@@ -58,9 +58,7 @@ type step struct {
 func read(t *testing.T, file string, into any) {
 	t.Helper()
 	text := judge.Must(os.ReadFile(file))(t)
-	if err := yaml.Unmarshal(text, into); err != nil {
-		t.Fatal(err)
-	}
+	judge.NoError(t, yaml.Unmarshal(text, into))
 }
 
 // outcome is what a run of the action leaves behind.
@@ -132,9 +130,7 @@ func (s step) command(t *testing.T, dir string, inputs map[string]string, enviro
 	t.Helper()
 	path := judge.Must(filepath.Abs(folder))(t)
 	script := filepath.Join(t.TempDir(), "script.sh")
-	if err := os.WriteFile(script, []byte(s.Run), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	judge.NoError(t, os.WriteFile(script, []byte(s.Run), 0o600))
 	cmd := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc", "-eo", "pipefail", script)
 	cmd.Dir = dir
 	cmd.Env = append(environment, "GITHUB_ACTION_PATH="+path, "RUNNER_TEMP="+temporary)

@@ -145,9 +145,7 @@ func TestCollector(t *testing.T) {
 			Pipelines map[string]struct{ Receivers, Exporters []string }
 		}
 	}
-	if err := yaml.UnmarshalStrict([]byte(read(t, "collector.yaml")), &c); err != nil {
-		t.Fatal(err)
-	}
+	judge.NoError(t, yaml.UnmarshalStrict([]byte(read(t, "collector.yaml")), &c))
 	_, port, _ := strings.Cut(c.Receivers.OTLP.Protocols.HTTP.Endpoint, ":")
 	if want := "OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:" + port; port == "" ||
 		!strings.Contains(read(t, "README.md"), want) {

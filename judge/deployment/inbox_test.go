@@ -73,21 +73,18 @@ func TestRefundIsApprovedOnThePage(t *testing.T) {
 		}
 		file += name + ":" + string(hash)
 	}
-	if err := os.WriteFile(people, []byte(file), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	judge.NoError(t, os.WriteFile(people, []byte(file), 0o644))
 	at := judge.Must(process.FreeAddresses(2))(t)
 	mcpAddr, pageAddr := at[0], at[1]
 	upstream := strings.NewReplacer("listen 8080", "listen "+mcpAddr, "172.30.80.11:8080",
 		fleet["172.30.80.11:8080"].addr, "172.30.80.12:8080", fleet["172.30.80.12:8080"].addr,
 		"    server 172.30.80.13:8080 max_fails=1 fail_timeout=2s;\n", "")
 	page := strings.NewReplacer("listen 8081", "listen "+pageAddr, "/etc/nginx/people", people)
-	conf := judge.Must(process.NginxConfig(dir, upstream.Replace(read(t, "nginx.conf")), page.Replace(read(t, "inbox.conf"))))(t)
+	conf := judge.Must(process.NginxConfig(dir, upstream.Replace(read(t, "nginx.conf")),
+		page.Replace(read(t, "inbox.conf"))))(t)
 	proxy := exec.Command(program, "-c", conf, "-p", dir)
 	proxy.Stderr = os.Stderr
-	if err := proxy.Start(); err != nil {
-		t.Fatal(err)
-	}
+	judge.NoError(t, proxy.Start())
 	t.Cleanup(func() { _, _ = proxy.Process.Signal(syscall.SIGTERM), proxy.Wait() })
 
 	as := func(name, method, address string, form url.Values, headers ...string) (int, string) {

@@ -38,9 +38,7 @@ func browser(t *testing.T) context.Context {
 	t.Cleanup(stop)
 	ctx, stop := chromedp.NewContext(allocator)
 	t.Cleanup(stop)
-	if err := chromedp.Do(ctx); err != nil {
-		t.Fatal(err)
-	}
+	judge.NoError(t, chromedp.Do(ctx))
 	return ctx
 }
 
@@ -90,9 +88,7 @@ func (s *scene) open(browser context.Context, name, groups string, l look) *view
 	ctx, cancel := context.WithTimeout(ctx, 8*time.Minute)
 	s.Cleanup(cancel)
 	v := &viewer{T: s.T, ctx: ctx, url: s.url}
-	if err := chromedp.Listen(ctx, v.listen); err != nil {
-		s.Fatal(err)
-	}
+	judge.NoError(s, chromedp.Listen(ctx, v.listen))
 	v.do(chromedp.EmulateViewport(l.width, l.height))
 	scheme := "light"
 	if l.dark {
@@ -117,9 +113,7 @@ func order[P, R any](v *viewer, command cdp.Command[P, R], p P) R {
 
 func (v *viewer) do(steps ...chromedp.Action[chromedp.Void]) {
 	v.Helper()
-	if err := chromedp.Do(v.ctx, steps...); err != nil {
-		v.Fatal(err)
-	}
+	judge.NoError(v, chromedp.Do(v.ctx, steps...))
 }
 
 // read returns what an action reads from the page.

@@ -90,11 +90,10 @@ func TestSignInAtAProvider(t *testing.T) {
 	keys := judge.Must(seal.NewRing(seal.NewKey(time.Now())))(t)
 	who := judge.Must(inbox.NewOIDC(&inbox.OIDCOptions{Issuer: provider.URL, ClientID: "inbox", ClientSecret: "s3cret",
 		URL: front.URL, NameClaim: "preferred_username", GroupsClaim: "groups", Keys: keys}))(t)
-	if err := who.Discover(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	judge.NoError(t, who.Discover(t.Context()))
 	d := judge.Must(desk.Open(new(task.MemoryStore), nil))(t)
-	front.Config.Handler = judge.Must(inbox.New(d, &inbox.Options{Identity: who, Logger: slog.New(slog.DiscardHandler)}))(t)
+	opts := &inbox.Options{Identity: who, Logger: slog.New(slog.DiscardHandler)}
+	front.Config.Handler = judge.Must(inbox.New(d, opts))(t)
 
 	p := newPerson(t, front.Client().Transport)
 	res, page := p.get(front.URL+"/whoami?from=here", nil)

@@ -61,7 +61,8 @@ type front struct {
 
 func (s *scene) newFront(who func(net.Addr) inbox.Identity) *front {
 	s.Helper()
-	l := judge.Must(net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))))(s)
+	at := fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+	l := judge.Must(net.Listen("tcp", at))(s)
 	f := &front{T: s.T, addr: l.Addr().String(), desk: s.desk, who: who(l.Addr())}
 	f.serve(l)
 	s.Cleanup(func() { f.server.Close() })
@@ -315,9 +316,7 @@ func (v *viewer) newTab() *viewer {
 	v.Helper()
 	ctx, stop := chromedp.NewContext(v.ctx)
 	v.Cleanup(stop)
-	if err := chromedp.Do(ctx); err != nil {
-		v.Fatal(err)
-	}
+	judge.NoError(v, chromedp.Do(ctx))
 	return &viewer{T: v.T, ctx: ctx, url: v.url}
 }
 

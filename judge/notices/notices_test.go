@@ -60,9 +60,7 @@ func TestStandardWebhooks(t *testing.T) {
 		}))
 		defer server.Close()
 		hook := judge.Must(webhook.New(server.URL, c.sender, nil))(t)
-		if err := hook.Send(t.Context(), notice); err != nil {
-			t.Fatal(err)
-		}
+		judge.NoError(t, hook.Send(t.Context(), notice))
 		if c.want == "" && verified != nil || c.want != "" && !strings.Contains(fmt.Sprint(verified), c.want) {
 			t.Errorf("from %s to %s: %v", c.sender, c.receiver, verified)
 		}
@@ -81,9 +79,7 @@ func TestMail(t *testing.T) {
 		Server: listener.Addr().String(), From: "askback@example.com",
 		To: func(desk.Notice) []string { return []string{"ada@example.com", "bob@example.com"} },
 	}
-	if err := mailer.Send(context.Background(), notice); err != nil {
-		t.Fatal(err)
-	}
+	judge.NoError(t, mailer.Send(context.Background(), notice))
 	inbox.mu.Lock()
 	defer inbox.mu.Unlock()
 	if len(inbox.mails) != 1 || strings.Join(inbox.to, " ") != "ada@example.com bob@example.com" {

@@ -43,9 +43,7 @@ func TestMixedLoad(t *testing.T) {
 			c := newClient(local(t), "alice")
 			defer c.close()
 			for range 3 {
-				if err := k.once(c, t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				judge.NoError(t, k.once(c, t.Context()))
 			}
 		})
 	}

@@ -39,9 +39,15 @@ func Skip(t *testing.T) {
 func Must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		NoError(t, err)
 		return v
+	}
+}
+
+// NoError ends the test with an error, if there is one.
+func NoError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -188,9 +188,7 @@ func onSQLite(b *testing.B, v variant) cost {
 	before := commits.Load()
 	took := runTasks(b, []task.Store{store}, v.asks)
 	n := commits.Load() - before
-	if err := store.Close(); err != nil {
-		b.Fatal(err)
-	}
+	judge.NoError(b, store.Close())
 	return cost{took: took, commits: float64(n)}
 }
 
@@ -351,9 +349,7 @@ func runJobs(b *testing.B, dsn string, instances int) time.Duration {
 				ended.Done()
 			}
 		}()
-		if err := client.Start(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+		judge.NoError(b, client.Start(b.Context()))
 		clients = append(clients, client)
 	}
 	start := time.Now()
@@ -364,9 +360,7 @@ func runJobs(b *testing.B, dsn string, instances int) time.Duration {
 	ended.Wait()
 	took := time.Since(start)
 	for _, client := range clients {
-		if err := client.Stop(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+		judge.NoError(b, client.Stop(b.Context()))
 	}
 	return took
 }

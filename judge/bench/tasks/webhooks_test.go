@@ -50,7 +50,8 @@ func BenchmarkWebhooks(b *testing.B) {
 	}
 	keys := judge.Must(seal.NewRing(seal.NewKey(time.Now())))(b)
 	got := make(subscribers, principals*each)
-	srv := judge.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "bench", Version: "1.0.0"}, nil), &askback.Options{
+	sdk := mcp.NewServer(&mcp.Implementation{Name: "bench", Version: "1.0.0"}, nil)
+	srv := judge.Must(askback.New(sdk, &askback.Options{
 		Keys: keys, Logger: slog.New(slog.DiscardHandler), Tasks: &askback.Tasks{Store: open()},
 		Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) { return extra.Header.Get("From"), nil },
 		Events: &askback.EventOptions{Webhooks: &askback.WebhookOptions{UncheckedTransport: got,
@@ -76,9 +77,7 @@ func BenchmarkWebhooks(b *testing.B) {
 		t := &task.Task{ID: rand.Text(), Principal: fmt.Sprint("user ", i%principals), Method: "tools/call", Target: "deploy",
 			Status: task.Completed, Events: true}
 		began := time.Now()
-		if err := writer.Insert(b.Context(), t, time.Hour, nil, task.Update{Due: -1}, task.Quota{}); err != nil {
-			b.Fatal(err)
-		}
+		judge.NoError(b, writer.Insert(b.Context(), t, time.Hour, nil, task.Update{Due: -1}, task.Quota{}))
 		for range each {
 			if path := <-got; !strings.HasPrefix(path, fmt.Sprintf("/%d/", i%principals)) {
 				b.Fatalf("the event of user %d went to %s", i%principals, path)
@@ -100,7 +99,8 @@ func subscribeHook(b *testing.B, h http.Handler, principal, url string) {
 		"delivery": map[string]string{"url": url, "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"},
 		"_meta":    map[string]any{mcp.MetaKeyProtocolVersion: "2026-07-28", mcp.MetaKeyClientCapabilities: map[string]any{}},
 	}
-	body := judge.Must(json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "events/subscribe", "params": params}))(b)
+	body := judge.Must(json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "events/subscribe",
+		"params": params}))(b)
 	r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
 	for name, value := range map[string]string{"Content-Type": "application/json", "Mcp-Method": "events/subscribe",
 		"Mcp-Name": "call.ended", "Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2026-07-28",
@@ -119,9 +119,7 @@ func processorTime(b *testing.B, dsn string) time.Duration {
 	conn := judge.Must(pgx.Connect(b.Context(), dsn))(b)
 	defer conn.Close(context.Background())
 	var backend int
-	if err := conn.QueryRow(b.Context(), "SELECT pg_backend_pid()").Scan(&backend); err != nil {
-		b.Fatal(err)
-	}
+	judge.NoError(b, conn.QueryRow(b.Context(), "SELECT pg_backend_pid()").Scan(&backend))
 	server := statOf(strconv.Itoa(backend))[1]
 	processes := judge.Must(filepath.Glob("/proc/[0-9]*"))(b)
 	ticks := 0

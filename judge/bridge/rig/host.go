@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"sync"
 
@@ -50,8 +49,7 @@ type Stdio struct {
 	mu      sync.Mutex
 	last    int                                // ID of a request
 	waiting map[string]chan *rawclient.Message // by the IDs of requests
-	notices []*rawclient.Message               // that nobody has read
-	heard   chan struct{}                      // closed, and made anew, when a notification comes
+	notices chan *rawclient.Message            // that nobody has read; of a flood the first
 	strays  []byte                             // lines that are no messages
 	over    chan struct{}                      // closed when nothing comes any more
 	err     error                              // why; valid when over is closed
@@ -69,7 +67,7 @@ var Abilities = map[string]any{
 // send the requests whose results are in abilities; nil declares nothing.
 func OpenStdio(ctx context.Context, cmd *exec.Cmd, log string, abilities map[string]any) (*Stdio, error) {
 	s := &Stdio{cmd: cmd, abilities: abilities, waiting: make(map[string]chan *rawclient.Message),
-		heard: make(chan struct{}), over: make(chan struct{})}
+		notices: make(chan *rawclient.Message, 1000), over: make(chan struct{})}
 	capabilities := make(map[string]any)
 	for method := range abilities {
 		name, _, _ := strings.Cut(method, "/")
@@ -165,21 +163,14 @@ func (s *Stdio) Notify(method string, params map[string]any) error {
 	return s.send(message)
 }
 
-// Notice waits for a notification of a method, and returns its parameters. Each is returned once.
+// Notice waits for a notification of a method, and returns its parameters. What comes before it is passed over.
 func (s *Stdio) Notice(ctx context.Context, method string) (json.RawMessage, error) {
 	for {
-		s.mu.Lock()
-		heard := s.heard
-		i := slices.IndexFunc(s.notices, func(m *rawclient.Message) bool { return m.Method == method })
-		if i >= 0 {
-			m := s.notices[i]
-			s.notices = slices.Delete(s.notices, i, i+1)
-			s.mu.Unlock()
-			return m.Params, nil
-		}
-		s.mu.Unlock()
 		select {
-		case <-heard:
+		case m := <-s.notices:
+			if m.Method == method {
+				return m.Params, nil
+			}
 		case <-s.over:
 			return nil, fmt.Errorf("%s: %w", method, s.err)
 		case <-ctx.Done():
@@ -235,11 +226,10 @@ func (s *Stdio) receive(line []byte) error {
 		}
 		return nil
 	case m.ID == nil:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.notices = append(s.notices, &m)
-		close(s.heard)
-		s.heard = make(chan struct{})
+		select {
+		case s.notices <- &m:
+		default:
+		}
 		return nil
 	case m.Method == "ping":
 		return s.send(map[string]any{"id": m.ID, "result": map[string]any{}})

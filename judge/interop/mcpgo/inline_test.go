@@ -105,9 +105,7 @@ func bookAs(t *testing.T, url, version string) string {
 	}
 	over := judge.Must(transport.NewStreamableHTTP(url, listen...))(t)
 	c := client.NewClient(over, options...)
-	if err := c.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	judge.NoError(t, c.Start(t.Context()))
 	defer c.Close()
 	var initialize mcp.InitializeRequest
 	initialize.Params.ClientInfo = mcp.Implementation{Name: "mcpgo", Version: "1.0.0"}
