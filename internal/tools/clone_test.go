@@ -22,8 +22,8 @@ func TestAModuleBesideACloneBuilds(t *testing.T) {
 		t.Fatal("README.md has no commands for a module beside a clone")
 	}
 	app := filepath.Join(t.TempDir(), "app")
-	judge.NoError(t, os.Mkdir(app, 0o700))
-	judge.NoError(t, os.Symlink(clone, filepath.Join(app, "..", "askback")))
+	judge.Check(t, os.Mkdir(app, 0o700))
+	judge.Check(t, os.Symlink(clone, filepath.Join(app, "..", "askback")))
 	var source strings.Builder
 	source.WriteString("package main\n\nimport (\n")
 	for _, p := range append([]string{"/askbacktest", "/client", "/desk", "/drain", "/seal", "/state"},
@@ -35,7 +35,7 @@ func TestAModuleBesideACloneBuilds(t *testing.T) {
 	source.WriteString(")\n\nfunc main() {}\n")
 	for name, text := range map[string]string{"main.go": source.String(),
 		"go.mod": "module example.com/app\n\ngo 1.26.0\n"} {
-		judge.NoError(t, os.WriteFile(filepath.Join(app, name), []byte(text), 0o600))
+		judge.Check(t, os.WriteFile(filepath.Join(app, name), []byte(text), 0o600))
 	}
 	before := sums(t, clone)
 	cmd := exec.CommandContext(t.Context(), "sh", "-ec", string(commands[0])+"go vet .\n")

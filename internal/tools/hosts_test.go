@@ -181,7 +181,7 @@ func TestHosts(t *testing.T) {
 	if !*update {
 		t.Fatalf("%s is not what %s says: run go test -run TestHosts -update . in internal/tools", pageFile, dataFile)
 	}
-	judge.NoError(t, os.WriteFile(pageFile, []byte(page), 0o600))
+	judge.Check(t, os.WriteFile(pageFile, []byte(page), 0o600))
 }
 
 // An entry with a fault is found.

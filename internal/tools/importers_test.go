@@ -110,7 +110,7 @@ type importer struct {
 
 func (i *importer) write(name, text string) {
 	i.t.Helper()
-	judge.NoError(i.t, os.WriteFile(filepath.Join(i.dir, name), []byte(text), 0o600))
+	judge.Check(i.t, os.WriteFile(filepath.Join(i.dir, name), []byte(text), 0o600))
 }
 
 func (i *importer) read(name string) string {
@@ -172,20 +172,20 @@ func publish(t *testing.T) string {
 	proxy := t.TempDir()
 	for _, dir := range published {
 		from, to := filepath.Join("../..", dir), filepath.Join(proxy, filepath.FromSlash(modulePath(dir)), "@v")
-		judge.NoError(t, os.MkdirAll(to, 0o700))
+		judge.Check(t, os.MkdirAll(to, 0o700))
 		mod := judge.Must(os.ReadFile(filepath.Join(from, "go.mod")))(t)
 		if strings.Contains(string(mod), "\nreplace ") {
 			t.Errorf("the go.mod of %s has a replacement, which holds for nobody who imports it", dir)
 		}
 		var file bytes.Buffer
-		judge.NoError(t, zip.CreateFromDir(&file, module.Version{Path: modulePath(dir), Version: version}, from))
+		judge.Check(t, zip.CreateFromDir(&file, module.Version{Path: modulePath(dir), Version: version}, from))
 		for name, content := range map[string][]byte{
 			version + ".mod":  mod,
 			version + ".info": []byte(`{"Version":"` + version + `","Time":"2026-01-01T00:00:00Z"}`),
 			version + ".zip":  file.Bytes(),
 			"list":            []byte(version + "\n"),
 		} {
-			judge.NoError(t, os.WriteFile(filepath.Join(to, name), content, 0o600))
+			judge.Check(t, os.WriteFile(filepath.Join(to, name), content, 0o600))
 		}
 	}
 	return proxy

@@ -43,7 +43,7 @@ func (r *released) replace(name, old, text string) {
 	r.t.Helper()
 	file := filepath.Join(r.dir, name)
 	before := judge.Must(os.ReadFile(file))(r.t)
-	judge.NoError(r.t, os.WriteFile(file, []byte(strings.ReplaceAll(string(before), old, text)), 0o600))
+	judge.Check(r.t, os.WriteFile(file, []byte(strings.ReplaceAll(string(before), old, text)), 0o600))
 	r.git("commit", "--quiet", "--all", "--allow-empty", "--message", "Another "+name)
 }
 
@@ -57,7 +57,7 @@ func (r *released) tags(version string) (printed string, err error) {
 func TestTags(t *testing.T) {
 	judge.Skip(t)
 	r := newReleased(t)
-	judge.NoError(t, os.MkdirAll(filepath.Join(r.dir, "task/redis"), 0o700))
+	judge.Check(t, os.MkdirAll(filepath.Join(r.dir, "task/redis"), 0o700))
 	if err := os.WriteFile(filepath.Join(r.dir, "task/redis/go.mod"),
 		[]byte("module "+root+"/task/redis\n\ngo 1.26.0\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -118,9 +118,9 @@ func TestTagsRefuse(t *testing.T) {
 	refuses("v0.2.0", "change go.work")
 
 	forgotten := filepath.Join(r.dir, "forgotten.go")
-	judge.NoError(t, os.WriteFile(forgotten, []byte("package askback\n"), 0o600))
+	judge.Check(t, os.WriteFile(forgotten, []byte("package askback\n"), 0o600))
 	refuses(version, "forgotten.go")
-	judge.NoError(t, os.Remove(forgotten))
+	judge.Check(t, os.Remove(forgotten))
 	r.replace("bridge/go.mod", root+" v0.1.0", root+" v0.1.0-rc.1")
 	refuses(version, "bridge/go.mod")
 	r.replace("bridge/go.mod", root+" v0.1.0-rc.1", root+" v0.1.0")

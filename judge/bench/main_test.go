@@ -69,9 +69,9 @@ func TestWrongAnswersAreFound(t *testing.T) {
 func TestDocument(t *testing.T) {
 	doc := document(filepath.Join(t.TempDir(), "performance.md"))
 	const text = "Before.\n<!-- a: written by judge/bench -->\nold\n<!-- end of a -->\nAfter.\n"
-	judge.NoError(t, os.WriteFile(string(doc), []byte(text), 0o600))
+	judge.Check(t, os.WriteFile(string(doc), []byte(text), 0o600))
 	for range 2 { // the second time replaces what the first has written
-		judge.NoError(t, doc.write("a", "new\n"))
+		judge.Check(t, doc.write("a", "new\n"))
 	}
 	got, err := os.ReadFile(string(doc))
 	if want := strings.Replace(text, "old\n", "\nnew\n\n", 1); err != nil || string(got) != want {

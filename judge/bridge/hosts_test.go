@@ -170,6 +170,6 @@ func fetch(t *testing.T, host rig.Host, name string) json.RawMessage {
 func text(t *testing.T, result json.RawMessage) string {
 	t.Helper()
 	var decoded rawclient.Result
-	judge.NoError(t, json.Unmarshal(result, &decoded))
+	judge.Check(t, json.Unmarshal(result, &decoded))
 	return decoded.Text()
 }

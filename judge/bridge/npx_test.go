@@ -52,7 +52,7 @@ func TestNPM(t *testing.T) {
 		host, ctx := m.open(t, b, cmd)
 		for _, signal := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
 			listTools(ctx, t, host) // also after SIGINT, which a terminal sends to the bridge itself
-			judge.NoError(t, cmd.Process.Signal(signal))
+			judge.Check(t, cmd.Process.Signal(signal))
 		}
 		// The output ends when no process has it any more.
 		if _, err := host.Notice(ctx, "none"); !errors.Is(err, io.EOF) {
@@ -68,7 +68,7 @@ func TestNPM(t *testing.T) {
 		}
 	})
 	t.Run("without optional packages", func(t *testing.T) {
-		judge.NoError(t, os.RemoveAll(installed+"/@askback-mcp"))
+		judge.Check(t, os.RemoveAll(installed+"/@askback-mcp"))
 		out, err := m.command(launcher, "version").CombinedOutput()
 		want := "is missing: install askback again, without --omit=optional"
 		if exitCode(err) != 1 || !strings.Contains(string(out), want) {
@@ -119,9 +119,9 @@ func packed(t *testing.T) string {
 		},
 		"askback.exe": "MZ",
 	}
-	judge.NoError(t, os.Mkdir(filepath.Join(folder, dist), 0o700))
+	judge.Check(t, os.Mkdir(filepath.Join(folder, dist), 0o700))
 	for name, content := range files {
-		judge.NoError(t, os.WriteFile(filepath.Join(folder, name), judge.Must(json.Marshal(content))(t), 0o600))
+		judge.Check(t, os.WriteFile(filepath.Join(folder, name), judge.Must(json.Marshal(content))(t), 0o600))
 	}
 	packages := filepath.Join(folder, dist, "npm")
 	write := exec.Command(judge.Must(filepath.Abs("../../cmd/askback/npm/packages.js"))(t))
@@ -167,7 +167,7 @@ func newMachine(t *testing.T, packages string) *machine {
 		"npm_config_audit=false", "npm_config_update_notifier=false"}
 	for _, name := range []string{"node", "npm", "npx", "sh"} {
 		program := judge.Must(exec.LookPath(name))(t)
-		judge.NoError(t, os.Symlink(program, filepath.Join(m.programs, name)))
+		judge.Check(t, os.Symlink(program, filepath.Join(m.programs, name)))
 	}
 	return m
 }

@@ -175,7 +175,7 @@ func TestPeers(t *testing.T) {
 func equal(t *testing.T, want, got json.RawMessage) {
 	t.Helper()
 	var decoded [2]any
-	judge.NoError(t, errors.Join(json.Unmarshal(want, &decoded[0]), json.Unmarshal(got, &decoded[1])))
+	judge.Check(t, errors.Join(json.Unmarshal(want, &decoded[0]), json.Unmarshal(got, &decoded[1])))
 	if !reflect.DeepEqual(decoded[0], decoded[1]) {
 		t.Errorf("the result is\n%.1000s\nthrough the bridge, and without it\n%.1000s", got, want)
 	}
@@ -197,7 +197,7 @@ func direct(t *testing.T, server []string) rig.Host {
 func goProgram(path string, args ...string) func(*testing.T) []string {
 	return func(t *testing.T) []string {
 		program := filepath.Join(t.TempDir(), "example")
-		judge.NoError(t, process.BuildGo(t.Context(), program, path))
+		judge.Check(t, process.BuildGo(t.Context(), program, path))
 		return append([]string{program}, args...)
 	}
 }

@@ -58,7 +58,7 @@ type step struct {
 func read(t *testing.T, file string, into any) {
 	t.Helper()
 	text := judge.Must(os.ReadFile(file))(t)
-	judge.NoError(t, yaml.Unmarshal(text, into))
+	judge.Check(t, yaml.Unmarshal(text, into))
 }
 
 // outcome is what a run of the action leaves behind.
@@ -130,7 +130,7 @@ func (s step) command(t *testing.T, dir string, inputs map[string]string, enviro
 	t.Helper()
 	path := judge.Must(filepath.Abs(folder))(t)
 	script := filepath.Join(t.TempDir(), "script.sh")
-	judge.NoError(t, os.WriteFile(script, []byte(s.Run), 0o600))
+	judge.Check(t, os.WriteFile(script, []byte(s.Run), 0o600))
 	cmd := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc", "-eo", "pipefail", script)
 	cmd.Dir = dir
 	cmd.Env = append(environment, "GITHUB_ACTION_PATH="+path, "RUNNER_TEMP="+temporary)

@@ -104,7 +104,7 @@ func TestTheExampleForGitLab(t *testing.T) {
 	top := judge.Must(filepath.Abs(repository))(t)
 	commit := judge.Must(exec.CommandContext(t.Context(), "git", "-C", top, "rev-parse", "HEAD").Output())(t)
 	dir, header := t.TempDir(), filepath.Join(t.TempDir(), "header")
-	judge.NoError(t, os.WriteFile(header, []byte("Authorization: Bearer "+planted.Alice), 0o600))
+	judge.Check(t, os.WriteFile(header, []byte("Authorization: Bearer "+planted.Alice), 0o600))
 	cmd := exec.CommandContext(t.Context(), "bash", "-eo", "pipefail", "-c", strings.Join(example.Askback.Script, "\n"))
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CI_PROJECT_DIR="+dir, "ASKBACK_COMMIT="+strings.TrimSpace(string(commit)),

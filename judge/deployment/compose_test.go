@@ -145,7 +145,7 @@ func TestCollector(t *testing.T) {
 			Pipelines map[string]struct{ Receivers, Exporters []string }
 		}
 	}
-	judge.NoError(t, yaml.UnmarshalStrict([]byte(read(t, "collector.yaml")), &c))
+	judge.Check(t, yaml.UnmarshalStrict([]byte(read(t, "collector.yaml")), &c))
 	_, port, _ := strings.Cut(c.Receivers.OTLP.Protocols.HTTP.Endpoint, ":")
 	if want := "OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:" + port; port == "" ||
 		!strings.Contains(read(t, "README.md"), want) {

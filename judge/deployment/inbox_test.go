@@ -73,7 +73,7 @@ func TestRefundIsApprovedOnThePage(t *testing.T) {
 		}
 		file += name + ":" + string(hash)
 	}
-	judge.NoError(t, os.WriteFile(people, []byte(file), 0o644))
+	judge.Check(t, os.WriteFile(people, []byte(file), 0o644))
 	at := judge.Must(process.FreeAddresses(2))(t)
 	mcpAddr, pageAddr := at[0], at[1]
 	upstream := strings.NewReplacer("listen 8080", "listen "+mcpAddr, "172.30.80.11:8080",
@@ -84,7 +84,7 @@ func TestRefundIsApprovedOnThePage(t *testing.T) {
 		page.Replace(read(t, "inbox.conf"))))(t)
 	proxy := exec.Command(program, "-c", conf, "-p", dir)
 	proxy.Stderr = os.Stderr
-	judge.NoError(t, proxy.Start())
+	judge.Check(t, proxy.Start())
 	t.Cleanup(func() { _, _ = proxy.Process.Signal(syscall.SIGTERM), proxy.Wait() })
 
 	as := func(name, method, address string, form url.Values, headers ...string) (int, string) {

@@ -277,7 +277,7 @@ func TestMonitoring(t *testing.T) {
 				Targets    []struct{ RefID, Expr, LegendFormat string }
 			}
 		}
-		judge.NoError(t, json.Unmarshal([]byte(read(t, "monitoring/dashboard.json")), &dashboard))
+		judge.Check(t, json.Unmarshal([]byte(read(t, "monitoring/dashboard.json")), &dashboard))
 		if len(dashboard.Panels) < 10 || len(dashboard.Templating.List) != 1 {
 			t.Fatalf("%d panels, %v", len(dashboard.Panels), dashboard.Templating)
 		}

@@ -111,7 +111,7 @@ func (i *image) setKeys(t *testing.T, file string, keys *seal.Ring) {
 	}
 	err3 := os.Symlink(version, filepath.Join(dir, "..new"))
 	err4 := os.Rename(filepath.Join(dir, "..new"), filepath.Join(dir, "..data"))
-	judge.NoError(t, errors.Join(err1, err2, err3, err4))
+	judge.Check(t, errors.Join(err1, err2, err3, err4))
 	// it is there after the first time
 	_ = os.Symlink("..data/"+filepath.Base(file), filepath.Join(dir, filepath.Base(file)))
 }
@@ -155,7 +155,7 @@ func (i *image) start(t *testing.T, name, database, collector string, more ...st
 	}
 	p.cmd.Env = append(append(p.cmd.Env, "OTEL_EXPORTER_OTLP_ENDPOINT="+collector), more...)
 	p.cmd.Stderr = &p.log
-	judge.NoError(t, p.cmd.Start())
+	judge.Check(t, p.cmd.Start())
 	go func() { p.done <- p.cmd.Wait() }()
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill() // it has ended unless the test failed
@@ -283,7 +283,7 @@ func TestFleetRunsAsItsManifestsSay(t *testing.T) {
 
 	began := time.Now()
 	for _, p := range fleet {
-		judge.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+		judge.Check(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	}
 	for _, p := range fleet {
 		harness.Eventually(t, "end of the readiness of "+p.name,
@@ -321,7 +321,7 @@ func TestFleetRunsAsItsManifestsSay(t *testing.T) {
 func TestSettingsThatAreWrongAreNamed(t *testing.T) {
 	i, keys := newImage(t), filepath.Join(t.TempDir(), "askback.keys")
 	ring := judge.Must(seal.NewRing(seal.NewKey(time.Now())))(t)
-	judge.NoError(t, os.WriteFile(keys, []byte(ring.EncodeSecrets()), 0o600))
+	judge.Check(t, os.WriteFile(keys, []byte(ring.EncodeSecrets()), 0o600))
 	for _, c := range []struct {
 		environment []string
 		want        string

@@ -38,7 +38,7 @@ func browser(t *testing.T) context.Context {
 	t.Cleanup(stop)
 	ctx, stop := chromedp.NewContext(allocator)
 	t.Cleanup(stop)
-	judge.NoError(t, chromedp.Do(ctx))
+	judge.Check(t, chromedp.Do(ctx))
 	return ctx
 }
 
@@ -88,7 +88,7 @@ func (s *scene) open(browser context.Context, name, groups string, l look) *view
 	ctx, cancel := context.WithTimeout(ctx, 8*time.Minute)
 	s.Cleanup(cancel)
 	v := &viewer{T: s.T, ctx: ctx, url: s.url}
-	judge.NoError(s, chromedp.Listen(ctx, v.listen))
+	judge.Check(s, chromedp.Listen(ctx, v.listen))
 	v.do(chromedp.EmulateViewport(l.width, l.height))
 	scheme := "light"
 	if l.dark {
@@ -113,7 +113,7 @@ func order[P, R any](v *viewer, command cdp.Command[P, R], p P) R {
 
 func (v *viewer) do(steps ...chromedp.Action[chromedp.Void]) {
 	v.Helper()
-	judge.NoError(v, chromedp.Do(v.ctx, steps...))
+	judge.Check(v, chromedp.Do(v.ctx, steps...))
 }
 
 // read returns what an action reads from the page.

@@ -140,7 +140,7 @@ func (d *typist) types(block, pattern string) *terminal {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the shell and what it starts end together
 	out, in := io.Pipe()
 	cmd.Stdout, cmd.Stderr = in, in
-	judge.NoError(d, cmd.Start())
+	judge.Check(d, cmd.Start())
 	go func() { _ = cmd.Wait(); in.Close() }()
 	d.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); _, _ = io.Copy(io.Discard, out) })
 	found, term := make(chan string, 1), &terminal{rest: make(chan string, 1)}

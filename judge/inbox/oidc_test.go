@@ -90,7 +90,7 @@ func TestSignInAtAProvider(t *testing.T) {
 	keys := judge.Must(seal.NewRing(seal.NewKey(time.Now())))(t)
 	who := judge.Must(inbox.NewOIDC(&inbox.OIDCOptions{Issuer: provider.URL, ClientID: "inbox", ClientSecret: "s3cret",
 		URL: front.URL, NameClaim: "preferred_username", GroupsClaim: "groups", Keys: keys}))(t)
-	judge.NoError(t, who.Discover(t.Context()))
+	judge.Check(t, who.Discover(t.Context()))
 	d := judge.Must(desk.Open(new(task.MemoryStore), nil))(t)
 	opts := &inbox.Options{Identity: who, Logger: slog.New(slog.DiscardHandler)}
 	front.Config.Handler = judge.Must(inbox.New(d, opts))(t)

@@ -316,7 +316,7 @@ func (v *viewer) newTab() *viewer {
 	v.Helper()
 	ctx, stop := chromedp.NewContext(v.ctx)
 	v.Cleanup(stop)
-	judge.NoError(v, chromedp.Do(ctx))
+	judge.Check(v, chromedp.Do(ctx))
 	return &viewer{T: v.T, ctx: ctx, url: v.url}
 }
 

@@ -60,7 +60,7 @@ func TestStandardWebhooks(t *testing.T) {
 		}))
 		defer server.Close()
 		hook := judge.Must(webhook.New(server.URL, c.sender, nil))(t)
-		judge.NoError(t, hook.Send(t.Context(), notice))
+		judge.Check(t, hook.Send(t.Context(), notice))
 		if c.want == "" && verified != nil || c.want != "" && !strings.Contains(fmt.Sprint(verified), c.want) {
 			t.Errorf("from %s to %s: %v", c.sender, c.receiver, verified)
 		}
@@ -79,7 +79,7 @@ func TestMail(t *testing.T) {
 		Server: listener.Addr().String(), From: "askback@example.com",
 		To: func(desk.Notice) []string { return []string{"ada@example.com", "bob@example.com"} },
 	}
-	judge.NoError(t, mailer.Send(context.Background(), notice))
+	judge.Check(t, mailer.Send(context.Background(), notice))
 	inbox.mu.Lock()
 	defer inbox.mu.Unlock()
 	if len(inbox.mails) != 1 || strings.Join(inbox.to, " ") != "ada@example.com bob@example.com" {

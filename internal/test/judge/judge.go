@@ -39,13 +39,13 @@ func Skip(t *testing.T) {
 func Must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
-		NoError(t, err)
+		Check(t, err)
 		return v
 	}
 }
 
-// NoError ends the test with an error, if there is one.
-func NoError(t testing.TB, err error) {
+// Check ends the test with an error, if there is one.
+func Check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

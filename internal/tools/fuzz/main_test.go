@@ -37,7 +37,7 @@ func TestATargetThatNeverEndsWellFails(t *testing.T) {
 		t.Run(c.says, func(t *testing.T) {
 			dir := t.TempDir()
 			program := filepath.Join(dir, "test")
-			judge.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\necho run >>runs\n"+c.script), 0o700))
+			judge.Check(t, os.WriteFile(program, []byte("#!/bin/sh\necho run >>runs\n"+c.script), 0o700))
 			f := &fuzzer{cache: dir, work: dir, duration: time.Second}
 			summary, err := f.fuzz(program, &pkg{Dir: dir, ImportPath: "x"}, "FuzzX")
 			if c.failure == "" && (err != nil || summary != "1s, execs: 7 (7/sec)") ||

@@ -119,10 +119,10 @@ var sides = []side{
 			e := journal.Entry{Kind: journal.Step, Key: fmt.Sprint("step ", i), Value: bytes.Repeat([]byte("9"), 10_000)}
 			s.asked.Status = task.Working
 			u := task.Update{Entries: [][]byte{e.Append(nil)}, Keep: true}
-			judge.NoError(s, s.store.Update(s.Context(), s.asked, u))
+			judge.Check(s, s.store.Update(s.Context(), s.asked, u))
 		}
 		s.asked.Status = task.InputRequired
-		judge.NoError(s, s.store.Update(s.Context(), s.asked, task.Update{Keep: true}))
+		judge.Check(s, s.store.Update(s.Context(), s.asked, task.Update{Keep: true}))
 	}},
 	{"200 votes", func(s *scene) {
 		for i := range 200 {
@@ -264,7 +264,7 @@ func BenchmarkSideways(b *testing.B) {
 func newScene(b *testing.B, open func(b *testing.B) (task.Store, error)) *scene {
 	store := judge.Must(open(b))(b)
 	s := &scene{B: b, store: store, desk: judge.Must(desk.Open(store, nil))(b)}
-	judge.NoError(b, store.Listen(b.Context(), time.Hour, 0, 0))
+	judge.Check(b, store.Listen(b.Context(), time.Hour, 0, 0))
 	toBob := []*task.Question{s.question("user:bob", "group:release")}
 	s.asked = s.add("alice", 1, task.InputRequired, toBob)[0]
 	declined := s.add("alice", 1, task.InputRequired, []*task.Question{s.question("user:eve")})[0]

@@ -188,7 +188,7 @@ func onSQLite(b *testing.B, v variant) cost {
 	before := commits.Load()
 	took := runTasks(b, []task.Store{store}, v.asks)
 	n := commits.Load() - before
-	judge.NoError(b, store.Close())
+	judge.Check(b, store.Close())
 	return cost{took: took, commits: float64(n)}
 }
 
@@ -349,7 +349,7 @@ func runJobs(b *testing.B, dsn string, instances int) time.Duration {
 				ended.Done()
 			}
 		}()
-		judge.NoError(b, client.Start(b.Context()))
+		judge.Check(b, client.Start(b.Context()))
 		clients = append(clients, client)
 	}
 	start := time.Now()
@@ -360,7 +360,7 @@ func runJobs(b *testing.B, dsn string, instances int) time.Duration {
 	ended.Wait()
 	took := time.Since(start)
 	for _, client := range clients {
-		judge.NoError(b, client.Stop(b.Context()))
+		judge.Check(b, client.Stop(b.Context()))
 	}
 	return took
 }

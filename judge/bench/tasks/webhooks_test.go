@@ -77,7 +77,7 @@ func BenchmarkWebhooks(b *testing.B) {
 		t := &task.Task{ID: rand.Text(), Principal: fmt.Sprint("user ", i%principals), Method: "tools/call", Target: "deploy",
 			Status: task.Completed, Events: true}
 		began := time.Now()
-		judge.NoError(b, writer.Insert(b.Context(), t, time.Hour, nil, task.Update{Due: -1}, task.Quota{}))
+		judge.Check(b, writer.Insert(b.Context(), t, time.Hour, nil, task.Update{Due: -1}, task.Quota{}))
 		for range each {
 			if path := <-got; !strings.HasPrefix(path, fmt.Sprintf("/%d/", i%principals)) {
 				b.Fatalf("the event of user %d went to %s", i%principals, path)
@@ -119,7 +119,7 @@ func processorTime(b *testing.B, dsn string) time.Duration {
 	conn := judge.Must(pgx.Connect(b.Context(), dsn))(b)
 	defer conn.Close(context.Background())
 	var backend int
-	judge.NoError(b, conn.QueryRow(b.Context(), "SELECT pg_backend_pid()").Scan(&backend))
+	judge.Check(b, conn.QueryRow(b.Context(), "SELECT pg_backend_pid()").Scan(&backend))
 	server := statOf(strconv.Itoa(backend))[1]
 	processes := judge.Must(filepath.Glob("/proc/[0-9]*"))(b)
 	ticks := 0

@@ -158,7 +158,7 @@ func TestClientsAreStopped(t *testing.T) {
 	if report.Judged() || time.Since(began) > 10*time.Second {
 		t.Errorf("it took %v, and something is judged: %v", time.Since(began), report.Judged())
 	}
-	judge.NoError(t, os.Remove(mark))
+	judge.Check(t, os.Remove(mark))
 	for until := time.Now().Add(500 * time.Millisecond); time.Now().Before(until); {
 		if _, err := os.Stat(mark); err == nil {
 			t.Fatal("a child of the client is alive")

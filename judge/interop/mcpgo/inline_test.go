@@ -105,7 +105,7 @@ func bookAs(t *testing.T, url, version string) string {
 	}
 	over := judge.Must(transport.NewStreamableHTTP(url, listen...))(t)
 	c := client.NewClient(over, options...)
-	judge.NoError(t, c.Start(t.Context()))
+	judge.Check(t, c.Start(t.Context()))
 	defer c.Close()
 	var initialize mcp.InitializeRequest
 	initialize.Params.ClientInfo = mcp.Implementation{Name: "mcpgo", Version: "1.0.0"}
