@@ -49,14 +49,12 @@ func TestOrderOfFields(t *testing.T) {
 			"at": map[string]any{"type": "string"}}}, "at to"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := harness.NewServer(t, nil, func(srv *askback.Server) {
-				askback.AddTool(srv, &mcp.Tool{Name: "ride"},
-					func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-						q := askback.Question{Message: "Where?", Schema: c.schema}
-						_, err := askback.ElicitWith[map[string]any](call, "q", q)
-						return "", err
-					})
-			}).HTTPHandler(nil)
+			h := harness.NewServer(t, nil, harness.AddTool("ride",
+				func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+					q := askback.Question{Message: "Where?", Schema: c.schema}
+					_, err := askback.ElicitWith[map[string]any](call, "q", q)
+					return "", err
+				})).HTTPHandler(nil)
 			asked := harness.Request{Target: "ride"}.Send(t, h)
 			asked.Asked(t, "q")
 			found := regexp.MustCompile(`"(to|at)":`).FindAllStringSubmatch(string(asked.Result.Requests["q"]), -1)
@@ -154,19 +152,17 @@ func TestElicitWithTheFormOfAType(t *testing.T) {
 }
 
 func TestSeveralKindsInOneRound(t *testing.T) {
-	h := harness.NewServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "all"},
-			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-				who, err1 := askback.Elicit[harness.Login](call, "login", "Who are you?")
-				model, err2 := askback.Sample(call, "capital", harness.Sampling("What is the capital of France?"))
-				roots, err3 := askback.Roots(call, "roots")
-				err4 := askback.ElicitURL(call, "page", "Please sign in", "https://example.com/in")
-				if err := errors.Join(err1, err2, err3, err4); err != nil {
-					return "", err
-				}
-				return fmt.Sprint(who.Name, model.Content[0].(*mcp.TextContent).Text, roots[0].URI), nil
-			})
-	}).HTTPHandler(nil)
+	h := harness.NewServer(t, nil, harness.AddTool("all",
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			who, err1 := askback.Elicit[harness.Login](call, "login", "Who are you?")
+			model, err2 := askback.Sample(call, "capital", harness.Sampling("What is the capital of France?"))
+			roots, err3 := askback.Roots(call, "roots")
+			err4 := askback.ElicitURL(call, "page", "Please sign in", "https://example.com/in")
+			if err := errors.Join(err1, err2, err3, err4); err != nil {
+				return "", err
+			}
+			return fmt.Sprint(who.Name, model.Content[0].(*mcp.TextContent).Text, roots[0].URI), nil
+		})).HTTPHandler(nil)
 	r := harness.Request{Target: "all"}
 	r.State = r.Send(t, h).Asked(t, "login", "capital", "roots", "page")
 
@@ -221,20 +217,18 @@ func TestAnswersInAWrapperAreAskedAgain(t *testing.T) {
 }
 
 func TestDeclinedAndCancelled(t *testing.T) {
-	h := harness.NewServer(t, nil, harness.AddGreet, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "lenient"},
-			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-				_, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
-				if declined, ok := errors.AsType[*askback.DeclinedError](err); ok {
-					// The decision is remembered over further rounds.
-					if _, err := askback.Elicit[harness.Login](call, "again", "And now?"); err != nil {
-						return "", err
-					}
-					return "went on after " + declined.Action, nil
+	h := harness.NewServer(t, nil, harness.AddGreet, harness.AddTool("lenient",
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			_, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
+			if declined, ok := errors.AsType[*askback.DeclinedError](err); ok {
+				// The decision is remembered over further rounds.
+				if _, err := askback.Elicit[harness.Login](call, "again", "And now?"); err != nil {
+					return "", err
 				}
-				return "", err
-			})
-	}).HTTPHandler(nil)
+				return "went on after " + declined.Action, nil
+			}
+			return "", err
+		})).HTTPHandler(nil)
 	for _, action := range []string{"decline", "cancel"} {
 		r := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}
 		r.State = r.Send(t, h).Asked(t, "login")
@@ -255,13 +249,12 @@ func TestDeclinedAndCancelled(t *testing.T) {
 // Asks that are made before their errors are checked share a round. A declined one does not end
 // the call while another is open.
 func TestADeclinedQuestionWaitsForTheOthers(t *testing.T) {
-	h := harness.NewServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "two"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+	h := harness.NewServer(t, nil, harness.AddTool("two",
+		func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
 			_, err1 := askback.Elicit[harness.Login](call, "a", "?")
 			_, err2 := askback.Elicit[harness.Login](call, "b", "?")
 			return "done", errors.Join(err1, err2)
-		})
-	}).HTTPHandler(nil)
+		})).HTTPHandler(nil)
 	r := harness.Request{Target: "two"}
 	r.State = r.Send(t, h).Asked(t, "a", "b")
 	r.Responses = `{"a":{"action":"decline"}}`
@@ -461,17 +454,14 @@ func TestCapabilitiesGateQuestions(t *testing.T) {
 
 // logins asks for these logins in one round.
 func logins(keys ...string) func(*askback.Server) {
-	return func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "logins"},
-			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-				answers := make([]harness.Login, len(keys))
-				errs := make([]error, len(keys))
-				for i, key := range keys {
-					answers[i], errs[i] = askback.Elicit[harness.Login](call, key, "Your "+key+"?")
-				}
-				return fmt.Sprint(answers), errors.Join(errs...)
-			})
-	}
+	return harness.AddTool("logins", func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+		answers := make([]harness.Login, len(keys))
+		errs := make([]error, len(keys))
+		for i, key := range keys {
+			answers[i], errs[i] = askback.Elicit[harness.Login](call, key, "Your "+key+"?")
+		}
+		return fmt.Sprint(answers), errors.Join(errs...)
+	})
 }
 
 // The proposals' rolling upgrade: the new version asks only for what is missing, and a call

@@ -355,19 +355,16 @@ func TestAuditOfQuestionsThroughASession(t *testing.T) {
 // What is refused is told with the reason, by every way in, and so is a call that ends badly.
 func TestAuditOfWhatIsRefused(t *testing.T) {
 	fails := func(name string, err error) func(*askback.Server) {
-		return func(srv *askback.Server) {
-			askback.AddTool(srv, &mcp.Tool{Name: name},
-				func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
-					if err != nil {
-						return "", err
-					}
-					if _, err := askback.Do(ctx, call,
-						"break", func(context.Context) (string, error) { return "", errors.New("MARK-error") }); err == nil {
-						return "", errors.New("the step did not fail")
-					}
-					return "", call.Checkpoint(ctx, fmt.Sprint(call.Round()))
-				})
-		}
+		return harness.AddTool(name, func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
+			if err != nil {
+				return "", err
+			}
+			if _, err := askback.Do(ctx, call,
+				"break", func(context.Context) (string, error) { return "", errors.New("MARK-error") }); err == nil {
+				return "", errors.New("the step did not fail")
+			}
+			return "", call.Checkpoint(ctx, fmt.Sprint(call.Round()))
+		})
 	}
 	answered := `"name":"greet","arguments":{"place":"MARK"},"inputResponses":{"login":` + auditAnswer + `}`
 	for _, c := range []struct {
@@ -408,13 +405,11 @@ func TestAuditOfWhatIsRefused(t *testing.T) {
 				c.options(opts)
 				opts.Tasks = &askback.Tasks{Store: new(task.MemoryStore)}
 				srv := harness.NewServer(t, opts, harness.AddGreet, fails("breaks", nil), fails("fails", errors.New("MARK")),
-					fails("faults", &jsonrpc.Error{Code: 7, Message: "MARK"}), func(srv *askback.Server) {
-						askback.AddTool(srv, &mcp.Tool{Name: "samples"},
-							func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-								_, err := askback.Sample(call, "sample", harness.Sampling("MARK"))
-								return "", err
-							})
-					})
+					fails("faults", &jsonrpc.Error{Code: 7, Message: "MARK"}), harness.AddTool("samples",
+						func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+							_, err := askback.Sample(call, "sample", harness.Sampling("MARK"))
+							return "", err
+						}))
 				f.Dial(t, srv, nil)(c.method, c.params)
 				a.wants(t, c.want...)
 				for i := range a.events {

@@ -18,34 +18,32 @@ import (
 func TestStepsRunOnce(t *testing.T) {
 	ran := map[string]int{}
 	var keys []string
-	h := harness.NewServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "order"},
-			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-				id, err := askback.Do(ctx, call, "reserve", func(context.Context) (int64, error) {
-					ran["reserve"]++
-					keys = append(keys, call.IdempotencyKey("pay"))
-					return 9007199254740993, nil
-				})
-				if err != nil {
-					return "", err
-				}
-				if _, err = askback.Elicit[harness.Login](call, "login", "Who pays?"); err != nil {
-					return "", err
-				}
-				err = call.Do(ctx, "pay", func(context.Context) error {
-					ran["pay"]++
-					keys = append(keys, call.IdempotencyKey("pay"))
-					return nil
-				})
-				if err != nil {
-					return "", err
-				}
-				if _, err = askback.Elicit[harness.Login](call, "receipt", "Who gets the receipt?"); err != nil {
-					return "", err
-				}
-				return fmt.Sprint(id), nil
+	h := harness.NewServer(t, nil, harness.AddTool("order",
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			id, err := askback.Do(ctx, call, "reserve", func(context.Context) (int64, error) {
+				ran["reserve"]++
+				keys = append(keys, call.IdempotencyKey("pay"))
+				return 9007199254740993, nil
 			})
-	}).HTTPHandler(nil)
+			if err != nil {
+				return "", err
+			}
+			if _, err = askback.Elicit[harness.Login](call, "login", "Who pays?"); err != nil {
+				return "", err
+			}
+			err = call.Do(ctx, "pay", func(context.Context) error {
+				ran["pay"]++
+				keys = append(keys, call.IdempotencyKey("pay"))
+				return nil
+			})
+			if err != nil {
+				return "", err
+			}
+			if _, err = askback.Elicit[harness.Login](call, "receipt", "Who gets the receipt?"); err != nil {
+				return "", err
+			}
+			return fmt.Sprint(id), nil
+		})).HTTPHandler(nil)
 	r := harness.Request{Target: "order"}
 	r.State = r.Send(t, h).Asked(t, "login")
 	r.Responses = harness.Octocat
@@ -66,19 +64,16 @@ func TestStepsRunOnce(t *testing.T) {
 func TestCheckpointHandsOver(t *testing.T) {
 	ring := harness.NewRing(t)
 	ran := 0
-	tool := func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "index"},
-			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-				n, err := askback.Do(ctx, call, "compute", func(context.Context) (int, error) { ran++; return 42, nil })
-				if err != nil {
-					return "", err
-				}
-				if err := call.Checkpoint(ctx, "computed"); err != nil {
-					return "", err
-				}
-				return fmt.Sprint(n), nil
-			})
-	}
+	tool := harness.AddTool("index", func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+		n, err := askback.Do(ctx, call, "compute", func(context.Context) (int, error) { ran++; return 42, nil })
+		if err != nil {
+			return "", err
+		}
+		if err := call.Checkpoint(ctx, "computed"); err != nil {
+			return "", err
+		}
+		return fmt.Sprint(n), nil
+	})
 	a := harness.NewServer(t, &askback.Options{Keys: ring}, tool).HTTPHandler(nil)
 	b := harness.NewServer(t, &askback.Options{Keys: ring}, tool).HTTPHandler(nil)
 	res := harness.Request{Target: "index"}.Send(t, a)
@@ -193,17 +188,14 @@ func TestBareFirstRoundKeepsAnIDThatWasRead(t *testing.T) {
 }
 
 func TestBareFirstRound(t *testing.T) {
-	twice := func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "twice"},
-			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-				a, err := askback.Elicit[harness.Login](call, "a", "?")
-				if err != nil {
-					return "", err
-				}
-				b, err := askback.Elicit[harness.Login](call, "b", "?")
-				return a.Name + b.Name, err
-			})
-	}
+	twice := harness.AddTool("twice", func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+		a, err := askback.Elicit[harness.Login](call, "a", "?")
+		if err != nil {
+			return "", err
+		}
+		b, err := askback.Elicit[harness.Login](call, "b", "?")
+		return a.Name + b.Name, err
+	})
 	h := harness.NewServer(t, &askback.Options{BareFirstRound: true}, twice).HTTPHandler(nil)
 	harness.Equal(t, "the first round has a state", (harness.Request{Target: "twice"}).Send(t, h).Asked(t, "a"), "")
 	r := harness.Request{Target: "twice", Responses: `{"a":{"action":"accept","content":{"name":"x"}}}`}
@@ -218,12 +210,10 @@ func TestBareFirstRound(t *testing.T) {
 
 func TestPanicsAreContained(t *testing.T) {
 	logger, logged := harness.Logs()
-	h := harness.NewServer(t, &askback.Options{Logger: logger}, harness.AddGreet, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "p"},
-			func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
-				panic("boom")
-			})
-	}).HTTPHandler(nil)
+	h := harness.NewServer(t, &askback.Options{Logger: logger}, harness.AddGreet, harness.AddTool("p",
+		func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
+			panic("boom")
+		})).HTTPHandler(nil)
 	harness.Equal(t, "the client is told", (harness.Request{Target: "p"}).Send(t, h).Refused(t, 200, -32603),
 		"internal error")
 	if !strings.Contains(logged.String(), "boom") || !strings.Contains(logged.String(), "call_test.go") {

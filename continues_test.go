@@ -56,17 +56,14 @@ func TestAuthorizeContinues(t *testing.T) {
 						}
 						return errors.New("it is asked too often")
 					},
-				}, func(s *askback.Server) {
-					askback.AddTaskTool(s, &mcp.Tool{Name: "deploy"}, nil,
-						func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-							call.OnCancel(func(context.Context) error { cleaned.Add(1); return nil })
-							q := askback.Question{Message: "Deploy?", For: []string{askback.User("bob"), askback.User("carol")}}
-							if err := askback.Approve(call, "release", q); err != nil {
-								return "", err
-							}
-							return "done", call.Do(ctx, "deploy", func(context.Context) error { effects.Add(1); return nil })
-						})
-				})
+				}, harness.AddTask("deploy", nil, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+					call.OnCancel(func(context.Context) error { cleaned.Add(1); return nil })
+					q := askback.Question{Message: "Deploy?", For: []string{askback.User("bob"), askback.User("carol")}}
+					if err := askback.Approve(call, "release", q); err != nil {
+						return "", err
+					}
+					return "done", call.Do(ctx, "deploy", func(context.Context) error { effects.Add(1); return nil })
+				}))
 				id := s.Start(harness.WithExtension, `"name":"deploy"`)
 				harness.Check(t, vote(t, people, "release", desk.Person{Name: tt.by}, "accept", ""))
 				status := "failed"
@@ -113,22 +110,19 @@ func TestAuthorizeContinuesInTheMiddleOfARun(t *testing.T) {
 			}
 			return nil
 		},
-	}, func(s *askback.Server) {
-		askback.AddTaskTool(s, &mcp.Tool{Name: "deploy"}, nil,
-			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-				if runs.Add(1) == 2 {
-					close(again)
-					<-goOn
-				}
-				own := askback.Approve(call, "own", askback.Question{Message: "?", For: []string{askback.User("carol")}})
-				other := askback.Approve(call, "other", askback.Question{Message: "?", For: []string{askback.User("bob")}})
-				if err := errors.Join(own, other); errors.Is(err, askback.ErrInputRequired) {
-					return "", err
-				} // a handler that goes on in spite of any other error
-				_ = call.Do(ctx, "deploy", func(context.Context) error { effects.Add(1); return nil })
-				return "done", nil
-			})
-	})
+	}, harness.AddTask("deploy", nil, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+		if runs.Add(1) == 2 {
+			close(again)
+			<-goOn
+		}
+		own := askback.Approve(call, "own", askback.Question{Message: "?", For: []string{askback.User("carol")}})
+		other := askback.Approve(call, "other", askback.Question{Message: "?", For: []string{askback.User("bob")}})
+		if err := errors.Join(own, other); errors.Is(err, askback.ErrInputRequired) {
+			return "", err
+		} // a handler that goes on in spite of any other error
+		_ = call.Do(ctx, "deploy", func(context.Context) error { effects.Add(1); return nil })
+		return "done", nil
+	}))
 	id := s.Start(harness.WithExtension, `"name":"deploy"`)
 	harness.Check(t, vote(t, people, "own", desk.Person{Name: "carol"}, "accept", ""))
 	<-again

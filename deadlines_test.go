@@ -125,12 +125,8 @@ func TestDeadlinesInSessions(t *testing.T) {
 	} {
 		t.Run(c.says, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				srv := harness.NewServer(t, &askback.Options{Limits: askback.Limits{Rounds: 100}}, func(s *askback.Server) {
-					askback.AddTool(s, &mcp.Tool{Name: "x"}, func(_ context.Context, call *askback.Call,
-						_ struct{}) (string, error) {
-						return c.tool(call)
-					})
-				})
+				tool := func(_ context.Context, call *askback.Call, _ struct{}) (string, error) { return c.tool(call) }
+				srv := harness.NewServer(t, &askback.Options{Limits: askback.Limits{Rounds: 100}}, harness.AddTool("x", tool))
 				var mu sync.Mutex // the client may be asked several questions at once
 				var cancelled []string
 				turn := map[string]int{}

@@ -262,7 +262,7 @@ func TestHostsInTheField(t *testing.T) {
 				srv := harness.NewServer(t, &askback.Options{
 					Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil },
 					Tasks:     &askback.Tasks{Store: store}, Desk: &askback.DeskOptions{Fallback: true, Wait: wait},
-				}, func(s *askback.Server) { askback.AddTool(s, &mcp.Tool{Name: "ship"}, ship) })
+				}, harness.AddTool("ship", ship))
 				harness.RunTasks(t, srv)
 				d := harness.Must(desk.Open(store, nil))
 				call := dial(t, srv, h, func(key string) {

@@ -48,9 +48,7 @@ func TestLimitsNameThemselves(t *testing.T) {
 			}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			h := harness.NewServer(t, &askback.Options{Limits: test.limits}, func(srv *askback.Server) {
-				askback.AddTool(srv, &mcp.Tool{Name: "t"}, test.tool)
-			}).HTTPHandler(nil)
+			h := harness.NewServer(t, &askback.Options{Limits: test.limits}, harness.AddTool("t", test.tool)).HTTPHandler(nil)
 			r := harness.Request{Target: "t"}
 			for range 10 {
 				res := r.Send(t, h)
@@ -71,13 +69,12 @@ func TestLimitsNameThemselves(t *testing.T) {
 // If the time of a call ends while its handler works, the error says so.
 func TestCallsEndInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := harness.NewServer(t, &askback.Options{Limits: askback.Limits{CallTTL: time.Minute}}, func(srv *askback.Server) {
-			askback.AddTool(srv, &mcp.Tool{Name: "slow"}, func(ctx context.Context, call *askback.Call,
-				_ struct{}) (*mcp.CallToolResult, error) {
-				time.Sleep(2 * time.Minute)
-				return nil, call.Checkpoint(ctx, "c")
-			})
-		}).HTTPHandler(nil)
+		slow := func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
+			time.Sleep(2 * time.Minute)
+			return nil, call.Checkpoint(ctx, "c")
+		}
+		h := harness.NewServer(t, &askback.Options{Limits: askback.Limits{CallTTL: time.Minute}},
+			harness.AddTool("slow", slow)).HTTPHandler(nil)
 		harness.Contains(t, "message", (harness.Request{Target: "slow"}).Send(t, h).Refused(t, 200, -32603),
 			"60 seconds per call")
 	})

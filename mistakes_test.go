@@ -68,13 +68,11 @@ func TestMistakesInQuestions(t *testing.T) {
 			c.key = "key"
 		}
 		c.q.Message = "Sure?"
-		h := harness.NewServer(t, &opts, func(s *askback.Server) {
-			askback.AddTool(s, &mcp.Tool{Name: "ask"}, func(ctx context.Context, call *askback.Call,
-				_ struct{}) (string, error) {
-				_, open := askback.Elicit[harness.Login](call, "open", "Who?")
-				return "asked", errors.Join(open, askback.Approve(call, c.key, c.q))
-			})
-		}).HTTPHandler(nil)
+		h := harness.NewServer(t, &opts, harness.AddTool("ask", func(ctx context.Context, call *askback.Call,
+			_ struct{}) (string, error) {
+			_, open := askback.Elicit[harness.Login](call, "open", "Who?")
+			return "asked", errors.Join(open, askback.Approve(call, c.key, c.q))
+		})).HTTPHandler(nil)
 		res := harness.Request{Target: "ask"}.Send(t, h)
 		if res.Result == nil || !res.Result.IsError || len(res.Result.Requests) > 0 || res.Result.State != "" {
 			t.Errorf("%s: %s", c.says, res.Raw)

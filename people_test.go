@@ -116,9 +116,7 @@ func TestDeploy(t *testing.T) {
 				opts := &askback.Options{
 					Principal: alice, Desk: &askback.DeskOptions{},
 				}
-				s := harness.NewTaskServerOn(t, store, opts, func(s *askback.Server) {
-					askback.AddTool(s, &mcp.Tool{Name: "deploy"}, deploy(c.within))
-				})
+				s := harness.NewTaskServerOn(t, store, opts, harness.AddTool("deploy", deploy(c.within)))
 				d := harness.Must(desk.Open(store, nil))
 				done := make(chan struct{})
 				go func() { defer close(done); c.people(t, d) }()
@@ -191,7 +189,7 @@ func TestVotesAreAudited(t *testing.T) {
 				}
 			}
 		},
-	}, func(s *askback.Server) { askback.AddTool(s, &mcp.Tool{Name: "deploy"}, deploy(time.Hour)) })
+	}, harness.AddTool("deploy", deploy(time.Hour)))
 	d := harness.Must(desk.Open(store, nil))
 	done := make(chan error, 1)
 	go func() {
@@ -232,9 +230,7 @@ func testAnInstanceWithoutADeskLeavesItsTasks(t *testing.T) {
 			Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil },
 			Desk:      o, Logger: logger,
 		}
-		return harness.NewTaskServerOn(t, store, opts, func(s *askback.Server) {
-			askback.AddTaskTool(s, &mcp.Tool{Name: "deploy"}, nil, h)
-		}), lines
+		return harness.NewTaskServerOn(t, store, opts, harness.AddTask("deploy", nil, h)), lines
 	}
 	first, _ := instance(new(askback.DeskOptions), deploy(time.Hour))
 	result := first.Result(harness.WithExtension, "tools/call", "deploy", `"name":"deploy","arguments":{"version":"4.2"}`)
@@ -271,7 +267,7 @@ func testWhatPeopleDecideIsObserved(t *testing.T) {
 		Desk: &askback.DeskOptions{
 			Remind: -1, Notify: func(context.Context, desk.Notice) error { return nil },
 		},
-	}, func(s *askback.Server) { askback.AddTool(s, &mcp.Tool{Name: "deploy"}, deploy(within)) })
+	}, harness.AddTool("deploy", deploy(within)))
 	seen := func(want int, what string, is func(askback.Operation) bool) {
 		t.Helper()
 		harness.Eventually(t, what, func() bool {

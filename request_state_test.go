@@ -246,20 +246,18 @@ func TestAStateShowsNothingOfItsCall(t *testing.T) {
 		error) {
 		return "alice-secret", nil
 	}}
-	h := harness.NewServer(t, options, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "t"},
-			func(ctx context.Context, call *askback.Call, in harness.Greeting) (*mcp.CallToolResult, error) {
-				if _, err := askback.Elicit[harness.Login](call, "first-secret", "?"); err != nil {
-					return nil, err
-				}
-				if _, err := askback.Do(ctx, call,
-					"step", func(context.Context) (string, error) { return "result-secret", nil }); err != nil {
-					return nil, err
-				}
-				_, err := askback.Elicit[harness.Login](call, "second", "?")
+	h := harness.NewServer(t, options, harness.AddTool("t",
+		func(ctx context.Context, call *askback.Call, in harness.Greeting) (*mcp.CallToolResult, error) {
+			if _, err := askback.Elicit[harness.Login](call, "first-secret", "?"); err != nil {
 				return nil, err
-			})
-	}).HTTPHandler(nil)
+			}
+			if _, err := askback.Do(ctx, call,
+				"step", func(context.Context) (string, error) { return "result-secret", nil }); err != nil {
+				return nil, err
+			}
+			_, err := askback.Elicit[harness.Login](call, "second", "?")
+			return nil, err
+		})).HTTPHandler(nil)
 	r := harness.Request{Target: "t", Arguments: `{"place":"argument-secret"}`}
 	r.State = r.Send(t, h).Asked(t, "first-secret")
 	r.Responses = `{"first-secret":{"action":"accept","content":{"name":"answer-secret"}}}`
@@ -282,19 +280,17 @@ func TestARoundCanBeAnsweredAgainWithoutAGuard(t *testing.T) {
 		want  string
 	}{{nil, "[a b c]"}, {new(state.MemoryGuard), "[a]"}} {
 		var ran []string
-		h := harness.NewServer(t, &askback.Options{ReplayGuard: c.guard}, func(srv *askback.Server) {
-			askback.AddTool(srv, &mcp.Tool{Name: "redeem"},
-				func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-					in, err := askback.Elicit[harness.Login](call, "login", "Who?")
-					if err != nil {
-						return "", err
-					}
-					return "done", call.Do(ctx, "redeem", func(context.Context) error {
-						ran = append(ran, in.Name)
-						return nil
-					})
+		h := harness.NewServer(t, &askback.Options{ReplayGuard: c.guard}, harness.AddTool("redeem",
+			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				in, err := askback.Elicit[harness.Login](call, "login", "Who?")
+				if err != nil {
+					return "", err
+				}
+				return "done", call.Do(ctx, "redeem", func(context.Context) error {
+					ran = append(ran, in.Name)
+					return nil
 				})
-		}).HTTPHandler(nil)
+			})).HTTPHandler(nil)
 		r := harness.Request{Target: "redeem"}
 		r.State = r.Send(t, h).Asked(t, "login")
 		for _, name := range []string{"a", "b", "c"} {
@@ -310,21 +306,19 @@ func TestARoundCanBeAnsweredAgainWithoutAGuard(t *testing.T) {
 // What is in _meta and in the headers is not bound: a handler sees that of the round.
 func TestMetaIsThatOfTheRound(t *testing.T) {
 	var seen []string
-	h := harness.NewServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "deploy"},
-			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-				req := call.Request().(*mcp.CallToolRequest)
-				first, err := askback.Do(ctx, call,
-					"where", func(context.Context) (any, error) { return req.Params.Meta["com.example/where"], nil })
-				if err != nil {
-					return "", err
-				}
-				seen = append(seen, fmt.Sprint(req.Params.Meta["com.example/where"], " ", req.Extra.Header.Get("X-Where"), " ",
-					first))
-				_, err = askback.Elicit[harness.Login](call, "login", "Deploy?")
+	h := harness.NewServer(t, nil, harness.AddTool("deploy",
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			req := call.Request().(*mcp.CallToolRequest)
+			first, err := askback.Do(ctx, call,
+				"where", func(context.Context) (any, error) { return req.Params.Meta["com.example/where"], nil })
+			if err != nil {
 				return "", err
-			})
-	}).HTTPHandler(nil)
+			}
+			seen = append(seen, fmt.Sprint(req.Params.Meta["com.example/where"], " ", req.Extra.Header.Get("X-Where"), " ",
+				first))
+			_, err = askback.Elicit[harness.Login](call, "login", "Deploy?")
+			return "", err
+		})).HTTPHandler(nil)
 	r := harness.Request{Target: "deploy", Meta: `,"com.example/where":"sandbox"`,
 		Header: http.Header{"X-Where": {"sandbox"}}}
 	r.State = r.Send(t, h).Asked(t, "login")

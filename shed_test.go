@@ -160,12 +160,10 @@ func TestACallWaitsForItsShare(t *testing.T) {
 // A call that becomes a task at once runs no handler.
 func TestTasksAreNotHandedBack(t *testing.T) {
 	s := harness.NewTaskServer(t, &askback.Options{Limits: askback.Limits{Calls: askback.Share{Anonymous: 1}}},
-		addOccupant, func(srv *askback.Server) {
-			askback.AddTaskTool(srv, &mcp.Tool{Name: "build"}, nil, func(context.Context, *askback.Call, map[string]any) (string,
-				error) {
-				return "built", nil
-			})
-		})
+		addOccupant, harness.AddTask("build", nil, func(context.Context, *askback.Call, map[string]any) (string,
+			error) {
+			return "built", nil
+		}))
 	defer occupy(t, s.Handler, "")()
 	if task := s.Result(harness.WithExtension, "tools/call", "build", `"name":"build"`); task["taskId"] == nil {
 		t.Errorf("got %v", task)

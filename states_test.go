@@ -240,23 +240,20 @@ func TestRetriesAtOnce(t *testing.T) {
 	for _, mode := range []state.Mode{state.Dual, state.StatelessFirst} {
 		h := harness.NewServer(t, &askback.Options{Principal: harness.UserHeader,
 			States: &state.Options{Store: new(state.MemoryStore), Mode: mode, Overflow: 300}},
-			func(srv *askback.Server) {
-				askback.AddTool(srv, &mcp.Tool{Name: "counts"},
-					func(ctx context.Context, call *askback.Call, _ struct{}) (all string, err error) {
-						for _, key := range []string{"a", "b", "c"} {
-							answer, err := askback.Elicit[count](call, key, "How many?")
-							if err != nil {
-								return "", err
-							}
-							done, err := askback.Do(ctx, call, "after "+key, func(context.Context) (int, error) { return answer.N, nil })
-							if err != nil {
-								return "", err
-							}
-							all += fmt.Sprint(key, done, " ")
-						}
-						return all, nil
-					})
-			}).HTTPHandler(nil)
+			harness.AddTool("counts", func(ctx context.Context, call *askback.Call, _ struct{}) (all string, err error) {
+				for _, key := range []string{"a", "b", "c"} {
+					answer, err := askback.Elicit[count](call, key, "How many?")
+					if err != nil {
+						return "", err
+					}
+					done, err := askback.Do(ctx, call, "after "+key, func(context.Context) (int, error) { return answer.N, nil })
+					if err != nil {
+						return "", err
+					}
+					all += fmt.Sprint(key, done, " ")
+				}
+				return all, nil
+			})).HTTPHandler(nil)
 		for range 20 {
 			r := harness.Request{Target: "counts", Arguments: `{}`, Header: alice}
 			r.State = r.Send(t, h).Asked(t, "a")

@@ -208,12 +208,11 @@ func TestStructuredOutput(t *testing.T) {
 	type out struct {
 		N int `json:"n"`
 	}
-	h := harness.NewServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "s"}, func(ctx context.Context, call *askback.Call, _ struct{}) (out, error) {
+	h := harness.NewServer(t, nil, harness.AddTool("s",
+		func(ctx context.Context, call *askback.Call, _ struct{}) (out, error) {
 			_, err := askback.Elicit[harness.Login](call, "login", "?")
 			return out{7}, err
-		})
-	}).HTTPHandler(nil)
+		})).HTTPHandler(nil)
 	r := harness.Request{Target: "s"}
 	r.State = r.Send(t, h).Asked(t, "login")
 	r.Responses = harness.Octocat
@@ -247,11 +246,10 @@ func TestAnyFieldsAreSchemas(t *testing.T) {
 		V any            `json:"v"`
 		M map[string]any `json:"m"`
 	}
-	h := harness.NewServer(t, nil, func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "any"}, func(ctx context.Context, call *askback.Call, in in) (string, error) {
+	h := harness.NewServer(t, nil, harness.AddTool("any",
+		func(ctx context.Context, call *askback.Call, in in) (string, error) {
 			return fmt.Sprint(in.V), nil
-		})
-	}).HTTPHandler(nil)
+		})).HTTPHandler(nil)
 	harness.Equal(t, "the result", (harness.Request{Target: "any", Arguments: `{"v":"x","m":{}}`}).Send(t, h).Text(t),
 		"x")
 }

@@ -23,12 +23,10 @@ import (
 
 func TestTaskSupportOfATool(t *testing.T) {
 	t.Parallel()
-	plain := func(s *askback.Server) {
-		askback.AddTool(s, &mcp.Tool{Name: "plain"}, func(context.Context, *askback.Call,
-			struct{}) (*mcp.CallToolResult, error) {
-			return &mcp.CallToolResult{}, nil
-		})
-	}
+	plain := harness.AddTool("plain", func(context.Context, *askback.Call,
+		struct{}) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{}, nil
+	})
 	s := harness.NewTaskServer(t, nil, harness.AddEcho, plain, harness.AddRequired)
 	harness.Want(t, "a tool without tasks", s.Result(harness.WithExtension, "tools/call", "plain",
 		`"name":"plain","task":{"ttl":"bad"}`), "complete", "resultType")
@@ -118,13 +116,11 @@ func TestCanTellsWhetherThereWillBeATask(t *testing.T) {
 	can := func(_ context.Context, call *askback.Call) (string, error) {
 		return fmt.Sprint(call.Can(askback.CapabilityTasks)), nil
 	}
-	plain := func(s *askback.Server) {
-		askback.AddTool(s, &mcp.Tool{Name: "plain"}, func(ctx context.Context, call *askback.Call,
-			_ struct{}) (string, error) {
-			said, err := can(ctx, call)
-			return said, err
-		})
-	}
+	plain := harness.AddTool("plain", func(ctx context.Context, call *askback.Call,
+		_ struct{}) (string, error) {
+		said, err := can(ctx, call)
+		return said, err
+	})
 	detaching := harness.AddText("detaching", &askback.TaskSupport{AtDetach: true}, can)
 	s := harness.NewTaskServer(t, nil, plain, detaching)
 	for _, c := range []struct{ capabilities, params, want string }{
@@ -353,23 +349,21 @@ func (p *purging) Purge(ctx context.Context, grace time.Duration, limit int) (in
 
 func TestTaskOutcomes(t *testing.T) {
 	t.Parallel()
-	add := func(s *askback.Server) {
-		askback.AddTaskTool(s, &mcp.Tool{Name: "end"}, nil, func(ctx context.Context, call *askback.Call, in struct {
-			How string `json:"how"`
-		}) (*mcp.CallToolResult, error) {
-			switch in.How {
-			case "error":
-				return nil, errors.New("no luck")
-			case "panic":
-				panic("with a secret")
-			case "sample":
-				_, err := askback.Sample(call, "s", &mcp.CreateMessageWithToolsParams{MaxTokens: 1,
-					Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}}})
-				return nil, err
-			}
-			return &mcp.CallToolResult{Meta: mcp.Meta{"own": 1}}, nil
-		})
-	}
+	add := harness.AddTask("end", nil, func(ctx context.Context, call *askback.Call, in struct {
+		How string `json:"how"`
+	}) (*mcp.CallToolResult, error) {
+		switch in.How {
+		case "error":
+			return nil, errors.New("no luck")
+		case "panic":
+			panic("with a secret")
+		case "sample":
+			_, err := askback.Sample(call, "s", &mcp.CreateMessageWithToolsParams{MaxTokens: 1,
+				Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}}})
+			return nil, err
+		}
+		return &mcp.CallToolResult{Meta: mcp.Meta{"own": 1}}, nil
+	})
 	s := harness.NewTaskServer(t, nil, add)
 	end := func(how, status string) map[string]any {
 		t.Helper()
@@ -402,12 +396,10 @@ func TestTaskOutcomes(t *testing.T) {
 
 func TestManualStyleIsNoTask(t *testing.T) {
 	t.Parallel()
-	s := harness.NewTaskServer(t, nil, func(s *askback.Server) {
-		askback.AddTaskTool(s, &mcp.Tool{Name: "manual"}, nil,
-			func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
-				return &mcp.CallToolResult{RequestState: "mine"}, nil
-			})
-	})
+	s := harness.NewTaskServer(t, nil, harness.AddTask("manual", nil,
+		func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{RequestState: "mine"}, nil
+		}))
 	id := s.Start(harness.WithExtension, `"name":"manual"`)
 	if done := s.Get(harness.WithExtension, id, "completed"); harness.At(done, "result", "isError") != true ||
 		!strings.Contains(fmt.Sprint(done), "manual style") {

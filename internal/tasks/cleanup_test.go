@@ -84,28 +84,26 @@ func TestCancelledTaskCleansUp(t *testing.T) {
 		return ctx.Err()
 	}
 	var working = make(chan struct{}, 1)
-	add := func(s *askback.Server) {
-		askback.AddTaskTool(s, &mcp.Tool{Name: "build"}, nil, func(ctx context.Context, call *askback.Call, in struct {
-			Ask bool `json:"ask"`
-		}) (*mcp.CallToolResult, error) {
-			call.OnCancel(func(ctx context.Context) error { return undo(ctx, "ground") })
-			ground, err := askback.Do(ctx, call, "ground", func(context.Context) (string, error) { return "ground floor", nil })
-			if err != nil {
-				return nil, err
-			}
-			call.OnCancel(func(ctx context.Context) error { return undo(ctx, "above "+ground) })
-			if in.Ask {
-				_, err = askback.Elicit[harness.Color](call, "color", "Which?")
-				return nil, err
-			}
-			err = call.Do(ctx, "roof", func(ctx context.Context) error {
-				working <- struct{}{}
-				<-ctx.Done()
-				return ctx.Err()
-			})
+	add := harness.AddTask("build", nil, func(ctx context.Context, call *askback.Call, in struct {
+		Ask bool `json:"ask"`
+	}) (*mcp.CallToolResult, error) {
+		call.OnCancel(func(ctx context.Context) error { return undo(ctx, "ground") })
+		ground, err := askback.Do(ctx, call, "ground", func(context.Context) (string, error) { return "ground floor", nil })
+		if err != nil {
 			return nil, err
+		}
+		call.OnCancel(func(ctx context.Context) error { return undo(ctx, "above "+ground) })
+		if in.Ask {
+			_, err = askback.Elicit[harness.Color](call, "color", "Which?")
+			return nil, err
+		}
+		err = call.Do(ctx, "roof", func(ctx context.Context) error {
+			working <- struct{}{}
+			<-ctx.Done()
+			return ctx.Err()
 		})
-	}
+		return nil, err
+	})
 	s := harness.NewTaskServer(t, nil, add)
 	for _, ask := range []bool{false, true} {
 		id := s.Start(harness.WithExtension, fmt.Sprintf(`"name":"build","arguments":{"ask":%v}`, ask))

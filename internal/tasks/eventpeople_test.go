@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
@@ -99,13 +98,11 @@ func TestPeopleFollowWhatTheyAreAsked(t *testing.T) {
 		groups := &directory{groups: map[string][]string{"dave": {"other", "release"}, "carol": {"other"}}}
 		opts := withEvents()
 		opts.Principal, opts.Events.Groups = byToken, groups.of
-		srv, d := deskServer(t, opts, func(srv *askback.Server) {
-			askback.AddTaskTool(srv, &mcp.Tool{Name: "ship"}, nil,
-				func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-					return "shipped", askback.Approve(call, "ok", askback.Question{Message: "Ship it?",
-						For: []string{askback.User("bob"), askback.Group("release")}})
-				})
-		})
+		srv, d := deskServer(t, opts, harness.AddTask("ship", nil,
+			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				return "shipped", askback.Approve(call, "ok", askback.Question{Message: "Ship it?",
+					For: []string{askback.User("bob"), askback.Group("release")}})
+			}))
 		dial := func(name string) harness.Ask {
 			return harness.Fronts[0].Dial(t, srv, &auth.TokenInfo{UserID: name})
 		}

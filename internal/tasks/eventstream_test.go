@@ -437,13 +437,11 @@ func TestAStreamOfSomebodyInSeveralGroups(t *testing.T) {
 		opts := withEvents()
 		opts.Principal = byToken
 		opts.Events.Groups = func(context.Context, string) ([]string, error) { return []string{"ops", "release"}, nil }
-		srv, _ := deskServer(t, opts, func(srv *askback.Server) {
-			askback.AddTaskTool(srv, &mcp.Tool{Name: "ship"}, nil,
-				func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-					return "shipped", askback.Approve(call, "ok", askback.Question{Message: "Ship it?",
-						For: []string{askback.User("bob"), askback.Group("release"), askback.Group("ops")}})
-				})
-		})
+		srv, _ := deskServer(t, opts, harness.AddTask("ship", nil,
+			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+				return "shipped", askback.Approve(call, "ok", askback.Question{Message: "Ship it?",
+					For: []string{askback.User("bob"), askback.Group("release"), askback.Group("ops")}})
+			}))
 		bob := &auth.TokenInfo{UserID: "bob", Expiration: time.Now().Add(time.Hour)}
 		s := openStream(t, srv, false, bob, `"name":"question.asked"`)
 		s.next("active")

@@ -79,14 +79,12 @@ func TestWhatFallsBack(t *testing.T) {
 func TestTheStatusOfAFallback(t *testing.T) {
 	t.Parallel()
 	type form struct{ Name string }
-	register := func(srv *askback.Server) {
-		askback.AddTool(srv, &mcp.Tool{Name: "tool"},
-			func(_ context.Context, call *askback.Call, in struct{ For []string }) (string, error) {
-				_, err := askback.ElicitWith[form](call, "ask", askback.Question{Message: "?", For: in.For,
-					Schema: json.RawMessage(`{"type":"object","properties":{"Name":{"type":"string"}}}`)})
-				return "", err
-			})
-	}
+	register := harness.AddTool("tool",
+		func(_ context.Context, call *askback.Call, in struct{ For []string }) (string, error) {
+			_, err := askback.ElicitWith[form](call, "ask", askback.Question{Message: "?", For: in.For,
+				Schema: json.RawMessage(`{"type":"object","properties":{"Name":{"type":"string"}}}`)})
+			return "", err
+		})
 	const atDesk = "Waiting for user:alice at the desk (your client did not show you the question)."
 	for _, tt := range []struct{ arguments, page, want string }{
 		{`{"For":[]}`, "", atDesk + " Run 'askback inbox open' on the server's machine to answer."},
@@ -119,16 +117,14 @@ func TestAnInstanceWithAnotherClockTakesAnswers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				t.Cleanup(func() { time.Sleep(31 * time.Minute) })
 				began := time.Now()
-				b := newBubble(t, nil, func(srv *askback.Server) {
-					askback.AddTaskTool(srv, &mcp.Tool{Name: "ask"}, nil,
-						func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-							err := askback.Approve(call, "ask", askback.Question{Message: "?"})
-							if no, ok := errors.AsType[*askback.DeclinedError](err); ok {
-								return fmt.Sprint(no.NotShown, call.Answers("ask")[0].When.Sub(began)), nil
-							}
-							return "", err
-						})
-				})
+				b := newBubble(t, nil, harness.AddTask("ask", nil,
+					func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+						err := askback.Approve(call, "ask", askback.Question{Message: "?"})
+						if no, ok := errors.AsType[*askback.DeclinedError](err); ok {
+							return fmt.Sprint(no.NotShown, call.Answers("ask")[0].When.Sub(began)), nil
+						}
+						return "", err
+					}))
 				id, _ := b.result("tools/call", "ask", `"name":"ask"`, capabilities)["taskId"].(string)
 				time.Sleep(after)
 				ctx := clock.WithOff(t.Context(), func() time.Duration { return off })

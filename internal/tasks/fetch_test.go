@@ -13,7 +13,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
@@ -89,12 +88,9 @@ func addFailing(srv *askback.Server) {
 func TestFetchFindsOnlyTheCallersOwn(t *testing.T) {
 	harness.Bubble(t, func(t *testing.T) {
 		srv, _ := deskServer(t, &askback.Options{Principal: harness.UserHeader}, (*askback.Server).AddResultTool,
-			func(srv *askback.Server) {
-				askback.AddTool(srv, &mcp.Tool{Name: "ask"},
-					func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-						return "", askback.Approve(call, "q", askback.Question{Message: "?", For: []string{askback.User("bob")}})
-					})
-			})
+			harness.AddTool("ask", func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+				return "", askback.Approve(call, "q", askback.Question{Message: "?", For: []string{askback.User("bob")}})
+			}))
 		b := &bubble{t: t, Handler: srv.HTTPHandler(nil)}
 		fetched := func(user, name string) string {
 			return b.text(b.send(t.Context(), user, "askback_result", `"arguments":{"name":`+harness.Quote(name)+`}`, ""))
@@ -221,13 +217,11 @@ func TestFetchAsksInASession(t *testing.T) {
 func TestFetchAsksWhatWaitsForItsCallerAtTheDesk(t *testing.T) {
 	harness.Bubble(t, func(t *testing.T) {
 		srv, d := deskServer(t, &askback.Options{Desk: &askback.DeskOptions{Fallback: true, Wait: 5 * time.Second}},
-			(*askback.Server).AddResultTool, harness.AddGreet, func(srv *askback.Server) {
-				askback.AddTool(srv, &mcp.Tool{Name: "named"},
-					func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-						q := askback.Question{Message: "A person?", For: []string{askback.User("alice")}}
-						return "approved", askback.Approve(call, "person", q)
-					})
-			})
+			(*askback.Server).AddResultTool, harness.AddGreet, harness.AddTool("named",
+				func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+					q := askback.Question{Message: "A person?", For: []string{askback.User("alice")}}
+					return "approved", askback.Approve(call, "person", q)
+				}))
 		h := srv.HTTPHandler(nil)
 		round := func(capabilities, target, arguments, responses, state string) *harness.Response {
 			return harness.Request{Target: target, Arguments: arguments, Capabilities: capabilities,
@@ -277,9 +271,7 @@ func TestFetchTellsOfALateAnswer(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			opts := &askback.Options{Desk: &askback.DeskOptions{Wait: 5 * time.Second, Fallback: true}}
-			srv, d := deskServer(t, opts, (*askback.Server).AddResultTool, func(srv *askback.Server) {
-				askback.AddTool(srv, &mcp.Tool{Name: "late"}, late)
-			})
+			srv, d := deskServer(t, opts, (*askback.Server).AddResultTool, harness.AddTool("late", late))
 			h := srv.HTTPHandler(nil)
 			round := func(capabilities, target, arguments, responses, state string) *harness.Response {
 				return harness.Request{Target: target, Arguments: arguments, Capabilities: capabilities,

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/state"
@@ -16,36 +14,34 @@ import (
 
 // addAlways adds a tool all of whose calls become tasks at their second step. It counts how often its steps run.
 func addAlways(steps *[]string) func(*askback.Server) {
-	return func(srv *askback.Server) {
-		askback.AddTaskTool(srv, &mcp.Tool{Name: "always"}, &askback.TaskSupport{AtDetach: true, Always: true},
-			func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-				step := func(name string) error {
-					_, err := askback.Do(ctx, call, name, func(context.Context) (bool, error) {
-						*steps = append(*steps, fmt.Sprint(name, call.Can(askback.CapabilityTasks)))
-						return true, nil
-					})
-					return err
-				}
-				if err := step("first"); err != nil {
+	return harness.AddTask("always", &askback.TaskSupport{AtDetach: true, Always: true},
+		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+			step := func(name string) error {
+				_, err := askback.Do(ctx, call, name, func(context.Context) (bool, error) {
+					*steps = append(*steps, fmt.Sprint(name, call.Can(askback.CapabilityTasks)))
+					return true, nil
+				})
+				return err
+			}
+			if err := step("first"); err != nil {
+				return "", err
+			}
+			if err := call.Detach(); err != nil {
+				return "", err
+			}
+			said := "hello"
+			for _, key := range []string{"a", "b"} {
+				l, err := askback.Elicit[harness.Login](call, key, "Who are you?")
+				if err != nil {
 					return "", err
 				}
-				if err := call.Detach(); err != nil {
+				if err := step(key); err != nil {
 					return "", err
 				}
-				said := "hello"
-				for _, key := range []string{"a", "b"} {
-					l, err := askback.Elicit[harness.Login](call, key, "Who are you?")
-					if err != nil {
-						return "", err
-					}
-					if err := step(key); err != nil {
-						return "", err
-					}
-					said += " " + l.Name
-				}
-				return said, nil
-			})
-	}
+				said += " " + l.Name
+			}
+			return said, nil
+		})
 }
 
 // A client that cannot take a task is asked in its request what the task asks it, by retries. A retry that comes again,

@@ -126,20 +126,18 @@ func TestAnInstanceWithAnotherClockAsks(t *testing.T) {
 			began := time.Now()
 			opts := anHour()
 			opts.Tasks.TTL, opts.Desk = time.Minute, new(askback.DeskOptions)
-			srv := harness.NewServer(t, opts, func(srv *askback.Server) {
-				askback.AddTaskTool(srv, &mcp.Tool{Name: "ask"}, nil,
-					func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-						err := askback.Approve(call, "ask", askback.Question{
-							Message: "?", For: []string{askback.User("bob")}, Within: 20 * time.Minute,
-						})
-						late, ok := errors.AsType[*askback.UnansweredError](err)
-						if !ok {
-							return "", err
-						}
-						err = call.Do(ctx, "escalate", func(context.Context) error { time.Sleep(30 * time.Second); return nil })
-						return "unanswered after " + late.Deadline.Sub(began).String(), err
+			srv := harness.NewServer(t, opts, harness.AddTask("ask", nil,
+				func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+					err := askback.Approve(call, "ask", askback.Question{
+						Message: "?", For: []string{askback.User("bob")}, Within: 20 * time.Minute,
 					})
-			})
+					late, ok := errors.AsType[*askback.UnansweredError](err)
+					if !ok {
+						return "", err
+					}
+					err = call.Do(ctx, "escalate", func(context.Context) error { time.Sleep(30 * time.Second); return nil })
+					return "unanswered after " + late.Deadline.Sub(began).String(), err
+				}))
 			ctx, stop := context.WithCancel(clock.WithOff(context.Background(), func() time.Duration { return off }))
 			go srv.RunTasks(ctx)
 			b := &bubble{t: t, Handler: srv.HTTPHandler(nil)}

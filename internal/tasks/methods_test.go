@@ -239,12 +239,9 @@ func TestTasksListIsPaged(t *testing.T) {
 
 func TestListAgreesWithGet(t *testing.T) {
 	t.Parallel()
-	add := func(s *askback.Server) {
-		askback.AddTaskTool(s, &mcp.Tool{Name: "bad"}, nil,
-			func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
-				return nil, errors.New("API rate limit exceeded")
-			})
-	}
+	add := harness.AddTask("bad", nil, func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
+		return nil, errors.New("API rate limit exceeded")
+	})
 	s := harness.NewTaskServer(t, &askback.Options{Tasks: &askback.Tasks{ListAnonymous: true}}, add)
 	id := s.Start(harness.ProposalOnly, `"name":"bad","task":{}`)
 	get := s.Get(harness.ProposalOnly, id, "failed")
@@ -257,16 +254,14 @@ func TestListAgreesWithGet(t *testing.T) {
 func TestTasksResultWaits(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
-	add := func(s *askback.Server) {
-		askback.AddTaskTool(s, &mcp.Tool{Name: "wait"}, nil, func(ctx context.Context, call *askback.Call,
-			_ struct{}) (string, error) {
-			if err := call.Progress(ctx, 1, 2, "waiting"); err != nil {
-				return "", err
-			}
-			<-gate
-			return "now", nil
-		})
-	}
+	add := harness.AddTask("wait", nil, func(ctx context.Context, call *askback.Call,
+		_ struct{}) (string, error) {
+		if err := call.Progress(ctx, 1, 2, "waiting"); err != nil {
+			return "", err
+		}
+		<-gate
+		return "now", nil
+	})
 	s := harness.NewTaskServer(t, nil, add)
 	id := s.Start(harness.ProposalOnly, `"name":"wait","task":{}`)
 	for {

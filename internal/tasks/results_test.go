@@ -19,10 +19,8 @@ import (
 func TestTheResultOfATaskIsThatOfItsCall(t *testing.T) {
 	t.Parallel()
 	tool := func(name string, handler func() (*mcp.CallToolResult, error)) func(*askback.Server) {
-		return func(srv *askback.Server) {
-			askback.AddTaskTool(srv, &mcp.Tool{Name: name}, nil,
-				func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) { return handler() })
-		}
+		return harness.AddTask(name, nil,
+			func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) { return handler() })
 	}
 	tools := map[string]func() (*mcp.CallToolResult, error){
 		"text":       func() (*mcp.CallToolResult, error) { return harness.Text("x"), nil },

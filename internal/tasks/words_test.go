@@ -195,12 +195,10 @@ func TestWords(t *testing.T) {
 func TestWordsForAnonymousCallers(t *testing.T) {
 	harness.Bubble(t, func(t *testing.T) {
 		anonymous := func(context.Context, *mcp.RequestExtra) (string, error) { return "", nil }
-		srv, _ := deskServer(t, &askback.Options{Principal: anonymous}, func(srv *askback.Server) {
-			askback.AddTool(srv, &mcp.Tool{Name: "ask"},
-				func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-					return "", askback.Approve(call, "q", askback.Question{Message: "?", For: []string{askback.User("bob")}})
-				})
-		})
+		srv, _ := deskServer(t, &askback.Options{Principal: anonymous}, harness.AddTool("ask",
+			func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+				return "", askback.Approve(call, "q", askback.Question{Message: "?", For: []string{askback.User("bob")}})
+			}))
 		ask := harness.Fronts[0].Dial(t, srv, nil)
 		for range 2 {
 			text := fmt.Sprint(harness.Content(ask("tools/call",
@@ -505,17 +503,15 @@ func TestARepeatedRoundFindsItsTask(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			harness.Bubble(t, func(t *testing.T) {
-				srv, d := deskServer(t, opts, func(srv *askback.Server) {
-					askback.AddTool(srv, &mcp.Tool{Name: "both"},
-						func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
-							l, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
-							if err != nil {
-								return "", err
-							}
-							q := askback.Question{Message: "?", For: []string{askback.Group("release")}, Votes: 2}
-							return "for " + l.Name, askback.Approve(call, "q", q)
-						})
-				})
+				srv, d := deskServer(t, opts, harness.AddTool("both",
+					func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
+						l, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
+						if err != nil {
+							return "", err
+						}
+						q := askback.Question{Message: "?", For: []string{askback.Group("release")}, Votes: 2}
+						return "for " + l.Name, askback.Approve(call, "q", q)
+					}))
 				h := srv.HTTPHandler(nil)
 				round := func(responses, state string) *harness.Response {
 					return harness.Request{Target: "both", Capabilities: `{"elicitation":{}}`, Responses: responses,

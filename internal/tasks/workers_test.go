@@ -93,11 +93,9 @@ func testToolThatIsNoTaskToolHereIsLeftToOthers(t *testing.T) {
 	// each instance polls at its own time; a write does not wake both
 	store := struct{ task.Store }{new(task.MemoryStore)}
 	log := new(harness.Log)
-	plain := func(s *askback.Server) {
-		askback.AddTool(s, &mcp.Tool{Name: "t"}, func(context.Context, *askback.Call, struct{}) (string, error) {
-			return "plain", nil
-		})
-	}
+	plain := harness.AddTool("t", func(context.Context, *askback.Call, struct{}) (string, error) {
+		return "plain", nil
+	})
 	harness.NewTaskServerOn(t, store, &askback.Options{Logger: slog.New(slog.NewJSONHandler(log, nil))}, plain)
 	srv := harness.NewServer(t, &askback.Options{Tasks: &askback.Tasks{Store: store}},
 		harness.AddText("t", nil, func(context.Context, *askback.Call) (string, error) { return "a task", nil }))
@@ -122,24 +120,22 @@ func TestStepsEndWithTheLease(t *testing.T) {
 	ran := make(chan string, 10)
 	var runs atomic.Int32
 	store := struct{ task.Store }{new(task.MemoryStore)} // it does not notify the worker
-	add := func(s *askback.Server) {
-		askback.AddTaskTool(s, &mcp.Tool{Name: "two"}, nil, func(ctx context.Context, call *askback.Call,
-			_ struct{}) (*mcp.CallToolResult, error) {
-			if runs.Add(1) > 1 {
-				<-ctx.Done() // this is the next worker's run
-				return nil, ctx.Err()
-			}
-			first := call.Do(ctx, "one", func(context.Context) error {
-				claimed <- struct{}{}
-				<-claimed
-				return nil
-			})
-			// The second step does not run, although the handler ignores the error of the first.
-			second := call.Do(ctx, "two", func(context.Context) error { ran <- "two"; return nil })
-			ran <- fmt.Sprint(first != nil, second != nil)
-			return nil, second
+	add := harness.AddTask("two", nil, func(ctx context.Context, call *askback.Call,
+		_ struct{}) (*mcp.CallToolResult, error) {
+		if runs.Add(1) > 1 {
+			<-ctx.Done() // this is the next worker's run
+			return nil, ctx.Err()
+		}
+		first := call.Do(ctx, "one", func(context.Context) error {
+			claimed <- struct{}{}
+			<-claimed
+			return nil
 		})
-	}
+		// The second step does not run, although the handler ignores the error of the first.
+		second := call.Do(ctx, "two", func(context.Context) error { ran <- "two"; return nil })
+		ran <- fmt.Sprint(first != nil, second != nil)
+		return nil, second
+	})
 	s := harness.NewTaskServerOn(t, store, nil, add)
 	id := s.Start(harness.WithExtension, `"name":"two"`)
 	<-claimed

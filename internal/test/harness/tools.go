@@ -168,3 +168,15 @@ func CountedResource(ran *atomic.Int32) askback.ResourceHandler {
 		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{}}, nil
 	}
 }
+
+// AddTool adds a tool.
+func AddTool[In, Out any](name string, handler askback.ToolHandler[In, Out]) func(*askback.Server) {
+	return func(s *askback.Server) { askback.AddTool(s, &mcp.Tool{Name: name}, handler) }
+}
+
+// AddTask adds a tool whose calls may become tasks.
+func AddTask[In, Out any](
+	name string, support *askback.TaskSupport, handler askback.ToolHandler[In, Out],
+) func(*askback.Server) {
+	return func(s *askback.Server) { askback.AddTaskTool(s, &mcp.Tool{Name: name}, support, handler) }
+}
