@@ -117,13 +117,9 @@ func TestWhatWasShownHasADigest(t *testing.T) {
 		return err == nil
 	})
 	encoded, err := json.Marshal(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	all, shown := make(map[string]any), make(map[string]any)
-	if err := json.Unmarshal(encoded, &all); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, json.Unmarshal(encoded, &all))
 	for _, member := range []string{"method", "params", "preview", "markdown", "for", "votes", "arguments"} {
 		if shown[member] = all[member]; shown[member] == nil {
 			t.Errorf("the question has no %s", member)
@@ -135,9 +131,7 @@ func TestWhatWasShownHasADigest(t *testing.T) {
 	var b bytes.Buffer // encoding/json sorts members, and writes these strings and numbers as RFC 8785 does
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(shown); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, e.Encode(shown))
 	digest := sha256.Sum256(bytes.TrimSpace(b.Bytes()))
 	if want := hex.EncodeToString(digest[:]); q.Shown != want {
 		t.Errorf("got %q, want %s, of %s", q.Shown, want, b.Bytes())

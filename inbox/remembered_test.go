@@ -21,9 +21,7 @@ import (
 func (s *scene) remember(arguments map[string]any) {
 	s.Helper()
 	began, _, err := s.session.StartTask(s.Context(), &mcp.CallToolParams{Name: "deploy", Arguments: arguments}, 0)
-	if err != nil {
-		s.Fatal(err)
-	}
+	harness.Check(s, err)
 	var q *desk.Question
 	harness.Eventually(s.T, "the rules ask", func() bool {
 		found, _ := s.desk.Questions(s.Context(), task.Name(began.ID), nil)

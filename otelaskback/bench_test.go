@@ -28,9 +28,7 @@ func BenchmarkInteraction(b *testing.B) {
 					TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler)),
 					MeterProvider:  metric.NewMeterProvider(metric.WithReader(metric.NewManualReader())),
 				})
-				if err != nil {
-					b.Fatal(err)
-				}
+				harness.Check(b, err)
 				opts.Observe = observe
 			}
 			h := harness.NewServer(b, &opts, addTools).HTTPHandler(nil)
@@ -68,16 +66,12 @@ func BenchmarkClientCall(b *testing.B) {
 					TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler)),
 					MeterProvider:  metric.NewMeterProvider(metric.WithReader(metric.NewManualReader())),
 				})
-				if err != nil {
-					b.Fatal(err)
-				}
+				harness.Check(b, err)
 			}
 			web := httptest.NewServer(harness.NewServer(b, nil, addTools).HTTPHandler(nil))
 			defer web.Close()
 			session, err := client.New(opts).Connect(b.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL}, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
+			harness.Check(b, err)
 			defer session.Close()
 			params := &mcp.CallToolParams{Name: "greet", Arguments: map[string]any{"Note": ""}}
 			b.ReportAllocs()

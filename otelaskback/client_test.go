@@ -36,9 +36,7 @@ func (c *collector) observeClient(t testing.TB) func(context.Context, *client.Op
 	observe, err := otelaskback.ObserveClient(&otelaskback.Options{
 		TracerProvider: c.tracers, MeterProvider: c.meters,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	return observe
 }
 
@@ -59,9 +57,7 @@ func (c *collector) connect(t testing.TB, to mcp.Transport, version string, park
 		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "MARK-answer"}}, nil
 	}
 	session, err := client.New(opts).Connect(t.Context(), to, &mcp.ClientSessionOptions{ProtocolVersion: version})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	t.Cleanup(func() { session.Close() })
 	return session
 }
@@ -186,15 +182,11 @@ func TestClientTraceOverResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	parked, err := json.Marshal(pending.Pending)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	collect.take()
 
 	var p client.Pending
-	if err := json.Unmarshal(parked, &p); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, json.Unmarshal(parked, &p))
 	later, other := collect.tracers.Tracer("host").Start(t.Context(), "the next day")
 	if _, err := connect(false).Resume(later, &p); err != nil {
 		t.Fatal(err)
@@ -315,9 +307,7 @@ func TestClientErrors(t *testing.T) {
 	}
 
 	var all metricdata.ResourceMetrics
-	if err := collect.metrics.Collect(t.Context(), &all); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, collect.metrics.Collect(t.Context(), &all))
 	points := 0
 	for _, m := range all.ScopeMetrics[0].Metrics {
 		if m.Name != "mcp.client.operation.duration" {
@@ -383,20 +373,14 @@ func TestWaitingTasks(t *testing.T) {
 	collect := newCollector(t)
 	store := new(task.MemoryStore)
 	for i := range 3 {
-		if err := store.Create(t.Context(), &task.Task{ID: fmt.Sprint(i), Status: task.InputRequired}, time.Hour, 0, nil, nil,
-			task.Quota{}); err != nil {
-			t.Fatal(err)
-		}
+		asks := &task.Task{ID: fmt.Sprint(i), Status: task.InputRequired}
+		harness.Check(t, store.Create(t.Context(), asks, time.Hour, 0, nil, nil, task.Quota{}))
 	}
 	waiting, err := otelaskback.ObserveTasks(store, &otelaskback.Options{MeterProvider: collect.meters})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	read := func() map[string]int64 {
 		var all metricdata.ResourceMetrics
-		if err := collect.metrics.Collect(t.Context(), &all); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, collect.metrics.Collect(t.Context(), &all))
 		points := make(map[string]int64)
 		for _, scope := range all.ScopeMetrics {
 			for _, m := range scope.Metrics {
@@ -412,9 +396,7 @@ func TestWaitingTasks(t *testing.T) {
 	if diff := cmp.Diff(want, read()); diff != "" {
 		t.Errorf("points (-want +got):\n%s", diff)
 	}
-	if err := waiting.Unregister(); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, waiting.Unregister())
 	if got := read(); len(got) != 0 {
 		t.Errorf("after Unregister: %v", got)
 	}

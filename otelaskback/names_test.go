@@ -51,9 +51,7 @@ func TestATaskHasOneName(t *testing.T) {
 	srv.Get(harness.WithExtension, id, "input_required")
 
 	d, err := desk.Open(store, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	seen := make(map[string][]string) // by the place
 	see := func(place, name string) {
 		if name != "" && !slices.Contains(seen[place], name) {
@@ -61,9 +59,7 @@ func TestATaskHasOneName(t *testing.T) {
 		}
 	}
 	for shown, err := range d.List(t.Context(), task.Filter{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		see("list", shown.Name)
 	}
 	if _, err := d.Cancel(t.Context(), seen["list"][0][:6],
@@ -107,9 +103,7 @@ func TestATaskHasOneName(t *testing.T) {
 		}
 	}
 	var metrics metricdata.ResourceMetrics
-	if err := collect.metrics.Collect(t.Context(), &metrics); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, collect.metrics.Collect(t.Context(), &metrics))
 	for _, scope := range metrics.ScopeMetrics {
 		for _, m := range scope.Metrics {
 			runs, ok := m.Data.(metricdata.Sum[int64])

@@ -108,24 +108,16 @@ func outlast(t *testing.T, notify func(ctx context.Context, hook, talk func(cont
 	taken := &receiver{began: time.Now(), told: make(map[string]time.Duration)}
 	app, err := slack.New(slack.Options{Token: token, SigningSecret: secret, API: "http://slack/api/",
 		Client: &http.Client{Transport: way}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	store := new(task.MemoryStore)
 	people, err := desk.Open(store, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	talk, err := chat.Open(people, app, chat.Options{Name: "slack", Store: new(state.MemoryStore), Person: person,
 		Channel: func(*desk.Question) string { return channel }, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	hook, err := webhook.New("http://hook/", "whsec_"+strings.Repeat("AAAA", 8),
 		&webhook.Options{Client: &http.Client{Transport: taken}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	srv := harness.NewServer(t, &askback.Options{
 		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "carol", nil },
 		Tasks:     &askback.Tasks{Store: store},

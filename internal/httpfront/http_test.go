@@ -182,9 +182,7 @@ func TestErrorsThatCannotBeSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(), here, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	defer session.Close()
 	_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "nil"})
 	if fault, ok := errors.AsType[*jsonrpc.Error](err); !ok || fault.Code != -32603 {
@@ -387,9 +385,7 @@ func TestDisconnectCancelsTheHandler(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	template := harness.Request{Target: "wait"}.HTTP(t)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, web.URL, template.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	req.Header = template.Header
 	go func() {
 		<-started

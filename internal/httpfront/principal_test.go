@@ -196,9 +196,7 @@ func TestACallerBehindAMiddlewareWithItsOwnContext(t *testing.T) {
 		}
 	})
 	srv, err := askback.New(m, &askback.Options{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	askback.AddTool(srv, &mcp.Tool{Name: "who"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
 		return call.Principal(), nil
 	})
@@ -264,14 +262,10 @@ func TestHeadersCannotReplaceABody(t *testing.T) {
 			}}}}
 		session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).
 			Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "who", Arguments: map[string]any{"x": "body"}})
 		session.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		if got := res.Content[0].(*mcp.TextContent).Text; got != "alicemap[x:body]" {
 			t.Errorf("header %q: got %q", name, got)
 		}
@@ -286,14 +280,10 @@ func TestConnectKeepsTheCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(), here, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	defer session.Close()
 	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "who"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	if got := res.Content[0].(*mcp.TextContent).Text; got != "alicemap[]" {
 		t.Errorf("got %q", got)
 	}

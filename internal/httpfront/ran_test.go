@@ -44,9 +44,7 @@ func newLate(t *testing.T, before, around mcp.Middleware) *late {
 	})
 	srv, err := askback.New(m, &askback.Options{Logger: slog.New(slog.DiscardHandler),
 		Limits: askback.Limits{StateBytes: 4 << 10}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	if around != nil {
 		srv.AddReceivingMiddleware(around)
 	}

@@ -28,9 +28,7 @@ func TestRoutingHeadersOnEveryPath(t *testing.T) {
 	m.AddTool(&mcp.Tool{Name: "foreign", InputSchema: region}, harness.CountedTool(&ran))
 	tasks := &askback.Tasks{Store: new(task.MemoryStore)}
 	srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t), Tasks: tasks})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	for _, name := range []string{"harmless", "own"} {
 		tool := func(context.Context, *askback.Call, map[string]any) (string, error) {
 			ran.Add(1)
@@ -46,21 +44,15 @@ func TestRoutingHeadersOnEveryPath(t *testing.T) {
 	send := func(t *testing.T, url, body string, header http.Header) (status int, text string, res *http.Response) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, web.URL+url, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		req.Header = header.Clone()
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("Accept", "application/json, text/event-stream")
 		res, err = http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		defer res.Body.Close()
 		data, err := io.ReadAll(res.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		return res.StatusCode, string(data), res
 	}
 	open := func(t *testing.T, version string) (session string) {

@@ -81,17 +81,13 @@ func TestAmbiguousAnswersFailTheirQuestion(t *testing.T) {
 		session := ""
 		post := func(body string) (*http.Response, *bufio.Scanner) {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, web.URL, strings.NewReader(body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, err)
 			for name, value := range map[string]string{"Content-Type": "application/json",
 				"Accept": "application/json, text/event-stream", "Mcp-Session-Id": session} {
 				req.Header.Set(name, value)
 			}
 			res, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, err)
 			t.Cleanup(func() { res.Body.Close() })
 			return res, bufio.NewScanner(res.Body)
 		}
@@ -121,9 +117,7 @@ func TestAmbiguousAnswersFailTheirQuestion(t *testing.T) {
 			t.Fatal(err)
 		}
 		conn, err := here.Connect(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		defer conn.Close()
 		// next sends a message and returns the next one from the server.
 		next := func(message string) map[string]any {
@@ -134,14 +128,10 @@ func TestAmbiguousAnswersFailTheirQuestion(t *testing.T) {
 			if err == nil {
 				msg, err = conn.Read(t.Context())
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, err)
 			data, _ := jsonrpc.EncodeMessage(msg)
 			m := map[string]any{}
-			if err := json.Unmarshal(data, &m); err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, json.Unmarshal(data, &m))
 			return m
 		}
 		next(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{` + harness.Initialize + `}}`)
@@ -151,9 +141,7 @@ func TestAmbiguousAnswersFailTheirQuestion(t *testing.T) {
 		if err == nil {
 			err = conn.Write(t.Context(), notification)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		question := next(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"greet","arguments":{"place":"x"}}}`)
 		if question["method"] != "elicitation/create" {
 			t.Fatalf("got %v, want a question", question)

@@ -28,14 +28,10 @@ func TestMethodsThatNobodyKnows(t *testing.T) {
 	) {
 		return new(ownResult), nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t),
 		Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) { return extra.Header.Get("Who"), nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	web := httptest.NewServer(srv.HTTPHandler(nil))
 	defer web.Close()
 	for _, version := range []string{"2025-11-25", "2025-06-18", "2025-03-26", rawclient.Modern} {

@@ -49,10 +49,8 @@ func TestStdioAnswersBeforeItEnds(t *testing.T) {
 	t.Parallel()
 	in := io.NopCloser(strings.NewReader(strings.TrimSuffix(greetLine, "\n"))) // the last line need not end
 	var out strings.Builder
-	if err := harness.NewServer(t, nil, harness.AddGreet).Run(t.Context(),
-		&mcp.IOTransport{Reader: in, Writer: nopCloser{&out}}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, harness.NewServer(t, nil, harness.AddGreet).Run(t.Context(),
+		&mcp.IOTransport{Reader: in, Writer: nopCloser{&out}}))
 	if !strings.Contains(out.String(), `"id":7`) || !strings.Contains(out.String(), "input_required") {
 		t.Errorf("got %q", out.String())
 	}

@@ -42,9 +42,7 @@ func newListed(t testing.TB, sdkOpts *mcp.ServerOptions, opts *askback.Options) 
 	}
 	own.Keys, own.Logger = harness.NewRing(t), slog.New(slog.DiscardHandler)
 	srv, err := askback.New(m, &own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	return m, srv
 }
 
@@ -314,9 +312,7 @@ func TestListsAreKept(t *testing.T) {
 	h := srv.HTTPHandler(nil)
 	template := listRequest("tools/list", "").HTTP(t)
 	body, err := io.ReadAll(template.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	w := &discarding{make(http.Header)}
 	allocations := testing.AllocsPerRun(10, func() {
 		r := template.WithContext(t.Context())
@@ -351,9 +347,7 @@ func BenchmarkList(b *testing.B) {
 				h := srv.HTTPHandler(nil)
 				template := listRequest(method, "").HTTP(b)
 				body, err := io.ReadAll(template.Body)
-				if err != nil {
-					b.Fatal(err)
-				}
+				harness.Check(b, err)
 				w := &discarding{header: make(http.Header)}
 				serve := func() {
 					r := template.WithContext(b.Context())

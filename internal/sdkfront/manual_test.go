@@ -33,9 +33,7 @@ func TestManualStyleIsSealed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil)
 			srv, err := askback.New(m, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, err)
 			register(m, srv)
 			h := srv.HTTPHandler(nil)
 			answer := func(name string) string {
@@ -85,14 +83,10 @@ func TestManualStyleIsSealed(t *testing.T) {
 				},
 			})
 			session, err := client.Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, err)
 			defer session.Close()
 			legacy, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "manual"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, err)
 			if got := legacy.Content[0].(*mcp.TextContent).Text; got != "z+z" ||
 				!cmp.Equal(messages, []string{"Who one?", "Who two:z?"}) {
 				t.Errorf("legacy: got %q after %q", got, messages)
@@ -134,9 +128,7 @@ func TestManualResultsAreNotWrittenTo(t *testing.T) {
 			return shared, nil
 		})
 	srv, err := askback.New(m, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	h := srv.HTTPHandler(nil)
 	for range 2 {
 		state := harness.Request{Target: "shared"}.Send(t, h).Asked(t)
@@ -168,9 +160,7 @@ func TestManualAnswersCountForTheirRoundOnly(t *testing.T) {
 			return harness.Text(fmt.Sprint(len(req.Params.InputResponses), req.Params.InputResponses["a"] != nil)), nil
 		})
 	srv, err := askback.New(m, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	h := srv.HTTPHandler(nil)
 	r := harness.Request{Target: "two"}
 	r.State = r.Send(t, h).Asked(t, "a")
@@ -234,9 +224,7 @@ func TestManualStyleOfEveryMethodKeepsTheLimits(t *testing.T) {
 						return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri, Text: text}}}, nil
 					})
 				srv, err := askback.New(m, &askback.Options{Limits: c.limits, Keys: harness.NewRing(t)})
-				if err != nil {
-					t.Fatal(err)
-				}
+				harness.Check(t, err)
 				h := srv.HTTPHandler(nil)
 				r := harness.Request{Method: method, Target: "manual", Capabilities: c.capabilities}
 				if method == "resources/read" {
@@ -270,9 +258,7 @@ func TestManualStyleHasALimitOfRounds(t *testing.T) {
 			return &mcp.CallToolResult{RequestState: "again"}, nil
 		})
 	srv, err := askback.New(m, &askback.Options{Limits: askback.Limits{Rounds: 2}, Keys: harness.NewRing(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	h := srv.HTTPHandler(nil)
 	r := harness.Request{Target: "endless"}
 	for range 2 {
@@ -331,9 +317,7 @@ func TestAManualResourceUnderATemplateLeavesNoState(t *testing.T) {
 		}
 		m.AddResource(&mcp.Resource{URI: "doc://exact", Name: "exact"}, theirs)
 		srv, err := askback.New(m, &askback.Options{Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		ours := func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
 			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "doc://exact", Text: "ours"}}}, nil
 		}
@@ -344,9 +328,7 @@ func TestAManualResourceUnderATemplateLeavesNoState(t *testing.T) {
 			}
 			response := f.Dial(t, srv, nil)("resources/read", `"uri":"doc://exact"`)
 			text, err := json.Marshal(response)
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, err)
 			if strings.Contains(string(text), state) {
 				t.Errorf("%s, %s: the plain state leaves: %s", name, f.Name, text)
 			}

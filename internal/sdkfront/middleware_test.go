@@ -121,9 +121,7 @@ func TestMiddlewareThatChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 			srv, err := askback.New(m, &askback.Options{Logger: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, err)
 			harness.AddGreet(srv)
 			add(m, srv)
 			h := srv.HTTPHandler(nil)
@@ -160,9 +158,7 @@ func TestRequestsTakeThePathPastTheSDK(t *testing.T) {
 	sessions := 0
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 	srv, err := askback.New(m, &askback.Options{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	askback.AddTool(srv, &mcp.Tool{Name: "t"}, func(context.Context, *askback.Call, struct{}) (string, error) {
 		for range m.Sessions() {
 			sessions++

@@ -45,16 +45,12 @@ func TestEveryRevisionAndTransport(t *testing.T) {
 				var progress atomic.Int64
 				session, err := harness.Answering(&progress).Connect(t.Context(), there,
 					&mcp.ClientSessionOptions{ProtocolVersion: version})
-				if err != nil {
-					t.Fatal(err)
-				}
+				harness.Check(t, err)
 				defer session.Close()
 				params := &mcp.CallToolParams{Name: "rounds", Arguments: map[string]any{}}
 				params.SetProgressToken("tok")
 				res, err := session.CallTool(t.Context(), params)
-				if err != nil {
-					t.Fatal(err)
-				}
+				harness.Check(t, err)
 				if got := res.Content[0].(*mcp.TextContent).Text; res.IsError || got != "first file:///src hello other 1" {
 					t.Errorf("got %q (error %v)", got, res.IsError)
 				}
@@ -77,9 +73,7 @@ func TestLegacyClientWithoutCapability(t *testing.T) {
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "mute", Version: "1"}, nil)
 	session, err := client.Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	defer session.Close()
 	_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "greet", Arguments: map[string]any{"place": "x"}})
 	if fault, ok := errors.AsType[*jsonrpc.Error](err); !ok || fault.Code != -32021 {
@@ -133,9 +127,7 @@ func TestLegacyAnswers(t *testing.T) {
 				}
 			})
 			session, err := client.Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, err)
 			defer session.Close()
 			res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "greet",
 				Arguments: map[string]any{"place": "x"}})
@@ -158,9 +150,7 @@ func raw(t *testing.T, srv *askback.Server) func(params string) string {
 		t.Fatal(err)
 	}
 	conn, err := here.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	n := 0
 	return func(params string) string {
 		t.Helper()
@@ -170,20 +160,12 @@ func raw(t *testing.T, srv *askback.Server) func(params string) string {
 				`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
 				`"io.modelcontextprotocol/clientCapabilities":%s}}}`,
 			n, params, harness.AllCapabilities))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := conn.Write(t.Context(), msg); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
+		harness.Check(t, conn.Write(t.Context(), msg))
 		answer, err := conn.Read(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		data, err := jsonrpc.EncodeMessage(answer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		return string(data)
 	}
 }
@@ -209,9 +191,7 @@ func TestSDKTransportsAreExact(t *testing.T) {
 		var res struct {
 			Result struct{ RequestState string }
 		}
-		if err := json.Unmarshal([]byte(answer), &res); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, json.Unmarshal([]byte(answer), &res))
 		return res.Result.RequestState
 	}
 	first := send(`"name":"n"`)
@@ -252,9 +232,7 @@ func TestToolsThatNeverAskAreUntouched(t *testing.T) {
 	}
 	m, unwrapped := plain(), plain()
 	srv, err := askback.New(m, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	h := srv.HTTPHandler(nil)
 	alone := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return unwrapped },
 		&mcp.StreamableHTTPOptions{Stateless: true})

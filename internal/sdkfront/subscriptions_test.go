@@ -85,9 +85,7 @@ func TestSubscriptionToTasksAloneHasNoSession(t *testing.T) {
 	server := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 	srv, err := askback.New(server, &askback.Options{Keys: harness.NewRing(t),
 		Tasks: &askback.Tasks{Store: new(task.MemoryStore)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	harness.AddEcho(srv)
 	h := srv.HTTPHandler(nil)
 	var created struct{ Result struct{ TaskID string } }
@@ -352,9 +350,7 @@ func streamOf(t *testing.T, s *harness.TaskServer) *harness.Conversation {
 	c := harness.NewConversation(t)
 	c.Write = func(message string) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL(), strings.NewReader(message))
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		for _, h := range []string{"Content-Type: application/json", "Accept: application/json, text/event-stream",
 			"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: subscriptions/listen"} {
 			key, value, _ := strings.Cut(h, ": ")

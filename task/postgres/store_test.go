@@ -90,13 +90,9 @@ func TestEveryWayToSendAStatement(t *testing.T) {
 			if _, err := renewOne(s, ctx, c.ID, c.Claim, time.Minute); err != nil {
 				t.Error(err)
 			}
-			if err := s.Append(ctx, c.ID, c.Claim, 3, []byte("a")); err != nil {
-				t.Error(err)
-			}
+			harness.Check(t, s.Append(ctx, c.ID, c.Claim, 3, []byte("a")))
 			c.Status, c.Attempts = task.Working, 0
-			if err := s.Update(ctx, c, task.Update{Leased: true, Keep: true, Entries: [][]byte{[]byte("u")}}); err != nil {
-				t.Error(err)
-			}
+			harness.Check(t, s.Update(ctx, c, task.Update{Leased: true, Keep: true, Entries: [][]byte{[]byte("u")}}))
 			if got, err := s.Get(ctx, c.ID); err != nil || !cmp.Equal(got, c) {
 				t.Errorf("Get: %v, %s", err, cmp.Diff(c, got))
 			}
@@ -114,9 +110,7 @@ func TestEveryWayToSendAStatement(t *testing.T) {
 				t.Errorf("Journal: %s, %v", got, err)
 			}
 			c.Status = task.Completed
-			if err := s.Update(ctx, c, task.Update{Leased: true, Due: -1}); err != nil {
-				t.Error(err)
-			}
+			harness.Check(t, s.Update(ctx, c, task.Update{Leased: true, Due: -1}))
 			if n, err := s.Purge(ctx, 0, 5); n != 1 || err != nil {
 				t.Errorf("Purge: %d, %v", n, err)
 			}
@@ -192,9 +186,7 @@ func TestTextThatCannotBeStored(t *testing.T) {
 		// A task can end, whatever it has to say.
 		n := create(t, s, newTask())
 		n.Message, n.Status = "<"+bad.text+">", task.Failed
-		if err := s.Update(ctx, n, task.Update{Due: -1}); err != nil {
-			t.Error(err)
-		}
+		harness.Check(t, s.Update(ctx, n, task.Update{Due: -1}))
 		got, err := s.Get(ctx, n.ID)
 		harness.Check(t, err)
 		if !strings.HasPrefix(got.Message, "<") || !strings.Contains(got.Message, "\ufffd") ||

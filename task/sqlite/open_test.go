@@ -328,9 +328,7 @@ func TestAWriterWaitsForItsTurn(t *testing.T) {
 		t.Errorf("the error is %v, want that of the context", err)
 	}
 	<-s.writing
-	if err := s.Append(t.Context(), tk.ID, tk.Claim, 0, nil); err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, s.Append(t.Context(), tk.ID, tk.Claim, 0, nil))
 }
 
 // A task that cannot be deleted keeps no other in the store, however few are deleted at once.

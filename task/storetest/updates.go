@@ -132,18 +132,14 @@ var updateTests = []test{
 		f.wantRow(s, c)
 		f.noneDue(s)
 	}},
-	{"without Leased the claim does not matter", func(f *fixture, s task.Store) {
-		t := f.add(s, "alice")
-		c := f.claim(s, "", long)
-		t.Message = "from outside"
-		f.update(s, t, task.Update{Keep: true})
-		t.Claim = c.Claim
-		f.wantRow(s, t)
-	}},
-	{"Keep leaves the lease of others as it is", func(f *fixture, s task.Store) {
+	{"without Leased the claim does not matter, and Keep leaves the lease as it is", func(f *fixture, s task.Store) {
 		c := f.addLeased(s)
 		f.update(s, c, task.Update{Leased: true, Keep: true})
+		claim := c.Claim
+		c.Claim, c.Message = task.Claim{}, "from outside"
 		f.update(s, c, task.Update{Keep: true, Entries: list("one")})
+		c.Claim = claim
+		f.wantRow(s, c)
 		f.noneDue(s)
 		f.release(s, c)
 		f.claimThis(s, c.ID, long)
