@@ -50,14 +50,10 @@ func TestAnOlderServersCallOverAKill(t *testing.T) {
 			result := func(url string, arguments map[string]any, tool string) string {
 				s, err := client.New(&client.Options{Tasks: client.TasksOff}).Connect(t.Context(),
 					&mcp.StreamableClientTransport{Endpoint: url}, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				harness.Check(t, err)
 				defer s.Close()
 				res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
-				if err != nil {
-					t.Fatal(err)
-				}
+				harness.Check(t, err)
 				return res.Content[0].(*mcp.TextContent).Text
 			}
 			result(first, nil, tool)

@@ -31,9 +31,7 @@ func TestDeployOverAKill(t *testing.T) {
 			"1ms", "--as", "carol", "--data", dir)
 		cmd.Env, cmd.Stderr = append(os.Environ(), "GORACE=atexit_sleep_ms=1"), &stderr
 		p, err := child.Start(cmd)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		t.Cleanup(func() {
 			p.Kill()
 			if t.Failed() {
@@ -41,9 +39,7 @@ func TestDeployOverAKill(t *testing.T) {
 			}
 		})
 		line, err := p.Wait(time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		return strings.TrimPrefix(line, "listening on "), p.Kill
 	}
 	run := func(args ...string) string {
@@ -64,22 +60,16 @@ func TestDeployOverAKill(t *testing.T) {
 	}
 
 	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "tasks.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	defer store.Close()
 	d, err := desk.Open(store, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	vote := func(name, version string) {
 		t.Helper()
 		by := desk.Person{Name: name, Groups: []string{"release"}}
 		harness.Eventually(t, fmt.Sprintf("%s can vote on %s", name, version), func() bool {
 			for q, err := range d.Waiting(t.Context(), desk.Waiting{As: &by}) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				harness.Check(t, err)
 				if q.Message != "Deploy version "+version+"?" {
 					continue
 				}

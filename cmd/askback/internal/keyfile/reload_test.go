@@ -21,15 +21,11 @@ func TestKeyFileIsFollowed(t *testing.T) {
 		name := filepath.Join(t.TempDir(), "my.keys")
 		write := func(text string) {
 			t.Helper()
-			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, os.WriteFile(name, []byte(text), 0o600))
 		}
 		write(a.EncodeSecret())
 		ring, err := seal.NewRing(a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		logger, logged := harness.Logs()
 		stop := Follow(t.Context(), name, ring, false, logger)
 		defer stop()
@@ -67,9 +63,7 @@ func TestKeyFileIsFollowed(t *testing.T) {
 			t.Error("nothing is revoked")
 		}
 
-		if err := os.Remove(name); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, os.Remove(name))
 		logged.Reset()
 		time.Sleep(2 * reloadInterval)
 		if IDs(ring.Keys()) != b.ID() || !strings.Contains(logged.String(), "no such file") {
@@ -91,21 +85,15 @@ func TestKeyFileIsFollowedWhileTheServerStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := seal.NewKey(time.Now()), seal.NewKey(time.Now())
 		name := filepath.Join(t.TempDir(), "my.keys")
-		if err := os.WriteFile(name, []byte(a.EncodeSecret()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, os.WriteFile(name, []byte(a.EncodeSecret()), 0o600))
 		ring, err := seal.NewRing(a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		logger, _ := harness.Logs()
 		stop := Follow(ctx, name, ring, false, logger)
 		defer stop()
 		cancel()
-		if err := os.WriteFile(name, []byte(b.EncodeSecret()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, os.WriteFile(name, []byte(b.EncodeSecret()), 0o600))
 		time.Sleep(2 * reloadInterval)
 		if IDs(ring.Keys()) != b.ID() {
 			t.Errorf("the server has %s", ring)

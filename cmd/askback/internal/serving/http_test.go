@@ -69,9 +69,7 @@ func TestNoTimeoutForWork(t *testing.T) {
 		go func() { served <- HTTP(ctx, listener, handler, io.Discard, atOnce) }()
 		client := listener.send(t, callRequest)
 		res, err := http.ReadResponse(bufio.NewReader(client), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		body, err := io.ReadAll(res.Body)
 		if err != nil || string(body) != "done" {
 			t.Errorf("body %q, error %v", body, err)
@@ -130,9 +128,7 @@ func TestStopEndsWaitsForTasks(t *testing.T) {
 		synctest.Wait()
 		go stop()
 		res, err := http.ReadResponse(bufio.NewReader(client), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		if res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") == "" || !res.Close {
 			t.Errorf("%s, %v", res.Status, res.Header)
 		}
