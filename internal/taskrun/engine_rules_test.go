@@ -455,18 +455,13 @@ func TestASweepGoesOnPastWhatItCannotHave(t *testing.T) {
 		}))
 		for _, says := range []string{"poisoned", "locked"} {
 			locked.Store(says == "locked")
-			ctx, stop := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() { ended <- e.Run(ctx) }()
+			stop := running(t, e)
 			time.Sleep(2 * time.Minute)
 			synctest.Wait()
 			for n, want := range map[*task.Task]task.Status{expires: task.Failed, asks: task.Completed} {
 				harness.Equal(t, says+": a task of somebody else", harness.Must(store.Get(t.Context(), n.ID)).Status, want)
 			}
 			stop()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
 			expires = add("good", time.Second, nil)
 			asks = add("good", time.Hour, &task.Question{Key: "timer", Within: 2 * time.Second})
 		}

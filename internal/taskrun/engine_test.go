@@ -42,17 +42,22 @@ func (f *fixture) engine(opts *taskrun.Options) (e *taskrun.Engine, stop func())
 		opts.Look = 20 * time.Millisecond
 	}
 	e = harness.Must(taskrun.NewEngine(f.store, opts))
+	return e, running(f.t, e)
+}
+
+// running runs an engine until stop, which waits for its end, or until the end of the test.
+func running(t *testing.T, e *taskrun.Engine) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		if err := e.Run(ctx); err != nil {
-			f.t.Error(err)
+			t.Error(err)
 		}
 	}()
 	stop = sync.OnceFunc(func() { cancel(); <-done })
-	f.t.Cleanup(stop)
-	return e, stop
+	t.Cleanup(stop)
+	return stop
 }
 
 func (f *fixture) create(e *taskrun.Engine, n *taskrun.New) *task.Task {

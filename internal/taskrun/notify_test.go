@@ -61,9 +61,7 @@ func TestNotices(t *testing.T) {
 				}
 			},
 		}))
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- e.Run(ctx) }()
+		stop := running(t, e)
 		synctest.Wait()
 		for _, target := range []string{"never", "late", "now"} {
 			harness.Must(e.Create(t.Context(), &taskrun.New{Principal: "alice", Target: target}))
@@ -81,9 +79,6 @@ func TestNotices(t *testing.T) {
 		<-time.After(4 * 24 * time.Hour)
 		synctest.Wait()
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
 		if attempts < 3*24 || attempts > 3*3*30 || strings.Count(log.String(), "giving up on a notice") == 0 {
 			t.Errorf("after %d attempts the log has\n%.2000s", attempts, log.String())
 		}
@@ -127,9 +122,7 @@ func TestNothingIsAskedUnheard(t *testing.T) {
 			Logger: slog.New(slog.DiscardHandler),
 		}))
 		harness.Must(e.Create(t.Context(), &taskrun.New{Principal: "alice"}))
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- e.Run(ctx) }()
+		stop := running(t, e)
 		select {
 		case kind := <-told:
 			harness.Equal(t, "the first notice", kind, task.NoticeAsked)
@@ -137,9 +130,6 @@ func TestNothingIsAskedUnheard(t *testing.T) {
 			t.Error("nobody was told of the question")
 		}
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
 	})
 }
 

@@ -94,16 +94,9 @@ func (r *receiver) start(deliver bool, settings task.Settings) (e *taskrun.Engin
 		opts.Notify = r.notify
 	}
 	e = harness.Must(taskrun.NewEngine(r.store, opts))
-	ctx, cancel := context.WithCancel(r.t.Context())
-	ended := make(chan error)
-	go func() { ended <- e.Run(ctx) }()
+	stop = running(r.t, e)
 	synctest.Wait()
-	return e, func() {
-		cancel()
-		if err := <-ended; err != nil {
-			r.t.Error(err)
-		}
-	}
+	return e, stop
 }
 
 func (r *receiver) create(e *taskrun.Engine, principal string, ttl time.Duration) string {
