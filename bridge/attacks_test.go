@@ -30,6 +30,8 @@ type evilServer struct {
 	calls  map[string]int
 }
 
+const cached = `"resultType":"complete","ttlMs":0,"cacheScope":"private",`
+
 func newHostile(t *testing.T) *evilServer {
 	t.Helper()
 	h := &evilServer{answer: make(map[string]func(json.RawMessage) string), calls: make(map[string]int)}

@@ -244,23 +244,29 @@ func newFront(t testing.TB, url string, change ...func(*bridge.Options)) *front 
 	if f.Bridge, err = bridge.Open(t.Context(), opts); err != nil {
 		t.Fatal(err)
 	}
-	if f.desk, err = desk.Open(f.store, nil); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var working sync.WaitGroup
-	working.Go(func() { _ = f.Server().RunTasks(ctx) })
+	f.desk = harness.Must(desk.Open(f.store, nil))
 	web := httptest.NewServer(f.Server().HTTPHandler(nil))
+	end := f.run(context.Background())
 	f.stop = sync.OnceFunc(func() {
 		web.CloseClientConnections()
 		web.Close()
-		cancel()
-		working.Wait()
-		f.Close()
+		end()
 	})
 	t.Cleanup(f.stop)
 	f.url = web.URL
 	return f
+}
+
+// run runs the tasks of a bridge until its end.
+func (f *front) run(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var working sync.WaitGroup
+	working.Go(func() { _ = f.Server().RunTasks(ctx) })
+	return func() {
+		cancel()
+		working.Wait()
+		f.Close()
+	}
 }
 
 // patient lets hosts wait for what their calls become.

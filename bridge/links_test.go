@@ -11,18 +11,23 @@ import (
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
-// A resource that a server has made since its lists were read is read at once, although the server tells nobody. What
-// no server has stays unknown.
-func TestNewResourceIsRead(t *testing.T) {
-	const cached = `"resultType":"complete","ttlMs":0,"cacheScope":"private",`
-	h := newHostile(t)
-	var made atomic.Bool
+// makes has the server list a resource once it is made.
+func (h *evilServer) makes() *atomic.Bool {
+	made := new(atomic.Bool)
 	h.on("resources/list", func(json.RawMessage) string {
 		if !made.Load() {
 			return "{" + cached + `"resources":[]}`
 		}
 		return "{" + cached + `"resources":[{"uri":"evil://made","name":"made"}]}`
 	})
+	return made
+}
+
+// A resource that a server has made since its lists were read is read at once, although the server tells nobody. What
+// no server has stays unknown.
+func TestNewResourceIsRead(t *testing.T) {
+	h := newHostile(t)
+	made := h.makes()
 	h.on("resources/templates/list", func(json.RawMessage) string { return "{" + cached + `"resourceTemplates":[]}` })
 	h.on("resources/read", func(json.RawMessage) string {
 		return "{" + cached + `"contents":[{"uri":"evil://made","text":"octocat"}]}`
@@ -41,15 +46,8 @@ func TestNewResourceIsRead(t *testing.T) {
 // A server that says nothing more keeps nobody from a resource that another one has just made.
 func TestANewResourceBesideASilentServer(t *testing.T) {
 	t.Parallel()
-	const cached = `"resultType":"complete","ttlMs":0,"cacheScope":"private",`
 	h := newHostile(t)
-	var made atomic.Bool
-	h.on("resources/list", func(json.RawMessage) string {
-		if !made.Load() {
-			return "{" + cached + `"resources":[]}`
-		}
-		return "{" + cached + `"resources":[{"uri":"evil://made","name":"made"}]}`
-	})
+	made := h.makes()
 	h.on("resources/read", func(json.RawMessage) string { return "{" + cached + `"contents":[]}` })
 	silent := newSwitched(t, small(t, "silent").Config.Handler, works)
 	front := newFront(t, "", inFront(named("evil", h.URL), named("silent", silent.URL)))

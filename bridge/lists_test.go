@@ -13,7 +13,6 @@ import (
 // Each list stands by itself: one that the server does not know is empty, one that fails or has no end costs no other,
 // an item that cannot be read is left out, and all that can be offered is.
 func TestEachListStandsByItself(t *testing.T) {
-	const cached = `"resultType":"complete","ttlMs":0,"cacheScope":"private",`
 	for name, c := range map[string]struct{ prompts, resources string }{
 		"methods that are not there": {"error -32601", "error -32601"},
 		"errors":                     {"error -32603", "error -32000"},

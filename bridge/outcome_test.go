@@ -267,6 +267,15 @@ func TestAServerThatIsNotThere(t *testing.T) {
 	}
 }
 
+// fragile calls a tool that asks for a color, and answers it.
+func fragile(t *testing.T, url string) (h *client.Session, name string) {
+	t.Helper()
+	f := newFront(t, url)
+	h = host(t, f.url, "", client.Options{Tasks: client.TasksOff})
+	waits(t, h, "fragile", nil)
+	return h, f.answer(t, "ada", says("red")).Name
+}
+
 // A tool that can be called again, and whose connection breaks after an answer, is called again with this answer.
 func TestACallThatIsRepeatedAsksNobodyAgain(t *testing.T) {
 	s := new(older)
@@ -281,10 +290,7 @@ func TestACallThatIsRepeatedAsksNobodyAgain(t *testing.T) {
 			return text("%s", color), nil, err
 		})
 	web = harness.Serve(t, overHTTP(m))
-	f := newFront(t, web.URL)
-	h := host(t, f.url, "", client.Options{Tasks: client.TasksOff})
-	waits(t, h, "fragile", nil)
-	name := f.answer(t, "ada", says("red")).Name
+	h, name := fragile(t, web.URL)
 	if text := fetch(t, h, name); text != "red" || s.count("fragile") != 2 {
 		t.Errorf("%q after %d runs", text, s.count("fragile"))
 	}
@@ -310,10 +316,7 @@ func TestACallThatMayNoLongerBeRepeated(t *testing.T) {
 	}
 	add(true, "reads")
 	web = harness.Serve(t, overHTTP(m))
-	f := newFront(t, web.URL)
-	h := host(t, f.url, "", client.Options{Tasks: client.TasksOff})
-	waits(t, h, "fragile", nil)
-	name := f.answer(t, "ada", says("red")).Name
+	h, name := fragile(t, web.URL)
 	<-runs
 	add(false, "writes")
 	eventually(t, "the bridge has the new tool", func() bool {
@@ -340,10 +343,7 @@ func TestARepeatedCallThatIsNotSent(t *testing.T) {
 			return text("done"), nil, err
 		})
 	web = harness.Serve(t, overHTTP(m))
-	f := newFront(t, web.URL)
-	h := host(t, f.url, "", client.Options{Tasks: client.TasksOff})
-	waits(t, h, "fragile", nil)
-	name := f.answer(t, "ada", says("red")).Name
+	h, name := fragile(t, web.URL)
 	if text := fetch(t, h, name); !strings.HasPrefix(text, `The tool "fragile" may have run: `) {
 		t.Errorf("%q", text)
 	}

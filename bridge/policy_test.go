@@ -188,17 +188,8 @@ func (s *scene) open(approval *bridge.Approval, servers ...bridge.Server) *front
 	if f.Bridge, err = bridge.Open(s.t.Context(), opts); err != nil {
 		s.t.Fatal(err)
 	}
-	if f.desk, err = desk.Open(s.store, nil); err != nil {
-		s.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(s.life)
-	var working sync.WaitGroup
-	working.Go(func() { _ = f.Server().RunTasks(ctx) })
-	f.stop = sync.OnceFunc(func() {
-		cancel()
-		working.Wait()
-		f.Close()
-	})
+	f.desk = harness.Must(desk.Open(s.store, nil))
+	f.stop = sync.OnceFunc(f.run(s.life))
 	return f
 }
 

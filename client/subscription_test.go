@@ -27,6 +27,13 @@ type telling struct {
 	stream func(n int, w io.Writer, flush func(), m message, gone <-chan struct{})
 }
 
+func newTelling(t *testing.T) *telling {
+	return &telling{tasks: serveTasks(t, map[string]func(int, message) string{
+		"tools/call": always(slowly(created("working", ""))),
+		"tasks/get":  always(slowly(flat("working", ""))),
+	})}
+}
+
 func (s *telling) serve(t *testing.T) *mcp.StreamableClientTransport {
 	var n atomic.Int64
 	return wireServer(t, func(w http.ResponseWriter, r *http.Request, m message) {
@@ -100,10 +107,7 @@ func TestTaskTellsByItself(t *testing.T) {
 // A stream that breaks is opened again, and then the status is requested.
 func TestNewsThatBreakOff(t *testing.T) {
 	t.Parallel()
-	srv := &telling{tasks: serveTasks(t, map[string]func(int, message) string{
-		"tools/call": always(slowly(created("working", ""))),
-		"tasks/get":  always(slowly(flat("working", ""))),
-	})}
+	srv := newTelling(t)
 	srv.stream = func(n int, w io.Writer, flush func(), m message, gone <-chan struct{}) {
 		if n == 2 { // the server is away for a moment
 			panic(http.ErrAbortHandler)
@@ -152,10 +156,7 @@ func TestOldNews(t *testing.T) {
 
 // The clocks of server instances may differ: an ended task has ended even if its time seems older.
 func TestNewsByAnotherClock(t *testing.T) {
-	srv := &telling{tasks: serveTasks(t, map[string]func(int, message) string{
-		"tools/call": always(slowly(created("working", ""))),
-		"tasks/get":  always(slowly(flat("working", ""))),
-	})}
+	srv := newTelling(t)
 	srv.stream = func(_ int, w io.Writer, flush func(), m message, gone <-chan struct{}) {
 		acknowledge(w, m)
 		notify(w, "notifications/tasks", strings.ReplaceAll(slowly(flat("completed", `,"result":`+done)), "10:40:00",
@@ -194,10 +195,7 @@ func TestNewsWhileALookHangs(t *testing.T) {
 
 // Closing a session returns at once, and ends all waiting.
 func TestCloseEndsTheWaiting(t *testing.T) {
-	srv := &telling{tasks: serveTasks(t, map[string]func(int, message) string{
-		"tools/call": always(slowly(created("working", ""))),
-		"tasks/get":  always(slowly(flat("working", ""))),
-	})}
+	srv := newTelling(t)
 	listening := make(chan struct{})
 	srv.stream = func(_ int, w io.Writer, flush func(), m message, gone <-chan struct{}) {
 		acknowledge(w, m)
