@@ -53,21 +53,15 @@ func TestSession(t *testing.T) {
 	web := httptest.NewServer(harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(nil))
 	t.Cleanup(web.Close)
 	session, err := (&rawclient.Client{URL: web.URL}).Initialize(t.Context(), "2025-11-25")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	call, err := session.Open(t.Context(), "tools/call", greet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	defer call.Close()
 	question, err := call.Next()
 	if err != nil || question.Method != "elicitation/create" {
 		t.Fatalf("a question: %+v, %v", question, err)
 	}
-	if err := session.Answer(t.Context(), question, octocat); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, session.Answer(t.Context(), question, octocat))
 	var done rawclient.Result
 	if err := call.Result(&done); err != nil || done.Text() != "Hello octocat in New York" {
 		t.Errorf("done %+v, %v", done, err)
@@ -76,9 +70,7 @@ func TestSession(t *testing.T) {
 		t.Errorf("after the response: %v", err)
 	}
 	ended, err := session.Send(t.Context(), http.MethodDelete, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	ended.Close()
 	if err := session.Call(t.Context(), "tools/list", nil, nil); err == nil {
 		t.Error("a session that has ended lists its tools")
@@ -138,9 +130,7 @@ func FuzzResponse(f *testing.F) {
 			}
 		})}}
 		s, err := c.Open(t.Context(), "tools/call", greet)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		for {
 			m, err := s.Next()
 			if _, refused := errors.AsType[*rawclient.Error](err); err != nil && !refused {

@@ -98,9 +98,7 @@ func start(t *testing.T, name string) *rawclient.Client {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asProgram+"="+name)
 	p, err := rawclient.Start(cmd, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	t.Cleanup(func() { _ = p.Close() })
 	return &rawclient.Client{Program: p}
 }
@@ -116,9 +114,7 @@ func TestAProgramIsCalledLikeAnEndpoint(t *testing.T) {
 			}
 		}
 		call, err := c.Open(t.Context(), "tools/call", greet)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, err)
 		defer call.Close()
 		var done rawclient.Result
 		if version == rawclient.Modern {
@@ -132,9 +128,7 @@ func TestAProgramIsCalledLikeAnEndpoint(t *testing.T) {
 			if wrong != nil || question.Method != "elicitation/create" {
 				t.Fatalf("a question: %+v, %v", question, wrong)
 			}
-			if err := c.Answer(t.Context(), question, octocat); err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, c.Answer(t.Context(), question, octocat))
 			err = call.Result(&done)
 		}
 		if err != nil || done.Text() != "Hello octocat in New York" {
@@ -150,13 +144,9 @@ func TestResponsesOfAProgramFindTheirRequests(t *testing.T) {
 	t.Parallel()
 	c := start(t, "crossed")
 	first, err := c.Open(t.Context(), "tools/call", greet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	second, err := c.Open(t.Context(), "tools/call", greet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	for want, s := range map[string]*rawclient.Stream{"first": first, "second": second} {
 		if m, err := s.Next(); err != nil || m.Method != "note" {
 			t.Errorf("%s: %+v, %v", want, m, err)
@@ -192,13 +182,9 @@ func TestProgramsThatNobodyTrusts(t *testing.T) {
 	flooding := start(t, "flooding")
 	flooding.MaxBytes = 100_000
 	s, err := flooding.Open(t.Context(), "tools/call", greet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	other, err := flooding.Open(t.Context(), "tools/call", greet) // reads nothing meanwhile
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	for range 1000 {
 		if _, err = s.NextBytes(); err != nil {
 			break

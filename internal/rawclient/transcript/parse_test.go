@@ -3,6 +3,8 @@ package transcript
 import (
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // script is a transcript with one part, of which these are the steps.
@@ -44,9 +46,7 @@ Mcp-Session-Id: {{session}}
 <-- 400
 `
 	got, err := Parse("two.txt", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	if got.Title != "Two servers" || got.Document != "the document" || got.Section != "the section" {
 		t.Errorf("the header is %+v", got)
 	}
