@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
 // The clock of an instance may be wrong, and decides nothing: what is stored is judged by the store's. So the packages
@@ -67,9 +69,7 @@ func TestClocksAreReadThroughOnePackage(t *testing.T) {
 			})
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		judge.Check(t, err)
 	}
 	for _, file := range allowed {
 		if !slices.Contains(reads, file) {

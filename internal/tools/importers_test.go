@@ -143,9 +143,7 @@ func (i *importer) downloaded() string {
 		}
 		return err
 	})
-	if err != nil {
-		i.t.Fatal(err)
-	}
+	judge.Check(i.t, err)
 	return list.String()
 }
 

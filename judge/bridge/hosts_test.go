@@ -153,9 +153,7 @@ func fetch(t *testing.T, host rig.Host, name string) json.RawMessage {
 	defer cancel()
 	for {
 		result, err := host(ctx, "askback_result", map[string]any{"name": name})
-		if err != nil {
-			t.Fatal(err)
-		}
+		judge.Check(t, err)
 		if !taskName.MatchString(text(t, result)) {
 			return result
 		}

@@ -22,9 +22,7 @@ func stages(t *testing.T) (build, image instructions.Stage) {
 		t.Fatalf("%+v", parsed.Warnings)
 	}
 	all, _, err := instructions.Parse(parsed.AST, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	judge.Check(t, err)
 	if len(all) != 2 {
 		t.Fatalf("%d stages", len(all))
 	}

@@ -93,9 +93,7 @@ func (i *image) makeReceiptKeys(t *testing.T, file string) {
 	if i.chroot {
 		err = errors.Join(err, os.Chown(at, 0, int(i.user.Gid)), os.Chmod(at, 0o440))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	judge.Check(t, err)
 }
 
 // setKeys replaces the keys as the kubelet does for a Secret that is mounted: by a link to another folder.

@@ -158,9 +158,7 @@ func connect(_ context.Context, call *askback.Call, _ map[string]any) (string, e
 func (s *scene) call(tool string, arguments map[string]any) *desk.Question {
 	s.Helper()
 	began, _, err := s.session.StartTask(s.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments}, 0)
-	if err != nil {
-		s.Fatal(err)
-	}
+	judge.Check(s, err)
 	waits, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

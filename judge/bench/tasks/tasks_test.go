@@ -327,9 +327,7 @@ func runJobs(b *testing.B, dsn string, instances int) time.Duration {
 			if err == nil {
 				_, err = migrator.Migrate(b.Context(), rivermigrate.DirectionUp, nil)
 			}
-			if err != nil {
-				b.Fatal(err)
-			}
+			judge.Check(b, err)
 		}
 		all := river.NewWorkers()
 		river.AddWorker(all, jobWorker{})
@@ -393,9 +391,7 @@ func readCost(b *testing.B, dsn string) (c cost) {
 				pg_snapshot_xmax(pg_current_snapshot())::text::bigint, pg_current_wal_insert_lsn() - '0/0'::pg_lsn,
 				(SELECT wal_sync FROM pg_stat_wal), coalesce((SELECT sum(n_dead_tup) FROM pg_stat_user_tables), 0)`,
 		).Scan(&others, &c.commits, &wal, &syncs, &dead)
-		if err != nil {
-			b.Fatal(err)
-		}
+		judge.Check(b, err)
 	}
 	c.more = map[string]float64{"WAL-bytes": wal, "syncs": syncs, "dead-rows": dead}
 	return c
