@@ -47,7 +47,7 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 			close(p.Ready)
 		}
 		go func() { _, _ = io.Copy(io.Discard, lines) }() // or a server that prints more would wait for a reader
-		_ = cmd.Wait() // a server is usually killed
+		_ = cmd.Wait()                                    // a server is usually killed
 		close(p.Dead)
 	}()
 	return p, nil

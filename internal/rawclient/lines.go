@@ -33,8 +33,12 @@ func Pipes(cmd *exec.Cmd, most int, aside io.Writer) (io.Reader, io.WriteCloser,
 	if err := cmd.Start(); err != nil {
 		return nil, nil, err
 	}
-	lines := &messageLines{in: bufio.NewReader(stdout), most: cmp.Or(most, MostLine), aside: aside}
-	return lines, &programInput{stdin, cmd}, nil
+	return Messages(stdout, most, aside), &programInput{stdin, cmd}, nil
+}
+
+// Messages returns the lines of a program's output that are messages, as [Pipes] does.
+func Messages(out io.Reader, most int, aside io.Writer) io.Reader {
+	return &messageLines{in: bufio.NewReader(out), most: cmp.Or(most, MostLine), aside: aside}
 }
 
 // programInput is the standard input of a program, which ends the program when it is closed.
