@@ -424,14 +424,16 @@ func TestOtherRequestsNeitherAskNorTakeAnswers(t *testing.T) {
 	}
 }
 
-// journalReads counts how often a store's journals are read.
+// journalReads counts how often journals of tasks are read. How fast the store is, is measured without a task.
 type journalReads struct {
 	task.Store
 	n atomic.Int64
 }
 
 func (s *journalReads) Journal(ctx context.Context, id string, most int) ([]byte, [][]byte, error) {
-	s.n.Add(1)
+	if id != "" {
+		s.n.Add(1)
+	}
 	return s.Store.Journal(ctx, id, most)
 }
 
