@@ -47,11 +47,11 @@ func TestACallStaysWithItsServer(t *testing.T) {
 	t.Parallel()
 	shop, other := newBehind(t), newBehind(t)
 	named := func(name string) func(*bridge.Options) {
-		return func(o *bridge.Options) { o.Servers[0].Identity, o.Server.Tasks.Lease = name, time.Second }
+		return func(o *bridge.Options) { o.Servers[0].Identity = name }
 	}
 	front := newFront(t, shop.url, named("shop"))
 	s := host(t, front.url, "", client.Options{Tasks: client.TasksOff})
-	call(t, s, "order", map[string]any{"item": "hat"})
+	waits(t, s, "order", map[string]any{"item": "hat"})
 	front.stop()
 	wrong := newFront(t, other.url, named("other"), after(front))
 	q := wrong.answer(t, "ada", desk.Answer{Action: "accept", Content: json.RawMessage(`{"color":"red"}`)})
