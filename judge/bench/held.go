@@ -54,7 +54,7 @@ func holdEach(n int, of *subject, open func(url string) error) (size, goroutines
 	if err != nil {
 		return 0, 0, err
 	}
-	defer s.Kill() // which ends the connections
+	defer s.Kill() // the end of the server ends the connections
 	for range 10 { // what is made once
 		if err := open(s.URL); err != nil {
 			return 0, 0, err

@@ -126,7 +126,7 @@ func lose(h http.Handler) http.Handler {
 			h.ServeHTTP(w, r)
 			return
 		}
-		if r.Header.Get("Mcp-Method") != "subscriptions/listen" { // which would last
+		if r.Header.Get("Mcp-Method") != "subscriptions/listen" { // a subscription would last until the end
 			h.ServeHTTP(httptest.NewRecorder(), r)
 		}
 		panic(http.ErrAbortHandler)

@@ -260,7 +260,7 @@ var askTests = []test{
 	{"when a task is deleted so are its questions, and a new task with the same id has its own",
 		func(f *fixture, s task.Store) {
 			stays := f.addAsking(s, "alice", question("key", "user:bob"))
-			for removed, remove := range []func(){ // and there again, as those of another task
+			for removed, remove := range []func(){ // the questions are there again, and are another task's
 				func() { f.purge(s, 0, 10, 1) },
 				func() { f.evict(s, "alice", 0, 1, 1) },
 			} {

@@ -35,7 +35,7 @@ func Open(t testing.TB, url, body string, header ...string) *http.Response {
 	return res
 }
 
-// setHeaders sets headers, each a name and a value, and those of every message.
+// setHeaders sets the headers that every message has, and these: each is a name and a value.
 func setHeaders(r *http.Request, header []string) {
 	all := append([]string{"Content-Type", "application/json", "Accept", "application/json, text/event-stream"}, header...)
 	for pair := range slices.Chunk(all, 2) {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Start calls a tool with these members of params, and returns the ID of the task that the call becomes, in the
-// extension's dialect or in that of the proposals.
+// Start calls a tool with these members of params, and returns the ID of the task that the call becomes. The task may
+// be one of the extension or one of the proposals.
 func (s *TaskServer) Start(capabilities, members string) (id string) {
 	s.t.Helper()
 	var call struct{ Name string }

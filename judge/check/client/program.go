@@ -45,7 +45,7 @@ func (s *scene) runProgram(ctx context.Context, name, url string) error {
 	s.output, s.stopped = process.Tail(output.Name()), context.Cause(ctx)
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && s.stopped == nil {
 		if s.code = exit.ExitCode(); s.code < 0 {
-			s.crash = exit.Error() // which names the signal
+			s.crash = exit.Error() // the text names the signal
 		}
 	}
 	return nil
