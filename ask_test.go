@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -25,10 +26,10 @@ func TestElicitation(t *testing.T) {
 	state := first.Asked(t, "login")
 	want := `{"method":"elicitation/create","params":{"mode":"form","message":"Who are you?",` +
 		`"requestedSchema":{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}}}`
-	harness.Equal(t, "question", string(first.Result.Requests["login"]), want)
+	expect.Equal(t, "question", string(first.Result.Requests["login"]), want)
 	second := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`, Responses: harness.Octocat,
 		State: state}.Send(t, h)
-	harness.Equal(t, "the result", second.Text(t), "Hello octocat in Oslo")
+	expect.Equal(t, "the result", second.Text(t), "Hello octocat in Oslo")
 	if second.Result.Meta[mcp.MetaKeyServerInfo] == nil || first.Result.Meta[mcp.MetaKeyServerInfo] == nil {
 		t.Error("a result does not say which server sent it")
 	}
@@ -62,7 +63,7 @@ func TestOrderOfFields(t *testing.T) {
 			for _, f := range found {
 				order = append(order, f[1])
 			}
-			harness.Equal(t, "the fields", strings.Join(order, " "), c.order)
+			expect.Equal(t, "the fields", strings.Join(order, " "), c.order)
 		})
 	}
 }
@@ -106,7 +107,7 @@ func TestElicitWith(t *testing.T) {
 			t.Errorf("%s, dismissed: %s", tool, res.Raw)
 		}
 		r.Responses = `{"q":{"action":"accept","content":{"n":7}}}`
-		harness.Equal(t, tool, r.Send(t, h).Text(t), want)
+		expect.Equal(t, tool, r.Send(t, h).Text(t), want)
 	}
 }
 
@@ -147,7 +148,7 @@ func TestElicitWithTheFormOfAType(t *testing.T) {
 			t.Errorf("%s: got %q for %s, want the question of Elicit, %s", tool, got, asked[tool], asked["elicit"])
 		}
 	}
-	harness.Contains(t, "a map without a schema", (harness.Request{Target: "map"}).Send(t, h).Text(t),
+	expect.Contains(t, "a map without a schema", (harness.Request{Target: "map"}).Send(t, h).Text(t),
 		"set Question.Schema")
 }
 
@@ -172,7 +173,7 @@ func TestSeveralKindsInOneRound(t *testing.T) {
 	r.State = r.Send(t, h).Asked(t, "capital")
 	r.Responses = `{"capital":{"role":"assistant","content":{"type":"text","text":"Paris"},"model":"m",` +
 		`"stopReason":"endTurn"}}`
-	harness.Equal(t, "the result", r.Send(t, h).Text(t), "octocatParisfile:///home")
+	expect.Equal(t, "the result", r.Send(t, h).Text(t), "octocatParisfile:///home")
 }
 
 func TestAnswersThatDoNotFitAreAskedAgain(t *testing.T) {
@@ -194,7 +195,7 @@ func TestAnswersThatDoNotFitAreAskedAgain(t *testing.T) {
 			r.Responses = responses
 			r.State = r.Send(t, h).Asked(t, "login")
 			r.Responses = harness.Octocat
-			harness.Equal(t, "after asking again", r.Send(t, h).Text(t), "Hello octocat in Oslo")
+			expect.Equal(t, "after asking again", r.Send(t, h).Text(t), "Hello octocat in Oslo")
 		})
 	}
 	// Additional members beside a valid answer are ignored, at every level.
@@ -202,7 +203,7 @@ func TestAnswersThatDoNotFitAreAskedAgain(t *testing.T) {
 	r.State = r.Send(t, h).Asked(t, "login")
 	r.Responses = `{"other":{},"login":{"action":"accept","more":1,"content":{"name":"octocat",` +
 		`"not_requested":{"name":"x"}}}}`
-	harness.Equal(t, "with more than was asked for", r.Send(t, h).Text(t), "Hello octocat in Oslo")
+	expect.Equal(t, "with more than was asked for", r.Send(t, h).Text(t), "Hello octocat in Oslo")
 }
 
 // The specification does not have the first draft's wrapper around each answer.
@@ -213,7 +214,7 @@ func TestAnswersInAWrapperAreAskedAgain(t *testing.T) {
 	r.Responses = `{"login":{"result":{"action":"accept","content":{"name":"octocat"}}}}`
 	r.State = r.Send(t, h).Asked(t, "login")
 	r.Responses = harness.Octocat
-	harness.Equal(t, "the result", r.Send(t, h).Text(t), "Hello octocat in Oslo")
+	expect.Equal(t, "the result", r.Send(t, h).Text(t), "Hello octocat in Oslo")
 }
 
 func TestDeclinedAndCancelled(t *testing.T) {
@@ -242,7 +243,7 @@ func TestDeclinedAndCancelled(t *testing.T) {
 		r.Responses = `{"login":{"action":"` + action + `"}}`
 		r.State = r.Send(t, h).Asked(t, "again")
 		r.Responses = `{"again":{"action":"accept","content":{"name":"x"}}}`
-		harness.Equal(t, "the result", r.Send(t, h).Text(t), "went on after "+action)
+		expect.Equal(t, "the result", r.Send(t, h).Text(t), "went on after "+action)
 	}
 }
 
@@ -386,7 +387,7 @@ func TestErrorsThatAreJoinedWithAnOpenQuestion(t *testing.T) {
 				} else if res.Result == nil || !res.Result.IsError {
 					t.Fatalf("%s: want a tool error, got %s", tool, res.Raw)
 				}
-				harness.Contains(t, tool, res.Raw, test.text)
+				expect.Contains(t, tool, res.Raw, test.text)
 			}
 			if res := (harness.Request{Target: "caught"}).Send(t, h); res.Result == nil || res.Result.Requests["login"] == nil {
 				t.Errorf("the handler goes on without it: %s", res.Raw)
@@ -476,8 +477,8 @@ func TestAnUpgradeAsksNobodyTwice(t *testing.T) {
 		`"content":{"name":"g"}}}`
 	r.State = r.Send(t, upgraded).Asked(t, "microsoft_login")
 	r.Responses = `{"microsoft_login":{"action":"accept","content":{"name":"m"}}}`
-	harness.Equal(t, "the new version", r.Send(t, upgraded).Text(t), "[{octocat} {m}]")
-	harness.Equal(t, "the old version", r.Send(t, old).Text(t), "[{octocat} {g}]")
+	expect.Equal(t, "the new version", r.Send(t, upgraded).Text(t), "[{octocat} {m}]")
+	expect.Equal(t, "the old version", r.Send(t, old).Text(t), "[{octocat} {g}]")
 }
 
 // Any answers of a client are accepted or asked for again.

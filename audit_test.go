@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/state"
 	"github.com/askback-mcp/askback/task"
@@ -60,7 +61,7 @@ func (a *auditor) wants(t *testing.T, want ...string) {
 	if slices.Contains(want, "1 ended task") {
 		got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))
 	}
-	harness.Diff(t, "events", want, got)
+	expect.Diff(t, "events", want, got)
 }
 
 // wantsEvents checks each field of the events.
@@ -68,7 +69,7 @@ func (a *auditor) wantsEvents(t *testing.T, want ...askback.AuditEvent) {
 	t.Helper()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	harness.Diff(t, "events", want, a.events)
+	expect.Diff(t, "events", want, a.events)
 }
 
 // paying is what is told of a call of pay that is answered.
@@ -144,22 +145,22 @@ func TestAuditOfACall(t *testing.T) {
 	}
 	inSession := func(tool string) run {
 		return func(t *testing.T, _ *auditor, opts *askback.Options) []string {
-			srv := harness.Must(askback.New(newManualServer(), opts))
+			srv := expect.Must(askback.New(newManualServer(), opts))(t)
 			addPay(srv)
 			askback.AddInlineTool(srv, &mcp.Tool{Name: "inline", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
 				askInline)
 			here, there := mcp.NewInMemoryTransports()
-			harness.Must(srv.Connect(t.Context(), there, nil))
+			expect.Must(srv.Connect(t.Context(), there, nil))(t)
 			client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
 				ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 					return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "MARK-answer"}}, nil
 				},
 			})
-			session := harness.Must(client.Connect(t.Context(), here,
-				&mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"}))
+			session := expect.Must(client.Connect(t.Context(), here,
+				&mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"}))(t)
 			defer session.Close()
-			harness.Must(session.CallTool(t.Context(),
-				&mcp.CallToolParams{Name: tool, Arguments: map[string]any{"Note": "MARK-argument"}}))
+			expect.Must(session.CallTool(t.Context(),
+				&mcp.CallToolParams{Name: tool, Arguments: map[string]any{"Note": "MARK-argument"}}))(t)
 			return nil
 		}
 	}
@@ -197,7 +198,7 @@ func TestAuditOfACall(t *testing.T) {
 			return []string{r.State}
 		}, nil},
 		{"in the manual style", func(t *testing.T, _ *auditor, opts *askback.Options) []string {
-			srv := harness.Must(askback.New(newManualServer(), opts))
+			srv := expect.Must(askback.New(newManualServer(), opts))(t)
 			return payIn(t, "manual", harness.Fronts[0].Dial(t, srv, nil))
 		}, inManualStyle},
 		{"stored with a task", func(t *testing.T, _ *auditor, opts *askback.Options) []string {
@@ -320,7 +321,7 @@ func TestAuditOfQuestionsThroughASession(t *testing.T) {
 						return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: req.Params.URI, Text: "x"}}}, c.ask(ctx,
 							req.Session)
 					})
-				srv := harness.Must(askback.New(m, a.options()))
+				srv := expect.Must(askback.New(m, a.options()))(t)
 				pipe := harness.Pipe(t, srv)
 				pipe.Write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",` +
 					`"capabilities":` + harness.AllCapabilities +

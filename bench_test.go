@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -33,7 +34,7 @@ type benchRequest struct {
 
 func newBenchRequest(tb testing.TB, r harness.Request, want string) benchRequest {
 	template := r.HTTP(tb)
-	body := harness.Must(io.ReadAll(template.Body))
+	body := expect.Must(io.ReadAll(template.Body))(tb)
 	return benchRequest{template, body, want}
 }
 

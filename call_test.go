@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/state"
 )
@@ -51,7 +52,7 @@ func TestStepsRunOnce(t *testing.T) {
 	r.State = r.Send(t, h).Asked(t, "receipt")
 	lost.Send(t, h).Asked(t, "receipt") // the response was lost: the client sends the round again
 	r.Responses = `{"receipt":{"action":"accept","content":{"name":"x"}}}`
-	harness.Equal(t, "the result", r.Send(t, h).Text(t), "9007199254740993")
+	expect.Equal(t, "the result", r.Send(t, h).Text(t), "9007199254740993")
 	// The repeated round has no record of the payment; its idempotency key is the same.
 	if want := map[string]int{"reserve": 1, "pay": 2}; !cmp.Equal(ran, want) {
 		t.Errorf("ran %v, want %v", ran, want)
@@ -120,7 +121,7 @@ func TestInputRequiredIsNeverEmpty(t *testing.T) {
 			func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 				return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{}}, nil
 			})
-		manual := harness.Must(askback.New(m, &askback.Options{BareFirstRound: bare, Keys: harness.NewRing(t)}))
+		manual := expect.Must(askback.New(m, &askback.Options{BareFirstRound: bare, Keys: harness.NewRing(t)}))(t)
 		if state := (harness.Request{Target: "manual"}).Send(t, manual.HTTPHandler(nil)).Asked(t); state == "" {
 			t.Errorf("manual (bare %v): neither questions nor state", bare)
 		}
@@ -197,11 +198,11 @@ func TestBareFirstRound(t *testing.T) {
 		return a.Name + b.Name, err
 	})
 	h := harness.NewServer(t, &askback.Options{BareFirstRound: true}, twice).HTTPHandler(nil)
-	harness.Equal(t, "the first round has a state", (harness.Request{Target: "twice"}).Send(t, h).Asked(t, "a"), "")
+	expect.Equal(t, "the first round has a state", (harness.Request{Target: "twice"}).Send(t, h).Asked(t, "a"), "")
 	r := harness.Request{Target: "twice", Responses: `{"a":{"action":"accept","content":{"name":"x"}}}`}
 	r.State = r.Send(t, h).Asked(t, "b")
 	r.Responses = `{"b":{"action":"accept","content":{"name":"y"}}}`
-	harness.Equal(t, "the result", r.Send(t, h).Text(t), "xy")
+	expect.Equal(t, "the result", r.Send(t, h).Text(t), "xy")
 	// Without the option such an answer is ignored.
 	strict := harness.NewServer(t, nil, twice).HTTPHandler(nil)
 	harness.Request{Target: "twice", Responses: `{"a":{"action":"accept","content":{"name":"x"}}}`}.Send(t,
@@ -214,7 +215,7 @@ func TestPanicsAreContained(t *testing.T) {
 		func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
 			panic("boom")
 		})).HTTPHandler(nil)
-	harness.Equal(t, "the client is told", (harness.Request{Target: "p"}).Send(t, h).Refused(t, 200, -32603),
+	expect.Equal(t, "the client is told", (harness.Request{Target: "p"}).Send(t, h).Refused(t, 200, -32603),
 		"internal error")
 	if !strings.Contains(logged.String(), "boom") || !strings.Contains(logged.String(), "call_test.go") {
 		t.Errorf("logged without panic or stack: %s", logged)

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // docs/proof/clauses.tsv says where each clause of the earlier documents is implemented and which test shows
@@ -30,7 +30,7 @@ func TestClausesAreWhereTheTablesSay(t *testing.T) {
 
 func readClauses(t *testing.T) string {
 	t.Helper()
-	data := harness.Must(os.ReadFile("docs/proof/clauses.tsv"))
+	data := expect.Must(os.ReadFile("docs/proof/clauses.tsv"))(t)
 	return string(data)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -39,7 +40,7 @@ func TestAuthorizeContinues(t *testing.T) {
 			harness.Bubble(t, func(t *testing.T) {
 				var asked, effects, cleaned atomic.Int32
 				store := new(task.MemoryStore)
-				people := harness.Must(desk.Open(store, nil))
+				people := expect.Must(desk.Open(store, nil))(t)
 				s := harness.NewTaskServerOn(t, store, &askback.Options{
 					Principal:          func(context.Context, *mcp.RequestExtra) (string, error) { return "carol", nil },
 					Desk:               new(askback.DeskOptions),
@@ -65,7 +66,7 @@ func TestAuthorizeContinues(t *testing.T) {
 					return "done", call.Do(ctx, "deploy", func(context.Context) error { effects.Add(1); return nil })
 				}))
 				id := s.Start(harness.WithExtension, `"name":"deploy"`)
-				harness.Check(t, vote(t, people, "release", desk.Person{Name: tt.by}, "accept", ""))
+				expect.Check(t, vote(t, people, "release", desk.Person{Name: tt.by}, "accept", ""))
 				status := "failed"
 				if tt.want == "done" {
 					status = "completed"
@@ -98,7 +99,7 @@ func TestAuthorizeContinuesInTheMiddleOfARun(t *testing.T) {
 	var asked, runs, effects atomic.Int32
 	again, goOn := make(chan struct{}), make(chan struct{})
 	store := new(task.MemoryStore)
-	people := harness.Must(desk.Open(store, nil))
+	people := expect.Must(desk.Open(store, nil))(t)
 	s := harness.NewTaskServerOn(t, store, &askback.Options{
 		Principal:          func(context.Context, *mcp.RequestExtra) (string, error) { return "carol", nil },
 		Desk:               new(askback.DeskOptions),
@@ -124,9 +125,9 @@ func TestAuthorizeContinuesInTheMiddleOfARun(t *testing.T) {
 		return "done", nil
 	}))
 	id := s.Start(harness.WithExtension, `"name":"deploy"`)
-	harness.Check(t, vote(t, people, "own", desk.Person{Name: "carol"}, "accept", ""))
+	expect.Check(t, vote(t, people, "own", desk.Person{Name: "carol"}, "accept", ""))
 	<-again
-	harness.Check(t, vote(t, people, "other", desk.Person{Name: "bob"}, "accept", ""))
+	expect.Check(t, vote(t, people, "other", desk.Person{Name: "bob"}, "accept", ""))
 	close(goOn)
 	s.Get(harness.WithExtension, id, "failed")
 	if asked.Load() != 1 || effects.Load() != 0 {

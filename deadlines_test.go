@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -176,8 +177,8 @@ func TestDeadlinesInSessions(t *testing.T) {
 					}
 				})
 				here, there := mcp.NewInMemoryTransports()
-				session := harness.Must(srv.Connect(t.Context(), there, nil))
-				conn := harness.Must(client.Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"}))
+				session := expect.Must(srv.Connect(t.Context(), there, nil))(t)
+				conn := expect.Must(client.Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"}))(t)
 				began := time.Now()
 				result, err := conn.CallTool(t.Context(), &mcp.CallToolParams{Name: "x"})
 				took, got := time.Since(began), fmt.Sprint(err)
@@ -227,7 +228,7 @@ func (s *sleeper) send(method, target, members string) map[string]any {
 	s.t.Helper()
 	r := harness.Request{Method: method, Target: target, Body: harness.Message(1, method, members, harness.WithExtension)}
 	var m map[string]any
-	harness.Check(s.t, json.Unmarshal([]byte(r.Send(s.t, s.h).Raw), &m))
+	expect.Check(s.t, json.Unmarshal([]byte(r.Send(s.t, s.h).Raw), &m))
 	if result, ok := m["result"].(map[string]any); ok {
 		return result
 	}
@@ -261,7 +262,7 @@ func (s *sleeper) status(id string) string {
 // is checks the status of a task.
 func (s *sleeper) is(id, want string) {
 	s.t.Helper()
-	harness.Equal(s.t, "the task", s.status(id), want)
+	expect.Equal(s.t, "the task", s.status(id), want)
 }
 
 func (s *sleeper) update(id, answers string) map[string]any {
@@ -376,7 +377,7 @@ func TestDeadlinesInTasks(t *testing.T) {
 			s.send("tasks/cancel", id, `"taskId":"`+id+`"`)
 			time.Sleep(50 * time.Minute)
 			synctest.Wait() // for what the worker has written
-			harness.Equal(t, "happened", fmt.Sprint(happened), "[begun cleaned up]")
+			expect.Equal(t, "happened", fmt.Sprint(happened), "[begun cleaned up]")
 		},
 	} {
 		t.Run(says, func(t *testing.T) {

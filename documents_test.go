@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Whatever the documents point to within the repository is there: files, and headings in pages.
@@ -16,8 +16,8 @@ func TestLinksOfTheDocuments(t *testing.T) {
 	if _, err := os.Stat("cmd/askback"); err != nil {
 		t.Skip("cmd/askback, which documents point to, is a module of its own, which is not here")
 	}
-	pages := harness.Must(filepath.Glob("docs/*.md"))
-	proof := harness.Must(filepath.Glob("docs/proof/*.md"))
+	pages := expect.Must(filepath.Glob("docs/*.md"))(t)
+	proof := expect.Must(filepath.Glob("docs/proof/*.md"))(t)
 	pages = append(append(pages, proof...), "README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md",
 		"seal/FORMAT.md", "examples/fleet/README.md", "testdata/transcripts/README.md")
 	for _, page := range pages {
@@ -56,7 +56,7 @@ func TestProofNamesItsPages(t *testing.T) {
 // prose returns a page without its blocks of code.
 func prose(t *testing.T, page string) string {
 	t.Helper()
-	text := harness.Must(os.ReadFile(page))
+	text := expect.Must(os.ReadFile(page))(t)
 	return regexp.MustCompile("(?ms)^ *```.*?^ *```").ReplaceAllString(string(text), "")
 }
 

@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // docs/drawings/call.svg draws the call that docs/telemetry.md shows as a trace.
 func TestDrawingOfACall(t *testing.T) {
-	page := harness.Must(os.ReadFile("docs/telemetry.md"))
-	drawing := harness.Must(os.ReadFile("docs/drawings/call.svg"))
+	page := expect.Must(os.ReadFile("docs/telemetry.md"))(t)
+	drawing := expect.Must(os.ReadFile("docs/drawings/call.svg"))(t)
 	call, _, _ := strings.Cut(string(page), "\n## The log")
 	does := make(map[string]string) // by the number of the instance
 	spans := regexp.MustCompile(`(?m)^instance (\d) .*?(?:input_required: (\w+)|step (\S+) .*)$`)
@@ -27,7 +27,7 @@ func TestDrawingOfACall(t *testing.T) {
 			does[instance] += ", " + step
 		}
 	}
-	harness.Equal(t, "the trace", len(does), 3)
+	expect.Equal(t, "the trace", len(does), 3)
 	for instance, want := range does {
 		group := regexp.MustCompile(`(?s)<g data-instance="` + instance + `">(.*?)</g>`).FindString(string(drawing))
 		if !strings.Contains(group, want+"</text>") {
@@ -44,12 +44,12 @@ func TestDrawingsAreShown(t *testing.T) {
 	}
 	var documents []string
 	for _, pattern := range []string{"docs/*.md", "docs/proof/*.md"} {
-		pages := harness.Must(filepath.Glob(pattern))
+		pages := expect.Must(filepath.Glob(pattern))(t)
 		documents = append(documents, pages...)
 	}
 	var all strings.Builder
 	for _, name := range documents {
-		text := harness.Must(os.ReadFile(name))
+		text := expect.Must(os.ReadFile(name))(t)
 		all.Write(text)
 	}
 	for _, name := range drawings {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -106,8 +107,8 @@ func callSDK(t testing.TB, endpoint string, u *user, tool, version string) (stri
 		},
 	})
 	c.AddRoots(&mcp.Root{URI: "file:///src", Name: "src"})
-	session := harness.Must(c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: endpoint},
-		&mcp.ClientSessionOptions{ProtocolVersion: version}))
+	session := expect.Must(c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: endpoint},
+		&mcp.ClientSessionOptions{ProtocolVersion: version}))(t)
 	defer session.Close()
 	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: harness.Greeting{Place: "Oslo"}})
 	return outcome(res), err

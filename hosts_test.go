@@ -19,6 +19,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/rawclient"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -264,7 +265,7 @@ func TestHostsInTheField(t *testing.T) {
 					Tasks:     &askback.Tasks{Store: store}, Desk: &askback.DeskOptions{Fallback: true, Wait: wait},
 				}, harness.AddTool("ship", ship))
 				harness.RunTasks(t, srv)
-				d := harness.Must(desk.Open(store, nil))
+				d := expect.Must(desk.Open(store, nil))(t)
 				call := dial(t, srv, h, func(key string) {
 					if key != "sure" || h.answer == "" {
 						t.Errorf("the host is asked %q", key)
@@ -280,14 +281,14 @@ func TestHostsInTheField(t *testing.T) {
 					}
 					people(t, d)
 				}
-				said := harness.Must(call(t.Context()))
+				said := expect.Must(call(t.Context()))(t)
 				people(t, d)
 				if h.patience > 0 && said != h.result {
 					t.Errorf("the second call says %s", said)
 				}
 				outcomes := map[string]string{}
 				harness.Eventually(t, "outcome of each call", func() bool {
-					rows := harness.Must(store.Select(t.Context(), task.Filter{}, "", 10))
+					rows := expect.Must(store.Select(t.Context(), task.Filter{}, "", 10))(t)
 					for _, row := range rows {
 						if row.Status.Terminal() {
 							var r rawclient.Result
@@ -298,7 +299,7 @@ func TestHostsInTheField(t *testing.T) {
 					return len(outcomes) == calls
 				})
 				for name, outcome := range outcomes {
-					harness.Equal(t, name+" ends with", outcome, h.result)
+					expect.Equal(t, name+" ends with", outcome, h.result)
 					decidedBy(t, d, name)
 				}
 				if h.patience == 0 {
@@ -314,7 +315,7 @@ func TestHostsInTheField(t *testing.T) {
 // decidedBy checks who decided the questions of a call.
 func decidedBy(t *testing.T, d *desk.Desk, name string) {
 	t.Helper()
-	found := harness.Must(d.Questions(t.Context(), name, nil))
+	found := expect.Must(d.Questions(t.Context(), name, nil))(t)
 	for _, q := range found {
 		var who []string
 		for _, by := range q.Decision.By {

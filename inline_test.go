@@ -20,6 +20,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -277,8 +278,8 @@ func TestInline(t *testing.T) {
 		for _, c := range callers() {
 			t.Run(test.name+"/"+c.name, func(t *testing.T) {
 				u := &user{answers: test.answers}
-				got := harness.Must(c.call(t, alternating(t, nil, test.handler), u, "tool"))
-				harness.Equal(t, "the result", got, test.want)
+				got := expect.Must(c.call(t, alternating(t, nil, test.handler), u, "tool"))(t)
+				expect.Equal(t, "the result", got, test.want)
 				if asked := u.all(); test.asked != nil && !slices.Equal(asked, test.asked) {
 					t.Errorf("asked %q, want %q", asked, test.asked)
 				}
@@ -331,13 +332,13 @@ func TestInlineProgress(t *testing.T) {
 				ProgressToken: req.Params.GetProgressToken(), Progress: 1, Total: 2, Message: "halfway",
 			})
 		})
-		session := harness.Must(harness.Answering(&progress).Connect(t.Context(),
-			&mcp.StreamableClientTransport{Endpoint: endpoint}, &mcp.ClientSessionOptions{ProtocolVersion: version}))
+		session := expect.Must(harness.Answering(&progress).Connect(t.Context(),
+			&mcp.StreamableClientTransport{Endpoint: endpoint}, &mcp.ClientSessionOptions{ProtocolVersion: version}))(t)
 		params := &mcp.CallToolParams{Name: "tool", Arguments: harness.Greeting{Place: "Oslo"}}
 		params.SetProgressToken("tok")
-		harness.Equal(t, version, outcome(harness.Must(session.CallTool(t.Context(), params))), "done")
+		expect.Equal(t, version, outcome(expect.Must(session.CallTool(t.Context(), params))(t)), "done")
 		session.Close()
-		harness.Equal(t, version+": notifications", progress.Load(), 1)
+		expect.Equal(t, version+": notifications", progress.Load(), 1)
 	}
 }
 
@@ -355,11 +356,11 @@ func TestInlineInMemory(t *testing.T) {
 	})
 	for _, version := range []string{"2026-07-28", "2025-11-25", "2025-06-18"} {
 		here, there := mcp.NewInMemoryTransports()
-		harness.Must(srv.Connect(t.Context(), there, nil))
-		session := harness.Must(harness.Answering(new(atomic.Int64)).Connect(t.Context(), here,
-			&mcp.ClientSessionOptions{ProtocolVersion: version}))
-		harness.Equal(t, version, outcome(harness.Must(session.CallTool(t.Context(),
-			&mcp.CallToolParams{Name: "t", Arguments: harness.Greeting{Place: "x"}}))), "map[name:first]")
+		expect.Must(srv.Connect(t.Context(), there, nil))(t)
+		session := expect.Must(harness.Answering(new(atomic.Int64)).Connect(t.Context(), here,
+			&mcp.ClientSessionOptions{ProtocolVersion: version}))(t)
+		expect.Equal(t, version, outcome(expect.Must(session.CallTool(t.Context(),
+			&mcp.CallToolParams{Name: "t", Arguments: harness.Greeting{Place: "x"}}))(t)), "map[name:first]")
 		session.Close()
 	}
 }
@@ -394,8 +395,8 @@ func TestInlineWarning(t *testing.T) {
 // Calls leave no goroutine and no session behind, and their sessions are not on the author's server.
 func TestInlineLeavesNothing(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, &mcp.ServerOptions{KeepAlive: time.Hour})
-	srv := harness.Must(askback.New(m,
-		&askback.Options{Keys: harness.NewRing(t), Logger: slog.New(slog.DiscardHandler)}))
+	srv := expect.Must(askback.New(m,
+		&askback.Options{Keys: harness.NewRing(t), Logger: slog.New(slog.DiscardHandler)}))(t)
 	askback.AddInlineTool(srv, &mcp.Tool{Name: "t"},
 		func(ctx context.Context, req *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, any, error) {
 			for range m.Sessions() {
@@ -420,7 +421,7 @@ func TestInlineLeavesNothing(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	harness.Equal(t, "stand-ins are left", askback.StandIns(srv), 0)
+	expect.Equal(t, "stand-ins are left", askback.StandIns(srv), 0)
 }
 
 // In a session an inline tool gives the same answers as the SDK's own server, also if the client
@@ -465,23 +466,23 @@ func TestInlineInASessionIsTheSDKs(t *testing.T) {
 		call := func(serve func(m *mcp.Server, there mcp.Transport)) string {
 			here, there := mcp.NewInMemoryTransports()
 			serve(mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil), there)
-			session := harness.Must(mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1.0.0"},
-				test.client).Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"}))
+			session := expect.Must(mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1.0.0"},
+				test.client).Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"}))(t)
 			defer session.Close()
 			res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t", Arguments: harness.Greeting{}})
 			return fmt.Sprint(outcome(res), err)
 		}
 		want := call(func(m *mcp.Server, there mcp.Transport) {
 			mcp.AddTool(m, &mcp.Tool{Name: "t"}, test.handler)
-			harness.Must(m.Connect(t.Context(), there, nil))
+			expect.Must(m.Connect(t.Context(), there, nil))(t)
 		})
 		got := call(func(m *mcp.Server, there mcp.Transport) {
-			srv := harness.Must(askback.New(m,
-				&askback.Options{Keys: harness.NewRing(t), Logger: slog.New(slog.DiscardHandler)}))
+			srv := expect.Must(askback.New(m,
+				&askback.Options{Keys: harness.NewRing(t), Logger: slog.New(slog.DiscardHandler)}))(t)
 			askback.AddInlineTool(srv, &mcp.Tool{Name: "t"}, test.handler)
-			harness.Must(srv.Connect(t.Context(), there, nil))
+			expect.Must(srv.Connect(t.Context(), there, nil))(t)
 		})
-		harness.Equal(t, test.name, got, want)
+		expect.Equal(t, test.name, got, want)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/internal/taskrun"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -75,7 +76,7 @@ func TestCallsEndInTime(t *testing.T) {
 		}
 		h := harness.NewServer(t, &askback.Options{Limits: askback.Limits{CallTTL: time.Minute}},
 			harness.AddTool("slow", slow)).HTTPHandler(nil)
-		harness.Contains(t, "message", (harness.Request{Target: "slow"}).Send(t, h).Refused(t, 200, -32603),
+		expect.Contains(t, "message", (harness.Request{Target: "slow"}).Send(t, h).Refused(t, 200, -32603),
 			"60 seconds per call")
 	})
 }
@@ -103,7 +104,7 @@ func TestSharesThatFitNothing(t *testing.T) {
 func TestDefaultsInTheDocuments(t *testing.T) {
 	l, err1 := askback.Defaults()
 	engine, err2 := taskrun.NewEngine(new(task.MemoryStore), new(taskrun.Options))
-	harness.Check(t, errors.Join(err1, err2))
+	expect.Check(t, errors.Join(err1, err2))
 	s := engine.Settings()
 	const day = 24 * time.Hour
 	for page, says := range map[string][]string{
@@ -127,17 +128,17 @@ func TestDefaultsInTheDocuments(t *testing.T) {
 			fmt.Sprintf("runs %d tasks at once", s.Workers),
 		},
 	} {
-		text := harness.Must(os.ReadFile(page))
+		text := expect.Must(os.ReadFile(page))(t)
 		words := strings.Join(strings.Fields(string(text)), " ")
 		for _, want := range says {
-			harness.Contains(t, page+" does not say", words, want)
+			expect.Contains(t, page+" does not say", words, want)
 		}
 	}
 }
 
 // docs/proof/limits.md has a row for every field of Limits.
 func TestTheTableOfLimitsIsComplete(t *testing.T) {
-	table := harness.Must(os.ReadFile("docs/proof/limits.md"))
+	table := expect.Must(os.ReadFile("docs/proof/limits.md"))(t)
 	for i := range reflect.TypeFor[askback.Limits]().NumField() {
 		name := "`Limits." + reflect.TypeFor[askback.Limits]().Field(i).Name + "`"
 		if n := strings.Count(string(table), name); n == 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -90,7 +91,7 @@ func TestALineForEachRound(t *testing.T) {
 		return map[string]any{"level": "DEBUG", "msg": "askback: a round", "method": "tools/call", "target": "order",
 			"round": round, "asked": asked, "outcome": outcome}
 	}
-	harness.Diff(t, "rounds", []map[string]any{line(1, []any{"order"}, "input_required"), line(2, nil, "completed")},
+	expect.Diff(t, "rounds", []map[string]any{line(1, []any{"order"}, "input_required"), line(2, nil, "completed")},
 		rounds)
 	if len(calls) != 1 || calls[nil] {
 		t.Errorf("one call is logged as %v", calls)
@@ -184,7 +185,7 @@ func TestWhyAQuestionIsAskedAgain(t *testing.T) {
 			}
 			want := map[string]any{"level": "INFO", "method": "tools/call", "target": c.target, "round": c.round, "key": "order",
 				"reason": c.reason}
-			harness.Diff(t, "lines", []map[string]any{want}, got)
+			expect.Diff(t, "lines", []map[string]any{want}, got)
 			harness.NoSecrets(t, log, append(secrets, "471147114711")...)
 		})
 	}

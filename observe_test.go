@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -86,7 +87,7 @@ func TestObserve(t *testing.T) {
 			}
 			ask("tools/call", params)
 			harness.Eventually(t, "end of all operations", func() bool { return len(w.seen()) >= len(rounds) })
-			harness.Diff(t, "operations", rounds, w.seen())
+			expect.Diff(t, "operations", rounds, w.seen())
 			ended := w.all()
 			for _, op := range ended {
 				if op.Call == "" || op.Call != ended[0].Call || op.Trace != "trace 1" {
@@ -115,7 +116,7 @@ func TestObserve(t *testing.T) {
 			"step tools/call pay 2 charge completed []",
 		}
 		harness.Eventually(t, "end of all operations", func() bool { return len(w.seen()) >= len(want) })
-		harness.Diff(t, "operations", want, w.seen())
+		expect.Diff(t, "operations", want, w.seen())
 		for _, op := range w.all() {
 			if op.Call != "" && op.Trace != "trace 1" {
 				t.Errorf("%s has the trace %q", op.Kind, op.Trace)
@@ -145,14 +146,14 @@ func TestObserveWhoIsTurnedAway(t *testing.T) {
 	}
 	check := func(w *follower, want string) {
 		t.Helper()
-		harness.Diff(t, "operations", []string{want}, w.seen())
+		expect.Diff(t, "operations", []string{want}, w.seen())
 	}
 
 	w, h := serve(askback.Options{Principal: func(context.Context, *mcp.RequestExtra) (string, error) {
 		return "",
 			errors.New("not known")
 	}})
-	harness.Equal(t, "a caller who cannot be named gets status", send(h, strings.NewReader(`{}`)), http.StatusForbidden)
+	expect.Equal(t, "a caller who cannot be named gets status", send(h, strings.NewReader(`{}`)), http.StatusForbidden)
 	check(w, "request 0 refused caller []")
 
 	w, h = serve(askback.Options{Limits: askback.Limits{Requests: askback.Share{Total: 4, Anonymous: 1}}})
@@ -165,7 +166,7 @@ func TestObserveWhoIsTurnedAway(t *testing.T) {
 	})
 	go func() { answered <- harness.Request{Target: "work"}.Send(t, h).Status }()
 	<-working
-	harness.Equal(t, "a request beyond its caller's share gets status", send(h, strings.NewReader(`{}`)),
+	expect.Equal(t, "a request beyond its caller's share gets status", send(h, strings.NewReader(`{}`)),
 		http.StatusTooManyRequests)
 	check(w, "request 0 unavailable []")
 	close(end)

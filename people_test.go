@@ -19,6 +19,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/askbacktest"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -117,7 +118,7 @@ func TestDeploy(t *testing.T) {
 					Principal: alice, Desk: &askback.DeskOptions{},
 				}
 				s := harness.NewTaskServerOn(t, store, opts, harness.AddTool("deploy", deploy(c.within)))
-				d := harness.Must(desk.Open(store, nil))
+				d := expect.Must(desk.Open(store, nil))(t)
 				done := make(chan struct{})
 				go func() { defer close(done); c.people(t, d) }()
 				result := s.Result(capabilities, "tools/call", "deploy", `"name":"deploy","arguments":{"version":"4.2"}`)
@@ -190,7 +191,7 @@ func TestVotesAreAudited(t *testing.T) {
 			}
 		},
 	}, harness.AddTool("deploy", deploy(time.Hour)))
-	d := harness.Must(desk.Open(store, nil))
+	d := expect.Must(desk.Open(store, nil))(t)
 	done := make(chan error, 1)
 	go func() {
 		release := []string{"release"}
@@ -198,7 +199,7 @@ func TestVotesAreAudited(t *testing.T) {
 			vote(t, d, "release", desk.Person{Name: "carol", Groups: release}, "decline", "freeze"))
 	}()
 	s.Result(`{}`, "tools/call", "deploy", `"name":"deploy","arguments":{"version":"4.2"}`)
-	harness.Check(t, <-done)
+	expect.Check(t, <-done)
 	const question = "tools/call deploy %s for group:release: %s"
 	want := []string{
 		fmt.Sprintf(question, "asked", "   "),
@@ -234,14 +235,14 @@ func testAnInstanceWithoutADeskLeavesItsTasks(t *testing.T) {
 	}
 	first, _ := instance(new(askback.DeskOptions), deploy(time.Hour))
 	result := first.Result(harness.WithExtension, "tools/call", "deploy", `"name":"deploy","arguments":{"version":"4.2"}`)
-	d := harness.Must(desk.Open(store, nil))
-	harness.Check(t, vote(t, d, "release", desk.Person{Name: "bob", Groups: []string{"release"}}, "accept", ""))
+	d := expect.Must(desk.Open(store, nil))(t)
+	expect.Check(t, vote(t, d, "release", desk.Person{Name: "bob", Groups: []string{"release"}}, "accept", ""))
 	first.Stop()
 	without, logged := instance(nil, func(context.Context, *askback.Call, deployment) (string, error) {
 		t.Error("the handler runs without a desk")
 		return "", nil
 	})
-	harness.Check(t, vote(t, d, "release", desk.Person{Name: "carol", Groups: []string{"release"}}, "accept", ""))
+	expect.Check(t, vote(t, d, "release", desk.Person{Name: "carol", Groups: []string{"release"}}, "accept", ""))
 	harness.Eventually(t, "the instance without a desk leaves the task", func() bool {
 		return logged("task: leaving tasks of this target to other processes") != nil
 	})
@@ -276,13 +277,13 @@ func testWhatPeopleDecideIsObserved(t *testing.T) {
 		})
 	}
 	seen(1, "a store that knows who listens", func(op askback.Operation) bool { return op.Step == "Listen" })
-	d := harness.Must(desk.Open(store, nil))
+	d := expect.Must(desk.Open(store, nil))(t)
 	done := make(chan error, 1)
 	go func() {
 		done <- vote(t, d, "oncall", desk.Person{Name: "dave", Groups: []string{"oncall"}}, "accept", "")
 	}()
 	s.Result(`{}`, "tools/call", "deploy", `"name":"deploy","arguments":{"version":"4.2"}`)
-	harness.Check(t, <-done)
+	expect.Check(t, <-done)
 	seen(6, "notices", func(op askback.Operation) bool { return op.Kind == askback.OperationNotice })
 	s.Stop()
 

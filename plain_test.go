@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/seal"
 )
@@ -146,7 +147,7 @@ func TestPlainFormsOfATask(t *testing.T) {
 	id := s.Start(with, `"name":"send","arguments":{}`)
 	asked := fmt.Sprint(harness.At(s.Get(with, id, "input_required"), "inputRequests", "parcel", "params",
 		"requestedSchema", "properties", "weight", "type"))
-	harness.Equal(t, "the weight is asked for as", asked, "string")
+	expect.Equal(t, "the weight is asked for as", asked, "string")
 	s.Result(with, "tasks/update", id, harness.Answered(id, `"parcel":`+plainParcel))
 	if got, _ := json.Marshal(s.Get(with, id, "completed")["result"]); !strings.Contains(unescaped(string(got)),
 		sentParcel) {
@@ -169,7 +170,7 @@ func TestPlainFormsInASession(t *testing.T) {
 			t.Errorf("%s is asked for the weight as %v, want %s", name, got, form)
 		}
 		pipe.Answer(question, map[string]string{"string": plainParcel, "number": nativeParcel}[form])
-		harness.Contains(t, name, fmt.Sprint(pipe.Response(2)), sentParcel)
+		expect.Contains(t, name, fmt.Sprint(pipe.Response(2)), sentParcel)
 	}
 }
 
@@ -181,5 +182,5 @@ func TestPlainFormsThatPanics(t *testing.T) {
 	opts.PlainForms = func(*mcp.Implementation) bool { panic("boom") }
 	h := harness.NewServer(t, opts, addParcel).HTTPHandler(nil)
 	askedAs(t, parcelRequest("tools/call", "send", terminalInfo).Send(t, h), nativeWeight)
-	harness.Contains(t, "logged", log.String(), "Options.PlainForms panicked")
+	expect.Contains(t, "logged", log.String(), "Options.PlainForms panicked")
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -55,9 +56,9 @@ func TestOrderOfMiddleware(t *testing.T) {
 				return "", see("handler")
 			})
 			harness.Request{Target: "close_bug"}.Send(t, srv.HTTPHandler(nil))
-			harness.Diff(t, "seen by", order[:i+1], seen)
+			expect.Diff(t, "seen by", order[:i+1], seen)
 			want := map[string]string{"principal": "refused", "authorize": "refused", "handler": "failed"}[refusing]
-			harness.Equal(t, "Observe is told", observed, want)
+			expect.Equal(t, "Observe is told", observed, want)
 		})
 	}
 }
@@ -69,7 +70,7 @@ func TestProductionGuideQuotesTheLog(t *testing.T) {
 	}
 	messages := make(map[string]bool) // every text in the code
 	literal := regexp.MustCompile(`"(?:[^"\\\n]|\\.)+"`)
-	harness.Check(t, fs.WalkDir(os.DirFS("."), ".", func(path string, d fs.DirEntry, err error) error {
+	expect.Check(t, fs.WalkDir(os.DirFS("."), ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() && (strings.HasPrefix(path, ".git") || path == "judge/interop") {
 			return fs.SkipDir
 		}
@@ -197,7 +198,7 @@ func underscores(name string) string { return strings.ReplaceAll(name, ".", "_")
 
 func read(t *testing.T, name string) string {
 	t.Helper()
-	text := harness.Must(os.ReadFile(name))
+	text := expect.Must(os.ReadFile(name))(t)
 	return string(text)
 }
 
@@ -206,7 +207,7 @@ func servers(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
 	for _, dir := range []string{"otelaskback", "seal", "internal/call", "internal/home", "internal/wire"} {
-		harness.Check(t, fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
+		expect.Check(t, fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
 			if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
 				all.WriteString(read(t, filepath.Join(dir, path)))
 			}

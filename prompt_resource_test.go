@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -48,7 +49,7 @@ func TestPromptsAndResourcesAsk(t *testing.T) {
 		if !strings.Contains(res.Raw, `"text":"octocat"`) || !strings.Contains(res.Raw, `"uri":"`+uri+`"`) {
 			t.Errorf("resource: %s", res.Raw)
 		}
-		harness.Contains(t, "what depends on an answer may be cached for others", res.Raw, `"cacheScope":"private"`)
+		expect.Contains(t, "what depends on an answer may be cached for others", res.Raw, `"cacheScope":"private"`)
 	}
 	res := harness.Request{Method: "resources/read", Target: "doc://missing"}.Send(t, h)
 	if res.Refused(t, 200, -32602); !strings.Contains(res.Raw, "doc://missing") {

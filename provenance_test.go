@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/seal"
 )
@@ -29,14 +30,14 @@ func named(t *testing.T, ring *seal.Ring) http.Handler {
 // Calls that were begun with states of this version continue in every later release. The states are of the tool of
 // harness.AddRounds, sealed at the time that begins a bubble of synctest, each with the responses to its questions.
 func TestStatesStayTheSame(t *testing.T) {
-	data := harness.Must(os.ReadFile("testdata/states.json"))
+	data := expect.Must(os.ReadFile("testdata/states.json"))(t)
 	var kept struct {
 		Key    string
 		States []struct{ Principal, State, Responses, Asks string }
 	}
-	harness.Check(t, json.Unmarshal(data, &kept))
-	ring := harness.Must(seal.ParseRing(kept.Key))
-	harness.Equal(t, "states", len(kept.States), 6)
+	expect.Check(t, json.Unmarshal(data, &kept))
+	ring := expect.Must(seal.ParseRing(kept.Key))(t)
+	expect.Equal(t, "states", len(kept.States), 6)
 	synctest.Test(t, func(t *testing.T) {
 		h := named(t, ring)
 		for _, s := range kept.States {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/askbacktest"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/seal"
 )
@@ -242,7 +243,7 @@ func TestMigrated(t *testing.T) {
 			req.Responses = `{"` + key + `":` + test.answer + `}`
 		}
 		req.State = first.Result.State
-		harness.Contains(t, test.tool, req.Send(t, h).Text(t), test.want)
+		expect.Contains(t, test.tool, req.Send(t, h).Text(t), test.want)
 		if done := airline.counts(); !maps.Equal(done, test.done) {
 			t.Errorf("%s with %s: did %v, want %v", test.tool, test.answer, done, test.done)
 		}
@@ -252,7 +253,7 @@ func TestMigrated(t *testing.T) {
 // As docs/recipes.md says of sessions, the SDK's server asks in sessions only, and Askback's asks both kinds
 // of clients.
 func TestServingBeforeAndAfter(t *testing.T) {
-	after := harness.Must(serve(harness.NewRing(t)))
+	after := expect.Must(serve(harness.NewRing(t)))(t)
 	m := mcp.NewServer(&mcp.Implementation{Name: "airline", Version: "1.0.0"}, nil)
 	mcp.AddTool(m, &mcp.Tool{Name: "book"}, bookInline)
 	stateless := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m },
@@ -274,10 +275,10 @@ func TestServingBeforeAndAfter(t *testing.T) {
 				return accept(map[string]any{"confirm": true}), nil
 			},
 		})
-		session := harness.Must(c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL},
-			&mcp.ClientSessionOptions{ProtocolVersion: test.version}))
+		session := expect.Must(c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL},
+			&mcp.ClientSessionOptions{ProtocolVersion: test.version}))(t)
 		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "book", Arguments: Trip{To: "Oslo"}})
-		harness.Contains(t, test.version, fmt.Sprint(outcome(res), err), test.want)
+		expect.Contains(t, test.version, fmt.Sprint(outcome(res), err), test.want)
 		session.Close()
 		web.Close()
 	}

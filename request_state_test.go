@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/state"
@@ -101,7 +102,7 @@ func TestStateIsBoundToItsRequest(t *testing.T) {
 			logged.Reset()
 			r := good
 			test.change(&r)
-			harness.Equal(t, "the client is told", r.Send(t, test.to).Refused(t, 400, -32602), harness.StateRefused)
+			expect.Equal(t, "the client is told", r.Send(t, test.to).Refused(t, 400, -32602), harness.StateRefused)
 			if len(reasons) != 1 || reasons[0] != test.reason {
 				t.Errorf("reasons %q, want %q", reasons, test.reason)
 			}
@@ -114,11 +115,11 @@ func TestStateIsBoundToItsRequest(t *testing.T) {
 			}
 		})
 	}
-	harness.Equal(t, "the untouched request", good.Send(t, h).Text(t), "Hello octocat in Oslo")
+	expect.Equal(t, "the untouched request", good.Send(t, h).Text(t), "Hello octocat in Oslo")
 	empty := harness.Request{Target: "greet", Header: alice,
 		Body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet","requestState":"",` +
 			`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`}
-	harness.Equal(t, "empty state", empty.Send(t, h).Refused(t, 400, -32602), harness.StateRefused)
+	expect.Equal(t, "empty state", empty.Send(t, h).Refused(t, 400, -32602), harness.StateRefused)
 }
 
 // A server whose ring gets other keys goes on with the calls that wait, until their key is forgotten.
@@ -170,7 +171,7 @@ func TestArgumentsAreComparedByMeaning(t *testing.T) {
 				h).Asked(t, "login")
 			same := harness.Request{Target: "t", Arguments: `{ ` + long + `, "n":9007199254740993, "b":"\u00e9", "a":1.0 }`,
 				Responses: harness.Octocat, State: state}
-			harness.Equal(t, "the result", same.Send(t, h).Text(t), "done")
+			expect.Equal(t, "the result", same.Send(t, h).Text(t), "done")
 			for _, other := range []string{
 				`{"a":1,"b":"é","n":9007199254740992,` + long + `}`,
 				`{"a":1,"b":"é","n":9007199254740993,` + strings.Replace(long, `""`, `"x"`, 1) + `,"more":null}`,
@@ -194,7 +195,7 @@ func TestStatesExpire(t *testing.T) {
 		again := r.Send(t, h).Asked(t, "login") // without an answer, so that the round is repeated
 		time.Sleep(time.Millisecond)
 		r.Responses = harness.Octocat
-		harness.Equal(t, "after the round's time", r.Send(t, h).Refused(t, 400, -32602), harness.StateRefused)
+		expect.Equal(t, "after the round's time", r.Send(t, h).Refused(t, 400, -32602), harness.StateRefused)
 		// The whole call is bounded, even within the time for a round.
 		r.State = again
 		time.Sleep(31 * time.Second)
@@ -208,7 +209,7 @@ func TestReplayGuardMakesStatesSingleUse(t *testing.T) {
 	r.State = r.Send(t, h).Asked(t, "login")
 	r.Responses = harness.Octocat
 	r.Send(t, h).Text(t)
-	harness.Equal(t, "the second use", r.Send(t, h).Refused(t, 400, -32602), harness.StateRefused)
+	expect.Equal(t, "the second use", r.Send(t, h).Refused(t, 400, -32602), harness.StateRefused)
 }
 
 // A guard in memory knows nothing of what was used before its process began, although the keys still open it. Other
@@ -232,7 +233,7 @@ func TestAMemoryGuardRefusesWhatIsOlder(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		after := start()
 		for _, r := range []harness.Request{used, waiting} {
-			harness.Equal(t, "the result", r.Send(t, after).Refused(t, 400, -32602), harness.StateRefused)
+			expect.Equal(t, "the result", r.Send(t, after).Refused(t, 400, -32602), harness.StateRefused)
 		}
 		fresh := asked(after)
 		fresh.Send(t, after).Text(t)
@@ -262,7 +263,7 @@ func TestAStateShowsNothingOfItsCall(t *testing.T) {
 	r.State = r.Send(t, h).Asked(t, "first-secret")
 	r.Responses = `{"first-secret":{"action":"accept","content":{"name":"answer-secret"}}}`
 	state := r.Send(t, h).Asked(t, "second")
-	raw := harness.Must(base64.RawURLEncoding.DecodeString(state[strings.LastIndexByte(state, '.')+1:]))
+	raw := expect.Must(base64.RawURLEncoding.DecodeString(state[strings.LastIndexByte(state, '.')+1:]))(t)
 	if len(raw) < 100 {
 		t.Errorf("a state of %d bytes cannot hold what it has to", len(raw))
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -55,7 +56,7 @@ func (w *ruledWorld) open(rules ruledRules) {
 		w.stop()
 	}
 	m := mcp.NewServer(&mcp.Implementation{Name: "bank", Version: "1"}, nil)
-	srv := harness.Must(askback.New(m, &askback.Options{
+	srv := expect.Must(askback.New(m, &askback.Options{
 		Principal: harness.UserHeader, Keys: harness.NewRing(w.t), Tasks: &askback.Tasks{Store: w.store},
 		Desk: &askback.DeskOptions{Rules: rules, Wait: time.Hour},
 		Audit: func(_ context.Context, e askback.AuditEvent) {
@@ -63,7 +64,7 @@ func (w *ruledWorld) open(rules ruledRules) {
 			defer w.mu.Unlock()
 			w.events = append(w.events, e)
 		},
-	}))
+	}))(w.t)
 	w.server = srv
 	w.add("pay", "Pays.")
 	askback.AddTaskTool(srv, &mcp.Tool{Name: "transfer"}, nil, w.pays("transfer"))
@@ -144,7 +145,7 @@ func (w *ruledWorld) outcome(r harness.Request) (text, id string) {
 func (w *ruledWorld) ended(id string) string {
 	w.t.Helper()
 	time.Sleep(time.Second)
-	row := harness.Must(w.store.Get(w.t.Context(), id))
+	row := expect.Must(w.store.Get(w.t.Context(), id))(w.t)
 	return string(row.Status) + " " + string(row.Outcome)
 }
 
@@ -165,7 +166,7 @@ func (w *ruledWorld) answer(q *desk.Question, action string, by ...desk.Person) 
 	w.t.Helper()
 	for _, p := range by {
 		a := desk.Answer{By: p, Action: action, Reason: "checked"}
-		harness.Must(w.desk.Answer(w.t.Context(), q.Name, q.Key, a))
+		expect.Must(w.desk.Answer(w.t.Context(), q.Name, q.Key, a))(w.t)
 	}
 }
 
@@ -228,14 +229,14 @@ func TestRulesOfAServer(t *testing.T) {
 			if id != "" {
 				text = w.ended(id)
 			}
-			harness.Contains(t, tool+" by nobody", text, "nobody can be asked, because the caller has no name")
+			expect.Contains(t, tool+" by nobody", text, "nobody can be asked, because the caller has no name")
 			text, id = w.call("ada", tool, `{"amount":50}`)
 			if tool == "theirs" {
-				harness.Contains(t, tool, text, "it has to be approved, and people cannot be asked here")
+				expect.Contains(t, tool, text, "it has to be approved, and people cannot be asked here")
 				continue
 			}
 			for _, q := range w.asked() {
-				harness.Equal(t, tool+" asks", q.Message, "Call the tool \""+tool+"\"?\n\nAsked by the rule \"large\".")
+				expect.Equal(t, tool+" asks", q.Message, "Call the tool \""+tool+"\"?\n\nAsked by the rule \"large\".")
 				w.answer(q, "accept", bob)
 				if n := len(w.effects); w.effects[n-1] == tool+" 50" {
 					t.Errorf("%s runs after one vote of two", tool)
@@ -247,10 +248,10 @@ func TestRulesOfAServer(t *testing.T) {
 			}
 			_, id = w.call("ada", tool, `{"amount":51}`)
 			w.answer(w.asked()[0], "decline", bob)
-			harness.Contains(t, tool+", declined", w.ended(id), "was not approved, says bob: checked.")
+			expect.Contains(t, tool+", declined", w.ended(id), "was not approved, says bob: checked.")
 			_, id = w.call("ada", tool, `{"amount":52}`)
 			time.Sleep(2 * time.Hour)
-			harness.Contains(t, tool+", not answered", w.ended(id), "nobody approved the call in time.")
+			expect.Contains(t, tool+", not answered", w.ended(id), "nobody approved the call in time.")
 			if slices.Contains(w.effects, tool+" 51") || slices.Contains(w.effects, tool+" 52") {
 				t.Errorf("%q", w.effects)
 			}
@@ -337,10 +338,10 @@ func TestACallKeepsToItsRules(t *testing.T) {
 // wake has a task run that waits for people.
 func (w *ruledWorld) wake(id string) {
 	w.t.Helper()
-	row := harness.Must(w.store.Get(w.t.Context(), id))
+	row := expect.Must(w.store.Get(w.t.Context(), id))(w.t)
 	if row.Status == task.InputRequired {
 		row.Status, row.Attempts = task.Working, 0
-		harness.Check(w.t, w.store.Update(w.t.Context(), row, task.Update{}))
+		expect.Check(w.t, w.store.Update(w.t.Context(), row, task.Update{}))
 	}
 }
 
@@ -536,7 +537,7 @@ func TestStepsAreNoGates(t *testing.T) {
 			if id != "" {
 				text = w.ended(id)
 			}
-			harness.Contains(t, "the step "+name, text, `are for what rules record; rename it`)
+			expect.Contains(t, "the step "+name, text, `are for what rules record; rename it`)
 		})
 	}
 }
@@ -637,7 +638,7 @@ func TestWhoSeesWhatIsRemembered(t *testing.T) {
 		_, id := w.call("ada", "pay", `{"amount":50,"note":"<b>"}`)
 		q := w.asked()[0]
 		const says = "An approval is remembered: the same call of ada passes for 1h, up to 3 more times."
-		harness.Contains(t, "people are asked", q.Message, says)
+		expect.Contains(t, "people are asked", q.Message, says)
 		w.answer(q, "accept", bob)
 		w.ended(id)
 		if text, _ := w.call("ada", "pay", `{"note":"<b>","amount":50}`); !strings.Contains(text, "paid") {
@@ -678,7 +679,7 @@ func TestWhoSeesWhatIsRemembered(t *testing.T) {
 				t.Errorf("%q ends it", short)
 			}
 		}
-		harness.Equal(t, "the result", harness.Must(w.desk.Forget(t.Context(), name[:6], &desk.Person{Name: "ada"})).Tool,
+		expect.Equal(t, "the result", expect.Must(w.desk.Forget(t.Context(), name[:6], &desk.Person{Name: "ada"}))(t).Tool,
 			"pay")
 		if _, id := w.call("ada", "pay", `{"note":"<b>","amount":50}`); id == "" || len(w.asked()) != 1 {
 			t.Error("it passes after it was ended")

@@ -8,12 +8,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
 // SECURITY.md says which test shows what stops an attack. The tests exist, and no row is without one.
 func TestSecurityNamesItsTests(t *testing.T) {
-	data := harness.Must(os.ReadFile("SECURITY.md"))
+	data := expect.Must(os.ReadFile("SECURITY.md"))(t)
 	rows := 0
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimSpace(line)
@@ -22,7 +23,7 @@ func TestSecurityNamesItsTests(t *testing.T) {
 			continue
 		}
 		rows++
-		harness.Equal(t, "cells in "+line, len(cells), 3)
+		expect.Equal(t, "cells in "+line, len(cells), 3)
 		for _, complaint := range checkShown(cells[len(cells)-1]) {
 			t.Errorf("%s: %s", cells[0], complaint)
 		}
@@ -39,7 +40,7 @@ func TestKeysThatAreMissingAreWarnedOf(t *testing.T) {
 		if !missing {
 			opts.Keys = harness.NewRing(t)
 		}
-		srv := harness.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil), opts))
+		srv := expect.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil), opts))(t)
 		c := harness.Pipe(t, srv)
 		c.Call(1, "tools/list", "", `{}`)
 		if got := log.String(); got != "" { // the only instance, whose client ends with it

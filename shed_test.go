@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/state"
 )
@@ -113,7 +114,7 @@ func TestCallsAreHandedBack(t *testing.T) {
 					return res.Result.State
 				}
 				alice.State = handedBack(alice.Send(t, h))
-				harness.Equal(t, "a handler ran beyond the limit", ran.Load(), begun)
+				expect.Equal(t, "a handler ran beyond the limit", ran.Load(), begun)
 				alice.State = alice.Send(t, there).Asked(t, "who")
 				alice.Responses = `{"who":{"action":"accept","content":{"name":"Ann"}}}`
 				alice.State = handedBack(alice.Send(t, h))
@@ -127,7 +128,7 @@ func TestCallsAreHandedBack(t *testing.T) {
 				if n := slices.Index(told, "shed alice"); n < 0 || slices.Contains(told, "shed bob") {
 					t.Errorf("the operator was told %q", told)
 				}
-				harness.Contains(t, "the log has", log.String(), "calls that run at once")
+				expect.Contains(t, "the log has", log.String(), "calls that run at once")
 			})
 		})
 	}
@@ -187,12 +188,12 @@ func TestTheSDKsClientComesBack(t *testing.T) {
 	h := harness.NewServer(t, opts, addOccupant, harness.AddGreet).HTTPHandler(nil)
 	web := httptest.NewServer(h)
 	defer web.Close()
-	session := harness.Must(mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
+	session := expect.Must(mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
 		ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			return accept(map[string]any{"name": "octocat"}), nil
 		},
 	}).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL},
-		&mcp.ClientSessionOptions{ProtocolVersion: "2026-07-28"}))
+		&mcp.ClientSessionOptions{ProtocolVersion: "2026-07-28"}))(t)
 	defer session.Close()
 	occupant := occupy(t, h, "")
 	mu.Lock()

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/state"
 )
@@ -143,11 +144,11 @@ func TestOptionsReachTheHome(t *testing.T) {
 					c.change(t, &r, h)
 				}
 				res := r.Send(t, h)
-				harness.Contains(t, "the result", res.Raw, c.want)
+				expect.Contains(t, "the result", res.Raw, c.want)
 				if res.Error != nil && (res.Status != 400 || res.Error.Code != -32602) {
 					t.Errorf("status %d: %s", res.Status, res.Raw)
 				}
-				harness.Equal(t, "observed", strings.Join(seen, " "), c.seen)
+				expect.Equal(t, "observed", strings.Join(seen, " "), c.seen)
 				if _, reason, ok := strings.Cut(c.seen, "refused:"); ok &&
 					!strings.Contains(logged.String(), "reason="+strings.Fields(reason)[0]) {
 					t.Errorf("the log says %s", logged)
@@ -181,7 +182,7 @@ func TestOptionsReachTheHome(t *testing.T) {
 	r := harness.Request{Target: "greet", Arguments: `{"place":"x"}`, Responses: harness.Octocat}
 	r.State = harness.Request{Target: r.Target, Arguments: r.Arguments}.Send(t, service("one")).Asked(t, "login")
 	r.Send(t, service("two")).Refused(t, 400, -32602)
-	harness.Contains(t, "the result", r.Send(t, service("one")).Text(t), "octocat")
+	expect.Contains(t, "the result", r.Send(t, service("one")).Text(t), "octocat")
 }
 
 // A state that the questions of a session carry is stored, and deleted when the call ends. The call
@@ -211,7 +212,7 @@ func TestSessionsWithStates(t *testing.T) {
 		if err != nil || res.Content[0].(*mcp.TextContent).Text != fmt.Sprint(size, " for octocat") {
 			t.Errorf("got %v, %v", res, err)
 		}
-		harness.Equal(t, "states are left", store.Len(), 0)
+		expect.Equal(t, "states are left", store.Len(), 0)
 	}
 }
 

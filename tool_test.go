@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -119,13 +120,13 @@ func TestWhatAHandlerReturns(t *testing.T) {
 	for name, test := range returns {
 		res := harness.Request{Target: name}.Send(t, h)
 		if test.want == "" {
-			harness.Contains(t, name, res.Refused(t, 200, -32603), "does not fit its schema")
+			expect.Contains(t, name, res.Refused(t, 200, -32603), "does not fit its schema")
 			continue
 		}
 		got, _ := decoded(t, res.Raw).(map[string]any)["result"].(map[string]any)
 		delete(got, "_meta")
 		want, _ := decoded(t, `{"resultType":"complete","isError":false,`+test.want+`}`).(map[string]any)
-		harness.Diff(t, name, want, got)
+		expect.Diff(t, name, want, got)
 	}
 }
 
@@ -152,7 +153,7 @@ func TestAWholeResultIsNotModified(t *testing.T) {
 			&mcp.Tool{Name: "t"})
 	}).HTTPHandler(nil)
 	for range 2 {
-		harness.Equal(t, "the result", (harness.Request{Target: "t"}).Send(t, h).Text(t), `{"n":1}`)
+		expect.Equal(t, "the result", (harness.Request{Target: "t"}).Send(t, h).Text(t), `{"n":1}`)
 	}
 	if !reflect.DeepEqual(shared, &mcp.CallToolResult{StructuredContent: map[string]int{"n": 1}}) {
 		t.Errorf("the shared result is now %+v", shared)
@@ -162,7 +163,7 @@ func TestAWholeResultIsNotModified(t *testing.T) {
 // A text cannot match an output schema, so adding such a tool panics.
 func TestAStringHasNoOutputSchema(t *testing.T) {
 	defer func() {
-		harness.Contains(t, "panic", fmt.Sprint(recover()), `AddTool "t": output schema: a handler that returns a string`)
+		expect.Contains(t, "panic", fmt.Sprint(recover()), `AddTool "t": output schema: a handler that returns a string`)
 	}()
 	harness.NewServer(t, nil, func(srv *askback.Server) {
 		returning("hello")(srv, &mcp.Tool{Name: "t", OutputSchema: map[string]any{"type": "object"}})
@@ -200,7 +201,7 @@ func TestWhatAnInlineHandlerReturns(t *testing.T) {
 		got, _ := decoded(t, harness.Request{Target: tool}.Send(t, h).Raw).(map[string]any)["result"].(map[string]any)
 		delete(got, "_meta")
 		wanted, _ := decoded(t, `{"resultType":"complete","isError":false,`+want+`}`).(map[string]any)
-		harness.Diff(t, tool, wanted, got)
+		expect.Diff(t, tool, wanted, got)
 	}
 }
 
@@ -234,10 +235,10 @@ func TestArgumentDefaultsAndExactNumbers(t *testing.T) {
 				return fmt.Sprint(in.Big, in.Mode), nil
 			})
 	}).HTTPHandler(nil)
-	harness.Equal(t, "the result",
+	expect.Equal(t, "the result",
 		(harness.Request{Target: "d", Arguments: `{"big":9007199254740993}`}).Send(t, h).Text(t), "9007199254740993fast")
 	// A name in another case is another member, so it cannot bypass the schema.
-	harness.Equal(t, "the result",
+	expect.Equal(t, "the result",
 		(harness.Request{Target: "d", Arguments: `{"BIG":1,"MODE":"slow"}`}).Send(t, h).Text(t), "0fast")
 }
 
@@ -250,7 +251,7 @@ func TestAnyFieldsAreSchemas(t *testing.T) {
 		func(ctx context.Context, call *askback.Call, in in) (string, error) {
 			return fmt.Sprint(in.V), nil
 		})).HTTPHandler(nil)
-	harness.Equal(t, "the result", (harness.Request{Target: "any", Arguments: `{"v":"x","m":{}}`}).Send(t, h).Text(t),
+	expect.Equal(t, "the result", (harness.Request{Target: "any", Arguments: `{"v":"x","m":{}}`}).Send(t, h).Text(t),
 		"x")
 }
 
@@ -322,7 +323,7 @@ func TestOutputThatDoesNotFitItsSchema(t *testing.T) {
 			t.Errorf("%s: %s", name, res.Raw)
 		}
 	}
-	harness.Equal(t, "the result", (harness.Request{Target: "fit"}).Send(t, h).Text(t), `{"n":1}`)
+	expect.Equal(t, "the result", (harness.Request{Target: "fit"}).Send(t, h).Text(t), `{"n":1}`)
 }
 
 // A mistake in the tags of arguments or of a form is told when the program starts, with the way out.

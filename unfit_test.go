@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -62,7 +63,7 @@ var homes = map[string]func(t *testing.T, tool string, answers []string) string{
 			res = r.Send(t, h)
 		}
 		var message map[string]any
-		harness.Check(t, json.Unmarshal([]byte(res.Raw), &message))
+		expect.Check(t, json.Unmarshal([]byte(res.Raw), &message))
 		return outcomeOf(message)
 	},
 	"held": func(t *testing.T, tool string, answers []string) string {

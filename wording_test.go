@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -47,7 +48,7 @@ func TestAStateThatIsNull(t *testing.T) {
 		body := harness.Message(1, "tools/call", `"name":"greet","arguments":{"place":"x"},"requestState":null`+more,
 			harness.AllCapabilities)
 		message := harness.Request{Target: "greet", Body: body}.Send(t, h).Refused(t, http.StatusBadRequest, -32602)
-		harness.Contains(t, more, message, `"requestState" is null: leave it out of a first request`)
+		expect.Contains(t, more, message, `"requestState" is null: leave it out of a first request`)
 	}
 }
 

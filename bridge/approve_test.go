@@ -9,7 +9,7 @@ import (
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // approving has a bridge ask before it passes on calls of these tools.
@@ -41,7 +41,7 @@ func TestACallIsApprovedBeforeItIsPassedOn(t *testing.T) {
 			t.Errorf("after %s: %q, and %d calls", c.action, got, behind.count("echo"))
 		}
 	}
-	harness.Contains(t, "the text", textOf(t, host(t, front.url, "", able()), "capabilities", nil), "elicitation")
+	expect.Contains(t, "the text", textOf(t, host(t, front.url, "", able()), "capabilities", nil), "elicitation")
 }
 
 // Who approves may edit the arguments. Those that do not fit the tool's input schema are asked for again, and the
@@ -54,14 +54,14 @@ func TestArgumentsAreEdited(t *testing.T) {
 	s := host(t, front.url, "", able())
 	words := calling(t, s, "order", map[string]any{"item": "hat"})
 	for _, arguments := range []string{`{"item":7}`, `[]`, `{"item":"cap"}`} {
-		content := harness.Must(json.Marshal(map[string]string{"arguments": arguments}))
+		content := expect.Must(json.Marshal(map[string]string{"arguments": arguments}))(t)
 		q := front.answer(t, "bob", desk.Answer{Action: "accept", Content: content})
 		params := string(q.Params)
 		if !strings.Contains(params, `"default":"{\"item\":`) && !strings.Contains(params, `"default":"[]"`) {
 			t.Errorf("the form begins with %s", q.Params)
 		}
 	}
-	harness.Equal(t, "the result", <-words, "red cap ordered")
+	expect.Equal(t, "the result", <-words, "red cap ordered")
 }
 
 // A host without tasks that waits for an approval is told in words.
@@ -69,8 +69,8 @@ func TestAnApprovalForAHostThatCannotWait(t *testing.T) {
 	front := newFront(t, newBehind(t).url, approving(bridge.Approval{Tools: []string{"echo"}}))
 	for _, version := range revisions {
 		s := host(t, front.url, version, client.Options{Tasks: client.TasksOff})
-		harness.Contains(t, version, waits(t, s, "echo", nil), "of user:ada")
+		expect.Contains(t, version, waits(t, s, "echo", nil), "of user:ada")
 		q := front.answer(t, "ada", desk.Answer{Action: "accept"})
-		harness.Equal(t, version, fetch(t, s, q.Name), "map[]")
+		expect.Equal(t, version, fetch(t, s, q.Name), "map[]")
 	}
 }

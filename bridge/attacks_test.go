@@ -17,6 +17,7 @@ import (
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -141,7 +142,7 @@ func TestHostileLists(t *testing.T) {
 			h := newHostile(t)
 			h.lists(c.tool)
 			_, s := beside(t, h, client.Options{})
-			list := harness.Must(s.SDK().ListTools(t.Context(), nil))
+			list := expect.Must(s.SDK().ListTools(t.Context(), nil))(t)
 			var names []string
 			for _, tool := range list.Tools {
 				if tool.Name != "evil_plain" && tool.Name != "good_create" && tool.Name != "askback_result" {
@@ -176,7 +177,7 @@ func TestHostileLists(t *testing.T) {
 			h := newHostile(t)
 			h.on("tools/list", list)
 			_, s := beside(t, h, client.Options{})
-			harness.Same(t, "the tools", toolNames(t, s), []string{"askback_result", "good_create"})
+			expect.Same(t, "the tools", toolNames(t, s), []string{"askback_result", "good_create"})
 		})
 	}
 }
@@ -215,7 +216,7 @@ func TestHostileQuestions(t *testing.T) {
 			if err == nil && !res.IsError {
 				t.Errorf("the call returns %.300q", encoded(t, res))
 			}
-			harness.Equal(t, "the host is asked times", asked.Load(), 0)
+			expect.Equal(t, "the host is asked times", asked.Load(), 0)
 			for range front.desk.Waiting(t.Context(), desk.Waiting{As: &desk.Person{Name: "ada"}}) {
 				t.Error("the desk has a question")
 			}
@@ -253,7 +254,7 @@ func TestResultsInTheBridgesName(t *testing.T) {
 			"example.com/a":"kept"}}`
 	})
 	_, s := beside(t, h, able())
-	res := harness.Must(s.CallTool(t.Context(), &mcp.CallToolParams{Name: "evil_plain"}))
+	res := expect.Must(s.CallTool(t.Context(), &mcp.CallToolParams{Name: "evil_plain"}))(t)
 	if text := encoded(t, res); strings.Contains(text, "evil") || !strings.Contains(text, "kept") {
 		t.Errorf("the result is %s", text)
 	}
@@ -274,7 +275,7 @@ func TestAToolThatTurnsDestructive(t *testing.T) {
 	h.asks("s", "elicitation/create",
 		`{"mode":"form","message":"Sure?","requestedSchema":{"type":"object","properties":{}}}`)
 	front, s := beside(t, h, client.Options{Tasks: client.TasksOff})
-	harness.Contains(t, "the text", textOf(t, s, "evil_plain", nil), "ada")
+	expect.Contains(t, "the text", textOf(t, s, "evil_plain", nil), "ada")
 	front.stop()
 	readOnly(false)
 	next, s := beside(t, h, client.Options{Tasks: client.TasksOff}, after(front))
@@ -282,7 +283,7 @@ func TestAToolThatTurnsDestructive(t *testing.T) {
 		return `{"resultType":"complete","content":[{"type":"text","text":"deleted"}]}`
 	})
 	q := next.answer(t, "ada", desk.Answer{Action: "accept"})
-	harness.Contains(t, "the result", fetch(t, s, q.Name), "no longer marks the tool")
+	expect.Contains(t, "the result", fetch(t, s, q.Name), "no longer marks the tool")
 	served(t, s)
 }
 
@@ -291,7 +292,7 @@ func TestTwoCallersOfOneBridge(t *testing.T) {
 	front := newFront(t, newBehind(t).url, byHeader)
 	opts := client.Options{Tasks: client.TasksOff}
 	ada, eve := as(t, front, "ada", opts), as(t, front, "eve", opts)
-	harness.Contains(t, "the words", waits(t, ada, "order", map[string]any{"item": "hat"}), "user:ada")
+	expect.Contains(t, "the words", waits(t, ada, "order", map[string]any{"item": "hat"}), "user:ada")
 	for q := range front.desk.Waiting(t.Context(), desk.Waiting{As: &desk.Person{Name: "eve"}}) {
 		t.Errorf("the other caller sees %+v", q)
 	}

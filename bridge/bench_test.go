@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // BenchmarkPassing calls a tool that asks nothing, at the server and through the bridge, with arguments of some sizes.
@@ -23,14 +23,14 @@ func BenchmarkPassing(b *testing.B) {
 					`"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},`+
 					`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}`, strings.Repeat("x", size))
 				for b.Loop() {
-					req := harness.Must(http.NewRequest(http.MethodPost, at.url, strings.NewReader(body)))
+					req := expect.Must(http.NewRequest(http.MethodPost, at.url, strings.NewReader(body)))(b)
 					for name, value := range map[string]string{
 						"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
 						"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "echo",
 					} {
 						req.Header.Set(name, value)
 					}
-					res := harness.Must(http.DefaultClient.Do(req))
+					res := expect.Must(http.DefaultClient.Do(req))(b)
 					if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != http.StatusOK {
 						b.Fatal(res.Status, err)
 					}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -30,7 +30,7 @@ func TestResultsPassAsTheyAre(t *testing.T) {
 			direct := host(t, behind.url, version, client.Options{})
 			params := &mcp.CallToolParams{Name: "echo",
 				Arguments: json.RawMessage(`{"a":12345678901234567890,"b":{"c":[1.50,null]}}`)}
-			got := harness.Must(s.CallTool(t.Context(), params))
+			got := expect.Must(s.CallTool(t.Context(), params))(t)
 			want, err := direct.CallTool(t.Context(), params)
 			if err != nil {
 				t.Fatal(err)
@@ -50,19 +50,19 @@ func TestResultsPassAsTheyAre(t *testing.T) {
 			}
 		})
 	}
-	harness.Equal(t, "calls are stored, though none asked", stored(t, front), 0)
+	expect.Equal(t, "calls are stored, though none asked", stored(t, front), 0)
 }
 
 func encoded(t *testing.T, v any) string {
 	t.Helper()
-	data := harness.Must(json.Marshal(v))
+	data := expect.Must(json.Marshal(v))(t)
 	return string(data)
 }
 
 // stored counts the tasks in the bridge's store.
 func stored(t *testing.T, f *front) (n int) {
 	t.Helper()
-	for range harness.Each(t, f.desk.List(t.Context(), task.Filter{})) {
+	for range expect.Each(t, f.desk.List(t.Context(), task.Filter{})) {
 		n++
 	}
 	return n
@@ -78,7 +78,7 @@ func TestAHostIsAskedWhatTheServerAsks(t *testing.T) {
 				before := behind.count("order")
 				s := host(t, front.url, version, able())
 				returns(t, s, tool, map[string]any{"item": "hat"}, "red hat ordered")
-				harness.Equal(t, "ordered times", behind.count("order")-before, 1)
+				expect.Equal(t, "ordered times", behind.count("order")-before, 1)
 			})
 		}
 	}
@@ -96,14 +96,14 @@ func TestADeskAnswersForAHostThatCannot(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			before := behind.count("order")
 			s := host(t, front.url, version, client.Options{Tasks: client.TasksOff})
-			harness.Contains(t, "the words", waits(t, s, "order", map[string]any{"item": "hat"}), "user:ada")
+			expect.Contains(t, "the words", waits(t, s, "order", map[string]any{"item": "hat"}), "user:ada")
 			q := front.answer(t, "ada", desk.Answer{Action: "accept", Content: json.RawMessage(`{"color":"blue"}`)})
 			if q.Message != "Which color?" || q.AuthorKey != "color" {
 				t.Errorf("the desk asks %q (%q)", q.Message, q.AuthorKey)
 			}
 			front.answer(t, "ada", desk.Answer{Action: "accept"})
-			harness.Equal(t, "the result", fetch(t, s, q.Name), "blue hat ordered")
-			harness.Equal(t, "ordered times", behind.count("order")-before, 1)
+			expect.Equal(t, "the result", fetch(t, s, q.Name), "blue hat ordered")
+			expect.Equal(t, "ordered times", behind.count("order")-before, 1)
 		})
 	}
 }
@@ -155,8 +155,8 @@ func TestTasksOfTheServerAreFollowed(t *testing.T) {
 	behind := newBehind(t)
 	front := newFront(t, behind.url, patient)
 	text, _ := call(t, host(t, front.url, "", able()), "later", map[string]any{"item": "hat"})
-	harness.Equal(t, "the result", text, "red hat ordered")
-	harness.Equal(t, "ordered times", behind.count("order"), 1)
+	expect.Equal(t, "the result", text, "red hat ordered")
+	expect.Equal(t, "ordered times", behind.count("order"), 1)
 }
 
 // Prompts, resources, templates and completions pass, and so do changes of the lists.
@@ -196,7 +196,7 @@ func TestTheRestPasses(t *testing.T) {
 
 func toolNames(t *testing.T, s *client.Session) (names []string) {
 	t.Helper()
-	list := harness.Must(s.SDK().ListTools(t.Context(), nil))
+	list := expect.Must(s.SDK().ListTools(t.Context(), nil))(t)
 	for _, tool := range list.Tools {
 		names = append(names, tool.Name)
 	}

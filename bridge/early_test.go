@@ -14,6 +14,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -38,7 +39,7 @@ func newStarting(
 		return connect()
 	}
 	opts.Servers, opts.Lists, opts.Start = append(others, held), lists, time.Minute
-	b := harness.Must(bridge.New(opts))
+	b := expect.Must(bridge.New(opts))(t)
 	s := &starting{front: &front{Bridge: b}, release: sync.OnceFunc(func() { close(gate) }), started: make(chan error, 1)}
 	ended := make(chan struct{})
 	go func() {
@@ -77,9 +78,9 @@ func TestAHostComesBeforeTheServers(t *testing.T) {
 				t.Fatalf("the early list is %+v, %v", list, err)
 			}
 			for kind, err := range map[string]error{
-				"prompts":   harness.Err(h.SDK().ListPrompts(t.Context(), nil)),
-				"resources": harness.Err(h.SDK().ListResources(t.Context(), nil)),
-				"templates": harness.Err(h.SDK().ListResourceTemplates(t.Context(), nil)),
+				"prompts":   expect.Err(h.SDK().ListPrompts(t.Context(), nil)),
+				"resources": expect.Err(h.SDK().ListResources(t.Context(), nil)),
+				"templates": expect.Err(h.SDK().ListResourceTemplates(t.Context(), nil)),
 			} {
 				if err != nil {
 					t.Errorf("%s: %v", kind, err)
@@ -90,10 +91,10 @@ func TestAHostComesBeforeTheServers(t *testing.T) {
 				t.Error("a bridge that starts is ready")
 			}
 			s.release()
-			harness.Check(t, cmp.Or(<-s.started, s.Ready(t.Context())))
-			harness.Equal(t, "a call that waited for its server", <-called, "create of late")
+			expect.Check(t, cmp.Or(<-s.started, s.Ready(t.Context())))
+			expect.Equal(t, "a call that waited for its server", <-called, "create of late")
 			<-changed
-			harness.Same(t, "the tools", toolNames(t, h), []string{"askback_result", "create"})
+			expect.Same(t, "the tools", toolNames(t, h), []string{"askback_result", "create"})
 			later := host(t, s.url, version, client.Options{}).SDK().InitializeResult()
 			if later.Instructions != "Be kind to late." || later.Capabilities.Logging == nil {
 				t.Errorf("told later: %+v", later)
@@ -111,8 +112,8 @@ func TestACallWaitsForItsServerOnly(t *testing.T) {
 		// The first hears who the bridge is after a second.
 		h := host(t, s.url, version, client.Options{Tasks: client.TasksOff})
 		returns(t, h, "early_create", nil, "create of early")
-		harness.Equal(t, version, harness.Must(h.SDK().GetPrompt(t.Context(),
-			&mcp.GetPromptParams{Name: "early_greet"})).Description, "Hello from early")
+		expect.Equal(t, version, expect.Must(h.SDK().GetPrompt(t.Context(),
+			&mcp.GetPromptParams{Name: "early_greet"}))(t).Description, "Hello from early")
 	}
 	h := host(t, s.url, "", client.Options{})
 	listed := make(chan []string, 1)
@@ -139,7 +140,7 @@ func TestNoCallIsEarlierThanItsApproval(t *testing.T) {
 				eventually(t, "the tool is there", func() bool { return slices.Contains(toolNames(t, h), "early_create") })
 				called := calling(t, h, "early_create", nil)
 				defer func() {
-					harness.Contains(t, version, <-called, want)
+					expect.Contains(t, version, <-called, want)
 				}()
 			}
 			s.release()
@@ -150,8 +151,8 @@ func TestNoCallIsEarlierThanItsApproval(t *testing.T) {
 // A call hears of its server also where that has nothing but tools, and the instructions of a server that has just come
 // are told while others start.
 func TestACallHearsOfToolsAlone(t *testing.T) {
-	srv := harness.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "only", Version: "1"}, nil),
-		&askback.Options{Logger: quiet}))
+	srv := expect.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "only", Version: "1"}, nil),
+		&askback.Options{Logger: quiet}))(t)
 	addSaying(srv, "create", "created")
 	web := harness.Serve(t, srv.HTTPHandler(nil))
 	unnamed := at(web.URL)
@@ -166,7 +167,7 @@ func TestACallHearsOfToolsAlone(t *testing.T) {
 	for {
 		select {
 		case text := <-called:
-			harness.Equal(t, "the result", text, "created")
+			expect.Equal(t, "the result", text, "created")
 			return
 		default:
 			host(t, s.url, "2025-11-25", client.Options{Tasks: client.TasksOff})

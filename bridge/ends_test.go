@@ -16,6 +16,7 @@ import (
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -26,7 +27,7 @@ func TestAToolThatIsGoneEndsItsCalls(t *testing.T) {
 		behind := newBehind(t)
 		front := newFront(t, behind.url)
 		s := host(t, front.url, "", client.Options{Tasks: client.TasksOff})
-		harness.Contains(t, "the words", waits(t, s, "order", map[string]any{"item": "hat"}), "user:ada")
+		expect.Contains(t, "the words", waits(t, s, "order", map[string]any{"item": "hat"}), "user:ada")
 		behind.RemoveTools("order")
 		if restart {
 			front.stop()
@@ -66,8 +67,8 @@ func TestACallStaysWithItsServer(t *testing.T) {
 	right := newFront(t, shop.url, named("shop"), after(front))
 	right.answer(t, "ada", desk.Answer{Action: "accept"})
 	plain := host(t, right.url, "", client.Options{Tasks: client.TasksOff})
-	harness.Equal(t, "the result", fetch(t, plain, q.Name), "red hat ordered")
-	harness.Equal(t, "the other server got calls", other.count("order"), 0)
+	expect.Equal(t, "the result", fetch(t, plain, q.Name), "red hat ordered")
+	expect.Equal(t, "the other server got calls", other.count("order"), 0)
 }
 
 // A result that is too large to keep ends the call in words that say that the tool ran. Passed on without being kept,
@@ -94,7 +95,7 @@ func TestALargeResultIsPassedButNotKept(t *testing.T) {
 	}
 	call(t, s, "large_later", nil)
 	q := front.answer(t, "ada", desk.Answer{Action: "accept"})
-	harness.Contains(t, "the result", fetch(t, s, q.Name), "ran, but its result of")
+	expect.Contains(t, "the result", fetch(t, s, q.Name), "ran, but its result of")
 }
 
 // A bridge that is stopped waits for a round that it has sent, and records the result. The next one has it.
@@ -131,7 +132,7 @@ func TestABridgeThatIsStoppedEndsItsRound(t *testing.T) {
 	close(release)
 	<-stopped
 	next := newFront(t, behind.url, after(front))
-	harness.Equal(t, "the result", fetch(t, host(t, next.url, "", client.Options{Tasks: client.TasksOff}), q.Name),
+	expect.Equal(t, "the result", fetch(t, host(t, next.url, "", client.Options{Tasks: client.TasksOff}), q.Name),
 		"done")
 }
 
@@ -187,7 +188,7 @@ func TestAToolThatIsGoneWhenItIsCalledAgain(t *testing.T) {
 	q := front.answer(t, "ada", desk.Answer{Action: "accept"})
 	const want = `The tool "order" may have run: the outcome of round 2 of the call is unknown. When it was sent again, ` +
 		`it did not run: the server no longer offers it.`
-	harness.Equal(t, "the result", fetch(t, s, q.Name), want)
+	expect.Equal(t, "the result", fetch(t, s, q.Name), want)
 }
 
 // A call whose states would be too large for its host to carry goes on in the store.
@@ -253,7 +254,7 @@ func TestABrokenConnection(t *testing.T) {
 	web.Listener.Close()
 	web.CloseClientConnections()
 	refuses(t, s, "order", map[string]any{"item": "hat"}, "cannot be reached, and the call was not sent")
-	harness.Equal(t, "ordered times", behind.count("order"), 0)
+	expect.Equal(t, "ordered times", behind.count("order"), 0)
 }
 
 // A round that must not be sent twice stays so, also if the server says by then that its tool is idempotent.

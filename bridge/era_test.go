@@ -19,6 +19,7 @@ import (
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -71,9 +72,9 @@ func TestAServerChangesItsEra(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
-	harness.Equal(t, "an older server was probed times", probes.Load(), 1)
+	expect.Equal(t, "an older server was probed times", probes.Load(), 1)
 	changed.Store(true)
-	harness.Equal(t, "after the change", told(t, session, "act"), "done")
+	expect.Equal(t, "after the change", told(t, session, "act"), "done")
 	if got := told(t, session, "look"); got != "done" || modern.effects != 2 {
 		t.Errorf("after the change: %s, with %d effects", got, modern.effects)
 	}
@@ -149,7 +150,7 @@ func TestACallAtAServerThatBecomesOlder(t *testing.T) {
 					if isParked {
 						key := parked.Pending.Questions[0].Key
 						parked.Pending.Answers = map[string]json.RawMessage{key: json.RawMessage(`{"action":"accept","content":{}}`)}
-						res := harness.Must(h.Resume(t.Context(), parked.Pending))
+						res := expect.Must(h.Resume(t.Context(), parked.Pending))(t)
 						text = res.(*mcp.CallToolResult).Content[0].(*mcp.TextContent).Text
 					} else {
 						name := next.answer(t, "ada", desk.Answer{Action: "accept"}).Name
@@ -189,7 +190,7 @@ func TestARoundAtAServerThatBecomesOlder(t *testing.T) {
 		defer h.Close()
 		time.Sleep(5 * time.Minute)
 		text, _ := call(t, h, "askback_result", map[string]any{"name": name})
-		harness.Contains(t, "the result", text, "The tool may have run, and it was not called again")
+		expect.Contains(t, "the result", text, "The tool may have run, and it was not called again")
 	})
 }
 
@@ -228,6 +229,6 @@ func TestARoundOfAToolThatTurns(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		close(broken)
-		harness.Contains(t, "the call ends with", <-told, "may have run")
+		expect.Contains(t, "the call ends with", <-told, "may have run")
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -110,7 +111,7 @@ func TestEventsOfServersPass(t *testing.T) {
 	})
 	ada := as(t, front, "ada", client.Options{})
 	var names []string
-	for raw := range harness.Each(t, ada.List(t.Context(), "events/list")) {
+	for raw := range expect.Each(t, ada.List(t.Context(), "events/list")) {
 		var of struct {
 			Name     string
 			Delivery []string
@@ -157,7 +158,7 @@ func TestEventsOfServersPass(t *testing.T) {
 		return 0
 	}
 	for _, name := range []string{"shop_call.ended", "mail_mail.arrived", "mail.arrived", "order.shipped", "shop_"} {
-		harness.Equal(t, name, poll(name), -32023)
+		expect.Equal(t, name, poll(name), -32023)
 	}
 	if len(shop.polls) != 2 || len(mail.polls) != 0 {
 		t.Errorf("the servers were asked %q and %q", shop.polls, mail.polls)
@@ -185,8 +186,8 @@ func TestEventsOfServersPass(t *testing.T) {
 	}
 	// A type without replay has no cursor.
 	shop.answers(`"events":[],"cursor":null`)
-	harness.Equal(t, "the result",
-		harness.Must(ada.PollEvents(t.Context(), &client.EventPoll{Name: "shop_order.shipped"})).Cursor, "")
+	expect.Equal(t, "the result",
+		expect.Must(ada.PollEvents(t.Context(), &client.EventPoll{Name: "shop_order.shipped"}))(t).Cursor, "")
 	_, err := bridge.New(&bridge.Options{Implementation: &mcp.Implementation{Name: "b", Version: "1"},
 		Server: frontOptions(t, shop.url).Server, Servers: []bridge.Server{{Identity: "x", Events: true}}})
 	if err == nil || !strings.Contains(err.Error(), "needs the Events of Options.Server") {
@@ -202,12 +203,12 @@ func TestTheTypesOfAServerChange(t *testing.T) {
 		o.Server.Events, o.Servers[0].Events = new(askback.EventOptions), true
 	})
 	body := harness.Modern(1, "subscriptions/listen", `"notifications":{"eventsListChanged":true,"toolsListChanged":true}`)
-	req := harness.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, front.url, strings.NewReader(body)))
+	req := expect.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, front.url, strings.NewReader(body)))(t)
 	for name, value := range map[string]string{"Content-Type": "application/json", "Mcp-Method": "subscriptions/listen",
 		"Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2026-07-28"} {
 		req.Header.Set(name, value)
 	}
-	res := harness.Must(http.DefaultClient.Do(req))
+	res := expect.Must(http.DefaultClient.Do(req))(t)
 	defer res.Body.Close()
 	stream := harness.NewConversation(t)
 	go stream.Scan(res.Body, "data: ")
@@ -247,7 +248,7 @@ func TestAServerThatHangsHidesNoEventsOfOthers(t *testing.T) {
 	})
 	s := host(t, front.url, "", client.Options{})
 	var names []string
-	for raw := range harness.Each(t, s.List(t.Context(), "events/list")) {
+	for raw := range expect.Each(t, s.List(t.Context(), "events/list")) {
 		var of struct{ Name string }
 		_ = json.Unmarshal(raw, &of)
 		names = append(names, of.Name)
@@ -255,6 +256,6 @@ func TestAServerThatHangsHidesNoEventsOfOthers(t *testing.T) {
 	if !slices.Contains(names, "mail_mail.arrived") {
 		t.Errorf("the types are %q", names)
 	}
-	harness.Equal(t, "the result",
-		harness.Must(s.PollEvents(t.Context(), &client.EventPoll{Name: "mail_mail.arrived"})).Cursor, "c")
+	expect.Equal(t, "the result",
+		expect.Must(s.PollEvents(t.Context(), &client.EventPoll{Name: "mail_mail.arrived"}))(t).Cursor, "c")
 }

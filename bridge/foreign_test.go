@@ -12,7 +12,7 @@ import (
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/hostile"
 )
 
@@ -35,15 +35,15 @@ func (h *evilServer) listsOdd(schema string) {
 // accept accepts a card with these arguments, or as it is if it has no form, and returns its message.
 func (f *front) accept(t *testing.T, arguments string) string {
 	t.Helper()
-	edited := harness.Must(json.Marshal(map[string]string{"arguments": arguments}))
+	edited := expect.Must(json.Marshal(map[string]string{"arguments": arguments}))(t)
 	var message string
 	eventually(t, "ada is asked", func() bool {
-		for q := range harness.Each(t, f.desk.Waiting(t.Context(), desk.Waiting{As: &desk.Person{Name: "ada"}})) {
+		for q := range expect.Each(t, f.desk.Waiting(t.Context(), desk.Waiting{As: &desk.Person{Name: "ada"}})) {
 			a := desk.Answer{Action: "accept", By: desk.Person{Name: "ada"}}
 			if strings.Contains(string(q.Params), `"Arguments"`) {
 				a.Content = edited
 			}
-			harness.Must(f.desk.Answer(t.Context(), q.Name, q.Key, a))
+			expect.Must(f.desk.Answer(t.Context(), q.Name, q.Key, a))(t)
 			message = q.Message
 			return true
 		}
@@ -74,8 +74,8 @@ func TestSchemasThatCannotBeApplied(t *testing.T) {
 			if !strings.Contains(message, "cannot be edited") {
 				message = front.accept(t, `{ "a": 1 }`)
 			}
-			harness.Contains(t, "the card says", message, tt.want)
-			harness.Equal(t, "the tool", <-words, `{"a":1}`)
+			expect.Contains(t, "the card says", message, tt.want)
+			expect.Equal(t, "the tool", <-words, `{"a":1}`)
 		})
 	}
 }
@@ -87,8 +87,8 @@ func TestEditedArgumentsAreCheckedThroughReferences(t *testing.T) {
 	front, s := beside(t, h, able(), editing)
 	words := calling(t, s, "evil_odd", map[string]any{"a": 100})
 	front.accept(t, `{"a":10}`)
-	harness.Contains(t, "the second card says", front.accept(t, `{"a":9}`), "/properties/a")
-	harness.Equal(t, "the tool", <-words, `{"a":9}`)
+	expect.Contains(t, "the second card says", front.accept(t, `{"a":9}`), "/properties/a")
+	expect.Equal(t, "the tool", <-words, `{"a":9}`)
 }
 
 // What the server offers is compared with a URI while it is offered, within bounds, and the other server's templates
@@ -116,7 +116,7 @@ func TestHostileTemplates(t *testing.T) {
 		return err
 	}
 	count := func() (n int) {
-		for template := range harness.Each(t, s.SDK().ResourceTemplates(t.Context(), nil)) {
+		for template := range expect.Each(t, s.SDK().ResourceTemplates(t.Context(), nil)) {
 			if strings.HasPrefix(template.URITemplate, "evil") {
 				n++
 			}
@@ -133,8 +133,8 @@ func TestHostileTemplates(t *testing.T) {
 		t.Error("a URI of nobody's is read")
 	}
 	lists()
-	harness.Check(t, front.Refresh(t.Context()))
-	harness.Equal(t, "templates are offered that are gone", count(), 0)
+	expect.Check(t, front.Refresh(t.Context()))
+	expect.Equal(t, "templates are offered that are gone", count(), 0)
 	if err := read("good://item/7"); err != nil {
 		t.Errorf("the other server's template, after that: %v", err)
 	}

@@ -15,18 +15,18 @@ import (
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/strictjson"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A host that can ask gets every form of the field as the server sent it, and the server the answer, whatever revision
 // the host speaks. For a host that cannot ask, a person at the desk answers the same form.
 func TestFormsOfTheField(t *testing.T) {
-	data := harness.Must(os.ReadFile("../internal/form/testdata/field.json"))
+	data := expect.Must(os.ReadFile("../internal/form/testdata/field.json"))(t)
 	var forms []struct {
 		From          string
 		Schema, Takes json.RawMessage
 	}
-	harness.Check(t, json.Unmarshal(data, &forms))
+	expect.Check(t, json.Unmarshal(data, &forms))
 	h := newHostile(t)
 	front, _ := beside(t, h, client.Options{})
 	waits, _ := beside(t, h, client.Options{}, patient)
@@ -43,7 +43,7 @@ func TestFormsOfTheField(t *testing.T) {
 	mute := host(t, front.url, "", opts)
 	for _, f := range forms {
 		var sent bytes.Buffer
-		harness.Check(t, json.Compact(&sent, f.Schema))
+		expect.Check(t, json.Compact(&sent, f.Schema))
 		if takes = json.RawMessage("{}"); f.Takes != nil {
 			takes = strictjson.AppendCompact(nil, f.Takes)
 		}
@@ -95,7 +95,7 @@ func TestAHostThatFailsToAsk(t *testing.T) {
 		return nil, errors.New("no window")
 	}
 	s := host(t, front.url, "2025-11-25", opts)
-	harness.Contains(t, "the words", waits(t, s, "order", map[string]any{"item": "hat"}), "user:ada")
+	expect.Contains(t, "the words", waits(t, s, "order", map[string]any{"item": "hat"}), "user:ada")
 	for listed, err := range front.desk.Waiting(t.Context(), desk.Waiting{}) { // the host cannot ask it now either
 		if err != nil {
 			t.Fatal(err)
@@ -106,5 +106,5 @@ func TestAHostThatFailsToAsk(t *testing.T) {
 		}
 	}
 	q := front.answer(t, "ada", desk.Answer{Action: "decline"})
-	harness.Equal(t, "the result", fetch(t, s, q.Name), "nothing: decline")
+	expect.Equal(t, "the result", fetch(t, s, q.Name), "nothing: decline")
 }

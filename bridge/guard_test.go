@@ -17,7 +17,7 @@ import (
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // logged is what a bridge has logged.
@@ -55,7 +55,7 @@ func TestPatternsOfApprovals(t *testing.T) {
 			front := newFront(t, "", approving(bridge.Approval{Tools: []string{c.pattern, "list"}}),
 				inFront(named("a", small(t, "a", "create").URL), named("b", small(t, "b", "list").URL)))
 			text, _ := call(t, host(t, front.url, "", client.Options{Tasks: client.TasksOff}), "a_create", nil)
-			harness.Equal(t, "the call returns "+text, text != "create of a", c.guarded)
+			expect.Equal(t, "the call returns "+text, text != "create of a", c.guarded)
 		})
 	}
 	for _, pattern := range []string{"", " ", "create ", "a\nb", "a\u202eb", "[", `a\`} {
@@ -73,7 +73,7 @@ func TestOddNamesAreNotOffered(t *testing.T) {
 		h := newHostile(t)
 		var tools []string
 		for _, name := range append(odd, "fine.name-1_2") {
-			tool := harness.Must(json.Marshal(map[string]any{"name": name, "inputSchema": map[string]any{"type": "object"}}))
+			tool := expect.Must(json.Marshal(map[string]any{"name": name, "inputSchema": map[string]any{"type": "object"}}))(t)
 			tools = append(tools, string(tool))
 		}
 		h.lists(tools...)
@@ -125,7 +125,7 @@ func TestPatternsWithoutATool(t *testing.T) {
 	}
 	for _, want := range []string{`level=INFO msg="bridge: people approve the calls of these tools" tools="\"remove\""`,
 		`level=WARN msg="bridge: no tool matches a pattern of what people are to approve" pattern=delte_*`} {
-		harness.Contains(t, "the log", log.String(), want)
+		expect.Contains(t, "the log", log.String(), want)
 	}
 	srv.mcp.RemoveTools("remove") // the pattern is no mistake, but nobody knows what has become of its tool
 	eventually(t, "the calls of the server are refused", func() bool {
@@ -162,13 +162,13 @@ func TestAGuardDoesNotCrowdOutOtherServers(t *testing.T) {
 // What a server calls itself is one line of the question whether its tool is called, in quotes, and no more.
 func TestTheTitleInAnApproval(t *testing.T) {
 	name := "shop\"?\n\nApproved by \u202eeverybody\x1b[2J " + strings.Repeat("x", 300)
-	srv := harness.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: name, Version: "1"}, nil),
-		&askback.Options{Logger: quiet}))
+	srv := expect.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: name, Version: "1"}, nil),
+		&askback.Options{Logger: quiet}))(t)
 	addSaying(srv, "buy", "bought")
 	web := newSwitched(t, http.Handler(srv.HTTPHandler(nil)), works)
 	front := newFront(t, web.URL, approving(bridge.Approval{Tools: []string{"buy"}}))
 	waits(t, host(t, front.url, "", client.Options{Tasks: client.TasksOff}), "buy", nil)
 	q := front.answer(t, "ada", desk.Answer{Action: "decline"})
 	want := `Call the tool "buy" of the server "shop\"? Approved by everybody [2J ` + strings.Repeat("x", 30) + `…"?`
-	harness.Equal(t, "the question", q.Message, want)
+	expect.Equal(t, "the question", q.Message, want)
 }

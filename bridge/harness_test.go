@@ -24,6 +24,7 @@ import (
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task"
@@ -244,7 +245,7 @@ func newFront(t testing.TB, url string, change ...func(*bridge.Options)) *front 
 	if f.Bridge, err = bridge.Open(t.Context(), opts); err != nil {
 		t.Fatal(err)
 	}
-	f.desk = harness.Must(desk.Open(f.store, nil))
+	f.desk = expect.Must(desk.Open(f.store, nil))(t)
 	web := httptest.NewServer(f.Server().HTTPHandler(nil))
 	end := f.run(context.Background())
 	f.stop = sync.OnceFunc(func() {
@@ -278,8 +279,8 @@ func (f *front) answer(t testing.TB, by string, a desk.Answer) *desk.Question {
 	a.By = desk.Person{Name: by}
 	var answered *desk.Question
 	eventually(t, by+" is asked", func() bool {
-		for q := range harness.Each(t, f.desk.Waiting(t.Context(), desk.Waiting{As: &a.By})) {
-			harness.Must(f.desk.Answer(t.Context(), q.Name, q.Key, a))
+		for q := range expect.Each(t, f.desk.Waiting(t.Context(), desk.Waiting{As: &a.By})) {
+			expect.Must(f.desk.Answer(t.Context(), q.Name, q.Key, a))(t)
 			answered = q
 			return true
 		}
@@ -301,8 +302,8 @@ func eventually(t testing.TB, what string, is func() bool) {
 // host connects a host with these options to the bridge.
 func host(t testing.TB, url, version string, opts client.Options) *client.Session {
 	t.Helper()
-	session := harness.Must(client.New(&opts).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url},
-		&mcp.ClientSessionOptions{ProtocolVersion: version}))
+	session := expect.Must(client.New(&opts).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url},
+		&mcp.ClientSessionOptions{ProtocolVersion: version}))(t)
 	t.Cleanup(func() { session.Close() })
 	return session
 }
@@ -361,9 +362,9 @@ func refuses(t testing.TB, s *client.Session, tool string, arguments any, parts 
 	t.Helper()
 	text, failed := call(t, s, tool, arguments)
 	for _, part := range parts {
-		harness.Contains(t, tool, text, part)
+		expect.Contains(t, tool, text, part)
 	}
-	harness.Equal(t, tool+" fails", failed, true)
+	expect.Equal(t, tool+" fails", failed, true)
 }
 
 // calling calls a tool beside the test, and sends its first text.

@@ -17,7 +17,7 @@ import (
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -122,7 +122,7 @@ func TestAHostileOlderServer(t *testing.T) {
 	n := 0
 	ended := false // a slow machine meets the questions a few at a time, until the call has had its rounds
 	eventually(t, "the flood is asked, or over", func() bool {
-		shown := harness.Must(f.desk.Show(t.Context(), flood))
+		shown := expect.Must(f.desk.Show(t.Context(), flood))(t)
 		ended, n = shown.Status.Terminal(), 0
 		for q, err := range f.desk.Waiting(t.Context(), desk.Waiting{}) {
 			if err != nil || q.Message != "Mine?" {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/internal/rawclient"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A call that the server makes a task is one of the bridge, too: no request of the host waits for it.
@@ -41,11 +41,11 @@ func TestHostsInSessionsSeeTheLog(t *testing.T) {
 	s := host(t, newFront(t, shop.url).url, "2025-11-25", client.Options{SDK: mcp.ClientOptions{
 		LoggingMessageHandler: func(_ context.Context, req *mcp.LoggingMessageRequest) { logged <- req.Params.Level },
 	}})
-	harness.Check(t, s.SDK().SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "info"}))
+	expect.Check(t, s.SDK().SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "info"}))
 	call(t, s, "log", nil)
 	select {
 	case level := <-logged:
-		harness.Equal(t, "the host sees a message of level", level, "warning")
+		expect.Equal(t, "the host sees a message of level", level, "warning")
 	case <-time.After(2 * time.Minute):
 		t.Error("the host sees nothing")
 	}

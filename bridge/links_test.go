@@ -8,6 +8,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -57,6 +58,6 @@ func TestANewResourceBesideASilentServer(t *testing.T) {
 	defer silent.end() // or the end of the bridge would wait for it
 	ctx := harness.InTime(t)
 	for range 20 {
-		harness.Must(s.SDK().ReadResource(ctx, &mcp.ReadResourceParams{URI: "evil://made"}))
+		expect.Must(s.SDK().ReadResource(ctx, &mcp.ReadResourceParams{URI: "evil://made"}))(t)
 	}
 }

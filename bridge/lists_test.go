@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Each list stands by itself: one that the server does not know is empty, one that fails or has no end costs no other,
@@ -36,16 +36,16 @@ func TestEachListStandsByItself(t *testing.T) {
 			_, s := beside(t, h, client.Options{})
 			served(t, s)
 			var templates, prompts []string
-			for template := range harness.Each(t, s.SDK().ResourceTemplates(t.Context(), nil)) {
+			for template := range expect.Each(t, s.SDK().ResourceTemplates(t.Context(), nil)) {
 				templates = append(templates, template.URITemplate)
 			}
-			for prompt := range harness.Each(t, s.SDK().Prompts(t.Context(), nil)) {
+			for prompt := range expect.Each(t, s.SDK().Prompts(t.Context(), nil)) {
 				prompts = append(prompts, prompt.Name)
 			}
 			if tools := toolNames(t, s); !slices.Contains(templates, "evil://{a}") || !slices.Contains(tools, "evil_plain") {
 				t.Errorf("the templates are %q, the tools %q", templates, tools)
 			}
-			harness.Equal(t, "the prompts", slices.Contains(prompts, "evil_good"), strings.Contains(c.prompts, `"good"`))
+			expect.Equal(t, "the prompts", slices.Contains(prompts, "evil_good"), strings.Contains(c.prompts, `"good"`))
 		})
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // with is a server with a prefix and a choice of its tools.
@@ -35,7 +35,7 @@ func offered(t *testing.T, s *client.Session) []string {
 // promptNames are the names of the prompts of a bridge.
 func promptNames(t *testing.T, s *client.Session) (names []string) {
 	t.Helper()
-	for prompt := range harness.Each(t, s.SDK().Prompts(t.Context(), nil)) {
+	for prompt := range expect.Each(t, s.SDK().Prompts(t.Context(), nil)) {
 		names = append(names, prompt.Name)
 	}
 	slices.Sort(names)
@@ -208,7 +208,7 @@ func TestTwoToolsWithOneName(t *testing.T) {
 		front := newFront(t, "", inFront(servers...), log.into)
 		s := host(t, front.url, "", client.Options{})
 		if name == "one late" {
-			harness.Same(t, "the tools of the server that is there", offered(t, s), []string{"create", "show"})
+			expect.Same(t, "the tools of the server that is there", offered(t, s), []string{"create", "show"})
 			lateA.mode.Store(works)
 			lateA.CloseClientConnections()
 		}
@@ -228,7 +228,7 @@ func TestTwoToolsWithOneName(t *testing.T) {
 		if _, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "create"}); err == nil {
 			t.Errorf("%s: the name that is nobody's is called", name)
 		}
-		harness.Contains(t, name+": the log", log.String(), `name=create as=`+names[0])
+		expect.Contains(t, name+": the log", log.String(), `name=create as=`+names[0])
 		for _, prompt := range prompts {
 			got, err := s.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: prompt})
 			if err != nil || !strings.HasPrefix(got.Description, "Hello from ") {
@@ -313,7 +313,7 @@ func TestChoicesWithoutATool(t *testing.T) {
 	}
 	want := []string{`what is denied" pattern=b_*`, `what is allowed at a" pattern=crate`,
 		`what is denied at a" pattern=delte*`, `what is renamed at a" pattern=lst`}
-	harness.Same(t, "the log has", got, want)
+	expect.Same(t, "the log has", got, want)
 }
 
 // A call that waits belongs to a tool of a server, and not to a name: after its tool was renamed it goes on there, and

@@ -19,6 +19,7 @@ import (
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -184,7 +185,7 @@ func newOlder(t testing.TB, version string) (*older, string) {
 // overStdio makes a bridge start an older server as a program for each session. It counts the programs.
 func overStdio(t testing.TB, started *atomic.Int64) func(*bridge.Options) {
 	t.Helper()
-	self := harness.Must(os.Executable())
+	self := expect.Must(os.Executable())(t)
 	return func(o *bridge.Options) {
 		o.Servers[0].Connect = func() (mcp.Transport, error) {
 			if started != nil {
@@ -249,15 +250,15 @@ func TestPeopleAnswerAnOlderServer(t *testing.T) {
 			if got, failed := call(t, s, "echo", subject{"hello"}); !strings.HasPrefix(got, "hello") || failed {
 				t.Errorf("the echo is %q", got)
 			}
-			harness.Equal(t, "a call that did not ask is stored", stored(t, f), before)
+			expect.Equal(t, "a call that did not ask is stored", stored(t, f), before)
 			words, failed := call(t, s, "order", subject{"hat"})
 			if !strings.Contains(words, "askback_result") || failed {
 				t.Fatalf("the words are %q", words)
 			}
 			q := f.answer(t, "ada", says("blue"))
-			harness.Equal(t, "the desk asks", q.Message, "Which color has the hat?")
+			expect.Equal(t, "the desk asks", q.Message, "Which color has the hat?")
 			f.answer(t, "ada", says("yes"))
-			harness.Equal(t, "the result", fetch(t, s, q.Name), "yes blue hat")
+			expect.Equal(t, "the result", fetch(t, s, q.Name), "yes blue hat")
 		}
 	})
 }
@@ -272,7 +273,7 @@ func byHeader(o *bridge.Options) {
 // as connects a host of a caller.
 func as(t testing.TB, f *front, user string, opts client.Options) *client.Session {
 	t.Helper()
-	s := harness.Must(client.New(&opts).Connect(t.Context(), bridge.AtURL(f.url, http.Header{"User": {user}}), nil))
+	s := expect.Must(client.New(&opts).Connect(t.Context(), bridge.AtURL(f.url, http.Header{"User": {user}}), nil))(t)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -289,7 +290,7 @@ func TestNobodyGetsTheQuestionsOfAnothersCall(t *testing.T) {
 				user, item := []string{"ada", "bob"}[i%2], fmt.Sprintf("hat-%d", i)
 				all.Go(func() {
 					s := as(t, f, user, client.Options{Form: func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
-						harness.Contains(t, user+", who buys the, is asked", q.Message, item)
+						expect.Contains(t, user+", who buys the, is asked", q.Message, item)
 						return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"text": "red"}}, nil
 					}})
 					for range 3 {
@@ -325,10 +326,10 @@ func TestACallerHasAShareOfTheSessions(t *testing.T) {
 	if got, failed := call(t, bob, "echo", subject{"bob"}); failed || !strings.HasPrefix(got, "bob") {
 		t.Errorf("bob gets %q", got)
 	}
-	harness.Equal(t, "calls came to the server", s.count("echo"), 1)
+	expect.Equal(t, "calls came to the server", s.count("echo"), 1)
 	f.answer(t, "ada", says("red"))
 	q := f.answer(t, "ada", says("yes"))
-	harness.Equal(t, "the first call of ada gets", fetch(t, ada, q.Name), "yes red hat")
+	expect.Equal(t, "the first call of ada gets", fetch(t, ada, q.Name), "yes red hat")
 	if got, failed := call(t, ada, "echo", subject{"again"}); failed {
 		t.Errorf("afterwards ada gets %q", got)
 	}
@@ -345,15 +346,15 @@ func TestAnOlderServerAsksSeveralAtOnce(t *testing.T) {
 		ada := desk.Person{Name: "ada"}
 		var last *desk.Question
 		for deadline := time.Now().Add(20 * time.Second); last == nil && time.Now().Before(deadline); {
-			for q := range harness.Each(t, f.desk.Waiting(t.Context(), desk.Waiting{As: &ada})) {
+			for q := range expect.Each(t, f.desk.Waiting(t.Context(), desk.Waiting{As: &ada})) {
 				last = q
 			}
 		}
 		a := says(strings.Trim(last.Message, "Number ?"))
 		a.By, name = ada, last.Name
-		harness.Must(f.desk.Answer(t.Context(), last.Name, last.Key, a))
+		expect.Must(f.desk.Answer(t.Context(), last.Name, last.Key, a))(t)
 	}
-	harness.Equal(t, "the answers came as", fetch(t, s, name), "0 1 2")
+	expect.Equal(t, "the answers came as", fetch(t, s, name), "0 1 2")
 }
 
 // A server that does not wait as long as a person needs ends its call in words that say so, and nobody is asked any
@@ -388,7 +389,7 @@ func TestAnOlderServerGivesUp(t *testing.T) {
 func (f *front) waits(t testing.TB) (name string) {
 	t.Helper()
 	var newest time.Time
-	for c := range harness.Each(t, f.desk.List(t.Context(), task.Filter{})) {
+	for c := range expect.Each(t, f.desk.List(t.Context(), task.Filter{})) {
 		if !c.Created.Before(newest) {
 			name, newest = c.Name, c.Created
 		}
@@ -416,7 +417,7 @@ func TestACallEndsAtAnOlderServer(t *testing.T) {
 
 	call(t, s, "order", subject{"hat"})
 	name := f.waits(t)
-	harness.Must(f.desk.Cancel(t.Context(), name, desk.Cancellation{By: "ada", Reason: "no hats"}))
+	expect.Must(f.desk.Cancel(t.Context(), name, desk.Cancellation{By: "ada", Reason: "no hats"}))(t)
 	eventually(t, "the order is cancelled", func() bool { return older.count("cancelled order") == 1 })
 }
 
@@ -461,7 +462,7 @@ func TestAnOlderServersCallBelongsToOneBridge(t *testing.T) {
 			t.Errorf("order %d of two bridges gets %q", i, got)
 		}
 	}
-	harness.Equal(t, "four orders began times", s.count("begin order"), 4)
+	expect.Equal(t, "four orders began times", s.count("begin order"), 4)
 	h := host(t, second.url, "", client.Options{Tasks: client.TasksOff})
 	for tool, want := range map[string]string{
 		"order": `was lost while it waited for the answer to "Order the red hat?"`, "look": "yes red hat",
@@ -481,8 +482,8 @@ func TestAnOlderServersCallBelongsToOneBridge(t *testing.T) {
 			eventually(t, "the tool is called again", func() bool { return s.count("begin look") == 2 })
 			first.answer(t, "ada", says("yes"))
 		}
-		harness.Contains(t, tool+" gets", fetch(t, h, name), want)
-		harness.Equal(t, "an order was repeated times", s.count("begin order")-before, 0)
+		expect.Contains(t, tool+" gets", fetch(t, h, name), want)
+		expect.Equal(t, "an order was repeated times", s.count("begin order")-before, 0)
 	}
 }
 
@@ -504,5 +505,5 @@ func TestACallIsLostAlsoToBridgesThatLiveShortly(t *testing.T) {
 			map[string]any{"name": name})
 		next.stop()
 	}
-	harness.Contains(t, "the call ends with", words, "was lost while it waited for the answer to")
+	expect.Contains(t, "the call ends with", words, "was lost while it waited for the answer to")
 }

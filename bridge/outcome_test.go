@@ -20,6 +20,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -226,20 +227,20 @@ func TestWhatAHostIsToldOfACall(t *testing.T) {
 				s.meets(c)
 				text := told(t, h, "act")
 				for _, want := range c.want {
-					harness.Contains(t, name, text, want)
+					expect.Contains(t, name, text, want)
 				}
 				if strings.Contains(text, "32005") || c.ran && strings.Contains(text, "did not run") ||
 					strings.Contains(text, "s1") {
 					t.Errorf("%s: %q", name, text)
 				}
 				s.mu.Lock()
-				harness.Equal(t, name+": the call came times", s.calls, 1)
+				expect.Equal(t, name+": the call came times", s.calls, 1)
 				if ids := strings.Contains(name, "has an ID"); version < "2026" && ids != (s.resumed > 0) {
 					t.Errorf("%s: the stream was resumed %d times", name, s.resumed)
 				}
 				s.mu.Unlock()
 				s.meets(nil)
-				harness.Equal(t, "the call after "+name, told(t, h, "act"), "done")
+				expect.Equal(t, "the call after "+name, told(t, h, "act"), "done")
 			}
 		})
 	}
@@ -257,13 +258,13 @@ func TestAServerThatIsNotThere(t *testing.T) {
 			}
 		})
 		h := host(t, f.url, "", client.Options{})
-		harness.Equal(t, "the text", told(t, h, "act"), "done")
+		expect.Equal(t, "the text", told(t, h, "act"), "done")
 		s.Listener.Close()
 		connections.CloseIdleConnections()
 		for _, tool := range []string{"act", "look"} {
-			harness.Contains(t, "the text", told(t, h, tool), "was not sent. It did not run: ")
+			expect.Contains(t, "the text", told(t, h, tool), "was not sent. It did not run: ")
 		}
-		harness.Equal(t, version+": effects", s.effects, 1)
+		expect.Equal(t, version+": effects", s.effects, 1)
 	}
 }
 
@@ -364,10 +365,10 @@ func TestACallThatWaitsForItsSecondSession(t *testing.T) {
 		}
 		s.ServeHTTP(w, r)
 	}))
-	b := harness.Must(bridge.Open(t.Context(), frontOptions(t, web.URL)))
+	b := expect.Must(bridge.Open(t.Context(), frontOptions(t, web.URL)))(t)
 	front := harness.Serve(t, b.Server().HTTPHandler(nil))
 	h := host(t, front.URL, "", client.Options{})
-	harness.Equal(t, "the text", told(t, h, "act"), "done")
+	expect.Equal(t, "the text", told(t, h, "act"), "done")
 	s.mu.Lock()
 	s.forgotten = fmt.Sprint("s", s.sessions)
 	s.mu.Unlock()
@@ -376,7 +377,7 @@ func TestACallThatWaitsForItsSecondSession(t *testing.T) {
 	go func() { ended <- told(t, h, "act") }()
 	<-begins
 	b.Close()
-	harness.Contains(t, "the result", <-ended, "was not called: the bridge stops")
+	expect.Contains(t, "the result", <-ended, "was not called: the bridge stops")
 }
 
 // A call whose own request says that the session is not known is made once more, in a new session.
@@ -384,7 +385,7 @@ func TestASessionThatIsForgotten(t *testing.T) {
 	s := newScripted(t, "2025-11-25")
 	f := newFront(t, s.URL)
 	h := host(t, f.url, "", client.Options{})
-	harness.Equal(t, "the text", told(t, h, "act"), "done")
+	expect.Equal(t, "the text", told(t, h, "act"), "done")
 	s.mu.Lock()
 	s.forgotten = fmt.Sprint("s", s.sessions)
 	s.mu.Unlock()
@@ -392,9 +393,9 @@ func TestASessionThatIsForgotten(t *testing.T) {
 		t.Errorf("after the session was forgotten: %q, %d calls", text, s.calls)
 	}
 	s.meets(&fate{answer: status(http.StatusNotFound)})
-	harness.Contains(t, "a server that has no session", told(t, h, "act"),
+	expect.Contains(t, "a server that has no session", told(t, h, "act"),
 		"did not run: the server answered with HTTP status 404")
-	harness.Equal(t, "it was called times", s.calls, 2)
+	expect.Equal(t, "it was called times", s.calls, 2)
 }
 
 // A server of this library answers with status 200 once its handler has run, so that nobody is told that nothing did.

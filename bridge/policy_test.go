@@ -22,6 +22,7 @@ import (
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/clock"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task"
@@ -113,8 +114,8 @@ func (s *scene) note(in map[int]bool, n int) {
 
 // modern is a server that asks in rounds, whose tools are named so.
 func (s *scene) modern(behind *bridge.Approval, tools ...string) *askback.Server {
-	srv := harness.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "shop", Version: "1"}, nil),
-		&askback.Options{Logger: quiet, Keys: s.keys}))
+	srv := expect.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "shop", Version: "1"}, nil),
+		&askback.Options{Logger: quiet, Keys: s.keys}))(s.t)
 	for _, name := range tools {
 		tool := &mcp.Tool{Name: name}
 		if strings.Contains(name, "again") {
@@ -188,7 +189,7 @@ func (s *scene) open(approval *bridge.Approval, servers ...bridge.Server) *front
 	if f.Bridge, err = bridge.Open(s.t.Context(), opts); err != nil {
 		s.t.Fatal(err)
 	}
-	f.desk = harness.Must(desk.Open(s.store, nil))
+	f.desk = expect.Must(desk.Open(s.store, nil))(s.t)
 	f.stop = sync.OnceFunc(f.run(s.life))
 	return f
 }
@@ -196,9 +197,9 @@ func (s *scene) open(approval *bridge.Approval, servers ...bridge.Server) *front
 // host connects a host to a bridge of the scene.
 func (s *scene) host(f *front, version string, opts client.Options) *client.Session {
 	here, there := mcp.NewInMemoryTransports()
-	harness.Must(f.Server().Connect(s.life, there, nil))
-	session := harness.Must(client.New(&opts).Connect(s.t.Context(), here,
-		&mcp.ClientSessionOptions{ProtocolVersion: version}))
+	expect.Must(f.Server().Connect(s.life, there, nil))(s.t)
+	session := expect.Must(client.New(&opts).Connect(s.t.Context(), here,
+		&mcp.ClientSessionOptions{ProtocolVersion: version}))(s.t)
 	return session
 }
 
@@ -214,13 +215,13 @@ func (p *people) answer() {
 	t := p.s.t
 	for _, who := range []desk.Person{{Name: "ada"}, {Name: "bob"}, {Name: "cleo", Groups: []string{"release"}},
 		{Name: "dan", Groups: []string{"release"}}} {
-		for listed := range harness.Each(t, p.desk.Waiting(t.Context(), desk.Waiting{As: &who})) {
+		for listed := range expect.Each(t, p.desk.Waiting(t.Context(), desk.Waiting{As: &who})) {
 			q, err := p.desk.Question(t.Context(), listed.Name, listed.Key, &who)
 			if err != nil {
 				continue // decided meanwhile
 			}
 			var in load
-			harness.Check(t, json.Unmarshal(q.Arguments, &in))
+			expect.Check(t, json.Unmarshal(q.Arguments, &in))
 			a := desk.Answer{By: who, Action: "accept"}
 			hasForm := strings.Contains(string(q.Schema), `"arguments"`)
 			if strings.Contains(string(q.Schema), `"text"`) {
@@ -303,7 +304,7 @@ func arrange(t *testing.T, draw *rand.Rand, calls int) (p *people, passed int) {
 	s := newScene(t)
 	names := []string{"plain", "asks", "asks.again", "again", "other", "odd/asks", "odd asks"}
 	flags := approvals([]string{"*", "*a*", "?_*", "[MO]_*"}[draw.IntN(4)])
-	at := harness.Must(desk.Open(s.store, nil))
+	at := expect.Must(desk.Open(s.store, nil))(t)
 	p = &people{s: s, desk: at, draw: func() string {
 		return []string{"accept", "accept", "accept", "edit", "decline", "cancel", "misfit"}[draw.IntN(7)]
 	}}
@@ -445,9 +446,9 @@ func TestACallIsLeftToABridgeThatAsksTheSame(t *testing.T) {
 			t.Errorf("after ten minutes the task is %+v", row)
 		}
 		name := task.Name(row.ID)
-		harness.Contains(t, "the text", textOf(t, h, "askback_result", map[string]any{"name": name}), want)
-		harness.Equal(t, "the card says",
-			harness.Must(other.desk.Question(t.Context(), name, "bridge_approve", &desk.Person{Name: "bob"})).Progress, want)
+		expect.Contains(t, "the text", textOf(t, h, "askback_result", map[string]any{"name": name}), want)
+		expect.Equal(t, "the card says",
+			expect.Must(other.desk.Question(t.Context(), name, "bridge_approve", &desk.Person{Name: "bob"}))(t).Progress, want)
 		said := log.String()
 		if n := strings.Count(said, "leaving a call to another bridge"); n != 1 || !strings.Contains(said, "user:bob") {
 			t.Errorf("the log says it %d times: %s", n, said)
@@ -458,7 +459,7 @@ func TestACallIsLeftToABridgeThatAsksTheSame(t *testing.T) {
 		last := open(gate)
 		defer last.stop()
 		time.Sleep(10 * time.Second)
-		harness.Equal(t, "effects at a bridge that asks the same", s.tookEffect(1), 1)
+		expect.Equal(t, "effects at a bridge that asks the same", s.tookEffect(1), 1)
 	})
 }
 
@@ -490,7 +491,7 @@ func TestBridgesWithOtherClocks(t *testing.T) {
 			last := open(context.Background())
 			defer last.stop()
 			time.Sleep(2 * time.Minute)
-			harness.Equal(t, fmt.Sprint("it is, older ", older), s.row().Status, task.Completed)
+			expect.Equal(t, fmt.Sprint("it is, older ", older), s.row().Status, task.Completed)
 			if n := s.tookEffect(1); (n == 1) == older {
 				t.Errorf("older %v: %d effects", older, n)
 			}
@@ -512,7 +513,7 @@ func TestACallWithoutItsGateIsNotPassedOn(t *testing.T) {
 		}
 		other := &task.Task{ID: "AAAABBBBCCCCDDDDEEEEFFFF", Principal: "ada", Method: row.Method, Target: row.Target,
 			Status: task.Working, Round: row.Round}
-		harness.Check(t, s.store.Create(t.Context(), other, time.Hour, 0, began, entries[1:], task.Quota{}))
+		expect.Check(t, s.store.Create(t.Context(), other, time.Hour, 0, began, entries[1:], task.Quota{}))
 		time.Sleep(10 * time.Second)
 		refuses(t, h, "askback_result", map[string]any{"name": task.Name(other.ID)},
 			"its journal does not say whether it has to be approved")

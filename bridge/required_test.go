@@ -11,6 +11,7 @@ import (
 
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -69,9 +70,9 @@ func TestAServerRequiresAPage(t *testing.T) {
 				eventually(t, "the desk asks", func() bool { return open() == 1 })
 				session := <-sessions
 				for _, id := range []string{"another", "one"} {
-					harness.Equal(t, "another page ends the question", open(), 1)
+					expect.Equal(t, "another page ends the question", open(), 1)
 					done.Store(true)
-					harness.Check(t,
+					expect.Check(t,
 						session.NotifyElicitationComplete(t.Context(), &mcp.ElicitationCompleteParams{ElicitationID: id}))
 				}
 			}

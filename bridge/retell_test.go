@@ -10,7 +10,7 @@ import (
 
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/internal/rawclient"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // What a server says of its prompts, resources and tools, and what they bring, reaches hosts with members that no type
@@ -51,11 +51,11 @@ func TestWhatServersSayStaysAsTheyWroteIt(t *testing.T) {
 	}
 	front := newFront(t, evil.URL)
 	modern := &rawclient.Client{URL: front.url}
-	older := harness.Must(modern.Initialize(t.Context(), "2025-11-25"))
+	older := expect.Must(modern.Initialize(t.Context(), "2025-11-25"))(t)
 	for version, c := range map[string]*rawclient.Client{"2026-07-28": modern, "2025-11-25": older} {
 		for method, said := range says {
 			var params map[string]any
-			harness.Check(t, json.Unmarshal([]byte(said.params), &params))
+			expect.Check(t, json.Unmarshal([]byte(said.params), &params))
 			var got json.RawMessage
 			if err := c.Call(t.Context(), method, params, &got); err != nil {
 				t.Errorf("%s: %s: %v", version, method, err)
@@ -94,14 +94,14 @@ func TestSamplingPassesAsItCame(t *testing.T) {
 	host := &rawclient.Client{URL: front.url, Capabilities: `{"sampling":{}}`}
 	params := map[string]any{"name": "think", "arguments": map[string]any{}}
 	var asked rawclient.Result
-	harness.Check(t, host.Call(t.Context(), "tools/call", params, &asked))
+	expect.Check(t, host.Call(t.Context(), "tools/call", params, &asked))
 	if got := string(asked.Requests["q"]); !strings.Contains(got, "{"+asks+"}") {
 		t.Errorf("the host is asked\n%s, want\n{%s}", got, asks)
 	}
 	again := map[string]any{"name": "think", "arguments": map[string]any{}, "requestState": asked.State,
 		"inputResponses": map[string]any{"q": json.RawMessage(says)}}
-	harness.Check(t, host.Call(t.Context(), "tools/call", again, nil))
-	harness.Contains(t, "the server gets", <-answered, says)
+	expect.Check(t, host.Call(t.Context(), "tools/call", again, nil))
+	expect.Contains(t, "the server gets", <-answered, says)
 }
 
 // What a program writes where servers of HTTP name headers is its own affair: its tool is offered as it wrote it.

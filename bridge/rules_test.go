@@ -15,14 +15,14 @@ import (
 	"github.com/askback-mcp/askback/bridge/rules"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
 // ruled has a bridge decide by rules.
 func ruled(t testing.TB, text string) func(*bridge.Options) {
 	t.Helper()
-	r := harness.Must(rules.Parse("rules.yaml", []byte(text)))
+	r := expect.Must(rules.Parse("rules.yaml", []byte(text)))(t)
 	return func(o *bridge.Options) { o.Server.Desk.Rules = r.Decide }
 }
 
@@ -51,7 +51,7 @@ rules:
 			`{}`:         `The tool "echo" was not called: the rule "huge" denies it: It is too large.`, // "large" fails
 			`{"n":5000}`: `The tool "echo" was not called: the rule "huge" denies it: It is too large.`,
 		} {
-			harness.Equal(t, version+": "+arguments, textOf(t, s, "echo", json.RawMessage(arguments)), want)
+			expect.Equal(t, version+": "+arguments, textOf(t, s, "echo", json.RawMessage(arguments)), want)
 		}
 		const denied = `The tool "capabilities" was not called: the default of the rules denies it: nothing else.`
 		if got, failed := call(t, s, "capabilities", nil); !failed || got != denied {
@@ -59,9 +59,9 @@ rules:
 		}
 		words := calling(t, s, "echo", json.RawMessage(`{"n":50}`))
 		q := front.answer(t, "bob", desk.Answer{Action: "accept"})
-		harness.Contains(t, version+": the message", q.Message, `Asked by the rule "large".`)
-		harness.Equal(t, version+": the approved call returns", <-words, "map[n:50]")
-		harness.Equal(t, version+": the tool ran times", behind.count("echo")-before, 2)
+		expect.Contains(t, version+": the message", q.Message, `Asked by the rule "large".`)
+		expect.Equal(t, version+": the approved call returns", <-words, "map[n:50]")
+		expect.Equal(t, version+": the tool ran times", behind.count("echo")-before, 2)
 	}
 }
 
@@ -102,10 +102,10 @@ rules:
 	pass(`{"n":500}`, true)
 	pass(`{"n":500}`, true) // the caller is among those who may answer
 	var left []string
-	for r := range harness.Each(t, front.desk.Remembered(t.Context(), nil)) {
+	for r := range expect.Each(t, front.desk.Remembered(t.Context(), nil)) {
 		left = append(left, fmt.Sprint(r.Tool, r.Excerpt.Begin, r.Left, r.Caller))
 	}
-	harness.Equal(t, "what is remembered", fmt.Sprint(left), `[echo{"n":1}2ada echo{"n":2}2ada]`)
+	expect.Equal(t, "what is remembered", fmt.Sprint(left), `[echo{"n":1}2ada echo{"n":2}2ada]`)
 	for r := range front.desk.Remembered(t.Context(), &desk.Person{Name: "ada"}) {
 		if _, err := front.desk.Forget(t.Context(), r.Name, &desk.Person{Name: "bob"}); err != nil {
 			t.Error(err)
@@ -137,13 +137,13 @@ rules:
 		{"cap", `with these arguments the rule "silver" asks user:cleo to approve it`},
 	} {
 		arguments := fmt.Sprintf(`{"item":%q}`, edit.item)
-		content := harness.Must(json.Marshal(map[string]string{"arguments": arguments}))
+		content := expect.Must(json.Marshal(map[string]string{"arguments": arguments}))(t)
 		if q := front.answer(t, "bob", desk.Answer{Action: "accept", Content: content}); !strings.Contains(q.Message,
 			edit.before) {
 			t.Errorf("before %s the message is %q", edit.item, q.Message)
 		}
 	}
-	harness.Equal(t, "the result", <-words, "red cap ordered")
+	expect.Equal(t, "the result", <-words, "red cap ordered")
 }
 
 // Rules and flags are not given together, and a tool whose name rules could misread is not offered.
@@ -199,7 +199,7 @@ func TestOtherRulesAskAgain(t *testing.T) {
 					for range 60 {
 						for _, who := range []string{"bob", "cleo", "ada"} {
 							person := desk.Person{Name: who}
-							for q := range harness.Each(t, next.desk.Waiting(t.Context(), desk.Waiting{As: &person})) {
+							for q := range expect.Each(t, next.desk.Waiting(t.Context(), desk.Waiting{As: &person})) {
 								a := desk.Answer{By: person, Action: "accept"}
 								switch shown, err := next.desk.Question(t.Context(), q.Name, q.Key, &person); {
 								case err != nil:
@@ -223,7 +223,7 @@ func TestOtherRulesAskAgain(t *testing.T) {
 					host := s.host(next, "", client.Options{Tasks: client.TasksOff})
 					defer host.Close()
 					text, _ := call(t, host, "askback_result", map[string]any{"name": task.Name(row.ID)})
-					harness.Contains(t, "the host is told", text, c.words)
+					expect.Contains(t, "the host is told", text, c.words)
 				})
 			})
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -37,12 +38,12 @@ func inFront(servers ...bridge.Server) func(*bridge.Options) {
 // small starts a server whose tool says whose it is.
 func small(t testing.TB, name string, tools ...string) *httptest.Server {
 	t.Helper()
-	srv := harness.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: name, Version: "1"}, &mcp.ServerOptions{
+	srv := expect.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: name, Version: "1"}, &mcp.ServerOptions{
 		Instructions: "Be kind to " + name + ".",
 		CompletionHandler: func(context.Context, *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
 			return &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: []string{name}}}, nil
 		},
-	}), &askback.Options{Logger: quiet}))
+	}), &askback.Options{Logger: quiet}))(t)
 	for _, tool := range tools {
 		askback.AddTool(srv, &mcp.Tool{Name: tool}, func(context.Context, *askback.Call, struct{}) (string, error) {
 			return tool + " of " + name, nil
@@ -71,19 +72,19 @@ func TestSeveralServers(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			s := host(t, front.url, version, client.Options{})
 			want := []string{"a_create", "a_delete", "askback_result", "b_create", "b_list"}
-			harness.Same(t, "the tools", toolNames(t, s), want)
+			expect.Same(t, "the tools", toolNames(t, s), want)
 			for tool, want := range map[string]string{
 				"a_create": "create of a", "b_create": "create of b", "a_delete": "delete of a",
 			} {
 				returns(t, s, tool, nil, want)
 			}
-			harness.Equal(t, "the prompt",
-				harness.Must(s.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "b_greet"})).Description, "Hello from b")
+			expect.Equal(t, "the prompt",
+				expect.Must(s.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "b_greet"}))(t).Description, "Hello from b")
 			for uri, want := range map[string]string{
 				"doc://terms": "a", "doc://a": "a", "doc://b": "b", "a://item/7": "a", "b://item/7": "b",
 			} {
-				harness.Equal(t, uri,
-					harness.Must(s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri})).Contents[0].Text, want)
+				expect.Equal(t, uri,
+					expect.Must(s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri}))(t).Contents[0].Text, want)
 			}
 			for _, ref := range []*mcp.CompleteReference{
 				{Type: "ref/prompt", Name: "b_greet"}, {Type: "ref/resource", URI: "b://item/{id}"},
@@ -96,7 +97,7 @@ func TestSeveralServers(t *testing.T) {
 			}
 			text := s.SDK().InitializeResult().Instructions
 			for _, name := range []string{"a", "b"} {
-				harness.Contains(t, "the instructions", text, "begin with "+name+"_:\nBe kind to "+name+".")
+				expect.Contains(t, "the instructions", text, "begin with "+name+"_:\nBe kind to "+name+".")
 			}
 		})
 	}
@@ -228,7 +229,7 @@ func TestStatesStayWithTheirServer(t *testing.T) {
 			before := inFront(named("a", a.url), named("b", b.url))
 			front := newFront(t, "", before, lease)
 			s := host(t, front.url, "", client.Options{Tasks: client.TasksOff})
-			harness.Contains(t, "the words", waits(t, s, "a_order", map[string]any{"item": "hat"}), "ada")
+			expect.Contains(t, "the words", waits(t, s, "a_order", map[string]any{"item": "hat"}), "ada")
 			front.stop()
 			wrong := newFront(t, "", inFront(then(a.url, b.url)...), lease, after(front))
 			wrong.answer(t, "ada", desk.Answer{Action: "accept", Content: json.RawMessage(`{"color":"blue"}`)})
@@ -237,7 +238,7 @@ func TestStatesStayWithTheirServer(t *testing.T) {
 				t.Error("another call is not served")
 			}
 			wrong.stop()
-			harness.Equal(t, "states have reached a server", a.states.Load()+b.states.Load(), 0)
+			expect.Equal(t, "states have reached a server", a.states.Load()+b.states.Load(), 0)
 			right := newFront(t, "", before, lease, after(front))
 			right.answer(t, "ada", desk.Answer{Action: "accept"})
 			eventually(t, "the call goes on", func() bool { return a.count("order") == 1 })
@@ -262,7 +263,7 @@ func TestResourcesPassOn(t *testing.T) {
 		}
 		return read.Contents[0].Text
 	}
-	harness.Equal(t, "the first server's", text(), "about doc://terms")
+	expect.Equal(t, "the first server's", text(), "about doc://terms")
 	first.RemoveResources("doc://terms")
 	eventually(t, "the second server's is offered", func() bool { return text() == "b" })
 }

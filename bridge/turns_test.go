@@ -13,7 +13,7 @@ import (
 
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // stateful is an older program. Each process remembers what was done in it.
@@ -94,9 +94,9 @@ func TestACallerHasOneProcess(t *testing.T) {
 			updates <- req.Params.URI
 		},
 	}})
-	harness.Check(t, session.SDK().Subscribe(t.Context(), &mcp.SubscribeParams{URI: "note://one"}))
+	expect.Check(t, session.SDK().Subscribe(t.Context(), &mcp.SubscribeParams{URI: "note://one"}))
 	returns(t, session, "keep", subject{"one"}, "1")
-	harness.Equal(t, "has changed", <-updates, "note://one")
+	expect.Equal(t, "has changed", <-updates, "note://one")
 	call(t, session, "meet", nil) // and so it is known not to ask
 	all := new(sync.WaitGroup)
 	all.Add(3)
@@ -114,8 +114,8 @@ func TestACallerHasOneProcess(t *testing.T) {
 	}()
 	cancel()
 	<-ended
-	harness.Equal(t, "the note", harness.Must(session.SDK().ReadResource(t.Context(),
-		&mcp.ReadResourceParams{URI: "note://one"})).Contents[0].Text, "one")
+	expect.Equal(t, "the note", expect.Must(session.SDK().ReadResource(t.Context(),
+		&mcp.ReadResourceParams{URI: "note://one"}))(t).Contents[0].Text, "one")
 	returns(t, session, "keep", subject{"two"}, "2")
 	eventually(t, "the tool of the note is listed", func() bool {
 		for tool, err := range session.SDK().Tools(t.Context(), nil) {
@@ -147,7 +147,7 @@ func TestCallsThatMayAskTakeTurns(t *testing.T) {
 		t.Error(err)
 	}
 	f.answer(t, "ada", says("fine"))
-	harness.Equal(t, "the call that asked", fetch(t, session, name), "fine")
+	expect.Equal(t, "the call that asked", fetch(t, session, name), "fine")
 	returns(t, session, "meet", subject{"Bob"}, "Bob")
 }
 

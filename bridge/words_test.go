@@ -10,6 +10,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -47,7 +48,7 @@ func TestACallWaitsForPeopleBehindTheBridge(t *testing.T) {
 	f := newFront(t, "", inFront(named("a", a), named("b", b)), byHeader)
 	opts := client.Options{Tasks: client.TasksOff}
 	ada, eve := as(t, f, "ada", opts), as(t, f, "eve", opts)
-	harness.Same(t, "the tools", toolNames(t, eve), []string{"a_deploy", "askback_result", "b_deploy"})
+	expect.Same(t, "the tools", toolNames(t, eve), []string{"a_deploy", "askback_result", "b_deploy"})
 	for name, people := range map[string]*desk.Desk{"a": atA, "b": atB} {
 		words, failed := call(t, ada, name+"_deploy", nil)
 		called := callName.FindStringSubmatch(words)
@@ -57,6 +58,6 @@ func TestACallWaitsForPeopleBehindTheBridge(t *testing.T) {
 		in := map[string]any{"name": called[1]}
 		refuses(t, eve, "askback_result", in, "no such call")
 		(&front{desk: people}).answer(t, "olga", desk.Answer{Action: "accept"})
-		harness.Equal(t, "the result", fetch(t, ada, called[1]), "deployed "+name)
+		expect.Equal(t, "the result", fetch(t, ada, called[1]), "deployed "+name)
 	}
 }

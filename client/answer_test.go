@@ -10,7 +10,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A request is sent again only after all its questions are answered.
@@ -31,7 +31,7 @@ func TestNoRetryBeforeAllIsAnswered(t *testing.T) {
 	if pending, ok := parked(err); !ok || len(pending.Answers) != 1 || pending.State != "s" {
 		t.Errorf("got %v", err)
 	}
-	harness.Equal(t, "requests", len(s.all()), 1)
+	expect.Equal(t, "requests", len(s.all()), 1)
 
 	// The retry waits for the slowest handler, and each answer has its question's key.
 	s = script{}
@@ -47,7 +47,7 @@ func TestNoRetryBeforeAllIsAnswered(t *testing.T) {
 	}
 	session = connect(t, opts,
 		s.serve(t, `{"resultType":"input_required","inputRequests":{"a":`+formQuestion+`,"b":`+formQuestion+`}}`, done), "")
-	harness.Must(called(t, session, "t"))
+	expect.Must(called(t, session, "t"))(t)
 	if all := s.all(); len(all) != 2 || string(all[1].Params["inputResponses"]) != `{"a":{"action":"decline"},`+
 		`"b":{"action":"cancel"}}` {
 		t.Errorf("sent %v", all)
@@ -63,17 +63,17 @@ func TestHandlersMayFailOrCancel(t *testing.T) {
 	broken := errors.New("no display")
 	_, err := called(t,
 		session(func(context.Context, *client.Question) (*mcp.ElicitResult, error) { return nil, broken }), "everything")
-	harness.Is(t, "the result", err, broken)
+	expect.Is(t, "the result", err, broken)
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err = session(func(ctx context.Context, _ *client.Question) (*mcp.ElicitResult, error) {
 		cancel()
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}).CallTool(ctx, &mcp.CallToolParams{Name: "everything"})
-	harness.Is(t, "the result", err, context.Canceled)
+	expect.Is(t, "the result", err, context.Canceled)
 	opts := answers()
 	refusal := errors.New("this host refuses")
 	opts.OnRound = func(context.Context, *client.Round) error { return refusal }
 	_, err = called(t, connect(t, opts, web(t, newServer(t, askback.Options{})), ""), "everything")
-	harness.Is(t, "the result", err, refusal)
+	expect.Is(t, "the result", err, refusal)
 }

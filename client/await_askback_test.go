@@ -13,7 +13,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestTasksOfAskback(t *testing.T) {
@@ -63,14 +63,14 @@ func TestTasksOfAskback(t *testing.T) {
 					if extension := version == "2026-07-28" && dialect == client.TasksAuto; extension == (started.TTL == time.Minute) {
 						t.Errorf("started %+v", started)
 					}
-					harness.Equal(t, "the result", textOf(harness.Must(session.WaitTask(t.Context(), started.ID))), worked)
-					harness.Equal(t, "the result", harness.Must(session.GetTask(t.Context(), started.ID)).Status, "completed")
+					expect.Equal(t, "the result", textOf(expect.Must(session.WaitTask(t.Context(), started.ID))(t)), worked)
+					expect.Equal(t, "the result", expect.Must(session.GetTask(t.Context(), started.ID))(t).Status, "completed")
 
 					long := start(t, session, "long", 0)
 					if err := session.CancelTask(t.Context(), long.ID); err != nil {
 						t.Error(err)
 					}
-					harness.Is(t, "cancelled", harness.Err(session.WaitTask(t.Context(), long.ID)), client.ErrTaskCancelled)
+					expect.Is(t, "cancelled", expect.Err(session.WaitTask(t.Context(), long.ID)), client.ErrTaskCancelled)
 					list, next, err := session.ListTasks(t.Context(), "")
 					if version == "2026-07-28" && dialect == client.TasksAuto {
 						if err == nil {
@@ -107,8 +107,8 @@ func TestTasksOfAskbackWait(t *testing.T) {
 				if version == "2026-07-28" { // other questions of the round were answered, and their answers are in the Pending
 					opts.Roots = func(context.Context) ([]*mcp.Root, error) { return nil, errors.New("asked again") }
 				}
-				harness.Equal(t, "the result",
-					textOf(harness.Must(connect(t, opts, transport, version).Resume(t.Context(), stored(t, pending)))), worked)
+				expect.Equal(t, "the result",
+					textOf(expect.Must(connect(t, opts, transport, version).Resume(t.Context(), stored(t, pending)))(t)), worked)
 			})
 		}
 	}
@@ -123,16 +123,16 @@ func TestTasksOfAskbackAreAnsweredByTheirIDs(t *testing.T) {
 		started := start(t, session, "work", 0)
 		var now *client.Task
 		for now = started; len(now.Questions) == 0; time.Sleep(5 * time.Millisecond) {
-			now = harness.Must(session.GetTask(t.Context(), started.ID))
+			now = expect.Must(session.GetTask(t.Context(), started.ID))(t)
 		}
 		if len(now.Questions) != 2 || now.Questions[0].Message != "Who are you?" {
 			t.Errorf("asks %v", now.Questions)
 		}
-		harness.Check(t, session.AnswerTask(t.Context(), started.ID,
+		expect.Check(t, session.AnswerTask(t.Context(), started.ID,
 			map[string]any{now.Questions[0].Key: &mcp.ElicitResult{Action: "accept",
 				Content: map[string]any{"zip": "0150", "name": "octocat"}}}))
 		// The handlers answer the rest.
-		harness.Equal(t, "the result", textOf(harness.Must(session.WaitTask(t.Context(), started.ID))), worked)
+		expect.Equal(t, "the result", textOf(expect.Must(session.WaitTask(t.Context(), started.ID))(t)), worked)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestTasksOfAskbackAreObserved(t *testing.T) {
 		opts := answers()
 		seen := observed(&opts)
 		session := connect(t, opts, transport, "")
-		harness.Must(called(t, session, "detach"))
+		expect.Must(called(t, session, "detach"))(t)
 		var steps []string
 		for _, line := range *seen {
 			line, _, _ = strings.Cut(line, " final")
@@ -159,6 +159,6 @@ func TestTasksOfAskbackAreObserved(t *testing.T) {
 			`3 tasks/update input_required "" answers 1`,
 			`3 told completed ""`,
 		}
-		harness.Diff(t, name, want, steps)
+		expect.Diff(t, name, want, steps)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -42,7 +43,7 @@ func TestTaskOfTheExtension(t *testing.T) {
 	}
 	session := connect(t, opts, srv.transport(), "")
 	ends(t, session)
-	harness.Equal(t, "asked", asked, 1)
+	expect.Equal(t, "asked", asked, 1)
 	want := []string{
 		`1 tools/call working "in progress"`,
 		`1 tasks/get working "halfway"`,
@@ -51,7 +52,7 @@ func TestTaskOfTheExtension(t *testing.T) {
 		`2 tasks/get working ""`,
 		`2 tasks/get completed "" final ` + done,
 	}
-	harness.Diff(t, "observed", want, *seen)
+	expect.Diff(t, "observed", want, *seen)
 	if sent, _ := srv.sent("tasks/update"); len(sent) != 1 || sent[0] != `{"inputResponses":{"who":{"action":"accept",`+
 		`"content":{"name":"octocat"}}},"taskId":"tâche/1"}` {
 		t.Errorf("update: %s", sent)
@@ -90,8 +91,8 @@ func TestTaskOfTheProposal(t *testing.T) {
 	opts.Tasks = client.TasksProposal
 	seen := observed(&opts)
 	session := connect(t, opts, srv.transport(), "")
-	harness.Equal(t, "the result", textOf(harness.Must(session.CallTool(t.Context(),
-		&mcp.CallToolParams{Name: "t", Arguments: map[string]any{"a": 1}}))), "done")
+	expect.Equal(t, "the result", textOf(expect.Must(session.CallTool(t.Context(),
+		&mcp.CallToolParams{Name: "t", Arguments: map[string]any{"a": 1}}))(t)), "done")
 	want := []string{
 		`1 tools/call asks first`,
 		`2 tools/call working "it is Working" answers 1`,
@@ -105,19 +106,19 @@ func TestTaskOfTheProposal(t *testing.T) {
 		`4 tasks/get completed "it is Completed"`,
 		`4 tasks/result completed "it is Completed" final ` + done,
 	}
-	harness.Diff(t, "observed", want, *seen)
+	expect.Diff(t, "observed", want, *seen)
 	sent, _ := srv.sent("tools/call")
-	harness.Diff(t, "calls", []string{
+	expect.Diff(t, "calls", []string{
 		`{"arguments":{"a":1},"name":"t","task":{}}`,
 		`{"arguments":{"a":1},"inputResponses":{"first":{"action":"accept","content":{}}},"name":"t","requestState":"s1",` +
 			`"task":{}}`,
 	}, sent)
 	sent, headers := srv.sent("tasks/input_response")
-	harness.Diff(t, "answers", []string{
+	expect.Diff(t, "answers", []string{
 		`{"inputResponses":{"who":{"action":"accept","content":{"name":"octocat"}}},"requestState":"s2"}`,
 		`{"inputResponses":{"again":{"action":"accept","content":{"name":"octocat"}}}}`,
 	}, sent)
-	harness.Equal(t, "Mcp-Name", headers[0].Get("Mcp-Name"), oddName)
+	expect.Equal(t, "Mcp-Name", headers[0].Get("Mcp-Name"), oddName)
 	if slices.Contains(srv.methods(), "subscriptions/listen") {
 		t.Error("the dialect has no subscriptions")
 	}
@@ -141,7 +142,7 @@ func TestTheProposalAsksAgainUnderTheSameKey(t *testing.T) {
 	opts.Tasks = client.TasksProposal
 	asked := counted(&opts)
 	ends(t, connect(t, opts, srv.transport(), ""))
-	harness.Equal(t, "asked", *asked, 2)
+	expect.Equal(t, "asked", *asked, 2)
 }
 
 func TestTaskOfASession(t *testing.T) {
@@ -154,8 +155,8 @@ func TestTaskOfASession(t *testing.T) {
 		opts := patient()
 		opts.Tasks = client.TasksProposal
 		srv := serveTasks(t, map[string]func(int, message) string{"tools/call": always(`{"structuredContent":{"a":1}}`)})
-		harness.Equal(t, "the result",
-			fmt.Sprint(harness.Must(called(t, connect(t, opts, srv.transport(), ""), "t")).StructuredContent), "map[a:1]")
+		expect.Equal(t, "the result",
+			fmt.Sprint(expect.Must(called(t, connect(t, opts, srv.transport(), ""), "t"))(t).StructuredContent), "map[a:1]")
 	})
 	t.Run("that the tool cannot be", func(t *testing.T) {
 		opts := patient()
@@ -188,11 +189,11 @@ func TestTaskOfASession(t *testing.T) {
 		if err := session.AnswerTask(t.Context(), started.ID, map[string]any{}); err == nil {
 			t.Error("an answer had no way to go")
 		}
-		harness.Equal(t, "the result", textOf(harness.Must(session.WaitTask(t.Context(), started.ID))), "done")
+		expect.Equal(t, "the result", textOf(expect.Must(session.WaitTask(t.Context(), started.ID))(t)), "done")
 	})
 	t.Run("cancelled", func(t *testing.T) {
 		session := connect(t, patient(), legacyServer(t, tasksCapability, required), "2025-11-25")
-		harness.Check(t, session.CancelTask(t.Context(), oddID))
+		expect.Check(t, session.CancelTask(t.Context(), oddID))
 		_, err := session.WaitTask(t.Context(), oddID)
 		if !errors.Is(err, client.ErrTaskCancelled) || !strings.Contains(err.Error(), "it is cancelled") {
 			t.Errorf("got %v", err)
@@ -209,11 +210,11 @@ func TestTaskOfASession(t *testing.T) {
 			t.Fatalf("got %v", err)
 		}
 		for range 20 { // the question gets no response, of which the server would complain, while the session goes on
-			harness.Must(session.GetTask(t.Context(), oddID))
+			expect.Must(session.GetTask(t.Context(), oddID))(t)
 		}
 		session.Close()
-		harness.Equal(t, "the result",
-			textOf(harness.Must(connect(t, patient(), server, "2025-11-25").Resume(t.Context(), stored(t, pending)))), "done")
+		expect.Equal(t, "the result",
+			textOf(expect.Must(connect(t, patient(), server, "2025-11-25").Resume(t.Context(), stored(t, pending)))(t)), "done")
 	})
 }
 
@@ -286,7 +287,7 @@ func TestTaskIsParkedAndResumed(t *testing.T) {
 				t.Fatalf("got %v: %+v", err, pending)
 			}
 			opts.Form = patient().Form
-			res := harness.Must(connect(t, opts, transport, "").Resume(t.Context(), stored(t, pending)))
+			res := expect.Must(connect(t, opts, transport, "").Resume(t.Context(), stored(t, pending)))(t)
 			if got := said(t, res.(*mcp.CallToolResult), nil); got != "done" ||
 				!strings.Contains(answered, `"roots":[{"uri":"file:///src"}]`) {
 				t.Errorf("got %q, answered %s", got, answered)
@@ -317,7 +318,7 @@ func TestResumedTaskAsksSomethingElse(t *testing.T) {
 		}
 		return flat("input_required", ","+askWho)
 	})
-	harness.Must(connect(t, patient(), transport, "").Resume(t.Context(), stored(t, pending)))
+	expect.Must(connect(t, patient(), transport, "").Resume(t.Context(), stored(t, pending)))(t)
 	if sent, _ := srv.sent("tasks/update"); len(sent) != 1 || !strings.Contains(sent[0], "octocat") {
 		t.Errorf("sent %s", sent)
 	}
@@ -351,7 +352,7 @@ func testTaskOutlivesTheWaiting(t *testing.T) {
 		t.Error("the task was cancelled")
 	}
 	srv.now("tasks/get", always(flat("completed", `,"result":`+done)))
-	harness.Equal(t, "resumed", textOf(harness.Must(session.Resume(t.Context(), stored(t, waited.Pending)))), "done")
+	expect.Equal(t, "resumed", textOf(expect.Must(session.Resume(t.Context(), stored(t, waited.Pending)))(t)), "done")
 }
 
 func TestTaskEnds(t *testing.T) {
@@ -479,7 +480,7 @@ func TestWaitingOutlivesBrokenResponses(t *testing.T) {
 				ctx := harness.InTime(t)
 				opts := patient()
 				opts.Limits.FirstPause = time.Millisecond
-				harness.Equal(t, "the result", textOf(harness.Must(connect(t, opts, transport, version).WaitTask(ctx, oddID))),
+				expect.Equal(t, "the result", textOf(expect.Must(connect(t, opts, transport, version).WaitTask(ctx, oddID))(t)),
 					"done")
 				if !broken["tasks/get"] || !broken["tasks/update"] && !broken["tasks/result"] {
 					t.Errorf("broken: %v", broken)
@@ -541,8 +542,8 @@ func TestAnswersAreKept(t *testing.T) {
 				t.Fatalf("got %v, %v", p, err)
 			}
 			resumed = true
-			harness.Equal(t, "resumed", textOf(harness.Must(session.Resume(t.Context(), stored(t, p)))), "done")
-			harness.Diff(t, "told of", []string{"a", "b", "b"}, told)
+			expect.Equal(t, "resumed", textOf(expect.Must(session.Resume(t.Context(), stored(t, p)))(t)), "done")
+			expect.Diff(t, "told of", []string{"a", "b", "b"}, told)
 		})
 	}
 }
@@ -576,7 +577,7 @@ func TestLostAnswersAreSentAgain(t *testing.T) {
 	opts := patient()
 	asked := counted(&opts)
 	ends(t, connect(t, opts, srv.transport(), ""))
-	harness.Equal(t, "asked", *asked, 1)
+	expect.Equal(t, "asked", *asked, 1)
 	if sent, _ := srv.sent("tasks/update"); len(sent) != 2 || sent[0] != sent[1] {
 		t.Errorf("sent %q", sent)
 	}

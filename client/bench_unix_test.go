@@ -19,7 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // The benchmarks compare a call that asks once with a bare http.Client that sends the same two requests. The canned
@@ -36,7 +36,7 @@ func eachServer(b *testing.B, run func(b *testing.B, url string)) {
 		run(b, s.URL)
 	})
 	b.Run("outside", func(b *testing.B) {
-		self := harness.Must(os.Executable())
+		self := expect.Must(os.Executable())(b)
 		cmd := exec.Command(self)
 		cmd.Env = append(os.Environ(), "HOSTILE_ROLE=canned")
 		in, err1 := cmd.StdinPipe()
@@ -46,7 +46,7 @@ func eachServer(b *testing.B, run func(b *testing.B, url string)) {
 		}
 		defer func() { in.Close(); _ = cmd.Wait() }()
 		var url string
-		harness.Must(fmt.Fscanln(out, &url))
+		expect.Must(fmt.Fscanln(out, &url))(b)
 		run(b, url)
 	})
 }
@@ -59,7 +59,7 @@ func measure(b *testing.B, rounds func() error) {
 	b.ReportAllocs()
 	before := processorTime()
 	for b.Loop() {
-		harness.Check(b, rounds())
+		expect.Check(b, rounds())
 	}
 	b.ReportMetric(float64((processorTime()-before).Microseconds())/float64(b.N), "cpu-µs/op")
 }
@@ -87,7 +87,7 @@ func TestAllocationsOfACall(t *testing.T) {
 	defer s.Close()
 	count := func(rounds func() error) float64 {
 		return testing.AllocsPerRun(200, func() {
-			harness.Check(t, rounds())
+			expect.Check(t, rounds())
 		})
 	}
 	ours, bare := count(rounds(t, s.URL)), count(bareRounds(t, s.URL))
@@ -102,8 +102,8 @@ func rounds(tb testing.TB, url string) func() error {
 	opts := &client.Options{Form: func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
 		return answer, nil
 	}}
-	session := harness.Must(client.New(opts).Connect(tb.Context(),
-		&mcp.StreamableClientTransport{Endpoint: url, HTTPClient: ownConnections(tb)}, nil))
+	session := expect.Must(client.New(opts).Connect(tb.Context(),
+		&mcp.StreamableClientTransport{Endpoint: url, HTTPClient: ownConnections(tb)}, nil))(tb)
 	tb.Cleanup(func() { session.Close() })
 	params := &mcp.CallToolParams{Name: "close_bug", Arguments: map[string]any{"id": 4711}}
 	return func() error {

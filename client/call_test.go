@@ -14,7 +14,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A retry is a new request with a new ID, the same parameters, an answer under every key that was
@@ -25,13 +25,13 @@ func TestARetryIsARequestOfItsOwn(t *testing.T) {
 		looking = `{"round":1, "next" : "tools/list"} ab1.=?&<é\u2028>\u0000 %41\n`
 	)
 	var odd string
-	harness.Check(t, json.Unmarshal([]byte(`"`+strings.ReplaceAll(looking, `"`, `\"`)+`"`), &odd))
+	expect.Check(t, json.Unmarshal([]byte(`"`+strings.ReplaceAll(looking, `"`, `\"`)+`"`), &odd))
 	const none, empty = "none", ""
 	// The last state is JSON: a client that parsed it would write it differently.
 	states := []string{odd, none, strings.Repeat("A", 100<<10), `"quoted"`, none, empty, ` { "n" : 1.0, "a":"\u0061"}`}
 	var results []string
 	for i, state := range states {
-		encoded := harness.Must(json.Marshal(state))
+		encoded := expect.Must(json.Marshal(state))(t)
 		switch {
 		case i == 3: // no questions: the client returns only the state
 			results = append(results, `{"resultType":"input_required","requestState":`+string(encoded)+`}`)
@@ -43,8 +43,8 @@ func TestARetryIsARequestOfItsOwn(t *testing.T) {
 	}
 	var s script
 	session := connect(t, answers(), s.serve(t, append(results, done)...), "")
-	harness.Equal(t, "the result", textOf(harness.Must(session.CallTool(t.Context(),
-		&mcp.CallToolParams{Name: "t", Arguments: map[string]any{"n": 1}}))), "done")
+	expect.Equal(t, "the result", textOf(expect.Must(session.CallTool(t.Context(),
+		&mcp.CallToolParams{Name: "t", Arguments: map[string]any{"n": 1}}))(t)), "done")
 	calls := s.all()
 	if len(calls) != len(states)+1 {
 		t.Fatalf("%d requests for %d rounds", len(calls), len(states)+1)
@@ -95,7 +95,7 @@ func TestAnswersGoWithTheirCallOnly(t *testing.T) {
 		return &mcp.ElicitResult{Action: "decline"}, nil
 	}
 	session = connect(t, opts, transport, "")
-	harness.Must(called(t, session, "t"))
+	expect.Must(called(t, session, "t"))(t)
 	var got []string
 	for _, m := range s.all() {
 		line := m.Method
@@ -107,7 +107,7 @@ func TestAnswersGoWithTheirCallOnly(t *testing.T) {
 		got = append(got, line)
 	}
 	want := []string{"tools/call", "tools/list", "tools/call", `tools/call {"a":{"action":"decline"}} "mine"`}
-	harness.Diff(t, "sent", want, got)
+	expect.Diff(t, "sent", want, got)
 }
 
 func TestParallelCallsAreKeptApart(t *testing.T) {
@@ -152,12 +152,12 @@ func TestResourceFromCache(t *testing.T) {
 			`"text":"a"}]}`)
 	}), "")
 	for range 2 {
-		res := harness.Must(session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://a"}))
+		res := expect.Must(session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://a"}))(t)
 		if len(res.Contents) != 1 || !strings.HasPrefix(res.Contents[0].Text, "a") {
 			t.Errorf("got %v", res.Contents)
 		}
 	}
-	harness.Equal(t, "the server was asked times", reads, 1)
+	expect.Equal(t, "the server was asked times", reads, 1)
 }
 
 // Some arguments are also sent in headers, as the list of tools says. A session that has not requested
@@ -172,10 +172,10 @@ func TestHeadersOfToolNeverListed(t *testing.T) {
 		})
 	opts := answers()
 	opts.Form = park
-	pending := parkedBy(t, harness.Err(connect(t, opts, web(t, srv), "").CallTool(t.Context(),
+	pending := parkedBy(t, expect.Err(connect(t, opts, web(t, srv), "").CallTool(t.Context(),
 		&mcp.CallToolParams{Name: "regional", Arguments: map[string]any{"region": "Tromsø"}})))
-	res := harness.Must(connect(t, answers(), web(t, srv), "").Resume(t.Context(), pending))
-	harness.Equal(t, "the result", textOf(res), "octocat in Tromsø")
+	res := expect.Must(connect(t, answers(), web(t, srv), "").Resume(t.Context(), pending))(t)
+	expect.Equal(t, "the result", textOf(res), "octocat in Tromsø")
 }
 
 // Before it becomes a task, a call is parked like any other, and still asks for a task when it is resumed.
@@ -199,8 +199,8 @@ func TestCallIsParkedBeforeItIsATask(t *testing.T) {
 	if !ok || pending.TaskID != "" {
 		t.Fatal(err)
 	}
-	harness.Equal(t, "resumed",
-		textOf(harness.Must(connect(t, patient(), transport, "").Resume(t.Context(), stored(t, pending)))), "done")
+	expect.Equal(t, "resumed",
+		textOf(expect.Must(connect(t, patient(), transport, "").Resume(t.Context(), stored(t, pending)))(t)), "done")
 	sent, _ := srv.sent("tools/call")
 	if want := `{"arguments":{},"inputResponses":{"q":{"action":"accept","content":{}}},"name":"t","requestState":"s",` +
 		`"task":{"ttl":60000}}`; sent[1] != want {

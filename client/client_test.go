@@ -6,7 +6,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestEveryRevisionAndTransport(t *testing.T) {
@@ -16,8 +16,8 @@ func TestEveryRevisionAndTransport(t *testing.T) {
 		} {
 			t.Run(version+" "+name, func(t *testing.T) {
 				session := connect(t, answers(), transport(t, newServer(t, askback.Options{})), version)
-				res := harness.Must(called(t, session, "everything"))
-				harness.Equal(t, "tool", textOf(res), "{0150 octocat 42}file:///srchello")
+				res := expect.Must(called(t, session, "everything"))(t)
+				expect.Equal(t, "tool", textOf(res), "{0150 octocat 42}file:///srchello")
 				prompt, err := session.GetPrompt(t.Context(),
 					&mcp.GetPromptParams{Name: "prompt", Arguments: map[string]string{"greeting": "Hi "}})
 				if err != nil || prompt.Description != "Hi octocat" {

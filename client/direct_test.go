@@ -17,7 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Only requests of calls and those about tasks go past the SDK's client, and only to servers of 2026-07-28 over HTTP.
@@ -57,7 +57,7 @@ func TestWhichWayARequestGoes(t *testing.T) {
 			_, err3 := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://a"})
 			_, _, err4 := session.ListTasks(t.Context(), "")
 			_, err5 := session.SDK().ListTools(t.Context(), nil)
-			harness.Check(t, errors.Join(err1, err2, err3, err4, err5))
+			expect.Check(t, errors.Join(err1, err2, err3, err4, err5))
 			mu.Lock()
 			defer mu.Unlock()
 			for _, method := range []string{"tools/call", "prompts/get", "resources/read", "tasks/list"} {
@@ -99,9 +99,9 @@ func TestRequestsAreTheSameOnBothWays(t *testing.T) {
 		_, err2 := called(t, session, "t")
 		_, err3 := session.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "p", Arguments: map[string]string{"a": "b"}})
 		_, err4 := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://a", Meta: meta})
-		harness.Check(t, errors.Join(err1, err2, err3, err4))
+		expect.Check(t, errors.Join(err1, err2, err3, err4))
 	}
-	harness.Equal(t, "past the SDK: through the SDK", bodies[0], bodies[1])
+	expect.Equal(t, "past the SDK: through the SDK", bodies[0], bodies[1])
 }
 
 // streaming answers every call with notifications, and then with a result.
@@ -235,9 +235,9 @@ func TestResourcesInTheCacheChange(t *testing.T) {
 		return reads[fmt.Sprintf("%q", uri)]
 	}
 	for range 2 {
-		harness.Equal(t, "read times", read("doc://a"), 1)
+		expect.Equal(t, "read times", read("doc://a"), 1)
 	}
-	harness.Must(called(t, session, "touch"))
+	expect.Must(called(t, session, "touch"))(t)
 	soon(t, "the old result", func() {
 		for read("doc://a") == 1 {
 			time.Sleep(time.Millisecond)
@@ -286,13 +286,13 @@ func TestHeadersOfAListedTool(t *testing.T) {
 		header = r.Header
 		respond(w, m, `{"resultType":"complete","content":[]}`)
 	}), "")
-	harness.Must(session.SDK().ListTools(t.Context(), nil))
+	expect.Must(session.SDK().ListTools(t.Context(), nil))(t)
 	args := map[string]any{"region": "Tromsø", "n": json.RawMessage(`42.0`), "deep": map[string]any{"on": true},
 		"absent": nil}
-	harness.Must(session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t", Arguments: args}))
+	expect.Must(session.CallTool(t.Context(), &mcp.CallToolParams{Name: "t", Arguments: args}))(t)
 	for name, want := range map[string]string{"Mcp-Param-Region": "=?base64?VHJvbXPDuA==?=", "Mcp-Param-N": "42",
 		"Mcp-Param-On": "true", "Mcp-Param-Absent": ""} {
-		harness.Equal(t, name, header.Get(name), want)
+		expect.Equal(t, name, header.Get(name), want)
 	}
 	// The definition is not valid, and the list that the host gets is without the tool.
 	if _, err := session.CallTool(t.Context(),
@@ -307,11 +307,11 @@ func TestTheVersionInTheMetaIsTheHeaders(t *testing.T) {
 	session := connect(t, answers(), s.serve(t, done), "")
 	params := &mcp.CallToolParams{Name: "t",
 		Meta: mcp.Meta{mcp.MetaKeyProtocolVersion: "2025-11-25", "com.example/own": "kept"}}
-	harness.Must(session.CallTool(t.Context(), params))
+	expect.Must(session.CallTool(t.Context(), params))(t)
 	var meta map[string]any
 	for _, m := range s.all() {
 		if m.Method == "tools/call" {
-			harness.Check(t, json.Unmarshal(m.Params["_meta"], &meta))
+			expect.Check(t, json.Unmarshal(m.Params["_meta"], &meta))
 		}
 	}
 	if meta[mcp.MetaKeyProtocolVersion] != "2026-07-28" || meta["com.example/own"] != "kept" {

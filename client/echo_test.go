@@ -17,6 +17,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/seal"
 )
@@ -50,7 +51,7 @@ func (w *wiretap) RoundTrip(req *http.Request) (*http.Response, error) {
 // A client echoes the state of a question in a session unchanged, with the answer to that question,
 // and only with Options.Drafts.
 func TestTheStateOfAQuestionIsEchoed(t *testing.T) {
-	srv := harness.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil), nil))
+	srv := expect.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil), nil))(t)
 	askback.AddTool(srv, &mcp.Tool{Name: "two"},
 		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			type name struct {
@@ -90,7 +91,7 @@ func TestTheStateOfAQuestionIsEchoed(t *testing.T) {
 		if err := session.Close(); err != nil {
 			t.Error(err)
 		}
-		harness.Equal(t, "answers", len(tap.received), 2)
+		expect.Equal(t, "answers", len(tap.received), 2)
 		for _, state := range tap.received {
 			if sent := strings.Join(tap.sent, ""); drafts.echoed != (state != "" && strings.Contains(sent, `"state":`+state)) ||
 				!drafts.echoed && state != "" {
@@ -112,8 +113,8 @@ func TestACallThatWentOnElsewhereIsLost(t *testing.T) {
 	keys := harness.NewRing(t)
 	for name, elsewhere := range map[string]*seal.Ring{"which goes on": keys, "which cannot open the state": nil} {
 		serve := func(keys *seal.Ring) http.Handler {
-			srv := harness.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil),
-				&askback.Options{Keys: keys}))
+			srv := expect.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil),
+				&askback.Options{Keys: keys}))(t)
 			askback.AddTool(srv, &mcp.Tool{Name: "ask"},
 				func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 					_, err := askback.Elicit[struct {
@@ -140,7 +141,7 @@ func TestACallThatWentOnElsewhereIsLost(t *testing.T) {
 		opts.Drafts = true
 		session := connect(t, opts, &mcp.StreamableClientTransport{Endpoint: ts.URL + "?draft=state"}, "2025-11-25")
 		ctx := harness.InTime(t)
-		harness.Is(t, "answered to a server "+name, harness.Err(session.CallTool(ctx, &mcp.CallToolParams{Name: "ask"})),
+		expect.Is(t, "answered to a server "+name, expect.Err(session.CallTool(ctx, &mcp.CallToolParams{Name: "ask"})),
 			mcp.ErrSessionMissing)
 	}
 }

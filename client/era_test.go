@@ -18,7 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // eraServer answers in the process, and counts the requests of each method.
@@ -181,10 +181,10 @@ func TestASilentProgramIsOlder(t *testing.T) {
 					`{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"old","version":"1"}}`)})
 			}
 		})
-		session := harness.Must(client.New(nil).Connect(t.Context(), program, nil))
+		session := expect.Must(client.New(nil).Connect(t.Context(), program, nil))(t)
 		defer session.Close()
 		synctest.Wait()
-		harness.Equal(t, "the program", strings.Join(got, " "), "server/discover initialize notifications/initialized")
+		expect.Equal(t, "the program", strings.Join(got, " "), "server/discover initialize notifications/initialized")
 	})
 }
 
@@ -201,18 +201,18 @@ func TestTheEraOfAnEndpointIsRemembered(t *testing.T) {
 		c := client.New(nil)
 		connect := func(want string) {
 			t.Helper()
-			session := harness.Must(c.Connect(t.Context(), &mcp.StreamableClientTransport{
+			session := expect.Must(c.Connect(t.Context(), &mcp.StreamableClientTransport{
 				Endpoint: "http://server.example/mcp", HTTPClient: &http.Client{Transport: s},
-			}, nil))
+			}, nil))(t)
 			defer session.Close()
-			harness.Equal(t, "the session speaks", session.SDK().InitializeResult().ProtocolVersion, want)
+			expect.Equal(t, "the session speaks", session.SDK().InitializeResult().ProtocolVersion, want)
 		}
 		connect("2025-11-25")
 		connect("2025-11-25")
-		harness.Equal(t, "an older server was probed times", s.sent["server/discover"], 1)
+		expect.Equal(t, "an older server was probed times", s.sent["server/discover"], 1)
 		modern, s.refuses = true, true
 		connect("2026-07-28")
 		connect("2026-07-28")
-		harness.Equal(t, "initialize was sent times", s.sent["initialize"], 3)
+		expect.Equal(t, "initialize was sent times", s.sent["initialize"], 3)
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A poll sends what its type has, and reads a page. What a server must not send is an error.
@@ -65,12 +65,12 @@ func TestPollEvents(t *testing.T) {
 		}
 	}
 	var names []string
-	for item := range harness.Each(t, session.List(t.Context(), "events/list")) {
+	for item := range expect.Each(t, session.List(t.Context(), "events/list")) {
 		var of struct{ Name string }
 		_ = json.Unmarshal(item, &of)
 		names = append(names, of.Name)
 	}
-	harness.Equal(t, "the types", fmt.Sprint(names), "[call.ended other]")
+	expect.Equal(t, "the types", fmt.Sprint(names), "[call.ended other]")
 }
 
 // Pages follow each other from cursor to cursor, until one cannot be read or nobody wants another.

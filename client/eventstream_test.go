@@ -18,6 +18,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/sim"
 	"github.com/askback-mcp/askback/task"
@@ -140,8 +141,8 @@ func TestStreamEvents(t *testing.T) {
 						seen = append(seen, one)
 					}
 				}
-				harness.Equal(t, "seen", strings.Join(seen, " "), c.seen)
-				harness.Equal(t, "sent", strings.Join(srv.sent, " "), c.sent)
+				expect.Equal(t, "seen", strings.Join(seen, " "), c.seen)
+				expect.Equal(t, "sent", strings.Join(srv.sent, " "), c.sent)
 			})
 		})
 	}
@@ -192,7 +193,7 @@ func TestASlowReaderOfAStream(t *testing.T) {
 		srv.lines, srv.sent = []string{strings.Repeat("large:7 minute ", 8) + "terminated:"}, nil
 		for range session.StreamEvents(t.Context(), client.EventPoll{Name: "call.ended"}) {
 		}
-		harness.Equal(t, "a stream that is read was opened again", len(srv.sent), 1)
+		expect.Equal(t, "a stream that is read was opened again", len(srv.sent), 1)
 		srv.lines, seen = []string{"active:1 event:2 gap:3 heartbeat:4 terminated:"}, nil
 		for page, err := range session.StreamEvents(t.Context(), client.EventPoll{Name: "call.ended"}) {
 			if one := describe(page, err); one != "" {
@@ -226,7 +227,7 @@ func TestStreamsWithoutACursor(t *testing.T) {
 		defer session.Close()
 		for range session.StreamEvents(t.Context(), client.EventPoll{Name: "call.ended", Cursor: "c0", MaxAge: time.Minute}) {
 		}
-		harness.Equal(t, "sent", strings.Join(srv.sent, " "), "c0/60000@0s /60000@1s")
+		expect.Equal(t, "sent", strings.Join(srv.sent, " "), "c0/60000@0s /60000@1s")
 	})
 }
 
@@ -251,7 +252,7 @@ func TestStreamsOfAServer(t *testing.T) {
 					session = dialStreams(t, srv.HTTPHandler(nil))
 				} else {
 					here, there := mcp.NewInMemoryTransports()
-					harness.Must(srv.Connect(t.Context(), there, nil))
+					expect.Must(srv.Connect(t.Context(), there, nil))(t)
 					session = connect(t, client.Options{}, here, "")
 				}
 				told := make(map[string][]string)
@@ -278,10 +279,10 @@ func TestStreamsOfAServer(t *testing.T) {
 				}
 				synctest.Wait()
 				for _, tool := range []string{"one", "two", "one"} {
-					harness.Must(called(t, session, tool))
+					expect.Must(called(t, session, tool))(t)
 				}
 				time.Sleep(10 * time.Minute) // heartbeats keep the streams
-				harness.Must(called(t, session, "two"))
+				expect.Must(called(t, session, "two"))(t)
 				synctest.Wait()
 				end()
 				streams.Wait()

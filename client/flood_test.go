@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -65,7 +66,7 @@ func (f flood) overHTTP(t *testing.T) mcp.Transport {
 // inMemory serves the flood on a pipe, and reads nothing more from it.
 func (f flood) inMemory(t *testing.T) mcp.Transport {
 	here, there := mcp.NewInMemoryTransports()
-	server := harness.Must(there.Connect(t.Context()))
+	server := expect.Must(there.Connect(t.Context()))(t)
 	go func() {
 		for {
 			msg, err := server.Read(t.Context())
@@ -136,7 +137,7 @@ func TestClosingWaitsForNoServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			session := connect(t, client.Options{}, c.transport, c.version)
-			harness.Must(called(t, session, "t"))
+			expect.Must(called(t, session, "t"))(t)
 			soon(t, "closing", func() { session.Close() })
 		})
 	}
@@ -221,7 +222,7 @@ func TestAnsweredRequestsDoNotCount(t *testing.T) {
 			return text("done"), nil
 		})
 	here, there := mcp.NewInMemoryTransports()
-	harness.Must(server.Connect(t.Context(), there, nil))
+	expect.Must(server.Connect(t.Context(), there, nil))(t)
 	for name, transport := range map[string]mcp.Transport{"http": overHTTP, "memory": here} {
 		session := connect(t, client.Options{}, transport, "2025-11-25")
 		if _, err := called(t, session, "t"); err != nil {
@@ -248,7 +249,7 @@ func TestACallEndsThoughNobodyReadsIt(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	soon(t, "the call", func() {
-		harness.Is(t, "the result", harness.Err(session.CallTool(ctx, &mcp.CallToolParams{Name: "t"})),
+		expect.Is(t, "the result", expect.Err(session.CallTool(ctx, &mcp.CallToolParams{Name: "t"})),
 			context.DeadlineExceeded)
 	})
 	soon(t, "closing", func() { session.Close() })
@@ -272,7 +273,7 @@ func TestAStreamEndsWithItsResponse(t *testing.T) {
 			}
 		}
 	}), "")
-	harness.Must(session.SDK().ListTools(t.Context(), nil))
+	expect.Must(session.SDK().ListTools(t.Context(), nil))(t)
 	soon(t, "the stream", func() { <-over })
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -87,8 +88,8 @@ func text(s string) *mcp.CallToolResult {
 func newServer(t *testing.T, opts askback.Options) *askback.Server {
 	t.Helper()
 	opts.Logger = slog.New(slog.DiscardHandler)
-	srv := harness.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "the server", Version: "1.0.0"}, nil),
-		&opts))
+	srv := expect.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "the server", Version: "1.0.0"}, nil),
+		&opts))(t)
 	register(srv)
 	return srv
 }
@@ -135,8 +136,8 @@ func waitEnded(err error) (*client.PendingError, bool) {
 
 func connect(t *testing.T, opts client.Options, transport mcp.Transport, version string) *client.Session {
 	t.Helper()
-	session := harness.Must(client.New(&opts).Connect(t.Context(), transport,
-		&mcp.ClientSessionOptions{ProtocolVersion: version}))
+	session := expect.Must(client.New(&opts).Connect(t.Context(), transport,
+		&mcp.ClientSessionOptions{ProtocolVersion: version}))(t)
 	t.Cleanup(func() { session.Close() })
 	return session
 }
@@ -151,7 +152,7 @@ func web(t *testing.T, srv *askback.Server) *mcp.StreamableClientTransport {
 func memory(t *testing.T, srv *askback.Server) mcp.Transport {
 	t.Helper()
 	here, there := mcp.NewInMemoryTransports()
-	harness.Must(srv.Connect(t.Context(), there, nil))
+	expect.Must(srv.Connect(t.Context(), there, nil))(t)
 	return here
 }
 
@@ -414,15 +415,15 @@ func called(t *testing.T, s *client.Session, tool string) (*mcp.CallToolResult, 
 // ends requires that a call of the scripted tool is done in time.
 func ends(t *testing.T, s *client.Session) {
 	t.Helper()
-	res := harness.Must(s.CallTool(harness.InTime(t), &mcp.CallToolParams{Name: "t"}))
-	harness.Equal(t, "the result", textOf(res), "done")
+	res := expect.Must(s.CallTool(harness.InTime(t), &mcp.CallToolParams{Name: "t"}))(t)
+	expect.Equal(t, "the result", textOf(res), "done")
 }
 
 // start calls a tool as a task.
 func start(t *testing.T, s *client.Session, tool string, ttl time.Duration) *client.Task {
 	t.Helper()
 	started, _, err := s.StartTask(t.Context(), &mcp.CallToolParams{Name: tool}, ttl)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	return started
 }
 
@@ -477,21 +478,21 @@ func said(t *testing.T, res *mcp.CallToolResult, err error) string {
 
 func stored(t *testing.T, p *client.Pending) *client.Pending {
 	t.Helper()
-	data := harness.Must(json.Marshal(p))
+	data := expect.Must(json.Marshal(p))(t)
 	loaded := new(client.Pending)
-	harness.Check(t, json.Unmarshal(data, loaded))
+	expect.Check(t, json.Unmarshal(data, loaded))
 	return loaded
 }
 
 // newTaskServer returns an Askback server with tasks.
 func newTaskServer(t *testing.T) *askback.Server {
 	t.Helper()
-	srv := harness.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "the server", Version: "1.0.0"}, nil),
+	srv := expect.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "the server", Version: "1.0.0"}, nil),
 		&askback.Options{
 			Tasks: &askback.Tasks{Store: new(task.MemoryStore), ListAnonymous: true,
 				Settings: task.Settings{PollInterval: 20 * time.Millisecond}},
 			Logger: slog.New(slog.DiscardHandler),
-		}))
+		}))(t)
 	registerTasks(srv)
 	harness.RunTasks(t, srv)
 	return srv
@@ -556,7 +557,7 @@ func legacyServer(t *testing.T, caps, support string) *mcp.StreamableClientTrans
 			return
 		}
 		_ = json.NewDecoder(r.Body).Decode(&m)
-		harness.Equal(t, "Mcp-Name in a session: "+m.Method, r.Header.Get("Mcp-Name"), "")
+		expect.Equal(t, "Mcp-Name in a session: "+m.Method, r.Header.Get("Mcp-Name"), "")
 		mu.Lock()
 		defer mu.Unlock()
 		w.Header().Set("Content-Type", "application/json")
@@ -618,7 +619,7 @@ func legacyServer(t *testing.T, caps, support string) *mcp.StreamableClientTrans
 				oddID); got != want {
 				t.Errorf("the answer to a task has _meta %s, want %s", got, want)
 			}
-			harness.Equal(t, "the answer has content", string(m.Result["content"]), `{"name":"octocat"}`)
+			expect.Equal(t, "the answer has content", string(m.Result["content"]), `{"name":"octocat"}`)
 			answered <- m
 			w.WriteHeader(http.StatusAccepted)
 		case m.ID == nil:

@@ -19,6 +19,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -28,25 +29,25 @@ func other(t *testing.T, opts client.Options, tool mcp.ToolHandlerFor[struct{}, 
 	m := mcp.NewServer(&mcp.Implementation{Name: "other", Version: "1"}, nil)
 	mcp.AddTool(m, &mcp.Tool{Name: "t"}, tool)
 	here, there := mcp.NewInMemoryTransports()
-	harness.Must(m.Connect(t.Context(), there, nil))
+	expect.Must(m.Connect(t.Context(), there, nil))(t)
 	return connect(t, opts, here, "2025-11-25")
 }
 
 func TestQuestionsInsideASessionHaveTheirKeys(t *testing.T) {
 	opts := answers()
 	opts.Form = func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
-		harness.Equal(t, "key", q.Key, "who")
+		expect.Equal(t, "key", q.Key, "who")
 		return &mcp.ElicitResult{Action: "decline"}, nil
 	}
 	session := connect(t, opts, web(t, newServer(t, askback.Options{})), "2025-11-25")
-	harness.Must(called(t, session, "ask"))
+	expect.Must(called(t, session, "ask"))(t)
 }
 
 // Other servers send requests in a session without keys, and roots/list without parameters.
 func TestQuestionsOfOtherServers(t *testing.T) {
 	opts := answers()
 	opts.Form = func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
-		harness.Equal(t, "key", q.Key, "elicitation/create")
+		expect.Equal(t, "key", q.Key, "elicitation/create")
 		return &mcp.ElicitResult{Action: "decline"}, nil
 	}
 	session := other(t, opts, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult,
@@ -62,7 +63,7 @@ func TestQuestionsOfOtherServers(t *testing.T) {
 		}
 		return text(roots.Roots[0].URI + res.Action), nil, nil
 	})
-	harness.Equal(t, "the result", textOf(harness.Must(called(t, session, "t"))), "file:///srcdecline")
+	expect.Equal(t, "the result", textOf(expect.Must(called(t, session, "t"))(t)), "file:///srcdecline")
 }
 
 // A question inside a session ends with its call, even if the server does not withdraw it.
@@ -81,7 +82,7 @@ func TestQuestionsInsideASessionEndWithTheirCall(t *testing.T) {
 		<-began
 		return text("done"), nil, nil
 	})
-	harness.Must(called(t, session, "t"))
+	expect.Must(called(t, session, "t"))(t)
 	soon(t, "the question", func() { <-ended })
 	soon(t, "closing", func() { session.Close() })
 }
@@ -104,8 +105,8 @@ func TestQuestionsInsideASessionAreBounded(t *testing.T) {
 		}
 		return text("asked 100 times"), nil, nil
 	})
-	harness.Must(called(t, session, "t"))
-	harness.Equal(t, "answered questions", answered.Load(), 4)
+	expect.Must(called(t, session, "t"))(t)
+	expect.Equal(t, "answered questions", answered.Load(), 4)
 }
 
 // The user is not asked if the answer could not be sent.
@@ -123,7 +124,7 @@ func TestNobodyIsAskedInVain(t *testing.T) {
 	opts.Form = park
 	opts.Roots = func(context.Context) ([]*mcp.Root, error) { return nil, client.ErrPark }
 	pending := parkedBy(t,
-		harness.Err(called(t, connect(t, opts, web(t, newServer(t, askback.Options{})), ""), "everything")))
+		expect.Err(called(t, connect(t, opts, web(t, newServer(t, askback.Options{})), ""), "everything")))
 	opts = answers()
 	opts.Roots = nil
 	opts.Form = acting("decline")
@@ -149,7 +150,7 @@ func TestAnswersAreRelatedToTheirTask(t *testing.T) {
 	transport := &mcp.LoggingTransport{Transport: memory(t, newTaskServer(t)), Writer: lockedWriter{&mu, &log}}
 	session := connect(t, opts, transport, "2025-11-25")
 	started := start(t, session, "only", time.Minute)
-	harness.Equal(t, "the result", textOf(harness.Must(session.WaitTask(t.Context(), started.ID))), worked)
+	expect.Equal(t, "the result", textOf(expect.Must(session.WaitTask(t.Context(), started.ID))(t)), worked)
 	related := fmt.Sprintf(`"io.modelcontextprotocol/related-task":{"taskId":%q}`, started.ID)
 	for _, kind := range []string{`"action":"accept"`, `"roots":[`, `"model":"m"`} {
 		// A message is logged when it has been written: by then the task may have ended.
@@ -183,7 +184,7 @@ func TestQuestionsOutsideOfCallsAreNotShown(t *testing.T) {
 	}
 	mcp.AddTool(m, &mcp.Tool{Name: "t"}, done)
 	here, there := mcp.NewInMemoryTransports()
-	server := harness.Must(m.Connect(t.Context(), there, nil))
+	server := expect.Must(m.Connect(t.Context(), there, nil))(t)
 	var shown atomic.Int64
 	opts := answers()
 	opts.Form = func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
@@ -197,9 +198,9 @@ func TestQuestionsOutsideOfCallsAreNotShown(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "no call is running") {
 			t.Errorf("%s: %v", when, err)
 		}
-		harness.Must(session.CallTool(ctx, &mcp.CallToolParams{Name: "t"}))
+		expect.Must(session.CallTool(ctx, &mcp.CallToolParams{Name: "t"}))(t)
 	}
-	harness.Equal(t, "questions were shown", shown.Load(), 0)
+	expect.Equal(t, "questions were shown", shown.Load(), 0)
 }
 
 // A question in a session reaches its handler as it came: with its fields in their order, its numbers, and members that
@@ -255,9 +256,9 @@ func TestQuestionsInASessionComeAsBytes(t *testing.T) {
 		}
 	})
 	session := connect(t, opts, overHTTP, "2025-11-25")
-	harness.Must(called(t, session, "t"))
+	expect.Must(called(t, session, "t"))(t)
 	want := map[string]string{"elicitation/create": form, "sampling/createMessage": sample}
-	harness.Diff(t, "over HTTP", want, got)
+	expect.Diff(t, "over HTTP", want, got)
 	clear(got)
 	inMemory := other(t, opts, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (
 		*mcp.CallToolResult, any, error,
@@ -265,8 +266,8 @@ func TestQuestionsInASessionComeAsBytes(t *testing.T) {
 		_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Where?", RequestedSchema: json.RawMessage(schema)})
 		return &mcp.CallToolResult{}, nil, err
 	})
-	harness.Must(called(t, inMemory, "t"))
-	harness.Equal(t, "questions came in memory", len(got), 1)
+	expect.Must(called(t, inMemory, "t"))(t)
+	expect.Equal(t, "questions came in memory", len(got), 1)
 }
 
 // The answer to a question is sent again if its connection breaks, because the server waits for it.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -232,7 +233,7 @@ func TestHostileServersCostLittleMemory(t *testing.T) {
 
 func child(t *testing.T, role, name string) *exec.Cmd {
 	t.Helper()
-	self := harness.Must(os.Executable())
+	self := expect.Must(os.Executable())(t)
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), "HOSTILE_ROLE="+role, "HOSTILE_CASE="+name)
 	return cmd
@@ -330,7 +331,7 @@ func TestLimitsAreThoseOfTheServer(t *testing.T) {
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[client.Limits]()) {
 		if same, ok := server.FieldByName(field.Name); ok {
 			common++
-			harness.Equal(t, field.Name+" is of type, the server's of type", same.Type, field.Type)
+			expect.Equal(t, field.Name+" is of type, the server's of type", same.Type, field.Type)
 		}
 	}
 	if common < 5 {
@@ -338,5 +339,5 @@ func TestLimitsAreThoseOfTheServer(t *testing.T) {
 	}
 	ours := client.LimitError{Limit: "rounds per call", Max: 32}
 	theirs := askback.LimitError(ours)
-	harness.Equal(t, "here, there", ours.Error(), theirs.Error())
+	expect.Equal(t, "here, there", ours.Error(), theirs.Error())
 }

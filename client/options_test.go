@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Every request declares the client's capabilities.
@@ -20,7 +20,7 @@ func TestExtensionIsDeclared(t *testing.T) {
 			caps = string(m.Params["_meta"])
 			respond(w, m, done)
 		}), "")
-		harness.Must(called(t, session, "t"))
+		expect.Must(called(t, session, "t"))(t)
 		if got := strings.Contains(caps, `"extensions":{"io.modelcontextprotocol/tasks":{}}`); got != want ||
 			!strings.Contains(caps, `"elicitation":{"form":{}`) {
 			t.Errorf("%q declares %s", dialect, caps)
@@ -31,7 +31,7 @@ func TestExtensionIsDeclared(t *testing.T) {
 	session := connect(t, opts, wireServer(t, func(w http.ResponseWriter, _ *http.Request, m message) {
 		respond(w, m, done)
 	}), "2025-11-25")
-	harness.Must(called(t, session, "t"))
+	expect.Must(called(t, session, "t"))(t)
 	opts.Tasks = client.TasksOff
 	session = connect(t, opts,
 		serveTasks(t, map[string]func(int, message) string{"tools/call": always(created("working", ""))}).transport(), "")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -31,16 +32,16 @@ func TestParkAndResume(t *testing.T) {
 	if pending.Expires == nil || time.Until(*pending.Expires) > time.Hour || pending.Endpoint == "" {
 		t.Errorf("expires %v, endpoint %q", pending.Expires, pending.Endpoint)
 	}
-	stored := harness.Must(json.Marshal(pending))
+	stored := expect.Must(json.Marshal(pending))(t)
 
 	var loaded client.Pending
-	harness.Check(t, json.Unmarshal(stored, &loaded))
+	expect.Check(t, json.Unmarshal(stored, &loaded))
 	opts = answers()
 	opts.Roots = func(context.Context) ([]*mcp.Root, error) { return nil, errors.New("asked again") }
 	second := connect(t, opts, web(t, newServer(t, askback.Options{Keys: keys})), "")
 	for range 2 { // a client may resume twice if the server does not forbid it
-		res := harness.Must(second.Resume(t.Context(), &loaded))
-		harness.Equal(t, "the result", textOf(res),
+		res := expect.Must(second.Resume(t.Context(), &loaded))(t)
+		expect.Equal(t, "the result", textOf(res),
 			"{0150 octocat 42}file:///srchello")
 	}
 
@@ -48,13 +49,13 @@ func TestParkAndResume(t *testing.T) {
 		opts := answers()
 		opts.Form = park
 		session := connect(t, opts, web(t, newServer(t, askback.Options{Keys: keys})), "")
-		pending := parkedBy(t, harness.Err(session.GetPrompt(t.Context(),
+		pending := parkedBy(t, expect.Err(session.GetPrompt(t.Context(),
 			&mcp.GetPromptParams{Name: "prompt", Arguments: map[string]string{"greeting": "Hi "}})))
-		harness.Equal(t, "prompt", harness.Must(second.Resume(t.Context(), pending)).(*mcp.GetPromptResult).Description,
+		expect.Equal(t, "prompt", expect.Must(second.Resume(t.Context(), pending))(t).(*mcp.GetPromptResult).Description,
 			"Hi octocat")
-		pending = parkedBy(t, harness.Err(session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://x"})))
-		harness.Equal(t, "resource",
-			harness.Must(second.Resume(t.Context(), pending)).(*mcp.ReadResourceResult).Contents[0].Text, "doc://xoctocat")
+		pending = parkedBy(t, expect.Err(session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://x"})))
+		expect.Equal(t, "resource",
+			expect.Must(second.Resume(t.Context(), pending))(t).(*mcp.ReadResourceResult).Contents[0].Text, "doc://xoctocat")
 	})
 	t.Run("with an answer that does not fit", func(t *testing.T) {
 		opts := answers()
@@ -73,7 +74,7 @@ func TestParkAndResume(t *testing.T) {
 	t.Run("a second time, where states are used once", func(t *testing.T) {
 		single := newServer(t, askback.Options{Keys: keys, ReplayGuard: &guard{}})
 		session := connect(t, answers(), web(t, single), "")
-		harness.Must(session.Resume(t.Context(), &loaded))
+		expect.Must(session.Resume(t.Context(), &loaded))(t)
 		_, err := session.Resume(t.Context(), &loaded)
 		if _, refused := errors.AsType[*client.RefusedError](err); !refused {
 			t.Errorf("got %v", err)
@@ -126,9 +127,9 @@ func TestAParkedCallKeepsItsState(t *testing.T) {
 		transport := s.serve(t, `{"resultType":"input_required","inputRequests":{"a":`+formQuestion+`}`+member+`}`, done)
 		opts := answers()
 		opts.Form = park
-		pending := parkedBy(t, harness.Err(called(t, connect(t, opts, transport, ""), "t")))
-		harness.Equal(t, "resumed",
-			textOf(harness.Must(connect(t, patient(), transport, "").Resume(t.Context(), stored(t, pending)))), "done")
+		pending := parkedBy(t, expect.Err(called(t, connect(t, opts, transport, ""), "t")))
+		expect.Equal(t, "resumed",
+			textOf(expect.Must(connect(t, patient(), transport, "").Resume(t.Context(), stored(t, pending)))(t)), "done")
 		if sent := s.all(); len(sent) != 2 || string(sent[1].Params["requestState"]) != want {
 			t.Errorf("%q: sent %s", member, sent[len(sent)-1].Params)
 		}

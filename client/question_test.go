@@ -12,7 +12,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestQuestionsKeepTheServersOrder(t *testing.T) {
@@ -76,7 +76,7 @@ func TestOnlyPagesAreOpened(t *testing.T) {
 			refused <- err
 			return text("done"), nil, nil
 		})
-		harness.Must(called(t, inside, "t"))
+		expect.Must(called(t, inside, "t"))(t)
 		if err := <-refused; err == nil {
 			t.Errorf("%q: the question of a session was answered", address)
 		}

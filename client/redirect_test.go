@@ -14,7 +14,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // mounted serves a server at /mcp/ and redirects /mcp there, as the router of many a web framework does.
@@ -67,16 +67,16 @@ func TestEverythingWorksBehindARedirect(t *testing.T) {
 				register(srv)
 				transport, redirected := mounted(t, srv, status)
 				session := connect(t, answers(), transport, version)
-				harness.Equal(t, "a call that asks", textOf(harness.Must(called(t, session, "everything"))),
+				expect.Equal(t, "a call that asks", textOf(expect.Must(called(t, session, "everything"))(t)),
 					"{0150 octocat 42}file:///srchello")
 				started := start(t, session, "work", time.Minute)
-				harness.Equal(t, "a task", textOf(harness.Must(session.WaitTask(t.Context(), started.ID))), worked)
+				expect.Equal(t, "a task", textOf(expect.Must(session.WaitTask(t.Context(), started.ID))(t)), worked)
 				long := start(t, session, "long", time.Minute)
 				if err := session.CancelTask(t.Context(), long.ID); err != nil {
 					t.Errorf("cancelling: %v", err)
 				}
-				harness.Equal(t, "after it", harness.Must(session.GetTask(t.Context(), long.ID)).Status, "cancelled")
-				harness.Is(t, "a task that does not exist", harness.Err(session.GetTask(t.Context(), "none")),
+				expect.Equal(t, "after it", expect.Must(session.GetTask(t.Context(), long.ID))(t).Status, "cancelled")
+				expect.Is(t, "a task that does not exist", expect.Err(session.GetTask(t.Context(), "none")),
 					client.ErrTaskUnknown)
 				if err := session.Close(); err != nil {
 					t.Errorf("closing: %v", err)
@@ -85,7 +85,7 @@ func TestEverythingWorksBehindARedirect(t *testing.T) {
 				if version == "2025-11-25" {
 					want = []string{"DELETE", "GET", "POST"}
 				}
-				harness.Same(t, "redirected", redirected(), want)
+				expect.Same(t, "redirected", redirected(), want)
 			})
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // login is a tool that refuses calls until its user has logged in.
@@ -69,7 +69,7 @@ func TestAServerIsDoneWithAPage(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "other", Version: "1"}, nil)
 	mcp.AddTool(m, &mcp.Tool{Name: "t"}, login(&done, &calls, "https://login.example/"))
 	here, there := mcp.NewInMemoryTransports()
-	session := harness.Must(m.Connect(t.Context(), there, nil))
+	session := expect.Must(m.Connect(t.Context(), there, nil))(t)
 	opts := client.Options{URL: func(ctx context.Context, _ *client.Question) (*mcp.ElicitResult, error) {
 		for _, id := range []string{"two", "one"} {
 			if ctx.Err() != nil {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestRoundsAreObserved(t *testing.T) {
@@ -31,7 +31,7 @@ func TestRoundsAreObserved(t *testing.T) {
 			return nil
 		}
 		session := connect(t, opts, transport, "")
-		harness.Must(called(t, session, "everything"))
+		expect.Must(called(t, session, "everything"))(t)
 		// Rounds are counted, and questions are in the order in which they were asked.
 		want := []string{
 			"1everything0 [who roots page] false false", "2everything3 [] true false", "3everything0 [] true false",
@@ -43,6 +43,6 @@ func TestRoundsAreObserved(t *testing.T) {
 		if states[0] != 0 || states[1] == 0 || states[2] != states[1] {
 			t.Errorf("%s: states sent and received: %v", name, states)
 		}
-		harness.Contains(t, name+": the result as it came", raw, `"resultType":"complete"`)
+		expect.Contains(t, name+": the result as it came", raw, `"resultType":"complete"`)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/input"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -45,9 +45,9 @@ func sendAll(t *testing.T, s *client.Session, p *client.Pending) (result string,
 		if next == nil {
 			return string(result), asked
 		}
-		data := harness.Must(json.Marshal(next))
+		data := expect.Must(json.Marshal(next))(t)
 		p = new(client.Pending)
-		harness.Check(t, json.Unmarshal(data, p))
+		expect.Check(t, json.Unmarshal(data, p))
 		if len(p.Questions) > 0 {
 			asked++
 		}

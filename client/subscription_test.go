@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -69,7 +70,7 @@ func TestTaskTellsByItself(t *testing.T) {
 	})}
 	released := make(chan struct{})
 	srv.stream = func(_ int, w io.Writer, flush func(), m message, gone <-chan struct{}) {
-		harness.Equal(t, "listens to", string(m.Params["notifications"]), `{"taskIds":["tâche/1"]}`)
+		expect.Equal(t, "listens to", string(m.Params["notifications"]), `{"taskIds":["tâche/1"]}`)
 		acknowledge(w, m)
 		flush()
 		// Notifications about other tasks, and malformed ones.
@@ -98,7 +99,7 @@ func TestTaskTellsByItself(t *testing.T) {
 		return nil
 	}
 	ends(t, connect(t, opts, srv.serve(t), ""))
-	harness.Equal(t, "observed at last", seen[len(seen)-1], "notifications/tasks")
+	expect.Equal(t, "observed at last", seen[len(seen)-1], "notifications/tasks")
 	if looks, _ := srv.sent("tasks/get"); len(looks) > 2 { // when it subscribes, and after the answer
 		t.Errorf("looked %d times", len(looks))
 	}
@@ -289,7 +290,7 @@ func TestServersThatTellNothing(t *testing.T) {
 			}), "")
 			ctx := harness.InTime(t)
 			for range 2 {
-				harness.Equal(t, "the result", textOf(harness.Must(session.CallTool(ctx, &mcp.CallToolParams{Name: "t"}))), "done")
+				expect.Equal(t, "the result", textOf(expect.Must(session.CallTool(ctx, &mcp.CallToolParams{Name: "t"}))(t)), "done")
 			}
 			if n := listens.Load(); n != 1 && (name == "no such method" || name == "not this task") {
 				t.Errorf("listened %d times", n)
@@ -304,7 +305,7 @@ func scripted(
 ) mcp.Transport {
 	t.Helper()
 	here, there := mcp.NewInMemoryTransports()
-	conn := harness.Must(there.Connect(t.Context()))
+	conn := expect.Must(there.Connect(t.Context()))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	t.Cleanup(func() { cancel(); conn.Close(); all.Wait() })

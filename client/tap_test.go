@@ -11,7 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Before 2026-07-28 a server may close a response's stream and send the result on
@@ -36,8 +36,8 @@ func TestResultOnResumedStream(t *testing.T) {
 			w.WriteHeader(http.StatusAccepted)
 		}
 	}), "2025-11-25")
-	res := harness.Must(called(t, session, "slow"))
-	harness.Equal(t, "the result", textOf(res), "at last")
+	res := expect.Must(called(t, session, "slow"))(t)
+	expect.Equal(t, "the result", textOf(res), "at last")
 }
 
 // Where the SDK's client sends the rounds, the cancellation of one is a separate message to the server, which must not
@@ -83,16 +83,16 @@ func TestCancellationEndsTheRequest(t *testing.T) {
 		cancel()
 		<-r.Context().Done()
 	}), "")
-	harness.Is(t, "the result", harness.Err(session.CallTool(ctx, &mcp.CallToolParams{Name: "slow"})), context.Canceled)
+	expect.Is(t, "the result", expect.Err(session.CallTool(ctx, &mcp.CallToolParams{Name: "slow"})), context.Canceled)
 	<-ended
 }
 
 func TestNameThatNoHeaderCanCarry(t *testing.T) {
 	session := connect(t, client.Options{}, wireServer(t, func(w http.ResponseWriter, r *http.Request, m message) {
-		harness.Equal(t, "Mcp-Name", r.Header.Get("Mcp-Name"), "=?base64?ZG9jOi8vVHJvbXPDuA==?=")
+		expect.Equal(t, "Mcp-Name", r.Header.Get("Mcp-Name"), "=?base64?ZG9jOi8vVHJvbXPDuA==?=")
 		respond(w, m, `{"resultType":"complete","ttlMs":0,"cacheScope":"private","contents":[]}`)
 	}), "")
-	harness.Must(session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://Tromsø"}))
+	expect.Must(session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://Tromsø"}))(t)
 }
 
 // A result with content that the SDK does not know is passed on as it came, and is an error only for who wants it in

@@ -12,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A task is started, and its status requested and its questions answered by its ID, maybe in another
@@ -97,7 +97,7 @@ func TestTaskByItsID(t *testing.T) {
 				t.Error(err)
 			}
 			ended = true
-			harness.Equal(t, "the result", textOf(harness.Must(session.WaitTask(t.Context(), oddID))), "done")
+			expect.Equal(t, "the result", textOf(expect.Must(session.WaitTask(t.Context(), oddID))(t)), "done")
 			if _, _, err := session.ListTasks(t.Context(), ""); dialect == client.TasksExtension &&
 				(err == nil || !strings.Contains(err.Error(), "the tasks extension has no list")) {
 				t.Errorf("list: %v", err)
@@ -135,7 +135,7 @@ func TestNoSuchTask(t *testing.T) {
 	t.Run("of Askback's", func(t *testing.T) {
 		for _, version := range []string{"2026-07-28", "2025-11-25"} {
 			session := connect(t, patient(), web(t, newTaskServer(t)), version)
-			harness.Is(t, version+": waited", harness.Err(session.WaitTask(t.Context(), "nope")), client.ErrTaskUnknown)
+			expect.Is(t, version+": waited", expect.Err(session.WaitTask(t.Context(), "nope")), client.ErrTaskUnknown)
 			_, err := session.GetTask(t.Context(), "nope")
 			if !errors.Is(err, client.ErrTaskUnknown) ||
 				strings.Contains(err.Error(), "of another revision") != (version == "2025-11-25") {
@@ -158,9 +158,9 @@ func TestWhoWillNotAnswerMayCancel(t *testing.T) {
 	opts.Tasks = client.TasksProposal
 	opts.Form = park
 	session := connect(t, opts, srv.transport(), "")
-	pending := parkedBy(t, harness.Err(called(t, session, "t")))
-	harness.Check(t, session.CancelTask(t.Context(), pending.TaskID))
+	pending := parkedBy(t, expect.Err(called(t, session, "t")))
+	expect.Check(t, session.CancelTask(t.Context(), pending.TaskID))
 	// any number of times
 	sent := slices.DeleteFunc(srv.methods(), func(method string) bool { return method == "tasks/get" })
-	harness.Diff(t, "sent", []string{"tools/call", "tasks/result", "tasks/cancel"}, sent)
+	expect.Diff(t, "sent", []string{"tools/call", "tasks/result", "tasks/cancel"}, sent)
 }

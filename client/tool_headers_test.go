@@ -15,7 +15,7 @@ import (
 
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/internal/strictjson"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A tool whose annotations break a rule is left out of a list over HTTP, and the log names it. Elsewhere annotations
@@ -33,7 +33,7 @@ func TestAToolWithABadAnnotationIsLeftOut(t *testing.T) {
 	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
 	t.Cleanup(web.Close)
 	here, there := mcp.NewInMemoryTransports()
-	harness.Must(server.Connect(t.Context(), there, nil))
+	expect.Must(server.Connect(t.Context(), there, nil))(t)
 	for name, c := range map[string]struct {
 		transport mcp.Transport
 		want      []string
@@ -45,11 +45,11 @@ func TestAToolWithABadAnnotationIsLeftOut(t *testing.T) {
 		session := connect(t, client.Options{SDK: mcp.ClientOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}},
 			c.transport, "2025-11-25")
 		var raw, typed []string
-		for item := range harness.Each(t, session.List(t.Context(), "tools/list")) {
+		for item := range expect.Each(t, session.List(t.Context(), "tools/list")) {
 			tool, _ := strictjson.String(strictjson.Get(item, "name"))
 			raw = append(raw, tool)
 		}
-		list := harness.Must(session.SDK().ListTools(t.Context(), nil))
+		list := expect.Must(session.SDK().ListTools(t.Context(), nil))(t)
 		for _, tool := range list.Tools {
 			typed = append(typed, tool.Name)
 		}

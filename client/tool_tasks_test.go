@@ -16,7 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // lists is a server of a session of 2025-11-25 with tasks. A test sets its list of tools by the
@@ -98,7 +98,7 @@ func TestToolsAreListedOnce(t *testing.T) {
 		if _, _, err := session.StartTask(t.Context(), &mcp.CallToolParams{Name: name}, 0); err != nil {
 			t.Fatal(err)
 		}
-		harness.Diff(t, name, want, srv.took())
+		expect.Diff(t, name, want, srv.took())
 	}
 	start("plain", "list ", "list 2", "plain")
 	start("job", "job as a task")
@@ -185,7 +185,7 @@ func TestTaskSupportOfASession(t *testing.T) {
 			if started == nil && said(t, res, err) != c.start || started != nil && c.start != "task" {
 				t.Errorf("started %v, %v, want %s", started, res, c.start)
 			}
-			harness.Equal(t, "called", textOf(harness.Must(called(t, session, "t"))), c.call)
+			expect.Equal(t, "called", textOf(expect.Must(called(t, session, "t"))(t)), c.call)
 		})
 	}
 }

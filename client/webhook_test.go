@@ -19,6 +19,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/internal/signedhook"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -88,7 +89,7 @@ func TestEventsArePosted(t *testing.T) {
 	}
 	ends := func() {
 		t.Helper()
-		harness.Must(called(t, session, "deploy"))
+		expect.Must(called(t, session, "deploy"))(t)
 		got := <-e.taken
 		if got.ended != nil || got.id != grant.ID || len(got.page.Events) != 1 || got.page.Cursor == "" ||
 			!strings.Contains(string(got.page.Events[0].Data), `"status":"completed"`) {
@@ -108,7 +109,7 @@ func TestEventsArePosted(t *testing.T) {
 	if err := session.Unsubscribe(t.Context(), sub); err != nil {
 		t.Error(err)
 	}
-	harness.Equal(t, "it has ended", codeOf(session.Unsubscribe(t.Context(), sub)), -32023)
+	expect.Equal(t, "it has ended", codeOf(session.Unsubscribe(t.Context(), sub)), -32023)
 }
 
 func codeOf(err error) int64 {
@@ -138,7 +139,7 @@ func TestGrants(t *testing.T) {
 	}
 	sent, _ := srv.sent("events/subscribe")
 	const want = `{"delivery":{"mode":"webhook","url":"https://x.example/h","secret":"s"},"name":"mail"}`
-	harness.Equal(t, "sent", sent[0], want)
+	expect.Equal(t, "sent", sent[0], want)
 	for _, bad := range []string{
 		`"refreshBefore":null`, `"id":7,"refreshBefore":null`, `"id":"","refreshBefore":null`,
 		`"id":"s1","refreshBefore":"soon"`, `"id":"s1","refreshBefore":5`,
@@ -246,7 +247,7 @@ func TestWhatAReceiverTakes(t *testing.T) {
 	(&client.EventReceiver{Secrets: func(context.Context, string) ([]string, error) {
 		return nil, errors.New("the database is away")
 	}}).ServeHTTP(w, signedPost(event, secret))
-	harness.Equal(t, "without secrets", w.Code, 503)
+	expect.Equal(t, "without secrets", w.Code, 503)
 }
 
 type failing struct{}

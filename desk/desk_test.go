@@ -14,6 +14,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -25,15 +26,15 @@ func add(t *testing.T, s task.Store, row task.Task) *task.Task {
 		row.Status = task.Working
 	}
 	call := []byte(`{"version":1,"call":"ID","can":0,"params":{}}`)
-	harness.Check(t, s.Create(t.Context(), &row, time.Hour, 0, call, nil, task.Quota{}))
-	harness.Check(t, s.Update(t.Context(), &row, task.Update{Due: -1}))
+	expect.Check(t, s.Create(t.Context(), &row, time.Hour, 0, call, nil, task.Quota{}))
+	expect.Check(t, s.Update(t.Context(), &row, task.Update{Due: -1}))
 	return &row
 }
 
 func open(t *testing.T, s task.Store) *desk.Desk {
 	t.Helper()
 	d, err := desk.Open(s, nil)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	return d
 }
 
@@ -98,11 +99,11 @@ func TestShow(t *testing.T) {
 	row := add(t, s, task.Task{ID: "the secret ID", Principal: "alice", Method: "tools/call", Target: "deploy",
 		Status: task.InputRequired, Message: "waiting", Pending: []byte(question)})
 	unreadable := &task.Task{ID: "of another release", Status: task.Working}
-	harness.Check(t, s.Create(t.Context(), unreadable, time.Hour, 0, []byte("?"), nil, task.Quota{}))
+	expect.Check(t, s.Create(t.Context(), unreadable, time.Hour, 0, []byte("?"), nil, task.Quota{}))
 	d, name := open(t, s), task.Name(row.ID)
 	for _, which := range []string{name, name[:6], row.ID} {
 		shown, err := d.Show(t.Context(), which)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		if len(shown.Questions) != 1 || shown.Questions[0].Key != "window" || shown.Questions[0].Message != "When?" {
 			t.Errorf("the questions are %+v", shown.Questions)
 		}
@@ -176,7 +177,7 @@ func TestCancelParked(t *testing.T) {
 	before := time.Now().Truncate(time.Millisecond)
 	cancelled, err := open(t, s).Cancel(t.Context(), task.Name(row.ID)[:8],
 		desk.Cancellation{By: "alice", Reason: "the host is being replaced", At: time.Unix(1, 0)})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	c := cancelled.Cancellation
 	if cancelled.Status != task.Cancelled || len(cancelled.Questions) != 0 || c == nil || c.By != "alice" ||
 		c.Reason != "the host is being replaced" || c.At.Before(before) || c.At.After(time.Now()) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -117,9 +118,9 @@ func TestWhatWasShownHasADigest(t *testing.T) {
 		return err == nil
 	})
 	encoded, err := json.Marshal(q)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	all, shown := make(map[string]any), make(map[string]any)
-	harness.Check(t, json.Unmarshal(encoded, &all))
+	expect.Check(t, json.Unmarshal(encoded, &all))
 	for _, member := range []string{"method", "params", "preview", "markdown", "for", "votes", "arguments"} {
 		if shown[member] = all[member]; shown[member] == nil {
 			t.Errorf("the question has no %s", member)
@@ -131,7 +132,7 @@ func TestWhatWasShownHasADigest(t *testing.T) {
 	var b bytes.Buffer // encoding/json sorts members, and writes these strings and numbers as RFC 8785 does
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	harness.Check(t, e.Encode(shown))
+	expect.Check(t, e.Encode(shown))
 	digest := sha256.Sum256(bytes.TrimSpace(b.Bytes()))
 	if want := hex.EncodeToString(digest[:]); q.Shown != want {
 		t.Errorf("got %q, want %s, of %s", q.Shown, want, b.Bytes())

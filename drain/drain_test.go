@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/drain"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -151,10 +152,10 @@ func TestSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := start(t, working(0, false), drain.Options{Delay: 5 * time.Second})
 		kept, err := i.dial()
-		harness.Check(t, err)
+		expect.Check(t, err)
 		slow := start(t, working(20*time.Second, false), drain.Options{Delay: 5 * time.Second})
 		running, err := slow.dial()
-		harness.Check(t, err)
+		expect.Check(t, err)
 		answered := make(chan response, 1)
 		go func() { answered <- running.send(call) }()
 		synctest.Wait()
@@ -292,7 +293,7 @@ func TestRunningRequests(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				i := start(t, working(test.work, test.begun), drain.Options{Delay: test.delay, Grace: grace})
 				c, err := i.dial()
-				harness.Check(t, err)
+				expect.Check(t, err)
 				answered := make(chan response, 1)
 				go func() { answered <- c.send(test.request); c.Close() }()
 				synctest.Wait()
@@ -328,7 +329,7 @@ func TestFirstRequestComesLate(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			i := start(t, working(0, false), drain.Options{Delay: -1})
 			c, err := i.dial()
-			harness.Check(t, err)
+			expect.Check(t, err)
 			i.stop()
 			time.Sleep(test.late)
 			if got := c.send(call); got != test.want {
@@ -360,7 +361,7 @@ func TestIdleConnectionsStayOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := start(t, working(0, false), drain.Options{})
 		c, err := i.dial()
-		harness.Check(t, err)
+		expect.Check(t, err)
 		c.send(call)
 		i.stop()
 		time.Sleep(4900 * time.Millisecond)
@@ -487,7 +488,7 @@ func TestTLS(t *testing.T) {
 	client := authority.Client()
 	client.Transport.(*http.Transport).ForceAttemptHTTP2 = true
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	harness.Check(t, err)
+	expect.Check(t, err)
 	logger, _ := harness.Logs()
 	server := &http.Server{Handler: working(0, false), TLSConfig: &tls.Config{Certificates: authority.TLS.Certificates}}
 	ctx, stop := context.WithCancel(t.Context())
@@ -503,9 +504,9 @@ func TestTLS(t *testing.T) {
 		}}
 		req, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet,
 			"https://"+listener.Addr().String()+path, nil)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		res, err := client.Do(req)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		defer res.Body.Close()
 		if _, err := io.Copy(io.Discard, res.Body); err != nil || res.ProtoMajor != 2 {
 			t.Errorf("%s: %s, %v", path, res.Proto, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -21,7 +22,7 @@ import (
 func (s *scene) remember(arguments map[string]any) {
 	s.Helper()
 	began, _, err := s.session.StartTask(s.Context(), &mcp.CallToolParams{Name: "deploy", Arguments: arguments}, 0)
-	harness.Check(s, err)
+	expect.Check(s, err)
 	var q *desk.Question
 	harness.Eventually(s.T, "the rules ask", func() bool {
 		found, _ := s.desk.Questions(s.Context(), task.Name(began.ID), nil)

@@ -18,6 +18,7 @@ import (
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/inbox"
 	"github.com/askback-mcp/askback/inbox/receipt"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -39,7 +40,7 @@ func newScene(t *testing.T, ask askback.Question) *scene {
 	t.Helper()
 	s := &scene{T: t, ask: ask, verdict: askback.Verdict{Action: askback.RuleAllow}}
 	store, keys := new(task.MemoryStore), receipt.File(filepath.Join(t.TempDir(), "receipts.jwks"))
-	harness.Check(t, keys.Create())
+	expect.Check(t, keys.Create())
 	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "shop", Version: "1.0.0"}, nil), &askback.Options{
 		Tasks: &askback.Tasks{Store: store},
 		Desk: &askback.DeskOptions{Receipts: keys, Rules: func(context.Context, *askback.ToolCall) *askback.Verdict {
@@ -49,7 +50,7 @@ func newScene(t *testing.T, ask askback.Question) *scene {
 		Logger:    slog.New(slog.DiscardHandler),
 		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "carol", nil },
 	})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	s.srv = srv
 	s.describe("Deploys.")
 	ctx, stop := context.WithCancel(context.Background())
@@ -57,7 +58,7 @@ func newScene(t *testing.T, ask askback.Question) *scene {
 	go func() { done <- srv.RunTasks(ctx) }()
 	web := httptest.NewServer(srv.HTTPHandler(nil))
 	s.session, err = client.New(nil).Connect(ctx, &mcp.StreamableClientTransport{Endpoint: web.URL}, nil)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	t.Cleanup(func() { s.session.Close(); web.Close(); stop(); <-done })
 	if s.desk, err = desk.Open(store, nil); err != nil {
 		t.Fatal(err)
@@ -68,7 +69,7 @@ func newScene(t *testing.T, ask askback.Question) *scene {
 			name, groups, _ := strings.Cut(r.Header.Get("As"), ":")
 			return desk.Person{Name: name, Groups: strings.FieldsFunc(groups, func(r rune) bool { return r == ',' })}, nil
 		})})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	return s
 }
 
@@ -88,7 +89,7 @@ func (s *scene) describe(as string) {
 func (s *scene) call(arguments map[string]any) string {
 	s.Helper()
 	began, _, err := s.session.StartTask(s.Context(), &mcp.CallToolParams{Name: "deploy", Arguments: arguments}, 0)
-	harness.Check(s, err)
+	expect.Check(s, err)
 	name := task.Name(began.ID)
 	harness.Eventually(s.T, "a question", func() bool {
 		_, err := s.desk.Question(s.Context(), name, "ask", nil)
@@ -117,7 +118,7 @@ func (s *scene) send(as string, r *http.Request) (status int, page string) {
 	w := httptest.NewRecorder()
 	s.inbox.ServeHTTP(w, r)
 	body, err := io.ReadAll(w.Result().Body)
-	harness.Check(s, err)
+	expect.Check(s, err)
 	if to := w.Result().Header.Get("Location"); to != "" {
 		return w.Code, to
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/otelaskback"
 )
@@ -28,7 +29,7 @@ func BenchmarkInteraction(b *testing.B) {
 					TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler)),
 					MeterProvider:  metric.NewMeterProvider(metric.WithReader(metric.NewManualReader())),
 				})
-				harness.Check(b, err)
+				expect.Check(b, err)
 				opts.Observe = observe
 			}
 			h := harness.NewServer(b, &opts, addTools).HTTPHandler(nil)
@@ -66,12 +67,12 @@ func BenchmarkClientCall(b *testing.B) {
 					TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler)),
 					MeterProvider:  metric.NewMeterProvider(metric.WithReader(metric.NewManualReader())),
 				})
-				harness.Check(b, err)
+				expect.Check(b, err)
 			}
 			web := httptest.NewServer(harness.NewServer(b, nil, addTools).HTTPHandler(nil))
 			defer web.Close()
 			session, err := client.New(opts).Connect(b.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL}, nil)
-			harness.Check(b, err)
+			expect.Check(b, err)
 			defer session.Close()
 			params := &mcp.CallToolParams{Name: "greet", Arguments: map[string]any{"Note": ""}}
 			b.ReportAllocs()

@@ -25,6 +25,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/otelaskback"
 	"github.com/askback-mcp/askback/task"
@@ -36,7 +37,7 @@ func (c *collector) observeClient(t testing.TB) func(context.Context, *client.Op
 	observe, err := otelaskback.ObserveClient(&otelaskback.Options{
 		TracerProvider: c.tracers, MeterProvider: c.meters,
 	})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	return observe
 }
 
@@ -57,7 +58,7 @@ func (c *collector) connect(t testing.TB, to mcp.Transport, version string, park
 		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "MARK-answer"}}, nil
 	}
 	session, err := client.New(opts).Connect(t.Context(), to, &mcp.ClientSessionOptions{ProtocolVersion: version})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	t.Cleanup(func() { session.Close() })
 	return session
 }
@@ -182,11 +183,11 @@ func TestClientTraceOverResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	parked, err := json.Marshal(pending.Pending)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	collect.take()
 
 	var p client.Pending
-	harness.Check(t, json.Unmarshal(parked, &p))
+	expect.Check(t, json.Unmarshal(parked, &p))
 	later, other := collect.tracers.Tracer("host").Start(t.Context(), "the next day")
 	if _, err := connect(false).Resume(later, &p); err != nil {
 		t.Fatal(err)
@@ -307,7 +308,7 @@ func TestClientErrors(t *testing.T) {
 	}
 
 	var all metricdata.ResourceMetrics
-	harness.Check(t, collect.metrics.Collect(t.Context(), &all))
+	expect.Check(t, collect.metrics.Collect(t.Context(), &all))
 	points := 0
 	for _, m := range all.ScopeMetrics[0].Metrics {
 		if m.Name != "mcp.client.operation.duration" {
@@ -374,13 +375,13 @@ func TestWaitingTasks(t *testing.T) {
 	store := new(task.MemoryStore)
 	for i := range 3 {
 		asks := &task.Task{ID: fmt.Sprint(i), Status: task.InputRequired}
-		harness.Check(t, store.Create(t.Context(), asks, time.Hour, 0, nil, nil, task.Quota{}))
+		expect.Check(t, store.Create(t.Context(), asks, time.Hour, 0, nil, nil, task.Quota{}))
 	}
 	waiting, err := otelaskback.ObserveTasks(store, &otelaskback.Options{MeterProvider: collect.meters})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	read := func() map[string]int64 {
 		var all metricdata.ResourceMetrics
-		harness.Check(t, collect.metrics.Collect(t.Context(), &all))
+		expect.Check(t, collect.metrics.Collect(t.Context(), &all))
 		points := make(map[string]int64)
 		for _, scope := range all.ScopeMetrics {
 			for _, m := range scope.Metrics {
@@ -396,7 +397,7 @@ func TestWaitingTasks(t *testing.T) {
 	if diff := cmp.Diff(want, read()); diff != "" {
 		t.Errorf("points (-want +got):\n%s", diff)
 	}
-	harness.Check(t, waiting.Unregister())
+	expect.Check(t, waiting.Unregister())
 	if got := read(); len(got) != 0 {
 		t.Errorf("after Unregister: %v", got)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -51,7 +52,7 @@ func TestATaskHasOneName(t *testing.T) {
 	srv.Get(harness.WithExtension, id, "input_required")
 
 	d, err := desk.Open(store, nil)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	seen := make(map[string][]string) // by the place
 	see := func(place, name string) {
 		if name != "" && !slices.Contains(seen[place], name) {
@@ -59,7 +60,7 @@ func TestATaskHasOneName(t *testing.T) {
 		}
 	}
 	for shown, err := range d.List(t.Context(), task.Filter{}) {
-		harness.Check(t, err)
+		expect.Check(t, err)
 		see("list", shown.Name)
 	}
 	if _, err := d.Cancel(t.Context(), seen["list"][0][:6],
@@ -103,7 +104,7 @@ func TestATaskHasOneName(t *testing.T) {
 		}
 	}
 	var metrics metricdata.ResourceMetrics
-	harness.Check(t, collect.metrics.Collect(t.Context(), &metrics))
+	expect.Check(t, collect.metrics.Collect(t.Context(), &metrics))
 	for _, scope := range metrics.ScopeMetrics {
 		for _, m := range scope.Metrics {
 			runs, ok := m.Data.(metricdata.Sum[int64])

@@ -26,6 +26,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/otelaskback"
 	"github.com/askback-mcp/askback/state"
@@ -50,7 +51,7 @@ func newCollector(t testing.TB) *collector {
 	c.observe, err = otelaskback.Observe(&otelaskback.Options{
 		TracerProvider: c.tracers, MeterProvider: c.meters,
 	})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	return c
 }
 
@@ -396,7 +397,7 @@ func TestSessionID(t *testing.T) {
 		client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil)
 		session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL},
 			&mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
-		harness.Check(t, err)
+		expect.Check(t, err)
 		if _, err := session.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "hello"}); err != nil {
 			t.Fatal(err)
 		}
@@ -430,7 +431,7 @@ func TestMetrics(t *testing.T) {
 	r.Send(t, h) // turned away
 
 	var all metricdata.ResourceMetrics
-	harness.Check(t, collect.metrics.Collect(t.Context(), &all))
+	expect.Check(t, collect.metrics.Collect(t.Context(), &all))
 	if text := fmt.Sprintf("%+v", all); strings.Contains(text, "MARK") {
 		t.Errorf("a client's text is in a metric: %s", text)
 	}
@@ -480,11 +481,11 @@ func TestMetrics(t *testing.T) {
 // docs/telemetry.md names every attribute and every metric.
 func TestTheDocumentNamesEverything(t *testing.T) {
 	page, err := os.ReadFile("../docs/telemetry.md")
-	harness.Check(t, err)
+	expect.Check(t, err)
 	names := 0
 	for _, file := range []string{"attributes.go", "metrics.go", "tasks.go"} {
 		source, err := os.ReadFile(file)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		for _, found := range regexp.MustCompile(`(?:attribute\.Key|m\.\w+)\("([a-z_.]+)"`).FindAllSubmatch(source, -1) {
 			if names++; !strings.Contains(string(page), "`"+string(found[1])+"`") {
 				t.Errorf("docs/telemetry.md does not name %s", found[1])

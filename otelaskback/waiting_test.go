@@ -21,6 +21,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/otelaskback"
 	"github.com/askback-mcp/askback/task"
@@ -64,13 +65,13 @@ func points(t *testing.T, reader metric.Reader) (map[string]float64, error) {
 func askPeople(t *testing.T, store task.Store, id, tool string, questions int) *task.Task {
 	t.Helper()
 	row := &task.Task{ID: id, Target: tool, Status: task.Working}
-	harness.Check(t, store.Create(t.Context(), row, 240*time.Hour, time.Minute, nil, nil, task.Quota{}))
+	expect.Check(t, store.Create(t.Context(), row, 240*time.Hour, time.Minute, nil, nil, task.Quota{}))
 	row.Status = task.InputRequired
 	u := task.Update{Leased: true, Due: -1}
 	for i := range questions {
 		u.Ask = append(u.Ask, &task.Question{Task: id, Key: fmt.Sprint("q", i), Target: tool, For: []string{"user:bob"}})
 	}
-	harness.Check(t, store.Update(t.Context(), row, u))
+	expect.Check(t, store.Update(t.Context(), row, u))
 	return row
 }
 
@@ -80,7 +81,7 @@ func TestWhatWaitsForPeople(t *testing.T) {
 		store, reader := new(task.MemoryStore), metric.NewManualReader()
 		waiting, err := otelaskback.ObserveTasks(store,
 			&otelaskback.Options{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))})
-		harness.Check(t, err)
+		expect.Check(t, err)
 		check := func(want map[string]float64) {
 			t.Helper()
 			got, err := points(t, reader)
@@ -101,9 +102,9 @@ func TestWhatWaitsForPeople(t *testing.T) {
 		})
 		for _, id := range []string{"b", "c"} {
 			row, err := store.Get(t.Context(), id)
-			harness.Check(t, err)
+			expect.Check(t, err)
 			row.Status = task.Cancelled
-			harness.Check(t, store.Update(t.Context(), row, task.Update{Due: -1}))
+			expect.Check(t, store.Update(t.Context(), row, task.Update{Due: -1}))
 		}
 		check(map[string]float64{
 			"askback.waiting gen_ai.tool.name=deploy": 2, "askback.waiting.age gen_ai.tool.name=deploy": 3660,
@@ -119,12 +120,12 @@ func TestWhatWaitsForPeople(t *testing.T) {
 			"askback.waiting gen_ai.tool.name=deploy": 1000, "askback.waiting.age gen_ai.tool.name=deploy": 3720,
 		})
 		deploys.Status = task.Cancelled
-		harness.Check(t, store.Update(t.Context(), deploys, task.Update{Due: -1}))
+		expect.Check(t, store.Update(t.Context(), deploys, task.Update{Due: -1}))
 		check(map[string]float64{
 			"askback.waiting gen_ai.tool.name=deploy": 998, "askback.waiting.age gen_ai.tool.name=deploy": 60,
 			"askback.waiting gen_ai.tool.name=pay": 1, "askback.waiting.age gen_ai.tool.name=pay": 0,
 		})
-		harness.Check(t, waiting.Unregister())
+		expect.Check(t, waiting.Unregister())
 		check(map[string]float64{})
 	})
 }
@@ -147,7 +148,7 @@ func TestTheToolsThatWaitAreBounded(t *testing.T) {
 		}
 		for _, row := range rows {
 			row.Status = task.Cancelled
-			harness.Check(t, store.Update(t.Context(), row, task.Update{Due: -1}))
+			expect.Check(t, store.Update(t.Context(), row, task.Update{Due: -1}))
 		}
 	}
 }
@@ -222,7 +223,7 @@ func TestPeopleAreMeasured(t *testing.T) {
 			})
 	})
 	d, err := desk.Open(store, nil)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	harness.Eventually(t, "the store knows who listens", func() bool {
 		got, err := points(t, collect.metrics)
 		return err == nil && got["askback.store.duration askback.outcome=completed,askback.store.method=Listen"] == 1
@@ -288,7 +289,7 @@ func TestPeopleAreMeasured(t *testing.T) {
 		}
 	}
 	var all metricdata.ResourceMetrics
-	harness.Check(t, collect.metrics.Collect(t.Context(), &all))
+	expect.Check(t, collect.metrics.Collect(t.Context(), &all))
 	if text := fmt.Sprintf("%+v", all); strings.Contains(text, id) || strings.Contains(text, "MARK") {
 		t.Error("a metric has the ID of the task, or what people read or wrote")
 	}

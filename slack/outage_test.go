@@ -22,6 +22,7 @@ import (
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/desk/chat"
 	"github.com/askback-mcp/askback/desk/webhook"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/slack"
 	"github.com/askback-mcp/askback/slack/slacktest"
@@ -108,16 +109,16 @@ func outlast(t *testing.T, notify func(ctx context.Context, hook, talk func(cont
 	taken := &receiver{began: time.Now(), told: make(map[string]time.Duration)}
 	app, err := slack.New(slack.Options{Token: token, SigningSecret: secret, API: "http://slack/api/",
 		Client: &http.Client{Transport: way}})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	store := new(task.MemoryStore)
 	people, err := desk.Open(store, nil)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	talk, err := chat.Open(people, app, chat.Options{Name: "slack", Store: new(state.MemoryStore), Person: person,
 		Channel: func(*desk.Question) string { return channel }, Log: slog.New(slog.DiscardHandler)})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	hook, err := webhook.New("http://hook/", "whsec_"+strings.Repeat("AAAA", 8),
 		&webhook.Options{Client: &http.Client{Transport: taken}})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	srv := harness.NewServer(t, &askback.Options{
 		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "carol", nil },
 		Tasks:     &askback.Tasks{Store: store},

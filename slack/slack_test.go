@@ -20,6 +20,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/desk/chat"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/slack"
 	"github.com/askback-mcp/askback/slack/slacktest"
@@ -119,7 +120,7 @@ func newScene(t *testing.T) *scene {
 func (s *scene) instance() *chat.Chat {
 	s.t.Helper()
 	app, err := slack.New(slack.Options{Token: token, SigningSecret: secret, API: s.base + "/api/"})
-	harness.Check(s.t, err)
+	expect.Check(s.t, err)
 	talk, err := chat.Open(s.people, app, chat.Options{
 		Name: "slack", Store: s.states, Channel: func(*desk.Question) string { return channel }, Page: page, Log: s.logger,
 		Person: func(ctx context.Context, a chat.Account) (desk.Person, error) {
@@ -129,7 +130,7 @@ func (s *scene) instance() *chat.Chat {
 			return person(ctx, a)
 		},
 	})
-	harness.Check(s.t, err)
+	expect.Check(s.t, err)
 	return talk
 }
 
@@ -169,7 +170,7 @@ func (s *scene) call(in payment) (id string, m slacktest.Message) {
 	s.t.Helper()
 	before := len(s.slack.Messages())
 	raw, err := json.Marshal(in)
-	harness.Check(s.t, err)
+	expect.Check(s.t, err)
 	members := `"name":"pay","arguments":` + string(raw)
 	id = s.srv.Result(harness.WithExtension, "tools/call", "pay", members)["taskId"].(string)
 	harness.Eventually(s.t, "a message", func() bool { return len(s.slack.Messages()) > before })
@@ -181,7 +182,7 @@ func (s *scene) press(by slacktest.User, m slacktest.Message, button string) *sl
 	for _, b := range m.Buttons() {
 		if b.Text == button {
 			p, err := s.slack.Press(context.Background(), s.app, s.base, by, m, b)
-			harness.Check(s.t, err)
+			expect.Check(s.t, err)
 			harness.Eventually(s.t, "the work on a click", func() bool { return s.working.Load() == 0 })
 			p.Told = s.slack.Told(p)
 			return p
@@ -194,7 +195,7 @@ func (s *scene) press(by slacktest.User, m slacktest.Message, button string) *sl
 func (s *scene) submit(by slacktest.User, view json.RawMessage, values map[string]any) *slacktest.Pressed {
 	s.t.Helper()
 	p, err := s.slack.Submit(context.Background(), s.app, by, view, values)
-	harness.Check(s.t, err)
+	expect.Check(s.t, err)
 	return p
 }
 
@@ -207,7 +208,7 @@ func (s *scene) result(id string) any {
 func (s *scene) question(id string) *desk.Question {
 	s.t.Helper()
 	q, err := s.people.Question(context.Background(), task.Name(id), "pay", nil)
-	harness.Check(s.t, err)
+	expect.Check(s.t, err)
 	return q
 }
 
@@ -373,7 +374,7 @@ func TestForgedReplayedAndLate(t *testing.T) {
 	body := []byte(strings.ReplaceAll(string(p.Body), "U4", "U1"))
 	signed := func(at time.Time, body []byte) *http.Request {
 		req, err := s.slack.Sign(t.Context(), s.app, at, body)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		return req
 	}
 	now := time.Now()
@@ -394,7 +395,7 @@ func TestForgedReplayedAndLate(t *testing.T) {
 		"another secret": func() (*http.Request, []byte) {
 			other := slacktest.New(slacktest.Options{SigningSecret: "hunter3-of-the-signatures"})
 			req, err := other.Sign(t.Context(), s.app, now, body)
-			harness.Check(t, err)
+			expect.Check(t, err)
 			return req, body
 		},
 		"too large": func() (*http.Request, []byte) {
@@ -484,7 +485,7 @@ func TestEndsElsewhere(t *testing.T) {
 	id, m := s.call(payment{To: "answered"})
 	by := desk.Person{Name: "dora", Groups: []string{"release"}}
 	_, err := s.people.Answer(t.Context(), task.Name(id), "pay", desk.Answer{By: by, Action: "decline", Reason: "no"})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	s.shows(m.TS, "Declined by dora. dora: “no”", true)
 	id, m = s.call(payment{To: "withdrawn"})
 	if _, err := s.people.Cancel(t.Context(), task.Name(id), desk.Cancellation{By: "ops", Reason: "moving"}); err != nil {
@@ -596,7 +597,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		before := func(w http.ResponseWriter, r *http.Request, _ http.Handler) { c.serve(w, r) }
 		s.before.Store(&before)
 		app, err := slack.New(slack.Options{Token: token, SigningSecret: secret, API: s.base + "/api"})
-		harness.Check(t, err)
+		expect.Check(t, err)
 		_, err = app.Post(t.Context(), message)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", name, err)
@@ -610,7 +611,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}
 	s.before.Store(&limited)
 	app, err := slack.New(slack.Options{Token: token, SigningSecret: secret, API: s.base + "/api"})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	for range 3 {
 		if _, err := app.Post(t.Context(), message); err == nil || !strings.Contains(err.Error(), "30s") {
 			t.Errorf("with a limit: %v", err)

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/state"
 	"github.com/askback-mcp/askback/task/storetest"
 )
@@ -24,7 +24,7 @@ func TestMemoryStoreForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(state.MemoryStore)
 		for i := range 5000 {
-			harness.Check(t, store.PutState(t.Context(), fmt.Sprint(i), fmt.Sprint(i%7), nil, time.Now().Add(time.Minute)))
+			expect.Check(t, store.PutState(t.Context(), fmt.Sprint(i), fmt.Sprint(i%7), nil, time.Now().Add(time.Minute)))
 			time.Sleep(time.Second)
 		}
 		if rows, calls := store.Size(); rows > 1024 || calls > rows {
@@ -43,7 +43,7 @@ func TestMemoryStoreWithManyStatesOfACall(t *testing.T) {
 			if i == many {
 				time.Sleep(time.Hour)
 			}
-			harness.Check(t, store.PutState(t.Context(), fmt.Sprint(i), "call", nil, time.Now().Add(time.Minute)))
+			expect.Check(t, store.PutState(t.Context(), fmt.Sprint(i), "call", nil, time.Now().Add(time.Minute)))
 		}
 	})
 }
@@ -53,7 +53,7 @@ func TestMemoryStoreForgetsCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(state.MemoryStore)
 		put := func(id, call string) {
-			harness.Check(t, store.PutState(t.Context(), id, call, nil, time.Now().Add(time.Minute)))
+			expect.Check(t, store.PutState(t.Context(), id, call, nil, time.Now().Add(time.Minute)))
 		}
 		put("1", "a")
 		put("2", "a")
@@ -63,7 +63,7 @@ func TestMemoryStoreForgetsCalls(t *testing.T) {
 			id          string
 			rows, calls int
 		}{{"", 3, 2}, {"1", 2, 2}, {"2", 1, 1}, {"2", 1, 1}, {"3", 0, 0}} {
-			harness.Check(t, store.DeleteState(t.Context(), step.id))
+			expect.Check(t, store.DeleteState(t.Context(), step.id))
 			if rows, calls := store.Size(); rows != step.rows || calls != step.calls {
 				t.Errorf("without %q it holds %d states of %d calls, want %d of %d", step.id, rows, calls, step.rows, step.calls)
 			}

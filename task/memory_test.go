@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/storetest"
 )
@@ -36,8 +36,8 @@ func TestMemoryStoreForgetsPrincipals(t *testing.T) {
 	s := new(task.MemoryStore)
 	for i := range 3 {
 		n := &task.Task{ID: fmt.Sprint(i), Principal: fmt.Sprint("p", i), Status: task.Completed}
-		harness.Check(t, s.Create(t.Context(), n, -time.Hour, 0, []byte("call"), nil, task.Quota{}))
-		harness.Check(t, s.Update(t.Context(), n, task.Update{Due: -1}))
+		expect.Check(t, s.Create(t.Context(), n, -time.Hour, 0, []byte("call"), nil, task.Quota{}))
+		expect.Check(t, s.Update(t.Context(), n, task.Update{Due: -1}))
 	}
 	before := s.Principals()
 	if n, err := s.Purge(t.Context(), 0, 2); n != 2 || err != nil {
@@ -52,21 +52,21 @@ func TestMemoryStoreForgetsPrincipals(t *testing.T) {
 // settled or refused.
 func TestMemoryStoreForgetsQuestions(t *testing.T) {
 	s := new(task.MemoryStore)
-	harness.Check(t, s.Listen(t.Context(), time.Hour, 1, 1))
+	expect.Check(t, s.Listen(t.Context(), time.Hour, 1, 1))
 	var tasks []*task.Task
 	for i := range 3 {
 		n := &task.Task{ID: fmt.Sprint(i), Target: fmt.Sprint("tool", i), Status: task.InputRequired}
-		harness.Check(t, s.Create(t.Context(), n, -time.Hour, time.Hour, nil, nil, task.Quota{}))
+		expect.Check(t, s.Create(t.Context(), n, -time.Hour, time.Hour, nil, nil, task.Quota{}))
 		ask := &task.Question{Key: "key", For: []string{fmt.Sprint("user:", i)}, Equal: fmt.Sprint(i), Within: time.Hour,
 			Remind: time.Hour}
 		u := task.Update{Leased: true, Due: -1, Ask: []*task.Question{ask, {Key: "timer", Within: time.Hour}}}
-		harness.Check(t, s.Update(t.Context(), n, u))
+		expect.Check(t, s.Update(t.Context(), n, u))
 		tasks = append(tasks, n)
 	}
 	before := s.Asking()
 	for _, n := range tasks {
 		n.Status = task.Cancelled
-		harness.Check(t, s.Update(t.Context(), n, task.Update{Due: -1}))
+		expect.Check(t, s.Update(t.Context(), n, task.Update{Due: -1}))
 	}
 	if n, err := s.Evict(t.Context(), "", -time.Second, 10); n != 3 || err != nil {
 		t.Fatal(n, err)
@@ -75,7 +75,7 @@ func TestMemoryStoreForgetsQuestions(t *testing.T) {
 	if err != nil || len(notices) != 1 {
 		t.Fatal(notices, err)
 	}
-	harness.Check(t, s.Settle(t.Context(), notices[0], 0))
+	expect.Check(t, s.Settle(t.Context(), notices[0], 0))
 	if refused, err := s.Refused(t.Context(), 10); err != nil || len(refused) != 5 {
 		t.Fatal(refused, err)
 	}

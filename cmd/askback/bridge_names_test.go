@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -23,7 +24,7 @@ func tidy(t *testing.T, tools ...string) (url string) {
 	t.Helper()
 	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "tidy", Version: "1"}, nil),
 		&askback.Options{Logger: slog.New(slog.DiscardHandler)})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	for _, tool := range tools {
 		askback.AddTool(srv, &mcp.Tool{Name: tool}, func(context.Context, *askback.Call, struct{}) (string, error) {
 			return "this is " + tool, nil
@@ -42,7 +43,7 @@ func TestABridgeChoosesTools(t *testing.T) {
 	text := fmt.Sprintf(`{"mcpServers":{
 		"a": {"url": %q, "excludeTools": ["delete", "delte"], "renameTools": {"create": "new"}},
 		"b": {"url": %q, "includeTools": ["*"], "toolPrefix": ""}}}`, a, b)
-	harness.Check(t, os.WriteFile(file, []byte(text), 0o600))
+	expect.Check(t, os.WriteFile(file, []byte(text), 0o600))
 	var stderr harness.Log
 	url, _ := startBridgeTo(t, &stderr, t.TempDir(), file, "--deny", "p?rge", "--rename", "a_drop=lose")
 	_, listed, _ := command(t, "tools", url)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -50,10 +51,10 @@ func TestAnOlderServersCallOverAKill(t *testing.T) {
 			result := func(url string, arguments map[string]any, tool string) string {
 				s, err := client.New(&client.Options{Tasks: client.TasksOff}).Connect(t.Context(),
 					&mcp.StreamableClientTransport{Endpoint: url}, nil)
-				harness.Check(t, err)
+				expect.Check(t, err)
 				defer s.Close()
 				res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
-				harness.Check(t, err)
+				expect.Check(t, err)
 				return res.Content[0].(*mcp.TextContent).Text
 			}
 			result(first, nil, tool)

@@ -20,6 +20,7 @@ import (
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/child"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/sqlite"
@@ -38,7 +39,7 @@ func newStuck(t *testing.T) *stuck {
 	s := &stuck{arrived: make(chan string, 8)}
 	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "bank", Version: "1"}, nil),
 		&askback.Options{Logger: slog.New(slog.DiscardHandler)})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	for _, tool := range []*mcp.Tool{
 		{Name: "pay"}, {Name: "store", Annotations: &mcp.ToolAnnotations{IdempotentHint: true}},
 	} {
@@ -76,7 +77,7 @@ func startBridgeTo(
 		"--as", "ada", "--store", filepath.Join(dir, "bridge.db")}, args...)...)
 	cmd.Env, cmd.Stderr = append(os.Environ(), "GORACE=atexit_sleep_ms=1", "XDG_STATE_HOME="+dir), stderr
 	p, err := child.Start(cmd)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	t.Cleanup(func() {
 		p.Kill()
 		if t.Failed() {
@@ -104,7 +105,7 @@ func TestABridgeHasThePage(t *testing.T) {
 		return m != nil
 	})
 	res, err := http.Get(page + "api/questions")
-	harness.Check(t, err)
+	expect.Check(t, err)
 	res.Body.Close()
 	if res.StatusCode != http.StatusUnauthorized || token == "" {
 		t.Errorf("without the token: %s", res.Status)
@@ -227,7 +228,7 @@ func (h hostOf) connect(t *testing.T, url string) *client.Session {
 	}
 	s, err := client.New(opts).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url},
 		&mcp.ClientSessionOptions{ProtocolVersion: h.version})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -236,7 +237,7 @@ func (h hostOf) connect(t *testing.T, url string) *client.Session {
 func openDesk(t *testing.T, dir string) (d *desk.Desk, done func() error) {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "bridge.db"))
-	harness.Check(t, err)
+	expect.Check(t, err)
 	if d, err = desk.Open(store, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +266,7 @@ func decide(t *testing.T, dir, message, action string) {
 	by := desk.Person{Name: "ada"}
 	harness.Eventually(t, "ada is asked: "+message, func() bool {
 		for q, err := range d.Waiting(t.Context(), desk.Waiting{As: &by}) {
-			harness.Check(t, err)
+			expect.Check(t, err)
 			if !strings.HasSuffix(q.Message, message) {
 				t.Errorf("the question is %q", q.Message)
 			}

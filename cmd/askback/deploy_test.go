@@ -14,6 +14,7 @@ import (
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/child"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/sqlite"
@@ -31,7 +32,7 @@ func TestDeployOverAKill(t *testing.T) {
 			"1ms", "--as", "carol", "--data", dir)
 		cmd.Env, cmd.Stderr = append(os.Environ(), "GORACE=atexit_sleep_ms=1"), &stderr
 		p, err := child.Start(cmd)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		t.Cleanup(func() {
 			p.Kill()
 			if t.Failed() {
@@ -39,7 +40,7 @@ func TestDeployOverAKill(t *testing.T) {
 			}
 		})
 		line, err := p.Wait(time.Minute)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		return strings.TrimPrefix(line, "listening on "), p.Kill
 	}
 	run := func(args ...string) string {
@@ -60,16 +61,16 @@ func TestDeployOverAKill(t *testing.T) {
 	}
 
 	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "tasks.db"))
-	harness.Check(t, err)
+	expect.Check(t, err)
 	defer store.Close()
 	d, err := desk.Open(store, nil)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	vote := func(name, version string) {
 		t.Helper()
 		by := desk.Person{Name: name, Groups: []string{"release"}}
 		harness.Eventually(t, fmt.Sprintf("%s can vote on %s", name, version), func() bool {
 			for q, err := range d.Waiting(t.Context(), desk.Waiting{As: &by}) {
-				harness.Check(t, err)
+				expect.Check(t, err)
 				if q.Message != "Deploy version "+version+"?" {
 					continue
 				}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/internal/child"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -24,7 +25,7 @@ import (
 func TestAUserOpensThePageThatRuns(t *testing.T) {
 	t.Parallel()
 	state, err := os.MkdirTemp("", "askback") // sockets have short names on some systems
-	harness.Check(t, err)
+	expect.Check(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(state) })
 	env := append(os.Environ(), "GORACE=atexit_sleep_ms=1", "XDG_STATE_HOME="+state)
 	inboxOpen := func(args ...string) (lines []string, failed string) {
@@ -69,7 +70,7 @@ func TestAUserOpensThePageThatRuns(t *testing.T) {
 	page := strings.TrimSuffix(strings.Split(first, "#")[0], "auth/")
 	host, err := client.New(&client.Options{Tasks: client.TasksOff}).Connect(t.Context(),
 		&mcp.StreamableClientTransport{Endpoint: bridge}, nil)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	defer host.Close()
 	harness.Eventually(t, "the host is told", func() bool { // that the call is running, if the machine is slow
 		told, err := host.CallTool(t.Context(), &mcp.CallToolParams{Name: "pay"})
@@ -80,7 +81,7 @@ func TestAUserOpensThePageThatRuns(t *testing.T) {
 	cmd := exec.Command("askback", "inbox", "serve", "sqlite:"+store, "--local", "--addr", "127.0.0.1:0")
 	cmd.Env = env
 	other, err := child.Start(cmd)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	t.Cleanup(other.Kill)
 	harness.Eventually(t, "there are two", func() bool { lines, _ = inboxOpen(); return len(lines) > 1 })
 	if len(lines) != 4 || lines[0] != "sqlite:"+store || lines[1] == lines[3] {
@@ -100,10 +101,10 @@ func TestAUserOpensThePageThatRuns(t *testing.T) {
 	}
 	sockets := filepath.Join(state, "askback", "inbox")
 	entries, err := os.ReadDir(sockets)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	long := time.Now().Add(-time.Hour)
 	for _, e := range entries {
-		harness.Check(t, os.Chtimes(filepath.Join(sockets, e.Name()), long, long))
+		expect.Check(t, os.Chtimes(filepath.Join(sockets, e.Name()), long, long))
 	}
 	if lines, failed := inboxOpen(); len(lines) != 1 || failed != "" {
 		t.Errorf("after one was removed: %q, %s", lines, failed)
@@ -119,7 +120,7 @@ func TestAUserOpensThePageThatRuns(t *testing.T) {
 			t.Errorf("others can open %s: %v", path, info.Mode())
 		}
 	}
-	harness.Check(t, os.Chmod(sockets, 0o755))
+	expect.Check(t, os.Chmod(sockets, 0o755))
 	if lines, failed := inboxOpen(); len(lines) > 0 || !strings.Contains(failed, "for you alone") {
 		t.Errorf("a directory that others enter: %q, %s", lines, failed)
 	}
@@ -131,7 +132,7 @@ func useToken(t *testing.T, address string) int {
 	at, token, _ := strings.Cut(address, "#")
 	c := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	res, err := c.PostForm(at, url.Values{"token": {token}})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	res.Body.Close()
 	return res.StatusCode
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/desk/chat"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/state"
 	"github.com/askback-mcp/askback/task"
@@ -86,7 +87,7 @@ func asked(t *testing.T, notify func(context.Context, desk.Notice) error) (d *de
 		})
 	}))
 	d, err := desk.Open(store, nil)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	id := srv.Result(harness.WithExtension, "tools/call", "ask", `"name":"ask","arguments":{}`)["taskId"].(string)
 	harness.Eventually(t, "a question", func() bool {
 		_, err := d.Question(context.Background(), task.Name(id), "ask", nil)
@@ -106,7 +107,7 @@ func open(t *testing.T, d *desk.Desk, s chat.Service, store state.Store) *chat.C
 	t.Helper()
 	c, err := chat.Open(d, s, chat.Options{Name: "wall", Store: store, Person: person,
 		Channel: func(*desk.Question) string { return "hall" }})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	return c
 }
 
@@ -131,7 +132,7 @@ func TestInstancesInTheWrongOrder(t *testing.T) {
 	d, name := asked(t, nil)
 	w, states := new(wall), new(state.MemoryStore)
 	first, second := open(t, d, w, states), open(t, d, w, states)
-	harness.Check(t, first.Notify(t.Context(), notice(task.NoticeAsked, name, 1)))
+	expect.Check(t, first.Notify(t.Context(), notice(task.NoticeAsked, name, 1)))
 	vote(t, d, name, "bob")
 	stalled, release := make(chan struct{}), make(chan struct{})
 	var waits atomic.Bool
@@ -146,12 +147,12 @@ func TestInstancesInTheWrongOrder(t *testing.T) {
 	go func() { ended <- first.Notify(t.Context(), notice(task.NoticeAsked, name, 2)) }()
 	<-stalled // with the vote of bob
 	vote(t, d, name, "dora")
-	harness.Check(t, second.Notify(t.Context(), notice(task.NoticeDecided, name, 1)))
+	expect.Check(t, second.Notify(t.Context(), notice(task.NoticeDecided, name, 1)))
 	if got := w.note(0).Standing; got != "Accepted by bob and dora." {
 		t.Errorf("before the first instance writes: %q", got)
 	}
 	close(release)
-	harness.Check(t, <-ended)
+	expect.Check(t, <-ended)
 	if got := w.note(0); got.Standing != "Accepted by bob and dora." || got.Open {
 		t.Errorf("the message shows %q", got.Standing)
 	}
@@ -189,9 +190,9 @@ func TestFailedMessages(t *testing.T) {
 	// A question whose task has been deleted, that was posted, and one that nobody has seen.
 	other, posted := asked(t, nil)
 	c = open(t, other, w, states)
-	harness.Check(t, c.Notify(t.Context(), notice(task.NoticeAsked, posted, 1)))
+	expect.Check(t, c.Notify(t.Context(), notice(task.NoticeAsked, posted, 1)))
 	empty, err := desk.Open(new(task.MemoryStore), nil)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	c = open(t, empty, w, states)
 	for _, gone := range []string{posted, "AAAAAA"} {
 		if err := c.Notify(t.Context(), notice(task.NoticeUnanswered, gone, 1)); err != nil {
@@ -210,7 +211,7 @@ func testRunShowsVotes(t *testing.T) {
 	d, name := asked(t, nil)
 	w, states := new(wall), new(state.MemoryStore)
 	c := open(t, d, w, states)
-	harness.Check(t, c.Notify(t.Context(), notice(task.NoticeAsked, name, 1)))
+	expect.Check(t, c.Notify(t.Context(), notice(task.NoticeAsked, name, 1)))
 	var failures atomic.Int32
 	w.before = func(context.Context, *chat.Message) error {
 		if failures.Add(-1) >= 0 {
@@ -265,14 +266,14 @@ func TestWhoseAccount(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d, err := desk.Open(new(task.MemoryStore), nil)
-			harness.Check(t, err)
+			expect.Check(t, err)
 			var got chat.Reply
 			w := &wall{click: &chat.Click{ID: "1", Account: chat.Account{User: "bob"}, Name: "AAAAAA", Key: "ask",
 				Answer: desk.Answer{Action: "accept"},
 				Reply:  func(_ context.Context, _ http.ResponseWriter, r *chat.Reply) error { got = *r; return nil }}}
 			c, err := chat.Open(d, w, chat.Options{Name: "wall", Store: new(state.MemoryStore), Person: tt.person,
 				Channel: func(*desk.Question) string { return "hall" }, Log: slog.New(slog.DiscardHandler)})
-			harness.Check(t, err)
+			expect.Check(t, err)
 			began, r := time.Now(), httptest.NewRecorder()
 			c.ServeHTTP(r, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("")))
 			if r.Code != http.StatusOK || !strings.Contains(got.Refused, tt.told) || got.Invalid != tt.invalid ||
@@ -334,7 +335,7 @@ func TestADecisionIsShownWhole(t *testing.T) {
 	d, name := asked(t, nil)
 	w := new(wall)
 	c := open(t, d, w, new(state.MemoryStore))
-	harness.Check(t, c.Notify(t.Context(), notice(task.NoticeAsked, name, 1)))
+	expect.Check(t, c.Notify(t.Context(), notice(task.NoticeAsked, name, 1)))
 	vote(t, d, name, "bob")
 	var shown []chat.Message
 	w.before = func(_ context.Context, m *chat.Message) error { shown = append(shown, *m); return nil }
@@ -349,7 +350,7 @@ func TestADecisionIsShownWhole(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	d, err := desk.Open(new(task.MemoryStore), nil)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	whole := chat.Options{Name: "wall", Store: new(state.MemoryStore), Person: person,
 		Channel: func(*desk.Question) string { return "" }}
 	for want, change := range map[string]func(o *chat.Options){

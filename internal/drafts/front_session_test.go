@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/state"
 )
@@ -289,7 +290,7 @@ func TestAResponseBeginsNoCall(t *testing.T) {
 		m.AddTool(&mcp.Tool{Name: "foreign", InputSchema: map[string]any{"type": "object"}}, harness.CountedTool(&ran))
 		opts.Keys = harness.NewRing(t)
 		srv, err := askback.New(m, &opts)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		harness.AddText("own", nil, func(context.Context, *askback.Call) (string, error) {
 			ran.Add(1)
 			return "ran", nil
@@ -339,7 +340,7 @@ func TestAnEchoOfAnotherCaller(t *testing.T) {
 	for _, answer := range []string{"a", "b"} {
 		q := c.event()
 		id, err := json.Marshal(q["id"])
-		harness.Check(t, err)
+		expect.Check(t, err)
 		for _, echoed := range []string{"", `,"state":"x"`, `,"state":` + harness.Quote(q["state"].(string))} {
 			body := `{"jsonrpc":"2.0","id":` + string(id) + echoed + `,"result":` + named("mallory") + `}`
 			header := []string{"Mcp-Session-Id", c.id, "MCP-Protocol-Version", "2025-11-25", "X-Caller", "mallory"}

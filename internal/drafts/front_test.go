@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task"
@@ -377,7 +378,7 @@ func TestDraftsOfEverythingThatAsks(t *testing.T) {
 	}
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 	srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t), Logger: slog.New(slog.DiscardHandler)})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	m.AddTool(&mcp.Tool{Name: "manual", InputSchema: map[string]any{"type": "object"}},
 		func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			if answer, ok := req.Params.InputResponses["name"].(*mcp.ElicitResult); ok && req.Params.RequestState == "mine" {
@@ -538,7 +539,7 @@ func TestAStateOfADraftIsForItsCallAndCaller(t *testing.T) {
 			t.Errorf("%s, another's: status %d, %v", name, status, m)
 		}
 		data, err := base64.RawURLEncoding.DecodeString(state)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		for i := range data {
 			data[i] ^= 1 << (i % 8)
 			status, m := send(other, base64.RawURLEncoding.EncodeToString(data))

@@ -19,6 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -85,14 +86,14 @@ func TestASessionBelongsToWhoOpenedIt(t *testing.T) {
 	send := func(user, method, body string) *http.Response {
 		t.Helper()
 		r, err := http.NewRequestWithContext(ctx, method, web.URL, strings.NewReader(body))
-		harness.Check(t, err)
+		expect.Check(t, err)
 		for name, value := range map[string]string{"X-User": user, "Content-Type": "application/json",
 			"Mcp-Session-Id": session,
 			"Accept":         "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"} {
 			r.Header.Set(name, value)
 		}
 		res, err := http.DefaultClient.Do(r)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		t.Cleanup(func() { res.Body.Close() })
 		return res
 	}
@@ -148,7 +149,7 @@ func TestASessionBelongsToWhoOpenedIt(t *testing.T) {
 func TestASessionOfTheSDKsHandlerBelongsToWhoOpenedIt(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 	srv, err := askback.New(m, &askback.Options{Principal: harness.UserHeader, Logger: slog.New(slog.DiscardHandler)})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	askback.AddTool(srv, &mcp.Tool{Name: "t"}, func(context.Context, *askback.Call, struct{}) (string,
 		error) {
 		return "done", nil
@@ -241,7 +242,7 @@ func asking(t *testing.T, limits askback.Limits) *askback.Server {
 	}
 	m.AddTool(&mcp.Tool{Name: "manual", InputSchema: map[string]any{"type": "object"}}, manual)
 	srv, err := askback.New(m, &askback.Options{Limits: limits, Logger: slog.New(slog.DiscardHandler)})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	ask := func(call *askback.Call) error {
 		_, err := askback.Elicit[harness.Login](call, "login", "Who are you?")
 		return err

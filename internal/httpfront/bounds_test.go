@@ -23,6 +23,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -159,7 +160,7 @@ func TestBodiesOfTheLimitPass(t *testing.T) {
 	old := l.request(t.Context(), http.MethodPost, "2025-11-25", `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 	for name, r := range map[string]*http.Request{"2026-07-28": modern, "a session": old} {
 		message, err := io.ReadAll(r.Body)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		for _, chunked := range []bool{false, true} {
 			for more, want := range []int{http.StatusOK, http.StatusRequestEntityTooLarge} {
 				body := string(message) + strings.Repeat(" ", limit+more-len(message))
@@ -214,10 +215,10 @@ func send(t *testing.T, conn net.Conn, r *http.Request, bytes int) {
 	t.Helper()
 	r.Host = "localhost"
 	body, err := io.ReadAll(r.Body)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n", r.Method, len(body))
-	harness.Check(t, r.Header.Write(&b))
+	expect.Check(t, r.Header.Write(&b))
 	fmt.Fprintf(&b, "\r\n%s", body[:min(bytes, len(body))])
 	if _, err := io.WriteString(conn, b.String()); err != nil {
 		t.Fatal(err)
@@ -243,7 +244,7 @@ func TestABodyHasADeadline(t *testing.T) {
 		for range 2 { // one connection, twice
 			send(t, conn, harness.Request{Target: "slow"}.HTTP(t), 1<<20)
 			res, err := http.ReadResponse(r, nil)
-			harness.Check(t, err)
+			expect.Check(t, err)
 			if body, err := io.ReadAll(res.Body); err != nil || !strings.Contains(string(body), "done") {
 				t.Errorf("got %s, %v", body, err)
 			}
@@ -252,7 +253,7 @@ func TestABodyHasADeadline(t *testing.T) {
 		begun := time.Now()
 		send(t, conn, harness.Request{Target: "slow"}.HTTP(t), 100)
 		res, err := http.ReadResponse(r, nil)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		body, _ := io.ReadAll(res.Body)
 		if took := time.Since(begun); res.StatusCode != 408 || !strings.Contains(string(body), "30s") ||
 			took != 30*time.Second {
@@ -332,7 +333,7 @@ func TestStreamsOutliveTheDeadlineOfTheirParts(t *testing.T) {
 		conn := servePipes(t, srv.HTTPHandler(nil)).dial(t)
 		send(t, conn, harness.Request{Target: "report", Meta: `,"progressToken":1`}.HTTP(t), 1<<20)
 		res, err := http.ReadResponse(bufio.NewReaderSize(slowly{conn}, 4<<10), nil)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		body, err := io.ReadAll(res.Body)
 		if err != nil || !strings.Contains(string(body), "done") {
 			t.Errorf("got %d bytes, %v", len(body), err)
@@ -385,7 +386,7 @@ func TestReadersOverHTTP2HaveADeadline(t *testing.T) {
 			request := r.HTTP(t)
 			request.RequestURI, request.URL.Scheme, request.URL.Host, request.Host = "", "https", "example.com", ""
 			res, err := transport.RoundTrip(request.WithContext(t.Context()))
-			harness.Check(t, err)
+			expect.Check(t, err)
 			return res
 		}
 
@@ -457,7 +458,7 @@ func isNotRead(t *testing.T, method, members, begins string) {
 		silent.Close()
 		conn := listen()
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		got := make([]byte, 1<<10)
 		if n, err := io.ReadAtLeast(res.Body, got, 100); err != nil ||
 			!strings.Contains(string(got), begins) {
@@ -630,7 +631,7 @@ func TestSessionsAreShared(t *testing.T) {
 func TestSessionsAreCheap(t *testing.T) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "test"}, nil)
 	srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t)})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	h := srv.HTTPHandler(nil)
 	open := func() *legacy {
 		l, fault := openLegacy(t, h, "alice")
@@ -1004,7 +1005,7 @@ func TestProgressTokensAreShort(t *testing.T) {
 	}
 	mcp.AddTool(m, &mcp.Tool{Name: "native"}, done)
 	srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t)})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	harness.AddGreet(srv)
 	h := srv.HTTPHandler(nil)
 	l, _ := openLegacy(t, h, "")

@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -182,7 +183,7 @@ func TestErrorsThatCannotBeSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(), here, nil)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	defer session.Close()
 	_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "nil"})
 	if fault, ok := errors.AsType[*jsonrpc.Error](err); !ok || fault.Code != -32603 {
@@ -385,7 +386,7 @@ func TestDisconnectCancelsTheHandler(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	template := harness.Request{Target: "wait"}.HTTP(t)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, web.URL, template.Body)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	req.Header = template.Header
 	go func() {
 		<-started

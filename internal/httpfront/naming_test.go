@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -146,13 +147,13 @@ func TestACallerIsNamedOnceForAnHTTPRequest(t *testing.T) {
 func begin(ctx context.Context, t *testing.T, url, method, body string, headers ...string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
-	harness.Check(t, err)
+	expect.Check(t, err)
 	headers = append(headers, "Content-Type", "application/json", "Accept", "application/json, text/event-stream")
 	for pair := range slices.Chunk(headers, 2) {
 		r.Header.Set(pair[0], pair[1])
 	}
 	res, err := http.DefaultClient.Do(r)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	t.Cleanup(func() { res.Body.Close() })
 	return res
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/state"
 	"github.com/askback-mcp/askback/task"
@@ -196,7 +197,7 @@ func TestACallerBehindAMiddlewareWithItsOwnContext(t *testing.T) {
 		}
 	})
 	srv, err := askback.New(m, &askback.Options{Logger: slog.New(slog.DiscardHandler)})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	askback.AddTool(srv, &mcp.Tool{Name: "who"}, func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {
 		return call.Principal(), nil
 	})
@@ -262,10 +263,10 @@ func TestHeadersCannotReplaceABody(t *testing.T) {
 			}}}}
 		session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).
 			Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
-		harness.Check(t, err)
+		expect.Check(t, err)
 		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "who", Arguments: map[string]any{"x": "body"}})
 		session.Close()
-		harness.Check(t, err)
+		expect.Check(t, err)
 		if got := res.Content[0].(*mcp.TextContent).Text; got != "alicemap[x:body]" {
 			t.Errorf("header %q: got %q", name, got)
 		}
@@ -280,10 +281,10 @@ func TestConnectKeepsTheCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(), here, nil)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	defer session.Close()
 	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "who"})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	if got := res.Content[0].(*mcp.TextContent).Text; got != "alicemap[]" {
 		t.Errorf("got %q", got)
 	}

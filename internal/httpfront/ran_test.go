@@ -17,6 +17,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -44,7 +45,7 @@ func newLate(t *testing.T, before, around mcp.Middleware) *late {
 	})
 	srv, err := askback.New(m, &askback.Options{Logger: slog.New(slog.DiscardHandler),
 		Limits: askback.Limits{StateBytes: 4 << 10}})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	if around != nil {
 		srv.AddReceivingMiddleware(around)
 	}

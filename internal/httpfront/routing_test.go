@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -28,7 +29,7 @@ func TestRoutingHeadersOnEveryPath(t *testing.T) {
 	m.AddTool(&mcp.Tool{Name: "foreign", InputSchema: region}, harness.CountedTool(&ran))
 	tasks := &askback.Tasks{Store: new(task.MemoryStore)}
 	srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t), Tasks: tasks})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	for _, name := range []string{"harmless", "own"} {
 		tool := func(context.Context, *askback.Call, map[string]any) (string, error) {
 			ran.Add(1)
@@ -44,15 +45,15 @@ func TestRoutingHeadersOnEveryPath(t *testing.T) {
 	send := func(t *testing.T, url, body string, header http.Header) (status int, text string, res *http.Response) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, web.URL+url, strings.NewReader(body))
-		harness.Check(t, err)
+		expect.Check(t, err)
 		req.Header = header.Clone()
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("Accept", "application/json, text/event-stream")
 		res, err = http.DefaultClient.Do(req)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		defer res.Body.Close()
 		data, err := io.ReadAll(res.Body)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		return res.StatusCode, string(data), res
 	}
 	open := func(t *testing.T, version string) (session string) {

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -81,13 +82,13 @@ func TestAmbiguousAnswersFailTheirQuestion(t *testing.T) {
 		session := ""
 		post := func(body string) (*http.Response, *bufio.Scanner) {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, web.URL, strings.NewReader(body))
-			harness.Check(t, err)
+			expect.Check(t, err)
 			for name, value := range map[string]string{"Content-Type": "application/json",
 				"Accept": "application/json, text/event-stream", "Mcp-Session-Id": session} {
 				req.Header.Set(name, value)
 			}
 			res, err := http.DefaultClient.Do(req)
-			harness.Check(t, err)
+			expect.Check(t, err)
 			t.Cleanup(func() { res.Body.Close() })
 			return res, bufio.NewScanner(res.Body)
 		}
@@ -117,7 +118,7 @@ func TestAmbiguousAnswersFailTheirQuestion(t *testing.T) {
 			t.Fatal(err)
 		}
 		conn, err := here.Connect(t.Context())
-		harness.Check(t, err)
+		expect.Check(t, err)
 		defer conn.Close()
 		// next sends a message and returns the next one from the server.
 		next := func(message string) map[string]any {
@@ -128,10 +129,10 @@ func TestAmbiguousAnswersFailTheirQuestion(t *testing.T) {
 			if err == nil {
 				msg, err = conn.Read(t.Context())
 			}
-			harness.Check(t, err)
+			expect.Check(t, err)
 			data, _ := jsonrpc.EncodeMessage(msg)
 			m := map[string]any{}
-			harness.Check(t, json.Unmarshal(data, &m))
+			expect.Check(t, json.Unmarshal(data, &m))
 			return m
 		}
 		next(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{` + harness.Initialize + `}}`)
@@ -141,7 +142,7 @@ func TestAmbiguousAnswersFailTheirQuestion(t *testing.T) {
 		if err == nil {
 			err = conn.Write(t.Context(), notification)
 		}
-		harness.Check(t, err)
+		expect.Check(t, err)
 		question := next(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"greet","arguments":{"place":"x"}}}`)
 		if question["method"] != "elicitation/create" {
 			t.Fatalf("got %v, want a question", question)

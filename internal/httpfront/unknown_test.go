@@ -11,6 +11,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/internal/rawclient"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -28,10 +29,10 @@ func TestMethodsThatNobodyKnows(t *testing.T) {
 	) {
 		return new(ownResult), nil
 	})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	srv, err := askback.New(m, &askback.Options{Keys: harness.NewRing(t),
 		Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) { return extra.Header.Get("Who"), nil }})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	web := httptest.NewServer(srv.HTTPHandler(nil))
 	defer web.Close()
 	for _, version := range []string{"2025-11-25", "2025-06-18", "2025-03-26", rawclient.Modern} {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/rawclient"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -53,15 +54,15 @@ func TestSession(t *testing.T) {
 	web := httptest.NewServer(harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(nil))
 	t.Cleanup(web.Close)
 	session, err := (&rawclient.Client{URL: web.URL}).Initialize(t.Context(), "2025-11-25")
-	harness.Check(t, err)
+	expect.Check(t, err)
 	call, err := session.Open(t.Context(), "tools/call", greet)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	defer call.Close()
 	question, err := call.Next()
 	if err != nil || question.Method != "elicitation/create" {
 		t.Fatalf("a question: %+v, %v", question, err)
 	}
-	harness.Check(t, session.Answer(t.Context(), question, octocat))
+	expect.Check(t, session.Answer(t.Context(), question, octocat))
 	var done rawclient.Result
 	if err := call.Result(&done); err != nil || done.Text() != "Hello octocat in New York" {
 		t.Errorf("done %+v, %v", done, err)
@@ -70,7 +71,7 @@ func TestSession(t *testing.T) {
 		t.Errorf("after the response: %v", err)
 	}
 	ended, err := session.Send(t.Context(), http.MethodDelete, nil, nil)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	ended.Close()
 	if err := session.Call(t.Context(), "tools/list", nil, nil); err == nil {
 		t.Error("a session that has ended lists its tools")
@@ -130,7 +131,7 @@ func FuzzResponse(f *testing.F) {
 			}
 		})}}
 		s, err := c.Open(t.Context(), "tools/call", greet)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		for {
 			m, err := s.Next()
 			if _, refused := errors.AsType[*rawclient.Error](err); err != nil && !refused {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/internal/rawclient"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/seal"
 )
@@ -98,7 +99,7 @@ func start(t *testing.T, name string) *rawclient.Client {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asProgram+"="+name)
 	p, err := rawclient.Start(cmd, io.Discard)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	t.Cleanup(func() { _ = p.Close() })
 	return &rawclient.Client{Program: p}
 }
@@ -114,7 +115,7 @@ func TestAProgramIsCalledLikeAnEndpoint(t *testing.T) {
 			}
 		}
 		call, err := c.Open(t.Context(), "tools/call", greet)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		defer call.Close()
 		var done rawclient.Result
 		if version == rawclient.Modern {
@@ -128,7 +129,7 @@ func TestAProgramIsCalledLikeAnEndpoint(t *testing.T) {
 			if wrong != nil || question.Method != "elicitation/create" {
 				t.Fatalf("a question: %+v, %v", question, wrong)
 			}
-			harness.Check(t, c.Answer(t.Context(), question, octocat))
+			expect.Check(t, c.Answer(t.Context(), question, octocat))
 			err = call.Result(&done)
 		}
 		if err != nil || done.Text() != "Hello octocat in New York" {
@@ -144,9 +145,9 @@ func TestResponsesOfAProgramFindTheirRequests(t *testing.T) {
 	t.Parallel()
 	c := start(t, "crossed")
 	first, err := c.Open(t.Context(), "tools/call", greet)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	second, err := c.Open(t.Context(), "tools/call", greet)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	for want, s := range map[string]*rawclient.Stream{"first": first, "second": second} {
 		if m, err := s.Next(); err != nil || m.Method != "note" {
 			t.Errorf("%s: %+v, %v", want, m, err)
@@ -182,9 +183,9 @@ func TestProgramsThatNobodyTrusts(t *testing.T) {
 	flooding := start(t, "flooding")
 	flooding.MaxBytes = 100_000
 	s, err := flooding.Open(t.Context(), "tools/call", greet)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	other, err := flooding.Open(t.Context(), "tools/call", greet) // reads nothing meanwhile
-	harness.Check(t, err)
+	expect.Check(t, err)
 	for range 1000 {
 		if _, err = s.NextBytes(); err != nil {
 			break

@@ -9,6 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -49,7 +50,7 @@ func TestStdioAnswersBeforeItEnds(t *testing.T) {
 	t.Parallel()
 	in := io.NopCloser(strings.NewReader(strings.TrimSuffix(greetLine, "\n"))) // the last line need not end
 	var out strings.Builder
-	harness.Check(t, harness.NewServer(t, nil, harness.AddGreet).Run(t.Context(),
+	expect.Check(t, harness.NewServer(t, nil, harness.AddGreet).Run(t.Context(),
 		&mcp.IOTransport{Reader: in, Writer: nopCloser{&out}}))
 	if !strings.Contains(out.String(), `"id":7`) || !strings.Contains(out.String(), "input_required") {
 		t.Errorf("got %q", out.String())

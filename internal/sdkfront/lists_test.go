@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -42,7 +43,7 @@ func newListed(t testing.TB, sdkOpts *mcp.ServerOptions, opts *askback.Options) 
 	}
 	own.Keys, own.Logger = harness.NewRing(t), slog.New(slog.DiscardHandler)
 	srv, err := askback.New(m, &own)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	return m, srv
 }
 
@@ -312,7 +313,7 @@ func TestListsAreKept(t *testing.T) {
 	h := srv.HTTPHandler(nil)
 	template := listRequest("tools/list", "").HTTP(t)
 	body, err := io.ReadAll(template.Body)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	w := &discarding{make(http.Header)}
 	allocations := testing.AllocsPerRun(10, func() {
 		r := template.WithContext(t.Context())
@@ -347,7 +348,7 @@ func BenchmarkList(b *testing.B) {
 				h := srv.HTTPHandler(nil)
 				template := listRequest(method, "").HTTP(b)
 				body, err := io.ReadAll(template.Body)
-				harness.Check(b, err)
+				expect.Check(b, err)
 				w := &discarding{header: make(http.Header)}
 				serve := func() {
 					r := template.WithContext(b.Context())

@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -33,7 +34,7 @@ func TestManualStyleIsSealed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil)
 			srv, err := askback.New(m, nil)
-			harness.Check(t, err)
+			expect.Check(t, err)
 			register(m, srv)
 			h := srv.HTTPHandler(nil)
 			answer := func(name string) string {
@@ -83,10 +84,10 @@ func TestManualStyleIsSealed(t *testing.T) {
 				},
 			})
 			session, err := client.Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
-			harness.Check(t, err)
+			expect.Check(t, err)
 			defer session.Close()
 			legacy, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "manual"})
-			harness.Check(t, err)
+			expect.Check(t, err)
 			if got := legacy.Content[0].(*mcp.TextContent).Text; got != "z+z" ||
 				!cmp.Equal(messages, []string{"Who one?", "Who two:z?"}) {
 				t.Errorf("legacy: got %q after %q", got, messages)
@@ -128,7 +129,7 @@ func TestManualResultsAreNotWrittenTo(t *testing.T) {
 			return shared, nil
 		})
 	srv, err := askback.New(m, nil)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	h := srv.HTTPHandler(nil)
 	for range 2 {
 		state := harness.Request{Target: "shared"}.Send(t, h).Asked(t)
@@ -160,7 +161,7 @@ func TestManualAnswersCountForTheirRoundOnly(t *testing.T) {
 			return harness.Text(fmt.Sprint(len(req.Params.InputResponses), req.Params.InputResponses["a"] != nil)), nil
 		})
 	srv, err := askback.New(m, nil)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	h := srv.HTTPHandler(nil)
 	r := harness.Request{Target: "two"}
 	r.State = r.Send(t, h).Asked(t, "a")
@@ -224,7 +225,7 @@ func TestManualStyleOfEveryMethodKeepsTheLimits(t *testing.T) {
 						return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri, Text: text}}}, nil
 					})
 				srv, err := askback.New(m, &askback.Options{Limits: c.limits, Keys: harness.NewRing(t)})
-				harness.Check(t, err)
+				expect.Check(t, err)
 				h := srv.HTTPHandler(nil)
 				r := harness.Request{Method: method, Target: "manual", Capabilities: c.capabilities}
 				if method == "resources/read" {
@@ -258,7 +259,7 @@ func TestManualStyleHasALimitOfRounds(t *testing.T) {
 			return &mcp.CallToolResult{RequestState: "again"}, nil
 		})
 	srv, err := askback.New(m, &askback.Options{Limits: askback.Limits{Rounds: 2}, Keys: harness.NewRing(t)})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	h := srv.HTTPHandler(nil)
 	r := harness.Request{Target: "endless"}
 	for range 2 {
@@ -317,7 +318,7 @@ func TestAManualResourceUnderATemplateLeavesNoState(t *testing.T) {
 		}
 		m.AddResource(&mcp.Resource{URI: "doc://exact", Name: "exact"}, theirs)
 		srv, err := askback.New(m, &askback.Options{Logger: slog.New(slog.DiscardHandler)})
-		harness.Check(t, err)
+		expect.Check(t, err)
 		ours := func(context.Context, *askback.Call, string) (*mcp.ReadResourceResult, error) {
 			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "doc://exact", Text: "ours"}}}, nil
 		}
@@ -328,7 +329,7 @@ func TestAManualResourceUnderATemplateLeavesNoState(t *testing.T) {
 			}
 			response := f.Dial(t, srv, nil)("resources/read", `"uri":"doc://exact"`)
 			text, err := json.Marshal(response)
-			harness.Check(t, err)
+			expect.Check(t, err)
 			if strings.Contains(string(text), state) {
 				t.Errorf("%s, %s: the plain state leaves: %s", name, f.Name, text)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -121,7 +122,7 @@ func TestMiddlewareThatChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 			srv, err := askback.New(m, &askback.Options{Logger: slog.New(slog.DiscardHandler)})
-			harness.Check(t, err)
+			expect.Check(t, err)
 			harness.AddGreet(srv)
 			add(m, srv)
 			h := srv.HTTPHandler(nil)
@@ -158,7 +159,7 @@ func TestRequestsTakeThePathPastTheSDK(t *testing.T) {
 	sessions := 0
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 	srv, err := askback.New(m, &askback.Options{Logger: slog.New(slog.DiscardHandler)})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	askback.AddTool(srv, &mcp.Tool{Name: "t"}, func(context.Context, *askback.Call, struct{}) (string, error) {
 		for range m.Sessions() {
 			sessions++

@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -45,12 +46,12 @@ func TestEveryRevisionAndTransport(t *testing.T) {
 				var progress atomic.Int64
 				session, err := harness.Answering(&progress).Connect(t.Context(), there,
 					&mcp.ClientSessionOptions{ProtocolVersion: version})
-				harness.Check(t, err)
+				expect.Check(t, err)
 				defer session.Close()
 				params := &mcp.CallToolParams{Name: "rounds", Arguments: map[string]any{}}
 				params.SetProgressToken("tok")
 				res, err := session.CallTool(t.Context(), params)
-				harness.Check(t, err)
+				expect.Check(t, err)
 				if got := res.Content[0].(*mcp.TextContent).Text; res.IsError || got != "first file:///src hello other 1" {
 					t.Errorf("got %q (error %v)", got, res.IsError)
 				}
@@ -73,7 +74,7 @@ func TestLegacyClientWithoutCapability(t *testing.T) {
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "mute", Version: "1"}, nil)
 	session, err := client.Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	defer session.Close()
 	_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "greet", Arguments: map[string]any{"place": "x"}})
 	if fault, ok := errors.AsType[*jsonrpc.Error](err); !ok || fault.Code != -32021 {
@@ -127,7 +128,7 @@ func TestLegacyAnswers(t *testing.T) {
 				}
 			})
 			session, err := client.Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
-			harness.Check(t, err)
+			expect.Check(t, err)
 			defer session.Close()
 			res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "greet",
 				Arguments: map[string]any{"place": "x"}})
@@ -150,7 +151,7 @@ func raw(t *testing.T, srv *askback.Server) func(params string) string {
 		t.Fatal(err)
 	}
 	conn, err := here.Connect(t.Context())
-	harness.Check(t, err)
+	expect.Check(t, err)
 	n := 0
 	return func(params string) string {
 		t.Helper()
@@ -160,12 +161,12 @@ func raw(t *testing.T, srv *askback.Server) func(params string) string {
 				`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
 				`"io.modelcontextprotocol/clientCapabilities":%s}}}`,
 			n, params, harness.AllCapabilities))
-		harness.Check(t, err)
-		harness.Check(t, conn.Write(t.Context(), msg))
+		expect.Check(t, err)
+		expect.Check(t, conn.Write(t.Context(), msg))
 		answer, err := conn.Read(t.Context())
-		harness.Check(t, err)
+		expect.Check(t, err)
 		data, err := jsonrpc.EncodeMessage(answer)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		return string(data)
 	}
 }
@@ -191,7 +192,7 @@ func TestSDKTransportsAreExact(t *testing.T) {
 		var res struct {
 			Result struct{ RequestState string }
 		}
-		harness.Check(t, json.Unmarshal([]byte(answer), &res))
+		expect.Check(t, json.Unmarshal([]byte(answer), &res))
 		return res.Result.RequestState
 	}
 	first := send(`"name":"n"`)
@@ -232,7 +233,7 @@ func TestToolsThatNeverAskAreUntouched(t *testing.T) {
 	}
 	m, unwrapped := plain(), plain()
 	srv, err := askback.New(m, nil)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	h := srv.HTTPHandler(nil)
 	alone := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return unwrapped },
 		&mcp.StreamableHTTPOptions{Stateless: true})

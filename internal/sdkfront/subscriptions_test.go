@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -85,7 +86,7 @@ func TestSubscriptionToTasksAloneHasNoSession(t *testing.T) {
 	server := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 	srv, err := askback.New(server, &askback.Options{Keys: harness.NewRing(t),
 		Tasks: &askback.Tasks{Store: new(task.MemoryStore)}})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	harness.AddEcho(srv)
 	h := srv.HTTPHandler(nil)
 	var created struct{ Result struct{ TaskID string } }
@@ -350,7 +351,7 @@ func streamOf(t *testing.T, s *harness.TaskServer) *harness.Conversation {
 	c := harness.NewConversation(t)
 	c.Write = func(message string) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL(), strings.NewReader(message))
-		harness.Check(t, err)
+		expect.Check(t, err)
 		for _, h := range []string{"Content-Type: application/json", "Accept: application/json, text/event-stream",
 			"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: subscriptions/listen"} {
 			key, value, _ := strings.Cut(h, ": ")

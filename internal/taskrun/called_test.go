@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -57,7 +57,7 @@ func TestCallsOfTheStoreAreTold(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c.store.Store = new(task.MemoryStore)
 				told := 0
-				e := harness.Must(taskrun.NewEngine(&c.store, &taskrun.Options{
+				e := expect.Must(taskrun.NewEngine(&c.store, &taskrun.Options{
 					Logger: slog.New(slog.DiscardHandler),
 					Called: func(_ context.Context, method string, began time.Time, err error) {
 						told++
@@ -65,14 +65,14 @@ func TestCallsOfTheStoreAreTold(t *testing.T) {
 							t.Errorf("told of %s after %v: %v", method, time.Since(began), err)
 						}
 					},
-				}))
+				}))(t)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				time.AfterFunc(c.given, cancel)
 				if _, err := e.Get(ctx, "", "unknown"); err == nil {
 					t.Error("no error")
 				}
-				harness.Equal(t, "told times", told, 1)
+				expect.Equal(t, "told times", told, 1)
 			})
 		})
 	}

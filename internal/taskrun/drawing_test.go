@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -78,16 +78,16 @@ func TestDrawingOfStates(t *testing.T) {
 			}})
 		answer := func(created *task.Task, status task.Status) {
 			t.Helper()
-			harness.Must(e.Change(t.Context(), "", created.ID, func(now *task.Task) (*task.Update, error) {
+			expect.Must(e.Change(t.Context(), "", created.ID, func(now *task.Task) (*task.Update, error) {
 				if now.Status = status; status == task.Working {
 					now.Pending = nil
 				}
 				return &task.Update{Entries: [][]byte{[]byte("answer")}, Keep: status == task.InputRequired}, nil
-			}))
+			}))(t)
 		}
 		cancel := func(created *task.Task) {
 			t.Helper()
-			harness.Must(e.Cancel(t.Context(), "", created.ID))
+			expect.Must(e.Cancel(t.Context(), "", created.ID))(t)
 		}
 		start := func(call string) *task.Task { return f.create(e, &taskrun.New{Call: []byte(call), TTL: time.Minute}) }
 
@@ -108,7 +108,7 @@ func TestDrawingOfStates(t *testing.T) {
 		}
 		stop()
 
-		drawing := harness.Must(os.ReadFile("../../docs/drawings/task.svg"))
+		drawing := expect.Must(os.ReadFile("../../docs/drawings/task.svg"))(t)
 		drawn := make(map[string]bool)
 		arrows := regexp.MustCompile(`data-from="(\w*)" data-to="(\w+)"`)
 		for _, arrow := range arrows.FindAllStringSubmatch(string(drawing), -1) {

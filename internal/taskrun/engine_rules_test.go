@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -197,19 +197,19 @@ func TestCreatingAgainFindsTheTaskThoughTheQuotaIsUsedUp(t *testing.T) {
 		}
 		return nil
 	}}
-	e := harness.Must(taskrun.NewEngine(f.store, &taskrun.Options{
-		Settings: task.Settings{PerPrincipal: task.Quota{Unfinished: 1}}}))
+	e := expect.Must(taskrun.NewEngine(f.store, &taskrun.Options{
+		Settings: task.Settings{PerPrincipal: task.Quota{Unfinished: 1}}}))(t)
 	created := f.create(e, &taskrun.New{ID: "the one", Principal: "a"})
 	full.Store(true)
-	harness.Equal(t, "the result", harness.Must(e.Create(t.Context(), &taskrun.New{ID: "the one", Principal: "a"})).ID,
+	expect.Equal(t, "the result", expect.Must(e.Create(t.Context(), &taskrun.New{ID: "the one", Principal: "a"}))(t).ID,
 		created.ID)
-	harness.Is(t, "another", harness.Err(e.Create(t.Context(), &taskrun.New{ID: "another", Principal: "a"})),
+	expect.Is(t, "another", expect.Err(e.Create(t.Context(), &taskrun.New{ID: "another", Principal: "a"})),
 		task.ErrQuota)
 }
 
 func TestCreatingAgainDoesNotFindAForeignTask(t *testing.T) {
 	f := newFixture(t)
-	e := harness.Must(taskrun.NewEngine(f.store, nil))
+	e := expect.Must(taskrun.NewEngine(f.store, nil))(t)
 	f.create(e, &taskrun.New{ID: "the one", Principal: "a"})
 	if got, err := e.Create(t.Context(), &taskrun.New{ID: "the one", Principal: "b"}); !errors.Is(err, task.ErrExists) {
 		t.Errorf("%+v, %v", got, err)
@@ -248,7 +248,7 @@ func TestNobodyHasToLook(t *testing.T) {
 	})
 	next := func(want string) {
 		t.Helper()
-		harness.Equal(t, "told", <-told, want)
+		expect.Equal(t, "told", <-told, want)
 	}
 	next("input_required ")
 	f.answer(e, created)
@@ -269,7 +269,7 @@ func TestWaitingLooksForItself(t *testing.T) {
 		default:
 		}
 	}}
-	far := harness.Must(taskrun.NewEngine(meddling, &taskrun.Options{Look: 20 * time.Millisecond}))
+	far := expect.Must(taskrun.NewEngine(meddling, &taskrun.Options{Look: 20 * time.Millisecond}))(t)
 	created := f.create(far, &taskrun.New{})
 	ctx, end := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer end()
@@ -304,16 +304,16 @@ func TestWaitingLooksForItself(t *testing.T) {
 
 func TestChangeIsMadeAgainWhenTheTaskWasChangedMeanwhile(t *testing.T) {
 	f := newFixture(t)
-	e := harness.Must(taskrun.NewEngine(f.store, nil))
+	e := expect.Must(taskrun.NewEngine(f.store, nil))(t)
 	created := f.create(e, &taskrun.New{})
 	times := 0
-	harness.Must(e.Change(t.Context(), "", created.ID, func(now *task.Task) (*task.Update, error) {
+	expect.Must(e.Change(t.Context(), "", created.ID, func(now *task.Task) (*task.Update, error) {
 		if times++; times == 1 {
 			f.change(created, func(now *task.Task) task.Update { now.Message = "meanwhile"; return task.Update{} })
 		}
 		now.Round++
 		return &task.Update{}, nil
-	}))
+	}))(t)
 	if now, err := e.Get(t.Context(), "", created.ID); err != nil || now.Message != "meanwhile" || now.Round != 1 ||
 		times != 2 {
 		t.Errorf("%+v, %v after %d times", now, err, times)
@@ -335,7 +335,7 @@ func TestCleaningUpHasAttemptsOfItsOwn(t *testing.T) {
 		created := f.create(e, &taskrun.New{})
 		// It has failed, and waits for its next attempt.
 		wait(t, "tried", f.has(created, func(now *task.Task) bool { return now.Attempts == 1 && now.Version > 0 }))
-		harness.Must(e.Cancel(t.Context(), "", created.ID))
+		expect.Must(e.Cancel(t.Context(), "", created.ID))(t)
 		within(t, "the cleaning up", cleaned)
 	})
 }
@@ -350,7 +350,7 @@ func TestClaimOutlivesAShutdown(t *testing.T) {
 		during = claiming.Err()
 		return nil
 	}}
-	e := harness.Must(taskrun.NewEngine(f.store, &taskrun.Options{Handler: completes}))
+	e := expect.Must(taskrun.NewEngine(f.store, &taskrun.Options{Handler: completes}))(t)
 	if err := e.Run(ctx); err != nil || during != nil {
 		t.Errorf("%v; the claim was interrupted: %v", err, during)
 	}
@@ -421,13 +421,13 @@ func TestASweepGoesOnPastWhatItCannotHave(t *testing.T) {
 		var made atomic.Int32
 		add := func(principal string, ttl time.Duration, ask *task.Question) *task.Task {
 			n := &task.Task{ID: fmt.Sprint(principal, " ", made.Add(1)), Principal: principal, Status: task.Working}
-			harness.Check(t, store.Create(t.Context(), n, ttl, time.Hour, nil, nil, task.Quota{}))
+			expect.Check(t, store.Create(t.Context(), n, ttl, time.Hour, nil, nil, task.Quota{}))
 			n.Status = task.InputRequired
 			u := task.Update{Leased: true, Due: -1}
 			if ask != nil {
 				u.Ask = []*task.Question{ask}
 			}
-			harness.Check(t, store.Update(t.Context(), n, u))
+			expect.Check(t, store.Update(t.Context(), n, u))
 			return n
 		}
 		timer := &task.Question{Key: "timer", Within: time.Second}
@@ -448,18 +448,18 @@ func TestASweepGoesOnPastWhatItCannotHave(t *testing.T) {
 			}
 			return poison
 		}
-		e := harness.Must(taskrun.NewEngine(&refusing{store, cannot}, &taskrun.Options{
+		e := expect.Must(taskrun.NewEngine(&refusing{store, cannot}, &taskrun.Options{
 			Settings: task.Settings{StoreTimeout: time.Second}, Logger: slog.New(slog.DiscardHandler),
 			Expire:  func(q *task.Question) error { q.Decision = []byte("late"); return nil },
 			Handler: completes,
-		}))
+		}))(t)
 		for _, says := range []string{"poisoned", "locked"} {
 			locked.Store(says == "locked")
 			stop := running(t, e)
 			time.Sleep(2 * time.Minute)
 			synctest.Wait()
 			for n, want := range map[*task.Task]task.Status{expires: task.Failed, asks: task.Completed} {
-				harness.Equal(t, says+": a task of somebody else", harness.Must(store.Get(t.Context(), n.ID)).Status, want)
+				expect.Equal(t, says+": a task of somebody else", expect.Must(store.Get(t.Context(), n.ID))(t).Status, want)
 			}
 			stop()
 			expires = add("good", time.Second, nil)
@@ -490,7 +490,7 @@ func (r *refusing) ChangeQuestion(ctx context.Context, q *task.Question, expired
 
 func TestOneSweepTakesOnAllThatExpired(t *testing.T) {
 	f := newFixture(t)
-	idle := harness.Must(taskrun.NewEngine(f.store, nil))
+	idle := expect.Must(taskrun.NewEngine(f.store, nil))(t)
 	var last *task.Task
 	for range 150 {
 		last = f.create(idle, &taskrun.New{Principal: "a", TTL: time.Millisecond})
@@ -660,7 +660,7 @@ func TestConflictAndLeaseLostAtOnce(t *testing.T) {
 	close(ready)
 	wait(t, "claimed by another", claimed.Load)
 	stop()
-	harness.Equal(t, "runs by the worker that lost its lease", runs.Load(), 1)
+	expect.Equal(t, "runs by the worker that lost its lease", runs.Load(), 1)
 }
 
 func TestFailedAttemptIsFollowedByAPause(t *testing.T) {
@@ -725,7 +725,7 @@ func TestCleaningUpIsGivenUp(t *testing.T) {
 					}})
 				created := f.create(e, &taskrun.New{TTL: time.Second})
 				f.until(e, created, task.InputRequired)
-				harness.Must(e.Cancel(t.Context(), "", created.ID))
+				expect.Must(e.Cancel(t.Context(), "", created.ID))(t)
 				f.hurry(created, func(now *task.Task) bool { return now.Stopped && now.Attempts > 0 && now.Attempts <= 2 })
 				wait(t, "given up", func() bool {
 					now, err := f.store.Get(t.Context(), created.ID)
@@ -775,7 +775,7 @@ func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
 				return completed(""), nil
 			}})
 		f.until(e, f.create(e, &taskrun.New{}), task.Completed)
-		harness.Equal(t, "runs", runs.Load(), 1)
+		expect.Equal(t, "runs", runs.Load(), 1)
 	})
 }
 
@@ -795,7 +795,7 @@ func TestLostLeaseInterrupts(t *testing.T) {
 		if now, err := claimOne(f.store, t.Context(), "", nil, time.Hour); err != nil || now == nil {
 			t.Fatalf("%v, %v", now, err)
 		}
-		harness.Is(t, "interrupted by", within(t, "the interruption", interrupted), task.ErrLeaseLost)
+		expect.Is(t, "interrupted by", within(t, "the interruption", interrupted), task.ErrLeaseLost)
 	})
 }
 
@@ -853,7 +853,7 @@ func TestReportedMessages(t *testing.T) {
 		created = f.create(elsewhere, &taskrun.New{})
 		close(ready)
 		f.until(e, created, task.Completed)
-		harness.Equal(t, "runs: what was reported kept the outcome from being written", runs.Load(), 1)
+		expect.Equal(t, "runs: what was reported kept the outcome from being written", runs.Load(), 1)
 		if renewals.Load() > 0 {
 			t.Errorf("reporting renewed the lease %d times", renewals.Load())
 		}
@@ -883,7 +883,7 @@ func TestReportLearnsOfACancellation(t *testing.T) {
 		return task.Update{Keep: true}
 	})
 	started <- struct{}{}
-	harness.Is(t, "interrupted by", within(t, "the interruption", interrupted), taskrun.ErrStopped)
+	expect.Is(t, "interrupted by", within(t, "the interruption", interrupted), taskrun.ErrStopped)
 }
 
 func TestProgressOfCleaningUpIsNotTold(t *testing.T) {
@@ -904,10 +904,10 @@ func TestProgressOfCleaningUpIsNotTold(t *testing.T) {
 			}})
 		created := f.create(e, &taskrun.New{})
 		f.until(e, created, task.InputRequired)
-		harness.Must(e.Cancel(t.Context(), "", created.ID))
+		expect.Must(e.Cancel(t.Context(), "", created.ID))(t)
 		<-cleaned
 		stop()
-		harness.Equal(t, "the result", harness.Must(f.store.Get(t.Context(), created.ID)).Message,
+		expect.Equal(t, "the result", expect.Must(f.store.Get(t.Context(), created.ID))(t).Message,
 			"The task was cancelled by request.")
 	})
 }
@@ -917,14 +917,14 @@ func TestNobodyStaysSubscribed(t *testing.T) {
 	e, _ := f.engine(&taskrun.Options{Handler: completes})
 	created := f.create(e, &taskrun.New{})
 	f.until(e, created, task.Completed)
-	harness.Check(t, e.Follow(t.Context(), []*task.Task{created, {ID: "gone"}}, func(*task.Task) error { return nil }))
+	expect.Check(t, e.Follow(t.Context(), []*task.Task{created, {ID: "gone"}}, func(*task.Task) error { return nil }))
 	wait(t, "left", func() bool { return e.Watched() == 0 })
 }
 
 func TestLongIDsAreNotLookedUp(t *testing.T) {
 	f := newFixture(t)
 	f.store = &meddled{Store: f.store, get: func(id string) { t.Errorf("looked up %d bytes", len(id)) }}
-	e := harness.Must(taskrun.NewEngine(f.store, nil))
+	e := expect.Must(taskrun.NewEngine(f.store, nil))(t)
 	for _, n := range []int{0, 129, 1 << 20} {
 		if _, err := e.Get(t.Context(), "", string(make([]byte, n))); !errors.Is(err, task.ErrNotFound) {
 			t.Errorf("%d bytes: %v", n, err)
@@ -934,7 +934,7 @@ func TestLongIDsAreNotLookedUp(t *testing.T) {
 
 func TestWorkersAreBounded(t *testing.T) {
 	f := newFixture(t)
-	idle := harness.Must(taskrun.NewEngine(f.store, nil))
+	idle := expect.Must(taskrun.NewEngine(f.store, nil))(t)
 	var all []*task.Task
 	for i := range 10 {
 		all = append(all, f.create(idle, &taskrun.New{Principal: fmt.Sprint(i % 2)}))
@@ -952,7 +952,7 @@ func TestWorkersAreBounded(t *testing.T) {
 	for _, one := range all {
 		f.until(e, one, task.Completed)
 	}
-	harness.Equal(t, "ran at once", most.Load(), 2)
+	expect.Equal(t, "ran at once", most.Load(), 2)
 }
 
 func TestCancellingIsNoFailure(t *testing.T) {
@@ -978,7 +978,7 @@ func TestCancellingIsNoFailure(t *testing.T) {
 	})
 	created := f.create(e, &taskrun.New{})
 	<-started
-	harness.Must(e.Cancel(t.Context(), "", created.ID))
+	expect.Must(e.Cancel(t.Context(), "", created.ID))(t)
 	<-cleaned
 	stop()
 	mu.Lock()

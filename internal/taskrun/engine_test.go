@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -41,7 +41,7 @@ func (f *fixture) engine(opts *taskrun.Options) (e *taskrun.Engine, stop func())
 	if opts.Look == 0 {
 		opts.Look = 20 * time.Millisecond
 	}
-	e = harness.Must(taskrun.NewEngine(f.store, opts))
+	e = expect.Must(taskrun.NewEngine(f.store, opts))(f.t)
 	return e, running(f.t, e)
 }
 
@@ -62,7 +62,7 @@ func running(t *testing.T, e *taskrun.Engine) (stop func()) {
 
 func (f *fixture) create(e *taskrun.Engine, n *taskrun.New) *task.Task {
 	f.t.Helper()
-	t := harness.Must(e.Create(f.t.Context(), n))
+	t := expect.Must(e.Create(f.t.Context(), n))(f.t)
 	return t
 }
 
@@ -75,10 +75,10 @@ func inBubble(t *testing.T, test func(t *testing.T, f *fixture)) {
 // answer answers the question of a parked task.
 func (f *fixture) answer(e *taskrun.Engine, t *task.Task) {
 	f.t.Helper()
-	harness.Must(e.Change(f.t.Context(), t.Principal, t.ID, func(now *task.Task) (*task.Update, error) {
+	expect.Must(e.Change(f.t.Context(), t.Principal, t.ID, func(now *task.Task) (*task.Update, error) {
 		u := answer(now)
 		return &u, nil
-	}))
+	}))(f.t)
 }
 
 // within receives from a channel, in time.
@@ -130,7 +130,7 @@ func TestTaskRunsFromItsCallAndEntries(t *testing.T) {
 	}})
 	created := f.create(e, &taskrun.New{Principal: "a", Call: []byte("call"), Entries: [][]byte{[]byte("one")}})
 	done := f.until(e, created, task.Completed)
-	harness.Equal(t, "outcome", string(done.Outcome), "call one")
+	expect.Equal(t, "outcome", string(done.Outcome), "call one")
 	_, entries, err := e.Journal(t.Context(), created.ID, -1)
 	if err != nil || len(entries) != 2 || string(entries[1]) != "two" {
 		t.Errorf("entries %q, %v", entries, err)
@@ -142,13 +142,13 @@ func TestForeignTaskIsNone(t *testing.T) {
 	e, _ := f.engine(&taskrun.Options{Handler: completes})
 	created := f.create(e, &taskrun.New{Principal: "a"})
 	for name, err := range map[string]error{
-		"get":    harness.Err(e.Get(t.Context(), "b", created.ID)),
-		"cancel": harness.Err(e.Cancel(t.Context(), "b", created.ID)),
-		"wait":   harness.Err(e.Wait(t.Context(), "b", created.ID, 0)),
-		"long":   harness.Err(e.Get(t.Context(), "a", strings.Repeat("x", 1<<20))),
-		"none":   harness.Err(e.Get(t.Context(), "a", "")),
+		"get":    expect.Err(e.Get(t.Context(), "b", created.ID)),
+		"cancel": expect.Err(e.Cancel(t.Context(), "b", created.ID)),
+		"wait":   expect.Err(e.Wait(t.Context(), "b", created.ID, 0)),
+		"long":   expect.Err(e.Get(t.Context(), "a", strings.Repeat("x", 1<<20))),
+		"none":   expect.Err(e.Get(t.Context(), "a", "")),
 	} {
-		harness.Is(t, name, err, task.ErrNotFound)
+		expect.Is(t, name, err, task.ErrNotFound)
 	}
 	if len(created.ID) < 26 { // 5 bits per character
 		t.Errorf("id %q has less than 128 bits", created.ID)
@@ -161,7 +161,7 @@ func TestShutdownGivesTheLeaseBack(t *testing.T) {
 	slow := func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 		started <- struct{}{}
 		<-ctx.Done()
-		harness.Is(t, "cause", context.Cause(ctx), taskrun.ErrShutdown)
+		expect.Is(t, "cause", context.Cause(ctx), taskrun.ErrShutdown)
 		return completed("of an interrupted run"), nil // the result is ignored
 	}
 	// A lease that would hold the task for an hour.
@@ -169,7 +169,7 @@ func TestShutdownGivesTheLeaseBack(t *testing.T) {
 	created := f.create(first, &taskrun.New{})
 	<-started
 	stop()
-	harness.Equal(t, "attempts", harness.Must(f.store.Get(t.Context(), created.ID)).Attempts, -1) // the next claim is none
+	expect.Equal(t, "attempts", expect.Must(f.store.Get(t.Context(), created.ID))(t).Attempts, -1) // the next claim is none
 	second, _ := f.engine(&taskrun.Options{Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
 		return completed("second"), nil
 	}})
@@ -193,14 +193,14 @@ func TestWorkerThatLostItsLeaseCommitsNothing(t *testing.T) {
 			case <-ctx.Done(): // the test has failed
 				return taskrun.Verdict{}, ctx.Err()
 			}
-			harness.Is(t, "Record", w.Record(ctx, []byte("late")), task.ErrLeaseLost)
+			expect.Is(t, "Record", w.Record(ctx, []byte("late")), task.ErrLeaseLost)
 			return completed("first"), nil
 		}})
 	created := f.create(e, &taskrun.New{})
 	// The task becomes due, as if the lease had ended, without a notification of the worker. The
 	// worker may renew its lease at this moment; then the task is made due once more.
 	for claims := int64(0); claims < 2; {
-		now := harness.Must(f.store.Get(t.Context(), created.ID))
+		now := expect.Must(f.store.Get(t.Context(), created.ID))(t)
 		if claims = now.Fence; claims == 1 {
 			if err := f.store.Update(t.Context(), now, task.Update{Leased: true, Due: 0}); err != nil &&
 				!errors.Is(err, task.ErrLeaseLost) {
@@ -211,7 +211,7 @@ func TestWorkerThatLostItsLeaseCommitsNothing(t *testing.T) {
 	}
 	done := f.until(e, created, task.Completed)
 	close(stolen)
-	harness.Equal(t, "outcome", string(done.Outcome), "second")
+	expect.Equal(t, "outcome", string(done.Outcome), "second")
 	if _, entries, err := e.Journal(t.Context(), created.ID, -1); err != nil || len(entries) > 0 {
 		t.Errorf("entries %q, %v", entries, err)
 	}
@@ -229,13 +229,13 @@ func TestCancelInterruptsAndCleansUp(t *testing.T) {
 			if ctx.Err() != nil {
 				t.Errorf("nothing can be cleaned up: %v", ctx.Err())
 			}
-			harness.Equal(t, "the claim cleans up", w.Task.Claim.Fence, 1)
+			expect.Equal(t, "the claim cleans up", w.Task.Claim.Fence, 1)
 			cleaned <- w.Entries
 			return taskrun.Verdict{}, nil
 		}
 		started <- struct{}{}
 		<-ctx.Done()
-		harness.Is(t, "cause", context.Cause(ctx), taskrun.ErrStopped)
+		expect.Is(t, "cause", context.Cause(ctx), taskrun.ErrStopped)
 		// A step that ran before the notification is still recorded.
 		if err := w.Record(ctx, []byte("step")); err != nil {
 			t.Errorf("Record: %v", err)
@@ -275,7 +275,7 @@ func TestCancelAtTheStartOfARun(t *testing.T) {
 			created := f.create(e, &taskrun.New{})
 			<-started
 			began := time.Now()
-			harness.Must(e.Cancel(t.Context(), "", created.ID))
+			expect.Must(e.Cancel(t.Context(), "", created.ID))(t)
 			<-interrupted
 			if took := time.Since(began); took > 0 {
 				t.Fatalf("the run was interrupted after %v", took)
@@ -288,14 +288,14 @@ func TestCancelAtTheStartOfARun(t *testing.T) {
 // An engine that has been stopped claims nothing, even with free workers.
 func TestAStoppedEngineClaimsNothing(t *testing.T) {
 	f := newFixture(t)
-	created := f.create(harness.Must(taskrun.NewEngine(f.store, nil)), &taskrun.New{})
+	created := f.create(expect.Must(taskrun.NewEngine(f.store, nil))(t), &taskrun.New{})
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 50 {
-		e := harness.Must(taskrun.NewEngine(f.store, &taskrun.Options{Handler: completes}))
-		harness.Check(t, e.Run(stopped))
+		e := expect.Must(taskrun.NewEngine(f.store, &taskrun.Options{Handler: completes}))(t)
+		expect.Check(t, e.Run(stopped))
 	}
-	harness.Equal(t, "the result", harness.Must(f.store.Get(t.Context(), created.ID)).Fence, 0)
+	expect.Equal(t, "the result", expect.Must(f.store.Get(t.Context(), created.ID))(t).Fence, 0)
 }
 
 func TestCancelledWhileParkedCleansUpUntilItSucceeds(t *testing.T) {
@@ -314,8 +314,8 @@ func TestCancelledWhileParkedCleansUpUntilItSucceeds(t *testing.T) {
 		}})
 		created := f.create(e, &taskrun.New{})
 		f.until(e, created, task.InputRequired)
-		harness.Must(e.Cancel(t.Context(), "", created.ID))
-		harness.Equal(t, "still asked", string(harness.Must(e.Get(t.Context(), "", created.ID)).Pending), "")
+		expect.Must(e.Cancel(t.Context(), "", created.ID))(t)
+		expect.Equal(t, "still asked", string(expect.Must(e.Get(t.Context(), "", created.ID))(t).Pending), "")
 		<-cleaned
 	})
 }
@@ -335,7 +335,7 @@ func TestTimeToLiveFailsATask(t *testing.T) {
 					return taskrun.Verdict{Status: task.InputRequired}, nil
 				}
 				<-ctx.Done()
-				harness.Is(t, "cause", context.Cause(ctx), taskrun.ErrStopped)
+				expect.Is(t, "cause", context.Cause(ctx), taskrun.ErrStopped)
 				return taskrun.Verdict{}, ctx.Err()
 			},
 		})
@@ -346,7 +346,7 @@ func TestTimeToLiveFailsATask(t *testing.T) {
 			!strings.HasPrefix(string(now.Outcome), "failure: ") {
 			t.Errorf("%q, %q", now.Message, now.Outcome)
 		}
-		harness.Contains(t, "the result", f.until(e, working, task.Failed).Message, "time to live of 100ms")
+		expect.Contains(t, "the result", f.until(e, working, task.Failed).Message, "time to live of 100ms")
 		<-cleaned
 		<-cleaned
 	})
@@ -359,7 +359,7 @@ func TestTimeToLiveIsCapped(t *testing.T) {
 	for asked, want := range map[time.Duration]time.Duration{
 		0: time.Minute, time.Second: time.Second, 100 * time.Hour: time.Hour} {
 		created := f.create(e, &taskrun.New{TTL: asked})
-		harness.Equal(t, fmt.Sprint("asked for ", asked), created.Expires.Sub(created.Created), want)
+		expect.Equal(t, fmt.Sprint("asked for ", asked), created.Expires.Sub(created.Created), want)
 	}
 }
 
@@ -402,8 +402,8 @@ func TestTaskThatComesToNothingIsGivenUp(t *testing.T) {
 						return taskrun.Verdict{}, end()
 					}})
 				now := f.until(e, f.create(e, &taskrun.New{}), task.Failed)
-				harness.Contains(t, says, now.Message, "came to nothing")
-				harness.Equal(t, says+": runs", runs.Load(), attempts)
+				expect.Contains(t, says, now.Message, "came to nothing")
+				expect.Equal(t, says+": runs", runs.Load(), attempts)
 				within(t, "the cleaning up", cleaned)
 			})
 		}
@@ -416,7 +416,7 @@ func TestWorkersAreBoundedAndPrincipalsTakeTurns(t *testing.T) {
 	var order []string
 	var running, most int
 	gate := make(chan struct{})
-	idle := harness.Must(taskrun.NewEngine(f.store, nil))
+	idle := expect.Must(taskrun.NewEngine(f.store, nil))(t)
 	var last *task.Task
 	for range 20 {
 		last = f.create(idle, &taskrun.New{Principal: "greedy"})
@@ -466,7 +466,7 @@ func TestOptionsAreChecked(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	e := harness.Must(taskrun.NewEngine(nil, nil))
+	e := expect.Must(taskrun.NewEngine(nil, nil))(t)
 	if err := e.Run(t.Context()); err == nil {
 		t.Error("an engine without a handler runs")
 	}
@@ -551,12 +551,12 @@ func TestMemoryStoreTellsOtherEngines(t *testing.T) {
 		}
 		return completed("answered"), nil
 	}})
-	other := harness.Must(taskrun.NewEngine(f.store, &taskrun.Options{Look: 10 * time.Millisecond}))
+	other := expect.Must(taskrun.NewEngine(f.store, &taskrun.Options{Look: 10 * time.Millisecond}))(t)
 	created := f.create(other, &taskrun.New{})
 	f.until(other, created, task.InputRequired)
-	harness.Must(other.Change(t.Context(), "", created.ID, func(t *task.Task) (*task.Update, error) {
+	expect.Must(other.Change(t.Context(), "", created.ID, func(t *task.Task) (*task.Update, error) {
 		t.Status, t.Pending = task.Working, nil
 		return &task.Update{}, nil
-	}))
+	}))(t)
 	f.until(other, created, task.Completed)
 }

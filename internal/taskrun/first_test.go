@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -82,8 +82,8 @@ func TestAFirstRunIsOneWrite(t *testing.T) {
 			stored.Fence != 1 || created.Status != stored.Status {
 			t.Fatalf("a task that asks is %+v, and Create returned %+v; %v", stored, created, err)
 		}
-		harness.Equal(t, "questions are open", len(harness.Must(s.Questions(t.Context(), task.Name(created.ID)))), 1)
-		harness.Equal(t, "inserts", s.inserts.Load(), 2)
+		expect.Equal(t, "questions are open", len(expect.Must(s.Questions(t.Context(), task.Name(created.ID)))(t)), 1)
+		expect.Equal(t, "inserts", s.inserts.Load(), 2)
 		f.answer(e, created)
 		if done := f.until(e, created, task.Completed); string(done.Outcome) != "the answer" || done.Fence != 2 {
 			t.Errorf("the outcome is %q under fence %d", done.Outcome, done.Fence)
@@ -164,7 +164,7 @@ func TestAFirstRunThatIsNotTaken(t *testing.T) {
 		before error
 	}{
 		{says: "by its quota", quota: task.Quota{Unfinished: 1}, verify: func(t *testing.T, err error) {
-			harness.Is(t, "the error", err, task.ErrQuota)
+			expect.Is(t, "the error", err, task.ErrQuota)
 		}},
 		{says: "by the database", before: full, verify: wantErr(full)},
 	} {
@@ -190,7 +190,7 @@ func TestAFirstRunThatIsNotTaken(t *testing.T) {
 				firstRuns(t, opts, func(t *testing.T, f *fixture, s *inserting, e *taskrun.Engine, stop func()) {
 					if test.quota.Unfinished > 0 {
 						there := &task.Task{ID: "there", Principal: "alice", Status: task.InputRequired}
-						harness.Check(t,
+						expect.Check(t,
 							s.Store.(task.Inserter).Insert(t.Context(), there, time.Hour, nil, task.Update{Due: -1}, task.Quota{}))
 					}
 					s.before = func(t *task.Task, _ task.Update) error {
@@ -205,10 +205,10 @@ func TestAFirstRunThatIsNotTaken(t *testing.T) {
 					if test.verify(t, err); created != nil || stepped {
 						t.Errorf("created %+v; a step has run: %t", created, stepped)
 					}
-					harness.Equal(t, "another principal's task", f.create(e, fresh("bob")).Status, task.InputRequired)
+					expect.Equal(t, "another principal's task", f.create(e, fresh("bob")).Status, task.InputRequired)
 					stop() // it waits for the run
-					harness.Is(t, "it can be read", harness.Err(s.Get(t.Context(), "alice's")), task.ErrNotFound)
-					harness.Equal(t, "updates of what is not known to exist", s.updates.Load(), 0)
+					expect.Is(t, "it can be read", expect.Err(s.Get(t.Context(), "alice's")), task.ErrNotFound)
+					expect.Equal(t, "updates of what is not known to exist", s.updates.Load(), 0)
 				})
 			})
 		}
@@ -225,7 +225,7 @@ func TestAFirstRunWhoseAnswerIsLost(t *testing.T) {
 	}}
 	firstRuns(t, opts, func(t *testing.T, f *fixture, s *inserting, e *taskrun.Engine, _ func()) {
 		s.after = errors.New("the connection broke")
-		harness.Equal(t, "what asks", f.create(e, fresh("asks")).Status, task.InputRequired)
+		expect.Equal(t, "what asks", f.create(e, fresh("asks")).Status, task.InputRequired)
 		f.until(e, f.create(e, fresh("steps")), task.Completed)
 		if s.inserts.Load() != 2 || s.creates.Load() != 0 {
 			t.Errorf("%d inserts and %d creates", s.inserts.Load(), s.creates.Load())
@@ -235,7 +235,7 @@ func TestAFirstRunWhoseAnswerIsLost(t *testing.T) {
 
 func wantErr(want error) func(t *testing.T, err error) {
 	return func(t *testing.T, err error) {
-		harness.Is(t, "the error", err, want)
+		expect.Is(t, "the error", err, want)
 	}
 }
 
@@ -273,7 +273,7 @@ func TestAFirstRunThatFails(t *testing.T) {
 					other, _ = f.engine(&opts)
 				}
 				time.Sleep(3 * time.Minute) // it looks once a minute
-				harness.Equal(t, "the outcome", string(f.until(other, created, task.Completed).Outcome), "by another")
+				expect.Equal(t, "the outcome", string(f.until(other, created, task.Completed).Outcome), "by another")
 				if s.inserts.Load() != 1 || s.creates.Load() != 0 || len(attempts) != 2 {
 					t.Errorf("%d inserts and %d creates, and attempts %v", s.inserts.Load(), s.creates.Load(), attempts)
 				}
@@ -297,7 +297,7 @@ func TestFirstRunsAreShared(t *testing.T) {
 		for range 20 {
 			f.create(e, fresh("alice")) // two run at first, and then two of those that are due
 		}
-		harness.Equal(t, "alice has first runs", s.inserts.Load(), 2)
+		expect.Equal(t, "alice has first runs", s.inserts.Load(), 2)
 		start := time.Now()
 		f.create(e, fresh("bob"))
 		if n := s.inserts.Load(); n != 3 || time.Since(start) != 100*time.Millisecond {
@@ -320,7 +320,7 @@ func TestWhatIsKnownIsStoredFirst(t *testing.T) {
 			{Principal: "alice"}, {Principal: "alice", ID: "known"},
 			{Principal: "alice", Fresh: true, Entries: [][]byte{[]byte("step")}},
 		} {
-			harness.Equal(t, fmt.Sprintf("%+v became", n), f.create(e, n).Status, task.Working)
+			expect.Equal(t, fmt.Sprintf("%+v became", n), f.create(e, n).Status, task.Working)
 		}
 		if s.inserts.Load() != 0 || s.creates.Load() != 3 {
 			t.Errorf("%d inserts and %d creates", s.inserts.Load(), s.creates.Load())

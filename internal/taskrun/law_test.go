@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -181,8 +181,8 @@ func loseCalls(t *testing.T, share float64, seed uint64) {
 	_, stop1 := f.engine(&opts)
 	_, stop2 := f.engine(&opts)
 	// The client loses nothing. Its tasks live beyond the end of the test, or the engines would delete them.
-	client := harness.Must(taskrun.NewEngine(plain, &taskrun.Options{Look: time.Second,
-		Settings: task.Settings{TTL: 24 * time.Hour, MaxAnonymousTTL: 24 * time.Hour}}))
+	client := expect.Must(taskrun.NewEngine(plain, &taskrun.Options{Look: time.Second,
+		Settings: task.Settings{TTL: 24 * time.Hour, MaxAnonymousTTL: 24 * time.Hour}}))(t)
 
 	created := make([]*task.Task, 4)
 	for i := range created {
@@ -191,7 +191,7 @@ func loseCalls(t *testing.T, share float64, seed uint64) {
 	for i, c := range created {
 		wait := func(status task.Status) *task.Task {
 			for version := int64(-1); ; {
-				now := harness.Must(client.Wait(t.Context(), "", c.ID, version))
+				now := expect.Must(client.Wait(t.Context(), "", c.ID, version))(t)
 				if now.Status == status || now.Status.Terminal() {
 					return now
 				}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -59,13 +59,13 @@ func TestTheContextEndsBeforeTheLease(t *testing.T) {
 				s := &slow{Store: new(task.MemoryStore)}
 				tt.store(s)
 				f := &fixture{t, silent{s}}
-				client := harness.Must(taskrun.NewEngine(s.Store, nil))
+				client := expect.Must(taskrun.NewEngine(s.Store, nil))(t)
 				s.id = f.create(client, new(taskrun.New)).ID
 				ended := make(chan struct{}, 10)
 				_, stop := f.engine(&taskrun.Options{Settings: task.Settings{Lease: lease, Workers: 1},
 					Handler: func(ctx context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 						<-ctx.Done()
-						harness.Is(t, "the cause", context.Cause(ctx), task.ErrLeaseLost)
+						expect.Is(t, "the cause", context.Cause(ctx), task.ErrLeaseLost)
 						if other, err := claimOne(s.Store, context.Background(), "", nil, lease); other != nil || err != nil {
 							t.Errorf("another worker could have claimed the task already: %v, %v", other, err)
 						}
@@ -211,7 +211,7 @@ func TestAHandlerThatDoesNotReturnIsAbandoned(t *testing.T) {
 					t.Errorf("Record of the abandoned handler: %v", err)
 				}
 				if tt.name == "cancelled" {
-					harness.Equal(t, "it is cleaned up under fence", <-cleaned, 2)
+					expect.Equal(t, "it is cleaned up under fence", <-cleaned, 2)
 				} else {
 					next, _ := f.engine(opts)
 					f.until(next, created, task.Completed)

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -191,7 +191,7 @@ func TestAReportWhoseAnswerWasLostCostsNoRun(t *testing.T) {
 			return completed("done"), nil
 		}})
 	f.until(e, f.create(e, &taskrun.New{}), task.Completed)
-	harness.Equal(t, "runs", runs.Load(), 1)
+	expect.Equal(t, "runs", runs.Load(), 1)
 }
 
 func TestAnEntryWhoseAnswerWasLostIsInTheJournalOnce(t *testing.T) {
@@ -221,7 +221,7 @@ func TestATaskThatHasNothingToDoDoesNotRun(t *testing.T) {
 		for _, status := range []task.Status{task.Completed, task.Failed, task.Cancelled, task.InputRequired} {
 			f := newFixture(t)
 			var runs atomic.Int32
-			e := harness.Must(taskrun.NewEngine(f.store, nil))
+			e := expect.Must(taskrun.NewEngine(f.store, nil))(t)
 			created := f.create(e, &taskrun.New{})
 			f.change(created, func(now *task.Task) task.Update {
 				now.Status, now.Outcome, now.Round = status, []byte("as it was"), 1
@@ -258,8 +258,8 @@ func TestGoexitEndsTheAttempt(t *testing.T) {
 				return completed("the second time"), nil
 			}})
 		created := f.create(e, &taskrun.New{})
-		harness.Equal(t, "outcome", string(f.until(e, created, task.Completed).Outcome), "the second time")
-		harness.Equal(t, "tasks are watched over when all have ended", e.Watched(), 0)
+		expect.Equal(t, "outcome", string(f.until(e, created, task.Completed).Outcome), "the second time")
+		expect.Equal(t, "tasks are watched over when all have ended", e.Watched(), 0)
 		stop()
 	})
 }
@@ -304,7 +304,7 @@ func TestAStoreThatPanics(t *testing.T) {
 		}}
 		var runs atomic.Int32
 		e, _ := f.engine(&taskrun.Options{Settings: task.Settings{Lease: 100 * time.Millisecond}, Handler: asking(&runs)})
-		unbroken := harness.Must(taskrun.NewEngine(plain, &taskrun.Options{Look: 10 * time.Millisecond}))
+		unbroken := expect.Must(taskrun.NewEngine(plain, &taskrun.Options{Look: 10 * time.Millisecond}))(t)
 		created := f.create(unbroken, &taskrun.New{})
 		f.until(unbroken, created, task.InputRequired)
 		(&fixture{t, plain}).change(created, answer)
@@ -363,7 +363,7 @@ func TestAReportIsNotTakenForWhatFollows(t *testing.T) {
 				}
 				return completed(fmt.Sprint(w.Task.Round)), nil
 			}})
-		harness.Equal(t, "the second run began in round",
+		expect.Equal(t, "the second run began in round",
 			string(f.until(e, f.create(e, &taskrun.New{}), task.Completed).Outcome), "7")
 	})
 	t.Run("shutdown", func(t *testing.T) {
@@ -423,9 +423,9 @@ func TestAChangeOfAWorkingTaskIsSeen(t *testing.T) {
 		}})
 	created := f.create(e, &taskrun.New{})
 	<-started
-	harness.Must(e.Change(t.Context(), "", created.ID, func(*task.Task) (*task.Update, error) {
+	expect.Must(e.Change(t.Context(), "", created.ID, func(*task.Task) (*task.Update, error) {
 		return &task.Update{Keep: true, Entries: [][]byte{[]byte("signal")}}, nil
-	}))
+	}))(t)
 	close(changed)
 	f.until(e, created, task.Completed)
 }
@@ -466,7 +466,7 @@ func TestRecordingBesideOthers(t *testing.T) {
 	}})
 	created := f.create(e, &taskrun.New{})
 	f.until(e, created, task.Completed)
-	harness.Equal(t, "writes for 5 entries", <-alone, 5)
+	expect.Equal(t, "writes for 5 entries", <-alone, 5)
 	_, entries, err := f.store.Journal(t.Context(), created.ID, -1)
 	times := make(map[string]int)
 	for _, e := range entries {
@@ -507,7 +507,7 @@ func TestRecordingUnderALeaseThatIsLost(t *testing.T) {
 		}})
 	created = f.create(e, &taskrun.New{})
 	close(ready)
-	harness.Is(t, "Record", <-got, task.ErrLeaseLost)
+	expect.Is(t, "Record", <-got, task.ErrLeaseLost)
 }
 
 // claimOne claims one task. Without one that is due both results are nil.
@@ -550,11 +550,11 @@ func TestAConflictUnderAnotherClaim(t *testing.T) {
 		m.get = func(string) { change(task.Update{Lease: time.Minute}, func(*task.Task) {}) }
 		e := newIdle(t, m, &taskrun.Options{})
 		run := &task.Task{ID: "a", Status: task.Working}
-		harness.Check(t, store.Create(ctx, run, time.Hour, time.Minute, nil, nil, task.Quota{}))
+		expect.Check(t, store.Create(ctx, run, time.Hour, time.Minute, nil, nil, task.Quota{}))
 		run.Status = task.Completed
-		harness.Is(t, "the write of a worker that has lost its claim",
+		expect.Is(t, "the write of a worker that has lost its claim",
 			e.Settle(ctx, run, task.Update{Leased: true, Due: -1}), task.ErrLeaseLost)
-		harness.Equal(t, "the task is (), want it cancelled", harness.Must(store.Get(ctx, "a")).Status, task.Cancelled)
+		expect.Equal(t, "the task is (), want it cancelled", expect.Must(store.Get(ctx, "a"))(t).Status, task.Cancelled)
 	})
 }
 

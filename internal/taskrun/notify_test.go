@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -33,7 +33,7 @@ func TestNotices(t *testing.T) {
 		refusals, attempts := 3, 0
 		delivered := make(map[string]int)
 		var log strings.Builder
-		e := harness.Must(taskrun.NewEngine(store, &taskrun.Options{
+		e := expect.Must(taskrun.NewEngine(store, &taskrun.Options{
 			Settings: task.Settings{MaxTTL: 30 * 24 * time.Hour, TTL: 30 * 24 * time.Hour},
 			Look:     10 * time.Second, Handler: asks, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 			Expire: func(q *task.Question) error { q.Decision = []byte("unanswered"); return nil },
@@ -60,11 +60,11 @@ func TestNotices(t *testing.T) {
 					return nil
 				}
 			},
-		}))
+		}))(t)
 		stop := running(t, e)
 		synctest.Wait()
 		for _, target := range []string{"never", "late", "now"} {
-			harness.Must(e.Create(t.Context(), &taskrun.New{Principal: "alice", Target: target}))
+			expect.Must(e.Create(t.Context(), &taskrun.New{Principal: "alice", Target: target}))(t)
 		}
 		<-time.After(2 * time.Minute)
 		synctest.Wait()
@@ -113,19 +113,19 @@ func (s *deafStore) Listen(ctx context.Context, d time.Duration, named, anonymou
 func TestNothingIsAskedUnheard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := make(chan task.NoticeKind, 1)
-		e := harness.Must(taskrun.NewEngine(&deafStore{new(task.MemoryStore), 3}, &taskrun.Options{
+		e := expect.Must(taskrun.NewEngine(&deafStore{new(task.MemoryStore), 3}, &taskrun.Options{
 			Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
 				q := &task.Question{Key: "approve", For: []string{"user:bob"}, Content: []byte("?")}
 				return taskrun.Verdict{Status: task.InputRequired, Ask: []*task.Question{q}, Round: 1}, nil
 			},
 			Notify: func(_ context.Context, n *task.Notice) error { told <- n.Kind; return nil },
 			Logger: slog.New(slog.DiscardHandler),
-		}))
-		harness.Must(e.Create(t.Context(), &taskrun.New{Principal: "alice"}))
+		}))(t)
+		expect.Must(e.Create(t.Context(), &taskrun.New{Principal: "alice"}))(t)
 		stop := running(t, e)
 		select {
 		case kind := <-told:
-			harness.Equal(t, "the first notice", kind, task.NoticeAsked)
+			expect.Equal(t, "the first notice", kind, task.NoticeAsked)
 		case <-time.After(time.Hour):
 			t.Error("nobody was told of the question")
 		}
@@ -144,7 +144,7 @@ func testAConsumerThatHangsForOneCaller(t *testing.T) {
 	taken := make(chan string, 100)
 	hang := make(chan struct{})
 	defer close(hang)
-	e := harness.Must(taskrun.NewEngine(store, &taskrun.Options{
+	e := expect.Must(taskrun.NewEngine(store, &taskrun.Options{
 		Look: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 		Handler: func(_ context.Context, w *taskrun.Work) (taskrun.Verdict, error) {
 			q := &task.Question{Key: "approve", For: []string{"user:bob"}, Content: []byte("?")}
@@ -157,21 +157,21 @@ func testAConsumerThatHangsForOneCaller(t *testing.T) {
 			taken <- n.Question.Principal
 			return nil
 		},
-	}))
+	}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- e.Run(ctx) }()
-	harness.Check(t, store.Listen(t.Context(), time.Hour, 0, 0))
+	expect.Check(t, store.Listen(t.Context(), time.Hour, 0, 0))
 	for range 10 {
-		harness.Must(e.Create(t.Context(), &taskrun.New{Principal: "mallory", Target: "x"}))
+		expect.Must(e.Create(t.Context(), &taskrun.New{Principal: "mallory", Target: "x"}))(t)
 	}
 	for range 5 {
-		harness.Must(e.Create(t.Context(), &taskrun.New{Principal: "alice", Target: "x"}))
+		expect.Must(e.Create(t.Context(), &taskrun.New{Principal: "alice", Target: "x"}))(t)
 	}
 	for range 5 {
 		select {
 		case who := <-taken:
-			harness.Equal(t, "'s notice is taken", who, "alice")
+			expect.Equal(t, "'s notice is taken", who, "alice")
 		case <-time.After(2 * time.Minute):
 			t.Fatal("alice's notices wait for mallory's")
 		}

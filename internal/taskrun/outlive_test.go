@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -93,7 +93,7 @@ func (r *receiver) start(deliver bool, settings task.Settings) (e *taskrun.Engin
 	if deliver {
 		opts.Notify = r.notify
 	}
-	e = harness.Must(taskrun.NewEngine(r.store, opts))
+	e = expect.Must(taskrun.NewEngine(r.store, opts))(r.t)
 	stop = running(r.t, e)
 	synctest.Wait()
 	return e, stop
@@ -101,7 +101,7 @@ func (r *receiver) start(deliver bool, settings task.Settings) (e *taskrun.Engin
 
 func (r *receiver) create(e *taskrun.Engine, principal string, ttl time.Duration) string {
 	r.t.Helper()
-	created := harness.Must(e.Create(r.t.Context(), &taskrun.New{Principal: principal, Target: "ask", TTL: ttl}))
+	created := expect.Must(e.Create(r.t.Context(), &taskrun.New{Principal: principal, Target: "ask", TTL: ttl}))(r.t)
 	return created.ID
 }
 
@@ -251,7 +251,7 @@ func TestQuotaOfNotices(t *testing.T) {
 				<-time.After(time.Minute)
 				id := r.create(e, "alice", 0)
 				<-time.After(5 * time.Second)
-				harness.Equal(t, "another's notice was not delivered", len(r.takenOf(id)), 1)
+				expect.Equal(t, "another's notice was not delivered", len(r.takenOf(id)), 1)
 				lines := r.lines("level=ERROR msg=\"task: notices were not kept")
 				named := r.lines("principal="+flood+" ") + r.lines(`principal=""`)
 				if lines == 0 || named != lines ||
@@ -260,10 +260,10 @@ func TestQuotaOfNotices(t *testing.T) {
 				}
 				home.Store(true)
 				<-time.After(10 * time.Minute)
-				harness.Equal(t, "notices were delivered that were kept", r.outcome("completed of "+flood), 5)
+				expect.Equal(t, "notices were delivered that were kept", r.outcome("completed of "+flood), 5)
 				id = r.create(e, flood, 0)
 				<-time.After(5 * time.Second)
-				harness.Equal(t, "with room again there is no notice", len(r.takenOf(id)), 1)
+				expect.Equal(t, "with room again there is no notice", len(r.takenOf(id)), 1)
 			})
 		})
 	}

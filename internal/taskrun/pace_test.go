@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -116,6 +116,6 @@ func TestRenewalsThatTakeLongAreWarnedOf(t *testing.T) {
 			t.Errorf("the run ended because %v", err)
 		}
 		stop()
-		harness.Contains(t, "the log has", log.String(), "renewing leases takes long")
+		expect.Contains(t, "the log has", log.String(), "renewing leases takes long")
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -53,11 +53,11 @@ func TestQuestionsOfAStoreThatFails(t *testing.T) {
 		{"refuses", asker{new(task.MemoryStore), func(context.Context) error { return task.ErrLate }}, task.ErrLate.Error()},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			e := harness.Must(taskrun.NewEngine(c.store, &taskrun.Options{Logger: slog.New(slog.DiscardHandler)}))
+			e := expect.Must(taskrun.NewEngine(c.store, &taskrun.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 			for method, err := range map[string]error{
-				"Questions": harness.Err(e.Questions(t.Context(), "NAME")),
-				"Waiting":   harness.Err(e.Waiting(t.Context(), task.QuestionFilter{}, nil, 1)),
-				"History":   harness.Err(e.History(t.Context(), task.QuestionHistory{}, nil, 1)),
+				"Questions": expect.Err(e.Questions(t.Context(), "NAME")),
+				"Waiting":   expect.Err(e.Waiting(t.Context(), task.QuestionFilter{}, nil, 1)),
+				"History":   expect.Err(e.History(t.Context(), task.QuestionHistory{}, nil, 1)),
 				"Changes":   errorOfChanges(e.Changes(t.Context(), nil, 1)),
 				"Change":    e.ChangeQuestion(t.Context(), &task.Question{Task: "task"}, false),
 			} {
@@ -86,6 +86,6 @@ func TestADecisionWakesTheWorkers(t *testing.T) {
 	e, _ := f.engine(&taskrun.Options{Look: time.Hour, Handler: asking(new(atomic.Int32))})
 	created = f.create(e, &taskrun.New{})
 	f.until(e, created, task.InputRequired)
-	harness.Check(t, e.ChangeQuestion(t.Context(), &task.Question{Task: created.ID, Decision: []byte("yes")}, false))
+	expect.Check(t, e.ChangeQuestion(t.Context(), &task.Question{Task: created.ID, Decision: []byte("yes")}, false))
 	f.until(e, created, task.Completed)
 }

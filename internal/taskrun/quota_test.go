@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
 // newIdle returns an engine that runs nothing.
 func newIdle(t *testing.T, store task.Store, opts *taskrun.Options) *taskrun.Engine {
 	t.Helper()
-	e := harness.Must(taskrun.NewEngine(store, opts))
+	e := expect.Must(taskrun.NewEngine(store, opts))(t)
 	return e
 }
 
@@ -42,7 +42,7 @@ func TestEndedTasksMakeRoom(t *testing.T) {
 				}
 				var first *task.Task
 				for i := range 20 {
-					created := harness.Must(create())
+					created := expect.Must(create())(t)
 					if i == 0 {
 						first = created
 					}
@@ -82,16 +82,16 @@ func TestNothingMakesRoomForWhatDoesNotFit(t *testing.T) {
 		write func(ctx context.Context, e *taskrun.Engine, parked *task.Task) error
 	}{
 		{"one too many", task.Quota{Unfinished: 1}, func(ctx context.Context, e *taskrun.Engine, _ *task.Task) error {
-			return harness.Err(e.Create(ctx, &taskrun.New{Principal: "alice"}))
+			return expect.Err(e.Create(ctx, &taskrun.New{Principal: "alice"}))
 		}},
 		{"a call that is too large", task.Quota{Bytes: 100},
 			func(ctx context.Context, e *taskrun.Engine, _ *task.Task) error {
-				return harness.Err(e.Create(ctx, &taskrun.New{Principal: "alice", Call: make([]byte, 60),
+				return expect.Err(e.Create(ctx, &taskrun.New{Principal: "alice", Call: make([]byte, 60),
 					Entries: [][]byte{make([]byte, 41)}}))
 			}},
 		{"an answer that is too large", task.Quota{Bytes: 100},
 			func(ctx context.Context, e *taskrun.Engine, parked *task.Task) error {
-				return harness.Err(e.Change(ctx, "alice", parked.ID, func(now *task.Task) (*task.Update, error) {
+				return expect.Err(e.Change(ctx, "alice", parked.ID, func(now *task.Task) (*task.Update, error) {
 					return &task.Update{Entries: [][]byte{make([]byte, 101)}}, nil
 				}))
 			}},
@@ -123,10 +123,10 @@ func TestEndedTasksMakeRoomForAnswers(t *testing.T) {
 			f.end(ended[len(ended)-1])
 		}
 		time.Sleep(time.Hour)
-		harness.Must(e.Change(t.Context(), "alice", parked.ID, func(now *task.Task) (*task.Update, error) {
+		expect.Must(e.Change(t.Context(), "alice", parked.ID, func(now *task.Task) (*task.Update, error) {
 			return &task.Update{Entries: [][]byte{make([]byte, 41)}}, nil
-		}))
-		harness.Is(t, "alice's ended task", harness.Err(f.store.Get(t.Context(), ended[0].ID)), task.ErrNotFound)
+		}))(t)
+		expect.Is(t, "alice's ended task", expect.Err(f.store.Get(t.Context(), ended[0].ID)), task.ErrNotFound)
 		if _, err := f.store.Get(t.Context(), ended[1].ID); err != nil {
 			t.Errorf("bob's ended task: %v", err)
 		}
@@ -196,7 +196,7 @@ func TestTaskThatHoldsTooMuchFails(t *testing.T) {
 				return taskrun.Verdict{}, err
 			}
 			err := w.Record(ctx, make([]byte, 41))
-			harness.Is(t, "Record", err, taskrun.ErrTooLarge)
+			expect.Is(t, "Record", err, taskrun.ErrTooLarge)
 			return completed("whatever it makes of the error"), nil
 		},
 		"the result": func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
@@ -226,11 +226,11 @@ func TestTaskThatHoldsTooMuchFails(t *testing.T) {
 		created := f.create(e, &taskrun.New{Principal: "alice"})
 		if name == "the answers" {
 			f.until(e, created, task.InputRequired)
-			harness.Must(e.Change(t.Context(), "alice", created.ID, func(now *task.Task) (*task.Update, error) {
+			expect.Must(e.Change(t.Context(), "alice", created.ID, func(now *task.Task) (*task.Update, error) {
 				u := answer(now)
 				u.Entries = [][]byte{make([]byte, 101)}
 				return &u, nil
-			}))
+			}))(t)
 		}
 		failed := f.until(e, created, task.Failed)
 		if !strings.Contains(failed.Message, "100 bytes") || string(failed.Outcome) != failed.Message {
@@ -317,6 +317,6 @@ func TestAFreeWorkerIsUsedAtOnce(t *testing.T) {
 		case <-second:
 		case <-time.After(20 * time.Minute):
 		}
-		harness.Equal(t, "the second task begins after the first has ended", time.Since(began), 0)
+		expect.Equal(t, "the second task begins after the first has ended", time.Since(began), 0)
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -61,12 +61,12 @@ func TestIdleSubscriptionsShareOneLook(t *testing.T) {
 			time.Sleep(7 * time.Millisecond) // they do not begin at once
 		}
 		time.Sleep(5 * time.Second)
-		harness.Equal(t, "reports at the start", reports.Load(), subscriptions*each)
+		expect.Equal(t, "reports at the start", reports.Load(), subscriptions*each)
 		gets, looks := store.gets.Load(), store.looks.Load()
 		const seconds = 60
 		time.Sleep(seconds * time.Second)
 		perLook := int64((subscriptions*each + 499) / 500)
-		harness.Equal(t, "tasks were read though none has changed", store.gets.Load()-gets, 0)
+		expect.Equal(t, "tasks were read though none has changed", store.gets.Load()-gets, 0)
 		if n := store.looks.Load() - looks; n > seconds*perLook || n < seconds/2*perLook {
 			t.Errorf("the store was asked %d times in %d seconds, want %d or a few less", n, seconds, seconds*perLook)
 		}
@@ -83,7 +83,7 @@ func TestIdleSubscriptionsShareOneLook(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		all.Wait()
-		harness.Equal(t, "tasks are still waited for", e.Watched(), 0)
+		expect.Equal(t, "tasks are still waited for", e.Watched(), 0)
 	})
 }
 
@@ -120,7 +120,7 @@ func TestADeletedTaskIsSeen(t *testing.T) {
 		e := newIdle(t, f.store, nil)
 		one := f.create(e, &taskrun.New{Principal: "alice"})
 		f.end(one)
-		one = harness.Must(e.Get(t.Context(), "alice", one.ID))
+		one = expect.Must(e.Get(t.Context(), "alice", one.ID))(t)
 		ended := make(chan error)
 		go func() {
 			_, err := e.Wait(t.Context(), "alice", one.ID, one.Version)
@@ -130,7 +130,7 @@ func TestADeletedTaskIsSeen(t *testing.T) {
 		if n, err := f.store.Evict(t.Context(), "alice", 0, 1); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
-		harness.Is(t, "the error", <-ended, task.ErrNotFound)
+		expect.Is(t, "the error", <-ended, task.ErrNotFound)
 	})
 }
 
@@ -174,8 +174,8 @@ func TestWaitingWithoutVersions(t *testing.T) {
 		store := new(task.MemoryStore)
 		e := newIdle(t, struct{ task.Store }{store}, nil)
 		writer := newIdle(t, silent{store}, nil)
-		changes := harness.Must(e.Create(t.Context(), new(taskrun.New)))
-		gone := harness.Must(e.Create(t.Context(), new(taskrun.New)))
+		changes := expect.Must(e.Create(t.Context(), new(taskrun.New)))(t)
+		gone := expect.Must(e.Create(t.Context(), new(taskrun.New)))(t)
 		changed, deleted := make(chan error), make(chan error)
 		go func() {
 			now, err := e.Wait(t.Context(), "", changes.ID, changes.Version)
@@ -185,21 +185,21 @@ func TestWaitingWithoutVersions(t *testing.T) {
 			changed <- err
 		}()
 		synctest.Wait()
-		harness.Must(writer.Cancel(t.Context(), "", changes.ID))
+		expect.Must(writer.Cancel(t.Context(), "", changes.ID))(t)
 		if err := <-changed; err != nil {
 			t.Error(err)
 		}
-		now := harness.Must(writer.Cancel(t.Context(), "", gone.ID))
-		harness.Check(t, store.Update(t.Context(), now, task.Update{Due: -1}))
+		now := expect.Must(writer.Cancel(t.Context(), "", gone.ID))(t)
+		expect.Check(t, store.Update(t.Context(), now, task.Update{Due: -1}))
 		go func() {
 			_, err := e.Wait(t.Context(), "", gone.ID, now.Version)
 			deleted <- err
 		}()
 		time.Sleep(10 * time.Second)
-		if n := harness.Must(store.Evict(t.Context(), "", 0, 9)); n != 1 {
+		if n := expect.Must(store.Evict(t.Context(), "", 0, 9))(t); n != 1 {
 			t.Fatalf("%d tasks are deleted", n)
 		}
-		harness.Is(t, "the error", <-deleted, task.ErrNotFound)
+		expect.Is(t, "the error", <-deleted, task.ErrNotFound)
 	})
 }
 
@@ -230,7 +230,7 @@ func TestWaitingOnAStoreThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &failing{Store: new(task.MemoryStore)}
 		e := newIdle(t, store, nil)
-		created := harness.Must(e.Create(t.Context(), new(taskrun.New)))
+		created := expect.Must(e.Create(t.Context(), new(taskrun.New)))(t)
 		ended := make(chan error)
 		go func() {
 			_, err := e.Wait(t.Context(), "", created.ID, created.Version)
@@ -239,7 +239,7 @@ func TestWaitingOnAStoreThatFails(t *testing.T) {
 		synctest.Wait()
 		failure := errors.New("the disk is full")
 		store.versions.Store(&failure)
-		harness.Is(t, "the error", <-ended, failure)
+		expect.Is(t, "the error", <-ended, failure)
 	})
 }
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -108,7 +108,7 @@ func TestANewTaskOvertakesNone(t *testing.T) {
 		synctest.Wait()
 		close(gate)
 		for _, want := range []string{"first", "newcomer", "second", "third"} {
-			harness.Equal(t, "runs", <-order, want)
+			expect.Equal(t, "runs", <-order, want)
 		}
 	})
 }
@@ -118,7 +118,7 @@ func TestAnEngineThatStopsTakesNoNewTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 20 {
 			f := newFixture(t)
-			e := harness.Must(taskrun.NewEngine(f.store, &taskrun.Options{Look: time.Hour, Handler: completes}))
+			e := expect.Must(taskrun.NewEngine(f.store, &taskrun.Options{Look: time.Hour, Handler: completes}))(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- e.Run(ctx) }()
@@ -167,7 +167,7 @@ func TestANewTaskDoesNotOvertakeALook(t *testing.T) {
 		for range cap(h.claiming) {
 			h.claiming <- struct{}{}
 		}
-		harness.Equal(t, "ran", <-ran, "new")
+		expect.Equal(t, "ran", <-ran, "new")
 	})
 }
 
@@ -196,16 +196,16 @@ func TestAClaimWhoseAnswerWasLostEnds(t *testing.T) {
 		}
 		const id = "an id of 128 bits"
 		start := time.Now()
-		harness.Is(t, "Create", harness.Err(e.Create(t.Context(), &taskrun.New{ID: id})), errLost)
+		expect.Is(t, "Create", expect.Err(e.Create(t.Context(), &taskrun.New{ID: id})), errLost)
 		goesOn(start, 2)
 		start = time.Now()
-		harness.Is(t, "Change", harness.Err(e.Change(t.Context(), "", id, func(now *task.Task) (*task.Update, error) {
+		expect.Is(t, "Change", expect.Err(e.Change(t.Context(), "", id, func(now *task.Task) (*task.Update, error) {
 			u := answer(now)
 			return &u, nil
 		})), errLost)
 		goesOn(start, 4)
 		stop()
-		harness.Equal(t, "the result", harness.Must(f.store.Get(t.Context(), id)).Status, task.Completed)
+		expect.Equal(t, "the result", expect.Must(f.store.Get(t.Context(), id))(t).Status, task.Completed)
 	})
 }
 
@@ -379,7 +379,7 @@ func TestTargetsTakeTurns(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newShop(t, 16)
 			if atOnce { // an engine that starts finds them all
-				idle := harness.Must(taskrun.NewEngine(s.store, nil))
+				idle := expect.Must(taskrun.NewEngine(s.store, nil))(t)
 				s.engine, idle = idle, s.engine
 				defer func() { s.engine = idle }()
 			}
@@ -427,7 +427,7 @@ func TestOneCallRenewsAllLeases(t *testing.T) {
 		}
 		close(gate)
 		for _, c := range created {
-			harness.Equal(t, "a task was claimed times", f.until(e, c, task.Completed).Fence, 1)
+			expect.Equal(t, "a task was claimed times", f.until(e, c, task.Completed).Fence, 1)
 		}
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/state"
 	"github.com/askback-mcp/askback/task"
@@ -140,7 +141,7 @@ func TestCanTellsWhetherThereWillBeATask(t *testing.T) {
 			func(ctx context.Context, call *askback.Call) (string, error) {
 				return "no task", call.Detach()
 			})))
-	harness.Equal(t, "without Options.Tasks",
+	expect.Equal(t, "without Options.Tasks",
 		harness.Content(none.Result(harness.WithExtension, "tools/call", "detaching", `"name":"detaching"`)), "no task")
 }
 
@@ -204,7 +205,7 @@ func TestRoundsGoOnAsATask(t *testing.T) {
 				text = s.Result(capabilities, "tasks/result", "",
 					`"taskId":"`+id+`"`)["content"].([]any)[0].(map[string]any)["text"]
 			}
-			harness.Equal(t, "result", text, "red+white/blue")
+			expect.Equal(t, "result", text, "red+white/blue")
 			// The round that detached ran twice, because the store has nothing of it before the Detach.
 			if first.Load() != 2 || second.Load() != 1 {
 				t.Errorf("mixed %d times, painted %d times", first.Load(), second.Load())
@@ -245,7 +246,7 @@ func TestDetachDoesNotPassAnOpenQuestion(t *testing.T) {
 	for _, capabilities := range []string{harness.ProposalOnly, harness.WithExtension} {
 		harness.Want(t, "the result", s.Result(capabilities, "tools/call", "t", `"name":"t"`), "input_required",
 			"resultType")
-		harness.Is(t, capabilities+": Detach", <-passed, askback.ErrInputRequired)
+		expect.Is(t, capabilities+": Detach", <-passed, askback.ErrInputRequired)
 	}
 }
 
@@ -269,7 +270,7 @@ func TestTaskGoesOnWithTheRequestAndTheRoundsOfItsCall(t *testing.T) {
 		`"name":"t","inputResponses":{"c":{"action":"accept","content":{"color":"red"}}},"requestState":"`+
 			asked["requestState"].(string)+`"`)
 	done := s.Get(harness.WithExtension, created["taskId"].(string), "completed")
-	harness.Equal(t, "the result", harness.Content(harness.At(done, "result").(map[string]any)), "3 mine t true")
+	expect.Equal(t, "the result", harness.Content(harness.At(done, "result").(map[string]any)), "3 mine t true")
 }
 
 // A round that becomes a task at once uses the answers that it carries.
@@ -280,7 +281,7 @@ func TestRoundThatBecomesATaskKeepsItsAnswers(t *testing.T) {
 	created := s.Result(harness.WithExtension, "tools/call", "echo",
 		`"name":"echo","inputResponses":{"echo_input":{"action":"accept","content":{"input":"x"}}},`+
 			`"requestState":"`+asked["requestState"].(string)+`"`)
-	harness.Equal(t, "the result", s.Text(harness.WithExtension, created["taskId"].(string)), "Echo: x")
+	expect.Equal(t, "the result", s.Text(harness.WithExtension, created["taskId"].(string)), "Echo: x")
 }
 
 func TestReplayByAClientWithoutTasksIsRefused(t *testing.T) {
@@ -304,7 +305,7 @@ func TestReplayedRoundFindsItsTask(t *testing.T) {
 	again := `"name":"paint","inputResponses":{"base":{"action":"accept","content":{"color":"red"}}},"requestState":"` +
 		asked["requestState"].(string) + `"`
 	id := s.Start(harness.WithExtension, again)
-	harness.Equal(t, "the task", s.Start(harness.WithExtension, again), id)
+	expect.Equal(t, "the task", s.Start(harness.WithExtension, again), id)
 	s.Get(harness.WithExtension, id, "input_required")
 	if got := s.Result(harness.WithExtension, "tools/call", "paint", again); got["status"] != "input_required" ||
 		got["statusMessage"] != nil {
@@ -507,7 +508,7 @@ func TestEveryKindOfQuestionInATask(t *testing.T) {
 		})
 		s.Result(can, "tasks/update", id, harness.Answered(id, `"`+step[0]+`":`+step[1]))
 	}
-	harness.Equal(t, "the result", s.Text(can, id), "1 1 1")
+	expect.Equal(t, "the result", s.Text(can, id), "1 1 1")
 }
 
 // asksColors asks for some colors together, and returns them.
@@ -542,7 +543,7 @@ func TestPartialAnswers(t *testing.T) {
 	}
 	update(`"b":{"action":"accept","content":{"color":"changed"}}`)
 	update(`"a":{"action":"accept","content":{"color":"1"}}`)
-	harness.Equal(t, "the result", s.Text(harness.WithExtension, id), "12")
+	expect.Equal(t, "the result", s.Text(harness.WithExtension, id), "12")
 
 	// In the other dialect they come with the answer to tasks/result.
 	id = s.Start(harness.ProposalOnly, `"name":"two","task":{}`)
@@ -554,7 +555,7 @@ func TestPartialAnswers(t *testing.T) {
 		s.Result(harness.ProposalOnly, "tasks/input_response", "",
 			`"taskId":"`+id+`","inputResponses":{"`+open[len(open)-1]+`":{"action":"accept","content":{"color":"3"}}}`)
 	}
-	harness.Equal(t, "the result",
+	expect.Equal(t, "the result",
 		harness.Content(s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`)), "33")
 }
 
@@ -581,7 +582,7 @@ func TestKeysOfATaskAreNeverUsedAgain(t *testing.T) {
 		})
 		s.Answer(id, fmt.Sprintf(`%q:{"action":"accept","content":{"color":"%d"}}`, key, i))
 	}
-	harness.Equal(t, "the result", s.Text(harness.WithExtension, id), "012")
+	expect.Equal(t, "the result", s.Text(harness.WithExtension, id), "012")
 }
 
 // A new key differs from the keys of other questions.
@@ -604,7 +605,7 @@ func TestFreshKeyIsNotAnotherQuestions(t *testing.T) {
 		t.Fatalf("after two answers that do not fit: %v", requests)
 	}
 	s.Answer(id, `"k#2":{"action":"accept","content":{"color":"2"}},"k#4":{"action":"accept",`+`"content":{"color":"1"}}`)
-	harness.Equal(t, "the result", s.Text(harness.WithExtension, id), "12")
+	expect.Equal(t, "the result", s.Text(harness.WithExtension, id), "12")
 }
 
 // A refused answer is asked again as long as the call has rounds left, including the last one.
@@ -638,7 +639,7 @@ func TestAnswersThatNeverFitEndATask(t *testing.T) {
 				`"taskId":%q,"inputResponses":{%q:{"action":"accept","content":{"input":%d}}}`, id, key, i))
 		}
 	}
-	harness.Contains(t, "the result", s.Get(harness.WithExtension, id, "failed")["statusMessage"].(string),
+	expect.Contains(t, "the result", s.Get(harness.WithExtension, id, "failed")["statusMessage"].(string),
 		"3 rounds per call")
 }
 
@@ -654,12 +655,12 @@ func TestAnswersThatChangeNothing(t *testing.T) {
 	id := s.Start(harness.WithExtension, `"name":"t"`)
 	s.Get(harness.WithExtension, id, "input_required")
 	version := func() int64 {
-		now := harness.Must(store.Get(t.Context(), id))
+		now := expect.Must(store.Get(t.Context(), id))(t)
 		return now.Version
 	}
 	before := version()
 	s.Answer(id, `"unknown":{"action":"accept"}`)
-	harness.Equal(t, "an answer to no question was written", version(), before)
+	expect.Equal(t, "an answer to no question was written", version(), before)
 	// While a question is open the handler does not run, because it could not continue.
 	s.Answer(id, `"a":{"action":"accept","content":{"color":"1"}}`)
 	if claimed, err := store.Claim(t.Context(), "", nil, time.Minute, 1); err != nil || claimed != nil {
@@ -667,5 +668,5 @@ func TestAnswersThatChangeNothing(t *testing.T) {
 	}
 	s.Answer(id, `"b":{"action":"accept","content":{"color":"2"}}`)
 	s.Get(harness.WithExtension, id, "completed")
-	harness.Equal(t, "runs", runs.Load(), 2)
+	expect.Equal(t, "runs", runs.Load(), 2)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -29,11 +30,11 @@ func TestACancelByAnOperatorIsAudited(t *testing.T) {
 			told = append(told, e)
 		}
 	}}, asks)
-	d := harness.Must(desk.Open(store, nil))
+	d := expect.Must(desk.Open(store, nil))(t)
 	for _, byClient := range []bool{false, true} {
 		id := front.Start(harness.WithExtension, `"name":"asks"`)
 		front.Get(harness.WithExtension, id, "input_required")
-		shown := harness.Must(d.Show(t.Context(), id))
+		shown := expect.Must(d.Show(t.Context(), id))(t)
 		event := askback.AuditEvent{
 			Method: "tools/call", Target: "asks", Call: shown.Call, Task: task.Name(id), Round: 2,
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -112,7 +113,7 @@ func TestCancelledTaskCleansUp(t *testing.T) {
 		} else {
 			<-working
 		}
-		harness.Equal(t, "acknowledged", len(s.Result(harness.WithExtension, "tasks/cancel", id, `"taskId":"`+id+`"`)), 2)
+		expect.Equal(t, "acknowledged", len(s.Result(harness.WithExtension, "tasks/cancel", id, `"taskId":"`+id+`"`)), 2)
 		s.Get(harness.WithExtension, id, "cancelled")
 		if a, b := <-undone, <-undone; a != "above ground floor" || b != "ground" {
 			t.Errorf("undone %q, %q", a, b)

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -58,7 +59,7 @@ func incidentsOf(t *testing.T, ask harness.Ask, arguments string, cursor any) (i
 	t.Helper()
 	for more := true; more; {
 		page := pollEvents(t, ask, `"name":"incident.created","arguments":{%s},"cursor":%q`, arguments, cursor)
-		harness.Equal(t, "the page", page["truncated"], false)
+		expect.Equal(t, "the page", page["truncated"], false)
 		for i := range page["events"].([]any) {
 			ids = append(ids, harness.At(page, "events", i, "eventId").(string))
 		}
@@ -86,7 +87,7 @@ func TestWhatAnAuthorEmits(t *testing.T) {
 			{"to bob", incident{"shop", 3}, []string{"bob", "mallory", "bob"}, false},
 			{"to alice", incident{"secret", 3}, []string{"alice"}, false},
 		} {
-			harness.Check(t, emit(e.id, e.i, e.to...))
+			expect.Check(t, emit(e.id, e.i, e.to...))
 			time.Sleep(time.Millisecond)
 		}
 		for _, c := range []struct {
@@ -128,7 +129,7 @@ func TestPagesThatAMatchFilters(t *testing.T) {
 		var cursor any = pollEvents(t, ask, `"name":"incident.created"`)["cursor"]
 		start := cursor
 		for i := range 30 {
-			harness.Check(t, emit(fmt.Sprint(i), incident{"shop", i % 10}))
+			expect.Check(t, emit(fmt.Sprint(i), incident{"shop", i % 10}))
 		}
 		var got []string
 		polls := 0
@@ -143,14 +144,14 @@ func TestPagesThatAMatchFilters(t *testing.T) {
 			t.Errorf("in %d polls there are %q", polls, got)
 		}
 		for i := range 12 {
-			harness.Check(t, emit(fmt.Sprint("large ", i), incident{strings.Repeat("x", 200<<10), 1}))
+			expect.Check(t, emit(fmt.Sprint("large ", i), incident{strings.Repeat("x", 200<<10), 1}))
 		}
 		page := pollEvents(t, ask, `"name":"incident.created","cursor":%q`, start)
 		if n := len(page["events"].([]any)); page["hasMore"] != true || n != 27+6 {
 			t.Errorf("a page has %d events, and more is %v", n, page["hasMore"])
 		}
 		rest, _ := incidentsOf(t, ask, "", start)
-		harness.Equal(t, "the pages have events", len(rest), 27+12)
+		expect.Equal(t, "the pages have events", len(rest), 27+12)
 	})
 }
 
@@ -162,7 +163,7 @@ func TestAMatchThatFails(t *testing.T) {
 			dial, _, emit := emitter(t, withEvents())
 			ask := dial("bob")
 			cursor := pollEvents(t, ask, `"name":"incident.created"`)["cursor"]
-			harness.Check(t, emit("1", incident{service, 1}))
+			expect.Check(t, emit("1", incident{service, 1}))
 			got := ask("events/poll", fmt.Sprintf(`"name":"incident.created","cursor":%q`, cursor))
 			text := fmt.Sprint(got)
 			if got["result"] != nil || strings.Contains(text, "disco") || strings.Contains(text, "directory") {
@@ -193,11 +194,11 @@ func TestHowLongAnAuthorsEventsAreKept(t *testing.T) {
 			}
 		}
 		for _, id := range []string{"1", "2"} {
-			harness.Check(t, emit(id, incident{"shop", 1}))
+			expect.Check(t, emit(id, incident{"shop", 1}))
 			time.Sleep(40 * time.Minute)
 		}
 		want(false, "1", "2")
-		harness.Must(store.Purge(t.Context(), 0, 9))
+		expect.Must(store.Purge(t.Context(), 0, 9))(t)
 		want(true, "2")
 	})
 }
@@ -241,7 +242,7 @@ func TestMistakesWithAuthorsEvents(t *testing.T) {
 		} {
 			func() {
 				defer func() {
-					harness.Contains(t, "the panic", fmt.Sprint(recover()), says)
+					expect.Contains(t, "the panic", fmt.Sprint(recover()), says)
 				}()
 				add()
 			}()
@@ -310,7 +311,7 @@ func TestEventsOfAuthorsArePosted(t *testing.T) {
 		opts.Keys, opts.Events.Webhooks = keys, &askback.WebhookOptions{UncheckedTransport: w}
 		dial, srv, emit := emitter(t, opts)
 		list := dial("alice")("events/list", "")
-		harness.Equal(t, "it is delivered by", fmt.Sprint(harness.At(list, "result", "events", 3, "delivery")),
+		expect.Equal(t, "it is delivered by", fmt.Sprint(harness.At(list, "result", "events", 3, "delivery")),
 			"[poll push webhook]")
 		harness.RunTasks(t, srv)
 		for _, name := range []string{"alice", "mallory"} {
@@ -324,11 +325,11 @@ func TestEventsOfAuthorsArePosted(t *testing.T) {
 			for _, d := range w.take(time.Minute) {
 				got = append(got, d.path+" "+d.id)
 			}
-			harness.Same(t, "posted", got, want)
+			expect.Same(t, "posted", got, want)
 		}
 		emitted := func(id string, i incident, to ...string) {
 			t.Helper()
-			harness.Check(t, emit(id, i, to...))
+			expect.Check(t, emit(id, i, to...))
 		}
 		for n := range 300 {
 			emitted(fmt.Sprint("small", n), incident{Service: "shop", Level: 1})

@@ -18,6 +18,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -59,7 +60,7 @@ func asks(t *testing.T, store *task.MemoryStore, principal string, who ...string
 	n := &task.Task{ID: rand.Text(), Principal: principal, Method: "tools/call", Target: "deploy",
 		Status: task.InputRequired, Events: true}
 	ask := []*task.Question{{Key: "ok", For: who, Content: []byte("content")}}
-	harness.Check(t, store.Insert(t.Context(), n, time.Hour, nil, task.Update{Due: -1, Ask: ask}, task.Quota{}))
+	expect.Check(t, store.Insert(t.Context(), n, time.Hour, nil, task.Update{Due: -1, Ask: ask}, task.Quota{}))
 	return task.Name(n.ID)
 }
 
@@ -89,7 +90,7 @@ func (r *reading) want(t *testing.T, when string, calls ...string) {
 		}
 		r.cursor, more = page["cursor"].(string), page["hasMore"].(bool)
 	}
-	harness.Same(t, when+": have asked", got, calls)
+	expect.Same(t, when+": have asked", got, calls)
 }
 
 // People whom a question is for learn of it, and of its end, what the desk shows them. Others learn nothing.
@@ -116,12 +117,12 @@ func TestPeopleFollowWhatTheyAreAsked(t *testing.T) {
 		}
 		id := harness.At(people["alice"]("tools/call", `"name":"ship","arguments":{}`), "result", "taskId").(string)
 		synctest.Wait()
-		questions := harness.Must(d.Questions(t.Context(), task.Name(id), nil))
+		questions := expect.Must(d.Questions(t.Context(), task.Name(id), nil))(t)
 		by := desk.Person{Name: "bob"}
 		veto := desk.Answer{By: by, Action: "decline"}
-		harness.Must(d.Answer(t.Context(), task.Name(id), questions[0].Key, veto))
+		expect.Must(d.Answer(t.Context(), task.Name(id), questions[0].Key, veto))(t)
 		synctest.Wait()
-		shown := harness.Must(d.Question(t.Context(), task.Name(id), questions[0].Key, &by))
+		shown := expect.Must(d.Question(t.Context(), task.Name(id), questions[0].Key, &by))(t)
 		list := people["bob"]("events/list", "")
 		for i, of := range types {
 			for name, ask := range people {
@@ -205,9 +206,9 @@ func TestAQuestionForFurtherPeople(t *testing.T) {
 		alice.want(t, "the caller", call)
 		carol.want(t, "who is asked", call)
 		bob.want(t, "who is not")
-		questions := harness.Must(store.Questions(t.Context(), call))
+		questions := expect.Must(store.Questions(t.Context(), call))(t)
 		questions[0].For = []string{"user:alice", "user:bob"}
-		harness.Check(t, store.ChangeQuestion(t.Context(), questions[0], false))
+		expect.Check(t, store.ChangeQuestion(t.Context(), questions[0], false))
 		alice.want(t, "the caller, who is asked now")
 		bob.want(t, "who is asked now", call)
 		carol.want(t, "who is no longer asked")

@@ -21,6 +21,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -130,7 +131,7 @@ func TestACallerFollowsItsCalls(t *testing.T) {
 				only := follow(t, ask, "call.ended", `"taskId":"`+id+`","tool":"then"`)
 				ask("tasks/update", harness.Answered(id, `"login":{"action":"accept","content":{"name":"A"}}`))
 				want("when it has ended", nil, nil, []string{"completed"})
-				harness.Same(t, "of the task alone", only.poll(t), []string{"completed"})
+				expect.Same(t, "of the task alone", only.poll(t), []string{"completed"})
 				id, _ = harness.At(ask("tools/call", `"name":"report","arguments":{"version":"1"}`), "result", "taskId").(string)
 				time.Sleep(2 * time.Hour)
 				want("when nobody has decided", []string{"people"}, []string{"unanswered"}, []string{"completed"})
@@ -212,7 +213,7 @@ func endAs(t *testing.T, store *task.MemoryStore, id string, ttl time.Duration) 
 	t.Helper()
 	n := &task.Task{ID: id, Principal: "alice", Method: "tools/call", Target: "deploy", Status: task.Completed,
 		Events: true}
-	harness.Check(t, store.Insert(t.Context(), n, ttl, nil, task.Update{Due: -1}, task.Quota{}))
+	expect.Check(t, store.Insert(t.Context(), n, ttl, nil, task.Update{Due: -1}, task.Quota{}))
 	time.Sleep(time.Millisecond) // so that it is older than what comes
 }
 
@@ -249,7 +250,7 @@ func TestPagesOfEvents(t *testing.T) {
 					t.Fatalf("%s: %d events, %v", c.members, len(ids), page)
 				}
 			}
-			harness.Same(t, c.members+": the pages have events", got, all)
+			expect.Same(t, c.members+": the pages have events", got, all)
 		}
 		page := pollEvents(t, ask, `"name":"call.ended","cursor":%q,"arguments":{"tool":"other"}`, start)
 		if tasksOn(page) != nil || page["hasMore"] != false || page["cursor"] == start {
@@ -296,7 +297,7 @@ func TestWhatAnEventsCursorCovers(t *testing.T) {
 		purge := func(after time.Duration) {
 			t.Helper()
 			time.Sleep(after)
-			harness.Must(store.Purge(t.Context(), 0, 9))
+			expect.Must(store.Purge(t.Context(), 0, 9))(t)
 		}
 		empty := pollEvents(t, ask, `"name":"call.ended"`)["cursor"]
 		first := end(t, store, time.Minute)
@@ -351,7 +352,7 @@ func TestWhatIsDeletedBehindAPage(t *testing.T) {
 			page := pollEvents(t, ask, `"name":"call.ended","maxEvents":1,"cursor":%q`, cursor)
 			got, cursor = append(got, tasksOn(page)...), page["cursor"]
 		}
-		harness.Same(t, "the pages have", got, want)
+		expect.Same(t, "the pages have", got, want)
 	})
 }
 
@@ -361,7 +362,7 @@ func TestTheEventsOfOneTask(t *testing.T) {
 		ask, store := logServer(t)
 		n := &task.Task{ID: "one", Principal: "alice", Method: "tools/call", Target: "deploy", Status: task.Working,
 			Events: true}
-		harness.Check(t, store.Create(t.Context(), n, time.Hour, 0, nil, nil, task.Quota{}))
+		expect.Check(t, store.Create(t.Context(), n, time.Hour, 0, nil, nil, task.Quota{}))
 		var cursor any
 		poll := func(want ...string) {
 			t.Helper()
@@ -375,11 +376,11 @@ func TestTheEventsOfOneTask(t *testing.T) {
 		poll()
 		for range 2 {
 			end(t, store, time.Millisecond)
-			harness.Must(store.Purge(t.Context(), 0, 9))
+			expect.Must(store.Purge(t.Context(), 0, 9))(t)
 			poll()
 		}
 		n.Status = task.Failed
-		harness.Check(t, store.Update(t.Context(), n, task.Update{Due: -1}))
+		expect.Check(t, store.Update(t.Context(), n, task.Update{Due: -1}))
 		poll("one")
 		end(t, store, time.Millisecond)
 		poll()
@@ -435,8 +436,8 @@ func eventSchema(t *testing.T, list map[string]any, i int, member string) *jsons
 	t.Helper()
 	encoded, _ := json.Marshal(harness.At(list, "result", "events", i, member))
 	s := new(jsonschema.Schema)
-	harness.Check(t, json.Unmarshal(encoded, s))
-	resolved := harness.Must(s.Resolve(nil))
+	expect.Check(t, json.Unmarshal(encoded, s))
+	resolved := expect.Must(s.Resolve(nil))(t)
 	return resolved
 }
 
@@ -455,7 +456,7 @@ func TestTheSchemasOfEvents(t *testing.T) {
 			name := harness.At(list, "result", "events", i, "name").(string)
 			names = append(names, name)
 			cursors[name] = pollEvents(t, ask, `"name":%q`, name)["cursor"]
-			harness.Equal(t, name+" has", fmt.Sprint(harness.At(list, "result", "events", i, "delivery")), "[poll push]")
+			expect.Equal(t, name+" has", fmt.Sprint(harness.At(list, "result", "events", i, "delivery")), "[poll push]")
 			input := eventSchema(t, list, i, "inputSchema")
 			for arguments, valid := range map[string]bool{`{}`: true, `{"tool":"x","taskId":"y"}`: true, `{"tool":7}`: false,
 				`{"other":"x"}`: false} {
@@ -479,7 +480,7 @@ func TestTheSchemasOfEvents(t *testing.T) {
 		for i, name := range names {
 			payload := eventSchema(t, list, i, "payloadSchema")
 			page := pollEvents(t, ask, `"name":%q,"cursor":%q`, name, cursors[name])
-			harness.Equal(t, "there are events "+name, len(page["events"].([]any)), []int{3, 2, 2}[i])
+			expect.Equal(t, "there are events "+name, len(page["events"].([]any)), []int{3, 2, 2}[i])
 			for i := range page["events"].([]any) {
 				if err := payload.Validate(harness.At(page, "events", i, "data")); err != nil {
 					t.Errorf("%s: %v", name, err)

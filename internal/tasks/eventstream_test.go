@@ -20,6 +20,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -237,7 +238,7 @@ func TestAStreamGoesOnFromACursor(t *testing.T) {
 			all = append(all, end(t, log.MemoryStore, time.Hour))
 		}
 		got, _ := s.events(250) // nobody tells of what another instance has written
-		harness.Same(t, "there came events, want in order", got, all)
+		expect.Same(t, "there came events, want in order", got, all)
 		s.abort()
 		s = open(`"cursor":%q`, start)
 		if active := s.next("active"); active["cursor"] != start || active["truncated"] != false {
@@ -309,7 +310,7 @@ func TestAStreamGoesOnFromACursor(t *testing.T) {
 			t.Fatal(n, err)
 		}
 		gap := s.next("active")
-		harness.Equal(t, "amid the stream a gap is told by", gap["truncated"], true)
+		expect.Equal(t, "amid the stream a gap is told by", gap["truncated"], true)
 		next := end(t, log.MemoryStore, 2*time.Hour)
 		if got, _ := s.events(1); got[0] != next {
 			t.Errorf("after the gap there came %v, want %s", got, next)
@@ -335,7 +336,7 @@ func TestHowAStreamEnds(t *testing.T) {
 		s.next("active")
 		log.fails.Store(true)
 		first := end(t, log.MemoryStore, time.Hour)
-		harness.Equal(t, "a store that is away has the code", harness.At(s.next("error"), "error", "code"), -32603.0)
+		expect.Equal(t, "a store that is away has the code", harness.At(s.next("error"), "error", "code"), -32603.0)
 		log.fails.Store(false)
 		harness.Want(t, "after that there comes", s.skip("error", "heartbeat"), first, "params", "data", "taskId")
 
@@ -361,7 +362,7 @@ func TestWhatAStreamNeeds(t *testing.T) {
 	harness.Bubble(t, func(t *testing.T) {
 		srv, log := logStreamServer(t, &askback.Options{Principal: byToken})
 		n := &task.Task{ID: "one", Method: "tools/call", Target: "deploy", Status: task.Completed, Events: true}
-		harness.Check(t, log.Insert(t.Context(), n, time.Minute, nil, task.Update{Due: -1}, task.Quota{}))
+		expect.Check(t, log.Insert(t.Context(), n, time.Minute, nil, task.Update{Due: -1}, task.Quota{}))
 		s := openStream(t, srv, true, nil, `"name":"call.ended","arguments":{"taskId":"one"}`)
 		s.next("active")
 		time.Sleep(2 * time.Minute)
@@ -472,7 +473,7 @@ func TestAStreamOfAnAuthorsEvents(t *testing.T) {
 		alice, mallory := open("alice"), open("mallory")
 		emitted := time.Now()
 		for _, e := range []incident{{"shop", 1}, {"secret", 2}, {"shop", 2}} {
-			harness.Check(t, emit(fmt.Sprint(e.Service, e.Level), e))
+			expect.Check(t, emit(fmt.Sprint(e.Service, e.Level), e))
 		}
 		if e := alice.next("event"); e["eventId"] != "shop2" || time.Since(emitted) > time.Second {
 			t.Errorf("after %v alice is told %v", time.Since(emitted), e)
@@ -497,7 +498,7 @@ func TestATypeThatIsReplacedUnderAStream(t *testing.T) {
 				return i.Service == "secret" && i.Level > args.Above, nil
 			})
 		for _, e := range []incident{{"shop", 2}, {"secret", 1}, {"secret", 2}} {
-			harness.Check(t, emit(fmt.Sprint(e.Service, e.Level), e))
+			expect.Check(t, emit(fmt.Sprint(e.Service, e.Level), e))
 		}
 		harness.Want(t, "there comes", s.skip("heartbeat"), "secret2", "params", "eventId")
 		retype[incident](srv, "incident.created", "")

@@ -14,6 +14,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/clock"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -68,9 +69,9 @@ func TestWhatFallsBack(t *testing.T) {
 			t.Fatalf("%d questions wait: %+v", len(waits), waits)
 		}
 		answer := desk.Answer{By: desk.Person{Name: "alice"}, Action: "accept"}
-		harness.Must(d.Answer(t.Context(), waits[0].Name, "ask", answer))
+		expect.Must(d.Answer(t.Context(), waits[0].Name, "ask", answer))(t)
 		synctest.Wait()
-		harness.Equal(t, "they end as", fmt.Sprint(ended), "map[model:cannot:  page:answered roots:cannot: ]")
+		expect.Equal(t, "they end as", fmt.Sprint(ended), "map[model:cannot:  page:answered roots:cannot: ]")
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -108,12 +109,12 @@ func TestFetchFindsOnlyTheCallersOwn(t *testing.T) {
 			}
 		}
 		for user, name := range map[string]string{"alice": " " + mine[:6], "": id} {
-			harness.Contains(t, user+" is told of its own call", fetched(user, name), "of user:bob.")
+			expect.Contains(t, user+" is told of its own call", fetched(user, name), "of user:bob.")
 		}
 		if text := fetched("", ""); strings.Contains(text, id) || !strings.Contains(text, "the name of a call is missing") {
 			t.Errorf("an anonymous caller is told %q", text)
 		}
-		harness.Equal(t, "eve is told", fetched("eve", ""), "There are no calls of yours.")
+		expect.Equal(t, "eve is told", fetched("eve", ""), "There are no calls of yours.")
 	})
 }
 
@@ -138,7 +139,7 @@ func TestFetchLists(t *testing.T) {
 			t.Errorf("the list is %s", text)
 		}
 		for _, name := range names[:20] {
-			harness.Must(d.Cancel(t.Context(), name, desk.Cancellation{By: "bob", Reason: "why"}))
+			expect.Must(d.Cancel(t.Context(), name, desk.Cancellation{By: "bob", Reason: "why"}))(t)
 		}
 		text = b.text(b.send(t.Context(), "", "askback_result", "", ""))
 		lines = strings.Split(text, "\n")
@@ -178,12 +179,12 @@ func TestFetchAsksTheClient(t *testing.T) {
 		other := fetch("", "").Asked(t, "login")
 		unfit := fetch(`{"login":{"action":"accept","content":{"name":7}}}`, state)
 		state = unfit.Asked(t, "login#2")
-		harness.Contains(t, "the reason is missing", unfit.Raw, "does not fit")
+		expect.Contains(t, "the reason is missing", unfit.Raw, "does not fit")
 		other = fetch(`{"login":`+accepts+`}`, other).Asked(t, "login#2") // which is asked no more
 		for range 2 {
-			harness.Equal(t, "the outcome", fetch(`{"login#2":`+accepts+`}`, state).Text(t), "deployed for octocat")
+			expect.Equal(t, "the outcome", fetch(`{"login#2":`+accepts+`}`, state).Text(t), "deployed for octocat")
 		}
-		harness.Equal(t, "the other one gets", fetch(`{"login#2":{"action":"decline"}}`, other).Text(t),
+		expect.Equal(t, "the other one gets", fetch(`{"login#2":{"action":"decline"}}`, other).Text(t),
 			"deployed for octocat")
 		if strings.Contains(log.String(), "WARN") {
 			t.Errorf("the log has %s", log)
@@ -205,10 +206,10 @@ func TestFetchAsksInASession(t *testing.T) {
 		for i, answer := range []string{`{"action":"accept","content":{"name":7}}`, accepts} {
 			question := c.Asked()
 			message := fmt.Sprint(harness.At(question, "params", "message"))
-			harness.Equal(t, "asked "+message, (i == 1), strings.Contains(message, "not fit"))
+			expect.Equal(t, "asked "+message, (i == 1), strings.Contains(message, "not fit"))
 			c.Answer(question, answer)
 		}
-		harness.Equal(t, "the outcome", harness.Content(c.Response(3)["result"].(map[string]any)), "deployed for octocat")
+		expect.Equal(t, "the outcome", harness.Content(c.Response(3)["result"].(map[string]any)), "deployed for octocat")
 	})
 }
 
@@ -229,7 +230,7 @@ func TestFetchAsksWhatWaitsForItsCallerAtTheDesk(t *testing.T) {
 		}
 		const able = `{"elicitation":{}}`
 		told := round(`{}`, "greet", `{"place":"Rome"}`, "", "").Text(t)
-		harness.Contains(t, "told", told, `the answer "login" of user:`)
+		expect.Contains(t, "told", told, `the answer "login" of user:`)
 		name := namesIn(told)[0]
 		arguments := `{"name":"` + name + `"}`
 		state := round(able, "askback_result", arguments, "", "").Asked(t, "login")
@@ -256,7 +257,7 @@ func TestFetchAsksWhatWaitsForItsCallerAtTheDesk(t *testing.T) {
 		}
 		// What the author asks of the caller by name is for a person, whatever a host would answer.
 		person := namesIn(round(able, "named", "", "", "").Text(t))[0]
-		harness.Contains(t, "told", round(able, "askback_result", `{"name":"`+person+`"}`, "", "").Text(t),
+		expect.Contains(t, "told", round(able, "askback_result", `{"name":"`+person+`"}`, "", "").Text(t),
 			`of user:alice.`)
 	})
 }
@@ -291,7 +292,7 @@ func TestFetchTellsOfALateAnswer(t *testing.T) {
 				t.Errorf("told %q", text)
 			}
 			approve(t, d, name)
-			harness.Equal(t, "the outcome", fetch("", "").Text(t), "without login")
+			expect.Equal(t, "the outcome", fetch("", "").Text(t), "without login")
 		})
 	}
 }
@@ -327,7 +328,7 @@ func TestFetchByAnAmbiguousName(t *testing.T) {
 		}
 		for _, id := range ids {
 			row := &task.Task{ID: id, Principal: "alice", Method: "none", Target: id, Status: task.Working}
-			harness.Check(t, store.Create(t.Context(), row, time.Hour, 0, nil, nil, task.Quota{}))
+			expect.Check(t, store.Create(t.Context(), row, time.Hour, 0, nil, nil, task.Quota{}))
 		}
 		srv, _ := deskServer(t, &askback.Options{Tasks: &askback.Tasks{Store: store}}, (*askback.Server).AddResultTool)
 		b := &bubble{t: t, Handler: srv.HTTPHandler(nil)}
@@ -336,7 +337,7 @@ func TestFetchByAnAmbiguousName(t *testing.T) {
 			task.Name(ids[1]): task.Name(ids[1]),
 		} {
 			text := b.text(b.send(t.Context(), "", "askback_result", `"arguments":{"name":"`+name+`"}`, ""))
-			harness.Contains(t, name, text, want)
+			expect.Contains(t, name, text, want)
 		}
 	})
 }
@@ -357,7 +358,7 @@ func TestFetchOnAnotherInstance(t *testing.T) {
 		}
 		approve(t, one.desk, name)
 		for _, told := range told {
-			harness.Equal(t, "told", <-told, "deployed  for bob and carol")
+			expect.Equal(t, "told", <-told, "deployed  for bob and carol")
 		}
 	})
 }
@@ -384,7 +385,7 @@ func TestFetchKeepsNobodyOut(t *testing.T) {
 		approve(t, d, name["eve"])
 		approve(t, d, name["alice"])
 		for _, told := range []chan string{second, eve} {
-			harness.Equal(t, "told", <-told, "deployed  for bob and carol")
+			expect.Equal(t, "told", <-told, "deployed  for bob and carol")
 		}
 	})
 }
@@ -394,7 +395,7 @@ func TestTheResultTool(t *testing.T) {
 	t.Parallel()
 	func() {
 		defer func() {
-			harness.Contains(t, "the panic", fmt.Sprint(recover()), "it needs Options.Desk")
+			expect.Contains(t, "the panic", fmt.Sprint(recover()), "it needs Options.Desk")
 		}()
 		harness.NewServer(t, &askback.Options{Logger: slog.New(slog.DiscardHandler)}, (*askback.Server).AddResultTool)
 	}()

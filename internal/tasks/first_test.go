@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -132,7 +133,7 @@ func TestWhatAStepWrites(t *testing.T) {
 			})
 			inBubble(t, s, book).Call(2, "tools/call", `"name":"book","task":{}`, "")
 			synctest.Wait()
-			harness.Equal(t, name+": writes", s.writes.Load(), test.want)
+			expect.Equal(t, name+": writes", s.writes.Load(), test.want)
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/state"
 )
@@ -64,19 +65,19 @@ func TestAClientFollowsItsTask(t *testing.T) {
 				}
 				first := round("", "").Asked(t, "a")
 				unfit := round(`{"a":{"action":"accept","content":{"name":7}}}`, first)
-				harness.Contains(t, "the reason is missing", unfit.Raw, "does not fit")
+				expect.Contains(t, "the reason is missing", unfit.Raw, "does not fit")
 				second := unfit.Asked(t, "a#2")
 				var third string
 				for range 2 { // of which the second finds another question open
 					third = round(`{"a#2":`+accepts+`}`, second).Asked(t, "b")
 				}
 				for range 2 {
-					harness.Equal(t, "the outcome", round(`{"b":`+accepts+`}`, third).Text(t), "hello octocat octocat")
+					expect.Equal(t, "the outcome", round(`{"b":`+accepts+`}`, third).Text(t), "hello octocat octocat")
 				}
-				harness.Equal(t, "the steps were", fmt.Sprint(steps), "[firstfalse afalse bfalse]")
+				expect.Equal(t, "the steps were", fmt.Sprint(steps), "[firstfalse afalse bfalse]")
 				bob := harness.Request{Target: "always", Capabilities: `{"elicitation":{}}`, State: third,
 					Arguments: `{"more":1}`}.Send(t, h)
-				harness.Contains(t, "the state of another call gets", bob.Raw, "requestState")
+				expect.Contains(t, "the state of another call gets", bob.Raw, "requestState")
 			})
 		})
 	}
@@ -93,7 +94,7 @@ func TestASessionFollowsItsTask(t *testing.T) {
 		for range 2 {
 			c.Answer(c.Asked(), accepts)
 		}
-		harness.Equal(t, "the outcome", harness.Content(c.Response(2)["result"].(map[string]any)), "hello octocat octocat")
+		expect.Equal(t, "the outcome", harness.Content(c.Response(2)["result"].(map[string]any)), "hello octocat octocat")
 	})
 }
 

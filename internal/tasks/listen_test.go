@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -178,14 +179,14 @@ func TestTheTypesOfEventsChangeInMemory(t *testing.T) {
 	t.Parallel()
 	srv := harness.NewServer(t, withEvents())
 	here, there := mcp.NewInMemoryTransports()
-	harness.Must(srv.Connect(t.Context(), there, nil))
-	conn := harness.Must(here.Connect(t.Context()))
+	expect.Must(srv.Connect(t.Context(), there, nil))(t)
+	conn := expect.Must(here.Connect(t.Context()))(t)
 	defer conn.Close()
-	request := harness.Must(jsonrpc.DecodeMessage([]byte(harness.Modern(1, "subscriptions/listen",
-		`"notifications":{"eventsListChanged":true}`))))
-	harness.Check(t, conn.Write(t.Context(), request))
+	request := expect.Must(jsonrpc.DecodeMessage([]byte(harness.Modern(1, "subscriptions/listen",
+		`"notifications":{"eventsListChanged":true}`))))(t)
+	expect.Check(t, conn.Write(t.Context(), request))
 	for _, want := range []string{"notifications/subscriptions/acknowledged", "notifications/events/list_changed"} {
-		msg := harness.Must(conn.Read(t.Context()))
+		msg := expect.Must(conn.Read(t.Context()))(t)
 		if got, ok := msg.(*jsonrpc.Request); !ok || got.Method != want {
 			t.Fatalf("there came %v, want %s", msg, want)
 		}
@@ -223,7 +224,7 @@ func TestASlowReaderOfTypes(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		harness.Equal(t, "there came", strings.Join(came, " "),
+		expect.Equal(t, "there came", strings.Join(came, " "),
 			`"notifications/subscriptions/acknowledged" "notifications/events/list_changed"`)
 		cancel()
 		serving.Wait()

@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -180,7 +181,7 @@ func TestForeignTasksAreNone(t *testing.T) {
 		_, _ = s.Send(harness.ProposalOnly, "tools/call", "echo", `"name":"echo","task":{}`, "X-User: "+user)
 	}
 	_, list := s.Send(harness.ProposalOnly, "tasks/list", "", "", "X-User: bob")
-	harness.Equal(t, "bob sees", len(harness.At(list, "result", "tasks").([]any)), 1)
+	expect.Equal(t, "bob sees", len(harness.At(list, "result", "tasks").([]any)), 1)
 	s.Refuses("an anonymous caller's list", -32601, "", harness.ProposalOnly, "tasks/list", "", "")
 }
 
@@ -359,7 +360,7 @@ func TestTasksResultAsksUntilItIsAnswered(t *testing.T) {
 	s.Result(harness.ProposalOnly, "tasks/input_response", "",
 		`"taskId":"`+id+`","requestState":"forged","inputResponses":{"echo_input":{"action":"accept",`+
 			`"content":{"input":"x"}}}`)
-	harness.Equal(t, "final", harness.Content(s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`)),
+	expect.Equal(t, "final", harness.Content(s.Result(harness.ProposalOnly, "tasks/result", "", `"taskId":"`+id+`"`)),
 		"Echo: x")
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -26,8 +27,8 @@ func TestEveryPathAnswersInTheSameBytes(t *testing.T) {
 	ring := harness.NewRing(t)
 	serve := func(watch func(m *mcp.Server, srv *askback.Server)) *askback.Server {
 		m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
-		srv := harness.Must(askback.New(m,
-			&askback.Options{Keys: ring, Tasks: &askback.Tasks{Store: store}, Logger: slog.New(slog.DiscardHandler)}))
+		srv := expect.Must(askback.New(m,
+			&askback.Options{Keys: ring, Tasks: &askback.Tasks{Store: store}, Logger: slog.New(slog.DiscardHandler)}))(t)
 		addStatuses(srv)
 		watch(m, srv)
 		return srv
@@ -69,7 +70,7 @@ func TestEveryPathAnswersInTheSameBytes(t *testing.T) {
 				} `json:"result"`
 			}
 			w := send(paths["past everything"], body, "tools/call", tool)
-			harness.Check(t, json.Unmarshal(w.Body.Bytes(), &created))
+			expect.Check(t, json.Unmarshal(w.Body.Bytes(), &created))
 			id := created.Result.TaskID + created.Result.Task.TaskID
 			ids[dialect+" "+tool] = id
 			status := tool

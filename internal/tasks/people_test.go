@@ -17,6 +17,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -46,7 +47,7 @@ func addTasks(srv *askback.Server) {
 // mustWait fails the test unless a task works, says who is awaited, and shows nothing of what they are asked.
 func mustWait(t *testing.T, where string, shown any) {
 	t.Helper()
-	encoded := harness.Must(json.Marshal(shown))
+	encoded := expect.Must(json.Marshal(shown))(t)
 	message, _ := harness.At(shown, "statusMessage").(string)
 	if harness.At(shown, "status") != "working" || !statusOfRelease.MatchString(message) ||
 		strings.Contains(string(encoded), "secret") || strings.Contains(string(encoded), "inputRequests") {
@@ -183,7 +184,7 @@ func TestTheProposalsWhilePeopleAreAwaited(t *testing.T) {
 		}
 		b.result("tasks/input_response", "", harness.Answered(id, `"login":`+accepts), harness.ProposalOnly)
 		go wait()
-		harness.Equal(t, "the outcome", harness.Content(<-awaited), "done for octocat")
+		expect.Equal(t, "the outcome", harness.Content(<-awaited), "done for octocat")
 	})
 }
 
@@ -215,7 +216,7 @@ func TestASessionWhilePeopleAreAwaited(t *testing.T) {
 		question := c.Asked()
 		harness.Want(t, "asked", question, "Who are you?", "params", "message")
 		c.Answer(question, accepts)
-		harness.Equal(t, "the outcome", harness.Content(c.Response(3)["result"].(map[string]any)), "done for octocat")
+		expect.Equal(t, "the outcome", harness.Content(c.Response(3)["result"].(map[string]any)), "done for octocat")
 	})
 }
 
@@ -225,7 +226,7 @@ func TestATaskToolWithoutTasks(t *testing.T) {
 	harness.Bubble(t, func(t *testing.T) {
 		b := newBubble(t, nil, (*askback.Server).AddResultTool, harness.AddEcho, addTasks)
 		asked := b.result("tools/call", "echo", `"name":"echo"`, harness.ProposalOnly)
-		harness.Equal(t, "without people it has", asked["resultType"], "input_required")
+		expect.Equal(t, "without people it has", asked["resultType"], "input_required")
 		waits := make(chan map[string]any, 1)
 		go func() { waits <- b.result("tools/call", "task", `"name":"task"`, harness.ProposalOnly) }()
 		time.Sleep(time.Second)

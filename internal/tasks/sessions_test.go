@@ -18,6 +18,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/drain"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -57,7 +58,7 @@ func TestTasksOverStdio(t *testing.T) {
 	c.Call(9, "tasks/input_response",
 		`"taskId":"`+id+`","inputResponses":{"echo_input":{"action":"accept","content":{"input":"y"}}}`, harness.ProposalOnly)
 	final := c.Call(10, "tasks/result", `"taskId":"`+id+`"`, harness.ProposalOnly)
-	harness.Equal(t, "the result", harness.At(final, "result", "content").([]any)[0].(map[string]any)["text"], "Echo: y")
+	expect.Equal(t, "the result", harness.At(final, "result", "content").([]any)[0].(map[string]any)["text"], "Echo: y")
 	if found := c.Call(11, "server/discover", "", harness.ProposalOnly); harness.At(found, "result", "capabilities",
 		"extensions", "io.modelcontextprotocol/tasks") == nil {
 		t.Errorf("%v", found)
@@ -94,7 +95,7 @@ func TestPrincipalsOverStdio(t *testing.T) {
 	who.Store("bob")
 	harness.Want(t, "the result", c.Call(5, "tasks/get", `"taskId":"`+id+`"`, harness.WithExtension), -32602.0, "error",
 		"code")
-	harness.Equal(t, "agreed to", listen(6), "[]")
+	expect.Equal(t, "agreed to", listen(6), "[]")
 	// A server that can tell callers apart offers the list of tasks.
 	old := harness.Pipe(t, srv)
 	hello := old.Call(1, "initialize",
@@ -184,7 +185,7 @@ func TestAWaitInASessionEndsWhenTheServerStops(t *testing.T) {
 			<-ctx.Done()
 			return "", ctx.Err()
 		}))
-	listener := harness.Must(net.Listen("tcp", "127.0.0.1:0"))
+	listener := expect.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, stop := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() { _ = srv.RunTasks(t.Context()) }) // goes on, so that only the stop ends what waits
@@ -234,7 +235,7 @@ func testSession(t *testing.T, c *harness.Conversation) {
 	for _, tool := range harness.At(c.Call(2, "tools/list", "", ""), "result", "tools").([]any) {
 		support[harness.At(tool, "name")] = harness.At(tool, "execution", "taskSupport")
 	}
-	harness.Equal(t, "tools/list", fmt.Sprint(support), "map[echo:optional greet:<nil> required:required]")
+	expect.Equal(t, "tools/list", fmt.Sprint(support), "map[echo:optional greet:<nil> required:required]")
 	for i, refused := range []string{`"name":"required"`, `"name":"greet","arguments":{"place":"x"},"task":{}`} {
 		harness.Want(t, refused, c.Call(10+i, "tools/call", refused, ""), -32601.0, "error", "code")
 	}
@@ -259,7 +260,7 @@ func testSession(t *testing.T, c *harness.Conversation) {
 	first := question()
 	harness.Want(t, "question", first, id, "params", "_meta", "io.modelcontextprotocol/related-task", "taskId")
 	answer := func(q map[string]any, result string) {
-		qid := harness.Must(json.Marshal(q["id"]))
+		qid := expect.Must(json.Marshal(q["id"]))(t)
 		c.Write(`{"jsonrpc":"2.0","id":` + string(qid) + `,` + result + `}`)
 	}
 	answer(first, `"result":{"action":"accept","content":{"input":"z"}}`)
@@ -299,7 +300,7 @@ func testSession(t *testing.T, c *harness.Conversation) {
 	// A client without an answer ends the wait, and the task continues.
 	id = ask(35)
 	answer(question(), `"error":{"code":-32603,"message":"nobody is here"}`)
-	harness.Contains(t, "after an error of the client", fmt.Sprint(harness.At(c.Response(36), "error", "message")),
+	expect.Contains(t, "after an error of the client", fmt.Sprint(harness.At(c.Response(36), "error", "message")),
 		"nobody is here")
 	harness.Want(t, "after an error of the client", c.Call(37, "tasks/get", `"taskId":"`+id+`"`, ""), "input_required",
 		"result", "status")
@@ -338,7 +339,7 @@ func TestSessionIsAskedAllQuestionsOfATask(t *testing.T) {
 	if !keys["a"] || !keys["b"] {
 		t.Errorf("asked under the keys %v", keys)
 	}
-	harness.Equal(t, "the result", harness.Content(harness.At(c.Response(3), "result").(map[string]any)), "AB")
+	expect.Equal(t, "the result", harness.Content(harness.At(c.Response(3), "result").(map[string]any)), "AB")
 }
 
 // Each request of the server in a session names its task.

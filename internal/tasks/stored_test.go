@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -32,9 +33,9 @@ func TestStoredQuestionsThatDoNotDecode(t *testing.T) {
 				id = harness.At(created, "task", "taskId").(string)
 			}
 			s.Get(capabilities, id, "input_required")
-			now := harness.Must(store.Get(t.Context(), id))
+			now := expect.Must(store.Get(t.Context(), id))(t)
 			now.Pending = []byte(pending)
-			harness.Check(t, store.Update(t.Context(), now, task.Update{Keep: true}))
+			expect.Check(t, store.Update(t.Context(), now, task.Update{Keep: true}))
 			return id
 		}
 		extension, proposal := park(harness.WithExtension, ""), park(harness.ProposalOnly, `,"task":{}`)
@@ -120,7 +121,7 @@ func TestStoredJournalsThatDoNotDecode(t *testing.T) {
 					t.Errorf("%v", state)
 				}
 				// 25 times to run and 25 times to clean up; and to give up each of them.
-				harness.Equal(t, "the task was claimed times", store.claims.Load(), 52)
+				expect.Equal(t, "the task was claimed times", store.claims.Load(), 52)
 				if !strings.Contains(log.String(), tt.logged) || strings.Contains(log.String(), "secret") ||
 					strings.Contains(log.String(), "panic") {
 					t.Errorf("the log has %s", log)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -86,7 +87,7 @@ func testAClaimThatAnOutsideSystemRefuses(t *testing.T) {
 	s := harness.NewTaskServer(t, opts, harness.AddText("t", nil, handler))
 	id := s.Start(harness.WithExtension, `"name":"t"`)
 	done := s.Get(harness.WithExtension, id, "completed")
-	harness.Equal(t, "the result", harness.Content(harness.At(done, "result").(map[string]any)), "published")
+	expect.Equal(t, "the result", harness.Content(harness.At(done, "result").(map[string]any)), "published")
 	if last.fence < 4 {
 		t.Errorf("it was published under claim %d, and 3 was shown before", last.fence)
 	}
@@ -96,7 +97,7 @@ func testAClaimThatAnOutsideSystemRefuses(t *testing.T) {
 		}
 	}
 	s.Stop()
-	harness.Equal(t, "the audit says that the call ended times", fmt.Sprint(ended), "[task completed]")
+	expect.Equal(t, "the audit says that the call ended times", fmt.Sprint(ended), "[task completed]")
 }
 
 // waiting is a server with a task that does not end, in a bubble of synctest.
@@ -114,7 +115,7 @@ func newWaitingLogging(t *testing.T, store task.Store, log *slog.Logger, sdk ...
 	t.Helper()
 	m := mcp.NewServer(&mcp.Implementation{Name: "waiting", Version: "1"}, nil)
 	m.AddReceivingMiddleware(sdk...) // if there is any, requests go through the SDK
-	srv := harness.Must(askback.New(m, &askback.Options{Tasks: &askback.Tasks{Store: store}, Logger: log}))
+	srv := expect.Must(askback.New(m, &askback.Options{Tasks: &askback.Tasks{Store: store}, Logger: log}))(t)
 	harness.AddText("wait", nil, func(ctx context.Context, _ *askback.Call) (string, error) {
 		<-ctx.Done()
 		return "", ctx.Err()
@@ -215,7 +216,7 @@ func TestAWaitEndsWithItsToken(t *testing.T) {
 				created := w.send(t, t.Context(), "tools/call", `"name":"wait","task":{}`).body(t)
 				id, _ := harness.At(created, "result", "task", "taskId").(string)
 				res := w.send(t, t.Context(), method, strings.Replace(fmt.Sprintf(params, id), "{", "{"+others, 1))
-				harness.Equal(t, method+" ended after", time.Since(begun), time.Minute)
+				expect.Equal(t, method+" ended after", time.Since(begun), time.Minute)
 				message, _ := harness.At(res.body(t), "error", "message").(string)
 				if want := "the caller's token has expired: send the request again"; message != want || method == "tasks/result" &&
 					res.Code != 503 {
@@ -247,7 +248,7 @@ func TestASilentStore(t *testing.T) {
 			}
 		}
 		store.silent.Store(false)
-		harness.Equal(t, "afterwards", w.send(t, t.Context(), "tasks/get", `"taskId":"`+w.id+`"`).Code, 200)
+		expect.Equal(t, "afterwards", w.send(t, t.Context(), "tasks/get", `"taskId":"`+w.id+`"`).Code, 200)
 	})
 }
 

@@ -27,6 +27,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/internal/signedhook"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task"
@@ -215,7 +216,7 @@ func TestEventsArePosted(t *testing.T) {
 		if page := pollEvents(t, ask, `"name":"call.ended","cursor":%q`, got.body["cursor"]); len(tasksOn(page)) > 0 {
 			t.Errorf("behind the event there is %v", page)
 		}
-		harness.Equal(t, "behind the subscription there",
+		expect.Equal(t, "behind the subscription there",
 			len(tasksOn(pollEvents(t, ask, `"name":"call.ended","cursor":%q`, sub["cursor"]))), 1)
 		bob := dialAs(t, srv, "bob")
 		if other := bob("events/unsubscribe", hook(endpoint, "")); harness.At(other, "error", "code") != -32023.0 ||
@@ -382,7 +383,7 @@ func TestWhoSubscribes(t *testing.T) {
 		}
 		ask := dialAs(t, srv, "alice")
 		listed := ask("events/list", "")
-		harness.Equal(t, "the type has the modes", fmt.Sprint(harness.At(listed, "result", "events", 0, "delivery")),
+		expect.Equal(t, "the type has the modes", fmt.Sprint(harness.At(listed, "result", "events", 0, "delivery")),
 			"[poll push webhook]")
 		subscribe(t, ask, hook(endpoint, ""))
 		w.take(0)
@@ -512,15 +513,15 @@ func TestChallengesAreFew(t *testing.T) {
 				t.Fatalf("a challenge is refused: %v", got)
 			}
 		}
-		harness.Equal(t, "the 21st of mallory", try("mallory", "https://other.example/"), "verifications")
+		expect.Equal(t, "the 21st of mallory", try("mallory", "https://other.example/"), "verifications")
 		for i := range 40 {
 			try(fmt.Sprint("user ", i), "https://victim.example/")
 		}
-		harness.Equal(t, "the 61st to the host", try("alice", "https://VICTIM.example.:8443/x"), "verifications")
+		expect.Equal(t, "the 61st to the host", try("alice", "https://VICTIM.example.:8443/x"), "verifications")
 		if got := try("alice", endpoint); got != nil {
 			t.Errorf("to another host: %v", got)
 		}
-		harness.Equal(t, "challenges were sent", len(w.take(0)), 61)
+		expect.Equal(t, "challenges were sent", len(w.take(0)), 61)
 		time.Sleep(time.Minute)
 		if got := try("alice", "https://victim.example/"); got != nil {
 			t.Errorf("a minute later: %v", got)
@@ -575,11 +576,11 @@ func TestEachEventIsTriedByItself(t *testing.T) {
 		}
 		// It is given up, because the endpoint has accepted another one since.
 		third := end(t, store, 100*time.Hour)
-		harness.Equal(t, "the cursor of the third event", covers(w.want(t, "after that", soon, third)[0].body["cursor"]), 0)
+		expect.Equal(t, "the cursor of the third event", covers(w.want(t, "after that", soon, third)[0].body["cursor"]), 0)
 		for _, refused := range []int{http.StatusGone, http.StatusRequestEntityTooLarge} {
 			w.want(t, "an event that is not wanted", 30*time.Minute, refuse(refused))
 			last := end(t, store, 100*time.Hour)
-			harness.Equal(t, "the cursor after the event that is not wanted",
+			expect.Equal(t, "the cursor after the event that is not wanted",
 				covers(w.want(t, "after that", soon, last)[0].body["cursor"]), 0)
 			subscribe(t, ask, hook(endpoint, ""))
 		}
@@ -620,7 +621,7 @@ func TestAnEndpointThatIsAway(t *testing.T) {
 			harness.At(status, "failedSince") == nil || harness.At(status, "lastDeliveryAt") == nil {
 			t.Errorf("the status is %v", status)
 		}
-		harness.Equal(t, "the cursor covers events",
+		expect.Equal(t, "the cursor covers events",
 			len(tasksOn(pollEvents(t, ask, `"name":"call.ended","cursor":%q`, refreshed["cursor"]))), 40)
 		w.take(time.Hour)
 		w.answers(nil)
@@ -631,7 +632,7 @@ func TestAnEndpointThatIsAway(t *testing.T) {
 		}
 		slices.Sort(came)
 		slices.Sort(ids)
-		harness.Same(t, "events came", came, ids)
+		expect.Same(t, "events came", came, ids)
 		if status := subscribe(t, ask, hook(endpoint, ""))["deliveryStatus"]; harness.At(status, "active") != true ||
 			harness.At(status, "lastError") != nil {
 			t.Errorf("the status is %v", status)
@@ -688,7 +689,7 @@ func TestAccessIsLookedAtAgain(t *testing.T) {
 			t.Errorf("the endpoint is told %v", told.body)
 		}
 		w.answers(nil)
-		harness.Equal(t, "it is told", w.want(t, "again", time.Minute, "terminated")[0].id, told.id)
+		expect.Equal(t, "it is told", w.want(t, "again", time.Minute, "terminated")[0].id, told.id)
 		end(t, store, 100*time.Hour)
 		w.want(t, "afterwards", 2*time.Hour)
 		may(nil)
@@ -747,7 +748,7 @@ func TestGapsAreTold(t *testing.T) {
 		if !strings.HasPrefix(gap.id, "msg_gap_") || !gap.signedBy(secretOf(1)) {
 			t.Errorf("the gap is %v", gap.body)
 		}
-		harness.Equal(t, "the cursor of the gap covers",
+		expect.Equal(t, "the cursor of the gap covers",
 			len(tasksOn(pollEvents(t, ask, `"name":"call.ended","cursor":%q`, gap.body["cursor"]))), 2)
 		last := end(t, store, 100*time.Hour)
 		w.want(t, "afterwards", soon, last)
@@ -755,12 +756,12 @@ func TestGapsAreTold(t *testing.T) {
 		// A new subscription is told at once, and not again.
 		old := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "0.%d.", time.Now().UnixMilli()))
 		begun := subscribe(t, ask, hook(endpoint+"/2", fmt.Sprintf(`,"cursor":%q`, old)))
-		harness.Equal(t, "begun", begun["truncated"], true)
+		expect.Equal(t, "begun", begun["truncated"], true)
 		w.want(t, "from the beginning", soon, "verification", stays, next, last)
 		// The newest event alone is young enough.
 		begun = subscribe(t, ask, hook(endpoint+"/3", fmt.Sprintf(`,"cursor":%q,"maxAgeMs":8000`, old)))
 		w.want(t, "of eight seconds", soon, "verification", last)
-		harness.Equal(t, "begun", begun["truncated"], true)
+		expect.Equal(t, "begun", begun["truncated"], true)
 	})
 }
 
@@ -813,18 +814,18 @@ func TestSecretsOfSubscribers(t *testing.T) {
 				}
 			}
 		}
-		harness.Contains(t, "the log", logged.String(), "accepts no events")
+		expect.Contains(t, "the log", logged.String(), "accepts no events")
 		// The key of the server is replaced: what it has sealed is sealed again when it is read, and the old key goes.
 		old := ring.Keys()[0]
-		both := harness.Must(seal.NewRing(other, old))
-		harness.Check(t, ring.Replace(both))
+		both := expect.Must(seal.NewRing(other, old))(t)
+		expect.Check(t, ring.Replace(both))
 		end(t, store, 100*time.Hour)
 		got, now := w.take(soon), stored()
 		if len(got) != 2 || !strings.Contains(now, other.ID()) || strings.Contains(now, old.ID()) {
 			t.Errorf("%d events came, and the store has %s", len(got), now)
 		}
-		only := harness.Must(seal.NewRing(other))
-		harness.Check(t, ring.Replace(only))
+		only := expect.Must(seal.NewRing(other))(t)
+		expect.Check(t, ring.Replace(only))
 		signed("with another key of the server", 2)
 	})
 }
@@ -938,7 +939,7 @@ func TestATypeThatIsGone(t *testing.T) {
 				t.Fatal(subs, err)
 			}
 			subs[0].State, subs[0].Due = bytes.Replace(subs[0].State, []byte(from), []byte(to), 1), time.Now()
-			harness.Check(t, store.SaveSubscription(t.Context(), subs[0], 1))
+			expect.Check(t, store.SaveSubscription(t.Context(), subs[0], 1))
 		}
 		becomes(`"name":"call.ended"`, `"name":"call.began"`)
 		w.want(t, "while the type may be known elsewhere", 59*time.Minute)
@@ -972,7 +973,7 @@ func TestPeopleAreTold(t *testing.T) {
 				got = append(got, fmt.Sprint(d.path, " ", harness.At(d.body, "data", "call")))
 			}
 			slices.Sort(got)
-			harness.Same(t, when+" there came", got, want)
+			expect.Same(t, when+" there came", got, want)
 		}
 		call := asks(t, store, "alice", "user:bob", "group:release")
 		told("when bob is asked", soon, "/alice "+call, "/bob "+call)
@@ -999,7 +1000,7 @@ func TestDeadEndpointsHoldUpNobody(t *testing.T) {
 		ends := func(principal string) {
 			t.Helper()
 			n := &task.Task{ID: rand.Text(), Principal: principal, Method: "tools/call", Status: task.Completed, Events: true}
-			harness.Check(t, store.Insert(t.Context(), n, time.Hour, nil, task.Update{Due: -1}, task.Quota{}))
+			expect.Check(t, store.Insert(t.Context(), n, time.Hour, nil, task.Update{Due: -1}, task.Quota{}))
 		}
 		const dead = 6
 		for i := range dead * 40 {
@@ -1029,7 +1030,7 @@ func TestDeadEndpointsHoldUpNobody(t *testing.T) {
 					bobs++
 				}
 			}
-			harness.Equal(t, "bob got events while the endpoints of others hang", bobs, 1)
+			expect.Equal(t, "bob got events while the endpoints of others hang", bobs, 1)
 		}
 	})
 }
@@ -1062,7 +1063,7 @@ func TestInstancesDeliverOnce(t *testing.T) {
 		w.take(soon)
 		for range 5 {
 			end(t, store, time.Hour)
-			harness.Equal(t, "ten subscribers got messages", len(w.take(soon)), 10)
+			expect.Equal(t, "ten subscribers got messages", len(w.take(soon)), 10)
 		}
 		var hanging sync.Once
 		interrupted := 0

@@ -21,6 +21,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/ending"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/state"
 	"github.com/askback-mcp/askback/task"
@@ -111,18 +112,18 @@ func deskServer(t *testing.T, opts *askback.Options, register ...func(*askback.S
 		}
 	})
 	t.Cleanup(func() { stop(); working.Wait() })
-	d := harness.Must(desk.Open(store, nil))
+	d := expect.Must(desk.Open(store, nil))(t)
 	return srv, d
 }
 
 // approve lets two of the group accept the open question of a task.
 func approve(t *testing.T, d *desk.Desk, name string) {
 	t.Helper()
-	questions := harness.Must(d.Questions(t.Context(), name, nil))
+	questions := expect.Must(d.Questions(t.Context(), name, nil))(t)
 	for _, who := range []string{"bob", "carol"} {
-		harness.Must(d.Answer(t.Context(), name, questions[len(questions)-1].Key, desk.Answer{
+		expect.Must(d.Answer(t.Context(), name, questions[len(questions)-1].Key, desk.Answer{
 			By: desk.Person{Name: who, Groups: []string{"release"}}, Action: "accept",
-		}))
+		}))(t)
 	}
 }
 
@@ -175,7 +176,7 @@ func TestWords(t *testing.T) {
 					!strings.Contains(fmt.Sprint(again), "identical call") {
 					t.Errorf("an identical call: %v", again)
 				}
-				harness.Equal(t, "another call", len(namesIn(harness.Content(call("deploy", "2")))), 1)
+				expect.Equal(t, "another call", len(namesIn(harness.Content(call("deploy", "2")))), 1)
 				structured := call("report", "1")
 				if text := fmt.Sprint(harness.Content(structured)); structured["isError"] != true ||
 					!strings.HasPrefix(text, "Not failed: waiting.") || len(namesIn(text)) != 1 {
@@ -285,7 +286,7 @@ func TestAWaitTellsHowItStands(t *testing.T) {
 			})
 			began := time.Now()
 			w := b.send(t.Context(), "alice", "reports", "", `,"progressToken":1`)
-			harness.Equal(t, "it waited for", time.Since(began), 45*time.Second)
+			expect.Equal(t, "it waited for", time.Since(began), 45*time.Second)
 			last, n, named := 0.0, 0, 0
 			for line := range strings.Lines(w.Body.String()) {
 				var m struct {
@@ -309,12 +310,12 @@ func TestAWaitTellsHowItStands(t *testing.T) {
 			if n < 9 || n > 12 || named < 8 {
 				t.Errorf("it was told %d times, and %d times who is awaited: %s", n, named, w.Body)
 			}
-			harness.Equal(t, "it was told", len(namesIn(b.text(w))), 1)
+			expect.Equal(t, "it was told", len(namesIn(b.text(w))), 1)
 			// A client that did not ask is told once.
 			began = time.Now()
-			harness.Equal(t, "the result", b.send(t.Context(), "alice", "reports", "", "").Header().Get("Content-Type"),
+			expect.Equal(t, "the result", b.send(t.Context(), "alice", "reports", "", "").Header().Get("Content-Type"),
 				"application/json")
-			harness.Equal(t, "it waited for", time.Since(began), 45*time.Second)
+			expect.Equal(t, "it waited for", time.Since(began), 45*time.Second)
 		})
 	}
 }
@@ -468,7 +469,7 @@ func TestAWaitEndsAndTheCallGoesOn(t *testing.T) {
 		if names := namesIn(b.text(w)); len(names) != 2 || time.Since(began) != 7*time.Second {
 			t.Errorf("after %v, the client of a server that ends is told %s", time.Since(began), w.Body)
 		}
-		harness.Equal(t, "what waits", len(open()), 2)
+		expect.Equal(t, "what waits", len(open()), 2)
 		for _, name := range open() {
 			approve(t, b.desk, name)
 		}
@@ -490,8 +491,8 @@ func TestAWaitEndsWithTheInput(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		_ = c.End() // waits for the server
-		harness.Equal(t, "the server ended after", time.Since(began), 8*time.Second)
-		harness.Equal(t, "told", len(namesIn(harness.Content(c.Response(1)["result"].(map[string]any)))), 1)
+		expect.Equal(t, "the server ended after", time.Since(began), 8*time.Second)
+		expect.Equal(t, "told", len(namesIn(harness.Content(c.Response(1)["result"].(map[string]any)))), 1)
 	})
 }
 
@@ -535,8 +536,8 @@ func TestWordsForAStrictClient(t *testing.T) {
 	harness.Bubble(t, func(t *testing.T) {
 		srv, d := deskServer(t, nil)
 		here, there := mcp.NewInMemoryTransports()
-		harness.Must(srv.Connect(t.Context(), there, nil))
-		c := harness.Must(mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(), here, nil))
+		expect.Must(srv.Connect(t.Context(), there, nil))(t)
+		c := expect.Must(mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(), here, nil))(t)
 		defer c.Close()
 		res, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "report"})
 		if err != nil || !res.IsError || res.StructuredContent != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -39,7 +40,7 @@ func TestAnotherInstanceGoesOn(t *testing.T) {
 	a.Get(harness.WithExtension, id, "input_required")
 	b.Result(harness.WithExtension, "tasks/update", id,
 		`"taskId":"`+id+`","inputResponses":{"top":{"action":"accept","content":{"color":"blue"}}}`)
-	harness.Equal(t, "the result", harness.At(a.Get(harness.WithExtension, id, "completed"), "result",
+	expect.Equal(t, "the result", harness.At(a.Get(harness.WithExtension, id, "completed"), "result",
 		"content").([]any)[0].(map[string]any)["text"], "red+white/blue")
 	if first.Load() != 1 || second.Load() != 1 {
 		t.Errorf("mixed %d times, painted %d times", first.Load(), second.Load())
@@ -111,7 +112,7 @@ func testToolThatIsNoTaskToolHereIsLeftToOthers(t *testing.T) {
 	all.Go(func() { _ = srv.RunTasks(ctx) })
 	defer all.Wait()
 	defer cancel()
-	harness.Equal(t, "the result", s.Text(harness.WithExtension, id), "a task")
+	expect.Equal(t, "the result", s.Text(harness.WithExtension, id), "a task")
 }
 
 func TestStepsEndWithTheLease(t *testing.T) {
@@ -144,14 +145,14 @@ func TestStepsEndWithTheLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	fence := now.Fence
-	harness.Check(t, store.Update(t.Context(), now, taskUpdateDue))
+	expect.Check(t, store.Update(t.Context(), now, taskUpdateDue))
 	for now.Fence == fence {
 		if now, err = store.Get(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 	}
 	claimed <- struct{}{}
-	harness.Equal(t, "after the lease was lost", <-ran, "true true")
+	expect.Equal(t, "after the lease was lost", <-ran, "true true")
 }
 
 // appendFails is a store whose Append fails while it is switched on.
@@ -185,7 +186,7 @@ func testRunWhoseStepWasNotRecordedCountsForNothing(t *testing.T) {
 			return fmt.Sprint(n), nil
 		}))
 	id := s.Start(harness.WithExtension, `"name":"t"`)
-	harness.Equal(t, "the result", s.Text(harness.WithExtension, id), "7")
+	expect.Equal(t, "the result", s.Text(harness.WithExtension, id), "7")
 }
 
 // Serving and running tasks begin at once, so a task may be created before RunTasks is called. Only a process that

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // The clock of an instance may be wrong, and decides nothing: what is stored is judged by the store's. So the packages
@@ -69,7 +69,7 @@ func TestClocksAreReadThroughOnePackage(t *testing.T) {
 			})
 			return nil
 		})
-		judge.Check(t, err)
+		expect.Check(t, err)
 	}
 	for _, file := range allowed {
 		if !slices.Contains(reads, file) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
@@ -15,15 +16,15 @@ import (
 // nothing in the clone.
 func TestAModuleBesideACloneBuilds(t *testing.T) {
 	judge.Skip(t)
-	clone := judge.Must(filepath.Abs("../.."))(t)
-	page := judge.Must(os.ReadFile(filepath.Join(clone, "README.md")))(t)
+	clone := expect.Must(filepath.Abs("../.."))(t)
+	page := expect.Must(os.ReadFile(filepath.Join(clone, "README.md")))(t)
 	commands := regexp.MustCompile(`(?s)\nfor module in "" (/[^;]*); do\n.*?\ngo mod tidy\n`).FindSubmatch(page)
 	if commands == nil {
 		t.Fatal("README.md has no commands for a module beside a clone")
 	}
 	app := filepath.Join(t.TempDir(), "app")
-	judge.Check(t, os.Mkdir(app, 0o700))
-	judge.Check(t, os.Symlink(clone, filepath.Join(app, "..", "askback")))
+	expect.Check(t, os.Mkdir(app, 0o700))
+	expect.Check(t, os.Symlink(clone, filepath.Join(app, "..", "askback")))
 	var source strings.Builder
 	source.WriteString("package main\n\nimport (\n")
 	for _, p := range append([]string{"/askbacktest", "/client", "/desk", "/drain", "/seal", "/state"},
@@ -35,7 +36,7 @@ func TestAModuleBesideACloneBuilds(t *testing.T) {
 	source.WriteString(")\n\nfunc main() {}\n")
 	for name, text := range map[string]string{"main.go": source.String(),
 		"go.mod": "module example.com/app\n\ngo 1.26.0\n"} {
-		judge.Check(t, os.WriteFile(filepath.Join(app, name), []byte(text), 0o600))
+		expect.Check(t, os.WriteFile(filepath.Join(app, name), []byte(text), 0o600))
 	}
 	before := sums(t, clone)
 	cmd := exec.CommandContext(t.Context(), "sh", "-ec", string(commands[0])+"go vet .\n")

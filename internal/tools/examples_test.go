@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/tools/go/packages"
 
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Each exported name of these packages is used in a runnable example: their functions, types, methods, constants, and
@@ -24,7 +24,7 @@ func TestExportedNamesHaveExamples(t *testing.T) {
 }
 
 func testExamples(t *testing.T, directory string) {
-	loaded := judge.Must(packages.Load(&packages.Config{
+	loaded := expect.Must(packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo |
 			packages.NeedImports | packages.NeedFiles | packages.NeedExportFile,
 		Tests: true,

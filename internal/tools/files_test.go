@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // repository is the directory before the name of a file. It keeps its dots: without them go test takes a result from
@@ -21,7 +21,7 @@ var repository = func() string {
 func TestFilesAreSmall(t *testing.T) {
 	const most = 1 << 20
 	for _, name := range tracked(t, "*") {
-		file := judge.Must(os.Stat(repository + name))(t)
+		file := expect.Must(os.Stat(repository + name))(t)
 		if file.Size() > most {
 			t.Errorf("%s has %d bytes; a file has at most %d", name, file.Size(), most)
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // The race step of the gate tests every package, or fails: it does not pass with the packages that it could list.
@@ -31,7 +31,7 @@ func TestTheRaceStepFailsWithItsList(t *testing.T) {
 		t.Run(c.says, func(t *testing.T) {
 			dir := t.TempDir()
 			program := "#!" + bash + "\ncase $1 in\nlist) " + c.list + " ;;\ntest) echo \"$@\" >'" + dir + "/tested' ;;\nesac\n"
-			judge.Check(t, os.WriteFile(filepath.Join(dir, "go"), []byte(program), 0o700))
+			expect.Check(t, os.WriteFile(filepath.Join(dir, "go"), []byte(program), 0o700))
 			race := exec.Command(bash, "../../.ci/race")
 			race.Env = append(os.Environ(), "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 			out, err := race.CombinedOutput()
@@ -47,7 +47,7 @@ func TestTheRaceStepFailsWithItsList(t *testing.T) {
 // The gate runs the race step, and no other test of the gate lists packages in an argument, where a failure is not
 // seen.
 func TestTheGateListsNothingInAnArgument(t *testing.T) {
-	gate := judge.Must(os.ReadFile("../../.ci/run"))(t)
+	gate := expect.Must(os.ReadFile("../../.ci/run"))(t)
 	if !strings.Contains(string(gate), "\n.ci/race\n") {
 		t.Error("the gate has no race step")
 	}

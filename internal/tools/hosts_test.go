@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 var update = flag.Bool("update", false, "write the tables of docs/hosts.md from docs/hosts.json")
@@ -149,7 +149,7 @@ func hostTables(f *hostsFile) map[string]string {
 // The tables of docs/hosts.md are docs/hosts.json, in which each entry says where it is known from, and when.
 func TestHosts(t *testing.T) {
 	const dataFile, pageFile = "../../docs/hosts.json", "../../docs/hosts.md"
-	data := judge.Must(os.ReadFile(dataFile))(t)
+	data := expect.Must(os.ReadFile(dataFile))(t)
 	var f hostsFile
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -164,7 +164,7 @@ func TestHosts(t *testing.T) {
 			t.Errorf("%s, %s %s: %s", dataFile, e.Host, e.Version, fault)
 		}
 	}
-	before := judge.Must(os.ReadFile(pageFile))(t)
+	before := expect.Must(os.ReadFile(pageFile))(t)
 	page := string(before)
 	for name, table := range hostTables(&f) {
 		begin, end := "<!-- hosts.json: "+name+" -->\n", "<!-- end -->"
@@ -181,7 +181,7 @@ func TestHosts(t *testing.T) {
 	if !*update {
 		t.Fatalf("%s is not what %s says: run go test -run TestHosts -update . in internal/tools", pageFile, dataFile)
 	}
-	judge.Check(t, os.WriteFile(pageFile, []byte(page), 0o600))
+	expect.Check(t, os.WriteFile(pageFile, []byte(page), 0o600))
 }
 
 // An entry with a fault is found.

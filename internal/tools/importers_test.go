@@ -17,6 +17,7 @@ import (
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/zip"
 
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
@@ -110,12 +111,12 @@ type importer struct {
 
 func (i *importer) write(name, text string) {
 	i.t.Helper()
-	judge.Check(i.t, os.WriteFile(filepath.Join(i.dir, name), []byte(text), 0o600))
+	expect.Check(i.t, os.WriteFile(filepath.Join(i.dir, name), []byte(text), 0o600))
 }
 
 func (i *importer) read(name string) string {
 	i.t.Helper()
-	data := judge.Must(os.ReadFile(filepath.Join(i.dir, name)))(i.t)
+	data := expect.Must(os.ReadFile(filepath.Join(i.dir, name)))(i.t)
 	return string(data)
 }
 
@@ -143,7 +144,7 @@ func (i *importer) downloaded() string {
 		}
 		return err
 	})
-	judge.Check(i.t, err)
+	expect.Check(i.t, err)
 	return list.String()
 }
 
@@ -170,20 +171,20 @@ func publish(t *testing.T) string {
 	proxy := t.TempDir()
 	for _, dir := range published {
 		from, to := filepath.Join("../..", dir), filepath.Join(proxy, filepath.FromSlash(modulePath(dir)), "@v")
-		judge.Check(t, os.MkdirAll(to, 0o700))
-		mod := judge.Must(os.ReadFile(filepath.Join(from, "go.mod")))(t)
+		expect.Check(t, os.MkdirAll(to, 0o700))
+		mod := expect.Must(os.ReadFile(filepath.Join(from, "go.mod")))(t)
 		if strings.Contains(string(mod), "\nreplace ") {
 			t.Errorf("the go.mod of %s has a replacement, which holds for nobody who imports it", dir)
 		}
 		var file bytes.Buffer
-		judge.Check(t, zip.CreateFromDir(&file, module.Version{Path: modulePath(dir), Version: version}, from))
+		expect.Check(t, zip.CreateFromDir(&file, module.Version{Path: modulePath(dir), Version: version}, from))
 		for name, content := range map[string][]byte{
 			version + ".mod":  mod,
 			version + ".info": []byte(`{"Version":"` + version + `","Time":"2026-01-01T00:00:00Z"}`),
 			version + ".zip":  file.Bytes(),
 			"list":            []byte(version + "\n"),
 		} {
-			judge.Check(t, os.WriteFile(filepath.Join(to, name), content, 0o600))
+			expect.Check(t, os.WriteFile(filepath.Join(to, name), content, 0o600))
 		}
 	}
 	return proxy

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A line of Go has at most 120 columns, a tab counted as one. Left out are what stands between backquotes
@@ -21,7 +21,7 @@ func TestLinesFit(t *testing.T) {
 		t.Fatalf("the repository has %d files of Go", len(files))
 	}
 	for _, name := range files {
-		src := judge.Must(os.ReadFile(repository + name))(t)
+		src := expect.Must(os.ReadFile(repository + name))(t)
 		foreign := foreignLines(src)
 		for i, line := range strings.Split(string(src), "\n") {
 			if n := utf8.RuneCountInString(line); n > columns && !foreign[i+1] {

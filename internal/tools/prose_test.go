@@ -20,7 +20,7 @@ import (
 	table "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/text"
 
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A reader stumbles over these: the English of a contract, or nouns of which only a pronoun is left.
@@ -38,7 +38,7 @@ const longest = 30
 func TestProseOfTheDocuments(t *testing.T) {
 	l := newLinter(t, "words")
 	for _, page := range tracked(t, "*.md") {
-		source := judge.Must(os.ReadFile(repository + page))(t)
+		source := expect.Must(os.ReadFile(repository + page))(t)
 		for _, s := range sentencesOf(source) {
 			l.read(page, s)
 		}
@@ -53,7 +53,7 @@ func TestProseOfTheMessages(t *testing.T) {
 		if strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "judge/") {
 			continue
 		}
-		file := judge.Must(parser.ParseFile(token.NewFileSet(), repository+name, nil, 0))(t)
+		file := expect.Must(parser.ParseFile(token.NewFileSet(), repository+name, nil, 0))(t)
 		ast.Inspect(file, func(n ast.Node) bool {
 			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
 				if said, err := strconv.Unquote(lit.Value); err == nil && strings.Count(said, " ") > 2 {
@@ -79,7 +79,7 @@ func TestProseOfTheDocComments(t *testing.T) {
 		if strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "judge/") || strings.Contains(name, "internal/") {
 			continue
 		}
-		file := judge.Must(parser.ParseFile(token.NewFileSet(), repository+name, nil, parser.ParseComments))(t)
+		file := expect.Must(parser.ParseFile(token.NewFileSet(), repository+name, nil, parser.ParseComments))(t)
 		if read(name, file.Doc); file.Doc != nil {
 			packages++
 		}
@@ -114,14 +114,14 @@ func TestProseOfTheDocComments(t *testing.T) {
 func TestDocumentsAreShort(t *testing.T) {
 	const mostOfReadme = 1_100
 	words := func(page string) int {
-		source := judge.Must(os.ReadFile(page))(t)
+		source := expect.Must(os.ReadFile(page))(t)
 		return len(strings.Fields(string(source)))
 	}
 	for _, folder := range []struct {
 		name                          string
 		mostPages, mostOfAPage, words int
 	}{{"docs", 15, 3_000, 24_500}, {"docs/proof", 6, 4_000, 12_000}} {
-		pages := judge.Must(filepath.Glob(repository + folder.name + "/*.md"))(t)
+		pages := expect.Must(filepath.Glob(repository + folder.name + "/*.md"))(t)
 		all := 0
 		for _, page := range pages {
 			n := words(page)
@@ -145,7 +145,7 @@ func TestDocumentsAreShort(t *testing.T) {
 func TestGoOfTheDocuments(t *testing.T) {
 	var code strings.Builder
 	for _, name := range tracked(t, "*.go") {
-		source := judge.Must(os.ReadFile(repository + name))(t)
+		source := expect.Must(os.ReadFile(repository + name))(t)
 		code.WriteString("\x00" + unindented(string(source)))
 	}
 	l, blocks := newLinter(t, "code"), 0
@@ -153,7 +153,7 @@ func TestGoOfTheDocuments(t *testing.T) {
 		if page == "docs/tutorial.md" { // whose reader writes the files: TestTutorial
 			continue
 		}
-		source := judge.Must(os.ReadFile(repository + page))(t)
+		source := expect.Must(os.ReadFile(repository + page))(t)
 		for _, block := range regexp.MustCompile("(?ms)^ *```go\n(.*?)^ *```").FindAllStringSubmatch(string(source), -1) {
 			blocks++
 			for part := range strings.SplitSeq(unindented(block[1]), "\n// …\n") {
@@ -188,7 +188,7 @@ type linter struct {
 
 func newLinter(t *testing.T, check string) *linter {
 	t.Helper()
-	source := judge.Must(os.ReadFile("testdata/prose.txt"))(t)
+	source := expect.Must(os.ReadFile("testdata/prose.txt"))(t)
 	l := &linter{t: t, stay: make(map[[2]string]bool)}
 	for line := range strings.Lines(string(source)) {
 		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
@@ -20,7 +21,7 @@ type released struct {
 
 func newReleased(t *testing.T) *released {
 	t.Helper()
-	checkout := judge.Must(filepath.Abs("../.."))(t)
+	checkout := expect.Must(filepath.Abs("../.."))(t)
 	r := &released{t, filepath.Join(t.TempDir(), "repository")}
 	output(r.t, exec.Command("git", "clone", "--quiet", "--no-tags", checkout, r.dir))
 	r.git("config", "user.name", "Test")
@@ -42,8 +43,8 @@ func (r *released) git(args ...string) string {
 func (r *released) replace(name, old, text string) {
 	r.t.Helper()
 	file := filepath.Join(r.dir, name)
-	before := judge.Must(os.ReadFile(file))(r.t)
-	judge.Check(r.t, os.WriteFile(file, []byte(strings.ReplaceAll(string(before), old, text)), 0o600))
+	before := expect.Must(os.ReadFile(file))(r.t)
+	expect.Check(r.t, os.WriteFile(file, []byte(strings.ReplaceAll(string(before), old, text)), 0o600))
 	r.git("commit", "--quiet", "--all", "--allow-empty", "--message", "Another "+name)
 }
 
@@ -57,7 +58,7 @@ func (r *released) tags(version string) (printed string, err error) {
 func TestTags(t *testing.T) {
 	judge.Skip(t)
 	r := newReleased(t)
-	judge.Check(t, os.MkdirAll(filepath.Join(r.dir, "task/redis"), 0o700))
+	expect.Check(t, os.MkdirAll(filepath.Join(r.dir, "task/redis"), 0o700))
 	if err := os.WriteFile(filepath.Join(r.dir, "task/redis/go.mod"),
 		[]byte("module "+root+"/task/redis\n\ngo 1.26.0\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -118,9 +119,9 @@ func TestTagsRefuse(t *testing.T) {
 	refuses("v0.2.0", "change go.work")
 
 	forgotten := filepath.Join(r.dir, "forgotten.go")
-	judge.Check(t, os.WriteFile(forgotten, []byte("package askback\n"), 0o600))
+	expect.Check(t, os.WriteFile(forgotten, []byte("package askback\n"), 0o600))
 	refuses(version, "forgotten.go")
-	judge.Check(t, os.Remove(forgotten))
+	expect.Check(t, os.Remove(forgotten))
 	r.replace("bridge/go.mod", root+" v0.1.0", root+" v0.1.0-rc.1")
 	refuses(version, "bridge/go.mod")
 	r.replace("bridge/go.mod", root+" v0.1.0-rc.1", root+" v0.1.0")

@@ -7,7 +7,7 @@ import (
 
 	"github.com/rhysd/actionlint"
 
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // The workflows are only run where the repository is hosted. Actionlint knows their syntax, and that of their
@@ -18,8 +18,8 @@ func TestWorkflows(t *testing.T) {
 		t.Fatalf("the workflows: %q, %v", files, err)
 	}
 	files = append(files, "../../examples/ci/github.yml")
-	linter := judge.Must(actionlint.NewLinter(io.Discard, &actionlint.LinterOptions{}))(t)
-	mistakes := judge.Must(linter.LintFiles(files, nil))(t)
+	linter := expect.Must(actionlint.NewLinter(io.Discard, &actionlint.LinterOptions{}))(t)
+	mistakes := expect.Must(linter.LintFiles(files, nil))(t)
 	for _, m := range mistakes {
 		t.Error(m)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
@@ -34,7 +35,7 @@ func TestComparison(t *testing.T) {
 		}
 	}
 	set := settings{rounds: 1, turn: 20 * time.Millisecond, clients: 2}
-	rows := judge.Must(compare(written, set))(t)
+	rows := expect.Must(compare(written, set))(t)
 	for _, r := range rows {
 		if m := r.turns[0]; m.perSecond <= 0 || m.cpu <= 0 || m.p50 <= 0 || m.p99 < m.p50 || r.memory <= 0 {
 			t.Errorf("%s: %+v, memory %v", r.title, m, r.memory)
@@ -56,7 +57,7 @@ func TestComparison(t *testing.T) {
 // A server that asks nothing, or answers something else, is not measured.
 func TestWrongAnswersAreFound(t *testing.T) {
 	needsLinux(t)
-	s := judge.Must(start(subjects[0]))(t)
+	s := expect.Must(start(subjects[0]))(t)
 	defer s.Kill()
 	wrong := *s.subject
 	wrong.canned = false
@@ -69,9 +70,9 @@ func TestWrongAnswersAreFound(t *testing.T) {
 func TestDocument(t *testing.T) {
 	doc := document(filepath.Join(t.TempDir(), "performance.md"))
 	const text = "Before.\n<!-- a: written by judge/bench -->\nold\n<!-- end of a -->\nAfter.\n"
-	judge.Check(t, os.WriteFile(string(doc), []byte(text), 0o600))
+	expect.Check(t, os.WriteFile(string(doc), []byte(text), 0o600))
 	for range 2 { // the second time replaces what the first has written
-		judge.Check(t, doc.write("a", "new\n"))
+		expect.Check(t, doc.write("a", "new\n"))
 	}
 	got, err := os.ReadFile(string(doc))
 	if want := strings.Replace(text, "old\n", "\nnew\n\n", 1); err != nil || string(got) != want {
@@ -84,7 +85,7 @@ func TestDocument(t *testing.T) {
 
 // The document has a place for all results.
 func TestTheDocumentHasAllPlaces(t *testing.T) {
-	text := judge.Must(os.ReadFile("../../docs/proof/performance.md"))(t)
+	text := expect.Must(os.ReadFile("../../docs/proof/performance.md"))(t)
 	places := []string{"comparison"}
 	for _, e := range experiments {
 		places = append(places, e.name)
@@ -102,7 +103,7 @@ func TestGrowth(t *testing.T) {
 	needsLinux(t)
 	for _, e := range experiments {
 		t.Run(e.name, func(t *testing.T) {
-			rows := judge.Must(e.measure(0.001))(t)
+			rows := expect.Must(e.measure(0.001))(t)
 			if len(rows) < 2 {
 				t.Errorf("got the table %v", rows)
 			}

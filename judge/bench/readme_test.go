@@ -9,15 +9,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // README.md has figures of docs/proof/performance.md, which this program writes.
 func TestREADMEHasTheFigures(t *testing.T) {
-	here := judge.Must(os.Getwd())(t)
+	here := expect.Must(os.Getwd())(t)
 	read := func(name string) string {
 		// The name keeps its dots: go test takes a result from its cache although a file outside the module has changed.
-		data := judge.Must(os.ReadFile(here + "/../../" + name))(t)
+		data := expect.Must(os.ReadFile(here + "/../../" + name))(t)
 		return string(data)
 	}
 	document, readme := read("docs/proof/performance.md"), read("README.md")
@@ -28,7 +28,7 @@ func TestREADMEHasTheFigures(t *testing.T) {
 		if found == nil {
 			t.Fatalf("docs/proof/performance.md has no row like %s", row)
 		}
-		n := judge.Must(strconv.ParseFloat(strings.ReplaceAll(found[1], ",", ""), 64))(t)
+		n := expect.Must(strconv.ParseFloat(strings.ReplaceAll(found[1], ",", ""), 64))(t)
 		return n
 	}
 	cpu := figure(`Askback \| [^|]+\| ([\d,]+) µs`)

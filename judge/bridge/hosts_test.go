@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/rawclient"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/judge"
 	"github.com/askback-mcp/askback/judge/bridge/rig"
 	"github.com/askback-mcp/askback/judge/interop/typescript"
@@ -41,7 +42,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	built := sync.OnceValues(func() (string, error) { return process.Build(context.Background(), dir) })
-	askback = func(t *testing.T) string { return judge.Must(built())(t) }
+	askback = func(t *testing.T) string { return expect.Must(built())(t) }
 	code := judge.Run(m)
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
@@ -58,8 +59,8 @@ func installed(t *testing.T) (node, modules string) {
 	}
 	npm.Lock()
 	defer npm.Unlock()
-	dir := judge.Must(filepath.Abs("peers"))(t)
-	return judge.Must(typescript.Install(dir))(t), filepath.Join(dir, "node_modules")
+	dir := expect.Must(filepath.Abs("peers"))(t)
+	return expect.Must(typescript.Install(dir))(t), filepath.Join(dir, "node_modules")
 }
 
 var npm sync.Mutex
@@ -93,16 +94,16 @@ func TestInspector(t *testing.T) {
 				t.Parallel()
 				node, modules := installed(t)
 				dir := t.TempDir()
-				server := judge.Must(rig.Serve(askback(t), dir))(t)
+				server := expect.Must(rig.Serve(askback(t), dir))(t)
 				t.Cleanup(server.Kill)
-				b := judge.Must(rig.NewBridge(askback(t), dir, server.URL))(t)
-				p := judge.Must(b.Start("--wait", wait))(t)
+				b := expect.Must(rig.NewBridge(askback(t), dir, server.URL))(t)
+				p := expect.Must(b.Start("--wait", wait))(t)
 				t.Cleanup(p.Kill)
 				host := rig.Inspector([]string{node, filepath.Join(modules, ".bin", "mcp-inspector")}, p.URL)
 				if wait == "1m" {
 					answering(t, b)
 				}
-				result := judge.Must(host(t.Context(), c.tool, c.arguments))(t)
+				result := expect.Must(host(t.Context(), c.tool, c.arguments))(t)
 				if wait != "1m" {
 					name := waiting(t, result)
 					answering(t, b)
@@ -119,7 +120,7 @@ func TestInspector(t *testing.T) {
 // answering has a person answer until the test ends.
 func answering(t *testing.T, b *rig.Bridge) {
 	t.Helper()
-	store := judge.Must(sqlite.Open(t.Context(), b.Store))(t)
+	store := expect.Must(sqlite.Open(t.Context(), b.Store))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -153,7 +154,7 @@ func fetch(t *testing.T, host rig.Host, name string) json.RawMessage {
 	defer cancel()
 	for {
 		result, err := host(ctx, "askback_result", map[string]any{"name": name})
-		judge.Check(t, err)
+		expect.Check(t, err)
 		if !taskName.MatchString(text(t, result)) {
 			return result
 		}
@@ -168,6 +169,6 @@ func fetch(t *testing.T, host rig.Host, name string) json.RawMessage {
 func text(t *testing.T, result json.RawMessage) string {
 	t.Helper()
 	var decoded rawclient.Result
-	judge.Check(t, json.Unmarshal(result, &decoded))
+	expect.Check(t, json.Unmarshal(result, &decoded))
 	return decoded.Text()
 }

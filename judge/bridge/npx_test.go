@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/judge/bridge/rig"
 	"github.com/askback-mcp/askback/judge/process"
 )
@@ -33,7 +33,7 @@ func TestNPM(t *testing.T) {
 		t.Skip("it needs npm, and is run with -npm")
 	}
 	m := newMachine(t, packed(t))
-	b := judge.Must(rig.NewBridge("askback", m.home, askback(t), "serve", "--stdio", "--data", t.TempDir()))(t)
+	b := expect.Must(rig.NewBridge("askback", m.home, askback(t), "serve", "--stdio", "--data", t.TempDir()))(t)
 
 	t.Run("npx", func(t *testing.T) {
 		cmd := m.command("npx", append([]string{"-y"}, b.Command().Args...)...)
@@ -52,13 +52,13 @@ func TestNPM(t *testing.T) {
 		host, ctx := m.open(t, b, cmd)
 		for _, signal := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
 			listTools(ctx, t, host) // also after SIGINT, which a terminal sends to the bridge itself
-			judge.Check(t, cmd.Process.Signal(signal))
+			expect.Check(t, cmd.Process.Signal(signal))
 		}
 		// The output ends when no process has it any more.
 		if _, err := host.Notice(ctx, "none"); !errors.Is(err, io.EOF) {
 			t.Errorf("SIGTERM does not end the bridge: %v", err)
 		}
-		if others := judge.Must(filepath.Glob(installed + "/@askback-mcp/*"))(t); len(others) != 1 {
+		if others := expect.Must(filepath.Glob(installed + "/@askback-mcp/*"))(t); len(others) != 1 {
 			t.Errorf("npm installs %q, and not only the program for this platform", others)
 		}
 	})
@@ -68,7 +68,7 @@ func TestNPM(t *testing.T) {
 		}
 	})
 	t.Run("without optional packages", func(t *testing.T) {
-		judge.Check(t, os.RemoveAll(installed+"/@askback-mcp"))
+		expect.Check(t, os.RemoveAll(installed+"/@askback-mcp"))
 		out, err := m.command(launcher, "version").CombinedOutput()
 		want := "is missing: install askback again, without --omit=optional"
 		if exitCode(err) != 1 || !strings.Contains(string(out), want) {
@@ -99,7 +99,7 @@ func (m *machine) open(t *testing.T, b *rig.Bridge, cmd *exec.Cmd) (*rig.Stdio, 
 
 func listTools(ctx context.Context, t *testing.T, host *rig.Stdio) {
 	t.Helper()
-	tools := judge.Must(host.Request(ctx, "tools/list", map[string]any{}))(t)
+	tools := expect.Must(host.Request(ctx, "tools/list", map[string]any{}))(t)
 	if !strings.Contains(string(tools), "get_weather") {
 		t.Errorf("its tools are %s", tools)
 	}
@@ -119,17 +119,17 @@ func packed(t *testing.T) string {
 		},
 		"askback.exe": "MZ",
 	}
-	judge.Check(t, os.Mkdir(filepath.Join(folder, dist), 0o700))
+	expect.Check(t, os.Mkdir(filepath.Join(folder, dist), 0o700))
 	for name, content := range files {
-		judge.Check(t, os.WriteFile(filepath.Join(folder, name), judge.Must(json.Marshal(content))(t), 0o600))
+		expect.Check(t, os.WriteFile(filepath.Join(folder, name), expect.Must(json.Marshal(content))(t), 0o600))
 	}
 	packages := filepath.Join(folder, dist, "npm")
-	write := exec.Command(judge.Must(filepath.Abs("../../cmd/askback/npm/packages.js"))(t))
+	write := exec.Command(expect.Must(filepath.Abs("../../cmd/askback/npm/packages.js"))(t))
 	write.Dir = folder
 	if out, err := write.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	scoped := judge.Must(filepath.Glob(packages + "/@askback-mcp/*"))(t)
+	scoped := expect.Must(filepath.Glob(packages + "/@askback-mcp/*"))(t)
 	pack := exec.Command("npm", append([]string{"pack", packages + "/askback"}, scoped...)...)
 	pack.Dir = packages
 	if out, err := pack.CombinedOutput(); err != nil {
@@ -166,8 +166,8 @@ func newMachine(t *testing.T, packages string) *machine {
 	m.environment = []string{"PATH=" + m.programs, "HOME=" + m.home, "npm_config_registry=" + registry.URL,
 		"npm_config_audit=false", "npm_config_update_notifier=false"}
 	for _, name := range []string{"node", "npm", "npx", "sh"} {
-		program := judge.Must(exec.LookPath(name))(t)
-		judge.Check(t, os.Symlink(program, filepath.Join(m.programs, name)))
+		program := expect.Must(exec.LookPath(name))(t)
+		expect.Check(t, os.Symlink(program, filepath.Join(m.programs, name)))
 	}
 	return m
 }

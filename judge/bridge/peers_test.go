@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/judge/bridge/rig"
 	"github.com/askback-mcp/askback/judge/interop/typescript"
 	"github.com/askback-mcp/askback/judge/process"
@@ -138,14 +138,14 @@ func TestPeers(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			server := p.start(t)
-			b := judge.Must(rig.NewBridge(askback(t), t.TempDir(), server...))(t)
+			b := expect.Must(rig.NewBridge(askback(t), t.TempDir(), server...))(t)
 			b.Flags = append(b.Flags, p.flags...)
 			t.Cleanup(func() {
 				if t.Failed() {
 					t.Logf("the log of the bridge ends with\n%s", process.Tail(b.Log()))
 				}
 			})
-			host := judge.Must(rig.OpenStdio(t.Context(), b.Command("--wait", "1m"), b.Log(), rig.Abilities))(t)
+			host := expect.Must(rig.OpenStdio(t.Context(), b.Command("--wait", "1m"), b.Log(), rig.Abilities))(t)
 			t.Cleanup(host.Close)
 			answering(t, b)
 			without := sync.OnceValue(func() rig.Host { return direct(t, server) })
@@ -163,7 +163,7 @@ func TestPeers(t *testing.T) {
 					case !answered:
 						t.Errorf("the result is %s, %v; want %q", result, err, tool.want)
 					case !tool.asks:
-						equal(t, judge.Must(without()(ctx, tool.name, tool.arguments))(t), result)
+						equal(t, expect.Must(without()(ctx, tool.name, tool.arguments))(t), result)
 					}
 				})
 			}
@@ -175,7 +175,7 @@ func TestPeers(t *testing.T) {
 func equal(t *testing.T, want, got json.RawMessage) {
 	t.Helper()
 	var decoded [2]any
-	judge.Check(t, errors.Join(json.Unmarshal(want, &decoded[0]), json.Unmarshal(got, &decoded[1])))
+	expect.Check(t, errors.Join(json.Unmarshal(want, &decoded[0]), json.Unmarshal(got, &decoded[1])))
 	if !reflect.DeepEqual(decoded[0], decoded[1]) {
 		t.Errorf("the result is\n%.1000s\nthrough the bridge, and without it\n%.1000s", got, want)
 	}
@@ -185,10 +185,10 @@ func equal(t *testing.T, want, got json.RawMessage) {
 func direct(t *testing.T, server []string) rig.Host {
 	t.Helper()
 	if strings.HasPrefix(server[0], "http") {
-		return judge.Must(rig.OpenSession(t.Context(), server[0]))(t)
+		return expect.Must(rig.OpenSession(t.Context(), server[0]))(t)
 	}
 	log := filepath.Join(t.TempDir(), "log")
-	host := judge.Must(rig.OpenStdio(t.Context(), exec.Command(server[0], server[1:]...), log, nil))(t)
+	host := expect.Must(rig.OpenStdio(t.Context(), exec.Command(server[0], server[1:]...), log, nil))(t)
 	t.Cleanup(host.Close)
 	return host.Call
 }
@@ -197,7 +197,7 @@ func direct(t *testing.T, server []string) rig.Host {
 func goProgram(path string, args ...string) func(*testing.T) []string {
 	return func(t *testing.T) []string {
 		program := filepath.Join(t.TempDir(), "example")
-		judge.Check(t, process.BuildGo(t.Context(), program, path))
+		expect.Check(t, process.BuildGo(t.Context(), program, path))
 		return append([]string{program}, args...)
 	}
 }
@@ -207,8 +207,8 @@ func typescriptServer(t *testing.T) []string {
 	installed(t)
 	npm.Lock()
 	defer npm.Unlock()
-	dir := judge.Must(filepath.Abs("../interop/typescript"))(t)
-	return []string{judge.Must(typescript.Install(dir))(t), filepath.Join(dir, "server.ts"), "stdio"}
+	dir := expect.Must(filepath.Abs("../interop/typescript"))(t)
+	return []string{expect.Must(typescript.Install(dir))(t), filepath.Join(dir, "server.ts"), "stdio"}
 }
 
 // npmProgram is the program of a package of npm, which is served over stdio.
@@ -230,7 +230,7 @@ func sdkExample(file, variable string) func(*testing.T) []string {
 func overHTTP(command func(*testing.T) []string, variable func(address string) string) func(*testing.T) []string {
 	return func(t *testing.T) []string {
 		words, log := command(t), filepath.Join(t.TempDir(), "log")
-		p := judge.Must(process.StartAt(t.Context(), "/mcp", log, func(address string) *exec.Cmd {
+		p := expect.Must(process.StartAt(t.Context(), "/mcp", log, func(address string) *exec.Cmd {
 			cmd := exec.Command(words[0], words[1:]...)
 			cmd.Env = append(os.Environ(), variable(address))
 			return cmd

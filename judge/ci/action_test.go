@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/askback-mcp/askback/check/planted"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
@@ -57,8 +58,8 @@ type step struct {
 
 func read(t *testing.T, file string, into any) {
 	t.Helper()
-	text := judge.Must(os.ReadFile(file))(t)
-	judge.Check(t, yaml.Unmarshal(text, into))
+	text := expect.Must(os.ReadFile(file))(t)
+	expect.Check(t, yaml.Unmarshal(text, into))
 }
 
 // outcome is what a run of the action leaves behind.
@@ -128,9 +129,9 @@ func run(t *testing.T, inputs map[string]string) outcome {
 // command is the shell of a step, with inputs in its environment.
 func (s step) command(t *testing.T, dir string, inputs map[string]string, environment []string) *exec.Cmd {
 	t.Helper()
-	path := judge.Must(filepath.Abs(folder))(t)
+	path := expect.Must(filepath.Abs(folder))(t)
 	script := filepath.Join(t.TempDir(), "script.sh")
-	judge.Check(t, os.WriteFile(script, []byte(s.Run), 0o600))
+	expect.Check(t, os.WriteFile(script, []byte(s.Run), 0o600))
 	cmd := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc", "-eo", "pipefail", script)
 	cmd.Dir = dir
 	cmd.Env = append(environment, "GITHUB_ACTION_PATH="+path, "RUNNER_TEMP="+temporary)

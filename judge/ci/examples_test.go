@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback/check/planted"
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 var (
@@ -101,10 +101,10 @@ func TestTheExampleForGitLab(t *testing.T) {
 		}
 	}
 	read(t, repository+"/examples/ci/gitlab.yml", &example)
-	top := judge.Must(filepath.Abs(repository))(t)
-	commit := judge.Must(exec.CommandContext(t.Context(), "git", "-C", top, "rev-parse", "HEAD").Output())(t)
+	top := expect.Must(filepath.Abs(repository))(t)
+	commit := expect.Must(exec.CommandContext(t.Context(), "git", "-C", top, "rev-parse", "HEAD").Output())(t)
 	dir, header := t.TempDir(), filepath.Join(t.TempDir(), "header")
-	judge.Check(t, os.WriteFile(header, []byte("Authorization: Bearer "+planted.Alice), 0o600))
+	expect.Check(t, os.WriteFile(header, []byte("Authorization: Bearer "+planted.Alice), 0o600))
 	cmd := exec.CommandContext(t.Context(), "bash", "-eo", "pipefail", "-c", strings.Join(example.Askback.Script, "\n"))
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CI_PROJECT_DIR="+dir, "ASKBACK_COMMIT="+strings.TrimSpace(string(commit)),

@@ -15,7 +15,7 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 	"sigs.k8s.io/yaml"
 
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 var instances = []string{"one", "two", "three"}
@@ -33,8 +33,8 @@ func readCompose(t *testing.T) *types.Project {
 		name, _, _ := strings.Cut(variable, "=")
 		environment[name] = "1000"
 	}
-	dir := judge.Must(filepath.Abs(folder))(t)
-	project := judge.Must(loader.LoadWithContext(t.Context(), types.ConfigDetails{
+	dir := expect.Must(filepath.Abs(folder))(t)
+	project := expect.Must(loader.LoadWithContext(t.Context(), types.ConfigDetails{
 		WorkingDir:  dir,
 		ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(dir, "compose.yaml")}},
 		Environment: environment,
@@ -114,7 +114,7 @@ func TestCompose(t *testing.T) {
 
 // The configuration in docs/deploy is the fleet's, which 'go run ./judge/real' runs, with other addresses.
 func TestNginxConfigurationIsTheRecipe(t *testing.T) {
-	recipe := judge.Must(os.ReadFile(filepath.Join(folder, "../../docs/deploy/nginx.conf")))(t)
+	recipe := expect.Must(os.ReadFile(filepath.Join(folder, "../../docs/deploy/nginx.conf")))(t)
 	_, want, _ := strings.Cut(string(recipe), "\n\n")
 	project := readCompose(t)
 	for i, name := range instances {
@@ -145,7 +145,7 @@ func TestCollector(t *testing.T) {
 			Pipelines map[string]struct{ Receivers, Exporters []string }
 		}
 	}
-	judge.Check(t, yaml.UnmarshalStrict([]byte(read(t, "collector.yaml")), &c))
+	expect.Check(t, yaml.UnmarshalStrict([]byte(read(t, "collector.yaml")), &c))
 	_, port, _ := strings.Cut(c.Receivers.OTLP.Protocols.HTTP.Endpoint, ":")
 	if want := "OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:" + port; port == "" ||
 		!strings.Contains(read(t, "README.md"), want) {

@@ -11,18 +11,18 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // stages returns the two stages of the Dockerfile.
 func stages(t *testing.T) (build, image instructions.Stage) {
 	t.Helper()
-	parsed := judge.Must(parser.Parse(strings.NewReader(read(t, "Dockerfile"))))(t)
+	parsed := expect.Must(parser.Parse(strings.NewReader(read(t, "Dockerfile"))))(t)
 	if len(parsed.Warnings) > 0 {
 		t.Fatalf("%+v", parsed.Warnings)
 	}
 	all, _, err := instructions.Parse(parsed.AST, nil)
-	judge.Check(t, err)
+	expect.Check(t, err)
 	if len(all) != 2 {
 		t.Fatalf("%d stages", len(all))
 	}
@@ -80,7 +80,7 @@ func TestDockerfile(t *testing.T) {
 		t.Errorf("%s %s: the program is not static, or has paths of the machine that built it", environment, arguments)
 	}
 
-	work := judge.Must(os.ReadFile(filepath.Join(folder, "../../go.work")))(t)
+	work := expect.Must(os.ReadFile(filepath.Join(folder, "../../go.work")))(t)
 	_, version, _ := strings.Cut(build.BaseName, ":")
 	if !strings.Contains(string(work), "\ngo "+version+".") {
 		t.Errorf("the image %s builds what needs the Go of go.work", build.BaseName)

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 
 func read(t *testing.T, name string) string {
 	t.Helper()
-	text := judge.Must(os.ReadFile(filepath.Join(folder, name)))(t)
+	text := expect.Must(os.ReadFile(filepath.Join(folder, name)))(t)
 	return string(text)
 }
 
@@ -37,7 +37,7 @@ func settings(t *testing.T) map[string]bool {
 	t.Helper()
 	found := make(map[string]bool)
 	for _, name := range []string{"main.go", "telemetry.go"} {
-		file := judge.Must(parser.ParseFile(token.NewFileSet(), name, read(t, name), 0))(t)
+		file := expect.Must(parser.ParseFile(token.NewFileSet(), name, read(t, name), 0))(t)
 		ast.Inspect(file, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
 			if !ok || len(call.Args) == 0 {
@@ -86,7 +86,7 @@ func checkEnvironment(t *testing.T, given []string) {
 
 func duration(t *testing.T, text string) time.Duration {
 	t.Helper()
-	d := judge.Must(time.ParseDuration(text))(t)
+	d := expect.Must(time.ParseDuration(text))(t)
 	return d
 }
 

@@ -22,8 +22,8 @@ import (
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/inbox/receipt"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
-	"github.com/askback-mcp/askback/internal/test/judge"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/judge/process"
 	"github.com/askback-mcp/askback/seal"
@@ -50,7 +50,7 @@ func nginx(t *testing.T) string {
 // public keys.
 func TestRefundIsApprovedOnThePage(t *testing.T) {
 	program := nginx(t)
-	keys := judge.Must(seal.NewRing(seal.NewKey(time.Now())))(t)
+	keys := expect.Must(seal.NewRing(seal.NewKey(time.Now())))(t)
 	_, container := readManifests(t).server(t)
 	i, database := newImage(t), pgtest.DSN(t)
 	i.setKeys(t, value(container, "KEYS_FILE"), keys)
@@ -73,22 +73,22 @@ func TestRefundIsApprovedOnThePage(t *testing.T) {
 		}
 		file += name + ":" + string(hash)
 	}
-	judge.Check(t, os.WriteFile(people, []byte(file), 0o644))
-	at := judge.Must(process.FreeAddresses(2))(t)
+	expect.Check(t, os.WriteFile(people, []byte(file), 0o644))
+	at := expect.Must(process.FreeAddresses(2))(t)
 	mcpAddr, pageAddr := at[0], at[1]
 	upstream := strings.NewReplacer("listen 8080", "listen "+mcpAddr, "172.30.80.11:8080",
 		fleet["172.30.80.11:8080"].addr, "172.30.80.12:8080", fleet["172.30.80.12:8080"].addr,
 		"    server 172.30.80.13:8080 max_fails=1 fail_timeout=2s;\n", "")
 	page := strings.NewReplacer("listen 8081", "listen "+pageAddr, "/etc/nginx/people", people)
-	conf := judge.Must(process.NginxConfig(dir, upstream.Replace(read(t, "nginx.conf")),
+	conf := expect.Must(process.NginxConfig(dir, upstream.Replace(read(t, "nginx.conf")),
 		page.Replace(read(t, "inbox.conf"))))(t)
 	proxy := exec.Command(program, "-c", conf, "-p", dir)
 	proxy.Stderr = os.Stderr
-	judge.Check(t, proxy.Start())
+	expect.Check(t, proxy.Start())
 	t.Cleanup(func() { _, _ = proxy.Process.Signal(syscall.SIGTERM), proxy.Wait() })
 
 	as := func(name, method, address string, form url.Values, headers ...string) (int, string) {
-		r := judge.Must(http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(form.Encode())))(t)
+		r := expect.Must(http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(form.Encode())))(t)
 		if form != nil {
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		}
@@ -187,7 +187,7 @@ func TestRefundIsApprovedOnThePage(t *testing.T) {
 	if err := json.Unmarshal([]byte(given), &held); err != nil || held.JWS == "" {
 		t.Fatalf("ada gets no receipt: %v, %.300s", err, given)
 	}
-	s := judge.Must(receipt.Verify(held.JWS, []byte(public)))(t)
+	s := expect.Must(receipt.Verify(held.JWS, []byte(public)))(t)
 	if s.Tool != "refund_order" || s.Action != "accept" || len(s.Voters) != 1 || s.Voters[0].Who != "ada" ||
 		!s.HasArguments([]byte(`{"id":"17","amount":900}`)) || !s.HasReason(held.Salt, "ada", "it broke") {
 		t.Errorf("the receipt states %+v", s)

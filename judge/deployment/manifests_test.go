@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // manifests are the objects of the folder kubernetes, by their names.
@@ -65,7 +65,7 @@ func readManifests(t *testing.T) *manifests {
 		t.Fatal("no manifests", err)
 	}
 	for _, file := range files {
-		text := judge.Must(os.ReadFile(file))(t)
+		text := expect.Must(os.ReadFile(file))(t)
 		for document := range strings.SplitSeq(string(text), "\n---\n") {
 			var kind meta.TypeMeta
 			if err := yaml.Unmarshal([]byte(document), &kind); err != nil {

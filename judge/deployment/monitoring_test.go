@@ -27,8 +27,8 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
-	"github.com/askback-mcp/askback/internal/test/judge"
 	"github.com/askback-mcp/askback/otelaskback"
 	"github.com/askback-mcp/askback/task"
 )
@@ -73,15 +73,15 @@ func (s *troubledStore) Notices(ctx context.Context, c task.NoticeClaim) ([]*tas
 // them.
 func exported(t *testing.T) series {
 	registry := prometheus.NewRegistry()
-	reader := judge.Must(exporter.New(exporter.WithRegisterer(registry)))(t)
+	reader := expect.Must(exporter.New(exporter.WithRegisterer(registry)))(t)
 	opts := &otelaskback.Options{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))}
-	observe := judge.Must(otelaskback.Observe(opts))(t)
+	observe := expect.Must(otelaskback.Observe(opts))(t)
 	store := &troubledStore{MemoryStore: new(task.MemoryStore)}
-	waiting := judge.Must(otelaskback.ObserveTasks(store, opts))(t)
+	waiting := expect.Must(otelaskback.ObserveTasks(store, opts))(t)
 	defer waiting.Unregister()
 	gather := func() series {
 		t.Helper()
-		families := judge.Must(registry.Gather())(t)
+		families := expect.Must(registry.Gather())(t)
 		return seriesOf(families)
 	}
 
@@ -118,7 +118,7 @@ func exported(t *testing.T) series {
 	lost := srv.Result(harness.WithExtension, "tools/call", "restart", `"name":"restart"`)["taskId"].(string)
 	srv.Get(harness.WithExtension, lost, "completed")
 	id := srv.Result(harness.WithExtension, "tools/call", "deploy", `"name":"deploy"`)["taskId"].(string)
-	d := judge.Must(desk.Open(store, nil))(t)
+	d := expect.Must(desk.Open(store, nil))(t)
 	harness.Eventually(t, "an answer", func() bool {
 		for q, err := range d.Waiting(t.Context(), desk.Waiting{}) {
 			if err == nil && q.Key == "again" && gather().has("askback_waiting", "gen_ai_tool_name", "deploy") {
@@ -277,7 +277,7 @@ func TestMonitoring(t *testing.T) {
 				Targets    []struct{ RefID, Expr, LegendFormat string }
 			}
 		}
-		judge.Check(t, json.Unmarshal([]byte(read(t, "monitoring/dashboard.json")), &dashboard))
+		expect.Check(t, json.Unmarshal([]byte(read(t, "monitoring/dashboard.json")), &dashboard))
 		if len(dashboard.Panels) < 10 || len(dashboard.Templating.List) != 1 {
 			t.Fatalf("%d panels, %v", len(dashboard.Panels), dashboard.Templating)
 		}

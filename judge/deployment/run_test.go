@@ -27,6 +27,7 @@ import (
 
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/inbox/receipt"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/judge"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
@@ -74,7 +75,7 @@ func newImage(t *testing.T) *image {
 		t.Fatalf("%s: %v\n%s", build, err, text)
 	}
 	if runtime.GOOS == "linux" {
-		file := judge.Must(elf.Open(program))(t)
+		file := expect.Must(elf.Open(program))(t)
 		defer file.Close()
 		for _, p := range file.Progs {
 			if p.Type == elf.PT_INTERP {
@@ -93,7 +94,7 @@ func (i *image) makeReceiptKeys(t *testing.T, file string) {
 	if i.chroot {
 		err = errors.Join(err, os.Chown(at, 0, int(i.user.Gid)), os.Chmod(at, 0o440))
 	}
-	judge.Check(t, err)
+	expect.Check(t, err)
 }
 
 // setKeys replaces the keys as the kubelet does for a Secret that is mounted: by a link to another folder.
@@ -109,7 +110,7 @@ func (i *image) setKeys(t *testing.T, file string, keys *seal.Ring) {
 	}
 	err3 := os.Symlink(version, filepath.Join(dir, "..new"))
 	err4 := os.Rename(filepath.Join(dir, "..new"), filepath.Join(dir, "..data"))
-	judge.Check(t, errors.Join(err1, err2, err3, err4))
+	expect.Check(t, errors.Join(err1, err2, err3, err4))
 	// it is there after the first time
 	_ = os.Symlink("..data/"+filepath.Base(file), filepath.Join(dir, filepath.Base(file)))
 }
@@ -153,7 +154,7 @@ func (i *image) start(t *testing.T, name, database, collector string, more ...st
 	}
 	p.cmd.Env = append(append(p.cmd.Env, "OTEL_EXPORTER_OTLP_ENDPOINT="+collector), more...)
 	p.cmd.Stderr = &p.log
-	judge.Check(t, p.cmd.Start())
+	expect.Check(t, p.cmd.Start())
 	go func() { p.done <- p.cmd.Wait() }()
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill() // it has ended unless the test failed
@@ -196,7 +197,7 @@ func (p *instance) status(path string) int {
 func (p *instance) connect(t *testing.T,
 	form func(context.Context, *client.Question) (*mcp.ElicitResult, error)) *client.Session {
 	t.Helper()
-	s := judge.Must(client.New(&client.Options{Form: form}).Connect(t.Context(),
+	s := expect.Must(client.New(&client.Options{Form: form}).Connect(t.Context(),
 		&mcp.StreamableClientTransport{Endpoint: "http://" + p.addr + "/mcp"}, nil))(t)
 	t.Cleanup(func() { s.Close() })
 	return s
@@ -217,7 +218,7 @@ func TestFleetRunsAsItsManifestsSay(t *testing.T) {
 	database := pgtest.DSN(t)
 	pod, container := readManifests(t).server(t)
 	keysFile := value(container, "KEYS_FILE")
-	keys := judge.Must(seal.NewRing(seal.NewKey(time.Now())))(t)
+	keys := expect.Must(seal.NewRing(seal.NewKey(time.Now())))(t)
 	i := newImage(t)
 	i.setKeys(t, keysFile, keys)
 	var sent sync.Map // what the collector got, by path and instance
@@ -266,12 +267,12 @@ func TestFleetRunsAsItsManifestsSay(t *testing.T) {
 		}
 	}
 
-	result := judge.Must(two.connect(t, answer(true)).Resume(ctx, parked.Pending))(t)
+	result := expect.Must(two.connect(t, answer(true)).Resume(ctx, parked.Pending))(t)
 	if got := text(result); got != "Order 17 is refunded." {
 		t.Errorf("the result is %q", got)
 	}
 	// Another answer to the same question counts at no instance: the client gets what the first one came to.
-	again := judge.Must(one.connect(t, answer(false)).Resume(ctx, parked.Pending))(t)
+	again := expect.Must(one.connect(t, answer(false)).Resume(ctx, parked.Pending))(t)
 	if want, got := text(result), text(again); got != want {
 		t.Errorf("answered again, the result is %q, not %q", got, want)
 	}
@@ -281,7 +282,7 @@ func TestFleetRunsAsItsManifestsSay(t *testing.T) {
 
 	began := time.Now()
 	for _, p := range fleet {
-		judge.Check(t, p.cmd.Process.Signal(syscall.SIGTERM))
+		expect.Check(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	}
 	for _, p := range fleet {
 		harness.Eventually(t, "end of the readiness of "+p.name,
@@ -318,8 +319,8 @@ func TestFleetRunsAsItsManifestsSay(t *testing.T) {
 // A setting that is missing or wrong ends the program at once, and is named.
 func TestSettingsThatAreWrongAreNamed(t *testing.T) {
 	i, keys := newImage(t), filepath.Join(t.TempDir(), "askback.keys")
-	ring := judge.Must(seal.NewRing(seal.NewKey(time.Now())))(t)
-	judge.Check(t, os.WriteFile(keys, []byte(ring.EncodeSecrets()), 0o600))
+	ring := expect.Must(seal.NewRing(seal.NewKey(time.Now())))(t)
+	expect.Check(t, os.WriteFile(keys, []byte(ring.EncodeSecrets()), 0o600))
 	for _, c := range []struct {
 		environment []string
 		want        string

@@ -14,7 +14,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/askback-mcp/askback/desk"
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/judge/bridge/rig"
 	"github.com/askback-mcp/askback/task"
 )
@@ -217,7 +217,7 @@ func (s *scene) ends(q *desk.Question, text string) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), 2*time.Minute)
 	defer cancel()
-	res := judge.Must(s.session.WaitTask(ctx, s.ids[q.Name]))(s)
+	res := expect.Must(s.session.WaitTask(ctx, s.ids[q.Name]))(s)
 	if got := fmt.Sprint(textOf(res)); !strings.Contains(got, text) {
 		s.Errorf("the call ends with %q, want %q", got, text)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback/desk"
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/judge/bridge/rig"
 	"github.com/askback-mcp/askback/judge/process"
 	"github.com/askback-mcp/askback/task/sqlite"
@@ -22,14 +22,14 @@ type bridged struct {
 func (s *scene) behindBridge() *bridged {
 	s.Helper()
 	dir := s.TempDir()
-	program := judge.Must(process.Build(s.Context(), dir))(s)
-	b := judge.Must(rig.NewBridge(program, dir, s.server))(s)
-	p := judge.Must(b.Start("--wait", "1m"))(s)
+	program := expect.Must(process.Build(s.Context(), dir))(s)
+	b := expect.Must(rig.NewBridge(program, dir, s.server))(s)
+	p := expect.Must(b.Start("--wait", "1m"))(s)
 	s.Cleanup(p.Kill)
-	host := judge.Must(rig.OpenSession(s.Context(), p.URL))(s)
-	store := judge.Must(sqlite.Open(s.Context(), b.Store))(s)
+	host := expect.Must(rig.OpenSession(s.Context(), p.URL))(s)
+	store := expect.Must(sqlite.Open(s.Context(), b.Store))(s)
 	s.Cleanup(func() { store.Close() })
-	d := judge.Must(desk.Open(store, nil))(s)
+	d := expect.Must(desk.Open(store, nil))(s)
 	own := *s
 	own.url, own.desk = servePage(s.T, d), d
 	return &bridged{&own, host}

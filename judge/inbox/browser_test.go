@@ -14,7 +14,7 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Tests without a Chromium are left out, unless this variable is "required", as the gate has it.
@@ -38,7 +38,7 @@ func browser(t *testing.T) context.Context {
 	t.Cleanup(stop)
 	ctx, stop := chromedp.NewContext(allocator)
 	t.Cleanup(stop)
-	judge.Check(t, chromedp.Do(ctx))
+	expect.Check(t, chromedp.Do(ctx))
 	return ctx
 }
 
@@ -88,7 +88,7 @@ func (s *scene) open(browser context.Context, name, groups string, l look) *view
 	ctx, cancel := context.WithTimeout(ctx, 8*time.Minute)
 	s.Cleanup(cancel)
 	v := &viewer{T: s.T, ctx: ctx, url: s.url}
-	judge.Check(s, chromedp.Listen(ctx, v.listen))
+	expect.Check(s, chromedp.Listen(ctx, v.listen))
 	v.do(chromedp.EmulateViewport(l.width, l.height))
 	scheme := "light"
 	if l.dark {
@@ -107,19 +107,19 @@ func (s *scene) open(browser context.Context, name, groups string, l look) *view
 // order gives the browser a command of its protocol.
 func order[P, R any](v *viewer, command cdp.Command[P, R], p P) R {
 	v.Helper()
-	r := judge.Must(chromedp.Call(v.ctx, command, p))(v)
+	r := expect.Must(chromedp.Call(v.ctx, command, p))(v)
 	return r
 }
 
 func (v *viewer) do(steps ...chromedp.Action[chromedp.Void]) {
 	v.Helper()
-	judge.Check(v, chromedp.Do(v.ctx, steps...))
+	expect.Check(v, chromedp.Do(v.ctx, steps...))
 }
 
 // read returns what an action reads from the page.
 func read[T any](v *viewer, a chromedp.Action[T]) T {
 	v.Helper()
-	value := judge.Must(chromedp.Run(v.ctx, a))(v)
+	value := expect.Must(chromedp.Run(v.ctx, a))(v)
 	return value
 }
 

@@ -18,7 +18,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/judge/process"
 )
 
@@ -33,9 +33,9 @@ var (
 // What docs/approvals.md says of a page is so: its commands are started, and then two people do what its list says,
 // word by word. What is in bold is pressed, and what is in quotes is read.
 func TestApprovalsAsTheDocumentSays(t *testing.T) {
-	here := judge.Must(os.Getwd())(t)
+	here := expect.Must(os.Getwd())(t)
 	// The name keeps its dots: go test looks for changes only in files whose names begin with the module's directory.
-	page := judge.Must(os.ReadFile(here + "/../../docs/approvals.md"))(t)
+	page := expect.Must(os.ReadFile(here + "/../../docs/approvals.md"))(t)
 	_, section, found := strings.Cut(string(page), "\n## An approval on the page\n")
 	section, _, ended := strings.Cut(section, "\n## ")
 	blocks, items := docBlock.FindAllStringSubmatch(section, -1), docItem.FindAllStringSubmatch(section, -1)
@@ -140,7 +140,7 @@ func (d *typist) types(block, pattern string) *terminal {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the shell and what it starts end together
 	out, in := io.Pipe()
 	cmd.Stdout, cmd.Stderr = in, in
-	judge.Check(d, cmd.Start())
+	expect.Check(d, cmd.Start())
 	go func() { _ = cmd.Wait(); in.Close() }()
 	d.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); _, _ = io.Copy(io.Discard, out) })
 	found, term := make(chan string, 1), &terminal{rest: make(chan string, 1)}

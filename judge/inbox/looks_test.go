@@ -15,8 +15,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
-	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
 var update = flag.Bool("update", false, "rewrite the pictures of the documents")
@@ -74,7 +74,7 @@ func (s *scene) pages() []shown {
 // axe returns the program that looks for what keeps people from using a page.
 func axe(t *testing.T) string {
 	t.Helper()
-	lock := judge.Must(os.ReadFile("package-lock.json"))(t)
+	lock := expect.Must(os.ReadFile("package-lock.json"))(t)
 	mark, sum := "node_modules/.installed", fmt.Sprintf("%x", sha256.Sum256(lock))
 	if installed, err := os.ReadFile(mark); err != nil || string(installed) != sum {
 		if out, err := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund",
@@ -84,9 +84,9 @@ func axe(t *testing.T) string {
 			}
 			t.Fatalf("npm ci: %v\n%s", err, out)
 		}
-		judge.Check(t, os.WriteFile(mark, []byte(sum), 0o600))
+		expect.Check(t, os.WriteFile(mark, []byte(sum), 0o600))
 	}
-	program := judge.Must(os.ReadFile("node_modules/axe-core/axe.min.js"))(t)
+	program := expect.Must(os.ReadFile("node_modules/axe-core/axe.min.js"))(t)
 	return string(program)
 }
 

@@ -20,7 +20,7 @@ import (
 
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/inbox"
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task"
 )
@@ -57,7 +57,7 @@ type person struct {
 
 func newPerson(t *testing.T, transport http.RoundTripper) *person {
 	t.Helper()
-	jar := judge.Must(cookiejar.New(nil))(t)
+	jar := expect.Must(cookiejar.New(nil))(t)
 	return &person{t, &http.Client{Transport: transport, Jar: jar}}
 }
 
@@ -68,13 +68,13 @@ func (p *person) get(at string, form url.Values) (*http.Response, string) {
 	if form != nil {
 		method, body = http.MethodPost, strings.NewReader(form.Encode())
 	}
-	r := judge.Must(http.NewRequestWithContext(p.Context(), method, at, body))(p)
+	r := expect.Must(http.NewRequestWithContext(p.Context(), method, at, body))(p)
 	if form != nil {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
-	res := judge.Must(p.client.Do(r))(p)
+	res := expect.Must(p.client.Do(r))(p)
 	defer res.Body.Close()
-	text := judge.Must(io.ReadAll(res.Body))(p)
+	text := expect.Must(io.ReadAll(res.Body))(p)
 	return res, string(text)
 }
 
@@ -87,13 +87,13 @@ func TestSignInAtAProvider(t *testing.T) {
 	front.StartTLS()
 	t.Cleanup(front.Close)
 	provider := startProvider(t, front.URL)
-	keys := judge.Must(seal.NewRing(seal.NewKey(time.Now())))(t)
-	who := judge.Must(inbox.NewOIDC(&inbox.OIDCOptions{Issuer: provider.URL, ClientID: "inbox", ClientSecret: "s3cret",
+	keys := expect.Must(seal.NewRing(seal.NewKey(time.Now())))(t)
+	who := expect.Must(inbox.NewOIDC(&inbox.OIDCOptions{Issuer: provider.URL, ClientID: "inbox", ClientSecret: "s3cret",
 		URL: front.URL, NameClaim: "preferred_username", GroupsClaim: "groups", Keys: keys}))(t)
-	judge.Check(t, who.Discover(t.Context()))
-	d := judge.Must(desk.Open(new(task.MemoryStore), nil))(t)
+	expect.Check(t, who.Discover(t.Context()))
+	d := expect.Must(desk.Open(new(task.MemoryStore), nil))(t)
 	opts := &inbox.Options{Identity: who, Logger: slog.New(slog.DiscardHandler)}
-	front.Config.Handler = judge.Must(inbox.New(d, opts))(t)
+	front.Config.Handler = expect.Must(inbox.New(d, opts))(t)
 
 	p := newPerson(t, front.Client().Transport)
 	res, page := p.get(front.URL+"/whoami?from=here", nil)

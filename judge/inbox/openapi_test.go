@@ -17,7 +17,7 @@ import (
 
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/inbox"
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // described is the API of an inbox, each of whose requests and responses is held against its description.
@@ -30,7 +30,7 @@ type described struct {
 
 func newDescribed(t *testing.T, d *desk.Desk) *described {
 	t.Helper()
-	in := judge.Must(inbox.New(d, &inbox.Options{Logger: slog.New(slog.DiscardHandler),
+	in := expect.Must(inbox.New(d, &inbox.Options{Logger: slog.New(slog.DiscardHandler),
 		Identity: inbox.IdentityFunc(func(r *http.Request) (desk.Person, error) {
 			name, groups, _ := strings.Cut(r.Header.Get("As"), ":")
 			if name == "" {
@@ -40,9 +40,9 @@ func newDescribed(t *testing.T, d *desk.Desk) *described {
 		})}))(t)
 	w := httptest.NewRecorder()
 	in.ServeHTTP(w, httptest.NewRequest("GET", "/api/openapi.yaml", nil))
-	document := judge.Must(libopenapi.NewDocument(w.Body.Bytes()))(t)
+	document := expect.Must(libopenapi.NewDocument(w.Body.Bytes()))(t)
 	v, errs := validator.NewValidator(document)
-	judge.Check(t, errors.Join(errs...))
+	expect.Check(t, errors.Join(errs...))
 	t.Cleanup(v.Release)
 	if ok, problems := v.ValidateDocument(); !ok {
 		t.Errorf("the description: %v", problems)

@@ -21,6 +21,7 @@ import (
 	"github.com/askback-mcp/askback/cmd/askback/examples/provision"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/inbox"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/judge"
 	"github.com/askback-mcp/askback/task"
@@ -50,9 +51,9 @@ func (s *scene) in(t *testing.T) *scene {
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	s := &scene{T: t, ids: make(map[string]string)}
-	store := judge.Must(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db")))(t)
+	store := expect.Must(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db")))(t)
 	t.Cleanup(func() { store.Close() })
-	srv := judge.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "askback-examples", Version: "1.0.0"}, nil),
+	srv := expect.Must(askback.New(mcp.NewServer(&mcp.Implementation{Name: "askback-examples", Version: "1.0.0"}, nil),
 		&askback.Options{
 			Tasks: &askback.Tasks{Store: store}, Desk: &askback.DeskOptions{Fallback: true, Rules: rules},
 			Logger:    slog.New(slog.DiscardHandler),
@@ -77,11 +78,11 @@ func newScene(t *testing.T) *scene {
 	cannotShow := func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: "decline"}, nil
 	}
-	s.session = judge.Must(client.New(&client.Options{Form: cannotShow}).
+	s.session = expect.Must(client.New(&client.Options{Form: cannotShow}).
 		Connect(ctx, &mcp.StreamableClientTransport{Endpoint: web.URL}, nil))(t)
 	t.Cleanup(func() { s.session.Close() })
 
-	s.desk = judge.Must(desk.Open(store, nil))(t)
+	s.desk = expect.Must(desk.Open(store, nil))(t)
 	s.url = servePage(t, s.desk)
 	return s
 }
@@ -98,7 +99,7 @@ func rules(_ context.Context, c *askback.ToolCall) *askback.Verdict {
 // servePage serves the inbox of a desk, and returns its URL.
 func servePage(t *testing.T, d *desk.Desk) string {
 	t.Helper()
-	page := judge.Must(inbox.New(d, &inbox.Options{Title: "askback-examples", Logger: slog.New(slog.DiscardHandler),
+	page := expect.Must(inbox.New(d, &inbox.Options{Title: "askback-examples", Logger: slog.New(slog.DiscardHandler),
 		Identity: inbox.TrustedHeader{Name: "X-User", Groups: "X-Groups",
 			Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}}))(t)
 	front := httptest.NewServer(page)
@@ -158,7 +159,7 @@ func connect(_ context.Context, call *askback.Call, _ map[string]any) (string, e
 func (s *scene) call(tool string, arguments map[string]any) *desk.Question {
 	s.Helper()
 	began, _, err := s.session.StartTask(s.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments}, 0)
-	judge.Check(s, err)
+	expect.Check(s, err)
 	waits, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

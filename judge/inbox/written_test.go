@@ -24,7 +24,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/inbox"
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // formOf30 is a form with three fields of each kind that the page has.
@@ -62,7 +62,7 @@ type front struct {
 func (s *scene) newFront(who func(net.Addr) inbox.Identity) *front {
 	s.Helper()
 	at := fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
-	l := judge.Must(net.Listen("tcp", at))(s)
+	l := expect.Must(net.Listen("tcp", at))(s)
 	f := &front{T: s.T, addr: l.Addr().String(), desk: s.desk, who: who(l.Addr())}
 	f.serve(l)
 	s.Cleanup(func() { f.server.Close() })
@@ -71,7 +71,7 @@ func (s *scene) newFront(who func(net.Addr) inbox.Identity) *front {
 
 func (f *front) serve(l net.Listener) {
 	f.Helper()
-	pages := judge.Must(inbox.New(f.desk, &inbox.Options{Identity: f.who, Logger: slog.New(slog.DiscardHandler)}))(f)
+	pages := expect.Must(inbox.New(f.desk, &inbox.Options{Identity: f.who, Logger: slog.New(slog.DiscardHandler)}))(f)
 	f.server = &http.Server{ReadHeaderTimeout: time.Minute,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodPost && f.cut.Load() {
@@ -85,7 +85,7 @@ func (f *front) serve(l net.Listener) {
 
 func (f *front) start() {
 	f.Helper()
-	l := judge.Must(net.Listen("tcp", f.addr))(f)
+	l := expect.Must(net.Listen("tcp", f.addr))(f)
 	f.serve(l)
 }
 
@@ -316,7 +316,7 @@ func (v *viewer) newTab() *viewer {
 	v.Helper()
 	ctx, stop := chromedp.NewContext(v.ctx)
 	v.Cleanup(stop)
-	judge.Check(v, chromedp.Do(ctx))
+	expect.Check(v, chromedp.Do(ctx))
 	return &viewer{T: v.T, ctx: ctx, url: v.url}
 }
 
@@ -327,7 +327,7 @@ func TestSignedInAgain(t *testing.T) {
 	s := newScene(t)
 	var local *inbox.Local
 	f := s.newFront(func(at net.Addr) inbox.Identity {
-		local = judge.Must(inbox.NewLocal(desk.Person{Name: "ada", Groups: []string{"release"}}, at))(t)
+		local = expect.Must(inbox.NewLocal(desk.Person{Name: "ada", Groups: []string{"release"}}, at))(t)
 		return local
 	})
 	s.url = "http://" + f.addr

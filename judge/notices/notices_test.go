@@ -24,6 +24,7 @@ import (
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/desk/webhook"
 	"github.com/askback-mcp/askback/examples/notify"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/judge"
 	"github.com/askback-mcp/askback/task"
 )
@@ -49,7 +50,7 @@ func TestStandardWebhooks(t *testing.T) {
 		{secret + " " + next, other, "no matching signature"},
 		{next, secret, "no matching signature"},
 	} {
-		receiver := judge.Must(standardwebhooks.NewWebhook(c.receiver))(t)
+		receiver := expect.Must(standardwebhooks.NewWebhook(c.receiver))(t)
 		verified := errors.New("nothing has arrived")
 		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
@@ -59,8 +60,8 @@ func TestStandardWebhooks(t *testing.T) {
 			verified = receiver.Verify(body, r.Header)
 		}))
 		defer server.Close()
-		hook := judge.Must(webhook.New(server.URL, c.sender, nil))(t)
-		judge.Check(t, hook.Send(t.Context(), notice))
+		hook := expect.Must(webhook.New(server.URL, c.sender, nil))(t)
+		expect.Check(t, hook.Send(t.Context(), notice))
 		if c.want == "" && verified != nil || c.want != "" && !strings.Contains(fmt.Sprint(verified), c.want) {
 			t.Errorf("from %s to %s: %v", c.sender, c.receiver, verified)
 		}
@@ -72,21 +73,21 @@ func TestMail(t *testing.T) {
 	inbox := new(mailbox)
 	server := smtp.NewServer(inbox)
 	server.Domain = "localhost"
-	listener := judge.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	listener := expect.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	go server.Serve(listener)
 	defer server.Close()
 	mailer := &notify.Mailer{
 		Server: listener.Addr().String(), From: "askback@example.com",
 		To: func(desk.Notice) []string { return []string{"ada@example.com", "bob@example.com"} },
 	}
-	judge.Check(t, mailer.Send(context.Background(), notice))
+	expect.Check(t, mailer.Send(context.Background(), notice))
 	inbox.mu.Lock()
 	defer inbox.mu.Unlock()
 	if len(inbox.mails) != 1 || strings.Join(inbox.to, " ") != "ada@example.com bob@example.com" {
 		t.Fatalf("%d mails to %q", len(inbox.mails), inbox.to)
 	}
-	got := judge.Must(mail.ReadMessage(strings.NewReader(inbox.mails[0])))(t)
-	body := judge.Must(io.ReadAll(got.Body))(t)
+	got := expect.Must(mail.ReadMessage(strings.NewReader(inbox.mails[0])))(t)
+	body := expect.Must(io.ReadAll(got.Body))(t)
 	if got.Header.Get("Subject") != "deploy asks" || got.Header.Get("Message-ID") != "<NAME-KEY-asked-1@askback>" ||
 		!strings.Contains(string(body), "4.2 für alle?\r\n.\r\nSubject: another") {
 		t.Errorf("the mail is %v\n%s", got.Header, body)

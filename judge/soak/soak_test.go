@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/judge"
 	"github.com/askback-mcp/askback/judge/process"
 	"github.com/askback-mcp/askback/task"
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 
 // local is a subject in this process.
 func local(t *testing.T) *process.Server {
-	srv := judge.Must(newServer(new(task.MemoryStore)))(t)
+	srv := expect.Must(newServer(new(task.MemoryStore)))(t)
 	web := httptest.NewServer(process.WithUsage(srv.HTTPHandler(nil)))
 	t.Cleanup(web.CloseClientConnections)
 	go func() {
@@ -43,7 +44,7 @@ func TestMixedLoad(t *testing.T) {
 			c := newClient(local(t), "alice")
 			defer c.close()
 			for range 3 {
-				judge.Check(t, k.once(c, t.Context()))
+				expect.Check(t, k.once(c, t.Context()))
 			}
 		})
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/postgres"
@@ -29,7 +29,7 @@ var (
 func bare(t testing.TB, dsn string) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pgxpool.New(t.Context(), dsn)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	t.Cleanup(pool.Close)
 	return pool
 }
@@ -50,7 +50,7 @@ func newTask() *task.Task {
 
 func create(t testing.TB, s *postgres.Store, new *task.Task, entries ...[]byte) *task.Task {
 	t.Helper()
-	harness.Check(t, s.Create(t.Context(), new, time.Hour, 0, call, entries, task.Quota{}))
+	expect.Check(t, s.Create(t.Context(), new, time.Hour, 0, call, entries, task.Quota{}))
 	return new
 }
 
@@ -130,7 +130,7 @@ func BenchmarkGet(b *testing.B) {
 		id := create(b, s, newTask()).ID
 		compare(b, "bare", "store", func(int) (func(), func()) {
 			return func() {
-				harness.Check(b, bareGet(ctx, pool, id))
+				expect.Check(b, bareGet(ctx, pool, id))
 			}, get(id)
 		})
 	})
@@ -150,9 +150,9 @@ func BenchmarkCreate(b *testing.B) {
 				mine := newTask()
 				mine.Principal = fmt.Sprint("user ", n/50)
 				return func() {
-						harness.Check(b, bareCreate(ctx, pool, rand.Text(), true))
+						expect.Check(b, bareCreate(ctx, pool, rand.Text(), true))
 					}, func() {
-						harness.Check(b, s.Create(ctx, mine, time.Hour, 0, call, nil, task.Quota{Unfinished: quota}))
+						expect.Check(b, s.Create(ctx, mine, time.Hour, 0, call, nil, task.Quota{Unfinished: quota}))
 					}
 			})
 		})
@@ -166,9 +166,9 @@ func BenchmarkComplete(b *testing.B) {
 		theirs, mine := create(b, s, newTask()), create(b, s, newTask())
 		mine.Status, mine.Outcome = task.Completed, outcome
 		return func() {
-				harness.Check(b, bareComplete(ctx, pool, theirs.ID))
+				expect.Check(b, bareComplete(ctx, pool, theirs.ID))
 			}, func() {
-				harness.Check(b, s.Update(ctx, mine, task.Update{Leased: true, Due: -1, Entries: [][]byte{entry}}))
+				expect.Check(b, s.Update(ctx, mine, task.Update{Leased: true, Due: -1, Entries: [][]byte{entry}}))
 			}
 	})
 }
@@ -196,7 +196,7 @@ func BenchmarkNotify(b *testing.B) {
 					}()
 				}
 				for range clients {
-					harness.Check(b, <-done)
+					expect.Check(b, <-done)
 				}
 				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
 			})
@@ -228,12 +228,12 @@ func BenchmarkWake(b *testing.B) {
 		s, pool := database(b)
 		t := create(b, s, newTask())
 		wake := func() {
-			harness.Check(b, s.Update(ctx, t, task.Update{Due: 0}))
+			expect.Check(b, s.Update(ctx, t, task.Update{Due: 0}))
 			c, err := claimOne(s, ctx, "", nil, time.Minute)
 			if err != nil || c == nil {
 				b.Fatalf("Claim: %v, %v", c, err)
 			}
-			harness.Check(b, s.Update(ctx, c, task.Update{Leased: true, Due: -1}))
+			expect.Check(b, s.Update(ctx, c, task.Update{Leased: true, Due: -1}))
 			t = c
 		}
 		for range 10 {
@@ -255,7 +255,7 @@ func BenchmarkWithoutQuestions(b *testing.B) {
 		mine := create(b, s, newTask())
 		mine.Status = status
 		return func() {
-			harness.Check(b, s.Update(ctx, mine, task.Update{Leased: true, Due: -1, Entries: [][]byte{entry}}))
+			expect.Check(b, s.Update(ctx, mine, task.Update{Leased: true, Due: -1, Entries: [][]byte{entry}}))
 		}
 	}
 	b.Run("end", func(b *testing.B) {
@@ -318,7 +318,7 @@ func BenchmarkOverdue(b *testing.B) {
 				}()
 			}
 			for range deciders {
-				harness.Check(b, <-decided)
+				expect.Check(b, <-decided)
 			}
 			done += len(overdue)
 		}
@@ -337,7 +337,7 @@ func BenchmarkEvents(b *testing.B) {
 			create(b, s, t)
 			t.Status = task.Completed
 			return func() {
-				harness.Check(b, s.Update(ctx, t, task.Update{Due: -1}))
+				expect.Check(b, s.Update(ctx, t, task.Update{Due: -1}))
 			}
 		}
 		return end(false), end(true)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -17,16 +17,16 @@ func TestAnEventThatIsCommittedLateIsNotSkipped(t *testing.T) {
 	s := openPrivate(t)
 	early, late := addLogged(t, s), addLogged(t, s)
 	other, err := s.pool.Begin(t.Context())
-	harness.Check(t, err)
+	expect.Check(t, err)
 	defer other.Rollback(t.Context()) //nolint:errcheck // if the test fails before
 	end := inSchema(`UPDATE {schema}.task SET status = 'failed' WHERE id = $1`, s.schema)
 	if _, err := other.Exec(t.Context(), end, late.ID); err != nil {
 		t.Fatal(err)
 	}
 	early.Status = task.Completed
-	harness.Check(t, s.Update(t.Context(), early, task.Update{Due: -1}))
+	expect.Check(t, s.Update(t.Context(), early, task.Update{Due: -1}))
 	first := readLog(t, s, 0, early.ID)
-	harness.Check(t, other.Commit(t.Context()))
+	expect.Check(t, other.Commit(t.Context()))
 	readLog(t, s, first.Last.Position, late.ID)
 	readLog(t, s, 0, early.ID, late.ID)
 }
@@ -37,11 +37,11 @@ func TestAReaderLearnsOfADeletionThatIsUnderWay(t *testing.T) {
 	s := openPrivate(t)
 	read, unread := addLogged(t, s), addLogged(t, s)
 	read.Status, unread.Status = task.Completed, task.Completed
-	harness.Check(t, s.Update(t.Context(), read, task.Update{Due: -1}))
+	expect.Check(t, s.Update(t.Context(), read, task.Update{Due: -1}))
 	before := readLog(t, s, 0, read.ID)
-	harness.Check(t, s.Update(t.Context(), unread, task.Update{Due: -1}))
+	expect.Check(t, s.Update(t.Context(), unread, task.Update{Due: -1}))
 	other, err := s.pool.Begin(t.Context())
-	harness.Check(t, err)
+	expect.Check(t, err)
 	defer other.Rollback(t.Context()) //nolint:errcheck // if the test fails before
 	if _, err := other.Exec(t.Context(), s.sql.purge, []string{unread.ID}); err != nil {
 		t.Fatal(err)
@@ -58,9 +58,9 @@ func TestAReaderLearnsOfADeletionThatIsUnderWay(t *testing.T) {
 	const waits = `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND database = (
 		SELECT oid FROM pg_database WHERE datname = current_database()) OR NOT granted AND locktype = 'transactionid')`
 	for blocked := false; !blocked; {
-		harness.Check(t, s.pool.QueryRow(t.Context(), waits).Scan(&blocked))
+		expect.Check(t, s.pool.QueryRow(t.Context(), waits).Scan(&blocked))
 	}
-	harness.Check(t, other.Commit(t.Context()))
+	expect.Check(t, other.Commit(t.Context()))
 	if p := <-page; p == nil || len(p.Events) > 0 || p.Deleted <= before.Last.Position {
 		t.Errorf("the reader at %d gets %+v", before.Last.Position, p)
 	}
@@ -72,7 +72,7 @@ func TestEventsOfSeveralReadersAreNotSkipped(t *testing.T) {
 	s := openPrivate(t)
 	begin := func() pgx.Tx {
 		tx, err := s.pool.Begin(t.Context())
-		harness.Check(t, err)
+		expect.Check(t, err)
 		t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // if the test fails before
 		return tx
 	}
@@ -83,7 +83,7 @@ func TestEventsOfSeveralReadersAreNotSkipped(t *testing.T) {
 	}
 	first := addLogged(t, s)
 	first.Status = task.Completed
-	harness.Check(t, s.Update(t.Context(), first, task.Update{Due: -1}))
+	expect.Check(t, s.Update(t.Context(), first, task.Update{Due: -1}))
 	q := task.EventQuery{Readers: []string{"caller:alice", "user:carol"}, Limit: 9}
 	got := make(chan *task.EventPage, 1)
 	read := func() {
@@ -98,7 +98,7 @@ func TestEventsOfSeveralReadersAreNotSkipped(t *testing.T) {
 	go read() // it waits before it has a number for this event, and does not see the next one
 	waiting := func() (n int) {
 		const sql = `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`
-		harness.Check(t, s.pool.QueryRow(t.Context(), sql).Scan(&n))
+		expect.Check(t, s.pool.QueryRow(t.Context(), sql).Scan(&n))
 		return n
 	}
 	for waiting() < 1 {
@@ -106,7 +106,7 @@ func TestEventsOfSeveralReadersAreNotSkipped(t *testing.T) {
 	second := addLogged(t, s)
 	second.Status = task.InputRequired
 	ask := []*task.Question{{Key: "key", For: []string{"user:carol"}, Content: []byte("content")}}
-	harness.Check(t, s.Update(t.Context(), second, task.Update{Leased: true, Due: -1, Ask: ask}))
+	expect.Check(t, s.Update(t.Context(), second, task.Update{Leased: true, Due: -1, Ask: ask}))
 	numbered := make(chan struct{})
 	go func() {
 		exec(numbers, s.sql.lockEvents, []string{"user:carol"})
@@ -141,7 +141,7 @@ func addLogged(t *testing.T, s *Store) *task.Task {
 	t.Helper()
 	n := groupTask("alice")
 	n.Events = true
-	harness.Check(t, s.Create(t.Context(), n, time.Hour, time.Hour, nil, nil, task.Quota{}))
+	expect.Check(t, s.Create(t.Context(), n, time.Hour, time.Hour, nil, nil, task.Quota{}))
 	return n
 }
 
@@ -149,7 +149,7 @@ func addLogged(t *testing.T, s *Store) *task.Task {
 func readLog(t *testing.T, s *Store, after int64, tasks ...string) *task.EventPage {
 	t.Helper()
 	page, err := s.Events(t.Context(), task.EventQuery{Readers: []string{"caller:alice"}, After: after, Limit: 9})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	for i, id := range tasks {
 		if len(page.Events) != len(tasks) || page.Events[i].Task != id {
 			t.Fatalf("after %d there are %d events, want one of each of %q", after, len(page.Events), tasks)

@@ -20,7 +20,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 )
@@ -49,9 +49,9 @@ func TestFailoverThatLosesClaims(t *testing.T) {
 	for range failoverTasks {
 		ids = append(ids, create(t, s, newTask()).ID)
 	}
-	harness.Check(t, s.Close())
+	expect.Check(t, s.Close())
 	standby, end, err := primary.Follow() // has the tasks, and receives nothing later
-	harness.Check(t, err)
+	expect.Check(t, err)
 	t.Cleanup(end)
 	query(t, ctx, standby, "ALTER SYSTEM SET primary_conninfo = ''")
 	query(t, ctx, standby, "SELECT pg_reload_conf()")
@@ -73,7 +73,7 @@ func TestFailoverThatLosesClaims(t *testing.T) {
 	before := readFinished(t, log)
 	killed.kill()
 	survivor.signal(syscall.SIGSTOP) // it reaches the standby after the newcomer has claimed its tasks
-	harness.Check(t, primary.Stop())
+	expect.Check(t, primary.Stop())
 	if got := query(t, ctx, standby, "SELECT max(fence)::text FROM askback.task"); got != "0" {
 		t.Fatalf("the standby has received a claim: the fence is %s", got)
 	}
@@ -116,7 +116,7 @@ func TestFailoverThatLosesClaims(t *testing.T) {
 	twice := 0
 	for _, id := range ids {
 		_, entries, err := s.Journal(ctx, id, -1)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		seen := make(map[string]bool)
 		for _, e := range entries {
 			step, _, _ := strings.Cut(string(e), " ")
@@ -152,9 +152,9 @@ func TestFailoverWorker(t *testing.T) {
 	}
 	s := open(t, dsn)
 	log, err := os.OpenFile(os.Getenv(workerLog), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	workers, err := strconv.Atoi(os.Getenv(workerCount))
-	harness.Check(t, err)
+	expect.Check(t, err)
 	e, err := taskrun.NewEngine(s, &taskrun.Options{
 		Settings: task.Settings{Workers: workers},
 		Look:     100 * time.Millisecond,
@@ -182,7 +182,7 @@ func TestFailoverWorker(t *testing.T) {
 			return taskrun.Verdict{Status: task.Completed, Outcome: []byte("done")}, nil
 		},
 	})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	fmt.Println("runs")
 	go func() { // it ends with the process that started it
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
@@ -244,8 +244,8 @@ func startWorker(t *testing.T, dsn, log string, workers int) *worker {
 	w.process.Env = append(os.Environ(), workerDSN+"="+dsn, workerLog+"="+log, workerCount+"="+strconv.Itoa(workers))
 	w.process.Stderr = t.Output()
 	_, err := w.process.StdinPipe() // ends with this process
-	harness.Check(t, err)
-	harness.Check(t, w.process.Start())
+	expect.Check(t, err)
+	expect.Check(t, w.process.Start())
 	t.Cleanup(w.kill)
 	return w
 }
@@ -286,7 +286,7 @@ func fleetURL(t *testing.T, servers ...*pgtest.Server) string {
 func query(t *testing.T, ctx context.Context, s *pgtest.Server, sql string) (first string) {
 	t.Helper()
 	conn, err := pgx.Connect(ctx, s.DSN())
-	harness.Check(t, err)
+	expect.Check(t, err)
 	defer conn.Close(ctx)
 	if err := conn.QueryRow(ctx, sql, pgx.QueryExecModeSimpleProtocol).Scan(&first); err != nil && err != pgx.ErrNoRows &&
 		!strings.Contains(err.Error(), "cannot scan") {

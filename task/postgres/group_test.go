@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 )
@@ -77,7 +77,7 @@ func TestWritesTogether(t *testing.T) {
 	s := openAt(t, pgtest.DSN(t))
 	ctx := t.Context()
 	first := groupTask("alice")
-	harness.Check(t, s.Create(ctx, first, time.Hour, 0, []byte("call"), nil, task.Quota{}))
+	expect.Check(t, s.Create(ctx, first, time.Hour, 0, []byte("call"), nil, task.Quota{}))
 	bound := task.Quota{Unfinished: 10}
 	g := gather(t, s)
 	again, stale, gone := *first, *first, groupTask("bob")
@@ -121,9 +121,9 @@ func TestALockedTaskKeepsNoOthers(t *testing.T) {
 	s := openAt(t, pgtest.DSN(t))
 	ctx := t.Context()
 	locked := groupTask("alice")
-	harness.Check(t, s.Create(ctx, locked, time.Hour, 0, nil, nil, task.Quota{}))
+	expect.Check(t, s.Create(ctx, locked, time.Hour, 0, nil, nil, task.Quota{}))
 	tx, err := s.pool.Begin(ctx)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	defer tx.Rollback(ctx)
 	if _, err := tx.Exec(ctx, inSchema(`SELECT FROM {schema}.task FOR UPDATE`, s.schema)); err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func TestALockedTaskKeepsNoOthers(t *testing.T) {
 	}
 	g.make()
 	others.Wait()
-	harness.Check(t, tx.Rollback(ctx))
+	expect.Check(t, tx.Rollback(ctx))
 	g.all.Wait()
 	if locked.Version != 1 {
 		t.Errorf("the locked task has version %d, want 1", locked.Version)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/desk"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -14,7 +14,7 @@ func TestChangesInAnotherOrder(t *testing.T) {
 	t.Parallel()
 	s := openPrivate(t)
 	d, err := desk.Open(s, nil)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	first, second := parked(t, s, people("first")), parked(t, s, people("second"))
 	told := make(chan string, 9)
 	go func() {
@@ -42,7 +42,7 @@ func TestChangesInAnotherOrder(t *testing.T) {
 		t.Helper()
 		q := oneQuestion(t, s, id)
 		q.Voters = []string{"bob"}
-		harness.Check(t, s.ChangeQuestion(t.Context(), q, false))
+		expect.Check(t, s.ChangeQuestion(t.Context(), q, false))
 	}
 	// Once one is told, the first query was made.
 	for began := false; !began; {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
@@ -144,7 +145,7 @@ func TestReadersDoNotStarveWorkers(t *testing.T) {
 					}
 					return taskrun.Verdict{Status: task.Completed}, nil
 				}})
-			harness.Check(t, err)
+			expect.Check(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var all sync.WaitGroup
@@ -162,7 +163,7 @@ func TestReadersDoNotStarveWorkers(t *testing.T) {
 			var ids []string
 			for i := range tasks {
 				n, err := e.Create(ctx, &taskrun.New{Principal: "alice", Round: i})
-				harness.Check(t, err)
+				expect.Check(t, err)
 				ids = append(ids, n.ID)
 			}
 			all.Go(func() { e.Run(ctx) })
@@ -170,7 +171,7 @@ func TestReadersDoNotStarveWorkers(t *testing.T) {
 			for _, id := range ids {
 				harness.Eventually(t, "end of a task", func() bool {
 					n, err := direct.Get(ctx, id)
-					harness.Check(t, err)
+					expect.Check(t, err)
 					return n.Status == task.Completed
 				})
 			}

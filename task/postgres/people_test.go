@@ -16,7 +16,7 @@ import (
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/internal/test/desktest"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/postgres"
@@ -28,7 +28,7 @@ func desksOf(t *testing.T, dsn string) (stores []*postgres.Store, desks []*desk.
 	for range 3 {
 		s := open(t, dsn)
 		d, err := desk.Open(s, nil)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		stores, desks = append(stores, s), append(desks, d)
 	}
 	return stores, desks
@@ -95,7 +95,7 @@ func TestVotesOutliveConnections(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	admin, err := pgx.Connect(ctx, dsn)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	defer admin.Close(context.Background())
 	done := make(chan struct{})
 	var all sync.WaitGroup

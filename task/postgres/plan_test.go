@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 )
 
@@ -38,7 +38,7 @@ func TestPlansUseIndexes(t *testing.T) {
 		{"large", "VACUUM ANALYZE"},
 	} {
 		conn, err := s.pool.Acquire(ctx)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		defer conn.Release() // for a test that fails; Close waits for it
 		if _, err := conn.Conn().PgConn().Exec(ctx, inSchema(table.sql, s.schema)).ReadAll(); err != nil {
 			t.Fatal(err)
@@ -132,7 +132,7 @@ func TestPlansUseIndexes(t *testing.T) {
 					args = ""
 				}
 				rows, err := conn.Query(ctx, "EXPLAIN EXECUTE p"+args, pgx.QueryExecModeSimpleProtocol)
-				harness.Check(t, err)
+				expect.Check(t, err)
 				lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 				if err != nil {
 					t.Fatalf("%s: %v", c.says, err)
@@ -155,7 +155,7 @@ func TestPlansUseIndexes(t *testing.T) {
 func TestWakingAndClaimingBesideParkedTasks(t *testing.T) {
 	s := openAt(t, pgtest.DSN(t))
 	conn, err := s.pool.Acquire(t.Context())
-	harness.Check(t, err)
+	expect.Check(t, err)
 	defer conn.Release()
 	exec := func(sql string) {
 		t.Helper()
@@ -179,9 +179,9 @@ func TestWakingAndClaimingBesideParkedTasks(t *testing.T) {
 	pages := func(sql string) (n int) {
 		t.Helper()
 		rows, err := conn.Query(t.Context(), "EXPLAIN (ANALYZE, BUFFERS) EXECUTE "+sql, pgx.QueryExecModeSimpleProtocol)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		harness.Check(t, err)
+		expect.Check(t, err)
 		for _, line := range lines {
 			if _, buffers, ok := strings.Cut(line, "Buffers: shared "); ok { // the first is that of all
 				for _, kind := range strings.Fields(buffers) {

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 )
@@ -22,9 +22,9 @@ import (
 func parked(t testing.TB, s *Store, ask ...*task.Question) *task.Task {
 	t.Helper()
 	n := groupTask("alice")
-	harness.Check(t, s.Create(t.Context(), n, time.Hour, time.Hour, []byte("call"), nil, task.Quota{}))
+	expect.Check(t, s.Create(t.Context(), n, time.Hour, time.Hour, []byte("call"), nil, task.Quota{}))
 	n.Status = task.InputRequired
-	harness.Check(t, s.Update(t.Context(), n, task.Update{Leased: true, Due: -1, Ask: ask}))
+	expect.Check(t, s.Update(t.Context(), n, task.Update{Leased: true, Due: -1, Ask: ask}))
 	return n
 }
 
@@ -46,13 +46,13 @@ func TestQuestionsFollowTheirTask(t *testing.T) {
 	n := parked(t, s, &task.Question{Key: "a", For: []string{"user:bob"}}, &task.Question{Key: "timer", Within: time.Hour})
 	decided := oneQuestion(t, s, parked(t, s, &task.Question{Key: "b", For: []string{"user:bob"}}).ID)
 	decided.Decision = []byte("yes")
-	harness.Check(t, s.ChangeQuestion(t.Context(), decided, false))
+	expect.Check(t, s.ChangeQuestion(t.Context(), decided, false))
 	var notices []string
 	take := func() {
 		t.Helper()
 		for {
 			taken, err := s.Notices(t.Context(), task.NoticeClaim{Free: 9, Lease: time.Hour})
-			harness.Check(t, err)
+			expect.Check(t, err)
 			if len(taken) == 0 {
 				return
 			}
@@ -60,11 +60,11 @@ func TestQuestionsFollowTheirTask(t *testing.T) {
 				if n.Question.Principal == "alice" {
 					notices = append(notices, fmt.Sprint(n.Kind, " ", n.Question.Key))
 				}
-				harness.Check(t, s.Settle(t.Context(), n, 0))
+				expect.Check(t, s.Settle(t.Context(), n, 0))
 			}
 		}
 	}
-	harness.Check(t, s.Listen(t.Context(), time.Hour, 0, 0))
+	expect.Check(t, s.Listen(t.Context(), time.Hour, 0, 0))
 	const scans = `SELECT count(*) FROM pg_stat_xact_user_tables
 		WHERE seq_scan > 0 AND relname IN ('question', 'question_list', 'notice', 'listening')`
 	for _, c := range []struct{ says, sql string }{
@@ -72,7 +72,7 @@ func TestQuestionsFollowTheirTask(t *testing.T) {
 		{"deletes", `DELETE FROM askback.task WHERE id = '%s'`},
 	} {
 		tx, err := conn.Begin(t.Context())
-		harness.Check(t, err)
+		expect.Check(t, err)
 		for _, id := range []string{n.ID, decided.Task} {
 			if _, err := tx.Exec(t.Context(), fmt.Sprintf(c.sql, id)); err != nil {
 				t.Fatal(err)
@@ -81,12 +81,12 @@ func TestQuestionsFollowTheirTask(t *testing.T) {
 		if n := query[int](t, conn, scans); n > 0 {
 			t.Errorf("when it %s a task, %d tables are read whole", c.says, n)
 		}
-		harness.Check(t, tx.Commit(t.Context()))
+		expect.Check(t, tx.Commit(t.Context()))
 		take()
 		var got []string
 		for _, id := range []string{n.ID, decided.Task} {
 			all, err := s.Questions(t.Context(), task.Name(id))
-			harness.Check(t, err)
+			expect.Check(t, err)
 			for _, q := range all {
 				got = append(got, fmt.Sprintf("%s %s %d", q.Key, q.Status, q.Version))
 			}
@@ -148,7 +148,7 @@ func TestAnAnswerIsLateWhenItWaitedForALock(t *testing.T) {
 			n := parked(t, s, &task.Question{Key: "key", For: []string{"user:bob"}, Within: time.Second})
 			q := oneQuestion(t, s, n.ID)
 			tx, err := conn.Begin(t.Context())
-			harness.Check(t, err)
+			expect.Check(t, err)
 			if _, err := tx.Exec(t.Context(), c.lock, n.ID); err != nil {
 				t.Fatal(err)
 			}
@@ -157,7 +157,7 @@ func TestAnAnswerIsLateWhenItWaitedForALock(t *testing.T) {
 			waits(t, s, answered)
 			for !query[bool](t, conn, `SELECT clock_timestamp() > $1`, q.Deadline) {
 			}
-			harness.Check(t, tx.Rollback(t.Context()))
+			expect.Check(t, tx.Rollback(t.Context()))
 			if err := <-answered; !errors.Is(err, task.ErrLate) {
 				t.Errorf("the error is %v", err)
 			}
@@ -178,7 +178,7 @@ func TestParkingMeetsDecisions(t *testing.T) {
 		s := openAt(t, url)
 		instances = append(instances, s)
 	}
-	harness.Check(t, instances[0].Listen(t.Context(), time.Hour, 0, 0))
+	expect.Check(t, instances[0].Listen(t.Context(), time.Hour, 0, 0))
 	done := make(chan struct{})
 	var takers sync.WaitGroup
 	for _, s := range instances {
@@ -218,7 +218,7 @@ func TestParkingMeetsDecisions(t *testing.T) {
 			n := parked(t, instances[i%3], first, second)
 			ids = append(ids, n.ID)
 			n.Status = task.Working
-			harness.Check(t, instances[0].Update(t.Context(), n, task.Update{Keep: true}))
+			expect.Check(t, instances[0].Update(t.Context(), n, task.Update{Keep: true}))
 			questions, err := instances[0].Questions(t.Context(), task.Name(n.ID))
 			if err != nil || len(questions) != 2 {
 				t.Fatal(len(questions), err)
@@ -265,9 +265,9 @@ func TestParkingMeetsDecisions(t *testing.T) {
 		all.Wait()
 		for _, id := range ids {
 			n, err := instances[0].Get(t.Context(), id)
-			harness.Check(t, err)
+			expect.Check(t, err)
 			questions, err := instances[0].Questions(t.Context(), task.Name(id))
-			harness.Check(t, err)
+			expect.Check(t, err)
 			for _, q := range questions {
 				if n.Status == task.InputRequired && q.Status != task.QuestionOpen {
 					t.Errorf("a task is parked, and its question %q is %s", q.Key, q.Status)
@@ -305,7 +305,7 @@ func TestAVoteDoesNotWaitForItsTask(t *testing.T) {
 	other := parked(t, s, &task.Question{Key: "key", For: []string{"user:bob"}})
 	lock := func(sql, id string) pgx.Tx {
 		tx, err := connect(t, s.pool.Config().ConnString()).Begin(ctx)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		if _, err := tx.Exec(ctx, sql, id); err != nil {
 			t.Fatal(err)
 		}
@@ -319,7 +319,7 @@ func TestAVoteDoesNotWaitForItsTask(t *testing.T) {
 	if err := s.ChangeQuestion(ctx, q, false); err != nil {
 		t.Errorf("while its task is locked: %v", err)
 	}
-	harness.Check(t, tx.Rollback(ctx))
+	expect.Check(t, tx.Rollback(ctx))
 	tx = lock(`SELECT FROM askback.question WHERE task = $1 FOR UPDATE`, n.ID)
 	var waiting sync.WaitGroup
 	for i := range 9 {
@@ -334,7 +334,7 @@ func TestAVoteDoesNotWaitForItsTask(t *testing.T) {
 	if err := s.ChangeQuestion(ctx, its, false); err != nil {
 		t.Errorf("a decision of another task, while a question is locked: %v", err)
 	}
-	harness.Check(t, tx.Rollback(ctx))
+	expect.Check(t, tx.Rollback(ctx))
 	waiting.Wait()
 }
 
@@ -350,10 +350,10 @@ func TestLongNamesOfQuestions(t *testing.T) {
 	}
 	n := groupTask("alice")
 	n.ID, n.Principal = long(1024), long(1500)
-	harness.Check(t, s.Create(t.Context(), n, time.Hour, time.Hour, nil, nil, task.Quota{}))
+	expect.Check(t, s.Create(t.Context(), n, time.Hour, time.Hour, nil, nil, task.Quota{}))
 	who, equal := long(1024), long(1024)
 	n.Status = task.InputRequired
-	harness.Check(t, s.Update(t.Context(), n, task.Update{Leased: true, Due: -1, Ask: []*task.Question{
+	expect.Check(t, s.Update(t.Context(), n, task.Update{Leased: true, Due: -1, Ask: []*task.Question{
 		{Key: long(512), For: []string{who}, Equal: equal, Within: time.Hour},
 	}}))
 	for _, f := range []task.QuestionFilter{{For: []string{who}}, {Equal: equal}, {For: []string{who}, ByDeadline: true}} {
@@ -363,7 +363,7 @@ func TestLongNamesOfQuestions(t *testing.T) {
 	}
 	q := oneQuestion(t, s, n.ID)
 	q.Voters = []string{long(1024)}
-	harness.Check(t, s.ChangeQuestion(t.Context(), q, false))
+	expect.Check(t, s.ChangeQuestion(t.Context(), q, false))
 	for _, of := range []task.QuestionHistory{{Voter: q.Voters[0]}, {Principal: n.Principal}} {
 		if got, err := s.History(t.Context(), of, nil, 9); err != nil || len(got) != 1 {
 			t.Errorf("found %d questions in a history, %v", len(got), err)
@@ -377,7 +377,7 @@ func TestNoticesBehindTheFirst(t *testing.T) {
 	s := openPrivate(t)
 	ctx := t.Context()
 	conn := connect(t, s.pool.Config().ConnString())
-	harness.Check(t, s.Listen(ctx, time.Hour, 0, 0))
+	expect.Check(t, s.Listen(ctx, time.Hour, 0, 0))
 	people := []string{"user:bob"}
 	n := parked(t, s, &task.Question{Key: "a", For: people}, &task.Question{Key: "b", For: people})
 	take := func(want string) (taken *task.Notice) {
@@ -393,14 +393,14 @@ func TestNoticesBehindTheFirst(t *testing.T) {
 	}
 	settle := func(n *task.Notice, retry time.Duration) {
 		t.Helper()
-		harness.Check(t, s.Settle(ctx, n, retry))
+		expect.Check(t, s.Settle(ctx, n, retry))
 	}
 	first := take("asked")
 	questions, err := s.Questions(ctx, task.Name(n.ID))
-	harness.Check(t, err)
+	expect.Check(t, err)
 	for _, q := range questions {
 		q.Decision = []byte("yes")
-		harness.Check(t, s.ChangeQuestion(ctx, q, false))
+		expect.Check(t, s.ChangeQuestion(ctx, q, false))
 	}
 	if due := query[int](t, conn, `SELECT count(*) FROM askback.notice WHERE due <= clock_timestamp()`); due > 0 {
 		t.Errorf("%d notices are due that were left behind one that was taken", due)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 )
@@ -18,7 +18,7 @@ import (
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	t.Cleanup(func() { conn.Close(context.Background()) })
 	return conn
 }
@@ -81,7 +81,7 @@ func TestATaskThatCannotBeDeleted(t *testing.T) {
 	conn := connect(t, s.pool.Config().ConnString())
 	for i := range 6 {
 		n := &task.Task{ID: fmt.Sprint(i), Principal: "alice", Status: task.Working}
-		harness.Check(t, s.Create(t.Context(), n, -time.Hour, 0, []byte("call"), nil, task.Quota{}))
+		expect.Check(t, s.Create(t.Context(), n, -time.Hour, 0, []byte("call"), nil, task.Quota{}))
 	}
 	mustExec(t, conn, `BEGIN; SELECT FROM askback.task WHERE id = '1' FOR UPDATE`)
 	if ids, err := s.Expired(t.Context(), 9); len(ids) != 5 || err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task/storetest"
 )
@@ -49,7 +49,7 @@ func TestStatesArePurged(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, pgtest.DSN(t))
 	for i := range 10 * purgeStatesEvery {
-		harness.Check(t, s.PutState(t.Context(), fmt.Sprint(i), "call", []byte("data"), time.Now().Add(-time.Second)))
+		expect.Check(t, s.PutState(t.Context(), fmt.Sprint(i), "call", []byte("data"), time.Now().Add(-time.Second)))
 	}
 	var n int
 	if err := s.pool.QueryRow(t.Context(), "SELECT count(*) FROM askback.state").Scan(&n); err != nil ||

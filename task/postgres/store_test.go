@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/postgres"
@@ -47,13 +47,13 @@ func TestStoreThatLosesCommits(t *testing.T) {
 	storetest.RunLostCommits(t, func(t *testing.T) (func(*testing.T) task.Store, func(*testing.T) func(*testing.T)) {
 		dsn := pgtest.DSN(t)
 		config, err := pgx.ParseConfig(dsn)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		name, backup := config.Database, config.Database+"_backup"
 		config.Database = "postgres" // nobody may be connected to one that is copied
 		admin := func(t *testing.T, statements ...string) {
 			t.Helper()
 			conn, err := pgx.ConnectConfig(context.Background(), config)
-			harness.Check(t, err)
+			expect.Check(t, err)
 			defer conn.Close(context.Background())
 			for _, sql := range statements {
 				if _, err := conn.Exec(context.Background(), sql); err != nil {
@@ -79,20 +79,20 @@ func TestEveryWayToSendAStatement(t *testing.T) {
 			ctx := t.Context()
 			n := newTask()
 			n.Pending = []byte{0, 255, '\''}
-			harness.Check(t, s.Create(ctx, n, -time.Hour, 0, nil, [][]byte{{0}, nil, []byte("'")},
+			expect.Check(t, s.Create(ctx, n, -time.Hour, 0, nil, [][]byte{{0}, nil, []byte("'")},
 				task.Quota{Unfinished: 1}))
 			if err := s.Create(ctx, newTask(), time.Hour, 0, nil, nil, task.Quota{Unfinished: 1}); !errors.Is(err,
 				task.ErrQuota) {
 				t.Errorf("beyond the quota the error is %v", err)
 			}
 			c, err := claimOne(s, ctx, "", nil, time.Minute)
-			harness.Check(t, err)
+			expect.Check(t, err)
 			if _, err := renewOne(s, ctx, c.ID, c.Claim, time.Minute); err != nil {
 				t.Error(err)
 			}
-			harness.Check(t, s.Append(ctx, c.ID, c.Claim, 3, []byte("a")))
+			expect.Check(t, s.Append(ctx, c.ID, c.Claim, 3, []byte("a")))
 			c.Status, c.Attempts = task.Working, 0
-			harness.Check(t, s.Update(ctx, c, task.Update{Leased: true, Keep: true, Entries: [][]byte{[]byte("u")}}))
+			expect.Check(t, s.Update(ctx, c, task.Update{Leased: true, Keep: true, Entries: [][]byte{[]byte("u")}}))
 			if got, err := s.Get(ctx, c.ID); err != nil || !cmp.Equal(got, c) {
 				t.Errorf("Get: %v, %s", err, cmp.Diff(c, got))
 			}
@@ -110,7 +110,7 @@ func TestEveryWayToSendAStatement(t *testing.T) {
 				t.Errorf("Journal: %s, %v", got, err)
 			}
 			c.Status = task.Completed
-			harness.Check(t, s.Update(ctx, c, task.Update{Leased: true, Due: -1}))
+			expect.Check(t, s.Update(ctx, c, task.Update{Leased: true, Due: -1}))
 			if n, err := s.Purge(ctx, 0, 5); n != 1 || err != nil {
 				t.Errorf("Purge: %d, %v", n, err)
 			}
@@ -186,9 +186,9 @@ func TestTextThatCannotBeStored(t *testing.T) {
 		// A task can end, whatever it has to say.
 		n := create(t, s, newTask())
 		n.Message, n.Status = "<"+bad.text+">", task.Failed
-		harness.Check(t, s.Update(ctx, n, task.Update{Due: -1}))
+		expect.Check(t, s.Update(ctx, n, task.Update{Due: -1}))
 		got, err := s.Get(ctx, n.ID)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		if !strings.HasPrefix(got.Message, "<") || !strings.Contains(got.Message, "\ufffd") ||
 			!strings.HasSuffix(got.Message, ">") {
 			t.Errorf("the message %q came back as %q", n.Message, got.Message)
@@ -210,7 +210,7 @@ func TestClaimPassesOverWhatIsLocked(t *testing.T) {
 	other.Principal = "zoe"
 	create(t, s, other)
 	tx, err := bare(t, dsn).Begin(ctx)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	defer tx.Rollback(ctx)
 	if _, err := tx.Exec(ctx, "SELECT FROM askback.task WHERE id = $1 FOR NO KEY UPDATE", locked.ID); err != nil {
 		t.Fatal(err)
@@ -223,7 +223,7 @@ func TestClaimPassesOverWhatIsLocked(t *testing.T) {
 	if c, err := claimOne(s, short, "", nil, time.Minute); err != nil || c != nil {
 		t.Errorf("Claim took %v (%v), want nothing", c, err)
 	}
-	harness.Check(t, tx.Rollback(ctx))
+	expect.Check(t, tx.Rollback(ctx))
 	if c, err := claimOne(s, ctx, "", nil, time.Minute); err != nil || c == nil || c.ID != locked.ID {
 		t.Errorf("Claim took %v (%v), want the task that was locked", c, err)
 	}
@@ -240,8 +240,8 @@ func TestPurgeLeavesNothingOfAJournal(t *testing.T) {
 	for range 30 {
 		n := newTask()
 		n.Status = task.Completed
-		harness.Check(t, s.Create(ctx, n, -time.Minute, 0, call, nil, task.Quota{}))
-		harness.Check(t, s.Update(ctx, n, task.Update{Due: -1}))
+		expect.Check(t, s.Create(ctx, n, -time.Minute, 0, call, nil, task.Quota{}))
+		expect.Check(t, s.Update(ctx, n, task.Update{Due: -1}))
 		var writers sync.WaitGroup
 		for range 3 {
 			writers.Go(func() {
@@ -259,7 +259,7 @@ func TestPurgeLeavesNothingOfAJournal(t *testing.T) {
 		}
 		for {
 			purged, err := s.Purge(ctx, 0, 10)
-			harness.Check(t, err)
+			expect.Check(t, err)
 			if purged == 1 {
 				break
 			}
@@ -267,7 +267,7 @@ func TestPurgeLeavesNothingOfAJournal(t *testing.T) {
 		writers.Wait()
 	}
 	var left int
-	harness.Check(t, pool.QueryRow(ctx, "SELECT count(*) FROM askback.journal").Scan(&left))
+	expect.Check(t, pool.QueryRow(ctx, "SELECT count(*) FROM askback.journal").Scan(&left))
 	if left != 0 {
 		t.Errorf("%d entries are left of journals whose tasks are gone", left)
 	}
@@ -300,7 +300,7 @@ func TestTheServerGoesAndComesBack(t *testing.T) {
 		go func() { ended <- s.Watch(watchContext, func() { close(ready) }, func(string, bool) {}) }()
 		soon(t, ready)
 
-		harness.Check(t, server.Stop())
+		expect.Check(t, server.Stop())
 		if err := soon(t, ended); err == nil {
 			t.Error("Watch returned no error when the server had gone")
 		}
@@ -315,7 +315,7 @@ func TestTheServerGoesAndComesBack(t *testing.T) {
 		if _, ok := errors.AsType[*pgconn.ConnectError](err); !ok || !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("without a server the error is %v, want a ConnectError that is ECONNREFUSED", err)
 		}
-		harness.Check(t, server.Restart())
+		expect.Check(t, server.Restart())
 		for _, k := range kept {
 			if got, err := s.Get(ctx, k.ID); err != nil || !cmp.Equal(got, k) {
 				t.Errorf("after a restart Get: %v, %s", err, cmp.Diff(k, got))
@@ -346,7 +346,7 @@ func TestACrashFailsOneCall(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	harness.Check(t, server.Restart())
+	expect.Check(t, server.Restart())
 	var failed []error
 	for range 10 {
 		if _, err := s.Expired(ctx, 1); err != nil {
@@ -362,7 +362,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	config, err := pgx.ParseConfig(dsn)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	password := config.Password
 	for _, c := range []struct{ dsn, want string }{
 		{strings.Replace(dsn, config.Database, "nowhere", 1), `"nowhere" does not exist`},
@@ -430,7 +430,7 @@ func TestARoleWithASchema(t *testing.T) {
 		}
 	})
 	config, err := pgx.ParseConfig(dsn)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	theirs := fmt.Sprintf("host=%s port=%d dbname=%s user=%s password=%s", config.Host, config.Port, config.Database, role,
 		password)
 	if _, err := postgres.Open(t.Context(), theirs); err == nil || !strings.Contains(err.Error(), "permission denied") {
@@ -447,7 +447,7 @@ func TestARoleWithASchema(t *testing.T) {
 func open(t testing.TB, dsn string) *postgres.Store {
 	t.Helper()
 	s, err := postgres.Open(t.Context(), dsn)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -508,11 +508,11 @@ func TestRenewDoesNotWaitForALock(t *testing.T) {
 	var leases []task.Leased
 	for range 3 {
 		n := newTask()
-		harness.Check(t, s.Create(ctx, n, time.Hour, time.Minute, nil, nil, task.Quota{}))
+		expect.Check(t, s.Create(ctx, n, time.Hour, time.Minute, nil, nil, task.Quota{}))
 		leases = append(leases, task.Leased{ID: n.ID, Claim: n.Claim})
 	}
 	tx, err := bare(t, dsn).Begin(ctx)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	defer tx.Rollback(ctx)
 	if _, err := tx.Exec(ctx, "SELECT FROM askback.task WHERE id = $1 FOR UPDATE", leases[1].ID); err != nil {
 		t.Fatal(err)
@@ -520,7 +520,7 @@ func TestRenewDoesNotWaitForALock(t *testing.T) {
 	short, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	renewed, err := s.Renew(short, leases, time.Hour)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	if renewed[0].Err != nil || renewed[2].Err != nil {
 		t.Errorf("the others: %v, %v", renewed[0].Err, renewed[2].Err)
 	}

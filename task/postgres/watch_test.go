@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/postgres"
@@ -39,14 +39,14 @@ func TestWatchTellsOfOtherInstances(t *testing.T) {
 		}
 		n := create(t, s, newTask())
 		told(n.ID)
-		harness.Check(t, s.Update(ctx, n, task.Update{Keep: true}))
+		expect.Check(t, s.Update(ctx, n, task.Update{Keep: true}))
 		told(n.ID)
 		// Of what is refused, and of what the worker alone does, it does not tell.
 		n.Version = 99
 		if err := s.Update(ctx, n, task.Update{Keep: true}); !errors.Is(err, task.ErrConflict) {
 			t.Fatal(err)
 		}
-		harness.Check(t, s.Append(ctx, n.ID, n.Claim, 0, entry))
+		expect.Check(t, s.Append(ctx, n.ID, n.Claim, 0, entry))
 	}
 	n := create(t, b, newTask())
 	next(n.ID)
@@ -158,10 +158,10 @@ func newProxy(t *testing.T, dsn string) *proxy {
 func relay(t *testing.T, dsn string, requests, answers func(client, backend net.Conn)) string {
 	t.Helper()
 	u, err := url.Parse(dsn)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	server := u.Host
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	harness.Check(t, err)
+	expect.Check(t, err)
 	t.Cleanup(func() { l.Close() })
 	query := u.Query()
 	query.Set("sslmode", "disable")

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 )
@@ -23,7 +23,7 @@ func openPrivate(t *testing.T) *Store {
 func openAt(t testing.TB, dsn string) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), dsn)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -43,7 +43,7 @@ func TestAClaimReturnsAWholeJournalOrNone(t *testing.T) {
 		{"an entry that the task does not count", -1, &task.Claimed{}},
 	} {
 		n := groupTask("alice")
-		harness.Check(t, s.Create(t.Context(), n, time.Hour, 0, []byte("call"), entries, task.Quota{}))
+		expect.Check(t, s.Create(t.Context(), n, time.Hour, 0, []byte("call"), entries, task.Quota{}))
 		grow := inSchema(`UPDATE {schema}.task SET entries = entries + $1 WHERE id = $2`, s.schema)
 		if _, err := s.pool.Exec(t.Context(), grow, c.more, n.ID); err != nil {
 			t.Fatal(err)
@@ -65,7 +65,7 @@ func TestQuotasAreLockedWhileTheyAreUsed(t *testing.T) {
 	s := openPrivate(t)
 	ctx := t.Context()
 	grows := groupTask("alice")
-	harness.Check(t, s.Create(ctx, grows, time.Hour, 0, nil, nil, task.Quota{}))
+	expect.Check(t, s.Create(ctx, grows, time.Hour, 0, nil, nil, task.Quota{}))
 	quota := task.Quota{Unfinished: 9, Kept: 9, Bytes: 100}
 	for says, write := range map[string]func() error{
 		"creating": func() error { return s.Create(ctx, groupTask("alice"), time.Hour, 0, nil, nil, quota) },
@@ -74,7 +74,7 @@ func TestQuotasAreLockedWhileTheyAreUsed(t *testing.T) {
 		},
 	} {
 		other, err := s.pool.Begin(ctx) // another instance that is in the middle of a write of alice's
-		harness.Check(t, err)
+		expect.Check(t, err)
 		t.Cleanup(func() { _ = other.Rollback(context.Background()) }) // if the test fails before
 		if _, err := other.Exec(ctx, s.sql.lockQuotas, []string{"alice"}, []string{}); err != nil {
 			t.Fatal(err)
@@ -82,7 +82,7 @@ func TestQuotasAreLockedWhileTheyAreUsed(t *testing.T) {
 		written := make(chan error, 1)
 		go func() { written <- write() }()
 		waits(t, s, written)
-		harness.Check(t, other.Rollback(ctx))
+		expect.Check(t, other.Rollback(ctx))
 		select {
 		case err := <-written:
 			if err != nil {
@@ -93,7 +93,7 @@ func TestQuotasAreLockedWhileTheyAreUsed(t *testing.T) {
 		}
 	}
 	bob := groupTask("bob")
-	harness.Check(t, s.Create(ctx, bob, time.Hour, 0, nil, nil, quota))
+	expect.Check(t, s.Create(ctx, bob, time.Hour, 0, nil, nil, quota))
 }
 
 // waits returns when a write waits for a lock, and fails the test if it ends before.
@@ -108,7 +108,7 @@ func waits(t *testing.T, s *Store, written <-chan error) {
 		var waiting int
 		err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		if waiting > 0 {
 			return
 		}
@@ -128,7 +128,7 @@ func TestWritesAreMadeInTheOrderOfTheirTasks(t *testing.T) {
 			return row.Scan(new(int))
 		}})
 	}
-	harness.Check(t, s.transact(writes))
+	expect.Check(t, s.transact(writes))
 	if !slices.IsSorted(made) || len(made) != len(writes) {
 		t.Errorf("made in the order %q", made)
 	}
@@ -142,14 +142,14 @@ func TestConnectionsBreakOffTogether(t *testing.T) {
 	var held []interface{ Release() }
 	for range 4 {
 		c, err := s.pool.Acquire(ctx)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		held = append(held, c)
 	}
 	for _, c := range held {
 		c.Release()
 	}
 	admin, err := pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	defer admin.Close(ctx)
 	// The backends are killed, and have ended when this returns.
 	var killed int

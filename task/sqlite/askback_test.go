@@ -15,6 +15,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/state"
 	"github.com/askback-mcp/askback/task/sqlite"
@@ -30,7 +31,7 @@ func TestAStateIsUsedOnceInAFleet(t *testing.T) {
 	var instances []http.Handler
 	for range 3 {
 		store, err := sqlite.Open(t.Context(), path)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		t.Cleanup(func() { store.Close() })
 		options := &askback.Options{Keys: ring, ReplayGuard: store.Guard()}
 		instances = append(instances, harness.NewServer(t, options, harness.AddGreet).HTTPHandler(nil))
@@ -72,7 +73,7 @@ func TestInstancesShareAFile(t *testing.T) {
 	defer cancel()
 	for range 2 {
 		store, err := sqlite.Open(t.Context(), path)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		t.Cleanup(func() { store.Close() })
 		srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "shop", Version: "1.0.0"}, nil), &askback.Options{
 			Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "alice", nil },
@@ -80,7 +81,7 @@ func TestInstancesShareAFile(t *testing.T) {
 			Tasks:     &askback.Tasks{Store: store},
 			Logger:    slog.New(slog.DiscardHandler), // and random keys
 		})
-		harness.Check(t, err)
+		expect.Check(t, err)
 		buy := func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
 			type answer struct {
 				Yes bool `json:"yes"`
@@ -113,7 +114,7 @@ func TestInstancesShareAFile(t *testing.T) {
 		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"yes": true}}, nil
 	}})
 	session, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL}, nil)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	defer session.Close()
 	for i, tool := range []string{"call", "task"} {
 		result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool})

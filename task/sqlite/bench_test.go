@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -27,7 +27,7 @@ func compare(b *testing.B, what, than string, a, z func(i int) func() error) {
 			start := time.Now()
 			err := do()
 			times[w] = append(times[w], time.Since(start))
-			harness.Check(b, err)
+			expect.Check(b, err)
 		}
 	}
 	median := func(ts []time.Duration) float64 {
@@ -50,14 +50,14 @@ type bare struct {
 
 func openBare(b *testing.B) *bare {
 	path := filepath.Join(b.TempDir(), "bare.db")
-	harness.Check(b, open(b, path).Close())
+	expect.Check(b, open(b, path).Close())
 	db, err := sql.Open("sqlite", dsn(path, "synchronous(FULL)")+"&_txlock=immediate")
-	harness.Check(b, err)
+	expect.Check(b, err)
 	b.Cleanup(func() { db.Close() })
 	db.SetMaxOpenConns(1)
 	prepare := func(db *sql.DB, query string) *sql.Stmt {
 		stmt, err := db.PrepareContext(b.Context(), query)
-		harness.Check(b, err)
+		expect.Check(b, err)
 		return stmt
 	}
 	readers := raw(b, path)
@@ -138,12 +138,12 @@ func BenchmarkComplete(b *testing.B) {
 	outcome := make([]byte, 500)
 	compare(b, "store", "bare", func(int) func() error {
 		t := newTask("alice")
-		harness.Check(b, s.Create(ctx, t, time.Hour, 0, benchCall, [][]byte{benchEntry}, task.Quota{}))
+		expect.Check(b, s.Create(ctx, t, time.Hour, 0, benchCall, [][]byte{benchEntry}, task.Quota{}))
 		t.Status, t.Outcome = task.Completed, outcome
 		return func() error { return s.Update(ctx, t, task.Update{Leased: true, Due: -1}) }
 	}, func(int) func() error {
 		t := newTask("alice")
-		harness.Check(b, bare.add(ctx, t, benchCall, benchEntry))
+		expect.Check(b, bare.add(ctx, t, benchCall, benchEntry))
 		return func() error {
 			now := time.Now().UnixMilli()
 			_, err := bare.complete.ExecContext(ctx, "", outcome, 0, now+3600000, now, t.ID, 0)
@@ -160,8 +160,8 @@ func BenchmarkGet(b *testing.B) {
 	for range 1000 {
 		t := newTask("alice")
 		ids = append(ids, t.ID)
-		harness.Check(b, s.Create(ctx, t, time.Hour, 0, benchCall, [][]byte{benchEntry}, task.Quota{}))
-		harness.Check(b, bare.add(ctx, t, benchCall, benchEntry))
+		expect.Check(b, s.Create(ctx, t, time.Hour, 0, benchCall, [][]byte{benchEntry}, task.Quota{}))
+		expect.Check(b, bare.add(ctx, t, benchCall, benchEntry))
 	}
 	compare(b, "store", "bare", func(i int) func() error {
 		return func() error {
@@ -233,7 +233,7 @@ func BenchmarkEvents(b *testing.B) {
 		return func(int) func() error {
 			t := newTask("alice")
 			t.Events = logged
-			harness.Check(b, s.Create(ctx, t, time.Hour, 0, benchCall, nil, task.Quota{}))
+			expect.Check(b, s.Create(ctx, t, time.Hour, 0, benchCall, nil, task.Quota{}))
 			t.Status = task.Completed
 			return func() error { return s.Update(ctx, t, task.Update{Due: -1}) }
 		}

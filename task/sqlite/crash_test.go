@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -164,8 +164,8 @@ func killProcesses(
 		process.Env = append(os.Environ(), crashFile+"="+path, crashWrites+"="+writes)
 		process.Stderr = os.Stderr
 		out, err := process.StdoutPipe()
-		harness.Check(t, err)
-		harness.Check(t, process.Start())
+		expect.Check(t, err)
+		expect.Check(t, process.Start())
 		c := child{process, make(chan string, 1_000_000)}
 		go func() {
 			for lines := bufio.NewScanner(out); lines.Scan(); {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -127,7 +127,7 @@ func TestKilledVoters(t *testing.T) {
 	s := open(t, path)
 	defer s.Close()
 	for deadline := time.Now().Add(20 * time.Second); ; { // those whose workers were killed
-		harness.Check(t, copyDecision(t.Context(), s))
+		expect.Check(t, copyDecision(t.Context(), s))
 		left := query[int](t, s.conn, `SELECT count(*) FROM task WHERE NOT ended
 			AND seq IN (SELECT task FROM question WHERE status = 'decided')`)
 		if left == 0 {
@@ -157,13 +157,13 @@ func checkVotes(t *testing.T, path string, acknowledged []string) {
 		said[fields[1]] = append(said[fields[1]], line)
 	}
 	tasks, err := s.Select(t.Context(), task.Filter{}, "", 1_000_000)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	for _, tk := range tasks {
 		// The journal is read first: the other process goes on.
 		_, entries, err := s.Journal(t.Context(), tk.ID, -1)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		questions, err := s.Questions(t.Context(), task.Name(tk.ID))
-		harness.Check(t, err)
+		expect.Check(t, err)
 		if len(questions) == 0 { // its process was killed before it asked
 			continue
 		}

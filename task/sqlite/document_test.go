@@ -18,7 +18,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/drain"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task/sqlite"
 )
@@ -104,7 +104,7 @@ func TestDocument(t *testing.T) {
 		t.Skip("the document is not in the module")
 	}
 	code, err2 := os.ReadFile("document_test.go")
-	harness.Check(t, errors.Join(err, err2))
+	expect.Check(t, errors.Join(err, err2))
 	unindent := func(text []byte) string { return regexp.MustCompile(`(?m)^[\t ]+`).ReplaceAllString(string(text), "") }
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(unindent(text), -1)
 	if len(blocks) < 2 {
@@ -119,7 +119,7 @@ func TestDocument(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tasks.db")
 	keys, err1 := seal.NewRing(seal.NewKey(time.Now()))
 	listener, err2 := net.Listen("tcp", "127.0.0.1:0")
-	harness.Check(t, errors.Join(err1, err2))
+	expect.Check(t, errors.Join(err1, err2))
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	served := make(chan error, 1)
@@ -130,16 +130,16 @@ func TestDocument(t *testing.T) {
 	session, err := client.New(&client.Options{Form: func(context.Context, *client.Question) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "nat"}}, nil
 	}}).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: "http://" + listener.Addr().String()}, nil)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	defer session.Close()
 	started, _, err := session.StartTask(t.Context(),
 		&mcp.CallToolParams{Name: "provision_vm", Arguments: Machine{"web1"}}, 0)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	if started == nil {
 		t.Fatal("the call is no task")
 	}
 	result, err := session.WaitTask(t.Context(), started.ID)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	if got := result.Content[0].(*mcp.TextContent).Text; got != "web1 is in the network nat" {
 		t.Errorf("the result is %q", got)
 	}

@@ -12,7 +12,7 @@ import (
 
 	driver "modernc.org/sqlite"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -22,7 +22,7 @@ func TestWritesTogether(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	ctx := t.Context()
 	first := newTask("alice")
-	harness.Check(t, s.Create(ctx, first, time.Hour, 0, benchCall, nil, task.Quota{}))
+	expect.Check(t, s.Create(ctx, first, time.Hour, 0, benchCall, nil, task.Quota{}))
 
 	commits := countCommits(t, s)
 	s.writing <- struct{}{} // so that all wait
@@ -118,6 +118,6 @@ func countCommits(t *testing.T, s *Store) *atomic.Int64 {
 		conn.(driver.HookRegisterer).RegisterCommitHook(func() int32 { n.Add(1); return 0 })
 		return nil
 	})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	return n
 }

@@ -17,7 +17,7 @@ import (
 	driver "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -25,7 +25,7 @@ import (
 func raw(t testing.TB, path string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", dsn(path))
-	harness.Check(t, err)
+	expect.Check(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db
 }
@@ -53,7 +53,7 @@ func query[T any](t testing.TB, db interface {
 func touch(t testing.TB, s *Store) *task.Task {
 	t.Helper()
 	tk := &task.Task{ID: fmt.Sprint("task ", time.Now().UnixNano()), Principal: "alice", Status: task.Working}
-	harness.Check(t, s.Create(t.Context(), tk, time.Hour, 0, []byte("call"), nil, task.Quota{}))
+	expect.Check(t, s.Create(t.Context(), tk, time.Hour, 0, []byte("call"), nil, task.Quota{}))
 	return tk
 }
 
@@ -78,7 +78,7 @@ func TestAFileThatIsGoneTakesNothing(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "tasks.db")
 			s := open(t, path)
 			touch(t, s)
-			harness.Check(t, lose(path))
+			expect.Check(t, lose(path))
 			const gone = "the file was removed or replaced"
 			n := &task.Task{ID: "lost", Status: task.Working}
 			err := s.Create(t.Context(), n, time.Hour, 0, []byte("call"), nil, task.Quota{})
@@ -105,7 +105,7 @@ func TestOnlyTheOwnerCanReadTheFiles(t *testing.T) {
 	touch(t, s)
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		info, err := os.Stat(path + suffix)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		if mode := info.Mode(); mode != 0o600 {
 			t.Errorf("%s has mode %v, want -rw-------", filepath.Base(path+suffix), mode)
 		}
@@ -117,7 +117,7 @@ func TestCloseLeavesOneFile(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, filepath.Join(dir, "tasks.db"))
 	touch(t, s)
-	harness.Check(t, s.Close())
+	expect.Check(t, s.Close())
 	names, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil || len(names) != 1 {
 		t.Errorf("there are %q, %v; want tasks.db", names, err)
@@ -172,7 +172,7 @@ func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string, content string) string {
 		path := filepath.Join(dir, name)
-		harness.Check(t, os.WriteFile(path, []byte(content), 0o600))
+		expect.Check(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
 	database := func(name string, statements ...string) string {
@@ -328,7 +328,7 @@ func TestAWriterWaitsForItsTurn(t *testing.T) {
 		t.Errorf("the error is %v, want that of the context", err)
 	}
 	<-s.writing
-	harness.Check(t, s.Append(t.Context(), tk.ID, tk.Claim, 0, nil))
+	expect.Check(t, s.Append(t.Context(), tk.ID, tk.Claim, 0, nil))
 }
 
 // A task that cannot be deleted keeps no other in the store, however few are deleted at once.
@@ -337,9 +337,9 @@ func TestATaskThatCannotBeDeleted(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	for i := range 6 {
 		tk := &task.Task{ID: fmt.Sprint(i), Principal: "alice", Status: task.Working}
-		harness.Check(t, s.Create(t.Context(), tk, -time.Hour, 0, []byte("call"), nil, task.Quota{}))
+		expect.Check(t, s.Create(t.Context(), tk, -time.Hour, 0, []byte("call"), nil, task.Quota{}))
 		tk.Status = task.Completed
-		harness.Check(t, s.Update(t.Context(), tk, task.Update{Due: -1}))
+		expect.Check(t, s.Update(t.Context(), tk, task.Update{Due: -1}))
 	}
 	mustExec(t, s.conn, `CREATE TRIGGER poison BEFORE DELETE ON task WHEN OLD.id IN ('0', '2')
 		BEGIN SELECT RAISE(ABORT, 'poisoned'); END`)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Each statement finds what it needs through an index, whatever the table holds. The
@@ -160,7 +160,7 @@ func explain(t *testing.T, s *Store, query string) (plan []string) {
 	for rows.Next() {
 		var id, parent, unused int
 		var detail string
-		harness.Check(t, rows.Scan(&id, &parent, &unused, &detail))
+		expect.Check(t, rows.Scan(&id, &parent, &unused, &detail))
 		plan = append(plan, detail)
 	}
 	return plan
@@ -171,11 +171,11 @@ func TestNoTriggerReadsAWholeTable(t *testing.T) {
 	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	triggers, err := s.conn.QueryContext(t.Context(), "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'")
-	harness.Check(t, err)
+	expect.Check(t, err)
 	statements := make(map[string][]string)
 	for triggers.Next() {
 		var name, sql string
-		harness.Check(t, triggers.Scan(&name, &sql))
+		expect.Check(t, triggers.Scan(&name, &sql))
 		_, body, _ := strings.Cut(sql, " BEGIN")
 		body = regexp.MustCompile(`(NEW|OLD)\.\w+`).ReplaceAllString(strings.TrimSuffix(body, "END"), "?1")
 		for statement := range strings.SplitSeq(body, ";") {

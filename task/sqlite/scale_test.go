@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/sqlite"
 )
@@ -70,7 +70,7 @@ func park(tb testing.TB, n int, look time.Duration) *parkedTasks {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "tasks.db")
 	store, err := sqlite.Open(tb.Context(), path)
-	harness.Check(tb, err)
+	expect.Check(tb, err)
 	tb.Cleanup(func() { _ = store.Close() })
 	p := &parkedTasks{began: make(chan time.Time, 1)}
 	p.store = &watchedStore{Store: store, idle: make(chan struct{}), parked: make(chan struct{}, 1)}
@@ -81,12 +81,12 @@ func park(tb testing.TB, n int, look time.Duration) *parkedTasks {
 			return taskrun.Verdict{Status: task.InputRequired, Message: "Which one?", Pending: make([]byte, 300), Round: 1}, nil
 		},
 	})
-	harness.Check(tb, err)
+	expect.Check(tb, err)
 	first, err := p.engine.Create(tb.Context(), &taskrun.New{
 		Principal: "principal 0", Method: "tools/call", Target: "deploy", Call: make([]byte, 300),
 		Entries: [][]byte{make([]byte, 200)},
 	})
-	harness.Check(tb, err)
+	expect.Check(tb, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -108,11 +108,11 @@ func multiply(tb testing.TB, path string, first *task.Task, n int) (some []parke
 	db, err := sql.Open("sqlite",
 		(&url.URL{Scheme: "file", OmitHost: true, Path: path,
 			RawQuery: "_pragma=busy_timeout(10000)&_pragma=cache_size(-262144)"}).String())
-	harness.Check(tb, err)
+	expect.Check(tb, err)
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	var columns string
-	harness.Check(tb, db.QueryRow(`SELECT group_concat(name) FROM pragma_table_info('task')
+	expect.Check(tb, db.QueryRow(`SELECT group_concat(name) FROM pragma_table_info('task')
 		WHERE name NOT IN ('seq', 'id', 'principal')`).Scan(&columns))
 	for _, query := range []string{
 		fmt.Sprintf(`INSERT INTO task (id, principal, %s) SELECT hex(randomblob(13)), 'principal ' || value %% 1000, %s
@@ -132,14 +132,14 @@ func multiply(tb testing.TB, path string, first *task.Task, n int) (some []parke
 		tb.Fatalf("%d tasks are parked, want %d (%v)", stored, n, err)
 	}
 	rows, err := db.Query(`SELECT id, principal FROM task WHERE id = ?1 OR seq % max(1, ?2 / 1000) = 0`, first.ID, n)
-	harness.Check(tb, err)
+	expect.Check(tb, err)
 	defer rows.Close()
 	for rows.Next() {
 		var t parkedTask
-		harness.Check(tb, rows.Scan(&t.id, &t.principal))
+		expect.Check(tb, rows.Scan(&t.id, &t.principal))
 		some = append(some, t)
 	}
-	harness.Check(tb, rows.Err())
+	expect.Check(tb, rows.Err())
 	return some
 }
 
@@ -152,7 +152,7 @@ func (p *parkedTasks) wake(tb testing.TB) time.Duration {
 		t.Status, t.Message, t.Pending = task.Working, "", nil
 		return &task.Update{}, nil
 	})
-	harness.Check(tb, err)
+	expect.Check(tb, err)
 	took := (<-p.began).Sub(start)
 	<-p.store.parked
 	return took

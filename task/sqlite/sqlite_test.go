@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/storetest"
 )
@@ -25,12 +25,12 @@ func TestStoreThatLosesCommits(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "tasks.db")
 		return func(t *testing.T) task.Store { return open(t, path) }, func(t *testing.T) func(*testing.T) {
 			backup, err := os.ReadFile(path)
-			harness.Check(t, err)
+			expect.Check(t, err)
 			return func(t *testing.T) {
 				if left, err := filepath.Glob(path + "-*"); len(left) > 0 || err != nil {
 					t.Fatalf("beside the file there is still %q, %v", left, err)
 				}
-				harness.Check(t, os.WriteFile(path, backup, 0o600))
+				expect.Check(t, os.WriteFile(path, backup, 0o600))
 			}
 		}
 	})
@@ -40,7 +40,7 @@ func TestStoreThatLosesCommits(t *testing.T) {
 func open(t testing.TB, path string) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), path)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }

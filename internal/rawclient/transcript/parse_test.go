@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // script is a transcript with one part, of which these are the steps.
@@ -46,7 +46,7 @@ Mcp-Session-Id: {{session}}
 <-- 400
 `
 	got, err := Parse("two.txt", []byte(text))
-	harness.Check(t, err)
+	expect.Check(t, err)
 	if got.Title != "Two servers" || got.Document != "the document" || got.Section != "the section" {
 		t.Errorf("the header is %+v", got)
 	}

@@ -12,14 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // play plays steps against a server with this handler, and returns what it reported.
 func play(t *testing.T, steps string, p Player, handler http.HandlerFunc) ([]Step, error) {
 	t.Helper()
 	text, err := Parse("x", []byte(script(steps)))
-	harness.Check(t, err)
+	expect.Check(t, err)
 	server := httptest.NewServer(handler)
 	defer server.Close()
 	defer server.CloseClientConnections()
@@ -149,7 +149,7 @@ Query: n=1
 <-- 200
 { "v": "{{v}}" }
 `))
-	harness.Check(t, err)
+	expect.Check(t, err)
 	var log []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -161,7 +161,7 @@ Query: n=1
 	}))
 	defer server.Close()
 	urls := map[string]string{"A": server.URL + "/a", "B": server.URL + "/b?x"}
-	harness.Check(t, text.Play(t.Context(), Player{URLs: urls}))
+	expect.Check(t, text.Play(t.Context(), Player{URLs: urls}))
 	if got, want := strings.Join(log, " "), `/a?n=1{} /b?x&n=1{ "v": "1" } /a{}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -373,7 +373,7 @@ func TestAnswersReachTheOpenStream(t *testing.T) {
 
 func TestPlayEndsWithItsContext(t *testing.T) {
 	text, err := Parse("x", []byte(script("--- wait 1m\n")))
-	harness.Check(t, err)
+	expect.Check(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(10*time.Millisecond, cancel)
 	if err := text.Play(ctx, Player{URLs: map[string]string{"A": "http://127.0.0.1:1"}}); err != context.Canceled {
@@ -387,7 +387,7 @@ func TestIdentitiesAndChangedStates(t *testing.T) {
 	text, err := Parse("x", []byte("Title: T\nServer: A\n\n== P\n\n--> A\n{}\n<-- 200\n{\"state\": \"{{state}}\"}\n"+
 		"--> A\nAs: second\n{ \"flipped\": \"{{state:flip 2}}\", \"cut\": \"{{state:cut 3}}\", \"set\": "+
 		"\"{{state:set base64url:/a \\\"x\\\"}}\" }\n<-- 200\n{}\n"))
-	harness.Check(t, err)
+	expect.Check(t, err)
 	var got []string
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -406,7 +406,7 @@ func TestIdentitiesAndChangedStates(t *testing.T) {
 		t.Errorf("without a second identity: %v", err)
 	}
 	player.Second = http.Header{"Authorization": {"token-two"}}
-	harness.Check(t, text.Play(t.Context(), player))
+	expect.Check(t, text.Play(t.Context(), player))
 	if len(got) != 2 || !strings.HasPrefix(got[0], "token-one ") || !strings.Contains(got[1], `"cut": "eyJhIjo"`) ||
 		!strings.HasPrefix(got[1], "token-two ") || !strings.Contains(got[1], `"set": "eyJhIjoieCJ9"`) ||
 		strings.Contains(got[1], `"flipped": "eyJhIjoxfQ"`) {

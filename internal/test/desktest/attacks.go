@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -205,7 +206,7 @@ func (s *scene) forges(votes, decision string) string {
 	}
 	row := read()
 	row.Votes, row.Decision = []byte(votes), []byte(decision)
-	harness.Check(s, s.store.ChangeQuestion(s.Context(), row, false))
+	expect.Check(s, s.store.ChangeQuestion(s.Context(), row, false))
 	said := s.refused(approves("bob", "release"))
 	if decision == "" {
 		listed := 0
@@ -222,7 +223,7 @@ func (s *scene) forges(votes, decision string) string {
 		s.serves(s.T, "meanwhile, "+s.version)
 		row = read()
 		row.Votes = nil
-		harness.Check(s, s.store.ChangeQuestion(s.Context(), row, false))
+		expect.Check(s, s.store.ChangeQuestion(s.Context(), row, false))
 		return said
 	}
 	s.serves(s.T, "meanwhile, "+s.version)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -44,7 +45,7 @@ type (
 func build(t *testing.T, store task.Store) *world {
 	t.Helper()
 	d, err := desk.Open(store, nil)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	w := &world{Desk: d, store: store, ran: make(map[string]bool), notified: make(map[string]bool)}
 	notify := func(_ context.Context, n desk.Notice) error {
 		if n.Principal == "mallory" {

@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -164,15 +165,15 @@ func dial(t *testing.T, srv *askback.Server, token *auth.TokenInfo) (send func(i
 func Converse(t *testing.T, transport mcp.Transport) (send func(id int, message string) map[string]any) {
 	t.Helper()
 	conn, err := transport.Connect(t.Context())
-	Check(t, err)
+	expect.Check(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return func(id int, message string) map[string]any {
 		t.Helper()
 		msg, err := jsonrpc.DecodeMessage([]byte(message))
-		Check(t, err)
+		expect.Check(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
-		Check(t, conn.Write(ctx, msg))
+		expect.Check(t, conn.Write(ctx, msg))
 		for id != 0 {
 			answer, err := conn.Read(ctx)
 			if err != nil {
@@ -180,9 +181,9 @@ func Converse(t *testing.T, transport mcp.Transport) (send func(id int, message 
 			}
 			if res, ok := answer.(*jsonrpc.Response); ok && res.ID.Raw() == int64(id) {
 				data, err := jsonrpc.EncodeMessage(res)
-				Check(t, err)
+				expect.Check(t, err)
 				m := map[string]any{}
-				Check(t, json.Unmarshal(data, &m))
+				expect.Check(t, json.Unmarshal(data, &m))
 				return m
 			}
 		}
@@ -266,7 +267,7 @@ func EverythingOn(t *testing.T, opts askback.Options, prepare func(*mcp.Server))
 	}
 	prepare(m)
 	srv, err := askback.New(m, &opts)
-	Check(t, err)
+	expect.Check(t, err)
 	askback.AddTool(srv, &mcp.Tool{Name: "quiet"}, func(context.Context, *askback.Call, struct{}) (string, error) {
 		return "ours", nil
 	})

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Post sends a message, and returns the last message of the response.
@@ -16,7 +18,7 @@ func Post(t testing.TB, url, body string, header ...string) (status int, message
 	res := Open(t, url, body, header...)
 	defer res.Body.Close()
 	data, err := io.ReadAll(res.Body)
-	Check(t, err)
+	expect.Check(t, err)
 	data = lastMessage(res.Header, data)
 	if len(data) > 0 && json.Unmarshal(data, &message) != nil {
 		message = map[string]any{"text": string(data)}
@@ -28,10 +30,10 @@ func Post(t testing.TB, url, body string, header ...string) (status int, message
 func Open(t testing.TB, url, body string, header ...string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
-	Check(t, err)
+	expect.Check(t, err)
 	setHeaders(req, header)
 	res, err := http.DefaultClient.Do(req)
-	Check(t, err)
+	expect.Check(t, err)
 	return res
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/seal"
 )
 
@@ -39,26 +40,18 @@ func NewServerOn(
 	own.Keys = cmp.Or(own.Keys, NewRing(t))
 	own.Logger = cmp.Or(own.Logger, slog.New(slog.DiscardHandler))
 	srv, err := askback.New(m, &own)
-	Check(t, err)
+	expect.Check(t, err)
 	for _, f := range register {
 		f(srv)
 	}
 	return srv
 }
 
-// Check ends a test that has met an error. Without one it costs a benchmark nothing.
-func Check(t testing.TB, err error) {
-	if err != nil {
-		t.Helper()
-		t.Fatal(err)
-	}
-}
-
 // NewRing returns a ring with a new key.
 func NewRing(t testing.TB) *seal.Ring {
 	t.Helper()
 	ring, err := seal.NewRing(seal.NewKey(time.Now()))
-	Check(t, err)
+	expect.Check(t, err)
 	return ring
 }
 

@@ -3,6 +3,8 @@ package harness
 import (
 	"encoding/json"
 	"strings"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Start calls a tool with these members of params, and returns the ID of the task that the call becomes. The task may
@@ -10,7 +12,7 @@ import (
 func (s *TaskServer) Start(capabilities, members string) (id string) {
 	s.t.Helper()
 	var call struct{ Name string }
-	Check(s.t, json.Unmarshal([]byte("{"+members+"}"), &call))
+	expect.Check(s.t, json.Unmarshal([]byte("{"+members+"}"), &call))
 	created := s.Result(capabilities, "tools/call", call.Name, members)
 	if id, _ = created["taskId"].(string); id == "" {
 		id, _ = At(created, "task", "taskId").(string)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -108,10 +109,10 @@ func NewTaskServerOn(t testing.TB, store task.Store, opts *askback.Options,
 func Steal(t testing.TB, store task.Store, id string) (giveBack func()) {
 	t.Helper()
 	row, err := store.Get(t.Context(), id)
-	Check(t, err)
+	expect.Check(t, err)
 	update := func(u task.Update) {
 		t.Helper()
-		Check(t, store.Update(t.Context(), row, u))
+		expect.Check(t, store.Update(t.Context(), row, u))
 	}
 	update(task.Update{Lease: time.Hour})
 	return func() { t.Helper(); update(task.Update{Due: 0}) }

@@ -32,22 +32,3 @@ func Skip(t *testing.T) {
 		t.Skip(leftOut)
 	}
 }
-
-// Must returns a value, or ends the test with its error:
-//
-//	file := judge.Must(os.Open(name))(t)
-func Must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		Check(t, err)
-		return v
-	}
-}
-
-// Check ends the test with an error, if there is one.
-func Check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

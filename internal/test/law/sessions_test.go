@@ -17,6 +17,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/program"
 )
@@ -177,7 +178,7 @@ func TestClients(t *testing.T) {
 		t.Run(way.says, func(t *testing.T) {
 			session, err := answering().Connect(t.Context(), way.transport(),
 				&mcp.ClientSessionOptions{ProtocolVersion: way.version})
-			harness.Check(t, err)
+			expect.Check(t, err)
 			defer session.Close()
 			rapid.Check(t, func(rt *rapid.T) {
 				kind := rapid.SampledFrom([]string{"tool", "inline", "prompt", "resource"}).Draw(rt, "kind")

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/program"
 	"github.com/askback-mcp/askback/seal"
@@ -109,7 +110,7 @@ func TestStates(t *testing.T) {
 		logger, _ := harness.Logs()
 		srv, err := askback.New(m, &askback.Options{Keys: keys, Principal: harness.UserHeader, Logger: logger,
 			States: &state.Options{Store: store, Mode: mode, Overflow: overflow}})
-		harness.Check(t, err)
+		expect.Check(t, err)
 		handler(srv)
 		return srv.HTTPHandler(nil)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/ledger"
 	"github.com/askback-mcp/askback/task"
@@ -32,7 +33,7 @@ func Run(t *testing.T, d ledger.Dialect, connector driver.Connector) {
 	db := sql.OpenDB(f)
 	t.Cleanup(func() { db.Close() })
 	l, err := ledger.New(t.Context(), db, d)
-	harness.Check(t, err)
+	expect.Check(t, err)
 	b := &bookings{T: t, db: db, ledger: l, faults: f}
 	b.exec(`CREATE TABLE bookings (room BIGINT, number BIGINT)`)
 	t.Run("its table is there", func(t *testing.T) {
@@ -71,11 +72,11 @@ func (b *bookings) exec(query string) {
 func (b *bookings) of(t *testing.T, room int64) (numbers []int64) {
 	t.Helper()
 	rows, err := b.db.QueryContext(t.Context(), fmt.Sprint(`SELECT number FROM bookings WHERE room = `, room))
-	harness.Check(t, err)
+	expect.Check(t, err)
 	defer rows.Close()
 	for rows.Next() {
 		var n int64
-		harness.Check(t, rows.Scan(&n))
+		expect.Check(t, rows.Scan(&n))
 		numbers = append(numbers, n)
 	}
 	return numbers

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A target passes if it ends well. The fuzzer's own deadline is no failure once or twice, and no success in the end.
@@ -37,7 +37,7 @@ func TestATargetThatNeverEndsWellFails(t *testing.T) {
 		t.Run(c.says, func(t *testing.T) {
 			dir := t.TempDir()
 			program := filepath.Join(dir, "test")
-			judge.Check(t, os.WriteFile(program, []byte("#!/bin/sh\necho run >>runs\n"+c.script), 0o700))
+			expect.Check(t, os.WriteFile(program, []byte("#!/bin/sh\necho run >>runs\n"+c.script), 0o700))
 			f := &fuzzer{cache: dir, work: dir, duration: time.Second}
 			summary, err := f.fuzz(program, &pkg{Dir: dir, ImportPath: "x"}, "FuzzX")
 			if c.failure == "" && (err != nil || summary != "1s, execs: 7 (7/sec)") ||

@@ -15,7 +15,7 @@ import (
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/stored"
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/postgres"
@@ -119,10 +119,10 @@ var sides = []side{
 			e := journal.Entry{Kind: journal.Step, Key: fmt.Sprint("step ", i), Value: bytes.Repeat([]byte("9"), 10_000)}
 			s.asked.Status = task.Working
 			u := task.Update{Entries: [][]byte{e.Append(nil)}, Keep: true}
-			judge.Check(s, s.store.Update(s.Context(), s.asked, u))
+			expect.Check(s, s.store.Update(s.Context(), s.asked, u))
 		}
 		s.asked.Status = task.InputRequired
-		judge.Check(s, s.store.Update(s.Context(), s.asked, task.Update{Keep: true}))
+		expect.Check(s, s.store.Update(s.Context(), s.asked, task.Update{Keep: true}))
 	}},
 	{"200 votes", func(s *scene) {
 		for i := range 200 {
@@ -166,7 +166,7 @@ var sides = []side{
 }
 
 func (s *scene) question(who ...string) *task.Question {
-	content := judge.Must(stored.Encode(&stored.Asking{
+	content := expect.Must(stored.Encode(&stored.Asking{
 		Key: "release", Digest: make([]byte, len(journal.Digest{})), Votes: 1000, Method: "elicitation/create",
 		Params: []byte(`{"message":"Deploy?","requestedSchema":{"type":"object","properties":{}}}`),
 	}))(s)
@@ -262,9 +262,9 @@ func BenchmarkSideways(b *testing.B) {
 
 // newScene opens an empty store, in which alice's call asks bob, and eve has answered another one.
 func newScene(b *testing.B, open func(b *testing.B) (task.Store, error)) *scene {
-	store := judge.Must(open(b))(b)
-	s := &scene{B: b, store: store, desk: judge.Must(desk.Open(store, nil))(b)}
-	judge.Check(b, store.Listen(b.Context(), time.Hour, 0, 0))
+	store := expect.Must(open(b))(b)
+	s := &scene{B: b, store: store, desk: expect.Must(desk.Open(store, nil))(b)}
+	expect.Check(b, store.Listen(b.Context(), time.Hour, 0, 0))
 	toBob := []*task.Question{s.question("user:bob", "group:release")}
 	s.asked = s.add("alice", 1, task.InputRequired, toBob)[0]
 	declined := s.add("alice", 1, task.InputRequired, []*task.Question{s.question("user:eve")})[0]

@@ -29,7 +29,7 @@ import (
 	driver "modernc.org/sqlite"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/postgres"
@@ -132,7 +132,7 @@ func onPostgres(b *testing.B, v variant) cost {
 	return measured(b, v, func(dsn string) time.Duration {
 		var stores []task.Store
 		for range v.instances {
-			store := judge.Must(postgres.Open(b.Context(), dsn))(b)
+			store := expect.Must(postgres.Open(b.Context(), dsn))(b)
 			defer store.Close()
 			stores = append(stores, store)
 		}
@@ -184,11 +184,11 @@ var commitsOfSQLite = sync.OnceValue(func() *atomic.Int64 {
 // onSQLite runs the engine on SQLite, where each commit that writes is one sync.
 func onSQLite(b *testing.B, v variant) cost {
 	commits := commitsOfSQLite()
-	store := judge.Must(sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "tasks.db")))(b)
+	store := expect.Must(sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "tasks.db")))(b)
 	before := commits.Load()
 	took := runTasks(b, []task.Store{store}, v.asks)
 	n := commits.Load() - before
-	judge.Check(b, store.Close())
+	expect.Check(b, store.Close())
 	return cost{took: took, commits: float64(n)}
 }
 
@@ -199,7 +199,7 @@ func runTasks(b *testing.B, stores []task.Store, asks bool) time.Duration {
 	var completed atomic.Int64
 	var engines []*taskrun.Engine
 	for _, store := range stores {
-		engine := judge.Must(taskrun.NewEngine(counting(store, func() {
+		engine := expect.Must(taskrun.NewEngine(counting(store, func() {
 			if completed.Add(1) == int64(*total) {
 				stop()
 			}
@@ -320,18 +320,18 @@ func runJobs(b *testing.B, dsn string, instances int) time.Duration {
 	var ended sync.WaitGroup
 	ended.Add(*total)
 	for i := range instances {
-		pool := judge.Must(pgxpool.New(b.Context(), dsn))(b)
+		pool := expect.Must(pgxpool.New(b.Context(), dsn))(b)
 		defer pool.Close()
 		if i == 0 {
 			migrator, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
 			if err == nil {
 				_, err = migrator.Migrate(b.Context(), rivermigrate.DirectionUp, nil)
 			}
-			judge.Check(b, err)
+			expect.Check(b, err)
 		}
 		all := river.NewWorkers()
 		river.AddWorker(all, jobWorker{})
-		client := judge.Must(river.NewClient(riverpgxv5.New(pool), &river.Config{
+		client := expect.Must(river.NewClient(riverpgxv5.New(pool), &river.Config{
 			Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: *workers}},
 			Workers: all,
 			// The least that it takes: by default it fetches ten times a second, and no more jobs than there are workers.
@@ -347,7 +347,7 @@ func runJobs(b *testing.B, dsn string, instances int) time.Duration {
 				ended.Done()
 			}
 		}()
-		judge.Check(b, client.Start(b.Context()))
+		expect.Check(b, client.Start(b.Context()))
 		clients = append(clients, client)
 	}
 	start := time.Now()
@@ -358,14 +358,14 @@ func runJobs(b *testing.B, dsn string, instances int) time.Duration {
 	ended.Wait()
 	took := time.Since(start)
 	for _, client := range clients {
-		judge.Check(b, client.Stop(b.Context()))
+		expect.Check(b, client.Stop(b.Context()))
 	}
 	return took
 }
 
 // withConnections adds the bound of connections to a URL.
 func withConnections(b *testing.B, dsn string) string {
-	u := judge.Must(url.Parse(dsn))(b)
+	u := expect.Must(url.Parse(dsn))(b)
 	q := u.Query()
 	q.Set("pool_max_conns", strconv.Itoa(connections))
 	u.RawQuery = q.Encode()
@@ -373,9 +373,9 @@ func withConnections(b *testing.B, dsn string) string {
 }
 
 func connect(b *testing.B, dsn string) *pgx.Conn {
-	config := judge.Must(pgx.ParseConfig(dsn))(b)
+	config := expect.Must(pgx.ParseConfig(dsn))(b)
 	delete(config.RuntimeParams, "pool_max_conns")
-	conn := judge.Must(pgx.ConnectConfig(b.Context(), config))(b)
+	conn := expect.Must(pgx.ConnectConfig(b.Context(), config))(b)
 	return conn
 }
 
@@ -391,7 +391,7 @@ func readCost(b *testing.B, dsn string) (c cost) {
 				pg_snapshot_xmax(pg_current_snapshot())::text::bigint, pg_current_wal_insert_lsn() - '0/0'::pg_lsn,
 				(SELECT wal_sync FROM pg_stat_wal), coalesce((SELECT sum(n_dead_tup) FROM pg_stat_user_tables), 0)`,
 		).Scan(&others, &c.commits, &wal, &syncs, &dead)
-		judge.Check(b, err)
+		expect.Check(b, err)
 	}
 	c.more = map[string]float64{"WAL-bytes": wal, "syncs": syncs, "dead-rows": dead}
 	return c
@@ -412,9 +412,9 @@ type listener struct {
 
 // listen returns the URL of the database through the listener.
 func (l *listener) listen(b *testing.B, dsn string) string {
-	u := judge.Must(url.Parse(dsn))(b)
-	config := judge.Must(pgx.ParseConfig(dsn))(b)
-	front := judge.Must(net.Listen("tcp", "127.0.0.1:0"))(b)
+	u := expect.Must(url.Parse(dsn))(b)
+	config := expect.Must(pgx.ParseConfig(dsn))(b)
+	front := expect.Must(net.Listen("tcp", "127.0.0.1:0"))(b)
 	b.Cleanup(func() { front.Close() })
 	network, address := pgconn.NetworkAddress(config.Host, config.Port)
 	go func() {

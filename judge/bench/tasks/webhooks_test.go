@@ -22,7 +22,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task"
@@ -44,14 +44,14 @@ func BenchmarkWebhooks(b *testing.B) {
 	const principals, each, idle = 1000, 10, 30 * time.Second
 	dsn := pgtest.DSN(b)
 	open := func() *postgres.Store {
-		store := judge.Must(postgres.Open(b.Context(), dsn))(b)
+		store := expect.Must(postgres.Open(b.Context(), dsn))(b)
 		b.Cleanup(func() { store.Close() })
 		return store
 	}
-	keys := judge.Must(seal.NewRing(seal.NewKey(time.Now())))(b)
+	keys := expect.Must(seal.NewRing(seal.NewKey(time.Now())))(b)
 	got := make(subscribers, principals*each)
 	sdk := mcp.NewServer(&mcp.Implementation{Name: "bench", Version: "1.0.0"}, nil)
-	srv := judge.Must(askback.New(sdk, &askback.Options{
+	srv := expect.Must(askback.New(sdk, &askback.Options{
 		Keys: keys, Logger: slog.New(slog.DiscardHandler), Tasks: &askback.Tasks{Store: open()},
 		Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) { return extra.Header.Get("From"), nil },
 		Events: &askback.EventOptions{Webhooks: &askback.WebhookOptions{UncheckedTransport: got,
@@ -77,7 +77,7 @@ func BenchmarkWebhooks(b *testing.B) {
 		t := &task.Task{ID: rand.Text(), Principal: fmt.Sprint("user ", i%principals), Method: "tools/call", Target: "deploy",
 			Status: task.Completed, Events: true}
 		began := time.Now()
-		judge.Check(b, writer.Insert(b.Context(), t, time.Hour, nil, task.Update{Due: -1}, task.Quota{}))
+		expect.Check(b, writer.Insert(b.Context(), t, time.Hour, nil, task.Update{Due: -1}, task.Quota{}))
 		for range each {
 			if path := <-got; !strings.HasPrefix(path, fmt.Sprintf("/%d/", i%principals)) {
 				b.Fatalf("the event of user %d went to %s", i%principals, path)
@@ -99,7 +99,7 @@ func subscribeHook(b *testing.B, h http.Handler, principal, url string) {
 		"delivery": map[string]string{"url": url, "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"},
 		"_meta":    map[string]any{mcp.MetaKeyProtocolVersion: "2026-07-28", mcp.MetaKeyClientCapabilities: map[string]any{}},
 	}
-	body := judge.Must(json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "events/subscribe",
+	body := expect.Must(json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "events/subscribe",
 		"params": params}))(b)
 	r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
 	for name, value := range map[string]string{"Content-Type": "application/json", "Mcp-Method": "events/subscribe",
@@ -116,12 +116,12 @@ func subscribeHook(b *testing.B, h http.Handler, principal, url string) {
 // processorTime is what this process, and all processes of the database's server, have used of processors.
 func processorTime(b *testing.B, dsn string) time.Duration {
 	b.Helper()
-	conn := judge.Must(pgx.Connect(b.Context(), dsn))(b)
+	conn := expect.Must(pgx.Connect(b.Context(), dsn))(b)
 	defer conn.Close(context.Background())
 	var backend int
-	judge.Check(b, conn.QueryRow(b.Context(), "SELECT pg_backend_pid()").Scan(&backend))
+	expect.Check(b, conn.QueryRow(b.Context(), "SELECT pg_backend_pid()").Scan(&backend))
 	server := statOf(strconv.Itoa(backend))[1]
-	processes := judge.Must(filepath.Glob("/proc/[0-9]*"))(b)
+	processes := expect.Must(filepath.Glob("/proc/[0-9]*"))(b)
 	ticks := 0
 	for _, dir := range processes {
 		pid := filepath.Base(dir)

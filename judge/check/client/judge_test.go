@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/check/findings"
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func judged(t *testing.T, fault string, opts options) *findings.Report {
@@ -19,7 +19,7 @@ func judged(t *testing.T, fault string, opts options) *findings.Report {
 	if opts.timeout == 0 {
 		opts.timeout = 20 * time.Second
 	}
-	report := judge.Must(run(t.Context(), opts))(t)
+	report := expect.Must(run(t.Context(), opts))(t)
 	return report
 }
 
@@ -128,7 +128,7 @@ func TestReportsHaveNoSecrets(t *testing.T) {
 	t.Parallel()
 	random := regexp.MustCompile(`[A-Z2-7]{26}`)
 	for fault, want := range map[string]string{"loud": "cannot answer … of …", "trim": "bytes were sent"} {
-		text := judge.Must(json.Marshal(judged(t, fault, options{probes: []string{"client-state-unchanged"}})))(t)
+		text := expect.Must(json.Marshal(judged(t, fault, options{probes: []string{"client-state-unchanged"}})))(t)
 		if secret := random.Find(text); secret != nil || !bytes.Contains(text, []byte(want)) {
 			t.Errorf("%s: the report has %q, or not %q: %s", fault, secret, want, text)
 		}
@@ -151,14 +151,14 @@ func TestClientsAreStopped(t *testing.T) {
 	t.Parallel()
 	mark := filepath.Join(t.TempDir(), "alive")
 	began := time.Now()
-	report := judge.Must(run(t.Context(), options{
+	report := expect.Must(run(t.Context(), options{
 		command: []string{"sh", "-c", "(while :; do echo >" + mark + "; sleep 0.05; done) & wait", "sh"},
 		timeout: time.Second,
 	}))(t)
 	if report.Judged() || time.Since(began) > 10*time.Second {
 		t.Errorf("it took %v, and something is judged: %v", time.Since(began), report.Judged())
 	}
-	judge.Check(t, os.Remove(mark))
+	expect.Check(t, os.Remove(mark))
 	for until := time.Now().Add(500 * time.Millisecond); time.Now().Before(until); {
 		if _, err := os.Stat(mark); err == nil {
 			t.Fatal("a child of the client is alive")

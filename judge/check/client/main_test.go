@@ -6,14 +6,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/judge/process"
 )
 
 // What the judge prints, and its status, for the command of this project and for wrong arguments.
 func TestTheCommand(t *testing.T) {
 	t.Parallel()
-	askback := judge.Must(process.Build(t.Context(), t.TempDir()))(t)
+	askback := expect.Must(process.Build(t.Context(), t.TempDir()))(t)
 	client := []string{"--", askback, "call", "{url}", "test_mrtr_echo_state", "--answer", `confirm={"confirmed":true}`}
 	for _, c := range []struct {
 		args   []string

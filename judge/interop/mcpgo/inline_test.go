@@ -13,7 +13,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
-	"github.com/askback-mcp/askback/internal/test/judge"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/judge/interop/program"
 )
 
@@ -103,9 +103,9 @@ func bookAs(t *testing.T, url, version string) string {
 		options = append(options, client.WithProtocolVersion(version))
 		listen = append(listen, transport.WithContinuousListening())
 	}
-	over := judge.Must(transport.NewStreamableHTTP(url, listen...))(t)
+	over := expect.Must(transport.NewStreamableHTTP(url, listen...))(t)
 	c := client.NewClient(over, options...)
-	judge.Check(t, c.Start(t.Context()))
+	expect.Check(t, c.Start(t.Context()))
 	defer c.Close()
 	var initialize mcp.InitializeRequest
 	initialize.Params.ClientInfo = mcp.Implementation{Name: "mcpgo", Version: "1.0.0"}

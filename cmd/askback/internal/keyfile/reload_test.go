@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/seal"
 )
@@ -21,11 +22,11 @@ func TestKeyFileIsFollowed(t *testing.T) {
 		name := filepath.Join(t.TempDir(), "my.keys")
 		write := func(text string) {
 			t.Helper()
-			harness.Check(t, os.WriteFile(name, []byte(text), 0o600))
+			expect.Check(t, os.WriteFile(name, []byte(text), 0o600))
 		}
 		write(a.EncodeSecret())
 		ring, err := seal.NewRing(a)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		logger, logged := harness.Logs()
 		stop := Follow(t.Context(), name, ring, false, logger)
 		defer stop()
@@ -63,7 +64,7 @@ func TestKeyFileIsFollowed(t *testing.T) {
 			t.Error("nothing is revoked")
 		}
 
-		harness.Check(t, os.Remove(name))
+		expect.Check(t, os.Remove(name))
 		logged.Reset()
 		time.Sleep(2 * reloadInterval)
 		if IDs(ring.Keys()) != b.ID() || !strings.Contains(logged.String(), "no such file") {
@@ -85,15 +86,15 @@ func TestKeyFileIsFollowedWhileTheServerStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := seal.NewKey(time.Now()), seal.NewKey(time.Now())
 		name := filepath.Join(t.TempDir(), "my.keys")
-		harness.Check(t, os.WriteFile(name, []byte(a.EncodeSecret()), 0o600))
+		expect.Check(t, os.WriteFile(name, []byte(a.EncodeSecret()), 0o600))
 		ring, err := seal.NewRing(a)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		logger, _ := harness.Logs()
 		stop := Follow(ctx, name, ring, false, logger)
 		defer stop()
 		cancel()
-		harness.Check(t, os.WriteFile(name, []byte(b.EncodeSecret()), 0o600))
+		expect.Check(t, os.WriteFile(name, []byte(b.EncodeSecret()), 0o600))
 		time.Sleep(2 * reloadInterval)
 		if IDs(ring.Keys()) != b.ID() {
 			t.Errorf("the server has %s", ring)

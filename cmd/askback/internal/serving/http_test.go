@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/drain"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -69,7 +70,7 @@ func TestNoTimeoutForWork(t *testing.T) {
 		go func() { served <- HTTP(ctx, listener, handler, io.Discard, atOnce) }()
 		client := listener.send(t, callRequest)
 		res, err := http.ReadResponse(bufio.NewReader(client), nil)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		body, err := io.ReadAll(res.Body)
 		if err != nil || string(body) != "done" {
 			t.Errorf("body %q, error %v", body, err)
@@ -128,7 +129,7 @@ func TestStopEndsWaitsForTasks(t *testing.T) {
 		synctest.Wait()
 		go stop()
 		res, err := http.ReadResponse(bufio.NewReader(client), nil)
-		harness.Check(t, err)
+		expect.Check(t, err)
 		if res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") == "" || !res.Close {
 			t.Errorf("%s, %v", res.Status, res.Header)
 		}

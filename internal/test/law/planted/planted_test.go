@@ -22,7 +22,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/askback-mcp/askback/internal/test/harness"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 var find = flag.Bool("find", false, "let a hundred seeds look for each bug, of which ten must find it")
@@ -78,7 +78,7 @@ func hunt(t *testing.T, law, test string) (found []string, last int, took time.D
 		if err == nil {
 			err = cmd.Start()
 		}
-		harness.Check(t, err)
+		expect.Check(t, err)
 		before := len(found)
 		for lines := bufio.NewScanner(out); lines.Scan() && len(found) < bar; {
 			if m := began.FindStringSubmatch(lines.Text()); m != nil {
@@ -106,21 +106,21 @@ func (b *bug) plant(t *testing.T) (overlay string) {
 	replace := make(map[string]string)
 	for i, p := range b.patches {
 		original, err := filepath.Abs(filepath.Join(root, filepath.FromSlash(p.file)))
-		harness.Check(t, err)
+		expect.Check(t, err)
 		text, err := os.ReadFile(cmp.Or(replace[original], original))
-		harness.Check(t, err)
+		expect.Check(t, err)
 		changed, err := p.apply(string(text))
-		harness.Check(t, err)
+		expect.Check(t, err)
 		if changed == string(text) {
 			t.Errorf("%s: the bug changes nothing", p.file)
 		}
 		replace[original] = filepath.Join(dir, fmt.Sprintf("%d.go", i))
-		harness.Check(t, os.WriteFile(replace[original], []byte(changed), 0o600))
+		expect.Check(t, os.WriteFile(replace[original], []byte(changed), 0o600))
 	}
 	data, err := json.Marshal(map[string]any{"Replace": replace})
-	harness.Check(t, err)
+	expect.Check(t, err)
 	overlay = filepath.Join(dir, "overlay.json")
-	harness.Check(t, os.WriteFile(overlay, data, 0o600))
+	expect.Check(t, os.WriteFile(overlay, data, 0o600))
 	return overlay
 }
 
