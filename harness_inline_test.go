@@ -134,9 +134,7 @@ func callAskback(t testing.TB, endpoint string, u *user, tool string) (string, e
 			return []*mcp.Root{{URI: "file:///src", Name: "src"}}, nil
 		},
 	}).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: endpoint}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	defer session.Close()
 	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: harness.Greeting{Place: "Oslo"}})
 	return outcome(res), err

@@ -62,9 +62,7 @@ func vote(t *testing.T, d *desk.Desk, key string, who desk.Person, action, reaso
 	var found *desk.Question
 	harness.Eventually(t, key+" waits", func() bool {
 		for q, err := range d.Waiting(t.Context(), desk.Waiting{}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, err)
 			if q.Key == key {
 				found = q
 			}

@@ -419,9 +419,7 @@ func drawRemembered(t *testing.T, draws int, loses bool) {
 				w.add("pay", description)
 			case 3:
 				for r, err := range w.desk.Remembered(t.Context(), nil) {
-					if err != nil {
-						t.Fatal(err)
-					}
+					expect.Check(t, err)
 					if draw.IntN(2) == 0 {
 						continue
 					}
@@ -647,9 +645,7 @@ func TestWhoSeesWhatIsRemembered(t *testing.T) {
 		for _, p := range []desk.Person{{Name: "bob"}, {Name: "ada"}, {Name: "eve", Groups: finance}} {
 			var seen []*desk.Remembered
 			for r, err := range w.desk.Remembered(t.Context(), &p) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.Check(t, err)
 				seen = append(seen, r)
 			}
 			if len(seen) != 1 {

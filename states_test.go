@@ -204,9 +204,7 @@ func TestSessionsWithStates(t *testing.T) {
 		})
 		session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL + "?draft=state"},
 			&mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		defer session.Close()
 		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "blob", Arguments: count{size}})
 		if err != nil || res.Content[0].(*mcp.TextContent).Text != fmt.Sprint(size, " for octocat") {

@@ -32,9 +32,7 @@ func TestATaskOnlyToolSaysSoInASession(t *testing.T) {
 	defer web.Close()
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(),
 		&mcp.StreamableClientTransport{Endpoint: web.URL}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	defer session.Close()
 	_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "required"})
 	if err == nil || !strings.Contains(err.Error(), want) {

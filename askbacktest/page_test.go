@@ -18,6 +18,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/askbacktest"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/state"
 	"github.com/askback-mcp/askback/task"
@@ -53,10 +54,7 @@ type section struct{ code, message string }
 // readPage reads the mistakes in docs/reference.md: the titles, and the sections by title.
 func readPage(t *testing.T) (titles []string, sections map[string]section) {
 	t.Helper()
-	page, err := os.ReadFile("../docs/reference.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := expect.Must(os.ReadFile("../docs/reference.md"))(t)
 	sections = make(map[string]section)
 	block := regexp.MustCompile("(?s)^[^`]*```text\n(.*?)```\n\n```go\n(.*?)```\n.*?\n\\*\\*The way out:\\*\\* ")
 	_, text, _ := strings.Cut(string(page), "\n## What a message means\n")
@@ -246,10 +244,7 @@ func TestThePageOfMistakes(t *testing.T) {
 			return got
 		},
 	}
-	source, err := os.ReadFile("page_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := expect.Must(os.ReadFile("page_test.go"))(t)
 	titles, sections := readPage(t)
 	if len(titles) != len(mistakes) {
 		t.Errorf("docs/reference.md has the mistakes %q, and the test %d", titles, len(mistakes))

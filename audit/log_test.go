@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 var step = askback.AuditEvent{Kind: askback.AuditStep, Principal: "ada", Key: "book"}
@@ -34,9 +35,7 @@ func whole(t *testing.T, path string) *Report {
 
 func parsed(t *testing.T, text []byte) (l line) {
 	t.Helper()
-	if err := json.Unmarshal(text, &l); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, json.Unmarshal(text, &l))
 	return l
 }
 
@@ -53,9 +52,7 @@ func TestRecordingAtOnce(t *testing.T) {
 			})
 		}
 		work.Wait()
-		if err := log.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, log.Close())
 		if r := whole(t, path); r.Lines != 401 {
 			t.Errorf("there are %d lines", r.Lines)
 		}
@@ -92,9 +89,7 @@ func TestAFullFileIsRenamed(t *testing.T) {
 	for range 20 {
 		log.Record(t.Context(), step)
 	}
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, log.Close())
 	files := (&written{where: path}).files(t)
 	if len(files) < 4 {
 		t.Errorf("there are only the files %q", files)
@@ -108,12 +103,8 @@ func TestAFullFileIsRenamed(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	// A crash between the renaming and the first line of the new file.
-	if err := os.Rename(path, path+".29991231T235959.000000000Z"); err != nil {
-		t.Fatal(err)
-	}
-	if err := open(t, path, nil).Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, os.Rename(path, path+".29991231T235959.000000000Z"))
+	expect.Check(t, open(t, path, nil).Close())
 	if r := whole(t, path); r.Lines != 22 || r.Chains != 2 {
 		t.Errorf("%+v", r)
 	}
@@ -124,24 +115,15 @@ func TestATornLineIsKeptAside(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "audit.jsonl")
 		log := open(t, path, nil)
 		log.Record(t.Context(), step)
-		if err := log.Close(); err != nil {
-			t.Fatal(err)
-		}
-		f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.WriteString(torn); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, log.Close())
+		f := expect.Must(os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0))(t)
+		expect.Must(f.WriteString(torn))(t)
 		f.Close()
 		if r, err := Verify([]string{path}, nil); err != nil || len(r.Faults) != 1 || !strings.Contains(r.Faults[0], ":3: ") {
 			t.Fatalf("before the restart: %+v, %v", r, err)
 		}
 		var said bytes.Buffer
-		if err := open(t, path, &Options{Logger: slog.New(slog.NewTextHandler(&said, nil))}).Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, open(t, path, &Options{Logger: slog.New(slog.NewTextHandler(&said, nil))}).Close())
 		if r := whole(t, path); r.Lines != 3 || r.Chains != 2 {
 			t.Errorf("%+v", r)
 		}
@@ -166,21 +148,15 @@ func TestOneProcessWritesToAPath(t *testing.T) {
 	if _, err := Open(path, nil); err == nil || !strings.Contains(err.Error(), "another process writes") {
 		t.Errorf("the second one: %v", err)
 	}
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := open(t, path, nil).Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, log.Close())
+	expect.Check(t, open(t, path, nil).Close())
 }
 
 func TestNoAuditIsOpened(t *testing.T) {
 	_, key, _ := ed25519.GenerateKey(nil)
 	dir := t.TempDir()
 	long := filepath.Join(dir, "long")
-	if err := os.WriteFile(long, make([]byte, 3*maxLine), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, os.WriteFile(long, make([]byte, 3*maxLine), 0o600))
 	for _, c := range []struct {
 		path string
 		o    Options
@@ -212,14 +188,9 @@ func (d *full) opened(t *testing.T, path string, o *Options) *Log {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs /dev/full")
 	}
-	l, err := newLog(path, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := expect.Must(newLog(path, o))(t)
 	l.file.open = d.open
-	if err := l.start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, l.start())
 	return l
 }
 
@@ -230,9 +201,7 @@ func TestAFullDisk(t *testing.T) {
 	var said bytes.Buffer
 	log := disk.opened(t, path, &Options{MaxSize: 1, Queue: 5, Logger: slog.New(slog.NewTextHandler(&said, nil))})
 	log.Record(t.Context(), step)
-	if err := log.Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, log.Err())
 	disk.is.Store(true)
 	for log.Err() == nil {
 		log.Record(t.Context(), step)
@@ -245,9 +214,7 @@ func TestAFullDisk(t *testing.T) {
 		runtime.Gosched()
 	}
 	log.Record(t.Context(), step)
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, log.Close())
 	whole(t, path)
 	var events, lost int64
 	for _, file := range (&written{where: path}).files(t) {
@@ -281,9 +248,7 @@ func TestADiskThatStaysFull(t *testing.T) {
 		t.Errorf("Close says %v", err)
 	}
 	disk.is.Store(false)
-	if err := open(t, path, nil).Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, open(t, path, nil).Close())
 	if r := whole(t, path); r.Lines != 2 || r.Chains != 2 {
 		t.Errorf("%+v", r)
 	}
@@ -292,25 +257,16 @@ func TestADiskThatStaysFull(t *testing.T) {
 // A part of a line that a failed write has left is removed before the next one.
 func TestAPartOfALineIsRemoved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	log, err := newLog(path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := expect.Must(newLog(path, nil))(t)
 	c := &log.file
-	if err := c.begin(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.f.WriteString(`{"chain":"`); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, c.begin())
+	expect.Must(c.f.WriteString(`{"chain":"`))(t)
 	c.f.Close() // so that the write fails
 	batch := []*entry{{event: event(step)}}
 	if _, err := c.write(batch, 0); err == nil {
 		t.Fatal("a closed file took a line")
 	}
-	if _, err := c.write(batch, 0); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(c.write(batch, 0))(t)
 	c.close()
 	if r := whole(t, path); r.Lines != 2 {
 		t.Errorf("%+v", r)
@@ -320,22 +276,16 @@ func TestAPartOfALineIsRemoved(t *testing.T) {
 // A disk that takes nothing delays a call by Wait, and no later one. Events wait, and the others are counted as lost.
 func TestADiskThatHangs(t *testing.T) {
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	for err == nil { // until the pipe is full
 		if err = w.SetWriteDeadline(time.Now().Add(time.Millisecond)); err == nil {
 			_, err = w.Write(make([]byte, 1<<16))
 		}
 	}
-	if err := w.SetWriteDeadline(time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, w.SetWriteDeadline(time.Time{}))
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	log, err := newLog(path, &Options{Wait: 1, Queue: 500, MaxSize: 1, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	opens := 0
 	log.file.open = func(path string) (*os.File, error) {
 		if opens++; opens == 2 { // the first event begins a file
@@ -343,9 +293,7 @@ func TestADiskThatHangs(t *testing.T) {
 		}
 		return openFile(path)
 	}
-	if err := log.start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, log.start())
 	for range 2000 {
 		log.Record(t.Context(), step)
 	}
@@ -364,9 +312,7 @@ func TestARequestThatEndsWaitsNoLonger(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	log.Record(ctx, step)
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, log.Close())
 	if got := len(linesOf(t, log.file.path)); got != 2 {
 		t.Errorf("there are %d lines", got)
 	}
@@ -375,9 +321,7 @@ func TestARequestThatEndsWaitsNoLonger(t *testing.T) {
 func TestEventsAfterClose(t *testing.T) {
 	var said bytes.Buffer
 	log := open(t, filepath.Join(t.TempDir(), "audit.jsonl"), &Options{Logger: slog.New(slog.NewTextHandler(&said, nil))})
-	if err := errors.Join(log.Close(), log.Close()); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, errors.Join(log.Close(), log.Close()))
 	log.Record(t.Context(), step)
 	if !strings.Contains(said.String(), "an event is lost") || strings.Contains(said.String(), "book") {
 		t.Errorf("the log says %q", said.String())
@@ -391,9 +335,7 @@ func TestLongTextsAreCut(t *testing.T) {
 	long := strings.Repeat("\x01ø", maxText)
 	log.Record(t.Context(), askback.AuditEvent{Kind: long, Principal: long, Method: long, Target: long, Call: long,
 		Task: long, Key: long, Digest: long, Action: long, Reason: long, By: long, Channel: long, Why: long, For: long})
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, log.Close())
 	whole(t, path)
 	if e := parsed(t, linesOf(t, path)[1]).Event; len(e.Why) > maxText+3 || !strings.HasSuffix(e.Why, "…") {
 		t.Errorf("%d bytes", len(e.Why))
@@ -421,9 +363,7 @@ func TestAHeadAfterAFailureIsWhole(t *testing.T) {
 	if err := s.sign(head{Chain: "a", Seq: 1, Digest: "d"}); err == nil {
 		t.Fatal("it was not away")
 	}
-	if err := s.sign(head{Chain: "a", Seq: 1, Digest: "d"}); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, s.sign(head{Chain: "a", Seq: 1, Digest: "d"}))
 	lines := bytes.Split(bytes.TrimSpace(to.Bytes()), []byte("\n"))
 	if _, err := parseHead(lines[len(lines)-1], public); err != nil || len(lines) != 2 {
 		t.Errorf("%q: %v", lines, err)

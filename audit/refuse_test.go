@@ -14,6 +14,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A server that asks Err refuses calls while its disk is full, and serves again afterwards.
@@ -30,9 +31,7 @@ func TestAServerRefusesWhileItCannotRecord(t *testing.T) {
 			return nil
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	ran := 0
 	askback.AddTool(srv, &mcp.Tool{Name: "count"}, func(context.Context, *askback.Call, struct{}) (string, error) {
 		ran++
@@ -41,17 +40,13 @@ func TestAServerRefusesWhileItCannotRecord(t *testing.T) {
 	web := httptest.NewServer(srv.HTTPHandler(nil))
 	defer web.Close()
 	session, err := client.New(nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	defer session.Close()
 	call := func() error {
 		_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "count"})
 		return err
 	}
-	if err := call(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, call())
 	disk.is.Store(true)
 	log.Record(t.Context(), step) // the first event that finds the disk full
 	if err := call(); err == nil || ran != 1 {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // written is an audit of two processes in several files, as its lines, with the heads.
@@ -27,9 +28,7 @@ type written struct {
 func write(t testing.TB, events int, o Options) *written {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	var heads bytes.Buffer
 	o.Key, o.Heads = private, &heads
 	w := &written{key: public, where: filepath.Join(t.TempDir(), "audit.jsonl")}
@@ -38,9 +37,7 @@ func write(t testing.TB, events int, o Options) *written {
 		for i := range events {
 			log.Record(t.Context(), askback.AuditEvent{Kind: askback.AuditStep, Principal: "ada", Round: i, Key: "book"})
 		}
-		if err := log.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, log.Close())
 	}
 	for _, file := range w.files(t) {
 		w.lines = append(w.lines, linesOf(t, file)...)
@@ -51,38 +48,27 @@ func write(t testing.TB, events int, o Options) *written {
 
 func open(t testing.TB, path string, o *Options) *Log {
 	t.Helper()
-	log, err := Open(path, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := expect.Must(Open(path, o))(t)
 	return log
 }
 
 // files lists the files of an audit in the order of time.
 func (w *written) files(t testing.TB) []string {
 	t.Helper()
-	full, err := filepath.Glob(w.where + ".2*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	full := expect.Must(filepath.Glob(w.where + ".2*"))(t)
 	return append(full, w.where)
 }
 
 func linesOf(t testing.TB, file string) (lines [][]byte) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Must(os.ReadFile(file))(t)
 	return slices.Collect(bytes.Lines(text))
 }
 
 func (w *written) headsFile(t testing.TB) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "heads")
-	if err := os.WriteFile(file, w.heads, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, os.WriteFile(file, w.heads, 0o600))
 	return file
 }
 
@@ -90,17 +76,12 @@ func (w *written) headsFile(t testing.TB) string {
 func (w *written) verify(t testing.TB, lines [][]byte, heads bool) *Report {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "audit.jsonl")
-	if err := os.WriteFile(file, bytes.Join(lines, nil), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, os.WriteFile(file, bytes.Join(lines, nil), 0o600))
 	o := &VerifyOptions{Key: w.key}
 	if heads {
 		o.Heads = w.headsFile(t)
 	}
-	report, err := Verify([]string{file}, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := expect.Must(Verify([]string{file}, o))(t)
 	return report
 }
 
@@ -231,10 +212,7 @@ func TestEarlierFilesMayBeDeleted(t *testing.T) {
 		t.Fatalf("there are only the files %q", files)
 	}
 	check := func(files []string, after string) *Report {
-		r, err := Verify(files, &VerifyOptions{After: after, Heads: w.headsFile(t), Key: w.key})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := expect.Must(Verify(files, &VerifyOptions{After: after, Heads: w.headsFile(t), Key: w.key}))(t)
 		return r
 	}
 	deleted, err := Verify(files[:2], nil)
@@ -295,13 +273,9 @@ func FuzzVerify(f *testing.F) {
 	f.Add([]byte("\x00"), []byte("\t"))
 	f.Fuzz(func(t *testing.T, lines, heads []byte) {
 		file := filepath.Join(t.TempDir(), "audit.jsonl")
-		if err := os.WriteFile(file, lines, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, os.WriteFile(file, lines, 0o600))
 		r, err := Verify([]string{file}, &VerifyOptions{Heads: (&written{heads: heads}).headsFile(t), Key: w.key})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		if len(r.Faults) > 0 {
 			return
 		}

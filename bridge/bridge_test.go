@@ -32,9 +32,7 @@ func TestResultsPassAsTheyAre(t *testing.T) {
 				Arguments: json.RawMessage(`{"a":12345678901234567890,"b":{"c":[1.50,null]}}`)}
 			got := expect.Must(s.CallTool(t.Context(), params))(t)
 			want, err := direct.CallTool(t.Context(), params)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, err)
 			delete(want.Meta, mcp.MetaKeyServerInfo)
 			delete(got.Meta, mcp.MetaKeyServerInfo)
 			if diff := cmp.Diff(encoded(t, want), encoded(t, got)); diff != "" {

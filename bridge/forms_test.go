@@ -97,9 +97,7 @@ func TestAHostThatFailsToAsk(t *testing.T) {
 	s := host(t, front.url, "2025-11-25", opts)
 	expect.Contains(t, "the words", waits(t, s, "order", map[string]any{"item": "hat"}), "user:ada")
 	for listed, err := range front.desk.Waiting(t.Context(), desk.Waiting{}) { // the host cannot ask it now either
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		text, failed := call(t, s, "askback_result", map[string]any{"name": listed.Name})
 		if failed || !strings.Contains(text, "user:ada") {
 			t.Errorf("asked again, the words are %q", text)

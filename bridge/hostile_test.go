@@ -99,9 +99,7 @@ func serveHostile() {
 func TestAHostileOlderServer(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	f := newFront(t, "", byHeader, func(o *bridge.Options) {
 		o.Servers[0].Connect = func() (mcp.Transport, error) {
 			cmd := exec.Command(self)

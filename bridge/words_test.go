@@ -23,9 +23,7 @@ func newWaiting(t *testing.T, name string) (url string, people *desk.Desk) {
 		Logger: quiet, Tasks: &askback.Tasks{Store: store}, Desk: &askback.DeskOptions{Wait: time.Millisecond},
 		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "the bridge", nil },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	srv.AddResultTool()
 	askback.AddTaskTool(srv, &mcp.Tool{Name: "deploy"}, &askback.TaskSupport{Always: true},
 		func(_ context.Context, call *askback.Call, _ struct{}) (string, error) {

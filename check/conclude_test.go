@@ -11,6 +11,7 @@ import (
 
 	"github.com/askback-mcp/askback/check/findings"
 	"github.com/askback-mcp/askback/check/planted"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A server may spend a state with the first retry, whatever its answers are. The later attempts of an attack must not
@@ -53,9 +54,7 @@ func TestAnAttackHasAStateThatIsValid(t *testing.T) {
 	report, err := runPatiently(t.Context(), Options{Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)},
 		Plan:  Plan{Calls: map[string]PlannedCall{"book": {Never: true}, "move": {Never: true}, "thank": {Never: true}}},
 		Allow: []string{"greet"}, MaxRequests: 5000, Only: []string{"answers-schema"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	i := slices.IndexFunc(report.Verdicts, func(v findings.Verdict) bool { return v.Target == "tools/call greet" })
 	if i < 0 || report.Verdicts[i].Level != findings.Pass {
 		t.Fatalf("the verdicts are %+v", report.Verdicts)

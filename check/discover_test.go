@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A server of another revision is not judged, whatever its lists and calls say.
@@ -33,9 +35,7 @@ func TestAServerOfAnotherRevisionIsNotJudged(t *testing.T) {
 		}))
 		report, err := runPatiently(t.Context(), Options{Server: Endpoint{URL: web.URL}, Allow: []string{"*"}})
 		web.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		if report.Judged() || report.Revision != "" || !strings.Contains(report.Stopped, "2026-07-28") {
 			t.Errorf("%s: %q, %q, %+v", name, report.Revision, report.Stopped, report.Verdicts)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/askback-mcp/askback/check/findings"
 	"github.com/askback-mcp/askback/check/planted"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // levels are the levels of the verdicts of probes that are judged once.
@@ -38,9 +39,7 @@ func TestTheBodiesOfAProgramAreJudged(t *testing.T) {
 	for fault, want := range map[string]findings.Level{"": findings.Pass, "http-duplicate": findings.Note} {
 		report, err := runPatiently(t.Context(), Options{Server: Endpoint{Program: []string{os.Args[0], "planted", fault}},
 			Only: []string{"endpoint"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		got := levels(report)
 		if got["http-duplicate"] != want || got["http-depth"] != findings.Pass || got["http-name"] != findings.NotJudged {
 			t.Errorf("%q: %v; %s", fault, got, report.Stopped)
@@ -59,9 +58,7 @@ func TestAnEarlierRevisionIsNotJudged(t *testing.T) {
 	}))
 	t.Cleanup(web.Close)
 	report, err := runPatiently(t.Context(), Options{Server: Endpoint{URL: web.URL}, Only: []string{"endpoint"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	for probe, level := range levels(report) {
 		if level != findings.NotJudged {
 			t.Errorf("%s: %s", probe, level)
@@ -87,9 +84,7 @@ func TestABodyThatEndsTheServer(t *testing.T) {
 	report, err := runPatiently(t.Context(), Options{
 		Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)}, Only: []string{"endpoint"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	if got := levels(report); got["http-depth"] != findings.Warn || got["http-utf8"] != findings.Pass {
 		t.Errorf("%v; %s", got, report.Stopped)
 	}

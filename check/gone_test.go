@@ -9,6 +9,7 @@ import (
 
 	"github.com/askback-mcp/askback/check/findings"
 	"github.com/askback-mcp/askback/check/planted"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A server that ends when a person says no has one finding for that.
@@ -29,9 +30,7 @@ func TestAServerThatEnds(t *testing.T) {
 	report, err := runPatiently(t.Context(), Options{
 		Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)}, Allow: []string{"*"}, MaxRequests: 5000,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	ends := 0
 	for _, v := range report.Verdicts {
 		if v.Probe == "answers-end" && v.Level == findings.Fail {

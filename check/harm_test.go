@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/check/findings"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A logged server is one with tools that are marked in several ways, which asks in two rounds and keeps what came.
@@ -93,10 +94,7 @@ func TestWhatMayBeCalled(t *testing.T) {
 	} {
 		server := &logged{}
 		web := httptest.NewServer(server)
-		r, err := newRun(Options{Server: Endpoint{URL: web.URL}, Allow: test.allow})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := expect.Must(newRun(Options{Server: Endpoint{URL: web.URL}, Allow: test.allow}))(t)
 		r.Line.Local = test.local
 		r.judgeAll(t.Context())
 		r.close()
@@ -116,9 +114,7 @@ func TestTheBoundsOfARun(t *testing.T) {
 	const rate, most = 200, 40
 	report, err := runPatiently(t.Context(), Options{Server: Endpoint{URL: web.URL}, Allow: []string{"*"},
 		MaxRequests: most, PerSecond: rate})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	if server.count != most || report.Requests != most || server.most != 1 ||
 		!strings.Contains(report.Stopped, "40 requests") {
 		t.Errorf("%d requests came, %d at once; the report has %d: %s", server.count, server.most, report.Requests,
@@ -147,9 +143,7 @@ func TestQuiet(t *testing.T) {
 			}}
 			web := httptest.NewServer(server)
 			report, err := runPatiently(t.Context(), Options{Server: Endpoint{URL: web.URL}, Allow: []string{"*"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, err)
 			web.Close()
 			if server.count != 4 || !strings.Contains(report.Stopped, fmt.Sprint(status)) {
 				t.Errorf("%d %s: %d requests came: %s", status, kind, server.count, report.Stopped)
@@ -174,9 +168,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 			Plan: Plan{Replica: away.URL, Elsewhere: away.URL}},
 	} {
 		o.Allow, o.MaxRequests = []string{"*"}, 300
-		if _, err := runPatiently(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(runPatiently(t.Context(), o))(t)
 	}
 	if elsewhere.count != 0 {
 		t.Errorf("%d requests followed a redirect", elsewhere.count)
@@ -190,9 +182,7 @@ func TestFormsThatCannotBeFilled(t *testing.T) {
 	defer web.Close()
 	report, err := runPatiently(t.Context(), Options{Server: Endpoint{URL: web.URL}, Allow: []string{"*"},
 		MaxRequests: 5000, Only: []string{"answers"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	for _, v := range report.Verdicts {
 		if v.Level != findings.NotJudged && v.Probe != "answers-end" {
 			t.Errorf("%s: %s: %s", v.Probe, v.Level, v.Reason)

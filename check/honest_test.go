@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/check/findings"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A turn is one request to a tool of a small server.
@@ -405,9 +406,7 @@ func TestHonestServersHaveNoFindings(t *testing.T) {
 				Plan: Plan{Replica: web.URL, Elsewhere: other.URL,
 					Calls: map[string]PlannedCall{"print": {Once: name == "a store"}}},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, err)
 			if name == "plain" && report.Count(findings.Pass) < 20 {
 				t.Errorf("%d probes passed", report.Count(findings.Pass))
 			}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/askback-mcp/askback/check/findings"
 	"github.com/askback-mcp/askback/check/planted"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // The test binary is also a server over standard input and output.
@@ -58,9 +59,7 @@ func TestAProgramIsJudged(t *testing.T) {
 	for fault, fails := range map[string]bool{"": false, "any-state": true} {
 		report, err := runPatiently(t.Context(), Options{Server: Endpoint{Program: []string{os.Args[0], "planted", fault}},
 			Allow: []string{"*"}, MaxRequests: 5000, Only: []string{"state-made-up"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		if report.Stopped != "" || (report.Count(findings.Fail) > 0) != fails || report.Count(findings.Pass) == 0 {
 			t.Errorf("%q: %+v; %s", fault, report.Verdicts, report.Stopped)
 		}
@@ -96,9 +95,7 @@ func TestSlowToolsDoNotEndTheRun(t *testing.T) {
 	t.Cleanup(web.Close)
 	report, err := runPatiently(t.Context(), Options{Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)},
 		Allow: []string{"*"}, MaxRequests: 5000, Only: []string{"state-made-up"}, patience: 2 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	mu.Lock()
 	defer mu.Unlock()
 	if report.Stopped != "" || report.Count(findings.Pass) == 0 || calls["greet"] != 1 || calls["redeem"] != 1 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/askback-mcp/askback/check/findings"
 	"github.com/askback-mcp/askback/check/planted"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // loaded runs one probe with a load, on a server that has this time to get over it.
@@ -25,9 +26,7 @@ func loaded(t *testing.T, h http.Handler, probe string, quiet time.Duration) (fi
 		Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)}, Second: bearer(planted.Bob),
 		Allow: []string{"*"}, Only: []string{probe}, Load: true, quiet: quiet,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	if len(report.Verdicts) != 1 {
 		t.Fatalf("%+v", report)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/askback-mcp/askback/check/findings"
 	"github.com/askback-mcp/askback/check/planted"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // checkOnce checks a server whose tools act once for each city.
@@ -28,9 +29,7 @@ func checkOnce(t *testing.T, o planted.Options, p Plan, only ...string) *finding
 		Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)}, Second: bearer(planted.Bob),
 		Allow: []string{"*"}, MaxRequests: 20000, Only: only, Plan: p,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	return report
 }
 

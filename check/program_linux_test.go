@@ -7,14 +7,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Programs that are no servers end with the run, and so do the children that they leave behind.
 func TestProgramsThatDoNotEnd(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("sh"); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(exec.LookPath("sh"))(t)
 	for name, script := range map[string]string{
 		"never reads":     `sleep 300`,
 		"keeps a child":   `sleep 300 & exit 0`,
@@ -26,9 +26,7 @@ func TestProgramsThatDoNotEnd(t *testing.T) {
 			t.Parallel()
 			// Each process of the program holds the pipe open for writing.
 			pipe := filepath.Join(t.TempDir(), "pipe")
-			if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, syscall.Mkfifo(pipe, 0o600))
 			ended := make(chan error, 1)
 			go func() {
 				_, err := os.ReadFile(pipe)
@@ -36,9 +34,7 @@ func TestProgramsThatDoNotEnd(t *testing.T) {
 			}()
 			report, err := runPatiently(t.Context(), Options{patience: 300 * time.Millisecond,
 				Server: Endpoint{Program: []string{"sh", "-c", `exec 9>"$0"; ` + script, pipe}}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, err)
 			if report.Judged() || report.Stopped == "" {
 				t.Errorf("%q, %d verdicts", report.Stopped, len(report.Verdicts))
 			}

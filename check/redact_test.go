@@ -20,6 +20,7 @@ import (
 	"github.com/askback-mcp/askback/check/findings"
 	"github.com/askback-mcp/askback/check/internal/redact"
 	"github.com/askback-mcp/askback/check/report"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // encodings are ways in which a server may send a text back.
@@ -245,10 +246,7 @@ func outputs(t *testing.T, r *findings.Report) map[string]string {
 		"JSON": report.JSON, "SARIF": report.SARIF,
 		"JUnit": func(r *findings.Report) (string, error) { return report.JUnit(r, findings.Fail) },
 	} {
-		text, err := render(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := expect.Must(render(r))(t)
 		all[name] = text
 	}
 	for i, name := range report.TranscriptNames(r) {
@@ -300,22 +298,15 @@ func TestNoSecretIsInAnyOutput(t *testing.T) {
 				o.Server.Header = nil
 			}
 			report, err := runPatiently(t.Context(), o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, err)
 			if len(report.Targets) == 0 || report.Count(findings.Pass) == 0 {
 				t.Errorf("nothing was judged: %s", report.Stopped)
 			}
 			all := outputs(t, report)
 			all["progress"] = progress.String()
 			plan, _, err := Init(t.Context(), Options{Server: o.Server, Second: o.Second, MaxRequests: 20})
-			if err != nil {
-				t.Fatal(err)
-			}
-			text, err := json.Marshal(plan)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, err)
+			text := expect.Must(json.Marshal(plan))(t)
 			all["plan"] = string(text)
 			for where, text := range all {
 				for secret, part := range secrets {
@@ -334,9 +325,7 @@ func TestARawTranscriptHasNoTokens(t *testing.T) {
 	t.Parallel()
 	r, err := newRun(Options{Server: Endpoint{URL: "http://127.0.0.1:1/mcp", Header: bearer(echoToken)}, Raw: true,
 		Plan: Plan{Calls: map[string]PlannedCall{"ask": {Answers: map[string]map[string]any{"q": {"a": echoAnswer}}}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	defer r.close()
 	r.report.Verdicts = []findings.Verdict{{Transcript: echoToken + " " + echoAnswer, Reason: echoAnswer}}
 	r.finish()

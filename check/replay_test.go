@@ -8,6 +8,7 @@ import (
 	"github.com/askback-mcp/askback/check/findings"
 	"github.com/askback-mcp/askback/check/planted"
 	"github.com/askback-mcp/askback/internal/rawclient/transcript"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // The transcript of a finding shows it again on another server with the fault, and fails on a correct one.
@@ -38,9 +39,7 @@ func TestFindingsAreReplayed(t *testing.T) {
 			defer correct.Close()
 			report, err := runPatiently(t.Context(), Options{Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)},
 				Second: bearer(planted.Bob), Allow: []string{"*"}, MaxRequests: 5000, Only: []string{probe}, Load: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, err)
 			found := false
 			for _, v := range report.Verdicts {
 				if !v.Level.AtLeast(findings.Note) {

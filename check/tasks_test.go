@@ -15,6 +15,7 @@ import (
 	"github.com/askback-mcp/askback/check/findings"
 	"github.com/askback-mcp/askback/check/planted"
 	"github.com/askback-mcp/askback/check/planted/correct"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A server of this library makes tasks at once, and after a round. Both are judged by each probe, without a finding.
@@ -25,17 +26,13 @@ func TestBothWaysToATaskAreJudged(t *testing.T) {
 	defer group.Wait()
 	defer cancel()
 	first, _, _, err := correct.Servers()[0].Start(ctx, &group)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	web := httptest.NewServer(first)
 	defer web.Close()
 	defer web.CloseClientConnections()
 	report, err := runPatiently(ctx, Options{Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)},
 		Second: bearer(planted.Bob), Allow: []string{"*"}, MaxRequests: 5000, Only: []string{"tasks"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	passed := map[string]int{}
 	for _, v := range report.Verdicts {
 		switch {
@@ -143,10 +140,7 @@ func TestNoTaskIsLeft(t *testing.T) {
 			if test.ends {
 				o.Allow = []string{"*"}
 			}
-			report, err := runPatiently(ctx, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			report := expect.Must(runPatiently(ctx, o))(t)
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			if len(l.made) == 0 || l.served > test.most || report.Requests != l.served {
@@ -155,10 +149,7 @@ func TestNoTaskIsLeft(t *testing.T) {
 			if (test.most < 5000 || test.before != nil) && report.Stopped == "" {
 				t.Error("the run came to its end")
 			}
-			text, err := json.Marshal(report)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := expect.Must(json.Marshal(report))(t)
 			for _, id := range l.made {
 				if bytes.Contains(text, []byte(id)) {
 					t.Errorf("the ID of a task is in the report: %s", text)
@@ -185,9 +176,7 @@ func TestTasksThatAreLeftAreTold(t *testing.T) {
 	t.Cleanup(web.Close)
 	report, err := runPatiently(t.Context(), Options{Server: Endpoint{URL: web.URL, Header: bearer(planted.Alice)},
 		Only: []string{"task-undeclared-get"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	if !strings.HasSuffix(report.Stopped, "503; 1 tasks of the check could not be cancelled") {
 		t.Errorf("stopped: %q", report.Stopped)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/askback-mcp/askback/check/findings"
 	"github.com/askback-mcp/askback/check/internal/redact"
 	"github.com/askback-mcp/askback/check/planted"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A seenTask is a response about a task, which a test changes.
@@ -147,9 +148,7 @@ func TestControlsOfTasks(t *testing.T) {
 				Server: Endpoint{URL: changed(t, test.fault, test.change), Header: bearer(planted.Alice)},
 				Second: bearer(planted.Bob), Allow: []string{"*"}, MaxRequests: 5000, Only: []string{test.probe},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, err)
 			if len(report.Verdicts) != 1 || report.Verdicts[0].Level != test.level || report.Verdicts[0].Proof != test.proof {
 				t.Errorf("%+v; stopped: %q", report.Verdicts, report.Stopped)
 			}
@@ -169,13 +168,8 @@ func TestIDsOfTasksAreRedacted(t *testing.T) {
 	})
 	report, err := runPatiently(t.Context(), Options{Server: Endpoint{URL: url, Header: bearer(planted.Alice)},
 		Second: bearer(planted.Bob), Allow: []string{"*"}, MaxRequests: 5000, Only: []string{"task-get", "task-missing"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := json.Marshal(report)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
+	text := expect.Must(json.Marshal(report))(t)
 	for _, id := range ids {
 		if bytes.Contains(text, []byte(id)) {
 			t.Errorf("%s is in the report: %s", id, text)

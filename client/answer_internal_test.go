@@ -3,16 +3,15 @@ package client
 import (
 	"fmt"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // The forms that are kept are bounded, however many a server asks with; those that fit are parsed once.
 func TestKeptFormsAreBounded(t *testing.T) {
 	var c formCache
 	small := []byte(`{"type":"object","properties":{}}`)
-	kept, err := c.parse(small)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept := expect.Must(c.parse(small))(t)
 	for n := range 1000 {
 		schema := fmt.Appendf(nil, `{"type":"object","properties":{"f%d":{"type":"string"}}}`, n)
 		first, err1 := c.parse(schema)

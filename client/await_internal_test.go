@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // The client follows a server's interval within bounds.
@@ -26,9 +28,7 @@ func TestReportsDoNotMakeAClientAskWithoutEnd(t *testing.T) {
 		began := time.Now()
 		for n := range 100 {
 			w.subscription.signal()
-			if _, err := w.rest(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			expect.Must(w.rest(t.Context()))(t)
 			slow := max(0, n+1-33) // after as many as a task may report in a burst
 			if want := time.Duration(slow) * w.opts.Limits.MinPoll; time.Since(began) != want {
 				t.Fatalf("%d reports took %v, want %v", n+1, time.Since(began), want)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/askback-mcp/askback/client/internal/tap"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -44,10 +45,7 @@ func FuzzOutcome(f *testing.F) {
 				_, _ = c.opts.answer(t.Context(), q)
 			}
 		}
-		stored, err := json.Marshal(next)
-		if err != nil {
-			t.Fatal(err)
-		}
+		stored := expect.Must(json.Marshal(next))(t)
 		var loaded Pending
 		if err := json.Unmarshal(stored, &loaded); err != nil {
 			t.Fatalf("%v: %s", err, stored)
@@ -93,10 +91,7 @@ func FuzzTask(f *testing.F) {
 			_, _ = parseTaskResult(got.Result)
 			_ = got.failure()
 		}
-		stored, err := json.Marshal(w.pending())
-		if err != nil {
-			t.Fatal(err)
-		}
+		stored := expect.Must(json.Marshal(w.pending()))(t)
 		var loaded Pending
 		if err := json.Unmarshal(stored, &loaded); err != nil {
 			t.Fatalf("%v: %s", err, stored)
@@ -134,12 +129,8 @@ func FuzzToolTasks(f *testing.F) {
 		}
 		var page map[string]json.RawMessage
 		var tools []json.RawMessage
-		if err := json.Unmarshal(raw, &page); err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal(page["tools"], &tools); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, json.Unmarshal(raw, &page))
+		expect.Check(t, json.Unmarshal(page["tools"], &tools))
 		want := make(map[string]string)
 		for _, data := range tools {
 			var tool, execution map[string]json.RawMessage
@@ -166,9 +157,7 @@ func FuzzPending(f *testing.F) {
 		var p Pending
 		if json.Unmarshal(data, &p) == nil {
 			_ = (&PendingError{&p, ErrPark}).Error()
-			if _, err := json.Marshal(&p); err != nil {
-				t.Fatal(err)
-			}
+			expect.Must(json.Marshal(&p))(t)
 		}
 	})
 }

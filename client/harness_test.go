@@ -470,9 +470,7 @@ func parkedBy(t *testing.T, err error) *client.Pending {
 // said returns the first text of a result.
 func said(t *testing.T, res *mcp.CallToolResult, err error) string {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	return textOf(res)
 }
 

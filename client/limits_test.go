@@ -316,9 +316,7 @@ func TestTimeIsBounded(t *testing.T) {
 	defer close(stop)
 	session, err := client.New(&client.Options{Limits: client.Limits{CallTTL: 50 * time.Millisecond}}).
 		Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: s.URL}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	defer session.Close()
 	if _, err = called(t, session, "t"); !isLimit("seconds per call")(err) {
 		t.Errorf("got %v", err)

@@ -5,6 +5,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // The bound is below the http.Client of the host, so that it holds for every request of a transport (calls, answers,
@@ -39,13 +41,9 @@ func TestTheBoundHoldsForEveryRequest(t *testing.T) {
 					return w.Result(), nil
 				})}
 				bound, err := boundTo("https://mcp.example/mcp", host)
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.Check(t, err)
 				req, err := http.NewRequestWithContext(t.Context(), method, "https://mcp.example/mcp", strings.NewReader("{}"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.Check(t, err)
 				res, err := bound.Do(req)
 				if c.status == 0 {
 					if err == nil {

@@ -47,9 +47,7 @@ func TestOnlyPagesAreOpened(t *testing.T) {
 		question, err := json.Marshal(map[string]any{"method": "elicitation/create", "params": map[string]any{
 			"mode": "url", "message": "Sign in", "url": address, "elicitationId": "1",
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		opts := client.Options{URL: func(_ context.Context, q *client.Question) (*mcp.ElicitResult, error) {
 			t.Errorf("the handler got %q", q.URL)
 			return &mcp.ElicitResult{Action: "accept"}, nil

@@ -39,9 +39,7 @@ func sendAll(t *testing.T, s *client.Session, p *client.Pending) (result string,
 	for {
 		meta := p.Meta
 		result, next, err := s.Send(t.Context(), p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		if next == nil {
 			return string(result), asked
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/client/internal/tap"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // silentServer is a connection to a server that answers only discovery and the requests for which
@@ -62,9 +63,7 @@ func (s *silentServer) Write(_ context.Context, m jsonrpc.Message) error {
 func TestResponsesAreNotWaitedForForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := New(nil).Connect(t.Context(), newSilentServer(func(string) string { return "" }), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		defer s.Close()
 		began := time.Now()
 		_, err = s.GetTask(t.Context(), "x")
@@ -76,17 +75,12 @@ func TestResponsesAreNotWaitedForForEver(t *testing.T) {
 
 func TestClosedSessionsAreForgotten(t *testing.T) {
 	c := New(nil)
-	s, err := c.Connect(t.Context(), newSilentServer(func(string) string { return `{"content":[]}` }), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Must(c.Connect(t.Context(), newSilentServer(func(string) string { return `{"content":[]}` }), nil))(t)
 	call := func() error {
 		_, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "t"})
 		return err
 	}
-	if err := call(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, call())
 	s.Close()
 	if err := call(); !errors.Is(err, mcp.ErrConnectionClosed) {
 		t.Errorf("called: %v", err)

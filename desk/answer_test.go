@@ -16,6 +16,7 @@ import (
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/stored"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -85,9 +86,7 @@ func TestTheRecordOfAVote(t *testing.T) {
 		{By: person("bob", "release")},
 	} {
 		a.Action, a.Content = "accept", []byte(`{"hour":9}`)
-		if _, err := o.answer(a); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(o.answer(a))(t)
 	}
 	q := o.read()
 	for i := range q.Count {
@@ -120,24 +119,16 @@ func TestTheRecordOfAVote(t *testing.T) {
 // One person who fills what is kept of a question loses their own, and others can still vote and decline.
 func TestAFilledBallot(t *testing.T) {
 	o := newOne(t, asking("q", 2, "group:release"))
-	if _, err := o.answer(accepts("bob", 1)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := o.HandOver(t.Context(), o.name, "q", person("bob", "release"), "mallory", time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(o.answer(accepts("bob", 1)))(t)
+	expect.Must(o.HandOver(t.Context(), o.name, "q", person("bob", "release"), "mallory", time.Hour))(t)
 	for i := range 150 {
 		a := accepts("mallory", i%2)
 		a.Reason = strings.Repeat("x", 4096)
 		if i >= 145 {
 			a.Content = fmt.Appendf(nil, `{"hour":%d,"note":"%s"}`, i%2, bytes.Repeat([]byte("x"), 512<<10))
 		}
-		if _, err := o.answer(a); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := o.Claim(t.Context(), o.name, "q", a.By, time.Duration(i%2)*time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(o.answer(a))(t)
+		expect.Must(o.Claim(t.Context(), o.name, "q", a.By, time.Duration(i%2)*time.Hour))(t)
 	}
 	rows, err := o.store.Questions(t.Context(), o.name)
 	if err != nil || len(rows[0].Votes) > 2<<20 {
@@ -195,12 +186,8 @@ func TestAnswersThatComeTooLate(t *testing.T) {
 				q := asking("q", 2, "group:release")
 				q.Within = time.Hour
 				o := newOne(t, q)
-				if _, err := o.answer(accepts("dave", 9)); err != nil {
-					t.Fatal(err)
-				}
-				if err := c.ends(o); err != nil {
-					t.Fatal(err)
-				}
+				expect.Must(o.answer(accepts("dave", 9)))(t)
+				expect.Check(t, c.ends(o))
 				alice := person("alice", "release")
 				_, err := o.answer(accepts("alice", 9))
 				_, claim := o.Claim(t.Context(), o.name, "q", alice, time.Hour)
@@ -355,9 +342,7 @@ func TestExtend(t *testing.T) {
 			_, err := o.Extend(t.Context(), o.name, key, alice, time.Now().Add(to), reason)
 			return err
 		}
-		if err := extend("q", 40*time.Minute, ""); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, extend("q", 40*time.Minute, ""))
 		if row, err := o.store.Get(t.Context(), "parked"); err != nil || row.Expires.Sub(row.Created) != time.Hour {
 			t.Errorf("the task lives to %v, %v, which was an hour before", row.Expires, err)
 		}
@@ -377,9 +362,7 @@ func TestExtend(t *testing.T) {
 			}
 		}
 		want := time.Now().Add(72 * time.Hour)
-		if err := extend("q", 72*time.Hour, "We meet on Monday."); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, extend("q", 72*time.Hour, "We meet on Monday."))
 		now := o.read()
 		if !now.Deadline.Equal(want) || len(now.Events) != 2 || now.Events[1].Kind != "extended" ||
 			now.Events[1].Text != "until 2000-01-04T00:00:00Z: We meet on Monday." {

@@ -145,9 +145,7 @@ func TestABeginningOfSeveralNames(t *testing.T) {
 	s := new(task.MemoryStore)
 	for i, id := range same {
 		q := asking("q", 1, "user:dave", []string{"user:alice", "user:bob"}[i])
-		if _, err := asks(t.Context(), s, task.Task{ID: id, Principal: "carol"}, q, asking("timer", 0)); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(asks(t.Context(), s, task.Task{ID: id, Principal: "carol"}, q, asking("timer", 0)))(t)
 	}
 	d, name := open(t, s), task.Name(same[0])
 	alice, bob, dave := person("alice"), person("bob"), person("dave")

@@ -14,6 +14,7 @@ import (
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/stored"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -46,10 +47,7 @@ func TestSearch(t *testing.T) {
 		add := func(id, principal, target string, q *task.Question) string {
 			t.Helper()
 			time.Sleep(time.Second)
-			name, err := asks(t.Context(), s, task.Task{ID: id, Principal: principal, Target: target}, q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			name := expect.Must(asks(t.Context(), s, task.Task{ID: id, Principal: principal, Target: target}, q))(t)
 			return name
 		}
 		first := add("1", "carol", "deploy", named("first", "Ship ÄPFEL to production?", "group:release"))
@@ -113,27 +111,19 @@ func TestHistories(t *testing.T) {
 			}
 			name, err := asks(ctx, s, task.Task{ID: fmt.Sprint(i), Principal: c.principal, Target: "deploy"},
 				asking(c.key, votes, "group:release"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, err)
 			names[c.key] = name
 		}
 		answer := func(key string, a desk.Answer) {
 			t.Helper()
-			if _, err := d.Answer(ctx, names[key], key, a); err != nil {
-				t.Fatal(err)
-			}
+			expect.Must(d.Answer(ctx, names[key], key, a))(t)
 		}
 		for _, key := range []string{"voted", "outvoted", "decided", "cancelled"} {
 			answer(key, accepts("alice", 9))
 		}
 		answer("outvoted", accepts("bob", 10))
-		if _, err := d.Cancel(ctx, names["cancelled"], desk.Cancellation{By: "test", Reason: "over"}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := d.Claim(ctx, names["open"], "open", alice, time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(d.Cancel(ctx, names["cancelled"], desk.Cancellation{By: "test", Reason: "over"}))(t)
+		expect.Must(d.Claim(ctx, names["open"], "open", alice, time.Hour))(t)
 		for _, c := range []struct {
 			by              desk.Person
 			answered, began string
@@ -224,16 +214,12 @@ func TestChanges(t *testing.T) {
 			q := asking(key, 2, "group:release")
 			q.Within = time.Hour
 			name, err := asks(t.Context(), s, task.Task{ID: key, Principal: "carol", Target: "deploy"}, q, asking("timer", 0))
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, err)
 			names[key] = name
 		}
 		must := func(_ *desk.Question, err error) {
 			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, err)
 		}
 		alice := person("alice", "release")
 		add("before")
@@ -276,9 +262,7 @@ func TestChanges(t *testing.T) {
 		want("voted and extended", time.Second, "asked open 1 true", "before open 0 false")
 		must(d.Answer(ctx, names["asked"], "asked", declines("dave")))
 		time.Sleep(time.Millisecond)
-		if _, err := d.Cancel(ctx, names["before"], desk.Cancellation{By: "test", Reason: "over"}); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(d.Cancel(ctx, names["before"], desk.Cancellation{By: "test", Reason: "over"}))(t)
 		want("decided and withdrawn", time.Second, "asked decided 1 false", "before withdrawn 0 false")
 		s.do(func() { s.hides = "late" })
 		add("late")

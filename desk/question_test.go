@@ -18,6 +18,7 @@ import (
 	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/stored"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -89,9 +90,7 @@ func newOne(t *testing.T, questions ...*task.Question) *one {
 	t.Helper()
 	s := new(task.MemoryStore)
 	name, err := asks(t.Context(), s, task.Task{ID: "parked", Principal: "carol", Target: "deploy"}, questions...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	return &one{t, open(t, s), s, name}
 }
 
@@ -328,13 +327,8 @@ func crowded(t *testing.T) (s *counting, name string) {
 		if name, err = asks(t.Context(), s, row, asking("q", 1, "user:alice")); err != nil {
 			t.Fatal(err)
 		}
-		got, err := s.Get(t.Context(), row.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Update(t.Context(), got, task.Update{Keep: true, Entries: make([][]byte, 10)}); err != nil {
-			t.Fatal(err)
-		}
+		got := expect.Must(s.Get(t.Context(), row.ID))(t)
+		expect.Check(t, s.Update(t.Context(), got, task.Update{Keep: true, Entries: make([][]byte, 10)}))
 	}
 	return s, name
 }
@@ -386,9 +380,7 @@ func TestASearchEndsWithItsContext(t *testing.T) {
 func TestNobodyLearnsByTime(t *testing.T) {
 	s := &counting{MemoryStore: new(task.MemoryStore)}
 	name, err := asks(t.Context(), s, task.Task{ID: "parked", Principal: "carol"}, asking("q", 1, "group:release"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	d, mallory := open(t, s), person("mallory", "oncall")
 	read := func(name string) []string {
 		s.reads = nil
@@ -437,9 +429,7 @@ func TestWaiting(t *testing.T) {
 			t.Helper()
 			time.Sleep(time.Second)
 			q.Within = within
-			if _, err := asks(t.Context(), s, task.Task{ID: id, Principal: principal, Target: target}, q); err != nil {
-				t.Fatal(err)
-			}
+			expect.Must(asks(t.Context(), s, task.Task{ID: id, Principal: principal, Target: target}, q))(t)
 		}
 		start := time.Now()
 		add("1", "carol", "deploy", asking("first", 1, "group:release"), time.Hour)
@@ -506,17 +496,12 @@ func TestCards(t *testing.T) {
 		if id == "own" {
 			row.Principal = "alice"
 		}
-		name, err := asks(t.Context(), s, row, q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		name := expect.Must(asks(t.Context(), s, row, q))(t)
 		names[id] = name
 	}
 	d, alice := open(t, s), person("alice", "release")
 	q, err := d.Question(t.Context(), names["plain"], "q", &alice)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	asked := q.Asked
 	q.Params, q.Schema, q.Asked = nil, nil, time.Time{}
 	want := &desk.Question{
@@ -554,9 +539,7 @@ func TestArguments(t *testing.T) {
 		s := new(task.MemoryStore)
 		row := task.Task{ID: "parked", Principal: "carol", Target: "deploy"}
 		name, err := asksWith(t.Context(), s, row, given, asking("q", 1, "user:alice"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		d, alice, eve := open(t, s), person("alice"), person("eve")
 		q, err := d.Question(t.Context(), name, "q", &alice)
 		if err != nil || string(q.Arguments) != string(want.Arguments) || !cmp.Equal(q.Excerpt, want.Excerpt) {
@@ -576,14 +559,9 @@ func TestArguments(t *testing.T) {
 func TestAQuestionAsJSON(t *testing.T) {
 	o := newOne(t, asking("q", 2, "group:release"))
 	q := o.read()
-	encoded, err := json.Marshal(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := expect.Must(json.Marshal(q))(t)
 	var members map[string]any
-	if err := json.Unmarshal(encoded, &members); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, json.Unmarshal(encoded, &members))
 	delete(members, "params")
 	if members["asked"] != q.Asked.Format(time.RFC3339Nano) {
 		t.Errorf("asked %v", members["asked"])
@@ -626,9 +604,7 @@ func TestBeginningsOfNames(t *testing.T) {
 			t.Errorf("%s: %.300v", name, err)
 		}
 	}
-	if _, err := o.answer(accepts("bob", 9)); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(o.answer(accepts("bob", 9)))(t)
 	if err := ask(o.name[:6], "q", &alice); !errors.Is(err, task.ErrNotFound) ||
 		!strings.Contains(err.Error(), "the whole name is needed") {
 		t.Errorf("what is decided: %v", err)

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -165,9 +166,7 @@ func FuzzAnswer(f *testing.F) {
 		s := new(task.MemoryStore)
 		name, err := asks(t.Context(), s, task.Task{ID: "task", Principal: "carol"},
 			asking("q", 2, "group:release"), asking("other", 2, "user:bob"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		d := open(t, s)
 		_, err = d.Answer(t.Context(), name, key, desk.Answer{
 			By: person(who, group), Action: action, Content: content, Reason: reason, Channel: channel,

@@ -59,9 +59,7 @@ func testAServerKeepsAMovedDeadline(t *testing.T) {
 			return err == nil
 		})
 		if key == "kept" {
-			if _, err := d.Extend(t.Context(), names[key], key, alice, time.Now().Add(time.Hour), "a meeting"); err != nil {
-				t.Fatal(err)
-			}
+			expect.Must(d.Extend(t.Context(), names[key], key, alice, time.Now().Add(time.Hour), "a meeting"))(t)
 		}
 	}
 	text := func(key string) any {

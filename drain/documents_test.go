@@ -5,15 +5,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A server that is copied from a document stops as one should: it fails no call, gives its tasks back, and closes their
 // store last. What the comment of the package shows is compiled in example_test.go.
 func TestDocumentsStopGracefully(t *testing.T) {
-	files, err := filepath.Glob("../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := expect.Must(filepath.Glob("../docs/*.md"))(t)
 	if len(files) == 0 {
 		t.Skip("the documents are not in the module")
 	}
@@ -21,10 +20,7 @@ func TestDocumentsStopGracefully(t *testing.T) {
 		if filepath.Base(name) == "tutorial.md" {
 			continue // whose server is killed on purpose, and says so
 		}
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := expect.Must(os.ReadFile(name))(t)
 		for _, abrupt := range []string{"http.ListenAndServe", "go srv.RunTasks"} {
 			if strings.Contains(string(text), abrupt) {
 				t.Errorf("%s shows %s, which ends in the middle of calls and tasks", name, abrupt)
@@ -44,10 +40,7 @@ func TestDocumentsStopGracefully(t *testing.T) {
 // unindented returns the lines of a file without a prefix and without what indents them.
 func unindented(t *testing.T, name, prefix string) string {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Must(os.ReadFile(name))(t)
 	var b strings.Builder
 	for line := range strings.Lines(string(text)) {
 		b.WriteString(strings.TrimLeft(strings.TrimPrefix(line, prefix), "\t "))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/drain"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // starved is a listener of a process that gets no time to accept anything until it may, and then little.
@@ -42,9 +43,7 @@ func (s *starved) SetDeadline(t time.Time) error {
 // Requests that the kernel has accepted before the listener closes are answered.
 func TestTheKernelsConnectionsAreAnswered(t *testing.T) {
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	listener := &starved{TCPListener: tcp.(*net.TCPListener), may: make(chan struct{}), stopped: make(chan struct{})}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -67,10 +66,7 @@ func TestTheKernelsConnectionsAreAnswered(t *testing.T) {
 	<-listener.stopped
 	close(listener.may)
 	for _, c := range connections {
-		res, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := expect.Must(http.ReadResponse(bufio.NewReader(c), nil))(t)
 		res.Body.Close()
 		if res.StatusCode != http.StatusNotFound {
 			t.Errorf("got %s", res.Status)

@@ -21,6 +21,7 @@ import (
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/inbox"
 	"github.com/askback-mcp/askback/internal/stored"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task"
 )
@@ -240,10 +241,7 @@ func TestPagesAreProtected(t *testing.T) {
 func TestStoredScripts(t *testing.T) {
 	const script = `"'><script>alert(1)</script><img src=x onerror=alert(1)>{{.}}</textarea></title>` + "\u202e"
 	const evil = `<script>alert(1)</script>`
-	quoted, err := json.Marshal(script)
-	if err != nil {
-		t.Fatal(err)
-	}
+	quoted := expect.Must(json.Marshal(script))(t)
 	for place, change := range map[string]func(*stored.Asking, *task.Question){
 		"message": func(a *stored.Asking, _ *task.Question) {
 			a.Params = fmt.Appendf(nil, `{"message":%s,"requestedSchema":%s}`, quoted, hours)
@@ -306,10 +304,7 @@ func TestStoredScripts(t *testing.T) {
 // harmless wants no element or attribute on a page that runs anything but the scripts of the inbox.
 func harmless(t *testing.T, page string) {
 	t.Helper()
-	root, err := html.Parse(strings.NewReader(page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := expect.Must(html.Parse(strings.NewReader(page)))(t)
 	for n := range root.Descendants() {
 		switch {
 		case n.Type != html.ElementNode:
@@ -385,10 +380,7 @@ func TestFixation(t *testing.T) {
 
 // A cookie is what the inbox has sealed as a session, once, and nothing else.
 func TestForgedSessions(t *testing.T) {
-	keys, err := seal.NewRing(seal.NewKey(time.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := expect.Must(seal.NewRing(seal.NewKey(time.Now())))(t)
 	b := serveBehind(t, func(o *inbox.OIDCOptions) { o.Keys = keys })
 	other := serveBehind(t, func(o *inbox.OIDCOptions) { o.Keys = keys }) // another inbox with the same keys
 	alice, elsewhere := newBrowser(t, b.web), newBrowser(t, other.web)
@@ -404,10 +396,7 @@ func TestForgedSessions(t *testing.T) {
 	}
 	now := time.Now()
 	sealed := func(binding seal.Binding) string {
-		text, err := keys.Seal(binding, []byte(`{"name":"alice"}`), now, now.Add(time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := expect.Must(keys.Seal(binding, []byte(`{"name":"alice"}`), now, now.Add(time.Hour)))(t)
 		return text
 	}
 	unstarted := newBrowser(t, b.web)
@@ -427,9 +416,7 @@ func TestForgedSessions(t *testing.T) {
 	if code := get(own); code != http.StatusOK {
 		t.Errorf("her own: %d", code)
 	}
-	if err := keys.Replace(keys.RevokeBefore(now.Add(2 * time.Second))); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, keys.Replace(keys.RevokeBefore(now.Add(2*time.Second))))
 	if code := get(own); code != http.StatusUnauthorized {
 		t.Errorf("a revoked one: %d", code)
 	}
@@ -437,19 +424,14 @@ func TestForgedSessions(t *testing.T) {
 
 // A session ends when it was said to end, whatever the browser keeps.
 func TestExpiredSession(t *testing.T) {
-	keys, err := seal.NewRing(seal.NewKey(time.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := expect.Must(seal.NewRing(seal.NewKey(time.Now())))(t)
 	b := serveBehind(t, func(o *inbox.OIDCOptions) { o.Keys, o.Session = keys, time.Hour })
 	alice := newBrowser(t, b.web)
 	for left, want := range map[time.Duration]string{time.Minute: "alice", -time.Millisecond: "401"} {
 		now := time.Now()
 		sealed, err := keys.Seal(seal.Binding{Audience: "inbox " + b.web.URL, Method: "session"}, []byte(`{"name":"alice"}`),
 			now.Add(left-time.Hour), now.Add(left))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		alice.setCookie(&http.Cookie{Name: "__Host-askback-inbox", Value: sealed, Path: "/", Secure: true})
 		alice.is(want)
 	}
@@ -495,18 +477,13 @@ func TestReplayedSignIns(t *testing.T) {
 	refused(alice, hers, "a way back in a browser that was not sent away")
 	own := back(alice)
 	u, err := url.Parse(own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	with := func(name, value string) string {
 		q := u.Query()
 		q.Set(name, value)
 		return "/auth/callback?" + q.Encode()
 	}
-	other, err := url.Parse(hers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := expect.Must(url.Parse(hers))(t)
 	refused(alice, with("state", other.Query().Get("state")), "the state of somebody else")
 	refused(alice, with("state", ""), "no state")
 	refused(alice, with("iss", "https://evil.example"), "another issuer")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/form"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // one is a schema with one property, x.
@@ -17,10 +18,7 @@ func one(t testing.TB, property string, required bool) *form.Schema {
 	if required {
 		schema = `{"type":"object","required":["x"],"properties":{"x":` + property + `}}`
 	}
-	s, err := form.Read([]byte(schema))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Must(form.Read([]byte(schema)))(t)
 	return s
 }
 
@@ -99,10 +97,7 @@ func TestControls(t *testing.T) {
 		{`{"type":"string","pattern":"^[0-9]+$"}`, true, "f0=x", "text", "", "pattern"},
 	} {
 		all := newFields(one(t, c.property, c.required), nil)
-		sent, err := url.ParseQuery(c.sent)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sent := expect.Must(url.ParseQuery(c.sent))(t)
 		content, sound := all.read(sent, nil)
 		got := string(strictjson.Get(content, "x"))
 		if f := all[0]; f.Control != c.control || got != c.want || !strings.Contains(f.Problem, c.problem) ||

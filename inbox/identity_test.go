@@ -20,16 +20,14 @@ import (
 
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/inbox"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
 // openDesk returns a desk on a store.
 func openDesk(t *testing.T, s task.Store) *desk.Desk {
 	t.Helper()
-	d, err := desk.Open(s, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := expect.Must(desk.Open(s, nil))(t)
 	return d
 }
 
@@ -38,9 +36,7 @@ func newInbox(t *testing.T, s task.Store, who inbox.Identity) (*inbox.Inbox, *lo
 	t.Helper()
 	log := new(logBuffer)
 	in, err := inbox.New(openDesk(t, s), &inbox.Options{Identity: who, Logger: slog.New(slog.NewTextHandler(log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	return in, log
 }
 
@@ -81,9 +77,7 @@ func whoIs(t *testing.T, h http.Handler, r *http.Request) string {
 		Name   string
 		Groups []string
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, json.Unmarshal(w.Body.Bytes(), &p))
 	return strings.Join(append([]string{p.Name}, p.Groups...), " ")
 }
 
@@ -191,10 +185,7 @@ type browser struct {
 
 func newBrowser(t *testing.T, s *httptest.Server) *browser {
 	t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jar := expect.Must(cookiejar.New(nil))(t)
 	return &browser{t, &http.Client{Transport: s.Client().Transport, Jar: jar}, s.URL}
 }
 
@@ -202,9 +193,7 @@ func newBrowser(t *testing.T, s *httptest.Server) *browser {
 func (b *browser) do(method, path string, form url.Values, headers ...string) (*http.Response, string) {
 	b.Helper()
 	r, err := http.NewRequestWithContext(b.Context(), method, b.base+path, strings.NewReader(form.Encode()))
-	if err != nil {
-		b.Fatal(err)
-	}
+	expect.Check(b, err)
 	if form != nil {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
@@ -214,15 +203,9 @@ func (b *browser) do(method, path string, form url.Values, headers ...string) (*
 	if h := r.Header.Get("Host"); h != "" {
 		r.Host = h
 	}
-	res, err := b.Do(r)
-	if err != nil {
-		b.Fatal(err)
-	}
+	res := expect.Must(b.Do(r))(b)
 	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		b.Fatal(err)
-	}
+	text := expect.Must(io.ReadAll(res.Body))(b)
 	return res, string(text)
 }
 
@@ -235,9 +218,7 @@ func (b *browser) is(want string) {
 			Name   string
 			Groups []string
 		}
-		if err := json.Unmarshal([]byte(text), &p); err != nil {
-			b.Fatal(err)
-		}
+		expect.Check(b, json.Unmarshal([]byte(text), &p))
 		got = strings.Join(append([]string{p.Name}, p.Groups...), " ")
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -248,10 +229,7 @@ func (b *browser) is(want string) {
 // cookie returns the cookie whose name begins like this.
 func (b *browser) cookie(name string) *http.Cookie {
 	b.Helper()
-	at, err := url.Parse(b.base)
-	if err != nil {
-		b.Fatal(err)
-	}
+	at := expect.Must(url.Parse(b.base))(b)
 	for _, c := range b.Jar.Cookies(at) {
 		if strings.HasPrefix(c.Name, name) {
 			return c
@@ -262,9 +240,6 @@ func (b *browser) cookie(name string) *http.Cookie {
 
 func (b *browser) setCookie(c *http.Cookie) {
 	b.Helper()
-	at, err := url.Parse(b.base)
-	if err != nil {
-		b.Fatal(err)
-	}
+	at := expect.Must(url.Parse(b.base))(b)
 	b.Jar.SetCookies(at, []*http.Cookie{c})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Each list has what concerns a person, in pages of a bounded size, and its searches and orders stay when one turns
@@ -95,9 +96,7 @@ func TestClaims(t *testing.T) {
 	s.has(page, "handed over", "bob")
 
 	q, err := s.desk.Question(t.Context(), name, "ask", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	from := q.Deadline.UTC().Format("2006-01-02T15:04:05Z07:00")
 	for range 2 {
 		if status, page := do("bob:release", url.Values{"do": {"extend"}, "from": {from}, "for": {"4h"},

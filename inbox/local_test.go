@@ -11,6 +11,7 @@ import (
 
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/inbox"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -18,10 +19,7 @@ import (
 func serveLocal(t *testing.T) (*inbox.Local, *httptest.Server) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(nil)
-	l, err := inbox.NewLocal(desk.Person{Name: "alice", Groups: []string{"release"}}, s.Listener.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := expect.Must(inbox.NewLocal(desk.Person{Name: "alice", Groups: []string{"release"}}, s.Listener.Addr()))(t)
 	s.Config.Handler, _ = newInbox(t, new(task.MemoryStore), l)
 	s.Start()
 	t.Cleanup(s.Close)
@@ -87,10 +85,7 @@ func TestLocalTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := httptest.NewUnstartedServer(nil)
 		defer s.Close()
-		l, err := inbox.NewLocal(desk.Person{Name: "alice"}, s.Listener.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := expect.Must(inbox.NewLocal(desk.Person{Name: "alice"}, s.Listener.Addr()))(t)
 		in, _ := newInbox(t, new(task.MemoryStore), l)
 		send := func(method, path, form string, cookies ...*http.Cookie) *http.Response {
 			r := httptest.NewRequest(method, path, strings.NewReader(form))

@@ -25,6 +25,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/askback-mcp/askback/inbox"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task"
 )
@@ -95,10 +96,7 @@ func (p *provider) set(change func()) {
 
 // rotate gives the provider another key.
 func (p *provider) rotate(t *testing.T) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := expect.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	p.set(func() { p.key, p.keyID = key, rand.Text() })
 }
 
@@ -160,10 +158,7 @@ type behind struct {
 // serveBehind serves an inbox whose people sign in at a provider.
 func serveBehind(t *testing.T, change func(*inbox.OIDCOptions)) *behind {
 	t.Helper()
-	keys, err := seal.NewRing(seal.NewKey(time.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := expect.Must(seal.NewRing(seal.NewKey(time.Now())))(t)
 	b := &behind{provider: newProvider(t), web: httptest.NewUnstartedServer(nil)}
 	b.web.StartTLS()
 	t.Cleanup(b.web.Close)
@@ -174,10 +169,7 @@ func serveBehind(t *testing.T, change func(*inbox.OIDCOptions)) *behind {
 	if change != nil {
 		change(&o)
 	}
-	who, err := inbox.NewOIDC(&o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	who := expect.Must(inbox.NewOIDC(&o))(t)
 	b.web.Config.Handler, _ = newInbox(t, new(task.MemoryStore), who)
 	return b
 }
@@ -450,10 +442,7 @@ func TestOIDCCrowd(t *testing.T) {
 	stranger := newBrowser(t, b.web)
 	stranger.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	res, _ := stranger.do("GET", "/auth/", nil)
-	at, err := url.Parse(res.Header.Get("Location"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := expect.Must(url.Parse(res.Header.Get("Location")))(t)
 	back := "/auth/callback?code=bogus&state=" + at.Query().Get("state")
 	cookie := stranger.cookie("__Host-askback-login")
 	for range 300 {
@@ -496,10 +485,7 @@ func TestOIDCStrangersAndTheLog(t *testing.T) {
 
 // Options that would sign in whom they should not are refused.
 func TestOIDCMistakes(t *testing.T) {
-	keys, err := seal.NewRing(seal.NewKey(time.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := expect.Must(seal.NewRing(seal.NewKey(time.Now())))(t)
 	for want, change := range map[string]func(*inbox.OIDCOptions){
 		"Issuer is missing":       func(o *inbox.OIDCOptions) { o.Issuer = "" },
 		"ClientID is missing":     func(o *inbox.OIDCOptions) { o.ClientID = "" },

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Whatever a link says, a browser that was signed in stays at the inbox.
@@ -13,10 +15,7 @@ func FuzzReturn(f *testing.F) {
 		"/%2f%2fx", "/%2e%2e/x", "\t//x", "/auth/logout", "/?//x", "/\x00"} {
 		f.Add(s)
 	}
-	at, err := url.Parse("https://inbox.example/below/auth/")
-	if err != nil {
-		f.Fatal(err)
-	}
+	at := expect.Must(url.Parse("https://inbox.example/below/auth/"))(f)
 	f.Fuzz(func(t *testing.T, link string) {
 		w := httptest.NewRecorder()
 		redirect(w, localPath(link))

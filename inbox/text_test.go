@@ -9,6 +9,8 @@ import (
 	"unicode"
 
 	"golang.org/x/net/html"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // What a server or a person writes is shown as text: what could hide something or turn it around is named.
@@ -122,10 +124,7 @@ func TestCostlyMarkdown(t *testing.T) {
 // seen is what somebody sees of HTML: its texts, and the attributes that a browser shows.
 func seen(t *testing.T, page template.HTML) (texts []string, links [][2]string) {
 	t.Helper()
-	root, err := html.Parse(strings.NewReader(string(page)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := expect.Must(html.Parse(strings.NewReader(string(page))))(t)
 	for n := range root.Descendants() {
 		if n.Type == html.TextNode {
 			texts = append(texts, n.Data)

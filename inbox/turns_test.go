@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"testing"
 	"testing/synctest"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A crowd of one peer has its share of the places and waits in the queue; somebody else has a place at once. A crowd of
@@ -50,9 +52,7 @@ func TestTurns(t *testing.T) {
 			}
 			select {
 			case err := <-came:
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.Check(t, err)
 			default:
 				t.Fatalf("%d peers: ada has no place", peers)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestParse(t *testing.T) {
@@ -57,9 +58,7 @@ func TestParse(t *testing.T) {
 // nothing.
 func TestQuestionsAreEncoded(t *testing.T) {
 	q := input.Question{Key: "k", Method: input.MethodElicit, Params: json.RawMessage(`{"message":"Which?"}`)}
-	if err := q.Parse(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, q.Parse())
 	data, err := json.Marshal(q)
 	const want = `{"key":"k","method":"elicitation/create","params":{"message":"Which?"},"message":"Which?"}`
 	if err != nil || string(data) != want {
@@ -80,9 +79,7 @@ func TestParsedAgain(t *testing.T) {
 	q := input.Question{
 		Method: input.MethodElicit, Params: json.RawMessage(`{"mode":"url","message":"m","url":"https://a.b"}`),
 	}
-	if err := q.Parse(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, q.Parse())
 	q.Params = json.RawMessage(`{"message":1}`)
 	if err := q.Parse(); err == nil || q.Mode != "" || q.Message != "" || q.Schema != nil || q.URL != "" {
 		t.Errorf("%+v, %v", q, err)

@@ -105,9 +105,7 @@ func TestClientSpans(t *testing.T) {
 			collect := newCollector(t)
 			transport, at := connect[c.name](t, collect)
 			session := collect.connect(t, transport, c.version, false)
-			if _, err := session.CallTool(t.Context(), greetings); err != nil {
-				t.Fatal(err)
-			}
+			expect.Must(session.CallTool(t.Context(), greetings))(t)
 			harness.Eventually(t, "the server's spans", func() bool { return len(collect.spans.GetSpans()) == 2*c.rounds+2 })
 			var requests, served []tracetest.SpanStub
 			for _, s := range collect.take() {
@@ -169,9 +167,7 @@ func TestClientTraceOverResume(t *testing.T) {
 		return collect.connect(t, &mcp.StreamableClientTransport{Endpoint: web.URL}, "", parks)
 	}
 	ctx, host := collect.tracers.Tracer("host").Start(t.Context(), "chat")
-	if _, err := connect(false).CallTool(ctx, greetings); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(connect(false).CallTool(ctx, greetings))(t)
 	for _, s := range collect.take() {
 		if s.SpanKind == trace.SpanKindClient && (s.Parent.SpanID() != host.SpanContext().SpanID() || s.Links != nil) {
 			t.Errorf("%s is below %v, with links %v", s.Name, s.Parent.SpanID(), s.Links)
@@ -189,9 +185,7 @@ func TestClientTraceOverResume(t *testing.T) {
 	var p client.Pending
 	expect.Check(t, json.Unmarshal(parked, &p))
 	later, other := collect.tracers.Tracer("host").Start(t.Context(), "the next day")
-	if _, err := connect(false).Resume(later, &p); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(connect(false).Resume(later, &p))(t)
 	spans := collect.take()
 	for _, s := range spans {
 		if s.SpanContext.TraceID() != host.SpanContext().TraceID() {
@@ -237,9 +231,7 @@ func TestClientMeta(t *testing.T) {
 			TraceState: traceState("vendor", "value"),
 		}))
 	session := collect.connect(t, &mcp.StreamableClientTransport{Endpoint: web.URL}, "", false)
-	if _, err := session.CallTool(ctx, greetings); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(session.CallTool(ctx, greetings))(t)
 	if len(metas) != 2 {
 		t.Fatalf("%d requests", len(metas))
 	}
@@ -346,9 +338,7 @@ func TestClientTask(t *testing.T) {
 			})
 	})
 	session := collect.connect(t, &mcp.StreamableClientTransport{Endpoint: server.URL()}, "", false)
-	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "deploy"}); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(session.CallTool(t.Context(), &mcp.CallToolParams{Name: "deploy"}))(t)
 	id := collect.task.Load().(string)
 	names := make(map[string]bool)
 	var call trace.TraceID

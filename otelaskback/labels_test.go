@@ -14,6 +14,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/otelaskback"
 	"github.com/askback-mcp/askback/task"
 )
@@ -44,9 +45,7 @@ func TestNamesThatNobodyLookedUpAreNoLabels(t *testing.T) {
 			})
 			end()
 			var all metricdata.ResourceMetrics
-			if err := collect.metrics.Collect(t.Context(), &all); err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, collect.metrics.Collect(t.Context(), &all))
 			found := 0
 			for _, m := range all.ScopeMetrics[0].Metrics {
 				for _, attributes := range attributeSets(m.Data) {
@@ -96,9 +95,7 @@ func TestCountingTasksIsBounded(t *testing.T) {
 		reader := metric.NewManualReader()
 		meters := metric.NewMeterProvider(metric.WithReader(reader))
 		registered, err := otelaskback.ObserveTasks(new(stalled), &otelaskback.Options{MeterProvider: meters})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		defer registered.Unregister()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -114,9 +111,7 @@ func TestCountingTasksIsBounded(t *testing.T) {
 func series(t *testing.T, reader *metric.ManualReader) (n int) {
 	t.Helper()
 	var all metricdata.ResourceMetrics
-	if err := reader.Collect(t.Context(), &all); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, reader.Collect(t.Context(), &all))
 	for _, scope := range all.ScopeMetrics {
 		for _, m := range scope.Metrics {
 			n += len(attributeSets(m.Data))
@@ -181,9 +176,7 @@ func TestPeersMakeNoTimeSeriesWithoutEnd(t *testing.T) {
 	}
 	request(client.Operation{Method: "tools/call", Server: "good:80", Target: "honest", Outcome: "failed", Code: -32603})
 	var all metricdata.ResourceMetrics
-	if err := reader.Collect(t.Context(), &all); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, reader.Collect(t.Context(), &all))
 	found := false
 	for _, attributes := range attributeSets(all.ScopeMetrics[0].Metrics[0].Data) {
 		tool, _ := attributes.Value("gen_ai.tool.name")
@@ -196,10 +189,7 @@ func TestPeersMakeNoTimeSeriesWithoutEnd(t *testing.T) {
 
 	// The server's side.
 	reader = metric.NewManualReader()
-	serve, err := otelaskback.Observe(&otelaskback.Options{MeterProvider: newProvider(reader)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	serve := expect.Must(otelaskback.Observe(&otelaskback.Options{MeterProvider: newProvider(reader)}))(t)
 	for i := range many {
 		for _, op := range []askback.Operation{
 			{Method: "tools/call", Target: "t", Outcome: "failed", Code: int64(i - many/2)},

@@ -398,9 +398,7 @@ func TestSessionID(t *testing.T) {
 		session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: web.URL},
 			&mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
 		expect.Check(t, err)
-		if _, err := session.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "hello"}); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(session.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "hello"}))(t)
 		got := attributes(collect.take()[0].Attributes)
 		if id := got["mcp.session.id"]; id != "" != has || has && id != session.ID() || got["network.transport"] != "tcp" {
 			t.Errorf("the session %q of %q has the attributes %v", session.ID(), principal, got)

@@ -133,9 +133,7 @@ func TestWhatWaitsForPeople(t *testing.T) {
 // The names of tools that a store holds are bounded as all others are: its clients may be of many releases.
 func TestTheToolsThatWaitAreBounded(t *testing.T) {
 	store, reader := new(task.MemoryStore), metric.NewManualReader()
-	if _, err := otelaskback.ObserveTasks(store, &otelaskback.Options{MeterProvider: newProvider(reader)}); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(otelaskback.ObserveTasks(store, &otelaskback.Options{MeterProvider: newProvider(reader)}))(t)
 	for i := range 3 {
 		rows := make([]*task.Task, 600)
 		for j := range rows {

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // docs/drawings/keys.svg has the keys of each step of a rotation in their order: the first one seals.
 func TestDrawingOfRotation(t *testing.T) {
 	drawing, err := os.ReadFile("../docs/drawings/keys.svg")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	var drawn []string
 	for _, key := range regexp.MustCompile(`data-step="(\w+)" data-key="(\w)"`).FindAllStringSubmatch(string(drawing),
 		-1) {
@@ -22,10 +22,7 @@ func TestDrawingOfRotation(t *testing.T) {
 	}
 
 	now := time.Now()
-	ring, err := NewRing(NewKey(now))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring := expect.Must(NewRing(NewKey(now)))(t)
 	names := map[string]string{ring.Keys()[0].ID(): "A"}
 	step, want := Step("before"), []string(nil)
 	for {

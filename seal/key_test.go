@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 var testSecret = [keySize]byte([]byte("\xf0\xe1\xd2\xc3THIS KEY IS SECRET\xb4\xa5\x96\x87!!!!!!"))
@@ -37,10 +39,7 @@ func TestPrintingShowsNoSecret(t *testing.T) {
 	key := newKey(secret, testNow)
 	ring := mustRing(t, key)
 	payload := []byte("THE PAYLOAD IS SECRET")
-	state, err := ring.Open(mustSeal(t, ring, string(payload)), testBinding, testNow)
-	if err != nil {
-		t.Fatal(err)
-	}
+	state := expect.Must(ring.Open(mustSeal(t, ring, string(payload)), testBinding, testNow))(t)
 	// The fields of a foreign struct, where fmt asks no methods.
 	type hidden struct {
 		key     Key
@@ -82,10 +81,7 @@ func TestPrintingShowsNoSecret(t *testing.T) {
 		slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "key", key, "ring", ring)
 		printed[name+" in slog"] = log.String()
 		if !strings.Contains(name, "state") && !strings.Contains(name, "exported") { // a payload in JSON is asked for
-			text, err := json.Marshal(value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := expect.Must(json.Marshal(value))(t)
 			printed[name+" in JSON"] = string(text)
 		}
 	}
@@ -105,10 +101,7 @@ func TestPrintingShowsNoSecret(t *testing.T) {
 		}
 	}
 	want := "seal.Key(" + key.ID() + ", created 2026-11-20T11:00:00Z)"
-	text, err := json.Marshal(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Must(json.Marshal(key))(t)
 	for how, got := range map[string]string{
 		"%v": fmt.Sprintf("%v", key), "%#v": fmt.Sprintf("%#v", key), "%x": fmt.Sprintf("%x", key),
 		"slog": key.LogValue().String(), "JSON": strings.Trim(string(text), `"`),
@@ -133,10 +126,7 @@ func TestErrorsShowNoSecret(t *testing.T) {
 	sealed := Binding{Audience: "tracker", Principal: "PRINCIPAL-SEALED", Method: "tools/call", Target: "TARGET-SEALED"}
 	presented := Binding{Audience: "tracker", Principal: "PRINCIPAL-PRESENTED", Method: "tools/call",
 		Target: "TARGET-PRESENTED"}
-	token, err := ring.Seal(sealed, []byte("PAYLOAD"), testNow, testExpires)
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := expect.Must(ring.Seal(sealed, []byte("PAYLOAD"), testNow, testExpires))(t)
 	seen := map[Reason]bool{}
 	for _, token := range []string{
 		token, token + "\n", token + "!", token[:40], "x" + token, "ab7" + token[3:], "ab1.aaaaaaaa" + token[12:],
@@ -230,10 +220,7 @@ func TestParseRing(t *testing.T) {
 			[]Key{a, b}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := ParseRing(tt.text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := expect.Must(ParseRing(tt.text))(t)
 			if diff := cmp.Diff(secrets(tt.want), secrets(r.Keys())); diff != "" {
 				t.Errorf("keys (-want +got):\n%s", diff)
 			}
@@ -307,10 +294,7 @@ func TestEncodeSecretsExplainsEachKey(t *testing.T) {
 	old := newKey([32]byte{1}, testNow.Add(-time.Hour))
 	current := newKey([32]byte{2}, testNow)
 	learned := newKey([32]byte{3}, testNow.Add(time.Hour))
-	r, err := newRing(testNow, current, old, learned)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := expect.Must(newRing(testNow, current, old, learned))(t)
 	want := `# Askback keys. Secret: who reads this file can read and forge requestState.
 # The first key seals, all of them open. Every instance needs the same file.
 # The last line is "# end of keys".

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // openReason opens a token and returns the reason of its refusal, or "" if it opens.
@@ -39,9 +41,7 @@ func TestReplaceRotates(t *testing.T) {
 			t.Fatalf("step %s, error %v, want %s", step, err, tt.step)
 		}
 		before := next.String()
-		if err := r.Replace(next); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, r.Replace(next))
 		if r.String() != before || next.String() != before || copied.String() != before {
 			t.Errorf("%s: the ring is %s, its copy %s, want %s", step, r, copied, before)
 		}
@@ -62,9 +62,7 @@ func TestReplaceCopies(t *testing.T) {
 	a, b, c := mustRing(t, NewKey(testNow)), mustRing(t, NewKey(testNow)), mustRing(t, NewKey(testNow))
 	want := c.String()
 	for _, replace := range [][2]*Ring{{a, b}, {b, c}, {a, a}, {a, c}, {c, b}} {
-		if err := replace[0].Replace(replace[1]); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, replace[0].Replace(replace[1]))
 	}
 	if got := []string{a.String(), b.String(), c.String()}; !cmp.Equal(got, []string{want, want, want}) {
 		t.Errorf("%q", got)
@@ -184,9 +182,7 @@ func TestRevocationStays(t *testing.T) {
 	check("after an earlier time")
 	for range 2 {
 		next, step, err := r.Rotate(testNow, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		r = next
 		check(fmt.Sprint("after ", step))
 	}
@@ -214,10 +210,7 @@ func TestRevocationIsExact(t *testing.T) {
 		time.Millisecond:        "",
 		time.Second:             "",
 	} {
-		token, err := r.Seal(testBinding, nil, at.Add(off), testExpires)
-		if err != nil {
-			t.Fatal(err)
-		}
+		token := expect.Must(r.Seal(testBinding, nil, at.Add(off), testExpires))(t)
 		if got := openReason(t, revoking, token, at.Add(off)); got != want {
 			t.Errorf("issued %v after the revocation: %q, want %q", off, got, want)
 		}

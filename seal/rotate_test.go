@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func ids(r *Ring) (ids []string) {
@@ -26,9 +28,7 @@ func TestRotateTakesThreeSteps(t *testing.T) {
 	take := func(want Step, order func(newest string) []string) {
 		t.Helper()
 		next, step, err := r.Rotate(now, wait)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		newest := next.Keys()[0].ID()
 		if step == StepLearn {
 			newest = next.Keys()[1].ID()
@@ -107,9 +107,7 @@ func TestRotate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := newRing(tt.switched, tt.keys...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, err)
 			next, step, err := r.Rotate(tt.now, tt.wait)
 			if tt.err != "" {
 				if next != nil || err == nil || !strings.Contains(err.Error(), tt.err) {
@@ -117,9 +115,7 @@ func TestRotate(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, err)
 			if step != tt.step {
 				t.Errorf("step %q, want %q", step, tt.step)
 			}
@@ -144,9 +140,7 @@ func TestRotateWaitsFromFractionsOfASecond(t *testing.T) {
 	r := mustRing(t, newKey([32]byte{1}, testNow.AddDate(-1, 0, 0)))
 	for range 2 { // after learn, and after switch
 		next, _, err := r.Rotate(now, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		if _, step, err := next.Rotate(now.Add(time.Minute-time.Millisecond), time.Minute); !errors.Is(err, ErrTooEarly) {
 			t.Errorf("%s a millisecond early: %v", step, err)
 		}

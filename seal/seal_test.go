@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 var (
@@ -29,19 +31,13 @@ var (
 
 func mustRing(t testing.TB, keys ...Key) *Ring {
 	t.Helper()
-	r, err := NewRing(keys...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := expect.Must(NewRing(keys...))(t)
 	return r
 }
 
 func mustSeal(t testing.TB, r *Ring, payload string) string {
 	t.Helper()
-	token, err := r.Seal(testBinding, []byte(payload), testNow, testExpires)
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := expect.Must(r.Seal(testBinding, []byte(payload), testNow, testExpires))(t)
 	return token
 }
 
@@ -59,10 +55,7 @@ func reasonOf(t testing.TB, state *State, err error) Reason {
 func body(t testing.TB, token string) (prefix string, raw []byte) {
 	t.Helper()
 	i := strings.LastIndexByte(token, '.') + 1
-	raw, err := base64.RawURLEncoding.DecodeString(token[i:])
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw = expect.Must(base64.RawURLEncoding.DecodeString(token[i:]))(t)
 	return token[:i], raw
 }
 
@@ -70,13 +63,8 @@ func TestSealThenOpen(t *testing.T) {
 	r := mustRing(t, NewKey(testNow))
 	payload := []byte(`{"round":1}`)
 	token, err := r.Seal(testBinding, payload, testNow.Add(1999*time.Microsecond), testExpires.Add(1999*time.Microsecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := r.Open(token, testBinding, testNow.Add(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
+	got := expect.Must(r.Open(token, testBinding, testNow.Add(time.Minute)))(t)
 	want := &State{
 		ID:      token[13:45],
 		KeyID:   r.Keys()[0].ID(),
@@ -94,10 +82,7 @@ func TestEveryTokenIsDifferent(t *testing.T) {
 	r := mustRing(t, NewKey(testNow))
 	seen := map[string]bool{}
 	for range 1000 {
-		state, err := r.Open(mustSeal(t, r, "same"), testBinding, testNow)
-		if err != nil {
-			t.Fatal(err)
-		}
+		state := expect.Must(r.Open(mustSeal(t, r, "same"), testBinding, testNow))(t)
 		if seen[state.ID] {
 			t.Fatalf("ID %s came twice", state.ID)
 		}
@@ -354,13 +339,8 @@ func TestLargestTokenOpens(t *testing.T) {
 func TestInspectIgnoresBindingAndTimesButNotAuthenticity(t *testing.T) {
 	r := mustRing(t, NewKey(testNow))
 	token, err := r.Seal(testBinding, []byte("payload"), time.UnixMilli(0), time.UnixMilli(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	state, err := r.Inspect(token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
+	state := expect.Must(r.Inspect(token))(t)
 	if diff := cmp.Diff(testBinding, state.Binding); diff != "" {
 		t.Errorf("binding (-want +got):\n%s", diff)
 	}
@@ -373,10 +353,7 @@ func TestInspectIgnoresBindingAndTimesButNotAuthenticity(t *testing.T) {
 func TestPeek(t *testing.T) {
 	r := mustRing(t, NewKey(testNow))
 	token := mustSeal(t, r, "payload")
-	got, err := Peek(token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := expect.Must(Peek(token))(t)
 	want := Visible{Version: "ab1", KeyID: r.Keys()[0].ID(), ID: token[13:45],
 		Size: plaintextSize(&testBinding, []byte("payload"))}
 	if diff := cmp.Diff(want, got); diff != "" {

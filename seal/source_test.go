@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/seal"
 )
 
@@ -22,23 +23,14 @@ func TestFilesOpenToEveryUserAreRefused(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("its files have no such modes")
 	}
-	ring, err := seal.NewRing(seal.NewKey(time.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring := expect.Must(seal.NewRing(seal.NewKey(time.Now())))(t)
 	file := filepath.Join(t.TempDir(), "..data")
 	link := filepath.Join(t.TempDir(), "askback.keys")
-	if err := os.WriteFile(file, []byte(ring.EncodeSecrets()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(file, link); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, os.WriteFile(file, []byte(ring.EncodeSecrets()), 0o600))
+	expect.Check(t, os.Symlink(file, link))
 	for mode, refused := range map[os.FileMode]bool{0o600: false, 0o400: false, 0o440: false, 0o640: false, 0o660: false,
 		0o604: true, 0o602: true, 0o601: true, 0o622: true, 0o644: true} {
-		if err := os.Chmod(file, mode); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, os.Chmod(file, mode))
 		for _, name := range []string{file, link} {
 			keys, err := seal.File(name).Load(t.Context())
 			switch {
@@ -54,24 +46,13 @@ func TestFilesOpenToEveryUserAreRefused(t *testing.T) {
 
 func TestReload(t *testing.T) {
 	now := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
-	ring, err := seal.NewRing(seal.NewKey(now))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring := expect.Must(seal.NewRing(seal.NewKey(now)))(t)
 	b := seal.Binding{Audience: "tracker"}
-	token, err := ring.Seal(b, []byte("payload"), now, now.Add(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := seal.NewRing(seal.NewKey(now))
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := expect.Must(ring.Seal(b, []byte("payload"), now, now.Add(time.Hour)))(t)
+	other := expect.Must(seal.NewRing(seal.NewKey(now)))(t)
 	file := filepath.Join(t.TempDir(), "keys")
 	write := func(text string) seal.Source {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, os.WriteFile(file, []byte(text), 0o600))
 		return seal.File(file)
 	}
 	secret := ring.Keys()[0].EncodeSecret()
@@ -128,9 +109,7 @@ func TestReloadWithAContext(t *testing.T) {
 	now := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
 	ring, err1 := seal.NewRing(seal.NewKey(now))
 	other, err2 := seal.NewRing(seal.NewKey(now))
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, errors.Join(err1, err2))
 	before := ring.EncodeSecrets()
 	from := &contextSource{ring: other}
 	ctx, cancel := context.WithCancel(t.Context())

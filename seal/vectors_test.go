@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // vectors.json is written by vectors.py, which shares no code with this package.
@@ -59,13 +61,8 @@ func (b *hexBytes) UnmarshalText(text []byte) (err error) {
 
 func readVectors(t testing.TB) (v vectors, ring func(names ...string) *Ring) {
 	t.Helper()
-	text, err := os.ReadFile("testdata/vectors.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &v); err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Must(os.ReadFile("testdata/vectors.json"))(t)
+	expect.Check(t, json.Unmarshal(text, &v))
 	if len(v.Keys) < 2 || len(v.Tokens) < 3 || len(v.Refused) < 40 {
 		t.Fatalf("vectors.json has only %d keys, %d tokens and %d refused tokens", len(v.Keys), len(v.Tokens), len(v.Refused))
 	}
@@ -75,10 +72,7 @@ func readVectors(t testing.TB) (v vectors, ring func(names ...string) *Ring) {
 		for _, name := range names {
 			texts = append(texts, v.Keys[name].Text)
 		}
-		r, err := ParseRing(strings.Join(texts, " "))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := expect.Must(ParseRing(strings.Join(texts, " ")))(t)
 		return r
 	}
 }
@@ -110,10 +104,7 @@ func TestVectorTokens(t *testing.T) {
 			if diff := cmp.Diff([]byte(tt.Plaintext), appendPlaintext(nil, &b, tt.Payload, issued, expires)); diff != "" {
 				t.Errorf("plaintext (-want +got):\n%s", diff)
 			}
-			token, err := s.seal([nonceSize]byte(tt.Nonce), &b, tt.Payload, issued, expires)
-			if err != nil {
-				t.Fatal(err)
-			}
+			token := expect.Must(s.seal([nonceSize]byte(tt.Nonce), &b, tt.Payload, issued, expires))(t)
 			if token != tt.Token {
 				t.Errorf("sealed as\n%s\nwant\n%s", token, tt.Token)
 			}
@@ -128,10 +119,7 @@ func TestVectorTokens(t *testing.T) {
 					t.Errorf("at %d (-want +got):\n%s", now, diff)
 				}
 			}
-			inspected, err := r.Inspect(tt.Token)
-			if err != nil {
-				t.Fatal(err)
-			}
+			inspected := expect.Must(r.Inspect(tt.Token))(t)
 			if diff := cmp.Diff(want, inspected); diff != "" {
 				t.Errorf("inspected (-want +got):\n%s", diff)
 			}

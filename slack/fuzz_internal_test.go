@@ -17,6 +17,7 @@ import (
 
 	"github.com/askback-mcp/askback/desk/chat"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Whatever Slack has signed is a click of somebody, or nothing, and a form amounts to sound JSON.
@@ -30,10 +31,7 @@ func FuzzReceive(f *testing.F) {
 	f.Add(`{"type":"view_submission","view":{"callback_id":"askback_answer","private_metadata":"[]"}}`)
 	f.Add(`null`)
 	const secret = "a secret of sixteen"
-	s, err := New(Options{Token: "xoxb-token", SigningSecret: secret})
-	if err != nil {
-		f.Fatal(err)
-	}
+	s := expect.Must(New(Options{Token: "xoxb-token", SigningSecret: secret}))(f)
 	f.Fuzz(func(t *testing.T, payload string) {
 		body := url.Values{"payload": {payload}}.Encode()
 		req := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
@@ -59,10 +57,7 @@ func FuzzReceive(f *testing.F) {
 func FuzzUnsigned(f *testing.F) {
 	f.Add("v0=00", "1", "payload={}")
 	f.Add("v0="+strings.Repeat("0", 64), "0", "")
-	s, err := New(Options{Token: "xoxb-token", SigningSecret: "a secret of sixteen"})
-	if err != nil {
-		f.Fatal(err)
-	}
+	s := expect.Must(New(Options{Token: "xoxb-token", SigningSecret: "a secret of sixteen"}))(f)
 	f.Fuzz(func(t *testing.T, signature, sent, body string) {
 		req := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
 		req.Header.Set("X-Slack-Request-Timestamp", sent)

@@ -488,9 +488,7 @@ func TestEndsElsewhere(t *testing.T) {
 	expect.Check(t, err)
 	s.shows(m.TS, "Declined by dora. dora: “no”", true)
 	id, m = s.call(payment{To: "withdrawn"})
-	if _, err := s.people.Cancel(t.Context(), task.Name(id), desk.Cancellation{By: "ops", Reason: "moving"}); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(s.people.Cancel(t.Context(), task.Name(id), desk.Cancellation{By: "ops", Reason: "moving"}))(t)
 	s.shows(m.TS, "Withdrawn", true)
 	_, m = s.call(payment{To: "expired", MS: 4000})
 	s.shows(m.TS, "Unanswered: the deadline has passed.", true)

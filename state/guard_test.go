@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/state"
 	"github.com/askback-mcp/askback/task/storetest"
 )
@@ -21,9 +22,7 @@ func TestMemoryGuardRemembers(t *testing.T) {
 			}
 			time.Sleep(ttl - time.Millisecond)
 			for i := range 10_000 { // so that it looks for the expired, again and again
-				if _, err := g.Use(t.Context(), fmt.Sprint(i), time.Now()); err != nil {
-					t.Fatal(err)
-				}
+				expect.Must(g.Use(t.Context(), fmt.Sprint(i), time.Now()))(t)
 			}
 			if fresh, _ := g.Use(t.Context(), "kept", expires); fresh {
 				t.Errorf("an id of %v was forgotten before its time", ttl)

@@ -19,15 +19,13 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/bridge/rules"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // parse reads rules that have no mistake.
 func parse(t testing.TB, text string) *rules.Rules {
 	t.Helper()
-	r, err := rules.Parse("rules.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := expect.Must(rules.Parse("rules.yaml", []byte(text)))(t)
 	return r
 }
 
@@ -147,10 +145,7 @@ rules:
     when: arguments.a.all(x, arguments.a.all(y, x + y > 0))
     deny: never
 `)
-	many, err := json.Marshal(map[string]any{"a": slices.Repeat([]int{1}, 100_000)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	many := expect.Must(json.Marshal(map[string]any{"a": slices.Repeat([]int{1}, 100_000)}))(t)
 	call := &ToolCall{Caller: "ada", Arguments: many}
 	want := []string{"square: its condition takes too long"}
 	if v := r.Decide(t.Context(), call); v.Action != deny || !slices.Equal(v.Failed, want) {

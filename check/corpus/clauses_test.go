@@ -11,6 +11,7 @@ import (
 
 	"github.com/askback-mcp/askback/check/corpus"
 	"github.com/askback-mcp/askback/check/findings"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // The clauses of the revision in docs/proof/clauses.tsv and the probes agree in both directions.
@@ -23,20 +24,14 @@ func TestProbesAndClausesAgree(t *testing.T) {
 
 func readClauses(t *testing.T) string {
 	t.Helper()
-	data, err := os.ReadFile("../../docs/proof/clauses.tsv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := expect.Must(os.ReadFile("../../docs/proof/clauses.tsv"))(t)
 	return string(data)
 }
 
 // readScenarios returns the page that lists the scenarios of the official suite.
 func readScenarios(t *testing.T) string {
 	t.Helper()
-	data, err := os.ReadFile("../../judge/conformance/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := expect.Must(os.ReadFile("../../judge/conformance/README.md"))(t)
 	return string(data)
 }
 

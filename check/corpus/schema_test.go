@@ -14,18 +14,14 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/askback-mcp/askback/check/corpus"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func readSchema(t *testing.T) *jsonschema.Resolved {
 	t.Helper()
 	var schema jsonschema.Schema
-	if err := json.Unmarshal(corpus.Schema, &schema); err != nil {
-		t.Fatal(err)
-	}
-	resolved, err := schema.Resolve(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, json.Unmarshal(corpus.Schema, &schema))
+	resolved := expect.Must(schema.Resolve(nil))(t)
 	return resolved
 }
 
@@ -104,9 +100,7 @@ func TestWordsAreExplainedAndUsed(t *testing.T) {
 			}
 		} `json:"$defs"`
 	}
-	if err := json.Unmarshal(corpus.Schema, &schema); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, json.Unmarshal(corpus.Schema, &schema))
 	permitted := words{}
 	permitted.add("family", schema.Properties.Family.Enum...)
 	permitted.add("needs", schema.Properties.Needs.Items.Enum...)
@@ -144,10 +138,7 @@ func TestWordsAreExplainedAndUsed(t *testing.T) {
 
 	page := ""
 	for _, name := range []string{"README.md", "clients.md"} {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := expect.Must(os.ReadFile(name))(t)
 		page += string(text)
 	}
 	explained, section := words{}, ""

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A plan that can be read is as it was after it is written.
@@ -16,10 +18,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := json.Marshal(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := expect.Must(json.Marshal(p))(t)
 		if _, err := Parse(again); err != nil && !strings.Contains(err.Error(), "exceeded max depth") {
 			t.Errorf("%s: %v", again, err)
 		}

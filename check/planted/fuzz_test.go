@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback/check/planted"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A server with any fault answers any body and any state, and does not panic.
@@ -32,10 +33,7 @@ func FuzzServer(f *testing.F) {
 		if message.Method != "subscriptions/listen" { // whose response lasts
 			c.handler.ServeHTTP(w, r)
 		}
-		text, err := json.Marshal(state)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := expect.Must(json.Marshal(state))(t)
 		for _, target := range []string{"book", "redeem"} {
 			c.send("tools/call", `"name":"`+target+`","arguments":{"city":"Rome"},"requestState":`+string(text)+
 				`,"inputResponses":{`+guest+`}`)

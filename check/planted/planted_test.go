@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback/check/planted"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A client sends what it is told to.
@@ -218,17 +219,11 @@ func TestEndpoint(t *testing.T) {
 // Each fault has a name of its own, which the server's code reads.
 func TestFaultsAreRead(t *testing.T) {
 	var code strings.Builder
-	files, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := expect.Must(os.ReadDir("."))(t)
 	for _, file := range files {
 		name := file.Name()
 		if strings.HasSuffix(name, ".go") && name != "faults.go" && !strings.HasSuffix(name, "_test.go") {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := expect.Must(os.ReadFile(name))(t)
 			code.Write(text)
 		}
 	}

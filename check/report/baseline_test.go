@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/askback-mcp/askback/check/findings"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 const entry = `{"probe": "state-forged", "target": "tools/call deploy", "dimension": "integrity", "level": "fail",
@@ -15,10 +16,7 @@ const entry = `{"probe": "state-forged", "target": "tools/call deploy", "dimensi
 
 func parse(t *testing.T, entries ...string) *Baseline {
 	t.Helper()
-	b, err := ParseBaseline([]byte(`{"entries": [` + strings.Join(entries, ",") + `]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := expect.Must(ParseBaseline([]byte(`{"entries": [` + strings.Join(entries, ",") + `]}`)))(t)
 	return b
 }
 
@@ -107,13 +105,8 @@ func TestBaselinesThatAreRefused(t *testing.T) {
 func TestANewBaselineCoversItsReport(t *testing.T) {
 	t.Parallel()
 	b, err := NewBaseline(sample(), "It is a demo.", "2026-12-31")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := b.JSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
+	text := expect.Must(b.JSON())(t)
 	if b, err = ParseBaseline([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
@@ -145,10 +138,7 @@ func FuzzParseBaseline(f *testing.F) {
 		if n := len(r.Remarks) + len(accepted(r)) - 1; len(b.Entries) > 0 && n == 0 {
 			t.Errorf("%d entries have no effect", len(b.Entries))
 		}
-		again, err := b.JSON()
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := expect.Must(b.JSON())(t)
 		if other, err := ParseBaseline([]byte(again)); err != nil || !cmp.Equal(b, other) {
 			t.Errorf("%q: %v\n%s", text, err, cmp.Diff(b, other))
 		}

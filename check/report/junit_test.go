@@ -13,14 +13,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/askback-mcp/askback/check/findings"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func junitText(t testing.TB, r *findings.Report, failOn findings.Level) string {
 	t.Helper()
-	text, err := JUnit(r, failOn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Must(JUnit(r, failOn))(t)
 	return text
 }
 
@@ -36,9 +34,7 @@ func TestJUnitFailures(t *testing.T) {
 	t.Parallel()
 	for level, want := range map[findings.Level]int{findings.Fail: 1, findings.Warn: 2, findings.Note: 3} {
 		var got junitSuites
-		if err := xml.Unmarshal([]byte(junitText(t, sample(), level)), &got); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, xml.Unmarshal([]byte(junitText(t, sample(), level)), &got))
 		failures := 0
 		for _, suite := range got.Suites {
 			if len(suite.Cases) != suite.Tests {
@@ -56,9 +52,7 @@ func TestJUnitFailures(t *testing.T) {
 func TestAParserOfOthersReadsJUnit(t *testing.T) {
 	t.Parallel()
 	modules, err := filepath.Abs(installed(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	parse := exec.Command("node", "--input-type=module", "-e", `
 		import { readFileSync } from "node:fs"
 		const { parse } = await import("file://" + process.argv[1] + "/junit2json/dist/esm/index.js")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/askback-mcp/askback/check/corpus"
 	"github.com/askback-mcp/askback/check/findings"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Probes like those of the corpus, whose words change.
@@ -113,14 +114,9 @@ var strange = []string{
 func golden(t *testing.T, file, got string) {
 	t.Helper()
 	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, os.WriteFile(file, []byte(got), 0o600))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := expect.Must(os.ReadFile(file))(t)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", file, diff)
 	}
@@ -130,9 +126,7 @@ func golden(t *testing.T, file, got string) {
 func schemaOf(t testing.TB) *jsonschema.Resolved {
 	t.Helper()
 	var all any
-	if err := json.Unmarshal(Schema, &all); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, json.Unmarshal(Schema, &all))
 	var closeObjects func(v any)
 	closeObjects = func(v any) {
 		object, _ := v.(map[string]any)
@@ -144,18 +138,10 @@ func schemaOf(t testing.TB) *jsonschema.Resolved {
 		}
 	}
 	closeObjects(all)
-	text, err := json.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Must(json.Marshal(all))(t)
 	var schema jsonschema.Schema
-	if err := json.Unmarshal(text, &schema); err != nil {
-		t.Fatal(err)
-	}
-	resolved, err := schema.Resolve(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, json.Unmarshal(text, &schema))
+	resolved := expect.Must(schema.Resolve(nil))(t)
 	return resolved
 }
 
@@ -167,14 +153,9 @@ func TestJSONFitsItsSchema(t *testing.T) {
 	for name, r := range map[string]*findings.Report{
 		"a run": sample(), "every member": full, "nothing": {Subject: "./server", Kind: "server"},
 	} {
-		text, err := JSON(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := expect.Must(JSON(r))(t)
 		var v any
-		if err := json.Unmarshal([]byte(text), &v); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, json.Unmarshal([]byte(text), &v))
 		if err := schema.Validate(v); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -183,17 +164,12 @@ func TestJSONFitsItsSchema(t *testing.T) {
 
 func TestJSONKeepsTheReport(t *testing.T) {
 	t.Parallel()
-	text, err := JSON(sample())
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Must(JSON(sample()))(t)
 	var got struct {
 		findings.Report
 		Summary counts
 	}
-	if err := json.Unmarshal([]byte(text), &got); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, json.Unmarshal([]byte(text), &got))
 	if diff := cmp.Diff(*sample(), got.Report); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -11,44 +11,32 @@ import (
 
 	"github.com/askback-mcp/askback/check/findings"
 	"github.com/askback-mcp/askback/internal/foreign"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // sarifSchema is the schema of the format. Its dialect is older than the one that the validator reads, and differs in
 // nothing that the schema uses.
 func sarifSchema(t *testing.T) *jsonschema.Resolved {
 	t.Helper()
-	text, err := os.ReadFile(installed(t) + "/@microsoft/jest-sarif/lib/schemas/sarif-2.1.0-rtm.5.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Must(os.ReadFile(installed(t) + "/@microsoft/jest-sarif/lib/schemas/sarif-2.1.0-rtm.5.json"))(t)
 	dialect := strings.Replace(string(text), "http://json-schema.org/draft-04/schema#",
 		"http://json-schema.org/draft-07/schema#", 1)
 	var schema jsonschema.Schema
-	if err := json.Unmarshal([]byte(dialect), &schema); err != nil {
-		t.Fatal(err)
-	}
-	resolved, err := schema.Resolve(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, json.Unmarshal([]byte(dialect), &schema))
+	resolved := expect.Must(schema.Resolve(nil))(t)
 	return resolved
 }
 
 func validate(t *testing.T, schema *jsonschema.Resolved, text string) error {
 	t.Helper()
 	var v any
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, json.Unmarshal([]byte(text), &v))
 	return schema.Validate(v)
 }
 
 func sarifText(t testing.TB, r *findings.Report) string {
 	t.Helper()
-	text, err := SARIF(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Must(SARIF(r))(t)
 	return text
 }
 

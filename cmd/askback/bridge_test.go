@@ -270,9 +270,7 @@ func decide(t *testing.T, dir, message, action string) {
 			if !strings.HasSuffix(q.Message, message) {
 				t.Errorf("the question is %q", q.Message)
 			}
-			if _, err := d.Answer(t.Context(), q.Name, q.Key, desk.Answer{By: by, Action: action}); err != nil {
-				t.Fatal(err)
-			}
+			expect.Must(d.Answer(t.Context(), q.Name, q.Key, desk.Answer{By: by, Action: action}))(t)
 			return true
 		}
 		return false

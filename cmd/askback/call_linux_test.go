@@ -18,6 +18,7 @@ import (
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // screen is what a terminal shows of a command.
@@ -54,9 +55,7 @@ func onTerminalWith(t *testing.T, env []string, args ...string) *screen {
 	s := &screen{keys: ptmx, cmd: exec.Command("askback", args...), done: make(chan struct{})}
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = tty, tty, tty
 	s.cmd.Env = append(os.Environ(), env...)
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, s.cmd.Start())
 	tty.Close()
 	go func() {
 		defer close(s.done)
@@ -79,9 +78,7 @@ func (s *screen) enter(t *testing.T, after, line string) {
 
 func (s *screen) types(t *testing.T, keys string) {
 	t.Helper()
-	if _, err := io.WriteString(s.keys, keys); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(io.WriteString(s.keys, keys))(t)
 }
 
 func (s *screen) waitFor(t *testing.T, text string) {
@@ -103,10 +100,7 @@ func (s *screen) end() int {
 
 func TestAPersonAnswersInTheServersOrder(t *testing.T) {
 	t.Parallel()
-	srv, err := newAsker(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := expect.Must(newAsker(nil))(t)
 	web := httptest.NewServer(srv.HTTPHandler(nil))
 	t.Cleanup(web.Close)
 	s := onTerminal(t, "call", web.URL, "two", "--trace")
@@ -127,9 +121,7 @@ func TestAPageIsOpenedWithConsentOnly(t *testing.T) {
 	opened := filepath.Join(dir, "opened")
 	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	browser := "#!/bin/sh\nprintf '%s\\n' \"$#\" \"$1\" >'" + opened + ".new'; mv '" + opened + ".new' '" + opened + "'\n"
-	if err := os.WriteFile(filepath.Join(dir, "xdg-open"), []byte(browser), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, os.WriteFile(filepath.Join(dir, "xdg-open"), []byte(browser), 0o700))
 
 	s := onTerminal(t, "call", "asker --stdio", "page")
 	s.enter(t, "decision", "3") // decline
@@ -235,9 +227,7 @@ func TestProgressIsOneLineOnATerminal(t *testing.T) {
 	} {
 		s := onTerminalWith(t, []string{"TERM=xterm", env}, "call", "asker --stdio", "slow")
 		s.waitFor(t, "2 of 3")
-		if err := s.cmd.Process.Signal(os.Interrupt); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, s.cmd.Process.Signal(os.Interrupt))
 		code := s.end()
 		got := regexp.MustCompile(`  0:\d\d  `).ReplaceAllString(drawn.ReplaceAllString(s.text(), ""), "  0:0N  ")
 		if code != cli.ExitInterrupted || got != want {
@@ -253,9 +243,7 @@ func TestProgressStaysAboveAQuestion(t *testing.T) {
 	s := onTerminalWith(t, []string{"TERM=xterm", "NO_COLOR=1"}, "call", "asker --stdio", "steps", "First="+first,
 		"Second="+second)
 	create := func(file string) {
-		if err := os.WriteFile(file, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, os.WriteFile(file, nil, 0o600))
 	}
 	s.waitFor(t, "1 of 2")
 	create(first)

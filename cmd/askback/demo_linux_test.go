@@ -20,6 +20,7 @@ import (
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // terminalDemo is `askback demo` on a terminal, where it waits for a person.
@@ -42,9 +43,7 @@ func startDemo(t *testing.T) *terminalDemo {
 	d.cmd.Env = append(os.Environ(), "TERM=dumb", "TMPDIR="+d.tmp)
 	// Not as its controlling terminal, which would end the servers with the demo, whatever they do themselves.
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := d.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, d.cmd.Start())
 	tty.Close()
 	go func() {
 		defer close(d.closed)
@@ -126,9 +125,7 @@ func kill(t *testing.T, pid string) {
 	if err == nil {
 		err = syscall.Kill(n, syscall.SIGKILL)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 }
 
 // Whatever ends the demo in the middle, no server outlives it; and if it can do anything about it, no file.
@@ -152,9 +149,7 @@ func TestDemoLeavesNothing(t *testing.T) {
 				t.Errorf("the demo keeps its files elsewhere than in %s", d.tmp)
 			}
 
-			if err := d.cmd.Process.Signal(signal); err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, d.cmd.Process.Signal(signal))
 			err := d.cmd.Wait()
 			for _, pid := range servers {
 				if !eventually(func() bool { return !serving(pid) }) {
@@ -183,9 +178,7 @@ func TestDemoLeavesNothing(t *testing.T) {
 func TestDemoCleansUpWithoutAReader(t *testing.T) {
 	t.Parallel()
 	reader, writer, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	reader.Close()
 	tmp := t.TempDir()
 	var stderr strings.Builder
@@ -262,7 +255,5 @@ func TestDemoSparesTheLastServer(t *testing.T) {
 // enter types lines.
 func (d *terminalDemo) enter(t *testing.T, lines ...string) {
 	t.Helper()
-	if _, err := io.WriteString(d.keys, strings.Join(lines, "\n")+"\n"); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(io.WriteString(d.keys, strings.Join(lines, "\n")+"\n"))(t)
 }

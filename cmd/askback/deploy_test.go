@@ -74,9 +74,7 @@ func TestDeployOverAKill(t *testing.T) {
 				if q.Message != "Deploy version "+version+"?" {
 					continue
 				}
-				if _, err := d.Answer(t.Context(), q.Name, q.Key, desk.Answer{By: by, Action: "accept"}); err != nil {
-					t.Fatal(err)
-				}
+				expect.Must(d.Answer(t.Context(), q.Name, q.Key, desk.Answer{By: by, Action: "accept"}))(t)
 				return true
 			}
 			return false

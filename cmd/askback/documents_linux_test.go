@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/keyfile"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
@@ -25,10 +26,7 @@ import (
 // cache although a file outside of this module has changed.
 func repository(t *testing.T) string {
 	t.Helper()
-	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	here := expect.Must(os.Getwd())(t)
 	return here + "/../.."
 }
 
@@ -85,10 +83,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 	for _, page := range pages {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
-			data, err := os.ReadFile(repository(t) + "/" + page)
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := expect.Must(os.ReadFile(repository(t) + "/" + page))(t)
 			var runnable []docCommand
 			for _, c := range commandsOf(t, string(data)) {
 				if reason := cmp.Or(leftPages[page], leftOut(c.text)); reason != "" {
@@ -124,10 +119,7 @@ func TestNothingIsLeftOutForNothing(t *testing.T) {
 	t.Parallel()
 	var all strings.Builder
 	for _, page := range documents(t) {
-		data, err := os.ReadFile(repository(t) + "/" + page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := expect.Must(os.ReadFile(repository(t) + "/" + page))(t)
 		for _, c := range commandsOf(t, string(data)) {
 			all.WriteString(c.text + "\n")
 		}
@@ -147,10 +139,7 @@ func documents(t *testing.T) []string {
 	var pages []string
 	for _, pattern := range []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "docs/proof/*.md",
 		"examples/*/README.md"} {
-		found, err := fs.Glob(os.DirFS(repository(t)), pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := expect.Must(fs.Glob(os.DirFS(repository(t)), pattern))(t)
 		pages = append(pages, found...)
 	}
 	if len(pages) < 15 {
@@ -286,30 +275,15 @@ func newDocReader(t *testing.T) *docReader {
 		if err != nil {
 			t.Skipf("the documents' commands need %s: %v", name, err)
 		}
-		if err := os.Symlink(program, filepath.Join(bin, name)); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, os.Symlink(program, filepath.Join(bin, name)))
 	}
 	for name, text := range map[string]string{"askback": askbackProgram, "go": goProgram} {
-		if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, os.WriteFile(filepath.Join(bin, name), []byte(text), 0o700))
 	}
-	askback, err := exec.LookPath("askback")
-	if err != nil {
-		t.Fatal(err)
-	}
-	goTool, err := exec.LookPath("go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	root, err := filepath.Abs(repository(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(filepath.Join(root, "testdata"), filepath.Join(dir, "testdata")); err != nil {
-		t.Fatal(err)
-	}
+	askback := expect.Must(exec.LookPath("askback"))(t)
+	goTool := expect.Must(exec.LookPath("go"))(t)
+	root := expect.Must(filepath.Abs(repository(t)))(t)
+	expect.Check(t, os.Symlink(filepath.Join(root, "testdata"), filepath.Join(dir, "testdata")))
 	// Nobody else listens at an address of this network, so the port stays free when a server is killed.
 	host := fmt.Sprintf("127.%d.%d.%d:", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
@@ -370,12 +344,8 @@ func (r *docReader) follow(commands []docCommand) {
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	stdin, err := cmd.StdinPipe() // whose end is also the end of a server
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
+	expect.Check(t, cmd.Start())
 	watchdog := time.AfterFunc(8*time.Minute, func() { stdin.Close(); _ = cmd.Process.Kill() })
 	_ = cmd.Wait() // each command has its own exit code
 	watchdog.Stop()

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 var (
@@ -143,10 +145,7 @@ func sourceOf(t *testing.T, dir string, tests bool) string {
 	}
 	var all strings.Builder
 	for _, file := range files {
-		data, err := fs.ReadFile(root, file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := expect.Must(fs.ReadFile(root, file))(t)
 		if strings.HasSuffix(file, "_test.go") == tests {
 			all.Write(data)
 		}

@@ -11,14 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // docs/reference.md has every command, with flags that the command has, and every exit code.
 func TestReferenceOfTheCommand(t *testing.T) {
-	data, err := os.ReadFile("../../docs/reference.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := expect.Must(os.ReadFile("../../docs/reference.md"))(t)
 	_, page, _ := strings.Cut(string(data), "\n## The command\n")
 	var rows []string // of the table of commands
 	for line := range strings.Lines(page) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -17,13 +18,9 @@ func TestAPersonAnswersAtTheInbox(t *testing.T) {
 		"questions": [{"key": "window", "for": ["group:release"], "votes": 1, "message": "When?",
 			"properties": {"hour": {"type": "integer"}}, "required": ["hour"]}]}`
 	var a asked
-	if err := json.Unmarshal([]byte(row), &a); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, json.Unmarshal([]byte(row), &a))
 	path := filepath.Join(t.TempDir(), "tasks.db")
-	if err := a.add(t.Context(), path); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, a.add(t.Context(), path))
 	list := onTerminal(t, "inbox", "list", "sqlite:"+path) // of 80 columns
 	if code := list.end(); code != 0 || !strings.Contains(list.text(), "\n"+task.Name("a")+"  window  0 of 1  ") ||
 		!strings.HasSuffix(list.text(), "\n  carol, deploy: When?\n") {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // putOff returns the file that a command which ended has left, as its message names it.
@@ -24,10 +25,7 @@ func putOff(t *testing.T, s *screen) (file string) {
 // wordsServer serves the tool two, which asks two words in one round.
 func wordsServer(t *testing.T) string {
 	t.Helper()
-	srv, err := newAsker(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := expect.Must(newAsker(nil))(t)
 	web := httptest.NewServer(srv.HTTPHandler(nil))
 	t.Cleanup(web.Close)
 	return web.URL

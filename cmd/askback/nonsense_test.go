@@ -7,14 +7,12 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // What cannot be right is refused before the command connects to anything.
 func TestNonsenseIsRefusedFirst(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := expect.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
 	connected := make(chan struct{}, 100)
 	go func() {
@@ -37,9 +35,7 @@ func TestNonsenseIsRefusedFirst(t *testing.T) {
 			`"params":{"mode":"url","message":"?","url":"javascript:alert(1)"}}]}`,
 		"list": `[]`,
 	} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 
 	const secret = "hunter2"

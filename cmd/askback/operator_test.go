@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -29,9 +30,7 @@ func TestAnOperatorSeesAndCancelsTasks(t *testing.T) {
 			t.Fatal(stderr)
 		}
 		var got struct{ Tasks []desk.Task }
-		if err := json.Unmarshal([]byte(stdout), &got); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, json.Unmarshal([]byte(stdout), &got))
 		if strings.Contains(stdout, id) {
 			t.Errorf("the id is told: %s", stdout)
 		}

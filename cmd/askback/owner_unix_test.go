@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A key file that root rotates stays readable for the server.
@@ -19,16 +21,11 @@ func TestRotateKeepsTheOwner(t *testing.T) {
 	if code, _, stderr := command(t, "keys", "new", file); code != 0 {
 		t.Fatal(stderr)
 	}
-	if err := os.Chown(file, 1234, 5678); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, os.Chown(file, 1234, 5678))
 	if code, _, stderr := command(t, "keys", "rotate", file); code != 0 {
 		t.Fatal(stderr)
 	}
-	info, err := os.Stat(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := expect.Must(os.Stat(file))(t)
 	if s := info.Sys().(*syscall.Stat_t); s.Uid != 1234 || s.Gid != 5678 || info.Mode().Perm() != 0o600 {
 		t.Errorf("owner %d:%d, mode %v", s.Uid, s.Gid, info.Mode())
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/hinshun/vt10x"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // The recording that README.md shows. This makes it again:
@@ -68,9 +69,7 @@ func TestRecordingOfTheDemo(t *testing.T) {
 		return
 	}
 	file, err := os.Open(repository(t) + recordingFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	defer file.Close()
 	if info, err := file.Stat(); err != nil || info.Size() > 200_000 {
 		t.Errorf("%s has more than 200,000 bytes, or cannot be read (%v)", recordingFile, err)
@@ -118,9 +117,7 @@ func startStage(t *testing.T, rows, columns int, args ...string) *stage {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
 	cmd.Env = append(os.Environ(), "TERM=xterm-256color", "NO_COLOR=", "ACCESSIBLE=", "TMPDIR="+t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, cmd.Start())
 	tty.Close()
 	s := &stage{ptmx: ptmx, rows: rows, columns: columns,
 		screen: vt10x.New(vt10x.WithSize(columns, rows)), output: make(chan string, 10_000)}
@@ -172,9 +169,7 @@ func (s *stage) frame(show time.Duration) frame { return capture(s.screen, show)
 
 func (s *stage) press(t *testing.T, keys string) {
 	t.Helper()
-	if _, err := io.WriteString(s.ptmx, keys); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(io.WriteString(s.ptmx, keys))(t)
 }
 
 // record plays the scenes and writes the recording.
@@ -197,10 +192,6 @@ func (s *stage) record(t *testing.T, scenes []scene) {
 	}
 	var svg bytes.Buffer
 	title := "A recording of askback demo: a tool asks twice, each server that asked is killed, and the next one continues"
-	if err := writeRecording(&svg, title, s.columns, s.rows, frames); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(repository(t)+recordingFile, svg.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, writeRecording(&svg, title, s.columns, s.rows, frames))
+	expect.Check(t, os.WriteFile(repository(t)+recordingFile, svg.Bytes(), 0o644))
 }

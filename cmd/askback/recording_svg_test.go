@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hinshun/vt10x"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A recording is what a terminal showed, as an animated SVG, of which readRecording reads the text again.
@@ -236,9 +238,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		{"\r\n\x1b[1;7m > chosen \x1b[m ┃", "$ askback\n\n  bold & <green>\n > chosen  ┃"},
 		{"\x1b[2J\x1b[H\x1b[3;18Hend", "\n\n" + strings.Repeat(" ", 17) + "end"},
 	} {
-		if _, err := io.WriteString(screen, step.writes); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(io.WriteString(screen, step.writes))(t)
 		f := capture(screen, time.Second)
 		if got := f.String(); got != step.shows {
 			t.Errorf("after %q the screen shows\n%q\nwant\n%q", step.writes, got, step.shows)
@@ -246,9 +246,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		frames, want = append(frames, f), append(want, step.shows)
 	}
 	var svg bytes.Buffer
-	if err := writeRecording(&svg, "A <test>", 20, 5, frames); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, writeRecording(&svg, "A <test>", 20, 5, frames))
 	for _, part := range []string{
 		`<title>A &lt;test&gt;</title>`,
 		`class="c2">green</text>`,
@@ -259,10 +257,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 			t.Errorf("no %s in\n%s", part, &svg)
 		}
 	}
-	got, err := readRecording(&svg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := expect.Must(readRecording(&svg))(t)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

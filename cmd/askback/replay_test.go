@@ -13,6 +13,7 @@ import (
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 	"github.com/askback-mcp/askback/internal/rawclient/transcript"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // TestTranscripts plays every transcript against the servers that its header names, as askback replay does. The servers
@@ -23,23 +24,14 @@ func TestTranscripts(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("there are no transcripts (%v)", err)
 	}
-	index, err := os.ReadFile("../../testdata/transcripts/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	index := expect.Must(os.ReadFile("../../testdata/transcripts/README.md"))(t)
 	parts := 0
 	for _, file := range files {
 		if !bytes.Contains(index, []byte("]("+filepath.Base(file)+")")) {
 			t.Errorf("the table in testdata/transcripts/README.md does not have %s", file)
 		}
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := transcript.Parse(file, data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := expect.Must(os.ReadFile(file))(t)
+		text := expect.Must(transcript.Parse(file, data))(t)
 		parts += len(text.Parts)
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			t.Parallel()

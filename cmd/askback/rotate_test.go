@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // The time that a step announces for the next one is when that becomes possible, and not a second earlier.
@@ -34,10 +35,7 @@ func TestRotateKeepsItsAnnouncements(t *testing.T) {
 			if match == nil {
 				return
 			}
-			due, err := time.Parse(time.RFC3339, match[1])
-			if err != nil {
-				t.Fatal(err)
-			}
+			due := expect.Must(time.Parse(time.RFC3339, match[1]))(t)
 			time.Sleep(time.Until(due) - time.Second)
 			if code, _, stderr := command(t, "keys", "rotate", "--wait", "90m", file); code != cli.ExitFailure ||
 				!strings.Contains(stderr, "too early") {

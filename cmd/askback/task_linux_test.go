@@ -10,15 +10,13 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // nastyTasks serves tasks in whose every word is harm, in both dialects.
 func nastyTasks(t *testing.T) string {
 	t.Helper()
-	harm, err := json.Marshal(nasty)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harm := expect.Must(json.Marshal(nasty))(t)
 	word := string(harm)
 	asks := fmt.Sprintf(`"inputRequests":{%s:{"method":"elicitation/create","params":{"message":%[1]s,`+
 		`"requestedSchema":{"type":"object","properties":{%[1]s:{"type":"string","title":%[1]s}}}}}}`, word)
@@ -101,9 +99,7 @@ func TestAnInterruptionDoesNotAnswerATask(t *testing.T) {
 	for _, args := range [][]string{{"call", url, "t"}, {"task", "result", url, "abc"}} {
 		s := onTerminal(t, args...)
 		s.waitFor(t, "\n> ")
-		if err := s.cmd.Process.Signal(os.Interrupt); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, s.cmd.Process.Signal(os.Interrupt))
 		code := s.end()
 		if text := s.text(); code != cli.ExitInterrupted ||
 			!strings.Contains(text, "the task may still go on: 'askback task result "+url+" abc' waits for it") ||

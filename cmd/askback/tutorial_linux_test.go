@@ -21,6 +21,7 @@ import (
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/keyfile"
 	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/judge"
 )
 
@@ -29,10 +30,7 @@ import (
 func TestTutorial(t *testing.T) {
 	judge.Skip(t)
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/tutorial.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := expect.Must(os.ReadFile("../../docs/tutorial.md"))(t)
 	const address = "127.0.0.1:8080"
 	r := newTutorialReader(t)
 	text := strings.ReplaceAll(string(page), address, r.address)
@@ -102,20 +100,12 @@ exec "$GO" "$@"
 const tutorialFlags = "-buildvcs=false -trimpath -ldflags=-w"
 
 func newTutorialReader(t *testing.T) *tutorialReader {
-	repository, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	repository := expect.Must(filepath.Abs("../.."))(t)
 	folder, bin := t.TempDir(), t.TempDir()
 	for name, text := range map[string]string{"git": gitClone, "go": goBuild} {
-		if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, os.WriteFile(filepath.Join(bin, name), []byte(text), 0o700))
 	}
-	goTool, err := exec.LookPath("go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goTool := expect.Must(exec.LookPath("go"))(t)
 	r := &tutorialReader{
 		t: t, folder: filepath.Join(folder, "deploy"), address: ownAddress(t),
 		answers: []string{"\x1b[B\r", "\r"}, // arrow down and enter for "tonight", enter for "now"
@@ -131,9 +121,7 @@ func newTutorialReader(t *testing.T) *tutorialReader {
 		"GO="+goTool,
 		"TERM=xterm", "NO_COLOR=", "ACCESSIBLE=", "LC_ALL=C.UTF-8", "GOFLAGS="+tutorialFlags, "GOWORK=", keyfile.Variable+"=")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, cmd.Start())
 	tty.Close()
 	names.Close()
 	ended.Close()
@@ -172,9 +160,7 @@ func ownAddress(t *testing.T) string {
 func pipe(t *testing.T) (reader, writer *os.File) {
 	t.Helper()
 	reader, writer, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	return reader, writer
 }
 

@@ -231,9 +231,7 @@ func testRunShowsVotes(t *testing.T) {
 	}
 	synctest.Wait() // Run shows what comes after its first look
 	by := desk.Person{Name: "bob", Groups: []string{"release"}}
-	if _, err := d.Claim(t.Context(), name, "ask", by, time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(d.Claim(t.Context(), name, "ask", by, time.Hour))(t)
 	shows(10*time.Second, "bob is about to answer")
 	failures.Store(2)
 	vote(t, d, name, "bob")

@@ -23,6 +23,7 @@ import (
 
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/desk/webhook"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -42,13 +43,8 @@ func TestWhatIsSent(t *testing.T) {
 		body, _ = io.ReadAll(r.Body)
 	}))
 	defer server.Close()
-	hook, err := webhook.New(server.URL, secret, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := hook.Send(t.Context(), notice); err != nil {
-		t.Fatal(err)
-	}
+	hook := expect.Must(webhook.New(server.URL, secret, nil))(t)
+	expect.Check(t, hook.Send(t.Context(), notice))
 	const want = `{"type":"question.asked","timestamp":"2026-11-23T09:00:00Z","data":{"id":"NAME-KEY-asked-1",` +
 		`"kind":"asked","time":"2026-11-23T09:00:00Z","name":"NAME","key":"approve","target":"deploy",` +
 		`"principal":"carol","message":"Deploy 4.2?","for":["group:release"],"votes":2,"asked":"2026-11-23T09:00:00Z"}}`
@@ -77,9 +73,7 @@ func TestANoticeThatIsNotTaken(t *testing.T) {
 			}))
 			defer server.Close()
 			hook, err := webhook.New(server.URL+"/token-in-path", secret, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, err)
 			err = hook.Send(t.Context(), notice)
 			if err == nil || strings.Contains(err.Error(), "token-in-path") || strings.Contains(err.Error(), secret) {
 				t.Errorf("the error is %v", err)
@@ -91,10 +85,7 @@ func TestANoticeThatIsNotTaken(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	hook, err := webhook.New("http://127.0.0.1:1/", secret, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hook := expect.Must(webhook.New("http://127.0.0.1:1/", secret, nil))(t)
 	if err := hook.Send(ctx, notice); !errors.Is(err, context.Canceled) {
 		t.Errorf("the error is %v", err)
 	}
@@ -118,10 +109,7 @@ func TestNoClientFollowsARedirect(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	hook, err := webhook.New(server.URL, secret, &webhook.Options{Client: server.Client()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	hook := expect.Must(webhook.New(server.URL, secret, &webhook.Options{Client: server.Client()}))(t)
 	if err := hook.Send(t.Context(), notice); err == nil || !strings.Contains(err.Error(), "302") {
 		t.Errorf("the error is %v", err)
 	}
@@ -139,9 +127,7 @@ func TestACertificateThatIsNotTrusted(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	hook, err := webhook.New(server.URL+"/token-in-path", secret, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	err = hook.Send(t.Context(), notice)
 	if err == nil || !strings.Contains(err.Error(), "certificate") || strings.Contains(err.Error(), "token-in-path") {
 		t.Errorf("the error is %v", err)
@@ -156,10 +142,7 @@ func TestABodyThatNeverEnds(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer server.Close()
-	hook, err := webhook.New(server.URL, secret, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hook := expect.Must(webhook.New(server.URL, secret, nil))(t)
 	if err := hook.Send(t.Context(), notice); err != nil {
 		t.Error(err)
 	}
@@ -194,19 +177,12 @@ func TestSecretsWithoutARestart(t *testing.T) {
 	var got *http.Request
 	server := httptest.NewServer(keep(&got))
 	defer server.Close()
-	hook, err := webhook.New(server.URL, secret, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := hook.SetSecrets(next); err != nil {
-		t.Fatal(err)
-	}
+	hook := expect.Must(webhook.New(server.URL, secret, nil))(t)
+	expect.Check(t, hook.SetSecrets(next))
 	if err := hook.SetSecrets("whsec_!"); err == nil {
 		t.Error("a secret that is none was taken")
 	}
-	if err := hook.Send(t.Context(), notice); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, hook.Send(t.Context(), notice))
 	if _, err := webhook.Receive(got, next); err != nil {
 		t.Error(err)
 	}
@@ -252,12 +228,8 @@ func TestAReplayedNotice(t *testing.T) {
 			replayed = r.Clone(context.Background())
 			replayed.Body, _ = r.GetBody()
 		})}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := hook.Send(t.Context(), notice); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
+		expect.Check(t, hook.Send(t.Context(), notice))
 		time.Sleep(6 * time.Minute)
 		if _, err := webhook.Receive(replayed, secret); err == nil || !strings.Contains(err.Error(), "clocks") {
 			t.Errorf("the error is %v", err)
@@ -319,13 +291,8 @@ func sent(t *testing.T, secrets string) (r *http.Request) {
 	t.Helper()
 	server := httptest.NewServer(keep(&r))
 	defer server.Close()
-	hook, err := webhook.New(server.URL, secrets, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := hook.Send(t.Context(), notice); err != nil {
-		t.Fatal(err)
-	}
+	hook := expect.Must(webhook.New(server.URL, secrets, nil))(t)
+	expect.Check(t, hook.Send(t.Context(), notice))
 	return r
 }
 

@@ -32,24 +32,20 @@ import (
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/inbox/receipt"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
 func newFile(t testing.TB) receipt.File {
 	t.Helper()
 	f := receipt.File(filepath.Join(t.TempDir(), "receipts.jwks"))
-	if err := f.Create(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, f.Create())
 	return f
 }
 
 func public(t testing.TB, f receipt.File) []byte {
 	t.Helper()
-	keys, err := f.Public()
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := expect.Must(f.Public())(t)
 	return keys
 }
 
@@ -68,9 +64,7 @@ func newScene(t *testing.T, signer askback.ReceiptSigner) *scene {
 		Logger:    slog.New(slog.DiscardHandler),
 		Principal: func(context.Context, *mcp.RequestExtra) (string, error) { return "carol", nil },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	type window struct {
 		Hour int `json:"hour"`
 	}
@@ -86,9 +80,7 @@ func newScene(t *testing.T, signer askback.ReceiptSigner) *scene {
 	done := make(chan error)
 	go func() { done <- srv.RunTasks(ctx) }()
 	here, there := mcp.NewInMemoryTransports()
-	if _, err := srv.Connect(ctx, there, nil); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(srv.Connect(ctx, there, nil))(t)
 	if s.session, err = client.New(nil).Connect(ctx, here, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -104,9 +96,7 @@ func (s *scene) call(t *testing.T) (id string, q *desk.Question) {
 	t.Helper()
 	began, _, err := s.session.StartTask(t.Context(), &mcp.CallToolParams{Name: "deploy",
 		Arguments: map[string]any{"version": "4.2"}}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	synctest.Wait()
 	if q, err = s.desk.Question(t.Context(), task.Name(began.ID), "window", nil); err != nil {
 		t.Fatal(err)
@@ -124,9 +114,7 @@ func (s *scene) accept(t *testing.T, q *desk.Question) {
 		{By: desk.Person{Name: "bob", Groups: release}},
 	} {
 		a.Action, a.Content = "accept", json.RawMessage(`{"hour":9}`)
-		if _, err := s.desk.Answer(t.Context(), q.Name, q.Key, a); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(s.desk.Answer(t.Context(), q.Name, q.Key, a))(t)
 	}
 }
 
@@ -141,14 +129,9 @@ func TestAReceipt(t *testing.T) {
 			t.Errorf("before the decision: %v", err)
 		}
 		s.accept(t, q)
-		if _, err := s.session.WaitTask(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(s.session.WaitTask(t.Context(), id))(t)
 		ada := desk.Person{Name: "ada", Groups: release}
-		held, err := s.desk.Receipt(t.Context(), q.Name, q.Key, &ada)
-		if err != nil {
-			t.Fatal(err)
-		}
+		held := expect.Must(s.desk.Receipt(t.Context(), q.Name, q.Key, &ada))(t)
 		if told := *s.told.Load(); told != held.JWS {
 			t.Errorf("the handler has the receipt %q, and the desk %q", told, held.JWS)
 		}
@@ -156,14 +139,8 @@ func TestAReceipt(t *testing.T) {
 		if _, err := s.desk.Receipt(t.Context(), q.Name, q.Key, eve); !errors.Is(err, task.ErrNotFound) {
 			t.Errorf("eve: %v", err)
 		}
-		got, err := receipt.Verify(held.JWS, public(t, keys))
-		if err != nil {
-			t.Fatal(err)
-		}
-		q, err = s.desk.Question(t.Context(), q.Name, q.Key, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := expect.Must(receipt.Verify(held.JWS, public(t, keys)))(t)
+		q = expect.Must(s.desk.Question(t.Context(), q.Name, q.Key, nil))(t)
 		arguments := sha256.Sum256([]byte(`{"version":"4.2"}`))
 		want := receipt.Statement{
 			Version: 1, Server: "shop", Tool: "deploy", Caller: "carol", Task: q.Name, Call: q.Call, Key: "window",
@@ -253,13 +230,8 @@ func TestAlteredReceipts(t *testing.T) {
 		"voters": []any{map[string]any{"who": "ada", "when": "2026-01-01T00:30:00Z", "channel": "inbox", "reason": "dd"}},
 	}
 	statement, _ := json.Marshal(fields)
-	good, err := keys.Sign(t.Context(), statement)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := receipt.Verify(good, public(t, keys)); err != nil {
-		t.Fatal(err)
-	}
+	good := expect.Must(keys.Sign(t.Context(), statement))(t)
+	expect.Must(receipt.Verify(good, public(t, keys)))(t)
 	parts := strings.Split(good, ".")
 	encode := base64.RawURLEncoding.EncodeToString
 	draw := rand.New(rand.NewPCG(3, 6))
@@ -302,14 +274,9 @@ func TestAlteredReceipts(t *testing.T) {
 	other := newFile(t)
 	elsewhere, _ := other.Sign(t.Context(), statement)
 	untyped := strings.Replace(string(head), `"typ":"askback-receipt"`, `"typ":"JWT"`, 1)
-	file, err := os.ReadFile(string(keys))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := expect.Must(os.ReadFile(string(keys)))(t)
 	var set struct{ Keys []struct{ D, X string } }
-	if err := json.Unmarshal(file, &set); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, json.Unmarshal(file, &set))
 	seed, _ := base64.RawURLEncoding.DecodeString(set.Keys[0].D)
 	shared, _ := base64.RawURLEncoding.DecodeString(set.Keys[0].X)
 	own := encode([]byte(untyped)) + "." + parts[1]
@@ -345,14 +312,9 @@ func TestKeysAreNeverForgotten(t *testing.T) {
 	statement := []byte(`{"version":1}`)
 	var receipts []string
 	for range 5 {
-		r, err := keys.Sign(t.Context(), statement)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := expect.Must(keys.Sign(t.Context(), statement))(t)
 		receipts = append(receipts, r)
-		if err := keys.Rotate(); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, keys.Rotate())
 	}
 	var ids []string // of the keys that have signed
 	for i, r := range receipts {
@@ -377,9 +339,7 @@ func TestKeysAreNeverForgotten(t *testing.T) {
 		t.Errorf("a second file: %v", err)
 	}
 	shown := filepath.Join(t.TempDir(), "public.jwks")
-	if err := os.WriteFile(shown, public(t, keys), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, os.WriteFile(shown, public(t, keys), 0o600))
 	if _, err := receipt.File(shown).Sign(t.Context(), statement); err == nil {
 		t.Error("a public key signs")
 	}
@@ -433,10 +393,7 @@ func TestRotationsAtTheSameTime(t *testing.T) {
 // Foreign bytes are refused without a panic, as a receipt and as keys.
 func FuzzVerify(f *testing.F) {
 	keys := newFile(f)
-	good, err := keys.Sign(context.Background(), []byte(`{"version":1}`))
-	if err != nil {
-		f.Fatal(err)
-	}
+	good := expect.Must(keys.Sign(context.Background(), []byte(`{"version":1}`)))(f)
 	f.Add(good, public(f, keys))
 	f.Add("a.b.c", []byte(`{"keys":[{"kty":"OKP","crv":"Ed25519","x":"AA"}]}`))
 	f.Fuzz(func(t *testing.T, text string, set []byte) {
@@ -453,25 +410,18 @@ func TestAStrangerVerifies(t *testing.T) {
 		t.Fatal("there is no openssl: install the package openssl")
 	}
 	keys := newFile(t)
-	signed, err := keys.Sign(t.Context(), []byte(`{"version":1}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	signed := expect.Must(keys.Sign(t.Context(), []byte(`{"version":1}`)))(t)
 	var set struct {
 		Keys []struct{ Kty, Crv, X, Kid string }
 	}
-	if err := json.Unmarshal(public(t, keys), &set); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, json.Unmarshal(public(t, keys), &set))
 	k := set.Keys[0]
 	raw, _ := base64.RawURLEncoding.DecodeString(k.X)
 	head, _ := hex.DecodeString("302a300506032b6570032100") // of a public key, by RFC 8410
 	dir := t.TempDir()
 	write := func(name string, data []byte) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, os.WriteFile(path, data, 0o600))
 		return path
 	}
 	key := write("key.der", append(head, raw...))

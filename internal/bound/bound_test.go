@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestPool(t *testing.T) {
@@ -202,9 +204,7 @@ func TestWhatWorksDoesNotGiveWay(t *testing.T) {
 	p := NewPool("things", Share{Total: 4, PerPrincipal: 2, Anonymous: 2})
 	first, second := mustTake(t, p, "alice", 1), mustTake(t, p, "alice", 1)
 	first.Wait(first)
-	if err := first.Resume(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, first.Resume())
 	second.Wait(second)
 	mustTake(t, p, "alice", 1)
 	if first.because != nil || second.because == nil || !strings.Contains(second.because.Error(), "gave way") {

@@ -16,6 +16,7 @@ import (
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/report"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -515,9 +516,7 @@ func TestWarnings(t *testing.T) {
 		{"does not ask again", accept("x"), strays, "answered=[a]"},
 	} {
 		s, m := newServer(), newMemory()
-		if _, err := s.Serve(t.Context(), tool(askBoth), m); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(s.Serve(t.Context(), tool(askBoth), m))(t)
 		m.Answers.Responses = map[string][]byte{"a": []byte(test.answer)}
 		_, _ = s.Serve(t.Context(), tool(test.second), m)
 		if got := s.log.String(); test.warns == "" && got != "" || !strings.Contains(got, test.warns) {

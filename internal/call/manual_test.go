@@ -13,6 +13,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -143,17 +144,10 @@ func TestViews(t *testing.T) {
 		wire.ReadResource: `{"_meta":{"k":"v"},"uri":"u","inputResponses":["a"],"requestState":"s"}`,
 	} {
 		view := call.View(method, raw, nil, nil, m)
-		data, err := json.Marshal(view.GetParams())
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := expect.Must(json.Marshal(view.GetParams()))(t)
 		var got, wanted map[string]any
-		if err := json.Unmarshal(data, &got); err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal([]byte(want), &wanted); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, json.Unmarshal(data, &got))
+		expect.Check(t, json.Unmarshal([]byte(want), &wanted))
 		if responses, ok := got["inputResponses"].(map[string]any); ok {
 			got["inputResponses"] = []any{}
 			for key := range responses {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/question"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -118,13 +119,9 @@ func TestTextIsEncodedAsTheSDKDoes(t *testing.T) {
 		{Content: []mcp.Content{&mcp.ImageContent{Data: []byte{1}, MIMEType: "image/png"}}},
 	} {
 		got, err := (&call.Outcome{Result: result}).AppendResult(nil, []byte(info))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		encoded, members, err := call.EncodeResult(result)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		want := wire.Complete(nil, encoded, []byte(info), members)
 		if diff := cmp.Diff(decoded(t, want), decoded(t, got)); diff != "" {
 			t.Errorf("%s, want %s", got, want)

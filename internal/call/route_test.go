@@ -14,6 +14,7 @@ import (
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -187,9 +188,6 @@ func TestAnswersThatCameTooFast(t *testing.T) {
 
 func questionForName(t *testing.T) *question.Question {
 	t.Helper()
-	q, err := question.ForeignForm("Who?", map[string]any{"type": "object"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := expect.Must(question.ForeignForm("Who?", map[string]any{"type": "object"}))(t)
 	return q
 }

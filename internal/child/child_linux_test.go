@@ -5,15 +5,13 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback/internal/child"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A server that prints more than a pipe holds goes on.
 func TestWhatIsPrintedAfterTheFirstLine(t *testing.T) {
 	t.Parallel()
-	p, err := child.Start(exec.Command("sh", "-c", "echo ready; head -c 300000 /dev/zero"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := expect.Must(child.Start(exec.Command("sh", "-c", "echo ready; head -c 300000 /dev/zero")))(t)
 	<-p.Dead
 	if p.Line != "ready" {
 		t.Errorf("the first line is %q", p.Line)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/askback-mcp/askback/input"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 var remembers = Policy{For: []string{"group:finance"}, Votes: 2, Rule: "large", Remember: time.Hour, Uses: 3,
@@ -80,9 +81,7 @@ func TestWhoseDecisionIsRemembered(t *testing.T) {
 		t.Fatalf("%+v, decided %v", m, decided)
 	}
 	row, err := m.Row("key", remembers, decided)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	if diff := cmp.Diff([]string{"group:finance", "user:ada", "user:bob", "user:cleo"}, row.Who); diff != "" ||
 		!row.Until.Equal(decided.Add(time.Hour)) || row.Left != 3 {
 		t.Errorf("%+v\n%s", row, diff)
@@ -120,10 +119,7 @@ func FuzzDecodeMemory(f *testing.F) {
 		if err != nil || len(m.By) == 0 {
 			t.Fatalf("%s is read as %+v: %v", content, m, err)
 		}
-		second, err := DecodeMemory(again)
-		if err != nil {
-			t.Fatal(err)
-		}
+		second := expect.Must(DecodeMemory(again))(t)
 		if third, err := json.Marshal(second); err != nil || !bytes.Equal(third, again) {
 			t.Errorf("%s becomes %s: %v", again, third, err)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/wire"
 	keys "github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/state"
@@ -40,10 +41,7 @@ type echoCall struct {
 
 func newEchoCall(t *testing.T) *echoCall {
 	t.Helper()
-	ring, err := keys.NewRing(keys.NewKey(time.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring := expect.Must(keys.NewRing(keys.NewKey(time.Now())))(t)
 	limits := bound.Limits{Rounds: 4, Questions: 4, StateBytes: 64 << 10, StoredBytes: 1 << 20, RoundTTL: time.Hour,
 		CallTTL: 24 * time.Hour}
 	return &echoCall{names: 1, answer: accepting,
@@ -102,9 +100,7 @@ func (c *echoCall) inSession(t *testing.T) string {
 	t.Helper()
 	here, there := mcp.NewInMemoryTransports()
 	session, err := mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil).Connect(t.Context(), there, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
 		ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) { return nil, nil },
 	})
@@ -119,16 +115,11 @@ func (c *echoCall) inSession(t *testing.T) string {
 		}
 	})
 	connected, err := client.Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	defer connected.Close()
 	r := c.request(&wire.Params{Target: "x", Arguments: []byte("{}")})
 	r.InSession = true
-	at, err := Echo(r, c.carrier.Held(r, session), []byte("9"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := expect.Must(Echo(r, c.carrier.Held(r, session), []byte("9")))(t)
 	return c.serve(t.Context(), r, at)
 }
 
@@ -210,10 +201,8 @@ func TestStatesOfACallInASession(t *testing.T) {
 				c.answer = test.answer
 			}
 			store := &failingStore{err: test.fails}
-			if err := c.carrier.UseStates(state.Options{Store: store, Mode: state.Dual, Overflow: test.overflow},
-				true); err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, c.carrier.UseStates(state.Options{Store: store, Mode: state.Dual, Overflow: test.overflow},
+				true))
 			answer := c.answer
 			c.answer = func(states []string) (*mcp.ElicitResult, error) {
 				if stored := store.Len() > 0; stored != test.states {
@@ -271,9 +260,7 @@ func TestACallInASessionThatAsksNothing(t *testing.T) {
 	c := newEchoCall(t)
 	c.names = 0
 	store := new(failingStore)
-	if err := c.carrier.UseStates(state.Options{Store: store, Mode: state.Dual}, true); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, c.carrier.UseStates(state.Options{Store: store, Mode: state.Dual}, true))
 	if got := c.inSession(t); got != "0" || store.deletes != 0 {
 		t.Errorf("got %q, and %d states were deleted", got, store.deletes)
 	}

@@ -7,16 +7,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
 // text is an envelope as a JSON string.
 func text(t testing.TB, e envelope) string {
 	t.Helper()
-	state, err := e.encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	state := expect.Must(e.encode())(t)
 	return `"` + state + `"`
 }
 
@@ -61,17 +59,13 @@ func TestDependentRequestsComeBack(t *testing.T) {
 		if form == State2 {
 			back, err = json.Marshal(map[string]any{"responses": responses})
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		answers, got, fault := dependentResponses(back)
 		if fault != nil || string(got) != string(quote(state)) {
 			t.Fatalf("%s: state %s, %v", form, got, fault)
 		}
 		var all map[string]int
-		if err := json.Unmarshal(answers, &all); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, json.Unmarshal(answers, &all))
 		if diff := cmp.Diff(want, all); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", form, diff)
 		}
@@ -103,10 +97,7 @@ func FuzzDecodeEnvelope(f *testing.F) {
 			}
 			return
 		}
-		again, err := e.encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := expect.Must(e.encode())(t)
 		back, fault := decodeEnvelope(quote(again), 16)
 		if fault != nil {
 			t.Fatalf("%s was decoded, and %s is not: %v", state, again, fault)

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // The folder is synced once the file has its name, whether it is new or replaced, and an error of that is returned.
@@ -42,16 +44,12 @@ func TestNamesAreSynced(t *testing.T) {
 func TestReplaceInOneGo(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "keys"), filepath.Join(dir, "link")
-	if err := Create(file, "old"); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, Create(file, "old"))
 	if err := Create(file, "older"); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a file is made twice: %v", err)
 	}
 	if runtime.GOOS != "windows" {
-		if err := errors.Join(os.Chmod(file, 0o640), os.Symlink("keys", link)); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, errors.Join(os.Chmod(file, 0o640), os.Symlink("keys", link)))
 		if err := Replace(link, "new"); err == nil {
 			t.Error("a link was replaced")
 		}

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Keys are on the disk before their file has its name: a file that cannot be synced is an error.
@@ -14,9 +16,7 @@ func TestKeysAreSynced(t *testing.T) {
 		t.Error(err)
 	}
 	reader, pipe, err := os.Pipe() // Linux syncs no pipe
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	defer reader.Close()
 	if err := WriteAndSync(pipe, "a key"); err == nil || !strings.Contains(err.Error(), "sync") {
 		t.Errorf("what was not synced: %v", err)
@@ -31,9 +31,6 @@ func TestKeysAreSynced(t *testing.T) {
 
 func openFile(t *testing.T) *os.File {
 	t.Helper()
-	f, err := os.CreateTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := expect.Must(os.CreateTemp(t.TempDir(), ""))(t)
 	return f
 }

@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // inside are addresses that no stranger may reach.
@@ -256,10 +258,7 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 // fakeDNS returns a resolver whose server knows only names, and says 127.0.0.1 for all others.
 func fakeDNS(t *testing.T) (_ *net.Resolver, asked *atomic.Int32) {
 	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := expect.Must(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { conn.Close() })
 	asked = new(atomic.Int32)
 	go func() {

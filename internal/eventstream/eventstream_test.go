@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/askback-mcp/askback/internal/eventstream"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // read returns all events of a stream, with data of their own.
@@ -98,9 +99,7 @@ func TestACarriageReturnIsEnough(t *testing.T) {
 		}
 	}()
 	for _, c := range []struct{ text, want string }{{"data: a\r\r", "a"}, {"\ndata: b\r\n\r", "b"}} {
-		if _, err := io.WriteString(w, c.text); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(io.WriteString(w, c.text))(t)
 		if text := <-got; text != c.want {
 			t.Errorf("got %q, want %q", text, c.want)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/hostile"
 )
 
@@ -103,10 +104,7 @@ func TestHostileSchemasAreBounded(t *testing.T) {
 // The steps of several checks count together, so that they end.
 func TestChecksShareTheirSteps(t *testing.T) {
 	t.Parallel()
-	c, err := Compile(t.Context(), []byte(`{"allOf":[`+strings.Repeat(`{},`, 1_000)+`{}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := expect.Must(Compile(t.Context(), []byte(`{"allOf":[`+strings.Repeat(`{},`, 1_000)+`{}]}`)))(t)
 	for n := 0; ; n++ {
 		err := c.Fits(t.Context(), []byte(`{"a":1}`))
 		if _, unable := errors.AsType[*BoundError](err); unable && n > 0 {
@@ -185,10 +183,7 @@ func FuzzTemplate(f *testing.F) {
 
 func TestTemplates(t *testing.T) {
 	t.Parallel()
-	template, err := ParseTemplate("shop://{kind}/{+path}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	template := expect.Must(ParseTemplate("shop://{kind}/{+path}"))(t)
 	for uri, want := range map[string]bool{
 		"shop://hat/a/b": true, "shop://": false, "other://hat/a": false,
 		"shop://hat/" + strings.Repeat("a", mostURIBytes): false,

@@ -10,14 +10,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func parsed(t testing.TB, property string) *Schema {
 	t.Helper()
-	s, err := Parse([]byte(`{"type":"object","properties":{"p":` + property + `}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Must(Parse([]byte(`{"type":"object","properties":{"p":` + property + `}}`)))(t)
 	return s
 }
 
@@ -299,13 +298,9 @@ func TestCheckedAnswerDecodes(t *testing.T) {
 	}
 	clean, err := mustFor[form](t).Check([]byte(`{"NAME":"no","name":"yes\n","count":2.5e1,"ratio":0.5,"exact":0.10,` +
 		`"when":"2026\u002d07-28T12:00:00.5+02:00"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	var got form
-	if err := json.Unmarshal(clean, &got); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, json.Unmarshal(clean, &got))
 	when := time.Date(2026, 7, 28, 10, 0, 0, 500_000_000, time.UTC)
 	want := form{"yes\n", 25, new(float32(0.5)), new(json.Number("0.10")), &when, &colors{"b", "a"}, new(`<"é">`)}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -347,10 +342,7 @@ func TestCheckTakesMoreThanAFewProperties(t *testing.T) {
 		schema += fmt.Sprintf(`,"p%d":{"type":"integer"}`, i)
 		content += fmt.Sprintf(`,"p%d":%d`, i, i)
 	}
-	s, err := Parse([]byte(`{"type":"object","properties":{` + schema[1:] + `}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Must(Parse([]byte(`{"type":"object","properties":{` + schema[1:] + `}}`)))(t)
 	content = "{" + content[1:] + "}"
 	checks(t, s, content, content, "")
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // sameJSON reports how two documents differ as JSON values, numbers compared by their spelling.
@@ -28,10 +30,7 @@ func sameJSON(t *testing.T, want, got string) string {
 
 // The table for authors has every tag.
 func TestTagsInTheDocument(t *testing.T) {
-	page, err := os.ReadFile("../../docs/tools.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := expect.Must(os.ReadFile("../../docs/tools.md"))(t)
 	_, forms, _ := strings.Cut(string(page), "\n## Forms\n")
 	for _, tag := range Tags {
 		if !strings.Contains(forms, "| `"+tag) && !strings.Contains(forms, ", `"+tag) {
@@ -42,10 +41,7 @@ func TestTagsInTheDocument(t *testing.T) {
 
 func mustFor[T any](t testing.TB) *Schema {
 	t.Helper()
-	s, err := For(reflect.TypeFor[T]())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Must(For(reflect.TypeFor[T]()))(t)
 	return s
 }
 

@@ -3,6 +3,8 @@ package form
 import (
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestParseAcceptsTheSpecificationsShapes(t *testing.T) {
@@ -35,9 +37,7 @@ func TestParseAcceptsTheSpecificationsShapes(t *testing.T) {
 func TestParseOrdersWhatTheAuthorWrote(t *testing.T) {
 	s, err := Parse([]byte(`{"required":["b", "a"],"properties":{"b":{"title":"B", "type":"string"},` +
 		`"a":{"type":"integer"},"c":{"type":"boolean"}},"type":"object"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	want := `{"type":"object","properties":{"b":{"type":"string","title":"B"},"a":{"type":"integer"},` +
 		`"c":{"type":"boolean"}},"required":["b","a"]}`
 	if got := string(s.JSON()); got != want {
@@ -52,9 +52,7 @@ func TestParseOrdersWhatTheAuthorWrote(t *testing.T) {
 func TestParseKeepsNothingOfItsArgument(t *testing.T) {
 	schema := []byte(`{"type":"object","properties":{"a":{"type":"integer","minimum":10,"default":12}}}`)
 	s, err := Parse(schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	clear(schema)
 	clean, err := s.Check(nil)
 	if string(clean) != `{"a":12}` || err != nil {

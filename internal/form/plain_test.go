@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A plain form asks for numbers and multiple choices as text, and says what to write.
@@ -42,10 +44,7 @@ func TestPlain(t *testing.T) {
 		{reflect.TypeFor[others](), ""},
 		{reflect.TypeFor[note](), ""},
 	} {
-		schema, err := For(test.of)
-		if err != nil {
-			t.Fatal(err)
-		}
+		schema := expect.Must(For(test.of))(t)
 		if got := string(schema.Plain()); got != test.want {
 			t.Errorf("%v becomes\n%s\nwant\n%s", test.of, got, test.want)
 		}
@@ -59,10 +58,7 @@ func TestFromPlain(t *testing.T) {
 		Tags []string `json:"tags,omitempty" enum:"ui|net" minItems:"1"`
 		Note string   `json:"note,omitempty"`
 	}
-	schema, err := For(reflect.TypeFor[order]())
-	if err != nil {
-		t.Fatal(err)
-	}
+	schema := expect.Must(For(reflect.TypeFor[order]()))(t)
 	for content, want := range map[string]string{
 		`{"size":"20"}`:                              `{"size":20}`,
 		`{"size":" +20 ","note":"7"}`:                `{"size":20,"note":"7"}`,

@@ -6,21 +6,18 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Every form of the field is read, in its order, with a field for each property that a form can have.
 func TestRead(t *testing.T) {
-	data, err := os.ReadFile("testdata/field.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := expect.Must(os.ReadFile("testdata/field.json"))(t)
 	var forms []struct {
 		From, Shown, Refused string
 		Schema, Takes        json.RawMessage
 	}
-	if err := json.Unmarshal(data, &forms); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, json.Unmarshal(data, &forms))
 	if len(forms) < 40 {
 		t.Fatalf("%d forms", len(forms))
 	}
@@ -93,9 +90,7 @@ func TestABrokenRuleIsNamed(t *testing.T) {
 		`"type":"string","pattern":"^x"`:                      `pattern "^x"`,
 	} {
 		s, err := Read([]byte(`{"type":"object","properties":{"a":{` + schema + `}}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		answer := `{"a":1}`
 		if strings.Contains(schema, "string") {
 			answer = `{"a":"y"}`

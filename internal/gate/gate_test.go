@@ -21,6 +21,7 @@ import (
 	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/report"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -431,10 +432,7 @@ func TestAResultInTime(t *testing.T) {
 func connect(t *testing.T, id string) *mcp.ServerSession {
 	t.Helper()
 	m := mcp.NewServer(&mcp.Implementation{Name: "m", Version: "1"}, nil)
-	ss, err := m.Connect(t.Context(), &mcp.StreamableServerTransport{SessionID: id}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ss := expect.Must(m.Connect(t.Context(), &mcp.StreamableServerTransport{SessionID: id}, nil))(t)
 	t.Cleanup(func() { ss.Close() })
 	return ss
 }

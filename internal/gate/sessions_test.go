@@ -18,6 +18,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // newSessions returns sessions of which each may have three open requests, and a caller five with 40 KiB of parameters.
@@ -38,9 +39,7 @@ func newSessions() *Sessions {
 func openSessionOf(t *testing.T, s *Sessions, id, principal string) *mcp.ServerSession {
 	t.Helper()
 	ss := connect(t, id)
-	if err := s.Open(t.Context(), ss, principal); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, s.Open(t.Context(), ss, principal))
 	return ss
 }
 
@@ -102,10 +101,7 @@ func TestEndedAndRefusedRequestsLeaveNothing(t *testing.T) {
 	}
 	full("refusals for bytes")
 	for range 3 {
-		release, err := hold(ss, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		release := expect.Must(hold(ss, 0))(t)
 		held = append(held, release)
 	}
 	for range 20 {
@@ -116,10 +112,7 @@ func TestEndedAndRefusedRequestsLeaveNothing(t *testing.T) {
 	releaseAll()
 	full("refusals for the session")
 	for range 20 {
-		release, err := s.Announce("session", 3, nil, new(bound.Hold), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		release := expect.Must(s.Announce("session", 3, nil, new(bound.Hold), nil))(t)
 		if _, err := s.Announce("session", 1, nil, new(bound.Hold), nil); !crowded(err) {
 			t.Errorf("a fourth announced request: %v", err)
 		}
@@ -142,9 +135,7 @@ func TestARequestEndsWithItsSession(t *testing.T) {
 	s := newSessions()
 	ss := openSessionOf(t, s, "session", "alice")
 	ctx, release, err := s.Hold(t.Context(), ss, 0, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	s.End("session")
 	if !errors.Is(context.Cause(ctx), errSessionEnded) {
 		t.Errorf("after its session has ended, the cause is %v", context.Cause(ctx))
@@ -185,17 +176,11 @@ func TestAnIdleSessionGivesWay(t *testing.T) {
 			all = append(all, openSessionOf(t, s, id, "alice"))
 		}
 		works, releaseWork, err := s.Hold(t.Context(), all[0], 0, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		waits, releaseWait, err := s.Hold(t.Context(), all[1], 0, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		for _, resume := range []func() error{Waiting(works), Waiting(works)} { // two questions at once, answered
-			if err := resume(); err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, resume())
 		}
 		time.Sleep(time.Second) // the idle ones have waited for longer than the one that begins to wait now
 		Waiting(waits)
@@ -230,9 +215,7 @@ func TestACallThatWaitsGivesWay(t *testing.T) {
 		hold := func(ss *mcp.ServerSession, size int) context.Context {
 			t.Helper()
 			ctx, release, err := s.Hold(t.Context(), ss, size, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, err)
 			t.Cleanup(release)
 			return ctx
 		}
@@ -265,9 +248,7 @@ func TestACallThatCannotResumeEnds(t *testing.T) {
 	hold := func(user string) context.Context {
 		t.Helper()
 		ctx, release, err := s.Hold(t.Context(), openSessionOf(t, s, user, user), 20<<10, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		t.Cleanup(release)
 		return ctx
 	}
@@ -292,15 +273,9 @@ func TestAnHTTPRequestOfASessionWaits(t *testing.T) {
 	s := newSessions()
 	ss := openSessionOf(t, s, "s", "alice")
 	streams := bound.NewPool("streams", bound.Share{Total: 1, PerPrincipal: 1, Anonymous: 1})
-	stream, err := streams.Take("alice", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := expect.Must(streams.Take("alice", 1))(t)
 	header, w := http.Header{"X": nil}, new(gives)
-	release, err := s.Announce("s", 2, header, &stream, w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	release := expect.Must(s.Announce("s", 2, header, &stream, w))(t)
 	taken := func() bool {
 		hold, err := streams.Take("alice", 1)
 		hold.Release()
@@ -310,9 +285,7 @@ func TestAnHTTPRequestOfASessionWaits(t *testing.T) {
 	var calls []context.Context
 	for range 2 {
 		ctx, end, err := s.Hold(t.Context(), ss, 0, header)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		defer end()
 		calls = append(calls, ctx)
 	}
@@ -356,9 +329,7 @@ func TestEndedSessionsAreForgotten(t *testing.T) {
 		}
 	}
 	ctx, release, err := s.Hold(t.Context(), s.byID["1"].ServerSession, 0, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	openSessionOf(t, s, "one more", "alice")
 	if records, opened := s.counts(); opened != 5 || records != 6 {
 		t.Errorf("%d records of %d sessions, want those that live and the new one, and a call", records, opened)
@@ -377,9 +348,7 @@ func TestASessionIsCountedOnce(t *testing.T) {
 	s := newSessions()
 	ss := openSessionOf(t, s, "s", "alice")
 	for range 5 {
-		if err := s.Open(t.Context(), ss, "alice"); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, s.Open(t.Context(), ss, "alice"))
 	}
 	if _, err := s.Shares.Take(t.Context(), s.Shares.Sessions, "bob", 3); err != nil {
 		t.Error(err)

@@ -20,6 +20,7 @@ import (
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/state"
@@ -151,9 +152,7 @@ func TestSealing(t *testing.T) {
 		return sealed, err
 	}
 	sealed, err := seal(10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	for overflow, want := range map[int]string{len(sealed): "", len(sealed) - 1: "overflowed"} {
 		i := f.instance(state.StatelessOnly, overflow, f.trip)
 		if _, _, err := i.carrier.Home(i.asCall(began)).Seal(t.Context(), of(10)); err != nil ||
@@ -471,9 +470,7 @@ func TestSpend(t *testing.T) {
 				home := i.carrier.Home(i.asCall(r))
 				j := &journal.Journal{ID: "id", Started: time.Now(), Round: 1}
 				sealed, _, err := home.Seal(t.Context(), j)
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.Check(t, err)
 				r.state = sealed
 				if c.before != nil {
 					c.before(i, r)

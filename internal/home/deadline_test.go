@@ -17,6 +17,7 @@ import (
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/state"
 )
@@ -237,10 +238,7 @@ func TestKeysAreRotatedBeforeADeadline(t *testing.T) {
 		f := newFleet(t)
 		old, next := seal.NewKey(time.Now()), seal.NewKey(time.Now())
 		ring := func(keys ...seal.Key) *seal.Ring {
-			r, err := seal.NewRing(keys...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := expect.Must(seal.NewRing(keys...))(t)
 			return r
 		}
 		f.carrier.Keys = ring(old)
@@ -390,14 +388,10 @@ func TestMeasuredAnswers(t *testing.T) {
 			if c.behind > 0 { // another instance has asked, whose clock is ahead
 				_, r.state = i.send(r)
 				opened, err := f.carrier.Keys.Open(r.state, bindingOf(f, r), time.Now())
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.Check(t, err)
 				ahead := time.Now().Add(c.behind)
 				r.state, err = f.carrier.Keys.Seal(bindingOf(f, r), opened.Payload, ahead, ahead.Add(time.Hour))
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.Check(t, err)
 			} else {
 				_, r.state = i.send(r)
 			}

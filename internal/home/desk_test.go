@@ -22,6 +22,7 @@ import (
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/stored"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -133,10 +134,7 @@ func TestAQuestionForPeopleIsPut(t *testing.T) {
 			!q.Deadline.Equal(began.Add(time.Hour)) {
 			t.Fatalf("the question is %+v", q)
 		}
-		about, err := stored.DecodeAsking(q.Content)
-		if err != nil {
-			t.Fatal(err)
-		}
+		about := expect.Must(stored.DecodeAsking(q.Content))(t)
 		asked := input.Question{Key: about.Key, Method: about.Method, Params: about.Params}
 		if err := asked.Parse(); err != nil || asked.Message != "Deploy v4?" || asked.Schema == nil {
 			t.Errorf("people are asked %+v, %v", asked, err)
@@ -225,9 +223,7 @@ func TestDecisionsReachTheHandler(t *testing.T) {
 	ballot, err := stored.Encode(&stored.Ballot{Votes: []stored.Vote{
 		{Who: "bob", Channel: "desk", Why: "tested", Action: "accept"}, {Who: "carol", Channel: "page", Action: "decline"},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	votes := []string{"voted v4 group:release,user:bob bob desk accept tested",
 		"voted v4 group:release,user:bob carol page decline "}
 	for _, c := range []struct {
@@ -356,9 +352,7 @@ func TestTheTaskTellsAMovedDeadline(t *testing.T) {
 		row := w.settled(w.create("alice", ""))
 		q := w.questions(row)["second"]
 		q.Deadline = q.Deadline.Add(24 * time.Hour)
-		if err := w.ChangeQuestion(t.Context(), q, false); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, w.ChangeQuestion(t.Context(), q, false))
 		row = w.decide(row, "first", &stored.Decision{Action: "decline"})
 		if want := q.Deadline.UTC().Format(question.TimeFormat); !strings.Contains(row.Message, want) {
 			t.Errorf("the task says %q, want %q", row.Message, want)
@@ -494,9 +488,7 @@ func TestADecisionThatCannotBeRead(t *testing.T) {
 			}
 			store.until = time.Now().Add(10 * time.Second)
 			q[0].Decision = []byte(`{"action":"decline"}`)
-			if err := w.ChangeQuestion(t.Context(), q[0], false); err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, w.ChangeQuestion(t.Context(), q[0], false))
 			synctest.Wait()
 			if now := w.row(row.ID); now.Status != task.Working {
 				t.Errorf("without a connection the task is %s", outcome(now))

@@ -26,6 +26,7 @@ import (
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/report"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/state"
@@ -141,10 +142,7 @@ func newFleet(t *testing.T) *fleet {
 
 func newRing(t *testing.T) *seal.Ring {
 	t.Helper()
-	ring, err := seal.NewRing(seal.NewKey(time.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring := expect.Must(seal.NewRing(seal.NewKey(time.Now())))(t)
 	return ring
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/askback-mcp/askback/internal/clock"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/question"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -68,13 +69,9 @@ func inSession(t *testing.T, answer func(context.Context, *mcp.ElicitParams) (*m
 		}
 	})
 	session, err := server.Connect(t.Context(), there, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	conn, err := client.Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	t.Cleanup(func() { conn.Close(); _ = session.Wait() })
 	return session, own.Load
 }
@@ -111,14 +108,8 @@ func hold(t *testing.T, engine *call.Engine, c *home.Carrier, session *mcp.Serve
 
 // A held call asks the client of its session there and then, until each answer fits.
 func TestHeld(t *testing.T) {
-	form, err := question.FormOf("Who?", reflect.TypeFor[name]())
-	if err != nil {
-		t.Fatal(err)
-	}
-	url, err := question.URL("Log in.", "https://example.com/login")
-	if err != nil {
-		t.Fatal(err)
-	}
+	form := expect.Must(question.FormOf("Who?", reflect.TypeFor[name]()))(t)
+	url := expect.Must(question.URL("Log in.", "https://example.com/login"))(t)
 	answer := func(name any) *mcp.ElicitResult {
 		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": name}}
 	}

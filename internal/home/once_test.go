@@ -13,6 +13,7 @@ import (
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/taskrun"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -55,9 +56,7 @@ func TestStepOnceOutlivesAShutdown(t *testing.T) {
 			row := first.create("", "")
 			synctest.Wait() // the step runs
 			if test.cancelled {
-				if _, err := first.Cancel(t.Context(), "", row.ID); err != nil {
-					t.Fatal(err)
-				}
+				expect.Must(first.Cancel(t.Context(), "", row.ID))(t)
 			} else {
 				first.stop()
 			}

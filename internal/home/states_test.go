@@ -16,6 +16,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/state"
 )
@@ -481,9 +482,7 @@ func TestTheJournalThatHasComeFurtherIsStored(t *testing.T) {
 		i := f.instance(state.StatelessFirst, 0, f.trip)
 		id := journal.Derived("state", "id")
 		if c.there != nil {
-			if err := f.store.MemoryStore.PutState(ctx, id, "", c.there, time.Now().Add(time.Hour)); err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, f.store.MemoryStore.PutState(ctx, id, "", c.there, time.Now().Add(time.Hour)))
 		}
 		c.j.Pending = []journal.Question{{Key: "mine", Wire: "mine"}} // in no other
 		if _, _, err := i.carrier.Home(i.asCall(began)).Seal(c.ctx, c.j); err != nil {
@@ -770,10 +769,8 @@ func TestOverflow(t *testing.T) {
 		{says: "a journal of a newer version", size: mega, between: func(o *overflow) {
 			newer := []byte("\x02newer")
 			sum := sha256.Sum256(newer)
-			if err := o.fleet.store.PutState(t.Context(), hex.EncodeToString(sum[:]), "", newer,
-				time.Now().Add(time.Hour)); err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, o.fleet.store.PutState(t.Context(), hex.EncodeToString(sum[:]), "", newer,
+				time.Now().Add(time.Hour)))
 			o.state = o.seal(&o.request, journal.AppendReference(nil, sum))
 		}, want: "refused", observed: "overflowed", reason: "payload"},
 		{says: "a state of another caller", size: mega, between: func(o *overflow) { o.user = "mallory" },

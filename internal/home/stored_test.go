@@ -22,6 +22,7 @@ import (
 	"github.com/askback-mcp/askback/internal/stored"
 	"github.com/askback-mcp/askback/internal/strictjson"
 	"github.com/askback-mcp/askback/internal/taskrun"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/task"
 )
@@ -45,10 +46,7 @@ func TestNothingBeginsAfterTheLease(t *testing.T) {
 	worker := &leased{Context: t.Context()}
 	kept := home.NewStored(&taskrun.Work{Task: new(task.Task),
 		Call: (&stored.Call{ID: "id", Params: []byte(`{}`)}).Append(nil)}, nil, home.StoredDesk{})
-	opened, err := kept.Open(worker)
-	if err != nil {
-		t.Fatal(err)
-	}
+	opened := expect.Must(kept.Open(worker))(t)
 	var run journal.Run
 	kept.Begin(&run, opened.Journal, opened.Answers, new(bound.Limits))
 	run.Commit = nil // this test has no store
@@ -151,9 +149,7 @@ func newWorker(t *testing.T, store task.Store, h handler) *worker {
 		Logger:  slog.New(slog.DiscardHandler),
 		Handler: w.run,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	w.desk = home.StoredDesk{Questions: w.Questions, Now: w.Now, Tell: func(e report.AuditEvent) {
 		w.told = append(w.told, strings.Join([]string{e.Kind, e.Key, e.For, e.By, e.Channel, e.Action, e.Why}, " "))
 	}}

@@ -16,6 +16,7 @@ import (
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/state"
 )
@@ -179,14 +180,9 @@ func TestAClientFollowsTheTaskOfItsCall(t *testing.T) {
 func TestPlainFormsAreNoted(t *testing.T) {
 	here, there := mcp.NewInMemoryTransports()
 	session, err := mcp.NewServer(&mcp.Implementation{Name: "s"}, nil).Connect(t.Context(), there, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	old := &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"}
-	conn, err := mcp.NewClient(&mcp.Implementation{Name: "plain"}, nil).Connect(t.Context(), here, old)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := expect.Must(mcp.NewClient(&mcp.Implementation{Name: "plain"}, nil).Connect(t.Context(), here, old))(t)
 	defer conn.Close()
 	var log bytes.Buffer
 	asked := 0
@@ -212,10 +208,7 @@ func TestPlainFormsAreNoted(t *testing.T) {
 		if r.InSession {
 			at = c.Held(r, session)
 		}
-		opened, err := at.Open(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		opened := expect.Must(at.Open(t.Context()))(t)
 		return r, opened
 	}
 	for name, want := range map[string]bool{"plain": true, "rich": false, "panics": false, "": false} {
@@ -233,9 +226,7 @@ func TestPlainFormsAreNoted(t *testing.T) {
 	r, opened := open("plain", nil, "")
 	opened.Journal.Round = 1
 	state, _, err := c.Home(r).Seal(t.Context(), opened.Journal)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	before := asked
 	if _, opened := open("rich", nil, state); !opened.Journal.PlainForms || asked != before {
 		t.Errorf("the next round: %v, asked %d times", opened.Journal.PlainForms, asked-before)

@@ -220,9 +220,7 @@ func send(t *testing.T, conn net.Conn, r *http.Request, bytes int) {
 	fmt.Fprintf(&b, "%s /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n", r.Method, len(body))
 	expect.Check(t, r.Header.Write(&b))
 	fmt.Fprintf(&b, "\r\n%s", body[:min(bytes, len(body))])
-	if _, err := io.WriteString(conn, b.String()); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(io.WriteString(conn, b.String()))(t)
 }
 
 func TestABodyHasADeadline(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // The name that a request gives the server counts only together with the address that it reached.
@@ -37,9 +39,7 @@ func TestHostNames(t *testing.T) {
 		{"a public server without a name by a local name", &Options{}, public, "localhost:8080", true},
 	} {
 		h, err := newHosts(c.opts.TrustedOrigins, c.opts.AllowedHosts, !c.opts.Streamable.DisableLocalhostProtection)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		r := httptest.NewRequest(http.MethodPost, "http://"+c.host+"/mcp", nil)
 		address := net.Addr(&net.TCPAddr{IP: net.ParseIP(c.address), Port: 8080})
 		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, address))

@@ -179,9 +179,7 @@ func TestErrorsThatCannotBeSent(t *testing.T) {
 	harness.Request{Target: "nil"}.Send(t, h).Refused(t, 200, -32603)
 
 	here, there := mcp.NewInMemoryTransports()
-	if _, err := harness.NewServer(t, nil, register).Connect(t.Context(), there, nil); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(harness.NewServer(t, nil, register).Connect(t.Context(), there, nil))(t)
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(), here, nil)
 	expect.Check(t, err)
 	defer session.Close()
@@ -426,10 +424,7 @@ func FuzzHTTP(f *testing.F) {
 		{Target: "greet", Arguments: `{"place":"x"}`},
 		{Target: "rounds", Responses: `{"login":{"action":"accept"}}`, State: "ab1.aaaaaaaa.AAAA"},
 	} {
-		body, err := io.ReadAll(r.HTTP(f).Body)
-		if err != nil {
-			f.Fatal(err)
-		}
+		body := expect.Must(io.ReadAll(r.HTTP(f).Body))(f)
 		f.Add(r.Target, string(body))
 	}
 	f.Fuzz(func(t *testing.T, target, body string) {

@@ -277,9 +277,7 @@ func TestHeadersCannotReplaceABody(t *testing.T) {
 func TestConnectKeepsTheCaller(t *testing.T) {
 	srv := harness.NewServer(t, nil, who)
 	here, there := mcp.NewInMemoryTransports()
-	if _, err := srv.Connect(t.Context(), identified{there}, nil); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(srv.Connect(t.Context(), identified{there}, nil))(t)
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(), here, nil)
 	expect.Check(t, err)
 	defer session.Close()

@@ -114,9 +114,7 @@ func TestAmbiguousAnswersFailTheirQuestion(t *testing.T) {
 	})
 	t.Run("connection", func(t *testing.T) {
 		here, there := mcp.NewInMemoryTransports()
-		if _, err := harness.NewServer(t, nil, harness.AddGreet).Connect(t.Context(), there, nil); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(harness.NewServer(t, nil, harness.AddGreet).Connect(t.Context(), there, nil))(t)
 		conn, err := here.Connect(t.Context())
 		expect.Check(t, err)
 		defer conn.Close()
@@ -199,9 +197,7 @@ func TestAmbiguousArgumentsOnTheSDKsOwnConnection(t *testing.T) {
 	var m *mcp.Server
 	harness.EverythingOn(t, askback.Options{Limits: askback.Limits{Depth: 12}}, func(sdk *mcp.Server) { m = sdk })
 	here, there := mcp.NewInMemoryTransports()
-	if _, err := m.Connect(t.Context(), there, nil); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(m.Connect(t.Context(), there, nil))(t)
 	send := harness.Converse(t, here)
 	for name, arguments := range map[string]string{
 		"a member that is there twice": `{"a":1,"a":2}`,

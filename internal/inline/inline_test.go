@@ -26,6 +26,7 @@ import (
 	"github.com/askback-mcp/askback/internal/home"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/wire"
 	"github.com/askback-mcp/askback/seal"
 )
@@ -43,10 +44,7 @@ type service struct {
 
 func newService(t *testing.T) *service {
 	t.Helper()
-	ring, err := seal.NewRing(seal.NewKey(time.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring := expect.Must(seal.NewRing(seal.NewKey(time.Now())))(t)
 	s := new(service)
 	log := slog.New(slog.NewTextHandler(&s.logged, nil))
 	limits := bound.Limits{Rounds: 3, Questions: 4, StateBytes: 64 << 10, RoundTTL: time.Hour, CallTTL: time.Hour}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/bound"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // within is a question that waits for so long.
@@ -47,10 +48,7 @@ func TestADeadlineIsFixedOnce(t *testing.T) {
 		if got := deadlines(j); !slices.Equal(got, want) {
 			t.Errorf("after %v: %q, want %q", after, got, want)
 		}
-		decoded, err := Decode(j.Append(nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		decoded := expect.Must(Decode(j.Append(nil)))(t)
 		if got := deadlines(decoded); !slices.Equal(got, want) {
 			t.Errorf("after %v and a journey: %q, want %q", after, got, want)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func question(key, text string) Ask {
@@ -49,9 +50,7 @@ func round(t *testing.T, j *Journal, responses map[string][]byte, asks ...Ask) (
 		got = append(got, string(v))
 	}
 	questions, _, err := run.Finish(pending)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	for _, q := range questions {
 		open = append(open, q.Key)
 	}
@@ -75,10 +74,7 @@ func TestAnswersAreFoundByKeyAndQuestion(t *testing.T) {
 		if !cmp.Equal(got, []string{"octocat"}) || !cmp.Equal(open, []string{"microsoft"}) {
 			t.Fatalf("new version: got %q, open %q", got, open)
 		}
-		j, err := Decode(j.Append(nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		j = expect.Must(Decode(j.Append(nil)))(t)
 		got, open = round(t, j, answers("microsoft", "m"), question("github", "?"), question("google", "?"))
 		if !cmp.Equal(got, []string{"octocat", "g"}) || open != nil {
 			t.Errorf("old version again: got %q, open %q", got, open)
@@ -410,9 +406,7 @@ func BenchmarkReplay(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				j, err := Decode(data)
-				if err != nil {
-					b.Fatal(err)
-				}
+				expect.Check(b, err)
 				run := Begin(j, nil, new(bound.Limits))
 				for _, a := range asks {
 					if _, err := run.Ask(a); err != nil {
@@ -636,9 +630,7 @@ func TestByTellsWhoAnsweredWhatWasAsked(t *testing.T) {
 		want input.Provenance
 	}{{first, alice}, {second, bob}} {
 		run := Begin(j, nil, new(bound.Limits))
-		if _, err := run.Ask(c.ask); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(run.Ask(c.ask))(t)
 		if by := run.By("a"); len(by) != 1 || by[0].Who != c.want.Who {
 			t.Errorf("the answer to %v is by %v, want %v", c.ask.Digest, by, c.want)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // An answer that does not fit is refused, and its refusal is made durable after the run. A person may correct the
@@ -179,9 +180,7 @@ func TestRunsThatMayDoNothingMore(t *testing.T) {
 		}
 		return []byte("1"), nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	if _, err := run.Step(t.Context(), "t", nil); !errors.Is(err, lost) {
 		t.Errorf("a step: %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/askback-mcp/askback/input"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 var vectorDigest = Digest{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
@@ -94,22 +95,15 @@ var examples = map[string]*Journal{
 
 // The encodings of a version never change, because calls and tasks wait while their servers are upgraded.
 func TestJournalsStayTheSame(t *testing.T) {
-	data, err := os.ReadFile("testdata/version1.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := expect.Must(os.ReadFile("testdata/version1.json"))(t)
 	var encoded map[string]string
-	if err := json.Unmarshal(data, &encoded); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, json.Unmarshal(data, &encoded))
 	if len(encoded) != len(examples) {
 		t.Errorf("%d encodings of %d journals", len(encoded), len(examples))
 	}
 	for name, want := range examples {
 		data, err := hex.DecodeString(encoded[name])
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		got, err := Decode(data)
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%s: %v\n%s", name, err, diff)
@@ -227,10 +221,7 @@ func TestAnswersKeepTheirProvenance(t *testing.T) {
 	round(t, j, nil, question("k", "?"), question("l", "?"))
 	j.By = []input.Provenance{alice}
 	round(t, j, answers("k", "v"), question("k", "?"), question("l", "?"))
-	j, err := Decode(j.Append(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	j = expect.Must(Decode(j.Append(nil)))(t)
 	j.By = []input.Provenance{bob}
 	round(t, j, answers("l", "w"), question("k", "?"), question("l", "?"))
 	j.By = nil

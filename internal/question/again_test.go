@@ -14,6 +14,7 @@ import (
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // typedMessage is the message of an elicitation as the SDK would send it.
@@ -50,9 +51,7 @@ func TestAskedAgain(t *testing.T) {
 			t.Errorf("%s: the author's message is lost", name)
 		}
 		var before, after map[string]json.RawMessage
-		if err := errors.Join(json.Unmarshal(q.Params(), &before), json.Unmarshal(again.Params(), &after)); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, errors.Join(json.Unmarshal(q.Params(), &before), json.Unmarshal(again.Params(), &after)))
 		delete(before, "message")
 		delete(after, "message")
 		if diff := cmp.Diff(before, after); diff != "" {

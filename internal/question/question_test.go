@@ -11,6 +11,7 @@ import (
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -21,9 +22,7 @@ type color struct {
 
 func must(t *testing.T, q *question.Question, err error) *question.Question {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	return q
 }
 
@@ -78,10 +77,7 @@ func TestAnswers(t *testing.T) {
 		{"roots", `{"roots":[{"uri":"file:///src"},{"uri":"/src"}]}`, "", "file URI"},
 	} {
 		q := all[c.question]
-		stored, err := question.AcceptFor(q.Method, q.Params())
-		if err != nil {
-			t.Fatal(err)
-		}
+		stored := expect.Must(question.AcceptFor(q.Method, q.Params()))(t)
 		for how, accept := range map[string]question.Accept{"made": q.Accept, "stored": stored} {
 			record, err := accept([]byte(c.answer))
 			switch {
@@ -147,9 +143,7 @@ func FuzzFormMessage(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, message string) {
 		q, err := question.FormOf(message, reflect.TypeFor[color]())
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		if err := strictjson.Check(q.Params(), 64); err != nil {
 			t.Fatalf("%q makes %s: %v", message, q.Params(), err)
 		}
@@ -169,9 +163,7 @@ func FuzzFormMessage(f *testing.F) {
 
 func TestAskingAgainAllocatesLittle(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
-		if _, err := question.FormOf("Which color?", reflect.TypeFor[color]()); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(question.FormOf("Which color?", reflect.TypeFor[color]()))(t)
 	}); n > 2 { // the question and its parameters
 		t.Errorf("%v allocations", n)
 	}

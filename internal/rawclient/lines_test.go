@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -98,10 +99,7 @@ func FuzzMessageLines(f *testing.F) {
 	f.Add([]byte(`{"result":"` + strings.Repeat("x", 200) + `","jsonrpc":"2.0","id":1}` + "\n"))
 	f.Fuzz(func(t *testing.T, out []byte) {
 		var aside bytes.Buffer
-		got, err := io.ReadAll(newLines(bytes.NewReader(out), 100, &aside))
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := expect.Must(io.ReadAll(newLines(bytes.NewReader(out), 100, &aside)))(t)
 		for line := range bytes.Lines(got) {
 			if !isMessage(line) || len(line) > 500 {
 				t.Errorf("%.200q is no message", line)
@@ -126,10 +124,7 @@ func FuzzProgram(f *testing.F) {
 		c := &Client{Program: p, MaxBytes: 1000}
 		var open []*Stream
 		for range 2 {
-			s, err := c.Open(t.Context(), "ping", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := expect.Must(c.Open(t.Context(), "ping", nil))(t)
 			open = append(open, s)
 		}
 		p.readAll(bufio.NewReaderSize(newLines(bytes.NewReader(out), MostLine, io.Discard), 16))

@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/schema"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestDefaultsKeepDigitsAndCostLittle(t *testing.T) {
@@ -22,10 +23,7 @@ func TestDefaultsKeepDigitsAndCostLittle(t *testing.T) {
 	}
 	tool := &mcp.Tool{InputSchema: json.RawMessage(`{"type":"object","properties":{"o":{"type":"object",` +
 		`"properties":{"kind":{"type":"string","default":"plain"}}},"mode":{"type":"string","default":"fast"}}}`)}
-	arguments, err := schema.ForArguments(tool, reflect.TypeFor[in]())
-	if err != nil {
-		t.Fatal(err)
-	}
+	arguments := expect.Must(schema.ForArguments(tool, reflect.TypeFor[in]()))(t)
 	var got in
 	if err := arguments.Decode([]byte(`{"o":{"id":9007199254740993}}`), true, &got); err != nil ||
 		got.O.ID != 9007199254740993 || got.O.Kind != "plain" || got.Mode != "fast" {

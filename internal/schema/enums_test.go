@@ -8,14 +8,14 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func forArguments(t *testing.T, schema string) *Arguments {
 	t.Helper()
 	a, err := ForArguments(&mcp.Tool{InputSchema: json.RawMessage(schema)}, reflect.TypeFor[map[string]any]())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	return a
 }
 

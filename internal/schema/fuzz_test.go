@@ -9,6 +9,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/schema"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Arguments that are accepted have what the schema requires and its defaults, and nothing that it excludes.
@@ -24,10 +25,7 @@ func FuzzDecode(f *testing.F) {
 		"id":{"type":"integer","minimum":1},"mode":{"enum":["fast","slow"],"default":"fast"},
 		"tags":{"type":"array","items":{"type":"string"},"maxItems":3},
 		"opts":{"type":"object","properties":{"deep":{"type":"boolean","default":true}}}}}`)}
-	arguments, err := schema.ForArguments(tool, reflect.TypeFor[in]())
-	if err != nil {
-		f.Fatal(err)
-	}
+	arguments := expect.Must(schema.ForArguments(tool, reflect.TypeFor[in]()))(f)
 	for _, seed := range []string{`{"id":1}`, `{"id":9007199254740993,"mode":"slow","tags":["a"],"opts":{"a":1}}`,
 		`{"ID":1}`, `{"id":1e400}`, `{"id":1.0,"opts":{"deep":null}}`, `{"id":1,"tags":[1]}`} {
 		f.Add([]byte(seed))

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 type point struct {
@@ -79,10 +81,7 @@ func TestOutputIsTheSDKs(t *testing.T) {
 		"a number, in a whole result":  {7, true, []mcp.Content{&mcp.TextContent{}}, 1},
 		"an object, in a whole result": {point{1}, true, nil, 1},
 	} {
-		r, err := ForResult(new(mcp.Tool), reflect.TypeFor[any]())
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := expect.Must(ForResult(new(mcp.Tool), reflect.TypeFor[any]()))(t)
 		res := &mcp.CallToolResult{Content: test.content}
 		if err := r.Structure(res, test.out, test.whole); err != nil || len(res.Content) != test.blocks ||
 			(res.StructuredContent != nil) != (test.out != nil) {

@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // plain has a field of every kind that a shape covers.
@@ -115,10 +116,7 @@ func (c shapeCase) arguments(t testing.TB) *Arguments {
 	if c.schema != nil {
 		tool.InputSchema = c.schema
 	}
-	a, err := ForArguments(tool, reflect.TypeOf(c.into()).Elem())
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := expect.Must(ForArguments(tool, reflect.TypeOf(c.into()).Elem()))(t)
 	if a.shape == nil {
 		t.Fatalf("%T has no shape", c.into())
 	}
@@ -181,10 +179,7 @@ func allFloats(sent []byte) bool {
 // The shape of a plain type accepts every value that the type can encode, so that the full validator is not needed.
 func TestShapeAcceptsWhatItsTypeEncodes(t *testing.T) {
 	input := shapeCase{into: func() any { return new(plain) }}.arguments(t)
-	output, err := ForResult(new(mcp.Tool), reflect.TypeFor[plain]())
-	if err != nil {
-		t.Fatal(err)
-	}
+	output := expect.Must(ForResult(new(mcp.Tool), reflect.TypeFor[plain]()))(t)
 	accepted := func(v plain) bool {
 		data, err := json.Marshal(v)
 		if err != nil || !input.shape.accepts(data, true) || !output.shape.accepts(data, false) {
@@ -259,9 +254,7 @@ func TestDecodingPlainArgumentsAllocatesOnlyTheirValues(t *testing.T) {
 	sent := []byte(`{"s":"one string","b":true,"i":7,"p":null,"in":{"x":1},"list":null,"pair":[true,false],"é<":""}`)
 	var into plain
 	if n := testing.AllocsPerRun(100, func() {
-		if err := arguments.Decode(sent, true, &into); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, arguments.Decode(sent, true, &into))
 	}); n > 2 {
 		t.Errorf("%v allocations", n)
 	}

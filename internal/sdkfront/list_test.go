@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Pages are kept while they are the same, in one chain from the first one, and nobody can fill the memory with others.
@@ -14,9 +16,7 @@ func TestPagesKept(t *testing.T) {
 	list := func(cursor, next string, kept int, tools ...*mcp.Tool) *byte {
 		t.Helper()
 		encoded, err := p.encode(cursor, &mcp.ListToolsResult{NextCursor: next, Tools: tools}, []byte("{}"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		if len(p.kept) != kept {
 			t.Errorf("after the page at %q, %d are kept, want %d", cursor, len(p.kept), kept)
 		}

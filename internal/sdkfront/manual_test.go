@@ -73,9 +73,7 @@ func TestManualStyleIsSealed(t *testing.T) {
 
 			// A legacy client is asked in all rounds inside its session.
 			here, there := mcp.NewInMemoryTransports()
-			if _, err := srv.Connect(t.Context(), there, nil); err != nil {
-				t.Fatal(err)
-			}
+			expect.Must(srv.Connect(t.Context(), there, nil))(t)
 			var messages []string
 			client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
 				ElicitationHandler: func(_ context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {

@@ -182,9 +182,7 @@ func TestThereIsOneServerOnAnSDKsServer(t *testing.T) {
 	t.Parallel()
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 	opts := &askback.Options{Logger: slog.New(slog.DiscardHandler)}
-	if _, err := askback.New(m, opts); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(askback.New(m, opts))(t)
 	if _, err := askback.New(m, opts); err == nil {
 		t.Error("a second Server would not see the requests of the first")
 	}

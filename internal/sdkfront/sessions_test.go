@@ -38,9 +38,7 @@ func TestEveryRevisionAndTransport(t *testing.T) {
 					there = &mcp.StreamableClientTransport{Endpoint: web.URL}
 				} else {
 					here, far := mcp.NewInMemoryTransports()
-					if _, err := srv.Connect(t.Context(), far, nil); err != nil {
-						t.Fatal(err)
-					}
+					expect.Must(srv.Connect(t.Context(), far, nil))(t)
 					there = here
 				}
 				var progress atomic.Int64
@@ -69,9 +67,7 @@ func TestLegacyClientWithoutCapability(t *testing.T) {
 	t.Parallel()
 	srv := harness.NewServer(t, nil, harness.AddGreet)
 	here, there := mcp.NewInMemoryTransports()
-	if _, err := srv.Connect(t.Context(), there, nil); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(srv.Connect(t.Context(), there, nil))(t)
 	client := mcp.NewClient(&mcp.Implementation{Name: "mute", Version: "1"}, nil)
 	session, err := client.Connect(t.Context(), here, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
 	expect.Check(t, err)
@@ -108,9 +104,7 @@ func TestLegacyAnswers(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			srv := harness.NewServer(t, nil, harness.AddGreet)
 			here, there := mcp.NewInMemoryTransports()
-			if _, err := srv.Connect(t.Context(), there, nil); err != nil {
-				t.Fatal(err)
-			}
+			expect.Must(srv.Connect(t.Context(), there, nil))(t)
 			var n atomic.Int64
 			client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
 				ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult,
@@ -147,9 +141,7 @@ func TestLegacyAnswers(t *testing.T) {
 func raw(t *testing.T, srv *askback.Server) func(params string) string {
 	t.Helper()
 	here, there := mcp.NewInMemoryTransports()
-	if _, err := srv.Connect(t.Context(), there, nil); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(srv.Connect(t.Context(), there, nil))(t)
 	conn, err := here.Connect(t.Context())
 	expect.Check(t, err)
 	n := 0

@@ -11,6 +11,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A row that another version or another program wrote is read or refused. What is read is the same once it is written
@@ -19,9 +20,7 @@ func FuzzRow(f *testing.F) {
 	digest := journal.Digest{1}
 	questions, err := EncodeQuestions([]Question{
 		{Wire: "q", Key: "q", Digest: digest[:], Method: "elicitation/create", Params: []byte(`{"message":"?"}`)}})
-	if err != nil {
-		f.Fatal(err)
-	}
+	expect.Check(f, err)
 	began := Call{ID: "id", Trace: "trace", Params: []byte(`{"name":"t"}`)}
 	answer := journal.Entry{Kind: journal.Unread, Key: "q", Digest: digest, Value: []byte(`{"action":"accept"}`)}
 	step := journal.Entry{Kind: journal.Delivered, Key: "q"}
@@ -49,9 +48,7 @@ func FuzzRow(f *testing.F) {
 				}
 			}
 			encoded, err := EncodeQuestions(open)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, err)
 			again, err := DecodeQuestions(encoded)
 			if err != nil || len(again) != len(open) {
 				t.Fatalf("%s is written again as %s: %v", pending, encoded, err)
@@ -107,9 +104,7 @@ func FuzzQuestion(f *testing.F) {
 	digest := journal.Digest{1}
 	asking, err := Encode(&Asking{Key: "q", Digest: digest[:], Votes: 2, Method: "elicitation/create",
 		Params: []byte(`{"message":"?"}`), Shown: make([]byte, sha256.Size)})
-	if err != nil {
-		f.Fatal(err)
-	}
+	expect.Check(f, err)
 	f.Add([]byte(`{"digest":"AAAAAAAAAAAAAAAAAAAAAA==","shown":"AA=="}`), []byte{}, []byte{})
 	f.Add(asking, []byte(`{"votes":[{"who":"bob","when":"2026-11-23T12:00:00Z","channel":"desk","action":"accept",`+
 		`"content":{"hour":9}},{"who":"dave","action":"decline"}],"from":1,"claim":{"by":"bob"},`+

@@ -13,6 +13,7 @@ import (
 
 	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -158,9 +159,7 @@ func TestQuestionsAsRecords(t *testing.T) {
 			json.RawMessage(`{"message":"Sure?","mode":"url","url":"https://a.b"}`), "", 0},
 		{"bad", "bad", digest[:], "elicitation/create", json.RawMessage(`{"message":1}`), "", 0},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	want := []input.Question{
 		{Key: "sure", Method: "elicitation/create", Mode: "url", Message: "Sure?", URL: "https://a.b",
 			Params: json.RawMessage(`{"message":"Sure?","mode":"url","url":"https://a.b"}`)},

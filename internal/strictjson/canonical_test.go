@@ -15,6 +15,8 @@ import (
 	"unicode/utf16"
 
 	"pgregory.net/rapid"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestCanonical(t *testing.T) {
@@ -105,9 +107,7 @@ func TestCanonicalDepth(t *testing.T) {
 		{nested(MaxDepth, "[ ", " ]"), bytes.Replace(nested(MaxDepth, "[", "]"), []byte("1"), []byte("1e0"), 1)},
 		{nested(MaxDepth, `{ "a" : `, " }"), bytes.Replace(nested(MaxDepth, `{"a":`, "}"), []byte("1"), []byte("1e0"), 1)},
 	} {
-		if err := Check(tc.value, MaxDepth); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, Check(tc.value, MaxDepth))
 		if got := AppendCanonical(nil, tc.value); !bytes.Equal(got, tc.want) {
 			t.Errorf("got %.40q…, want %.40q…", got, tc.want)
 		}
@@ -576,9 +576,7 @@ func FuzzCanonical(f *testing.F) {
 		}
 		var members map[string]json.RawMessage
 		if TypeOf(doc) == TypeObject {
-			if err := json.Unmarshal(doc, &members); err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, json.Unmarshal(doc, &members))
 		}
 		n := 0
 		for name, value := range Members(doc) {
@@ -592,9 +590,7 @@ func FuzzCanonical(f *testing.F) {
 		}
 		var elements []json.RawMessage
 		if TypeOf(doc) == TypeArray {
-			if err := json.Unmarshal(doc, &elements); err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, json.Unmarshal(doc, &elements))
 		}
 		n = 0
 		for value := range Elements(doc) {
@@ -607,9 +603,7 @@ func FuzzCanonical(f *testing.F) {
 			t.Fatalf("%d of %d elements", n, len(elements))
 		}
 		var compact bytes.Buffer
-		if err := json.Compact(&compact, doc); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, json.Compact(&compact, doc))
 		if got := AppendCompact(nil, doc); !bytes.Equal(got, compact.Bytes()) {
 			t.Fatalf("compact is %q, encoding/json says %q", got, compact.Bytes())
 		}

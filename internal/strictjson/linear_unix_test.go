@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // hostile returns documents of about size bytes, each of which is expensive for some way of reading it.
@@ -61,9 +63,7 @@ func TestHostileDocumentsTakeLinearTime(t *testing.T) {
 func readingTime(t *testing.T, doc []byte) time.Duration {
 	t.Helper()
 	began := processorTime(t)
-	if err := Check(doc, MaxDepth); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, Check(doc, MaxDepth))
 	Digest(doc)
 	Get(doc, "nothing")
 	String(doc)
@@ -73,8 +73,6 @@ func readingTime(t *testing.T, doc []byte) time.Duration {
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano())
 }

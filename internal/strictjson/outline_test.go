@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func listed(members iter.Seq2[[]byte, []byte]) (all []string) {
@@ -36,9 +38,7 @@ func TestOutline(t *testing.T) {
 		{`{}`, [2]int{0, 0}}, {`null`, [2]int{0, 0}},
 	} {
 		var o Outline
-		if err := o.Check([]byte(test.document), 64, Wanted{Inner: "params"}); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, o.Check([]byte(test.document), 64, Wanted{Inner: "params"}))
 		for i, want := range test.kept {
 			if l := o.levels[i]; l.missing != (want < 0) || !l.missing && int(l.n) != want {
 				t.Errorf("%s: level %d keeps %d (missing: %v), want %d", test.document, i, l.n, l.missing, want)

@@ -87,9 +87,7 @@ func TestASilentStoreHasFailed(t *testing.T) {
 			Logger:   slog.New(slog.DiscardHandler),
 			Called:   func(_ context.Context, _ string, _ time.Time, err error) { told = err },
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		_, err = e.Get(t.Context(), "", "unknown")
 		if told == nil || !errors.Is(err, told) || errors.Is(told, context.Canceled) {
 			t.Errorf("told %v of %v", told, err)

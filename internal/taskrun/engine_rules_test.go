@@ -847,9 +847,7 @@ func TestReportedMessages(t *testing.T) {
 				return completed(""), nil
 			}})
 		elsewhere, err := taskrun.NewEngine(f.store, nil) // otherwise the worker would be notified of the new task
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		created = f.create(elsewhere, &taskrun.New{})
 		close(ready)
 		f.until(e, created, task.Completed)

@@ -60,9 +60,7 @@ func TestWhatFallsBack(t *testing.T) {
 		}
 		var waits []*desk.Question
 		for q, err := range d.Waiting(t.Context(), desk.Waiting{As: &desk.Person{Name: "alice"}}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, err)
 			waits = append(waits, q)
 		}
 		if len(waits) != 1 || waits[0].Target != "page" || waits[0].URL != "https://example.com/login" || !waits[0].Fallback {

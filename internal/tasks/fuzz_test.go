@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -23,10 +24,7 @@ func FuzzCursor(f *testing.F) {
 		f.Add(cursor)
 	}
 	f.Fuzz(func(t *testing.T, cursor string) {
-		raw, err := json.Marshal(cursor)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := expect.Must(json.Marshal(cursor))(t)
 		after, fault := parseCursor(raw)
 		if (after == nil) == (fault == nil) {
 			t.Fatalf("task %v, fault %v", after, fault)

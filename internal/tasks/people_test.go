@@ -231,9 +231,7 @@ func TestATaskToolWithoutTasks(t *testing.T) {
 		go func() { waits <- b.result("tools/call", "task", `"name":"task"`, harness.ProposalOnly) }()
 		time.Sleep(time.Second)
 		for q, err := range b.desk.Waiting(t.Context(), desk.Waiting{}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, err)
 			approve(t, b.desk, q.Name)
 		}
 		question := <-waits // the task asks its client, which is asked in its own request

@@ -4,15 +4,13 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback/internal/taskrun"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
 // A task that runs again after a decision still has the message of its waiting. Nobody is told that it waits.
 func TestWordsOfATaskThatRunsAgain(t *testing.T) {
-	e, err := taskrun.NewEngine(new(task.MemoryStore), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := expect.Must(taskrun.NewEngine(new(task.MemoryStore), nil))(t)
 	s := &Service{Engine: e}
 	for message, want := range map[string]string{
 		"Waiting for group:release.": "The call is running.",

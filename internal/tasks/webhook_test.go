@@ -1102,9 +1102,7 @@ func TestNoEndpointIsInside(t *testing.T) {
 	inside.StartTLS()
 	defer inside.Close()
 	_, port, err := net.SplitHostPort(inside.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	ask := dialAs(t, srv, "alice")
 	for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0", "[::1]", "127.1"} {
 		got := ask("events/subscribe", hook("https://"+host+":"+port+"/", ""))

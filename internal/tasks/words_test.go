@@ -449,9 +449,7 @@ func TestAWaitEndsAndTheCallGoesOn(t *testing.T) {
 		b := newBubble(t, nil)
 		open := func() (names []string) {
 			for q, err := range b.desk.Waiting(t.Context(), desk.Waiting{}) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.Check(t, err)
 				names = append(names, q.Name)
 			}
 			return names

@@ -141,9 +141,7 @@ func TestStepsEndWithTheLease(t *testing.T) {
 	id := s.Start(harness.WithExtension, `"name":"two"`)
 	<-claimed
 	now, err := store.Get(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	fence := now.Fence
 	expect.Check(t, store.Update(t.Context(), now, taskUpdateDue))
 	for now.Fence == fence {

@@ -59,10 +59,8 @@ func TestTags(t *testing.T) {
 	judge.Skip(t)
 	r := newReleased(t)
 	expect.Check(t, os.MkdirAll(filepath.Join(r.dir, "task/redis"), 0o700))
-	if err := os.WriteFile(filepath.Join(r.dir, "task/redis/go.mod"),
-		[]byte("module "+root+"/task/redis\n\ngo 1.26.0\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, os.WriteFile(filepath.Join(r.dir, "task/redis/go.mod"),
+		[]byte("module "+root+"/task/redis\n\ngo 1.26.0\n"), 0o600))
 	r.git("add", "--all")
 	r.replace("go.work", "\t./task/sqlite\n", "\t./task/redis\n\t./task/sqlite\n")
 	r.git("tag", "--annotate", "--message", "First", version) // by whoever releases

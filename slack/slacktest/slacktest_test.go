@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 const text = `{"type":"plain_text","text":"x"}`
@@ -69,9 +71,7 @@ func TestMethods(t *testing.T) {
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r)
 		var answer struct{ Error string }
-		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, json.Unmarshal(w.Body.Bytes(), &answer))
 		return answer.Error
 	}
 	blocks := url.QueryEscape(`[{"type":"divider "}]`)

@@ -20,9 +20,7 @@ func TestAnEventThatIsCommittedLateIsNotSkipped(t *testing.T) {
 	expect.Check(t, err)
 	defer other.Rollback(t.Context()) //nolint:errcheck // if the test fails before
 	end := inSchema(`UPDATE {schema}.task SET status = 'failed' WHERE id = $1`, s.schema)
-	if _, err := other.Exec(t.Context(), end, late.ID); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(other.Exec(t.Context(), end, late.ID))(t)
 	early.Status = task.Completed
 	expect.Check(t, s.Update(t.Context(), early, task.Update{Due: -1}))
 	first := readLog(t, s, 0, early.ID)
@@ -43,9 +41,7 @@ func TestAReaderLearnsOfADeletionThatIsUnderWay(t *testing.T) {
 	other, err := s.pool.Begin(t.Context())
 	expect.Check(t, err)
 	defer other.Rollback(t.Context()) //nolint:errcheck // if the test fails before
-	if _, err := other.Exec(t.Context(), s.sql.purge, []string{unread.ID}); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(other.Exec(t.Context(), s.sql.purge, []string{unread.ID}))(t)
 	page := make(chan *task.EventPage)
 	go func() {
 		p, err := s.Events(t.Context(), task.EventQuery{Readers: []string{"caller:alice"}, After: before.Last.Position,

@@ -125,9 +125,7 @@ func TestALockedTaskKeepsNoOthers(t *testing.T) {
 	tx, err := s.pool.Begin(ctx)
 	expect.Check(t, err)
 	defer tx.Rollback(ctx)
-	if _, err := tx.Exec(ctx, inSchema(`SELECT FROM {schema}.task FOR UPDATE`, s.schema)); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(tx.Exec(ctx, inSchema(`SELECT FROM {schema}.task FOR UPDATE`, s.schema)))(t)
 	g := gather(t, s)
 	var others sync.WaitGroup
 	g.begin(func() error { return s.Update(ctx, locked, task.Update{Due: -1}) }, nil)

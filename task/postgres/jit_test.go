@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 )
 
@@ -11,10 +12,7 @@ import (
 func TestNothingIsCompiled(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"", "?default_query_exec_mode=exec"} {
-		s, err := Open(t.Context(), pgtest.DSN(t)+mode)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := expect.Must(Open(t.Context(), pgtest.DSN(t)+mode))(t)
 		defer s.Close()
 		var jit string
 		if err := s.pool.QueryRow(t.Context(), "SHOW jit").Scan(&jit); err != nil || mode == "" && jit != "off" {

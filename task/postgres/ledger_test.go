@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/ledgertest"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/ledger"
@@ -13,9 +14,6 @@ import (
 
 func TestLedger(t *testing.T) {
 	t.Parallel()
-	config, err := pgx.ParseConfig(pgtest.DSN(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := expect.Must(pgx.ParseConfig(pgtest.DSN(t)))(t)
 	ledgertest.Run(t, ledger.Postgres, stdlib.GetConnector(*config))
 }

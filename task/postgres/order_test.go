@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 )
@@ -18,22 +19,16 @@ func TestAJournalIsReadInItsOrder(t *testing.T) {
 	s := open(t, dsn)
 	n := newTask()
 	want := [][]byte{[]byte("a"), []byte("b"), []byte("c")}
-	if err := s.Create(t.Context(), n, time.Hour, 0, []byte("call"), want,
-		task.Quota{Unfinished: 1, Kept: 1, Bytes: 1 << 20}); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, s.Create(t.Context(), n, time.Hour, 0, []byte("call"), want,
+		task.Quota{Unfinished: 1, Kept: 1, Bytes: 1 << 20}))
 	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	defer conn.Close(t.Context())
 	for _, sql := range []string{
 		`ALTER TABLE ordered.journal DROP CONSTRAINT journal_pkey`, // whose index happens to have the order
 		`UPDATE ordered.journal SET body = body WHERE seq < 2`,     // rows that are written again lie behind the others
 	} {
-		if _, err := conn.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(conn.Exec(t.Context(), sql))(t)
 	}
 	call, entries, err := s.Journal(t.Context(), n.ID, -1)
 	if err != nil || string(call) != "call" || !cmp.Equal(entries, want) {

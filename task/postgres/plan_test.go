@@ -40,9 +40,7 @@ func TestPlansUseIndexes(t *testing.T) {
 		conn, err := s.pool.Acquire(ctx)
 		expect.Check(t, err)
 		defer conn.Release() // for a test that fails; Close waits for it
-		if _, err := conn.Conn().PgConn().Exec(ctx, inSchema(table.sql, s.schema)).ReadAll(); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(conn.Conn().PgConn().Exec(ctx, inSchema(table.sql, s.schema)).ReadAll())(t)
 		for _, c := range []struct{ says, sql, args, index string }{
 			{"get", s.sql.get, "''", "task_pkey"},
 			{"create", s.sql.create, createArguments, "task_kept"},
@@ -141,9 +139,7 @@ func TestPlansUseIndexes(t *testing.T) {
 				if bad.MatchString(plan) || !strings.Contains(plan, c.index) {
 					t.Errorf("%s, with a table that is %s, %s:\n%s", c.says, table.says, mode, plan)
 				}
-				if _, err := conn.Exec(ctx, "DEALLOCATE p; RESET plan_cache_mode", pgx.QueryExecModeSimpleProtocol); err != nil {
-					t.Fatal(err)
-				}
+				expect.Must(conn.Exec(ctx, "DEALLOCATE p; RESET plan_cache_mode", pgx.QueryExecModeSimpleProtocol))(t)
 			}
 		}
 		conn.Release()
@@ -159,9 +155,7 @@ func TestWakingAndClaimingBesideParkedTasks(t *testing.T) {
 	defer conn.Release()
 	exec := func(sql string) {
 		t.Helper()
-		if _, err := conn.Conn().PgConn().Exec(t.Context(), inSchema(sql, s.schema)).ReadAll(); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(conn.Conn().PgConn().Exec(t.Context(), inSchema(sql, s.schema)).ReadAll())(t)
 	}
 	park := func(series string) string {
 		return `INSERT INTO {schema}.task (id, principal, method, target, dialect, status, message, pending, round, created,

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/pgtest"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/postgres"
@@ -39,9 +40,7 @@ func TestBehindAPooler(t *testing.T) {
 						}
 						return
 					}
-					if err != nil {
-						t.Fatal(err)
-					}
+					expect.Check(t, err)
 					defer s.Close()
 					// Callers at the same time take each other's sessions.
 					var callers sync.WaitGroup

@@ -74,9 +74,7 @@ func TestQuestionsFollowTheirTask(t *testing.T) {
 		tx, err := conn.Begin(t.Context())
 		expect.Check(t, err)
 		for _, id := range []string{n.ID, decided.Task} {
-			if _, err := tx.Exec(t.Context(), fmt.Sprintf(c.sql, id)); err != nil {
-				t.Fatal(err)
-			}
+			expect.Must(tx.Exec(t.Context(), fmt.Sprintf(c.sql, id)))(t)
 		}
 		if n := query[int](t, conn, scans); n > 0 {
 			t.Errorf("when it %s a task, %d tables are read whole", c.says, n)
@@ -149,9 +147,7 @@ func TestAnAnswerIsLateWhenItWaitedForALock(t *testing.T) {
 			q := oneQuestion(t, s, n.ID)
 			tx, err := conn.Begin(t.Context())
 			expect.Check(t, err)
-			if _, err := tx.Exec(t.Context(), c.lock, n.ID); err != nil {
-				t.Fatal(err)
-			}
+			expect.Must(tx.Exec(t.Context(), c.lock, n.ID))(t)
 			answered := make(chan error, 1)
 			go func() { answered <- c.answer(s, n, q) }()
 			waits(t, s, answered)
@@ -306,9 +302,7 @@ func TestAVoteDoesNotWaitForItsTask(t *testing.T) {
 	lock := func(sql, id string) pgx.Tx {
 		tx, err := connect(t, s.pool.Config().ConnString()).Begin(ctx)
 		expect.Check(t, err)
-		if _, err := tx.Exec(ctx, sql, id); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(tx.Exec(ctx, sql, id))(t)
 		return tx
 	}
 	its := oneQuestion(t, s, other.ID)

@@ -212,9 +212,7 @@ func TestClaimPassesOverWhatIsLocked(t *testing.T) {
 	tx, err := bare(t, dsn).Begin(ctx)
 	expect.Check(t, err)
 	defer tx.Rollback(ctx)
-	if _, err := tx.Exec(ctx, "SELECT FROM askback.task WHERE id = $1 FOR NO KEY UPDATE", locked.ID); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(tx.Exec(ctx, "SELECT FROM askback.task WHERE id = $1 FOR NO KEY UPDATE", locked.ID))(t)
 	short, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	if c, err := claimOne(s, short, "", nil, time.Minute); err != nil || c == nil || c.ID != other.ID {
@@ -418,9 +416,7 @@ func TestARoleWithASchema(t *testing.T) {
 		"CREATE ROLE " + role + " LOGIN PASSWORD '" + password + "'",
 		"CREATE SCHEMA tasks AUTHORIZATION " + role,
 	} {
-		if _, err := pool.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(pool.Exec(t.Context(), sql))(t)
 	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -514,9 +510,7 @@ func TestRenewDoesNotWaitForALock(t *testing.T) {
 	tx, err := bare(t, dsn).Begin(ctx)
 	expect.Check(t, err)
 	defer tx.Rollback(ctx)
-	if _, err := tx.Exec(ctx, "SELECT FROM askback.task WHERE id = $1 FOR UPDATE", leases[1].ID); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(tx.Exec(ctx, "SELECT FROM askback.task WHERE id = $1 FOR UPDATE", leases[1].ID))(t)
 	short, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	renewed, err := s.Renew(short, leases, time.Hour)

@@ -45,9 +45,7 @@ func TestAClaimReturnsAWholeJournalOrNone(t *testing.T) {
 		n := groupTask("alice")
 		expect.Check(t, s.Create(t.Context(), n, time.Hour, 0, []byte("call"), entries, task.Quota{}))
 		grow := inSchema(`UPDATE {schema}.task SET entries = entries + $1 WHERE id = $2`, s.schema)
-		if _, err := s.pool.Exec(t.Context(), grow, c.more, n.ID); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(s.pool.Exec(t.Context(), grow, c.more, n.ID))(t)
 		claimed, err := s.Claim(t.Context(), "", nil, time.Hour, 9)
 		if err != nil || len(claimed) != 1 {
 			t.Fatalf("%s: %d claims, %v", c.says, len(claimed), err)
@@ -76,9 +74,7 @@ func TestQuotasAreLockedWhileTheyAreUsed(t *testing.T) {
 		other, err := s.pool.Begin(ctx) // another instance that is in the middle of a write of alice's
 		expect.Check(t, err)
 		t.Cleanup(func() { _ = other.Rollback(context.Background()) }) // if the test fails before
-		if _, err := other.Exec(ctx, s.sql.lockQuotas, []string{"alice"}, []string{}); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(other.Exec(ctx, s.sql.lockQuotas, []string{"alice"}, []string{}))(t)
 		written := make(chan error, 1)
 		go func() { written <- write() }()
 		waits(t, s, written)

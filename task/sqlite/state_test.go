@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task/storetest"
 )
 
@@ -35,9 +36,7 @@ func TestGuardRemembers(t *testing.T) {
 			t.Errorf("presentation %d: fresh is %v, %v", i, fresh, err)
 		}
 		for n := range 50 {
-			if _, err := s.Guard().Use(t.Context(), fmt.Sprint(i, n), time.Now().Add(-time.Second)); err != nil {
-				t.Fatal(err)
-			}
+			expect.Must(s.Guard().Use(t.Context(), fmt.Sprint(i, n), time.Now().Add(-time.Second)))(t)
 		}
 		if n := query[int](t, s.conn, "SELECT count(*) FROM used_state"); n > 1+purgedStates {
 			t.Errorf("there are %d states", n)
@@ -51,9 +50,7 @@ func TestStatesArePurged(t *testing.T) {
 	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	for i := range 50 {
-		if err := s.PutState(t.Context(), fmt.Sprint(i), "call", []byte("data"), time.Now().Add(-time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, s.PutState(t.Context(), fmt.Sprint(i), "call", []byte("data"), time.Now().Add(-time.Second)))
 	}
 	if n := query[int](t, s.conn, "SELECT count(*) FROM state"); n > purgedStates {
 		t.Errorf("there are %d expired states", n)

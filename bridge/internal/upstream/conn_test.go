@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A connection that its server has ended leaves no goroutine behind: the bubble would not end.
@@ -13,15 +15,11 @@ func TestAConnectionThatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mcp.NewServer(&mcp.Implementation{Name: "behind", Version: "1"}, &mcp.ServerOptions{HasTools: true})
 		here, there := net.Pipe()
-		if _, err := m.Connect(t.Context(), &mcp.IOTransport{Reader: there, Writer: there}, nil); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(m.Connect(t.Context(), &mcp.IOTransport{Reader: there, Writer: there}, nil))(t)
 		lost := make(chan struct{})
 		c := New(Options{Changed: func() {}, Lost: func() { close(lost) },
 			Connect: func() (mcp.Transport, error) { return &mcp.IOTransport{Reader: here, Writer: here}, nil }})
-		if _, err := c.Session(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(c.Session(t.Context()))(t)
 		there.Close() // the server is killed
 		<-lost
 	})

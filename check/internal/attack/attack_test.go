@@ -8,15 +8,13 @@ import (
 	"github.com/askback-mcp/askback/check/internal/redact"
 	"github.com/askback-mcp/askback/check/internal/talk"
 	"github.com/askback-mcp/askback/check/internal/transport"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Nothing that a check sends consents to a URL, gives a root, or lets a server choose what a model says.
 func TestAnswersAreTheLeast(t *testing.T) {
 	t.Parallel()
-	l, err := transport.New(transport.Options{URL: "http://127.0.0.1:1/mcp"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := expect.Must(transport.New(transport.Options{URL: "http://127.0.0.1:1/mcp"}))(t)
 	defer l.Close()
 	k := &Attacker{talk.New(l, redact.New())}
 	questions := []talk.Question{{Key: "u", Method: "elicitation/create", Mode: "url", URL: "https://example.com"},
@@ -27,10 +25,7 @@ func TestAnswersAreTheLeast(t *testing.T) {
 		"", "none", "decline", "cancel", "action", "schema", "key", "unasked", "fit-again", "kind",
 	} {
 		for key, answer := range k.alterAnswers(c, how, "", "canaryabcdefg") {
-			text, err := json.Marshal(answer)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := expect.Must(json.Marshal(answer))(t)
 			switch {
 			case how == "kind":
 				if strings.HasPrefix(key, "u") && strings.Contains(string(text), "accept") {

@@ -11,30 +11,25 @@ import (
 	"github.com/askback-mcp/askback/check/internal/talk"
 	"github.com/askback-mcp/askback/check/internal/transport"
 	"github.com/askback-mcp/askback/internal/rawclient/alter"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Each value is replaced in its own format.
 func TestValuesAreForgedInTheirFormat(t *testing.T) {
 	t.Parallel()
 	l, err := transport.New(transport.Options{URL: "http://127.0.0.1:1/mcp"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	defer l.Close()
 	k := &Attacker{talk.New(l, redact.New())}
 	soon := time.Now().Add(time.Minute).Truncate(time.Second)
 	target := &talk.Target{Free: "order", Make: func(text string) map[string]any { return map[string]any{"order": text} },
 		Inputs: map[string]fit.Property{"class": {Enum: []any{"first", "second"}}}}
 	c := &talk.Call{Target: target}
-	if err := k.Fill(c); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, k.Fill(c))
 	text, err := json.Marshal(map[string]any{"at": soon.Format(time.RFC3339), "exp": soon.UnixMilli(), "step": 2,
 		"ok": true, "id": "0b0e7a54-6b0f-4b6f-9d38-2f5a3c1d8e77", "mail": "a@example.org", "page": "https://example.org/a",
 		"class": "first", "order": "no. " + c.Text, "yes": "true"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	state, got := string(text), map[string][]string{}
 	target.Text = c.Text
 	for _, how := range k.Forgeries(target, state) {
@@ -52,9 +47,7 @@ func TestValuesAreForgedInTheirFormat(t *testing.T) {
 		var values map[string]any
 		decoder := json.NewDecoder(strings.NewReader(forged))
 		decoder.UseNumber()
-		if err := decoder.Decode(&values); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, decoder.Decode(&values))
 		name := strings.TrimPrefix(strings.Fields(how)[0], "/")
 		value, _ := json.Marshal(values[name]) // it was read from JSON
 		got[name] = append(got[name], string(value))

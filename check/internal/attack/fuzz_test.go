@@ -12,6 +12,7 @@ import (
 	"github.com/askback-mcp/askback/check/internal/talk"
 	"github.com/askback-mcp/askback/check/internal/transport"
 	"github.com/askback-mcp/askback/internal/rawclient/transcript"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Whatever a server answers, it is read, answered and recorded, with a transcript that can be read.
@@ -27,10 +28,7 @@ func FuzzRead(f *testing.F) {
 		if !json.Valid([]byte(result)) {
 			return // no response has such a result
 		}
-		l, err := transport.New(transport.Options{URL: "http://127.0.0.1:1/mcp"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := expect.Must(transport.New(transport.Options{URL: "http://127.0.0.1:1/mcp"}))(t)
 		defer l.Close()
 		cl, report := talk.New(l, redact.New()), &findings.Report{}
 		k, judge := &Attacker{cl}, &reading.Judge{Client: cl}
@@ -38,9 +36,7 @@ func FuzzRead(f *testing.F) {
 			tg := &talk.Target{Method: method, Name: name, Free: "text",
 				Make: func(text string) map[string]any { return map[string]any{"text": text} }}
 			c := &talk.Call{Target: tg, Canary: cl.Canary(), Capabilities: transport.AllCapabilities}
-			if err := cl.Fill(c); err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, cl.Fill(c))
 			p := cl.Read(c, &transport.Response{Status: 200, Result: json.RawMessage(result)})
 			c.Replies, tg.Rounds = append(c.Replies, p), []*talk.Reply{p}
 			steps := []talk.Exchange{{Request: transport.Request{Method: method, Params: tg.Params(c.Arguments),

@@ -7,6 +7,7 @@ import (
 	"github.com/askback-mcp/askback/check/internal/redact"
 	"github.com/askback-mcp/askback/check/internal/talk"
 	"github.com/askback-mcp/askback/check/internal/transport"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // What a tool is marked as decides whether a check calls it without permission.
@@ -24,9 +25,7 @@ func TestMarkedAsDestructive(t *testing.T) {
 		{`{"destructiveHint":true,"readOnlyHint":false,"idempotentHint":false,"openWorldHint":true}`, false}, // the defaults
 	} {
 		var h hints
-		if err := json.Unmarshal([]byte(test.hints), &h); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, json.Unmarshal([]byte(test.hints), &h))
 		if h.destroys() != test.want {
 			t.Errorf("%s: destroys is %t", test.hints, !test.want)
 		}
@@ -43,10 +42,7 @@ func FuzzTarget(f *testing.F) {
 		if json.Unmarshal([]byte(text), &entry) != nil {
 			return
 		}
-		l, err := transport.New(transport.Options{URL: "http://127.0.0.1:1/mcp"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := expect.Must(transport.New(transport.Options{URL: "http://127.0.0.1:1/mcp"}))(t)
 		defer l.Close()
 		cl := talk.New(l, redact.New())
 		d := New(cl, nil, nil, nil)
@@ -57,9 +53,7 @@ func FuzzTarget(f *testing.F) {
 			}
 			d.note(tg)
 			c := &talk.Call{Target: tg}
-			if err := cl.Fill(c); err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, cl.Fill(c))
 			if _, err := json.Marshal(tg.Params(c.Arguments)); err != nil {
 				t.Error(err)
 			}

@@ -7,15 +7,13 @@ import (
 
 	"github.com/askback-mcp/askback/check/internal/redact"
 	"github.com/askback-mcp/askback/check/internal/transport"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A question too many does not cost the memory and the time of reading it.
 func TestTooManyQuestionsAreNotRead(t *testing.T) {
 	t.Parallel()
-	l, err := transport.New(transport.Options{URL: "http://127.0.0.1:1/mcp"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := expect.Must(transport.New(transport.Options{URL: "http://127.0.0.1:1/mcp"}))(t)
 	defer l.Close()
 	cl := New(l, redact.New())
 	ask := func(n int) *Reply {
@@ -24,9 +22,7 @@ func TestTooManyQuestionsAreNotRead(t *testing.T) {
 			requests[fmt.Sprint(i)] = map[string]any{"method": "elicitation/create", "params": map[string]any{}}
 		}
 		result, err := json.Marshal(map[string]any{"resultType": "input_required", "inputRequests": requests})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		return cl.Read(&Call{Target: &Target{}}, &transport.Response{Result: result})
 	}
 	if p := ask(maxQuestions); !p.Asks() || len(p.Questions) != maxQuestions {

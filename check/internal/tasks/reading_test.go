@@ -12,6 +12,7 @@ import (
 	"github.com/askback-mcp/askback/check/internal/talk"
 	"github.com/askback-mcp/askback/check/internal/transport"
 	"github.com/askback-mcp/askback/internal/rawclient/transcript"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestIDsThatCanBeTold(t *testing.T) {
@@ -79,10 +80,7 @@ func FuzzTask(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	l, err := transport.New(transport.Options{URL: "http://127.0.0.1:1/mcp"})
-	if err != nil {
-		f.Fatal(err)
-	}
+	l := expect.Must(transport.New(transport.Options{URL: "http://127.0.0.1:1/mcp"}))(f)
 	defer l.Close()
 	cl := talk.New(l, redact.New())
 	f.Fuzz(func(t *testing.T, result []byte) {

@@ -4,19 +4,15 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestFill(t *testing.T) {
 	t.Parallel()
 	q := Request{Method: "tools/list", Capabilities: "{}"}
-	body, err := q.Fill(`{{id}} {{method}} {{bytes:ff}} {{nested:3}} {{filler:100000}}.`, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(body.reader())
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := expect.Must(q.Fill(`{{id}} {{method}} {{bytes:ff}} {{nested:3}} {{filler:100000}}.`, 7))(t)
+	text := expect.Must(io.ReadAll(body.reader()))(t)
 	if want := "7 \"tools/list\" \xff [[[]]] " + strings.Repeat("a", 100_000) + "."; string(text) != want {
 		t.Errorf("%.80q…, %d bytes", text, len(text))
 	}

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestATokenGoesToItsOriginOnly(t *testing.T) {
@@ -24,9 +26,7 @@ func TestATokenGoesToItsOriginOnly(t *testing.T) {
 			l, err := New(Options{URL: test.own, Header: http.Header{"Authorization": {"Bearer a-token"}},
 				Second: http.Header{"Authorization": {"Bearer another"}}, Replica: test.other, Elsewhere: test.other,
 				Local: strings.Contains(test.own, "127.0.0.1")})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, err)
 			for _, as := range []string{"", "second"} {
 				if got := l.client(as, at).Header != nil; got != test.want {
 					t.Errorf("from %s to %s at %s: %t", test.own, at, test.other, got)

@@ -14,6 +14,7 @@ import (
 	"github.com/askback-mcp/askback/check/internal/transport"
 	"github.com/askback-mcp/askback/check/internal/verdict"
 	"github.com/askback-mcp/askback/check/planted"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // However many calls wait for the end of their states' time, it passes once: all of them begin before it does.
@@ -25,9 +26,7 @@ func TestTheTimeOfStatesPassesOnce(t *testing.T) {
 	l, err := transport.New(transport.Options{URL: web.URL, Header: http.Header{"Authorization": {"Bearer " +
 		planted.Alice}}, Local: true,
 		MaxRequests: 5000, Patience: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	defer l.Close()
 	d := discover.New(talk.New(l, redact.New()), nil, []string{"*"}, func(string) {})
 	d.Run(t.Context())

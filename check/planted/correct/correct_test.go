@@ -15,6 +15,7 @@ import (
 	"github.com/askback-mcp/askback/check/planted"
 	"github.com/askback-mcp/askback/check/planted/correct"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 type withToken string
@@ -58,15 +59,11 @@ func TestServersCanBeCalled(t *testing.T) {
 				}})
 			session, err := caller.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: web.URL,
 				HTTPClient: &http.Client{Transport: withToken(planted.Alice)}}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, err)
 			defer session.Close()
 			called := 0
 			for tool, err := range session.SDK().Tools(ctx, nil) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.Check(t, err)
 				if tool.Name == "review" { // which waits for somebody else
 					continue
 				}

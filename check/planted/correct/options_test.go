@@ -14,6 +14,7 @@ import (
 	"github.com/askback-mcp/askback/check/planted"
 	"github.com/askback-mcp/askback/check/planted/correct"
 	"github.com/askback-mcp/askback/internal/rawclient"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // endpoint is the first replica of a server.
@@ -116,9 +117,7 @@ func start(t *testing.T, server correct.Server) endpoint {
 	t.Cleanup(group.Wait)
 	t.Cleanup(cancel)
 	first, _, _, err := server.Start(ctx, &group)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	web := httptest.NewServer(first)
 	t.Cleanup(web.Close)
 	return endpoint{t, web.URL}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/askback-mcp/askback/client/internal/tap"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 var (
@@ -187,9 +188,7 @@ func TestRequests(t *testing.T) {
 	})
 	r := &Request{Method: "resources/read", Name: "doc://Tromsø", Params: []byte(`{"uri":"doc://Tromsø"}`),
 		Header: http.Header{"Mcp-Param-Region": {"x"}}}
-	if _, err := e.Send(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(e.Send(t.Context(), r))(t)
 	for name, want := range map[string]string{
 		"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
 		"Mcp-Protocol-Version": "2026-07-28",

@@ -7,6 +7,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // holding is a context that counts who waits for its end.
@@ -23,14 +25,8 @@ func (h *holding) AfterFunc(func()) func() bool {
 
 func TestAnsweredRequestsAreForgotten(t *testing.T) {
 	here, there := mcp.NewInMemoryTransports()
-	server, err := there.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := Transport(here, config).Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := expect.Must(there.Connect(t.Context()))(t)
+	conn := expect.Must(Transport(here, config).Connect(t.Context()))(t)
 	id, _ := jsonrpc.MakeID("1")
 	ctx := &holding{Context: (&Exchange{Method: "tasks/get"}).Context(t.Context())}
 	go func() { // the server answers
@@ -55,13 +51,8 @@ func TestAnsweredRequestsAreForgotten(t *testing.T) {
 func TestNoResponseIsSent(t *testing.T) {
 	here, there := mcp.NewInMemoryTransports()
 	server, err := there.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := Transport(here, config).Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
+	conn := expect.Must(Transport(here, config).Connect(t.Context()))(t)
 	for _, name := range []string{"parked", "answered"} {
 		id, _ := jsonrpc.MakeID(name)
 		written := make(chan error, 1)
@@ -69,18 +60,12 @@ func TestNoResponseIsSent(t *testing.T) {
 			written <- server.Write(t.Context(),
 				&jsonrpc.Request{ID: id, Method: "elicitation/create", Params: json.RawMessage(`{}`)})
 		}()
-		if _, err := conn.Read(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-written; err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(conn.Read(t.Context()))(t)
+		expect.Check(t, <-written)
 	}
 	parked, _ := jsonrpc.MakeID("parked")
 	answered, _ := jsonrpc.MakeID("answered")
-	if err := conn.Write(t.Context(), &jsonrpc.Response{ID: parked, Error: NoResponse}); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, conn.Write(t.Context(), &jsonrpc.Response{ID: parked, Error: NoResponse}))
 	written := make(chan error, 1)
 	go func() {
 		written <- conn.Write(t.Context(), &jsonrpc.Response{ID: answered, Result: json.RawMessage(`{}`)})

@@ -18,6 +18,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // post sends a request that must not be sent twice.
@@ -25,9 +27,7 @@ func post(t *testing.T, base http.RoundTripper, url string) (*Delivery, error) {
 	t.Helper()
 	d := &Delivery{Once: true}
 	req, err := http.NewRequestWithContext(d.Context(t.Context()), http.MethodPost, url, strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	res, err := d.RoundTrip(base, req)
 	if err == nil {
 		res.Body.Close()
@@ -64,9 +64,7 @@ func TestHTTP2DoesNotSendARequestTwice(t *testing.T) {
 	defer secure.Close()
 	listener, err := tls.Listen("tcp", "127.0.0.1:0",
 		&tls.Config{Certificates: secure.TLS.Certificates, NextProtos: []string{"h2"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	defer listener.Close()
 	var streams atomic.Int64
 	go func() {

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // An answer that is sent again, after it was refused for its credentials or not sent at all,
@@ -16,10 +18,7 @@ func TestAnEchoIsSentAgain(t *testing.T) {
 	var sent []bool
 	web := &roundTripper{config: &config, asked: newUnanswered(&config), echoes: echoes,
 		base: roundTrip(func(req *http.Request) (*http.Response, error) {
-			body, err := io.ReadAll(req.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			body := expect.Must(io.ReadAll(req.Body))(t)
 			status := statuses[len(sent)]
 			sent = append(sent, strings.Contains(string(body), `"state":"s"`))
 			if status == 0 {
@@ -30,9 +29,7 @@ func TestAnEchoIsSentAgain(t *testing.T) {
 	for len(sent) < len(statuses) { // the first one is sent twice
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://example.com",
 			strings.NewReader(`{"jsonrpc":"2.0","id":1,"result":{"roots":[]}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		_, _ = web.RoundTrip(req) // what becomes of the response is not what this is about
 	}
 	for i, want := range []bool{true, true, true, true, false} {

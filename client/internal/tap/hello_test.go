@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A server that is not there for its probe is not waited for a second time, by initialize.
@@ -23,9 +25,7 @@ func TestAProbeThatWasSpent(t *testing.T) {
 		}{{MethodDiscover, mostTries}, {methodInitialize, 1}} {
 			req, err := http.NewRequestWithContext(x.Context(t.Context()), http.MethodPost, "http://example.com",
 				strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+c.method+`"}`))
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, err)
 			tries = 0
 			if res, err := web.RoundTrip(req); err != nil {
 				t.Fatal(err)

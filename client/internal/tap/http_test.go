@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 type roundTrip func(*http.Request) (*http.Response, error)
@@ -18,10 +20,7 @@ func TestARequestKnowsOfItsCancellation(t *testing.T) {
 	var sent []string
 	web := &roundTripper{config: &config, asked: newUnanswered(&config),
 		base: roundTrip(func(req *http.Request) (*http.Response, error) {
-			body, err := io.ReadAll(req.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			body := expect.Must(io.ReadAll(req.Body))(t)
 			sent = append(sent, string(body))
 			return &http.Response{StatusCode: http.StatusAccepted, Body: http.NoBody, Request: req}, nil
 		})}
@@ -29,9 +28,7 @@ func TestARequestKnowsOfItsCancellation(t *testing.T) {
 	for _, message := range []string{`{"jsonrpc":"2.0","id":1,"method":"tasks","params":{"a":1}}`, cancel} {
 		req, err := http.NewRequestWithContext(x.Context(t.Context()), http.MethodPost, "http://example.com",
 			strings.NewReader(message))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		if _, err := web.RoundTrip(req); err != nil {
 			t.Fatalf("%s: %v", message, err)
 		}

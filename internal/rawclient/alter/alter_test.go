@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestLeavesAreFoundInEncodings(t *testing.T) {
@@ -54,10 +56,7 @@ func TestLeavesAreFoundInEncodings(t *testing.T) {
 			if found == nil || found.Path != test.path || found.Protected != test.protected {
 				t.Fatalf("found %+v", found)
 			}
-			changed, err := State(test.state, fmt.Sprintf("set %s %q", found.Path, "canary-two"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			changed := expect.Must(State(test.state, fmt.Sprintf("set %s %q", found.Path, "canary-two")))(t)
 			var again []string
 			for _, l := range Leaves(changed) {
 				again = append(again, fmt.Sprint(l.Value))

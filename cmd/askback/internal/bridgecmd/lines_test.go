@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A program behind the bridge writes to the log of a host or to a terminal, which it must not be able to change.
@@ -14,9 +15,7 @@ func TestLinesOfProgramsAreHarmless(t *testing.T) {
 	w := linesOf("shop: ", &out)
 	for _, part := range []string{"\x1b]0;title\x07ready\r\n\tin", "dented \u202e\x9b2J\n",
 		strings.Repeat("x", cli.MaxLine)} {
-		if _, err := w.Write([]byte(part)); err != nil {
-			t.Fatal(err)
-		}
+		expect.Must(w.Write([]byte(part)))(t)
 	}
 	want := "shop: \\x1b]0;title\\aready\nshop: \tindented \\u202e\\x9b2J\nshop: " +
 		strings.Repeat("x", cli.MaxLine) + "\n"

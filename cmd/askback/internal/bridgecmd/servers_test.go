@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback/internal/stdio"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Programs of a file get their own variables and those that say where things are, and nothing else.
@@ -17,22 +18,14 @@ func TestServersOfAFileAreApart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mcp.json")
 	text := `{"mcpServers":{"a":{"command":"a","env":{"OWN":"1"},"cwd":"/"},` +
 		`"b c":{"command":"b"},"d":{"url":"http://h/"}}}`
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, os.WriteFile(path, []byte(text), 0o600))
 	var stderr bytes.Buffer
-	behind, err := new(bridgeOptions).behind([]string{path}, &stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	behind := expect.Must(new(bridgeOptions).behind([]string{path}, &stderr))(t)
 	if n := len(behind.servers); n != 3 || behind.servers[1].Prefix != "b-c" {
 		t.Fatalf("the servers are %+v", behind.servers)
 	}
 	for i, own := range []bool{true, false} {
-		transport, err := behind.servers[i].Connect()
-		if err != nil {
-			t.Fatal(err)
-		}
+		transport := expect.Must(behind.servers[i].Connect())(t)
 		cmd := transport.(*stdio.Transport).Cmd
 		if slices.Contains(cmd.Env, "OWN=1") != own || strings.Contains(strings.Join(cmd.Env, " "), "s3cret") ||
 			!slices.Contains(cmd.Env, "PATH="+os.Getenv("PATH")) {
@@ -59,23 +52,15 @@ func TestServersAreNamedOnce(t *testing.T) {
 func TestFlagsAreForTheServers(t *testing.T) {
 	t.Parallel()
 	o := &bridgeOptions{prefix: "tidy", nameLength: 20, perCall: true, version: "2025-11-25"}
-	one, err := o.behind([]string{"http://h/"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	one := expect.Must(o.behind([]string{"http://h/"}, nil))(t)
 	if s := one.servers[0]; s.Prefix != "tidy" || s.NameLength != 20 || !s.SessionPerCall || s.Version != "2025-11-25" {
 		t.Errorf("the only server is %+v", s)
 	}
 	path := filepath.Join(t.TempDir(), "mcp.json")
 	text := `{"mcpServers":{"a":{"url":"http://a/","toolNameLength":16},"b":{"url":"http://b/","toolNameLength":64,` +
 		`"includeTools":["x"],"excludeTools":["y"],"renameTools":{"x":"z"}},"c":{"url":"http://c/"}}}`
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	file, err := (&bridgeOptions{nameLength: 20}).behind([]string{path}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, os.WriteFile(path, []byte(text), 0o600))
+	file := expect.Must((&bridgeOptions{nameLength: 20}).behind([]string{path}, nil))(t)
 	for i, want := range []int{16, 20, 20} {
 		if s := file.servers[i]; s.NameLength != want || s.SessionPerCall {
 			t.Errorf("the server %d is %+v", i, s)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/askback-mcp/askback/check/findings"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Transcripts are for their owner only, also where a file for everybody was before.
@@ -18,9 +19,7 @@ func TestTranscriptsArePrivate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "state-forged-tools-call-book.txt")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, os.WriteFile(file, nil, 0o644))
 	cmd := new(cobra.Command)
 	cmd.SetOut(io.Discard)
 	f := reportFlags{transcripts: dir, failOn: "fail"}

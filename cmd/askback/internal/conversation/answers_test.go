@@ -8,6 +8,7 @@ import (
 
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestAnAnswerIsAFormsContentOrAWholeResult(t *testing.T) {
@@ -80,10 +81,7 @@ func TestAnAnswerToSamplingIsATextOrAResult(t *testing.T) {
 // The second answer under a key is for the second question that the author asks under it.
 func TestAnswersUnderOneKey(t *testing.T) {
 	t.Parallel()
-	a, err := parseAnswers([]string{"k=1", "k=2", "k#5=5", "#=0"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := expect.Must(parseAnswers([]string{"k=1", "k=2", "k#5=5", "#=0"}, nil))(t)
 	for _, c := range []struct{ key, want string }{{"k", "1"}, {"k#5", "5"}, {"k#02ab", "2"}, {"k#02ab", ""}, {"k", ""},
 		{"#", "0"}} {
 		if has := a.has(c.key); has != (c.want != "") {

@@ -15,6 +15,7 @@ import (
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 	"github.com/askback-mcp/askback/cmd/askback/internal/terminal"
 	"github.com/askback-mcp/askback/input"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // silent is a person who answers everything.
@@ -62,9 +63,7 @@ func TestNoQuestionWaitsForOneThatDoesNotCome(t *testing.T) {
 		for _, key := range []string{"A", "B", "C", "D"} {
 			round = append(round, &client.Question{Key: key, Method: input.MethodElicit, Message: key})
 		}
-		if err := a.begin(round); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, a.begin(round))
 		for _, i := range []int{3, 1} { // and neither A nor C
 			go func() {
 				if _, err := a.elicit(ctx, round[i]); err != nil {

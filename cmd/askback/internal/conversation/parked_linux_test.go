@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestFilesOfLater(t *testing.T) {
@@ -16,31 +18,21 @@ func TestFilesOfLater(t *testing.T) {
 	at := func(d time.Duration) string {
 		return strings.Replace(call, "%s", time.Now().Add(d).Format(time.RFC3339), 1)
 	}
-	old, err := parkAnew("../-x y"+strings.Repeat("z", 90), at(-time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := expect.Must(parkAnew("../-x y"+strings.Repeat("z", 90), at(-time.Hour)))(t)
 	if dir, name := filepath.Split(old); dir != state+"/askback/parked/" || !strings.HasPrefix(name, "xyzz") ||
 		len(name) > 60 {
 		t.Error(old)
 	}
-	now, err := parkAnew("", at(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	now := expect.Must(parkAnew("", at(time.Hour)))(t)
 	if _, err := os.Stat(old); err == nil {
 		t.Error("an expired call stays")
 	}
-	if _, err := parkAnew("two", at(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(parkAnew("two", at(time.Hour)))(t)
 	if _, err := os.Stat(now); err != nil {
 		t.Error("a call that waits was removed")
 	}
 	own := filepath.Join(t.TempDir(), "own.json")
-	if err := os.WriteFile(own, []byte(at(time.Hour)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, os.WriteFile(own, []byte(at(time.Hour)), 0o600))
 	removeParked(own)
 	removeParked(now)
 	if _, err := os.Stat(own); err != nil {

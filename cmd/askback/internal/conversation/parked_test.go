@@ -5,15 +5,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Two calls that are parked in one file at the same moment are both kept.
 func TestParkingLosesNoCall(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "call.json")
-	if err := writeParked(file, "first", false); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, writeParked(file, "first", false))
 	err := writeParked(file, "second", false)
 	if err == nil {
 		t.Fatal("the first call was overwritten")

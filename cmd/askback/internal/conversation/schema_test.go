@@ -13,6 +13,7 @@ import (
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // keywordsOfSchemas are JSON Schema's keywords with schemas in them, as a server may send them with null in their
@@ -80,10 +81,7 @@ func FuzzSchema(f *testing.F) {
 		}
 		tools := slices.DeleteFunc(page.Tools, func(tool *mcp.Tool) bool { return tool == nil })
 		for _, tool := range tools {
-			schema, err := json.Marshal(tool.InputSchema)
-			if err != nil {
-				t.Fatal(err)
-			}
+			schema := expect.Must(json.Marshal(tool.InputSchema))(t)
 			useSchema(t, string(schema), key, value)
 		}
 	})

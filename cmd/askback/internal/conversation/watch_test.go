@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestHowToGoOnWithATask(t *testing.T) {
@@ -14,10 +15,7 @@ func TestHowToGoOnWithATask(t *testing.T) {
 		"it's":     `askback task result 'http://bob:xxxxx@host/?a=1&b' 'it'\''s'`,
 		"a\x1b\r'": `askback task result 'http://bob:xxxxx@host/?a=1&b' $'a\x1b\r\''`,
 	} {
-		at, err := cli.ParseTarget("http://bob:S3cret@host/?a=1&b")
-		if err != nil {
-			t.Fatal(err)
-		}
+		at := expect.Must(cli.ParseTarget("http://bob:S3cret@host/?a=1&b"))(t)
 		if got := (&watch{asker: &asker{target: at}, id: id}).command(); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // serve returns a server with this list of types, and the parameters of the polls that it gets.
@@ -67,9 +68,7 @@ func TestArguments(t *testing.T) {
 func TestTypeOf(t *testing.T) {
 	url, list, _ := serve(t)
 	session, err := client.New(nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	defer session.Close()
 	for delivery, want := range map[string]bool{
 		`["poll"]`: false, `["poll","push"]`: true, `["webhook"]`: false, `[]`: false, `"push"`: false, `7`: false,

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // variables are the variables of the tests.
@@ -72,10 +74,7 @@ func TestParse(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Parse([]byte(c.file), variables)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := expect.Must(Parse([]byte(c.file), variables))(t)
 			if diff := cmp.Diff(&File{c.want, c.warnings}, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -166,13 +165,9 @@ func TestExpand(t *testing.T) {
 
 func TestHeadersFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "headers")
-	if err := os.WriteFile(path, []byte("Authorization: Bearer x\nX-Team: a\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, os.WriteFile(path, []byte("Authorization: Bearer x\nX-Team: a\n"), 0o600))
 	file, err := Parse([]byte(`{"mcpServers":{"a":{"url":"http://h/","headersFile":"`+path+`"}}}`), variables)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	want := http.Header{"Authorization": {"Bearer x"}, "X-Team": {"a"}}
 	if diff := cmp.Diff(want, file.Servers[0].Header); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

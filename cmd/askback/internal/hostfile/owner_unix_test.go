@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A file of headers has secrets, so nobody else may read or write it. What is no file is not opened: a pipe would wait
@@ -15,12 +17,8 @@ import (
 func TestHeadersFileLooksWhoElseCan(t *testing.T) {
 	dir := t.TempDir()
 	path, pipe := filepath.Join(dir, "headers"), filepath.Join(dir, "pipe")
-	if err := os.WriteFile(path, []byte("Authorization: Bearer s3cret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, os.WriteFile(path, []byte("Authorization: Bearer s3cret\n"), 0o600))
+	expect.Check(t, syscall.Mkfifo(pipe, 0o600))
 	for _, c := range []struct {
 		path string
 		mode os.FileMode
@@ -33,9 +31,7 @@ func TestHeadersFileLooksWhoElseCan(t *testing.T) {
 		{pipe, 0o600, "is not a file"}, {dir, 0o700, "is not a file"}, {os.DevNull, 0, "is not a file"},
 	} {
 		if c.mode != 0 {
-			if err := os.Chmod(c.path, c.mode); err != nil {
-				t.Fatal(err)
-			}
+			expect.Check(t, os.Chmod(c.path, c.mode))
 		}
 		_, err := Parse([]byte(`{"mcpServers":{"a":{"url":"http://h/","headersFile":"`+c.path+`"}}}`), variables)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
@@ -64,12 +60,8 @@ func TestReadLooksWhoElseCan(t *testing.T) {
 		{clear, 0o664, "", true},
 		{clear, 0o602, "", true},
 	} {
-		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(path, c.mode); err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, os.WriteFile(path, []byte(c.text), 0o600))
+		expect.Check(t, os.Chmod(path, c.mode))
 		file, err := Read(path, variables)
 		if c.writeable {
 			if err == nil || !strings.Contains(err.Error(), "chmod go-w") {
@@ -77,9 +69,7 @@ func TestReadLooksWhoElseCan(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.Check(t, err)
 		warnings := strings.Join(file.Warnings, "\n")
 		told := (c.warning != "") == (warnings != "") && strings.Contains(warnings, c.warning)
 		if !told || strings.Contains(warnings, "s3cret") {

@@ -12,6 +12,7 @@ import (
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/journal"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/seal"
 )
 
@@ -114,10 +115,7 @@ func TestReportOfAnotherPayload(t *testing.T) {
 	if !strings.HasSuffix(text, want) {
 		t.Errorf("got %s\nwant at its end %s", text, want)
 	}
-	encoded, err := cli.IndentedJSON(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := expect.Must(cli.IndentedJSON(r))(t)
 	var out struct{ Payload []byte }
 	if err := json.Unmarshal([]byte(encoded), &out); err != nil || string(out.Payload) != "mine"+hostile {
 		t.Errorf("payload %q, error %v", out.Payload, err)
@@ -137,10 +135,7 @@ func TestReportOfAReference(t *testing.T) {
 func TestReportIsInert(t *testing.T) {
 	t.Parallel()
 	r := newReport(state(hostileJournal()))
-	encoded, err := cli.IndentedJSON(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := expect.Must(cli.IndentedJSON(r))(t)
 	for name, text := range map[string]string{"text": r.text(issued), "JSON": encoded} {
 		for i, c := range text {
 			if c != '\n' && !unicode.IsPrint(c) || c == unicode.ReplacementChar {
@@ -152,10 +147,7 @@ func TestReportIsInert(t *testing.T) {
 
 func TestReportAsJSON(t *testing.T) {
 	t.Parallel()
-	encoded, err := cli.IndentedJSON(newReport(state(hostileJournal())))
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := expect.Must(cli.IndentedJSON(newReport(state(hostileJournal()))))(t)
 	var got struct {
 		Binding struct{ Arguments string }
 		Call    struct {
@@ -168,9 +160,7 @@ func TestReportAsJSON(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(encoded), &got); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, json.Unmarshal([]byte(encoded), &got))
 	text := strings.ToValidUTF8(hostile, "\ufffd") // JSON has no other bytes
 	if p := got.Call.Pending[0]; p.Key != text || p.Wire != "wire"+text {
 		t.Errorf("pending %q", p)

@@ -5,15 +5,14 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback/bridge/rules"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // FuzzTry reads any file of calls.
 func FuzzTry(f *testing.F) {
 	r, err := rules.Parse("rules.yaml", []byte("default: {ask: {}}\n"+
 		"rules: [{name: a, when: arguments.n > 3 && annotations.readOnlyHint, allow: true}]"))
-	if err != nil {
-		f.Fatal(err)
-	}
+	expect.Check(f, err)
 	f.Add([]byte(`{"server":"s","tool":"t","annotations":{"readOnlyHint":true},"arguments":{"n":4},"caller":"ada"}`))
 	f.Add([]byte(`{"want":"deny"}` + "\n\n" + `{"arguments":[]}`))
 	f.Add([]byte(`{} {}`))

@@ -42,9 +42,7 @@ func (p *pipes) send(t *testing.T, request string) net.Conn {
 	t.Helper()
 	client, server := net.Pipe()
 	p.connections <- server
-	if _, err := io.WriteString(client, request); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(io.WriteString(client, request))(t)
 	return client
 }
 

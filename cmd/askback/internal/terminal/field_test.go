@@ -6,13 +6,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestFieldsStandInTheOrderOfTheSchema(t *testing.T) {
-	fields, err := fieldsOf(json.RawMessage(bug))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fields := expect.Must(fieldsOf(json.RawMessage(bug)))(t)
 	var got []string
 	for _, f := range fields {
 		got = append(got, f.Name)
@@ -44,9 +43,6 @@ func TestNotesOnTheWholeSchemaAreIgnored(t *testing.T) {
 
 func fieldOf(t *testing.T, property string) *field {
 	t.Helper()
-	fields, err := fieldsOf(fmt.Appendf(nil, `{"type":"object","properties":{"it":%s}}`, property))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fields := expect.Must(fieldsOf(fmt.Appendf(nil, `{"type":"object","properties":{"it":%s}}`, property)))(t)
 	return fields[0]
 }

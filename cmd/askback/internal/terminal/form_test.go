@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 const bug = `{"type":"object","properties":{
@@ -166,27 +168,21 @@ func TestWhatWasAskedAndAnsweredStays(t *testing.T) {
 	p.types("Ada", enter, enter)
 	p.sees("This will be sent:", "▸ Send")
 	p.types(enter)
-	if _, err := a.end(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(a.end())(t)
 	record := "tracker asks:\n│ Where to?\n  name  Ada\n  ways  air\n        boat\n✓ Sent."
 	p.showsOnly(record)
 
 	a = askForm(t, on, "What else?", `{"type":"object","properties":{"name":{"type":"string"}}}`)
 	p.sees("What else?", "name · optional")
 	p.types("Ada", tab, right, enter)
-	if _, err := a.end(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(a.end())(t)
 	record += "\ntracker asks:\n│ What else?\n✗ Declined: the server is told no."
 	p.showsOnly(record)
 
 	a = askForm(t, on, "And?", `{"type":"object","properties":{}}`)
 	p.sees("▸ Decline")
 	p.types(toLeft, enter)
-	if _, err := a.end(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(a.end())(t)
 	record += "\ntracker asks:\n│ And?\n✓ Accepted."
 	p.showsOnly(record)
 }

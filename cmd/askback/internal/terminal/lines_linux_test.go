@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Out of raw mode, Ctrl-C is a signal to the process whose terminal this is.
@@ -26,9 +27,7 @@ func TestByLineCtrlC(t *testing.T) {
 	defer keyboard.Close()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, cmd.Start())
 	tty.Close()
 	p := &person{t: t, keyboard: keyboard}
 	p.watch()

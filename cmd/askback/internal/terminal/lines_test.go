@@ -8,6 +8,8 @@ import (
 
 	"github.com/charmbracelet/x/term"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestByLine(t *testing.T) {
@@ -83,14 +85,10 @@ func TestByLineSampleAndURL(t *testing.T) {
 
 func TestFromAPipe(t *testing.T) {
 	in, feed, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	defer in.Close()
 	shown, out, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, err)
 	defer shown.Close()
 	go io.Copy(io.Discard, shown)
 	defer out.Close()
@@ -100,9 +98,7 @@ func TestFromAPipe(t *testing.T) {
 	}
 	const schema = `{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`
 	// Both answers are there at once; the second question must find its own.
-	if _, err := io.WriteString(feed, "Ada\nGrace\n"); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(io.WriteString(feed, "Ada\nGrace\n"))(t)
 	feed.Close()
 	for _, want := range []string{"Ada", "Grace"} {
 		wants(t, askForm(t, on, "Who?", schema), &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": want}})

@@ -16,6 +16,7 @@ import (
 	"github.com/charmbracelet/x/term"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 const (
@@ -48,10 +49,7 @@ type person struct {
 func newPerson(t *testing.T) *person {
 	t.Helper()
 	keyboard, tty := ptytest.Open(t, 40, 80)
-	before, err := term.GetState(tty.Fd())
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := expect.Must(term.GetState(tty.Fd()))(t)
 	p := &person{t: t, keyboard: keyboard, tty: tty, before: before}
 	p.watch()
 	t.Cleanup(func() {

@@ -13,14 +13,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func wants[T any](t *testing.T, a *asked[T], want T) {
 	t.Helper()
-	got, err := a.end()
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := expect.Must(a.end())(t)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("another result than wanted (-want +got):\n%s", diff)
 	}
