@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
@@ -207,9 +206,7 @@ func TestVotesAreAudited(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if diff := cmp.Diff(want, told); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	expect.Diff(t, "the value", want, told)
 }
 
 // An instance that has no desk yet, or none any more, leaves the tasks of the others alone: its handler would get an
@@ -315,14 +312,10 @@ func testWhatPeopleDecideIsObserved(t *testing.T) {
 		}
 	}
 	want := []string{"tools/call deploy [release] unanswered", "tools/call deploy [oncall] accept"}
-	if diff := cmp.Diff(want, told); diff != "" {
-		t.Errorf("questions (-want +got)\n%s", diff)
-	}
+	expect.Diff(t, "questions", want, told)
 	want = []string{"deploy asked completed", "deploy unanswered completed", "deploy asked completed",
 		"deploy decided completed", "deploy ended completed", "deploy ended completed"}
-	if diff := cmp.Diff(want, delivered); diff != "" {
-		t.Errorf("notices (-want +got)\n%s", diff)
-	}
+	expect.Diff(t, "notices", want, delivered)
 	for _, method := range []string{"Insert", "Update", "Overdue", "ChangeQuestion", "Questions", "Listen", "Notices",
 		"Settle"} {
 		if !methods[method] {
@@ -340,8 +333,6 @@ func TestThePageOfADeskIsAURL(t *testing.T) {
 		_, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "shop", Version: "1"}, nil), &askback.Options{
 			Tasks: &askback.Tasks{Store: new(task.MemoryStore)}, Desk: &askback.DeskOptions{Page: page},
 		})
-		if err == nil || !strings.Contains(err.Error(), "Options.Desk.Page is") {
-			t.Errorf("%s: %v", page, err)
-		}
+		expect.Fails(t, page, err, "Options.Desk.Page is")
 	}
 }

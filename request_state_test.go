@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -326,7 +325,5 @@ func TestMetaIsThatOfTheRound(t *testing.T) {
 	r.Meta, r.Header = `,"com.example/where":"production"`, http.Header{"X-Where": {"production"}}
 	r.Responses = harness.Octocat
 	r.Send(t, h)
-	if want := []string{"sandbox sandbox sandbox", "production production sandbox"}; !slices.Equal(seen, want) {
-		t.Errorf("the handler saw %q, want %q", seen, want)
-	}
+	expect.Same(t, "the handler saw", seen, []string{"sandbox sandbox sandbox", "production production sandbox"})
 }

@@ -35,9 +35,7 @@ func TestATaskOnlyToolSaysSoInASession(t *testing.T) {
 	expect.Check(t, err)
 	defer session.Close()
 	_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "required"})
-	if err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("over HTTP: %v", err)
-	}
+	expect.Fails(t, "over HTTP", err, want)
 }
 
 func TestAStateThatIsNull(t *testing.T) {

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/askbacktest"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/state"
 )
 
@@ -87,12 +87,8 @@ func TestEveryKindOfAnswer(t *testing.T) {
 			"model": askbacktest.Completion("hi"),
 		},
 	})
-	if got := res.Text(); got != "bobfile:///xhialice" {
-		t.Errorf("got %q", got)
-	}
-	if diff := cmp.Diff([][]string{{"page", "roots", "who"}, {"who"}, {}, {"model"}}, res.Asked); diff != "" {
-		t.Errorf("asked (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "res.Text()", res.Text(), "bobfile:///xhialice")
+	expect.Diff(t, "asked", [][]string{{"page", "roots", "who"}, {"who"}, {}, {"model"}}, res.Asked)
 }
 
 func TestHandlersThatDependOnMoreThanAnswersFail(t *testing.T) {
@@ -131,9 +127,7 @@ func TestHandlersThatDependOnMoreThanAnswersFail(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := failures(t, tool(test.handler), askbacktest.Call{Tool: "tool", Answers: answers})
-			if !strings.Contains(got, test.want) {
-				t.Errorf("failed with %q, want %q", got, test.want)
-			}
+			expect.Contains(t, "failed", got, test.want)
 		})
 	}
 }
@@ -173,9 +167,7 @@ func TestQuestionsUnderOneKey(t *testing.T) {
 		Answers: map[string]askbacktest.Answer{"name": askbacktest.Accept(name{"a"})},
 		Options: askback.Options{States: &state.Options{Store: new(state.MemoryStore), Mode: state.Dual}},
 	})
-	if res.Text() != "aa" {
-		t.Errorf("got %q", res.Text())
-	}
+	expect.Equal(t, "res.Text()", res.Text(), "aa")
 }
 
 func TestPromptsResourcesAndErrors(t *testing.T) {

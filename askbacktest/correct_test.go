@@ -22,6 +22,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/askbacktest"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // receipt is a result of a step that survives its JSON, although it has what looks as if it did not.
@@ -102,9 +103,7 @@ func TestACorrectHandlerPasses(t *testing.T) {
 		t.Errorf("got %q; bought %d times, counted %d times", res.Text(), effects.Count("buy"), effects.Count("count"))
 	}
 	askbacktest.Run(t, register(correct(&effects)), askbacktest.Call{Tool: "tool", Answers: company, Effects: &effects})
-	if n := effects.Count("buy"); n != 3 {
-		t.Errorf("bought %d times, want 2 more: the first request was sent twice", n)
-	}
+	expect.Equal(t, "bought", effects.Count("buy"), 3)
 }
 
 func TestEffectsOutsideOfStepsAreTold(t *testing.T) {
@@ -167,9 +166,7 @@ func TestEffectsOutsideOfStepsAreTold(t *testing.T) {
 			effects = new(askbacktest.Effects)
 			effects.Record("send email") // by the test
 			got := failures(t, register(test.handler), askbacktest.Call{Tool: "tool", Answers: answered, Effects: effects})
-			if got != test.want {
-				t.Errorf("failed with %q, want %q", got, test.want)
-			}
+			expect.Equal(t, "failed", got, test.want)
 		})
 	}
 }
@@ -181,9 +178,7 @@ func TestReplaysAreNotAudited(t *testing.T) {
 		Tool: "tool", Answers: answered,
 		Options: askback.Options{Audit: func(_ context.Context, e askback.AuditEvent) { told = append(told, e.Kind) }},
 	})
-	if got := strings.Join(told, " "); got != "asked asked answered ended answered ended" {
-		t.Errorf("told %s", got)
-	}
+	expect.Equal(t, "told", strings.Join(told, " "), "asked asked answered ended answered ended")
 }
 
 // The last round, too, is replayed, and its steps run no more often for that: once for each time it is sent.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/askbacktest"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/state"
 )
 
@@ -255,7 +256,5 @@ func TestAQuestionThatChangesBesideAStore(t *testing.T) {
 		Tool: "tool", Answers: answered,
 		Options: askback.Options{States: &state.Options{Store: new(state.MemoryStore), Mode: state.Dual}},
 	})
-	if want := `question "q": message: "First?" → "Later?"`; !strings.Contains(got, want) {
-		t.Errorf("failed with %q, want %q", got, want)
-	}
+	expect.Contains(t, "failed", got, `question "q": message: "First?" → "Later?"`)
 }

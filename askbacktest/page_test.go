@@ -257,9 +257,7 @@ func TestThePageOfMistakes(t *testing.T) {
 				shown = begin
 				got, _, _ = strings.Cut(got, " What a handler asks may depend only on ")
 			}
-			if shown != got {
-				t.Errorf("docs/reference.md shows\n%s\nwant\n%s", shown, got)
-			}
+			expect.Equal(t, "docs/reference.md shows", shown, got)
 			if code := sections[title].code; code == "" || !strings.Contains(words(string(source)), code) {
 				t.Errorf("docs/reference.md shows code that this test does not run:\n%s", code)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/askbacktest"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -152,9 +153,7 @@ func TestPeopleEdit(t *testing.T) {
 		return fmt.Sprintf("at %d, by %s and %s", at.Hour, by[0].Who, by[1].Who), nil
 	}
 	res := askbacktest.Run(t, register(handler), byPeople(window(9, "ada"), window(22, "bob"), window(22, "eve")))
-	if want := "at 22, by bob and eve"; res.Text() != want {
-		t.Errorf("got %q, want %q", res.Text(), want)
-	}
+	expect.Equal(t, "res.Text()", res.Text(), "at 22, by bob and eve")
 }
 
 // The questions for the client come first, and each deadline passes on its own.
@@ -207,9 +206,7 @@ func TestAFallback(t *testing.T) {
 		Answers: map[string]askbacktest.Answer{"q": askbacktest.Accept(name{"x"}).By("carol")},
 		Options: askback.Options{Desk: &askback.DeskOptions{Fallback: true}},
 	})
-	if res.Text() != "done" {
-		t.Errorf("got %q", res.Text())
-	}
+	expect.Equal(t, "res.Text()", res.Text(), "done")
 }
 
 // deploy is the tool of the examples: it asks two of the group release and, if they do not decide in time, somebody on
@@ -325,9 +322,7 @@ func TestATaskSleepsOften(t *testing.T) {
 				return who.Name, err
 			})
 	}, askbacktest.Call{Tool: "tool", Answers: map[string]askbacktest.Answer{"q": askbacktest.Accept(name{"Ada"})}})
-	if res.Text() != "Ada" {
-		t.Errorf("got %q", res.Text())
-	}
+	expect.Equal(t, "res.Text()", res.Text(), "Ada")
 }
 
 // A client of a test answers at once, and its user has read the question all the same.
@@ -339,7 +334,5 @@ func TestADeclineWasShown(t *testing.T) {
 		}
 		return "", err
 	}), askbacktest.Call{Tool: "tool", Answers: map[string]askbacktest.Answer{"q": askbacktest.Decline()}})
-	if want := "not shown: false"; res.Text() != want {
-		t.Errorf("got %q, want %q", res.Text(), want)
-	}
+	expect.Equal(t, "res.Text()", res.Text(), "not shown: false")
 }

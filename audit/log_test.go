@@ -133,9 +133,7 @@ func TestATornLineIsKeptAside(t *testing.T) {
 		if kept, err := os.ReadFile(path + tornSuffix); err != nil || string(kept) != torn+"\n" {
 			t.Errorf("kept %q, %v", kept, err)
 		}
-		if !strings.Contains(said.String(), "a crash has cut off the last line") {
-			t.Errorf("the log says %q", said.String())
-		}
+		expect.Contains(t, "the log", said.String(), "a crash has cut off the last line")
 	}
 }
 
@@ -145,9 +143,7 @@ func TestOneProcessWritesToAPath(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	log := open(t, path, nil)
-	if _, err := Open(path, nil); err == nil || !strings.Contains(err.Error(), "another process writes") {
-		t.Errorf("the second one: %v", err)
-	}
+	expect.Fails(t, "the second one", expect.Err(Open(path, nil)), "another process writes")
 	expect.Check(t, log.Close())
 	expect.Check(t, open(t, path, nil).Close())
 }
@@ -244,9 +240,7 @@ func TestADiskThatStaysFull(t *testing.T) {
 	for range 8 {
 		log.Record(t.Context(), step)
 	}
-	if err := log.Close(); err == nil || !strings.Contains(err.Error(), "8 events are not in") {
-		t.Errorf("Close says %v", err)
-	}
+	expect.Fails(t, "Close", log.Close(), "8 events are not in")
 	disk.is.Store(false)
 	expect.Check(t, open(t, path, nil).Close())
 	if r := whole(t, path); r.Lines != 2 || r.Chains != 2 {
@@ -297,12 +291,8 @@ func TestADiskThatHangs(t *testing.T) {
 	for range 2000 {
 		log.Record(t.Context(), step)
 	}
-	if err := log.Err(); err == nil || !strings.Contains(err.Error(), "has not taken an event") {
-		t.Errorf("Err says %v", err)
-	}
-	if err := log.Close(); err == nil || !strings.Contains(err.Error(), "may be missing") {
-		t.Errorf("Close says %v", err)
-	}
+	expect.Fails(t, "Err", log.Err(), "has not taken an event")
+	expect.Fails(t, "Close", log.Close(), "may be missing")
 	r.Close() // the write fails, and the writer ends
 	<-log.done
 }
@@ -313,9 +303,7 @@ func TestARequestThatEndsWaitsNoLonger(t *testing.T) {
 	cancel()
 	log.Record(ctx, step)
 	expect.Check(t, log.Close())
-	if got := len(linesOf(t, log.file.path)); got != 2 {
-		t.Errorf("there are %d lines", got)
-	}
+	expect.Equal(t, "the number", len(linesOf(t, log.file.path)), 2)
 }
 
 func TestEventsAfterClose(t *testing.T) {

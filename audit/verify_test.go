@@ -161,9 +161,7 @@ func TestManipulationsAreFound(t *testing.T) {
 					t.Error("the forger has made a mistake that is found without heads")
 				}
 			}
-			if found != 60 {
-				t.Errorf("found %d of 60", found)
-			}
+			expect.Equal(t, "found", found, 60)
 		})
 	}
 }

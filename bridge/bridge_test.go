@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -35,9 +34,7 @@ func TestResultsPassAsTheyAre(t *testing.T) {
 			expect.Check(t, err)
 			delete(want.Meta, mcp.MetaKeyServerInfo)
 			delete(got.Meta, mcp.MetaKeyServerInfo)
-			if diff := cmp.Diff(encoded(t, want), encoded(t, got)); diff != "" {
-				t.Errorf("through the bridge (-direct +bridge):\n%s", diff)
-			}
+			expect.Diff(t, "through the bridge (-direct +bridge)", encoded(t, want), encoded(t, got))
 			if text, failed := call(t, s, "fail", nil); !failed || text != "out of stock" {
 				t.Errorf("a tool's error: %q, %v", text, failed)
 			}

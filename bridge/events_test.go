@@ -190,9 +190,7 @@ func TestEventsOfServersPass(t *testing.T) {
 		expect.Must(ada.PollEvents(t.Context(), &client.EventPoll{Name: "shop_order.shipped"}))(t).Cursor, "")
 	_, err := bridge.New(&bridge.Options{Implementation: &mcp.Implementation{Name: "b", Version: "1"},
 		Server: frontOptions(t, shop.url).Server, Servers: []bridge.Server{{Identity: "x", Events: true}}})
-	if err == nil || !strings.Contains(err.Error(), "needs the Events of Options.Server") {
-		t.Errorf("without events of the bridge: %v", err)
-	}
+	expect.Fails(t, "without events of the bridge", err, "needs the Events of Options.Server")
 }
 
 // Hosts are told when a server behind has other types, and not when its lists are the same.

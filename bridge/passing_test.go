@@ -12,6 +12,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/client"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A host that wants to be told of progress is told what the server tells, in every revision.
@@ -102,8 +103,6 @@ func TestATaskToolForEveryHost(t *testing.T) {
 	for n, version := range revisions {
 		s := host(t, front.url, version, client.Options{Tasks: client.TasksOff})
 		returns(t, s, "task_only", nil, "done")
-		if ran := behind.count("task_only"); ran != n+1 {
-			t.Errorf("%s: it ran %d times", version, ran)
-		}
+		expect.Equal(t, version+": it ran", behind.count("task_only"), n+1)
 	}
 }

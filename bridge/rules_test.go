@@ -152,9 +152,7 @@ func TestRulesAreGivenAlone(t *testing.T) {
 	opts := frontOptions(t, "http://127.0.0.1:1")
 	ruled(t, "default: {allow: true}")(opts)
 	opts.Approve = &bridge.Approval{Tools: []string{"*"}}
-	if _, err := bridge.New(opts); err == nil || !strings.Contains(err.Error(), "want one of them") {
-		t.Errorf("the error is %v", err)
-	}
+	expect.Fails(t, "the error", expect.Err(bridge.New(opts)), "want one of them")
 }
 
 // A call that waits goes on under the rules of the process that continues it: what these ask beyond its approvals is

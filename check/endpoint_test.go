@@ -60,9 +60,7 @@ func TestAnEarlierRevisionIsNotJudged(t *testing.T) {
 	report, err := runPatiently(t.Context(), Options{Server: Endpoint{URL: web.URL}, Only: []string{"endpoint"}})
 	expect.Check(t, err)
 	for probe, level := range levels(report) {
-		if level != findings.NotJudged {
-			t.Errorf("%s: %s", probe, level)
-		}
+		expect.Equal(t, probe, level, findings.NotJudged)
 	}
 }
 

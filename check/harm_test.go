@@ -99,9 +99,7 @@ func TestWhatMayBeCalled(t *testing.T) {
 		r.judgeAll(t.Context())
 		r.close()
 		web.Close()
-		if got := strings.Join(server.called(), ","); got != test.want {
-			t.Errorf("%s: called %s, want %s", test.name, got, test.want)
-		}
+		expect.Equal(t, test.name+": called", strings.Join(server.called(), ","), test.want)
 	}
 }
 
@@ -170,9 +168,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		o.Allow, o.MaxRequests = []string{"*"}, 300
 		expect.Must(runPatiently(t.Context(), o))(t)
 	}
-	if elsewhere.count != 0 {
-		t.Errorf("%d requests followed a redirect", elsewhere.count)
-	}
+	expect.Equal(t, "requests followed a redirect", elsewhere.count, 0)
 }
 
 // A form that cannot be filled is not judged.

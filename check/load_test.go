@@ -61,9 +61,7 @@ func TestWithoutPermissionNoLoadIsSent(t *testing.T) {
 			t.Errorf("%s: %s %s", v.Probe, v.Level, v.Remedy)
 		}
 	}
-	if len(report.Verdicts) != 4 {
-		t.Errorf("%d verdicts", len(report.Verdicts))
-	}
+	expect.Equal(t, "verdicts", len(report.Verdicts), 4)
 }
 
 // A server that gives up on half a body has done what it should.

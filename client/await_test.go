@@ -274,9 +274,7 @@ func TestTaskIsParkedAndResumed(t *testing.T) {
 			if !ok || pending.TaskID != oddID || len(pending.Answers) != 1 || pending.Expires == nil || pending.Round != 2 {
 				t.Fatalf("got %v: %+v", err, pending)
 			}
-			if want := `the task "tâche/1" waits for answers to "who"`; err.Error() != want {
-				t.Errorf("got %q, want %q", err, want)
-			}
+			expect.Equal(t, "err.Error()", err.Error(), `the task "tâche/1" waits for answers to "who"`)
 			pending = stored(t, pending)
 
 			// Still nobody answers: it is the same round.

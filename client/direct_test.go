@@ -147,9 +147,7 @@ func TestNotificationsOfACall(t *testing.T) {
 			seen = append(seen, <-got)
 		}
 	})
-	if want := []string{"p1", "hi", "tools", "p2"}; !slices.Equal(seen, want) {
-		t.Errorf("got %q, want %q", seen, want)
-	}
+	expect.Same(t, "seen", seen, []string{"p1", "hi", "tools", "p2"})
 }
 
 // A handler that waits for its own call does not hold it up, and handlers do not overlap.

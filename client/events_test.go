@@ -95,9 +95,7 @@ func TestEventPages(t *testing.T) {
 	}
 	sent, _ := srv.sent("events/poll")
 	for i, request := range sent {
-		if want := fmt.Sprintf(`{"cursor":"c%d","name":"call.ended"}`, i); request != want {
-			t.Errorf("sent %s, want %s", request, want)
-		}
+		expect.Equal(t, "sent", request, fmt.Sprintf(`{"cursor":"c%d","name":"call.ended"}`, i))
 	}
 	srv = serveTasks(t, map[string]func(int, message) string{
 		"events/poll": func(int, message) string { return `{"events":[],"cursor":"c","nextPollMs":3600000}` }})

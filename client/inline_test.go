@@ -195,9 +195,7 @@ func TestQuestionsOutsideOfCallsAreNotShown(t *testing.T) {
 	ctx := harness.InTime(t)
 	for _, when := range []string{"before any call", "after a call"} {
 		_, err := server.Elicit(ctx, &mcp.ElicitParams{Message: "Your password?"})
-		if err == nil || !strings.Contains(err.Error(), "no call is running") {
-			t.Errorf("%s: %v", when, err)
-		}
+		expect.Fails(t, when, err, "no call is running")
 		expect.Must(session.CallTool(ctx, &mcp.CallToolParams{Name: "t"}))(t)
 	}
 	expect.Equal(t, "questions were shown", shown.Load(), 0)

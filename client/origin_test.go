@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"github.com/askback-mcp/askback/internal/test/harness"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +11,9 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
+	"github.com/askback-mcp/askback/internal/test/harness"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -152,9 +154,7 @@ func TestRedirectsWithinTheOriginAreFollowed(t *testing.T) {
 			}
 			return http.StatusTemporaryRedirect, location
 		}}
-		if got, err := n.call(t); got != "done" || err != nil {
-			t.Errorf("%s: got %q, %v", location, got, err)
-		}
+		expect.Equal(t, location, expect.Must(n.call(t))(t), "done")
 	}
 }
 
@@ -175,9 +175,7 @@ func TestRedirectsOfASession(t *testing.T) {
 	})
 	session := connect(t, client.Options{}, transport, "2025-11-25")
 	_, err := called(t, session, "ask")
-	if err == nil || !strings.Contains(err.Error(), "another origin") {
-		t.Errorf("got %v", err)
-	}
+	expect.Fails(t, "the error", err, "another origin")
 }
 
 // A server of 2024-11-05 names the endpoint for messages.

@@ -97,9 +97,7 @@ func TestParkAndResume(t *testing.T) {
 			if err == nil {
 				_, err = second.Resume(t.Context(), &p)
 			}
-			if err == nil || !strings.Contains(err.Error(), "not a pending call") {
-				t.Errorf("%s: %v", data, err)
-			}
+			expect.Fails(t, data, err, "not a pending call")
 		}
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
@@ -37,9 +36,7 @@ func TestRoundsAreObserved(t *testing.T) {
 			"1everything0 [who roots page] false false", "2everything3 [] true false", "3everything0 [] true false",
 			"4everything0 [model] false false", "5everything1 [] false true",
 		}
-		if diff := cmp.Diff(want, seen); diff != "" {
-			t.Errorf("%s: rounds (-want +got):\n%s", name, diff)
-		}
+		expect.Diff(t, name+": rounds", want, seen)
 		if states[0] != 0 || states[1] == 0 || states[2] != states[1] {
 			t.Errorf("%s: states sent and received: %v", name, states)
 		}

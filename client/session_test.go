@@ -82,9 +82,7 @@ func TestClosedSessionsAreForgotten(t *testing.T) {
 	}
 	expect.Check(t, call())
 	s.Close()
-	if err := call(); !errors.Is(err, mcp.ErrConnectionClosed) {
-		t.Errorf("called: %v", err)
-	}
+	expect.Is(t, "called", call(), mcp.ErrConnectionClosed)
 	if _, err := s.GetTask(t.Context(), "x"); !errors.Is(err, mcp.ErrConnectionClosed) {
 		t.Errorf("looked: %v", err)
 	}

@@ -152,9 +152,7 @@ func TestToolsCannotBeListed(t *testing.T) {
 			if !c.want(err) {
 				t.Errorf("got %v", err)
 			}
-			if called := slices.Contains(srv.took(), "job"); called != (err == nil) {
-				t.Errorf("called: %v", called)
-			}
+			expect.Equal(t, "called", slices.Contains(srv.took(), "job"), (err == nil))
 		})
 	}
 }

@@ -148,9 +148,7 @@ func TestAFilledBallot(t *testing.T) {
 				got = q.Decision.Action
 			}
 		}
-		if got != want {
-			t.Errorf("the second caller: %s, %v", got, err)
-		}
+		expect.Equal(t, fmt.Sprint("the second caller: ", err), got, want)
 	}
 }
 
@@ -324,10 +322,7 @@ func TestClaims(t *testing.T) {
 			t.Error(diff)
 		}
 		o = newOne(t, asking("q", 1, "user:alice", "user:bob"))
-		if err := handOver(person("alice"), "dave", time.Hour); err == nil ||
-			!strings.Contains(err.Error(), `not for "dave"`) {
-			t.Errorf("to a user who is not asked: %v", err)
-		}
+		expect.Fails(t, "to a user who is not asked", handOver(person("alice"), "dave", time.Hour), `not for "dave"`)
 	})
 }
 
@@ -357,9 +352,7 @@ func TestExtend(t *testing.T) {
 			{"q", "\x00", time.Hour, "control characters"},
 			{"without", "", time.Hour, "no deadline"},
 		} {
-			if err := extend(c.key, c.to, c.reason); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%+v: %v", c, err)
-			}
+			expect.Fails(t, fmt.Sprint(c), extend(c.key, c.to, c.reason), c.want)
 		}
 		want := time.Now().Add(72 * time.Hour)
 		expect.Check(t, extend("q", 72*time.Hour, "We meet on Monday."))

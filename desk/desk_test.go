@@ -85,9 +85,7 @@ func TestQuestionsThatCannotBeRead(t *testing.T) {
 	for shown, err := range d.List(t.Context(), task.Filter{}) {
 		got[shown.Name] = fmt.Sprint(len(shown.Questions), err == nil)
 	}
-	if diff := cmp.Diff(map[string]string{task.Name(bad.ID): "0 false", task.Name(good.ID): "1 true"}, got); diff != "" {
-		t.Error(diff)
-	}
+	expect.Diff(t, "the value", map[string]string{task.Name(bad.ID): "0 false", task.Name(good.ID): "1 true"}, got)
 	if shown, err := d.Show(t.Context(), task.Name(bad.ID)); err == nil || shown == nil ||
 		shown.Status != task.InputRequired {
 		t.Errorf("%+v, %v", shown, err)
@@ -111,9 +109,7 @@ func TestShow(t *testing.T) {
 		want := &desk.Task{Name: name, Call: "B5YTBLXKJ22WWV4E4HLR7C2TT7", Principal: "alice", Method: "tools/call",
 			Target: "deploy", Status: task.InputRequired, Message: "waiting",
 			Created: row.Created, Updated: row.Updated, Expires: row.Expires}
-		if diff := cmp.Diff(want, shown); diff != "" {
-			t.Errorf("%s: %s", which, diff)
-		}
+		expect.Diff(t, which, want, shown)
 	}
 	if shown, err := d.Show(t.Context(), task.Name(unreadable.ID)); err != nil || shown.Call != "" {
 		t.Errorf("%+v, %v", shown, err)
@@ -161,9 +157,7 @@ func TestABeginningOfSeveralNames(t *testing.T) {
 			t.Errorf("%s: %+v, %d, %v", as.Name, q, len(all), err)
 		}
 	}
-	if _, err := d.Show(t.Context(), name[:6]); err == nil || !strings.Contains(err.Error(), "give more of it") {
-		t.Errorf("%v", err)
-	}
+	expect.Fails(t, "the error", expect.Err(d.Show(t.Context(), name[:6])), "give more of it")
 	if shown, err := d.Show(t.Context(), name); err != nil || shown.Name != name {
 		t.Errorf("%+v, %v", shown, err)
 	}

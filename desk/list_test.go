@@ -74,9 +74,7 @@ func TestSearch(t *testing.T) {
 		} {
 			list := d.Waiting(t.Context(), c.w)
 			for range 2 {
-				if got := join(t, list); got != c.want {
-					t.Errorf("%+v: %q, want %q", c.w, got, c.want)
-				}
+				expect.Equal(t, fmt.Sprint(c.w), join(t, list), c.want)
 			}
 		}
 		for i := range 10_100 {

@@ -72,9 +72,7 @@ func TestSummary(t *testing.T) {
 		"declined by bob":                                  {Decision: &desk.Decision{Action: "decline", By: by[:1]}},
 		"dismissed by bob":                                 {Decision: &desk.Decision{Action: "cancel", By: by[:1]}},
 	} {
-		if got := q.Summary(); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		expect.Equal(t, "q.Summary()", q.Summary(), want)
 	}
 }
 
@@ -455,9 +453,7 @@ func TestWaiting(t *testing.T) {
 			{desk.Waiting{As: new(person(""))}, "desk: list the questions: the name of the person has 0 bytes: " +
 				"it needs 1 to 256 of UTF-8, without control characters and space around it"},
 		} {
-			if got := strings.Join(keys(t.Context(), d, c.w), " "); got != c.want {
-				t.Errorf("%+v: %q, want %q", c.w, got, c.want)
-			}
+			expect.Equal(t, fmt.Sprint(c.w), strings.Join(keys(t.Context(), d, c.w), " "), c.want)
 		}
 		for i := range 1234 {
 			add(fmt.Sprint("of alice ", i), "alice", "deploy", asking("own", 1, "group:release"), 0)
@@ -466,9 +462,7 @@ func TestWaiting(t *testing.T) {
 		if got := strings.Join(keys(t.Context(), d, desk.Waiting{As: &alice}), " "); got != "first both last after many" {
 			t.Error(got)
 		}
-		if n := len(keys(t.Context(), d, desk.Waiting{})); n != 6+1235 {
-			t.Errorf("%d questions", n)
-		}
+		expect.Equal(t, "questions", len(keys(t.Context(), d, desk.Waiting{})), 6+1235)
 		for range d.Waiting(t.Context(), desk.Waiting{}) {
 			break
 		}
@@ -563,9 +557,7 @@ func TestAQuestionAsJSON(t *testing.T) {
 	var members map[string]any
 	expect.Check(t, json.Unmarshal(encoded, &members))
 	delete(members, "params")
-	if members["asked"] != q.Asked.Format(time.RFC3339Nano) {
-		t.Errorf("asked %v", members["asked"])
-	}
+	expect.Equal[any](t, "asked", members["asked"], q.Asked.Format(time.RFC3339Nano))
 	delete(members, "asked")
 	if diff := cmp.Diff(map[string]any{
 		"name": o.name, "key": "q", "method": "elicitation/create", "message": "When?", "authorKey": "window",

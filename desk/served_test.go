@@ -66,13 +66,9 @@ func testAServerKeepsAMovedDeadline(t *testing.T) {
 		res := srv.Get(harness.WithExtension, tasks[key], "completed")["result"].(map[string]any)
 		return harness.Content(res)
 	}
-	if got := text("left"); got != "nobody answered left" {
-		t.Errorf("left: %s", got)
-	}
+	expect.Equal(t, "left", text("left"), "nobody answered left")
 	_, err := d.Answer(t.Context(), names["left"], "left", desk.Answer{By: alice, Action: "accept"})
-	if !errors.Is(err, task.ErrLate) {
-		t.Errorf("an answer to what nobody answered: %v", err)
-	}
+	expect.Is(t, "an answer to what nobody", err, task.ErrLate)
 	if row, err := s.Get(t.Context(), tasks["kept"]); err != nil || time.Until(row.Expires) < time.Hour {
 		t.Errorf("the task ends at %v: %v", row.Expires, err)
 	}
@@ -80,9 +76,7 @@ func testAServerKeepsAMovedDeadline(t *testing.T) {
 	if err != nil || q.Decision == nil {
 		t.Fatalf("%+v, %v", q, err)
 	}
-	if got := text("kept"); got != "approved" {
-		t.Errorf("kept: %s", got)
-	}
+	expect.Equal(t, "kept", text("kept"), "approved")
 }
 
 // Another program can compute what people were shown from the question and the definition of the tool.

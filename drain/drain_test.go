@@ -169,9 +169,7 @@ func TestSteps(t *testing.T) {
 		look("serving", "/healthz", response{status: 200, body: "ok\n"})
 		look("serving", "/readyz", response{status: 200, body: "ok\n"})
 		look("serving", "/file", response{status: 200, body: "done"})
-		if got := kept.send(call); got != (response{status: 200, body: "done"}) {
-			t.Errorf("on a kept connection: %+v", got)
-		}
+		expect.Equal(t, "on a kept connection", kept.send(call), (response{status: 200, body: "done"}))
 
 		i.stop()
 		slow.stop()
@@ -365,9 +363,7 @@ func TestIdleConnectionsStayOpen(t *testing.T) {
 		c.send(call)
 		i.stop()
 		time.Sleep(4900 * time.Millisecond)
-		if got := c.send(call); got != (response{status: 200, body: "done", closes: true}) {
-			t.Errorf("%+v", got)
-		}
+		expect.Equal(t, "c.send(call)", c.send(call), (response{status: 200, body: "done", closes: true}))
 		i.ended(t)
 	})
 }
@@ -469,9 +465,7 @@ func TestReadyAgain(t *testing.T) {
 		}
 		i.stop()
 		i.ended(t)
-		if !strings.Contains(i.log.String(), "ready again") {
-			t.Errorf("log:\n%s", i.log.String())
-		}
+		expect.Contains(t, "log:", i.log.String(), "ready again")
 	})
 }
 
@@ -514,13 +508,9 @@ func TestTLS(t *testing.T) {
 		return res.StatusCode
 	}
 	for range 3 {
-		if status := get("/file"); status != 200 {
-			t.Errorf("status %d", status)
-		}
+		expect.Equal(t, "status", get("/file"), 200)
 	}
-	if len(connections) != 1 {
-		t.Errorf("three requests took %d connections", len(connections))
-	}
+	expect.Equal(t, "three requests took", len(connections), 1)
 	stop()
 	harness.Eventually(t, "a server that is not ready", func() bool { return get("/readyz") == 503 })
 	harness.Eventually(t, "another connection", func() bool { return get("/file") == 200 && len(connections) > 1 })

@@ -22,6 +22,7 @@ import (
 	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/stored"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -294,9 +295,7 @@ func TestAPIBodies(t *testing.T) {
 		}
 	}
 	r := o.send("alice:release", "POST", path(name, "/answer"), accepted, "Content-Type", "text/plain")
-	if r.Code != http.StatusUnsupportedMediaType {
-		t.Errorf("a text: %d", r.Code)
-	}
+	expect.Equal(t, "a text", r.Code, http.StatusUnsupportedMediaType)
 	if q := o.api(200, "alice:release", "GET", path(name), ""); len(q.Count) != 0 {
 		t.Errorf("%+v", q)
 	}

@@ -409,17 +409,11 @@ func TestForgedSessions(t *testing.T) {
 		"the one of signing in":      {unstarted.cookie("__Host-askback-login").Value},
 		"a state of a server's call": {sealed(seal.Binding{Audience: "shop", Principal: "alice", Method: "tools/call"})},
 	} {
-		if code := get(cookies...); code != http.StatusUnauthorized {
-			t.Errorf("%s: %d", says, code)
-		}
+		expect.Equal(t, says, get(cookies...), http.StatusUnauthorized)
 	}
-	if code := get(own); code != http.StatusOK {
-		t.Errorf("her own: %d", code)
-	}
+	expect.Equal(t, "her own", get(own), http.StatusOK)
 	expect.Check(t, keys.Replace(keys.RevokeBefore(now.Add(2*time.Second))))
-	if code := get(own); code != http.StatusUnauthorized {
-		t.Errorf("a revoked one: %d", code)
-	}
+	expect.Equal(t, "a revoked one", get(own), http.StatusUnauthorized)
 }
 
 // A session ends when it was said to end, whatever the browser keeps.
@@ -550,9 +544,7 @@ func TestLocalRebinding(t *testing.T) {
 		}
 	}
 	for _, host := range []string{at.String(), fmt.Sprintf("localhost:%d", at.Port())} {
-		if a := get(host, "127.0.0.1:1", "/api/whoami"); a != 200 {
-			t.Errorf("%q: %d", host, a)
-		}
+		expect.Equal(t, fmt.Sprintf("%q", host), get(host, "127.0.0.1:1", "/api/whoami"), 200)
 	}
 	if _, err := inbox.NewLocal(desk.Person{Name: "alice"}, netAddr("0.0.0.0:80")); err == nil {
 		t.Error("a listener on all addresses is local")
@@ -582,9 +574,7 @@ func TestCrowdOfAnswers(t *testing.T) {
 				t.Fatalf("%d: %s", w.Code, w.Body)
 			}
 		}
-		if served != 10 {
-			t.Errorf("%d answers of one person in a second", served)
-		}
+		expect.Equal(t, "answers of one person in a second", served, 10)
 		o.api(200, "alice:release", "POST", path(name, "/answer"), accepted)
 		o.api(200, "mallory:release", "GET", path(name), "")
 		time.Sleep(time.Second)
@@ -614,9 +604,7 @@ func TestCrowdOfSlowRequests(t *testing.T) {
 	}
 	refused := 0
 	for range crowd - 10 { // of one second ten may begin, and of two twenty, of which sixteen run
-		if code := <-done; code != http.StatusTooManyRequests {
-			t.Errorf("%d", code)
-		}
+		expect.Equal(t, "<-done", <-done, http.StatusTooManyRequests)
 		if refused++; refused == crowd-16 {
 			break
 		}

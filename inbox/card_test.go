@@ -10,6 +10,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 var release = askback.Question{Message: "Deploy version 4.2?", For: []string{askback.Group("release")}, Votes: 2}
@@ -42,9 +43,7 @@ func TestTwoApprove(t *testing.T) {
 	s.has(page, "Accepted by ada and bob")
 
 	status, page = s.post("eve:release", path, url.Values{"do": {"decline"}, "reason": {"no"}})
-	if status != http.StatusConflict {
-		t.Errorf("status %d", status)
-	}
+	expect.Equal(t, "status", status, http.StatusConflict)
 	s.has(page, "came too late and is not recorded", "ada and bob had accepted it at")
 }
 
@@ -102,9 +101,7 @@ func TestRefusedFormsKeepWhatWasWritten(t *testing.T) {
 	}
 	for id, form := range forms {
 		status, page := s.post("ada", path, form)
-		if status != http.StatusUnprocessableEntity {
-			t.Errorf("%s: status %d", id, status)
-		}
+		expect.Equal(t, id+": status", status, http.StatusUnprocessableEntity)
 		s.has(page, append(kept[id], `data-refused="`+id+`"`)...)
 	}
 	if status, _ := s.post("ada", path, url.Values{"do": {"decline"}}); status != http.StatusSeeOther {
@@ -125,9 +122,7 @@ func TestSignedOutFormsAreKept(t *testing.T) {
 	path := "/q/" + s.call(nil) + "/ask"
 	form := url.Values{"do": {"accept"}, "f1": {"0", "2"}, "reason": {"It is <fine>.\nReally"}}
 	status, page := s.post("", path, form)
-	if status != http.StatusUnauthorized {
-		t.Errorf("status %d", status)
-	}
+	expect.Equal(t, "status", status, http.StatusUnauthorized)
 	s.has(page, `name="do" value="accept"`, `name="f1" value="0"`, `name="f1" value="2"`,
 		"value=\"It is &lt;fine&gt;.\nReally\"", `href="../..`+path+`" target="_blank"`)
 	if _, page := s.get("", path); !strings.Contains(page, "<h1>Sign in</h1>") || strings.Contains(page, "Send it again") {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/inbox"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -264,9 +265,7 @@ func testEventsOfAll(o *street) {
 	}
 	name := o.ask("one", asked(1))
 	alice.until(t, fmt.Sprintf(`question {"name":%q,"key":"q"}`, name))
-	if ended != 1 {
-		t.Errorf("%d streams have ended for one", ended)
-	}
+	expect.Equal(t, "streams have ended for one", ended, 1)
 }
 
 // Who signs out, or loses a group, is told nothing more.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -96,12 +97,8 @@ func TestIdentityOfMiddleware(t *testing.T) {
 		return httptest.NewRequest("GET", "/", nil).WithContext(context.WithValue(t.Context(), principal{}, p))
 	}
 	alice := desk.Person{Name: "alice", Groups: []string{"release", "oncall"}}
-	if got := whoIs(t, in, as(alice)); got != "alice release oncall" {
-		t.Error(got)
-	}
-	if got := whoIs(t, in, httptest.NewRequest("GET", "/", nil)); got != "401" {
-		t.Errorf("without the middleware it is %s", got)
-	}
+	expect.Equal(t, "whoIs(t, in, as(alice))", whoIs(t, in, as(alice)), "alice release oncall")
+	expect.Equal(t, "without the middleware", whoIs(t, in, httptest.NewRequest("GET", "/", nil)), "401")
 	for _, p := range []desk.Person{{}, {Name: " alice"}, {Name: "a\x00"}, {Name: strings.Repeat("a", 257)},
 		{Name: "alice", Groups: make([]string, 65)}, {Name: "alice", Groups: []string{"release "}}} {
 		if got := whoIs(t, in, as(p)); got != "401" {
@@ -151,9 +148,7 @@ func TestTrustedHeader(t *testing.T) {
 			in, _ := newInbox(t, new(task.MemoryStore), c.identity)
 			r := httptest.NewRequest("GET", "/", nil)
 			r.RemoteAddr, r.Header = c.peer, c.header
-			if got := whoIs(t, in, r); got != c.want {
-				t.Errorf("it is %s, want %s", got, c.want)
-			}
+			expect.Equal(t, "whoIs(t, in, r)", whoIs(t, in, r), c.want)
 		})
 	}
 }
@@ -170,9 +165,7 @@ func TestTrustedHeaderMistakes(t *testing.T) {
 		"::/0, which is ever": {Name: "X-User", Trusted: []netip.Prefix{netip.MustParsePrefix("::/0")}},
 	} {
 		_, err := inbox.New(openDesk(t, new(task.MemoryStore)), &inbox.Options{Identity: h})
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v, want %q", h, err, want)
-		}
+		expect.Fails(t, fmt.Sprint(h), err, want)
 	}
 }
 

@@ -24,14 +24,10 @@ func TestLists(t *testing.T) {
 		names = append(names, s.call(map[string]any{"n": i}))
 	}
 	_, page := s.get("ada:release", "/?order=newest")
-	if n := strings.Count(page, `class="row"`); n != 50 {
-		t.Errorf("a page has %d rows", n)
-	}
+	expect.Equal(t, "a page", strings.Count(page, `class="row"`), 50)
 	s.has(page, "?order=newest&amp;page=2", names[59])
 	_, page = s.get("ada:release", "/?order=newest&page=2")
-	if n := strings.Count(page, `class="row"`); n != 10 {
-		t.Errorf("the second page has %d rows", n)
-	}
+	expect.Equal(t, "the second page", strings.Count(page, `class="row"`), 10)
 	s.has(page, names[0], "?order=newest&amp;page=1")
 	_, page = s.get("ada:release", "/?search="+names[7][:12])
 	if n := strings.Count(page, `class="row"`); n != 1 || !strings.Contains(page, names[7]) {
@@ -87,9 +83,7 @@ func TestClaims(t *testing.T) {
 	_, page := s.get("bob:release", path)
 	s.has(page, "About to answer", "ada")
 	status, page := do("bob:release", url.Values{"do": {"claim"}, "for": {"1h"}})
-	if status != http.StatusUnprocessableEntity {
-		t.Errorf("a second claim: %d", status)
-	}
+	expect.Equal(t, "a second claim", status, http.StatusUnprocessableEntity)
 	s.has(page, "&#34;ada&#34; is about to answer it")
 	do("ada:release", url.Values{"do": {"handover"}, "to": {"bob"}, "for": {"1h"}})
 	_, page = s.get("ada:release", path)

@@ -191,9 +191,7 @@ func TestOIDCSignIn(t *testing.T) {
 		t.Fatalf("%s at %s: %s\n%s", res.Status, res.Request.URL, page, b.log)
 	}
 	alice.is("alice release oncall")
-	if s := b.sent.Get("scope"); s != "openid profile email" {
-		t.Errorf("the scope is %q", s)
-	}
+	expect.Equal(t, "the scope", b.sent.Get("scope"), "openid profile email")
 
 	// A log-out ends the session here, and leads to the provider.
 	kept := *alice.cookie("__Host-askback-inbox")
@@ -369,9 +367,7 @@ func TestOIDCProviderIsSilent(t *testing.T) {
 	}
 	b.mu.Unlock()
 	for range 3 {
-		if status := <-waiting; status != http.StatusOK {
-			t.Errorf("somebody who waited gets %d", status)
-		}
+		expect.Equal(t, "somebody who waited gets", <-waiting, http.StatusOK)
 	}
 }
 
@@ -500,9 +496,7 @@ func TestOIDCMistakes(t *testing.T) {
 		o := inbox.OIDCOptions{Issuer: "https://id.example.com", ClientID: "inbox", URL: "https://inbox.example.com",
 			NameClaim: "sub", Keys: keys}
 		change(&o)
-		if _, err := inbox.NewOIDC(&o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
+		expect.Fails(t, "the error", expect.Err(inbox.NewOIDC(&o)), want)
 	}
 	if _, err := inbox.NewOIDC(nil); err == nil {
 		t.Error("no options are no error")

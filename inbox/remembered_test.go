@@ -80,9 +80,7 @@ func TestRememberedApprovals(t *testing.T) {
 		t.Errorf("%d %v %s", status, err, body)
 	}
 	status, _ = s.get("eve:sales", "/api/remembered/"+list.Remembered[0].Name+"/receipt")
-	if status != http.StatusNotFound {
-		t.Errorf("eve gets the receipt: %d", status)
-	}
+	expect.Equal(t, "eve gets the receipt", status, http.StatusNotFound)
 	send := func(as, name, kind string) (int, string) {
 		r := httptest.NewRequest(http.MethodPost, "/api/remembered/"+name+"/forget", strings.NewReader("{}"))
 		r.Header.Set("Content-Type", kind)

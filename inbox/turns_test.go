@@ -103,8 +103,6 @@ func TestPeers(t *testing.T) {
 		if c.forwarded != "" {
 			r.Header.Set("X-Forwarded-For", c.forwarded)
 		}
-		if got := peerOf(r, proxies); got != c.want {
-			t.Errorf("%+v: %q", c, got)
-		}
+		expect.Equal(t, fmt.Sprint(c), peerOf(r, proxies), c.want)
 	}
 }

@@ -196,9 +196,7 @@ func TestClientTraceOverResume(t *testing.T) {
 			t.Errorf("the links are %v", s.Links)
 		}
 	}
-	if len(spans) != 4 {
-		t.Errorf("%d spans", len(spans))
-	}
+	expect.Equal(t, "spans", len(spans), 4)
 }
 
 // What the host puts into the context and the caller into _meta arrives at the server.
@@ -285,9 +283,7 @@ func TestClientErrors(t *testing.T) {
 			}
 			c.tool = ""
 		}
-		if c.tool != "" {
-			t.Errorf("%s has no span", c.tool)
-		}
+		expect.Equal(t, "has no span", c.tool, "")
 	}
 	web.Close()
 	collect.take()
@@ -320,9 +316,7 @@ func TestClientErrors(t *testing.T) {
 			}
 		}
 	}
-	if points != 5 {
-		t.Errorf("%d series", points)
-	}
+	expect.Equal(t, "series", points, 5)
 }
 
 // The requests about the task that a call has become are in its trace, and name no task.
@@ -384,9 +378,7 @@ func TestWaitingTasks(t *testing.T) {
 	}
 	want := map[string]int64{"askback.tasks askback.task.status=working": 0,
 		"askback.tasks askback.task.status=input_required": 3}
-	if diff := cmp.Diff(want, read()); diff != "" {
-		t.Errorf("points (-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "points", want, read())
 	expect.Check(t, waiting.Unregister())
 	if got := read(); len(got) != 0 {
 		t.Errorf("after Unregister: %v", got)

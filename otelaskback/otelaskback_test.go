@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/baggage"
@@ -179,15 +178,11 @@ func TestSpans(t *testing.T) {
 			}
 			delete(got, "askback.call.id")
 			if res.Result != nil && res.Result.State != "" {
-				if got["askback.state.bytes"] != fmt.Sprint(len(res.Result.State)) {
-					t.Errorf("askback.state.bytes is %q", got["askback.state.bytes"])
-				}
+				expect.Equal(t, "askback.state.bytes", got["askback.state.bytes"], fmt.Sprint(len(res.Result.State)))
 				delete(got, "askback.state.bytes")
 			}
 			maps.Copy(c.want, common)
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("attributes (-want +got):\n%s", diff)
-			}
+			expect.Diff(t, "attributes", c.want, got)
 			if all := fmt.Sprintf("%+v", spans); strings.Contains(all, "MARK") {
 				t.Errorf("a secret is in a span: %s", all)
 			}
@@ -376,9 +371,7 @@ func TestSession(t *testing.T) {
 		"network.transport":    "pipe", "askback.outcome": "completed", "askback.round": "2",
 		"askback.call.id": got["askback.call.id"],
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("attributes (-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "attributes", want, got)
 	if span.Parent.SpanID().String() != clientTrace[36:52] {
 		t.Errorf("the parent is %v", span.Parent)
 	}
@@ -471,9 +464,7 @@ func TestMetrics(t *testing.T) {
 		"askback.state.size gen_ai.tool.name=greet,mcp.method.name=tools/call": int64(
 			len(r.State)),
 	}
-	if diff := cmp.Diff(want, points); diff != "" {
-		t.Errorf("points (-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "points", want, points)
 }
 
 // docs/telemetry.md names every attribute and every metric.
@@ -490,7 +481,5 @@ func TestTheDocumentNamesEverything(t *testing.T) {
 			}
 		}
 	}
-	if names != 40 {
-		t.Errorf("found %d names in the source", names)
-	}
+	expect.Equal(t, "found", names, 40)
 }

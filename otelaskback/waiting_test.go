@@ -275,12 +275,8 @@ func TestPeopleAreMeasured(t *testing.T) {
 		notice + "ended," + completed:                                                                  2,
 		notice + "ended,askback.outcome=failed":                                                        1,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("points (-want +got):\n%s", diff)
-	}
-	if busy.Load() != 1 {
-		t.Errorf("while a task runs, %d workers are busy", busy.Load())
-	}
+	expect.Diff(t, "points", want, got)
+	expect.Equal(t, "while a task runs", busy.Load(), 1)
 	for _, span := range collect.take() {
 		if kind, _, _ := strings.Cut(span.Name, " "); !slices.Contains([]string{"tools/call", "tasks/get", "task"}, kind) {
 			t.Errorf("a span %q", span.Name)

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
@@ -40,7 +38,5 @@ func TestDrawingOfRotation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff(want, drawn); diff != "" {
-		t.Errorf("the drawing (+) and a rotation (-):\n%s", diff)
-	}
+	expect.Diff(t, "the drawing (+) and a rotation (-)", want, drawn)
 }

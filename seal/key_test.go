@@ -221,9 +221,7 @@ func TestParseRing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := expect.Must(ParseRing(tt.text))(t)
-			if diff := cmp.Diff(secrets(tt.want), secrets(r.Keys())); diff != "" {
-				t.Errorf("keys (-want +got):\n%s", diff)
-			}
+			expect.Diff(t, "keys", secrets(tt.want), secrets(r.Keys()))
 			if r.load().switched.IsZero() == tt.switched {
 				t.Errorf("switched at %v", r.load().switched)
 			}
@@ -308,9 +306,7 @@ switched=20261120T110000Z
 
 # ` + learned.ID() + `: opens; to seal after the switch
 ` + learned.EncodeSecret() + "\n\n# end of keys\n"
-	if diff := cmp.Diff(want, r.EncodeSecrets()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "the value", want, r.EncodeSecrets())
 }
 
 // What EncodeSecrets writes, ParseRing reads, whatever is in the ring.

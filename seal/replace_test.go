@@ -2,7 +2,6 @@ package seal
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -77,9 +76,7 @@ func TestReplaceRefusesEmptyRings(t *testing.T) {
 		"by the zero": r.Replace(new(Ring)),
 		"of the zero": new(Ring).Replace(r),
 	} {
-		if err == nil || !strings.Contains(err.Error(), "NewRing") {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Fails(t, name, err, "NewRing")
 	}
 	if r.String() != want {
 		t.Errorf("the ring became %s", r)
@@ -116,9 +113,7 @@ func TestReplaceWhileInUse(t *testing.T) {
 				if _, err := r.Open(token, testBinding, testNow); err != nil {
 					t.Error(err)
 				}
-				if n := len(r.Keys()); n != 2 {
-					t.Errorf("%d keys", n)
-				}
+				expect.Equal(t, "keys", len(r.Keys()), 2)
 				_, _ = r.EncodeSecrets(), r.String()
 			}
 		})
@@ -150,9 +145,7 @@ func TestRevoke(t *testing.T) {
 				now = testNow
 			}
 			revoking := r.RevokeBefore(tt.before)
-			if got := openReason(t, revoking, token, now); got != tt.want {
-				t.Errorf("%q, want %q", got, tt.want)
-			}
+			expect.Equal(t, "openReason(t, revoking, token, now)", openReason(t, revoking, token, now), tt.want)
 			if _, err := revoking.Inspect(token); err != nil {
 				t.Errorf("an operator cannot inspect it: %v", err)
 			}
@@ -173,9 +166,7 @@ func TestRevocationStays(t *testing.T) {
 	token := mustSeal(t, r, "payload")
 	check := func(when string) {
 		t.Helper()
-		if got := openReason(t, r, token, testNow); got != ReasonRevoked {
-			t.Errorf("%s: %q", when, got)
-		}
+		expect.Equal(t, when, openReason(t, r, token, testNow), ReasonRevoked)
 	}
 	check("at first")
 	r = r.RevokeBefore(testNow)

@@ -69,9 +69,7 @@ func TestRotateLeavesTheReceiverAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff(before, r.EncodeSecrets()); diff != "" {
-		t.Errorf("(-before +after):\n%s", diff)
-	}
+	expect.Diff(t, "(-before +after)", before, r.EncodeSecrets())
 }
 
 func TestRotate(t *testing.T) {
@@ -116,18 +114,14 @@ func TestRotate(t *testing.T) {
 				return
 			}
 			expect.Check(t, err)
-			if step != tt.step {
-				t.Errorf("step %q, want %q", step, tt.step)
-			}
+			expect.Equal(t, "step", step, tt.step)
 			if step == StepLearn {
 				if k := next.Keys(); len(k) != 2 || k[0].ID() != tt.keys[0].ID() || !k[1].Created().After(k[0].Created()) {
 					t.Errorf("learned %v, want a key that is newer than the first", next)
 				}
 				return
 			}
-			if diff := cmp.Diff(secrets(tt.want), secrets(next.Keys())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			expect.Diff(t, "the value", secrets(tt.want), secrets(next.Keys()))
 		})
 	}
 	if _, _, err := (&Ring{}).Rotate(testNow, 0); err == nil {
@@ -221,14 +215,10 @@ func TestAKeyFileThatWasCutOff(t *testing.T) {
 				t.Errorf("the first %d of %d bytes have %d keys:\n%s", n, len(whole), len(parsed.Keys()), whole[:n])
 			}
 		}
-		if parsed, err := ParseRing(whole); err != nil || parsed.EncodeSecrets() != text {
-			t.Errorf("the whole file: %v", err)
-		}
+		expect.Equal(t, "the whole file", expect.Must(ParseRing(whole))(t).EncodeSecrets(), text)
 	}
 	_, err := ParseRing(text[:strings.Index(text, three.EncodeSecret())])
-	if err == nil || !strings.Contains(err.Error(), "cut off after line") {
-		t.Errorf("without the last key: %v", err)
-	}
+	expect.Fails(t, "without the last key", err, "cut off after line")
 	before := strings.NewReplacer(promiseOfEnd+"\n", "", "\n"+endOfKeys+"\n", "").Replace(text)
 	removed := strings.Replace(text, three.EncodeSecret(), "", 1)
 	added := text + NewKey(testNow).EncodeSecret() + "\n"
@@ -241,8 +231,6 @@ func TestAKeyFileThatWasCutOff(t *testing.T) {
 		"with a key added":   {added, 4},
 		"with another file":  {text + mustRing(t, NewKey(testNow)).EncodeSecrets(), 4},
 	} {
-		if parsed, err := ParseRing(c.text); err != nil || len(parsed.Keys()) != c.keys {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Equal(t, name, len(expect.Must(ParseRing(c.text))(t).Keys()), c.keys)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/askback-mcp/askback/internal/test/expect"
@@ -73,9 +72,7 @@ func TestSealThenOpen(t *testing.T) {
 		Binding: testBinding,
 		Payload: payload,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("opened (-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "opened", want, got)
 }
 
 func TestEveryTokenIsDifferent(t *testing.T) {
@@ -169,9 +166,7 @@ func TestOpenRefusesAttacks(t *testing.T) {
 				r = a.ring
 			}
 			state, err := r.Open(a.token, b, now)
-			if got := reasonOf(t, state, err); got != a.want {
-				t.Errorf("refused because of %q, want %q: %v", got, a.want, err)
-			}
+			expect.Equal(t, "refused because", reasonOf(t, state, err), a.want)
 		})
 	}
 
@@ -272,9 +267,7 @@ func TestKeyUnderAForgedNameAuthenticatesNothing(t *testing.T) {
 	forged.load().sealers[0].associated = []byte(aadLabel + forged.load().sealers[0].prefix)
 
 	state, err := forged.Open(token, testBinding, testNow)
-	if got := reasonOf(t, state, err); got != ReasonAuthentication {
-		t.Errorf("refused because of %q: %v", got, err)
-	}
+	expect.Equal(t, "refused because", reasonOf(t, state, err), ReasonAuthentication)
 }
 
 func TestHugeTokensCostNothing(t *testing.T) {
@@ -341,13 +334,9 @@ func TestInspectIgnoresBindingAndTimesButNotAuthenticity(t *testing.T) {
 	token, err := r.Seal(testBinding, []byte("payload"), time.UnixMilli(0), time.UnixMilli(1))
 	expect.Check(t, err)
 	state := expect.Must(r.Inspect(token))(t)
-	if diff := cmp.Diff(testBinding, state.Binding); diff != "" {
-		t.Errorf("binding (-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "binding", testBinding, state.Binding)
 	state, err = mustRing(t, NewKey(testNow)).Inspect(token)
-	if got := reasonOf(t, state, err); got != ReasonUnknownKey {
-		t.Errorf("refused because of %q", got)
-	}
+	expect.Equal(t, "refused because", reasonOf(t, state, err), ReasonUnknownKey)
 }
 
 func TestPeek(t *testing.T) {
@@ -356,9 +345,7 @@ func TestPeek(t *testing.T) {
 	got := expect.Must(Peek(token))(t)
 	want := Visible{Version: "ab1", KeyID: r.Keys()[0].ID(), ID: token[13:45],
 		Size: plaintextSize(&testBinding, []byte("payload"))}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "the value", want, got)
 	for name, token := range map[string]string{"empty": "", "newline": token + "\n", "version": "ab9.x",
 		"no body": token[:13], "huge": strings.Repeat("A", 10<<20)} {
 		if got, err := Peek(token); got != (Visible{}) || !errors.Is(err, ErrInvalid) {

@@ -101,13 +101,9 @@ func TestVectorTokens(t *testing.T) {
 			if got := string(s.associated); got != string(tt.Associated) {
 				t.Errorf("additional data %q, want %q", got, tt.Associated)
 			}
-			if diff := cmp.Diff([]byte(tt.Plaintext), appendPlaintext(nil, &b, tt.Payload, issued, expires)); diff != "" {
-				t.Errorf("plaintext (-want +got):\n%s", diff)
-			}
+			expect.Diff(t, "plaintext", []byte(tt.Plaintext), appendPlaintext(nil, &b, tt.Payload, issued, expires))
 			token := expect.Must(s.seal([nonceSize]byte(tt.Nonce), &b, tt.Payload, issued, expires))(t)
-			if token != tt.Token {
-				t.Errorf("sealed as\n%s\nwant\n%s", token, tt.Token)
-			}
+			expect.Equal(t, "sealed as", token, tt.Token)
 
 			want := &State{ID: tt.Token[13:45], KeyID: v.Keys[tt.Key].ID, Issued: issued.UTC(), Expires: expires.UTC(),
 				Binding: b, Payload: tt.Payload}
@@ -120,9 +116,7 @@ func TestVectorTokens(t *testing.T) {
 				}
 			}
 			inspected := expect.Must(r.Inspect(tt.Token))(t)
-			if diff := cmp.Diff(want, inspected); diff != "" {
-				t.Errorf("inspected (-want +got):\n%s", diff)
-			}
+			expect.Diff(t, "inspected", want, inspected)
 		})
 	}
 }
@@ -137,9 +131,7 @@ func TestVectorRefused(t *testing.T) {
 			if state != nil || !errors.As(err, &refused) || !errors.Is(err, ErrInvalid) {
 				t.Fatalf("got %v, %v, want an OpenError", state, err)
 			}
-			if refused.Reason != tt.Reason {
-				t.Errorf("refused because of %q, want %q: %v", refused.Reason, tt.Reason, err)
-			}
+			expect.Equal(t, "refused because", refused.Reason, tt.Reason)
 		})
 	}
 }

@@ -159,9 +159,7 @@ func outlast(t *testing.T, notify func(ctx context.Context, hook, talk func(cont
 	}
 	call("late")
 	time.Sleep(soon)
-	if n := taken.count(time.Hour); n != calls+1 {
-		t.Errorf("the webhook has no notice of a later question")
-	}
+	expect.Equal(t, "the webhook has no notice of a later question", taken.count(time.Hour), calls+1)
 	if n := way.requests.Load(); n > 2*calls {
 		t.Errorf("Slack got %d requests while it did not answer", n)
 	}
@@ -174,7 +172,5 @@ func outlast(t *testing.T, notify func(ctx context.Context, hook, talk func(cont
 	way.over.Store(true)
 	defer start()()
 	time.Sleep(time.Hour)
-	if n := len(real.Messages()); n != calls+1 {
-		t.Errorf("the channel has %d messages for %d questions", n, calls+1)
-	}
+	expect.Equal(t, "the channel", len(real.Messages()), calls+1)
 }

@@ -255,9 +255,7 @@ func TestAnApproval(t *testing.T) {
 	if p := s.press(dora, m, "Accept"); !strings.Contains(p.Told, "Nothing was answered") {
 		t.Errorf("after the decision: %+v", p)
 	}
-	if got := s.result(id); got != "paid" {
-		t.Errorf("the call returned %v", got)
-	}
+	expect.Equal(t, "the call", s.result(id), "paid")
 	harness.NoSecrets(t, s.log, "hunter2")
 }
 
@@ -302,9 +300,7 @@ func TestAForm(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	want := `12 fast true [tax] "by \"noon\"" 2027-01-15`
-	if got := s.result(id); got != want {
-		t.Errorf("got %v, want %s", got, want)
-	}
+	expect.Equal[any](t, "s.result(id)", s.result(id), want)
 	// The form that has stayed open elsewhere says that it is too late.
 	if p := s.submit(dora, opened.View, values); !strings.Contains(p.Told, "Nothing was answered") {
 		t.Errorf("%+v", p)
@@ -611,13 +607,9 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	app, err := slack.New(slack.Options{Token: token, SigningSecret: secret, API: s.base + "/api"})
 	expect.Check(t, err)
 	for range 3 {
-		if _, err := app.Post(t.Context(), message); err == nil || !strings.Contains(err.Error(), "30s") {
-			t.Errorf("with a limit: %v", err)
-		}
+		expect.Fails(t, "with a limit", expect.Err(app.Post(t.Context(), message)), "30s")
 	}
-	if calls.Load() != 1 {
-		t.Errorf("Slack was asked %d times while it takes nothing", calls.Load())
-	}
+	expect.Equal(t, "Slack was asked", calls.Load(), 1)
 	for _, o := range []slack.Options{{}, {Token: "hunter2\n", SigningSecret: secret},
 		{Token: token, SigningSecret: "hunter2"}, {Token: token, SigningSecret: secret, API: "hunter2"}} {
 		if _, err := slack.New(o); err == nil || strings.Contains(err.Error(), "hunter2") {

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -11,9 +12,7 @@ import (
 func TestTheNameOfATaskStaysTheSame(t *testing.T) {
 	const id = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	name := task.Name(id)
-	if want := "23WGRGG6Q7O2Y3S3GYIXBCT2UE"; name != want {
-		t.Errorf("the name is %q, want %q", name, want)
-	}
+	expect.Equal(t, "the name", name, "23WGRGG6Q7O2Y3S3GYIXBCT2UE")
 	if name == task.Name(id+"A") || !regexp.MustCompile(`^[A-Z2-7]{26}$`).MatchString(name) {
 		t.Errorf("the name is %q", name)
 	}

@@ -97,9 +97,7 @@ func TestDecide(t *testing.T) {
 			Verdict{Action: deny, Reason: "the rules cannot judge the arguments: a number in them is out of range"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(&c.want, r.Decide(t.Context(), &c.call), apart); diff != "" {
-				t.Error(diff)
-			}
+			expect.Diff(t, "the value", &c.want, r.Decide(t.Context(), &c.call), apart)
 		})
 	}
 	if v := new(rules.Rules).Decide(t.Context(), &ToolCall{Tool: "greet", Caller: "ada"}); v.Action != deny {

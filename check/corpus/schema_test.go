@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/askback-mcp/askback/check/corpus"
@@ -159,12 +158,8 @@ func TestWordsAreExplainedAndUsed(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff(permitted.sorted(), explained.sorted()); diff != "" {
-		t.Errorf("the schema (-) and the pages (+) have other words:\n%s", diff)
-	}
-	if diff := cmp.Diff(permitted.sorted(), used.sorted()); diff != "" {
-		t.Errorf("the schema (-) and the probes (+) have other words:\n%s", diff)
-	}
+	expect.Diff(t, "the schema (-) and the pages (+) have other words", permitted.sorted(), explained.sorted())
+	expect.Diff(t, "the schema (-) and the probes (+) have other words", permitted.sorted(), used.sorted())
 	for _, level := range schema.Properties.Verdicts.AdditionalProperties.Enum {
 		if !strings.Contains(page, "`"+level+"`") {
 			t.Errorf("no page explains the level %s", level)

@@ -105,9 +105,7 @@ func TestCorrect(t *testing.T) {
 				c := newClient(t, planted.Options{Seal: seal, Stream: seal == "jwt"})
 				asked := c.result(method, first)
 				second := c.result(method, retry(first, guest, asked))
-				if text := fmt.Sprint(second["inputRequests"]); !strings.Contains(text, "guest first Ada") {
-					t.Errorf("the second question is %s", text)
-				}
+				expect.Contains(t, "the second question", fmt.Sprint(second["inputRequests"]), "guest first Ada")
 				if text := fmt.Sprint(c.result(method, retry(first, confirm, second))); !strings.Contains(text,
 					"confirm true 2, guest first Ada") {
 					t.Errorf("the result is %s", text)
@@ -211,9 +209,7 @@ func TestEndpoint(t *testing.T) {
 		page := c.result("tools/list", fmt.Sprintf(`"cursor":%q`, cursor))
 		names, cursor = append(names, page["tools"].([]any)...), page["nextCursor"]
 	}
-	if len(names) != 9 {
-		t.Errorf("the list has %d tools", len(names))
-	}
+	expect.Equal(t, "the list", len(names), 9)
 }
 
 // Each fault has a name of its own, which the server's code reads.

@@ -68,9 +68,7 @@ func TestWhatABaselineDoesNotCover(t *testing.T) {
 		if r.Verdicts[5].Accepted != "" || r.Count(findings.Fail) != 1 {
 			t.Errorf("%s is covered", name)
 		}
-		if diff := cmp.Diff(tt.want, r.Remarks); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		expect.Diff(t, name, tt.want, r.Remarks)
 	}
 	r := sample()
 	parse(t, entry, entry).Apply(r, lastDay)

@@ -5,9 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/askback-mcp/askback/check/findings"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // many is a report on tools of these names.
@@ -96,9 +95,7 @@ func TestHeadline(t *testing.T) {
 	want := []string{"NOT JUDGED: nothing could be judged", "NO FINDING: in what was judged",
 		"NOTE: no broken requirement, 1 note", "WARN: no broken requirement, 1 warning, 1 note",
 		"FAIL: 1 broken requirement, 1 warning, 1 note", "NO FINDING"}
-	if diff := cmp.Diff(want, append(got, word)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "the value", want, append(got, word))
 }
 
 func TestReplayCommand(t *testing.T) {

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/askback-mcp/askback/check/findings"
 	"github.com/askback-mcp/askback/internal/test/expect"
 )
@@ -37,9 +35,7 @@ func TestJUnitFailures(t *testing.T) {
 		expect.Check(t, xml.Unmarshal([]byte(junitText(t, sample(), level)), &got))
 		failures := 0
 		for _, suite := range got.Suites {
-			if len(suite.Cases) != suite.Tests {
-				t.Errorf("%s: %d cases, and %d tests", suite.Name, len(suite.Cases), suite.Tests)
-			}
+			expect.Equal(t, suite.Name+": cases", len(suite.Cases), suite.Tests)
 			failures += suite.Failed
 		}
 		if got.Tests != len(sample().Verdicts) || got.Failed != want || failures != want || got.Skipped != 5 {
@@ -92,9 +88,7 @@ func TestAParserOfOthersReadsJUnit(t *testing.T) {
 		}
 	}
 	want := []string{"tools/call deploy state-credentials", "tools/call deploy state-forged"}
-	if diff := cmp.Diff(want, failed); diff != "" {
-		t.Errorf("failed (-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "failed", want, failed)
 	if len(skipped) != 5 || got.Tests != 12 || got.Failures != 2 {
 		t.Errorf("%q are skipped, of %d tests with %d failures", skipped, got.Tests, got.Failures)
 	}

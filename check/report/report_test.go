@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/askback-mcp/askback/check/corpus"
@@ -117,9 +116,7 @@ func golden(t *testing.T, file, got string) {
 		expect.Check(t, os.WriteFile(file, []byte(got), 0o600))
 	}
 	want := expect.Must(os.ReadFile(file))(t)
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
-	}
+	expect.Diff(t, file, string(want), got)
 }
 
 // schemaOf returns the schema of reports, in which no member is allowed that it does not describe.
@@ -170,13 +167,9 @@ func TestJSONKeepsTheReport(t *testing.T) {
 		Summary counts
 	}
 	expect.Check(t, json.Unmarshal([]byte(text), &got))
-	if diff := cmp.Diff(*sample(), got.Report); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "the value", *sample(), got.Report)
 	want := counts{Fail: 1, Warn: 1, Note: 1, Pass: 3, NotJudged: 5, Accepted: 1, Judged: true}
-	if got.Summary != want {
-		t.Errorf("%+v, want %+v", got.Summary, want)
-	}
+	expect.Equal(t, "got.Summary", got.Summary, want)
 }
 
 func TestTranscriptsHaveNamesOfTheirOwn(t *testing.T) {
@@ -191,7 +184,5 @@ func TestTranscriptsHaveNamesOfTheirOwn(t *testing.T) {
 	long := "a-" + strings.Repeat("b", 78)
 	want := []string{"a-tools-call-x.txt", "", "a-tools-call-X-2.txt", "etc-passwd.txt", long + ".txt", long + "-2.txt",
 		"finding.txt"}
-	if diff := cmp.Diff(want, TranscriptNames(r)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "the value", want, TranscriptNames(r))
 }

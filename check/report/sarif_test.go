@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/askback-mcp/askback/check/findings"
@@ -115,9 +114,7 @@ func TestSARIFHasTheFindings(t *testing.T) {
 		got = append(got, result.RuleID+" "+result.Level)
 	}
 	want := []string{"ask-link note", "state-credentials warning", "state-forged error"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "the value", want, got)
 }
 
 // Each rule names what is in a taxonomy, and each taxonomy has only what a rule names.
@@ -157,9 +154,7 @@ func TestFingerprints(t *testing.T) {
 	before := findings.Verdict{Probe: "state-forged", Target: "tools/call deploy", Dimension: "integrity"}
 	same := before
 	same.Level, same.Reason, same.Title, same.Transcript, same.Proof = findings.Fail, "host", "time", "bytes", "canary"
-	if fingerprint(same) != fingerprint(before) {
-		t.Error("the fingerprint depends on more")
-	}
+	expect.Equal(t, "the fingerprint depends on more", fingerprint(same), fingerprint(before))
 	for name, change := range map[string]func(v *findings.Verdict){
 		"the probe":     func(v *findings.Verdict) { v.Probe = "state-cut" },
 		"the method":    func(v *findings.Verdict) { v.Target = "prompts/get deploy" },
@@ -176,9 +171,7 @@ func TestFingerprints(t *testing.T) {
 	elsewhere.Subject, elsewhere.Started = "https://tools.example.com/mcp", elsewhere.Started.AddDate(1, 0, 0)
 	for i, result := range read(t, sarifText(t, elsewhere)).Results {
 		want := read(t, sarifText(t, sample())).Results[i].PartialFingerprints
-		if diff := cmp.Diff(want, result.PartialFingerprints); diff != "" {
-			t.Errorf("on another host (-want +got):\n%s", diff)
-		}
+		expect.Diff(t, "on another host", want, result.PartialFingerprints)
 	}
 }
 
@@ -186,9 +179,7 @@ func TestFingerprints(t *testing.T) {
 func TestMessagesAreText(t *testing.T) {
 	t.Parallel()
 	got := message("see [here](http://evil.example) {0} \\[x] \x1b[2J")["text"]
-	if want := `see \[here\](http://evil.example) {{0}} \\\[x\] \\x1b\[2J`; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	expect.Equal(t, "got", got, `see \[here\](http://evil.example) {{0}} \\\[x\] \\x1b\[2J`)
 }
 
 // What a message escapes is read as the text that it was.

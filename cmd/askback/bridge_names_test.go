@@ -49,9 +49,7 @@ func TestABridgeChoosesTools(t *testing.T) {
 	_, listed, _ := command(t, "tools", url)
 	names := regexp.MustCompile(`(?m)^\S+$`).FindAllString(listed, -1)
 	slices.Sort(names)
-	if want := []string{"a_new", "askback_result", "create", "list", "lose"}; !slices.Equal(names, want) {
-		t.Errorf("the tools are %q, want %q", names, want)
-	}
+	expect.Same(t, "the tools", names, []string{"a_new", "askback_result", "create", "list", "lose"})
 	if code, out, errs := command(t, "call", url, "a_new"); code != 0 || !strings.Contains(out, "this is create") {
 		t.Errorf("a renamed tool returns %d, %s, %s", code, out, errs)
 	}

@@ -60,9 +60,7 @@ func TestAnOlderServersCallOverAKill(t *testing.T) {
 			result(first, nil, tool)
 			decide(t, dir, "Sure?", "accept")
 			waits(t, dir, "Really?")
-			if n := calls.Load(); n != 1 {
-				t.Errorf("the tool was called %d times while both bridges live", n)
-			}
+			expect.Equal(t, "the tool was called", calls.Load(), 1)
 			kill()
 			decide(t, dir, "Really?", "accept")
 			name, text := theCall(t, dir), ""
@@ -70,9 +68,7 @@ func TestAnOlderServersCallOverAKill(t *testing.T) {
 				text = result(second, map[string]any{"name": name}, "askback_result")
 				return !strings.Contains(text, name)
 			})
-			if !strings.Contains(text, want) {
-				t.Errorf("the result is %q", text)
-			}
+			expect.Contains(t, "the result", text, want)
 			if n := fmt.Sprint(calls.Load()); n != map[string]string{"pay": "1", "balance": "2"}[tool] {
 				t.Errorf("the tool was called %s times", n)
 			}

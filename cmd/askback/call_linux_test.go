@@ -251,9 +251,7 @@ func TestProgressStaysAboveAQuestion(t *testing.T) {
 	s.types(t, "Ada\r")
 	s.waitFor(t, "progress 2")
 	create(second)
-	if code := s.end(); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
+	expect.Equal(t, "exit code", s.end(), 0)
 	var work []string
 	for line := range strings.Lines(escapes.ReplaceAllString(drawn.ReplaceAllString(s.text(), ""), "")) {
 		if strings.Contains(line, "copying") || strings.Contains(line, "Who are you?") {

@@ -89,9 +89,7 @@ func TestDeployOverAKill(t *testing.T) {
 	vote("bob", "4.3")
 
 	const approved = "Version %s is deployed, approved by ada and bob."
-	if text := run("task", "result", url, id); text != fmt.Sprintf(approved, "4.2") {
-		t.Errorf("the client that takes tasks gets %q", text)
-	}
+	expect.Equal(t, "the client that takes tasks gets", run("task", "result", url, id), fmt.Sprintf(approved, "4.2"))
 	harness.Eventually(t, "the client that takes none gets its result", func() bool {
 		return run("call", url, "askback_result", "name="+named[1], "--tasks", "off") == fmt.Sprintf(approved, "4.3")
 	})

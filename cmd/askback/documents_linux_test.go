@@ -207,9 +207,7 @@ func split(t *testing.T, block int, body string) (all []docCommand) {
 		}
 		text = ""
 	}
-	if text != "" {
-		t.Errorf("not a whole command:\n%s", text)
-	}
+	expect.Equal(t, "not a whole command", text, "")
 	return all
 }
 

@@ -48,9 +48,7 @@ func TestReferenceOfTheCommand(t *testing.T) {
 	}
 	want := []int{cli.ExitOK, cli.ExitFailure, cli.ExitUsage, cli.ExitToolError, cli.ExitWaits,
 		cli.ExitAtOnce, cli.ExitInterrupted}
-	if !slices.Equal(codes, want) {
-		t.Errorf("docs/reference.md has the exit codes %d, want %d", codes, want)
-	}
+	expect.Same(t, "docs/reference.md has the exit codes", codes, want)
 }
 
 // commandsIn returns the commands that the first column of a row names. A name alone belongs to the command before it.

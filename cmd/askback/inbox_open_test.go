@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"os"
@@ -63,9 +64,7 @@ func TestAUserOpensThePageThatRuns(t *testing.T) {
 		url  string
 		want int
 	}{{first, http.StatusForbidden}, {lines[0], http.StatusSeeOther}, {lines[0], http.StatusForbidden}} {
-		if got := useToken(t, tt.url); got != tt.want {
-			t.Errorf("%d: the status is %d, want %d", i, got, tt.want)
-		}
+		expect.Equal(t, fmt.Sprint(i, ": the status"), useToken(t, tt.url), tt.want)
 	}
 	page := strings.TrimSuffix(strings.Split(first, "#")[0], "auth/")
 	host, err := client.New(&client.Options{Tasks: client.TasksOff}).Connect(t.Context(),

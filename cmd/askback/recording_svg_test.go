@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/hinshun/vt10x"
 
 	"github.com/askback-mcp/askback/internal/test/expect"
@@ -258,7 +257,5 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		}
 	}
 	got := expect.Must(readRecording(&svg))(t)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	expect.Diff(t, "the value", want, got)
 }

@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A server without tools still has its prompts listed; a list that fails costs only itself.
@@ -40,9 +42,7 @@ func TestListsOfAServerWithoutTools(t *testing.T) {
 	}
 	want := "askback: warning: listing the resources: the server answered with error -32603: the disk is " +
 		"gone\n"
-	if stderr != want {
-		t.Errorf("warned\n%s", stderr)
-	}
+	expect.Equal(t, "warned", stderr, want)
 }
 
 // A list without end is read for a while only.

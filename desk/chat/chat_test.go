@@ -148,9 +148,7 @@ func TestInstancesInTheWrongOrder(t *testing.T) {
 	<-stalled // with the vote of bob
 	vote(t, d, name, "dora")
 	expect.Check(t, second.Notify(t.Context(), notice(task.NoticeDecided, name, 1)))
-	if got := w.note(0).Standing; got != "Accepted by bob and dora." {
-		t.Errorf("before the first instance writes: %q", got)
-	}
+	expect.Equal(t, "before the first instance writes", w.note(0).Standing, "Accepted by bob and dora.")
 	close(release)
 	expect.Check(t, <-ended)
 	if got := w.note(0); got.Standing != "Accepted by bob and dora." || got.Open {
@@ -323,9 +321,7 @@ func TestClicks(t *testing.T) {
 	w.click = nil
 	r := httptest.NewRecorder()
 	c.ServeHTTP(r, httptest.NewRequest(http.MethodGet, "/", nil))
-	if r.Code != http.StatusMethodNotAllowed {
-		t.Errorf("GET has the status %d", r.Code)
-	}
+	expect.Equal(t, "GET has the status", r.Code, http.StatusMethodNotAllowed)
 }
 
 // The click that decides changes the message once, to all that is known of the question.

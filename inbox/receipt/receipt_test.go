@@ -132,9 +132,7 @@ func TestAReceipt(t *testing.T) {
 		expect.Must(s.session.WaitTask(t.Context(), id))(t)
 		ada := desk.Person{Name: "ada", Groups: release}
 		held := expect.Must(s.desk.Receipt(t.Context(), q.Name, q.Key, &ada))(t)
-		if told := *s.told.Load(); told != held.JWS {
-			t.Errorf("the handler has the receipt %q, and the desk %q", told, held.JWS)
-		}
+		expect.Equal(t, "the handler has the receipt", *s.told.Load(), held.JWS)
 		eve := &desk.Person{Name: "eve"}
 		if _, err := s.desk.Receipt(t.Context(), q.Name, q.Key, eve); !errors.Is(err, task.ErrNotFound) {
 			t.Errorf("eve: %v", err)
@@ -335,9 +333,7 @@ func TestKeysAreNeverForgotten(t *testing.T) {
 	if info, err := os.Stat(string(keys)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	if err := keys.Create(); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("a second file: %v", err)
-	}
+	expect.Is(t, "a second file", keys.Create(), fs.ErrExist)
 	shown := filepath.Join(t.TempDir(), "public.jwks")
 	expect.Check(t, os.WriteFile(shown, public(t, keys), 0o600))
 	if _, err := receipt.File(shown).Sign(t.Context(), statement); err == nil {
@@ -384,9 +380,7 @@ func TestRotationsAtTheSameTime(t *testing.T) {
 	}
 	none := receipt.File(filepath.Join(t.TempDir(), "none"))
 	for range 2 { // the first leaves nothing that keeps out the second
-		if err := none.Rotate(); !errors.Is(err, fs.ErrNotExist) {
-			t.Error(err)
-		}
+		expect.Is(t, "none.Rotate()", none.Rotate(), fs.ErrNotExist)
 	}
 }
 
@@ -438,7 +432,5 @@ func TestAStrangerVerifies(t *testing.T) {
 		t.Error("openssl verifies anything")
 	}
 	sum := sha256.Sum256([]byte(`{"crv":"Ed25519","kty":"OKP","x":"` + k.X + `"}`)) // RFC 7638
-	if kid := base64.RawURLEncoding.EncodeToString(sum[:]); k.Kid != kid {
-		t.Errorf("the kid is %s, and the thumbprint %s", k.Kid, kid)
-	}
+	expect.Equal(t, "the kid", k.Kid, base64.RawURLEncoding.EncodeToString(sum[:]))
 }

@@ -4,18 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/report"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -51,9 +50,7 @@ func TestProgress(t *testing.T) {
 	if got := ended(newServer().Serve(t.Context(), r, newMemory())); got != "failed: gone" {
 		t.Error(got)
 	}
-	if !slices.Equal(sent, []float64{0, 1, 3, 4}) {
-		t.Errorf("sent %v", sent)
-	}
+	expect.Same(t, "sent", sent, []float64{0, 1, 3, 4})
 }
 
 // The outcome of a round says whether its handler read the ID of the call, or a key made of it, which the next round
@@ -90,19 +87,13 @@ func TestStepsThatFail(t *testing.T) {
 		_, err := c.Step(ctx, "pay", func(context.Context) ([]byte, error) { panic("no money") })
 		return nil, err
 	}
-	if got := run(t, s, j, fails); got != "failed: no money" {
-		t.Error(got)
-	}
-	if got := run(t, s, j, panics); got != "-32603 internal error" {
-		t.Error(got)
-	}
+	expect.Equal(t, "run(t, s, j, fails)", run(t, s, j, fails), "failed: no money")
+	expect.Equal(t, "run(t, s, j, panics)", run(t, s, j, panics), "-32603 internal error")
 	if len(j.Entries) > 0 {
 		t.Errorf("recorded %v", j.Entries)
 	}
 	s.told(t, "1 step payfailed", "1 ended failed", "1 ended failed")
-	if diff := cmp.Diff([]string{"step pay0 failed", "step pay0 failed"}, s.spans); diff != "" {
-		t.Error(diff)
-	}
+	expect.Diff(t, "the value", []string{"step pay0 failed", "step pay0 failed"}, s.spans)
 	// Where nobody is told, a step runs all the same, and once.
 	audit, ran := s.Audit, 0
 	s.Audit, s.Observer = nil, nil
@@ -127,9 +118,7 @@ func TestCheckpoints(t *testing.T) {
 		return text(fmt.Sprint("round ", c.Round, " ", c.Suspended(), c.Answered())), c.Checkpoint(ctx, "here")
 	}
 	for _, want := range []string{"asks", "round 2 false false"} {
-		if got := run(t, s, j, h); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		expect.Equal(t, "run(t, s, j, h)", run(t, s, j, h), want)
 	}
 }
 
@@ -148,9 +137,7 @@ func TestAnswersAreToldOnce(t *testing.T) {
 			return text(fmt.Sprint(c.Answered())), err
 		})
 		r.Can |= wire.Roots
-		if got := ended(s.Serve(t.Context(), r, m)); got != "true" {
-			t.Error(got)
-		}
+		expect.Equal(t, "ended(s.Serve(t.Context(), r, m))", ended(s.Serve(t.Context(), r, m)), "true")
 		s.told(t, want...)
 	}
 }
@@ -175,9 +162,7 @@ func TestACancelledHandlerAsksNoMore(t *testing.T) {
 		_, err = ask(c, "b")
 		return nil, err
 	}), m)
-	if got := ended(out, err); got != "failed: context canceled" {
-		t.Error(got)
-	}
+	expect.Equal(t, "ended(out, err)", ended(out, err), "failed: context canceled")
 }
 
 // An inline handler asks through its session, and gets an error where it asks through its call.
@@ -259,13 +244,9 @@ func TestProbes(t *testing.T) {
 		panic("over there")
 	})
 	out, err := newServer().Serve(call.WithProbe(t.Context(), p), r, newMemory())
-	if got := ended(out, err); got != "-32603 internal error" {
-		t.Error(got)
-	}
+	expect.Equal(t, "ended(out, err)", ended(out, err), "-32603 internal error")
 	want := []string{"home", "handle", "step pay", "asked name true", "panicked over there"}
-	if diff := cmp.Diff(want, p.saw); diff != "" {
-		t.Error(diff)
-	}
+	expect.Diff(t, "the value", want, p.saw)
 }
 
 // A run of a task is followed as one, and its trace travels in the journal.

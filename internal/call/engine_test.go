@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -48,14 +46,10 @@ func TestACallGoesOnWithItsAnswers(t *testing.T) {
 		t.Errorf("the call ended with %q, and booked %d times", got, booked)
 	}
 	want := []string{"suspend from", "suspend to", "end: accept x-from, accept x-to"}
-	if diff := cmp.Diff(want, m.happened); diff != "" {
-		t.Error(diff)
-	}
+	expect.Diff(t, "the value", want, m.happened)
 	s.told(t, "1 asked from", "2 answered fromaccept", "2 step bookcompleted", "2 asked to", "3 answered toaccept",
 		"3 ended completed")
-	if diff := cmp.Diff([]string{"step book0 completed", "request 3 completed"}, s.spans); diff != "" {
-		t.Error(diff)
-	}
+	expect.Diff(t, "the value", []string{"step book0 completed", "request 3 completed"}, s.spans)
 	s.logged(t, "")
 }
 
@@ -84,9 +78,7 @@ func TestACallGoesOnInTheNextRequest(t *testing.T) {
 			m.Answers = call.Answers{Responses: map[string][]byte{out.Questions[0].Wire: []byte(accept("x"))}}
 		}
 	}
-	if booked != 1 {
-		t.Errorf("booked %d times", booked)
-	}
+	expect.Equal(t, "booked", booked, 1)
 }
 
 // An error of a tool's handler is a result that a model reads, unless the protocol has an error for it.
@@ -187,9 +179,7 @@ func TestAHomeDecidesBeforeTheHandler(t *testing.T) {
 	s := newServer()
 	before := &memory{Opened: call.Opened{Outcome: &call.Outcome{Encoded: []byte("task")}}}
 	out, err := s.Serve(t.Context(), tool(never), before)
-	if got := ended(out, err); got != "task" {
-		t.Errorf("an outcome: %q", got)
-	}
+	expect.Equal(t, "an outcome", ended(out, err), "task")
 	out, err = s.Serve(t.Context(), tool(never), &memory{fail: wire.InvalidState()})
 	if err == nil || out != nil || fault.Wire(err).Code != wire.InvalidState().Code {
 		t.Errorf("an error: %v, %v", out, err)
@@ -219,15 +209,11 @@ func TestAJournalThatIsNotKept(t *testing.T) {
 			r.Handler.Fail = nil
 		}
 		out, err := s.Serve(t.Context(), r, m)
-		if got := ended(out, err); got != test.want {
-			t.Errorf("%v: %q, want %q", test.unkept, got, test.want)
-		}
+		expect.Equal(t, fmt.Sprint(test.unkept), ended(out, err), test.want)
 		if _, ok := errors.AsType[*jsonrpc.Error](err); err != nil && !ok {
 			t.Errorf("%v: the error is a %T", test.unkept, err)
 		}
-		if diff := cmp.Diff([]string{"suspend name", "end: " + test.want}, m.happened); diff != "" {
-			t.Error(diff)
-		}
+		expect.Diff(t, "the value", []string{"suspend name", "end: " + test.want}, m.happened)
 		s.told(t, "1 asked name", "1 ended "+test.told)
 	}
 }
@@ -267,9 +253,7 @@ func TestDetach(t *testing.T) {
 		m.Detach = moves(func(*journal.Journal) (*call.Outcome, error) { return asTask, nil })
 		test.set(m, r)
 		out, err := s.Serve(t.Context(), r, m)
-		if got := ended(out, err); got != test.want {
-			t.Errorf("%s: %q, want %q", test.says, got, test.want)
-		}
+		expect.Equal(t, test.says, ended(out, err), test.want)
 		s.told(t, test.told...)
 	}
 }
@@ -356,14 +340,10 @@ func TestInterruptedRuns(t *testing.T) {
 				t.Errorf("interrupted: %v, %v", out, err)
 			}
 			s.told(t)
-			if !slices.Equal(s.spans, []string{"run 1 interrupted"}) {
-				t.Errorf("interrupted: %q", s.spans)
-			}
+			expect.Same(t, "interrupted", s.spans, []string{"run 1 interrupted"})
 			continue
 		}
-		if got := ended(out, err); got != "failed: other" {
-			t.Errorf("not interrupted: %q", got)
-		}
+		expect.Equal(t, "not interrupted", ended(out, err), "failed: other")
 		s.told(t, "1 ended failed")
 	}
 }
@@ -395,9 +375,7 @@ func TestCleaningUp(t *testing.T) {
 	if err := s.CleanUp(t.Context(), tool(h), m, "cancelled"); err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff([]string{"a", "undo a"}, did); diff != "" {
-		t.Error(diff)
-	}
+	expect.Diff(t, "the value", []string{"a", "undo a"}, did)
 	s.told(t, "2 ended cancelled")
 
 	// What fails is to be tried again, and the call has not ended.
@@ -414,9 +392,7 @@ func TestCleaningUp(t *testing.T) {
 		},
 	} {
 		err := s.CleanUp(t.Context(), tool(h), m, "cancelled")
-		if err == nil || !strings.Contains(err.Error(), "cannot undo") {
-			t.Errorf("got %v", err)
-		}
+		expect.Fails(t, "the error", err, "cannot undo")
 	}
 	if err := s.CleanUp(t.Context(), tool(h), &memory{fail: failed}, "cancelled"); !errors.Is(err, failed) {
 		t.Errorf("a journal that does not open: %v", err)

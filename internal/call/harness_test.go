@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"github.com/askback-mcp/askback/internal/journal"
 	"github.com/askback-mcp/askback/internal/question"
 	"github.com/askback-mcp/askback/internal/report"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -136,9 +136,7 @@ func newServer() *server {
 // told checks the events since it was called last.
 func (s *server) told(t *testing.T, want ...string) {
 	t.Helper()
-	if !slices.Equal(s.events, want) {
-		t.Errorf("the operator was told %q, want %q", s.events, want)
-	}
+	expect.Same(t, "the operator was told", s.events, want)
 	s.events = nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/call"
@@ -74,31 +73,21 @@ func TestTheManualStyle(t *testing.T) {
 		}
 		answers := call.Answers{Responses: map[string][]byte{
 			"a": []byte(accept("x")), "other": []byte(accept("y")), "b": []byte(`{"unknown":1}`)}}
-		if got := serve(asking(method, "first", "b", "a"), answers); got != "asks a b" {
-			t.Errorf("%s: %q", method, got)
-		}
+		expect.Equal(t, method, serve(asking(method, "first", "b", "a"), answers), "asks a b")
 		if !m.Journal.IsManual() || m.Journal.Round != 1 || m.Journal.Manual != "first" {
 			t.Errorf("%s: the journal is %+v", method, m.Journal)
 		}
-		if got := serve(asking(method, "second"), answers); got != "asks" {
-			t.Errorf("%s: %q", method, got)
-		}
-		if got := serve(text("done"), answers); got != "done" {
-			t.Errorf("%s: %q", method, got)
-		}
+		expect.Equal(t, method, serve(asking(method, "second"), answers), "asks")
+		expect.Equal(t, method, serve(text("done"), answers), "done")
 		want := []seen{{"", "x", nil}, {"first", "x", []string{"a"}}, {"second", "x", nil}}
-		if diff := cmp.Diff(want, saw); diff != "" {
-			t.Errorf("%s: %s", method, diff)
-		}
+		expect.Diff(t, method, want, saw)
 		s.told(t, "1 asked a", "1 asked b", "2 answered aaccept", "3 ended completed")
 
 		// Answers without a state are given to the handler whatever their keys are.
 		m, saw = newMemory(), nil
 		answers.Bare = true
 		serve(text("done"), answers)
-		if diff := cmp.Diff([]seen{{"", "x", []string{"a", "other"}}}, saw); diff != "" {
-			t.Errorf("%s: %s", method, diff)
-		}
+		expect.Diff(t, method, []seen{{"", "x", []string{"a", "other"}}}, saw)
 	}
 }
 
@@ -154,9 +143,7 @@ func TestViews(t *testing.T) {
 				got["inputResponses"] = append(got["inputResponses"].([]any), key)
 			}
 		}
-		if diff := cmp.Diff(wanted, got); diff != "" {
-			t.Errorf("%s: %s", method, diff)
-		}
+		expect.Diff(t, method, wanted, got)
 	}
 	if (call.Manual{}).Typed() != nil {
 		t.Error("no responses are some")

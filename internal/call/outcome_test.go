@@ -75,9 +75,7 @@ func TestOutcomesAreEncoded(t *testing.T) {
 			if err != nil || !strings.HasPrefix(string(got), "prefix") {
 				t.Errorf("%s: %s, %v", test.says, got, err)
 			}
-			if diff := cmp.Diff(decoded(t, []byte(want)), decoded(t, got[len("prefix"):])); diff != "" {
-				t.Errorf("%s: %s", test.says, diff)
-			}
+			expect.Diff(t, test.says, decoded(t, []byte(want)), decoded(t, got[len("prefix"):]))
 			if most := test.out.Size(info); len(got) > 2*most {
 				t.Errorf("%s: %d bytes, and an estimate of %d", test.says, len(got), most)
 			}

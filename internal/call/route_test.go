@@ -181,9 +181,7 @@ func TestAnswersThatCameTooFast(t *testing.T) {
 	}
 	measured := call.Answers{Responses: map[string][]byte{"a": []byte(`{"action":"decline","after":0}`)}}
 	measured.Measure(func(string) time.Duration { return time.Minute })
-	if got := string(measured.Responses["a"]); got != `{"action":"decline","after":60000}` {
-		t.Errorf("measured it is %s", got)
-	}
+	expect.Equal(t, "measured", string(measured.Responses["a"]), `{"action":"decline","after":60000}`)
 }
 
 func questionForName(t *testing.T) *question.Question {

@@ -13,7 +13,5 @@ func TestWhatIsPrintedAfterTheFirstLine(t *testing.T) {
 	t.Parallel()
 	p := expect.Must(child.Start(exec.Command("sh", "-c", "echo ready; head -c 300000 /dev/zero")))(t)
 	<-p.Dead
-	if p.Line != "ready" {
-		t.Errorf("the first line is %q", p.Line)
-	}
+	expect.Equal(t, "the first line", p.Line, "ready")
 }

@@ -95,9 +95,7 @@ func TestWhoseDecisionIsRemembered(t *testing.T) {
 func TestTimesInWords(t *testing.T) {
 	for d, want := range map[time.Duration]string{time.Hour: "1h", 90 * time.Minute: "1h30m", time.Minute: "1m",
 		10 * time.Minute: "10m", 10 * time.Hour: "10h", time.Hour + time.Second: "1h0m1s", time.Second: "1s"} {
-		if got := Words(d); got != want {
-			t.Errorf("%v: %q, want %q", d, got, want)
-		}
+		expect.Equal(t, fmt.Sprint(d), Words(d), want)
 	}
 }
 

@@ -205,14 +205,10 @@ func TestStatesOfACallInASession(t *testing.T) {
 				true))
 			answer := c.answer
 			c.answer = func(states []string) (*mcp.ElicitResult, error) {
-				if stored := store.Len() > 0; stored != test.states {
-					t.Errorf("stored while it is asked: %v", stored)
-				}
+				expect.Equal(t, "stored while it is asked", store.Len() > 0, test.states)
 				return answer(states)
 			}
-			if got := c.inSession(t); !strings.Contains(got, test.want) {
-				t.Errorf("got %q, want %q in it", got, test.want)
-			}
+			expect.Contains(t, "c.inSession(t)", c.inSession(t), test.want)
 			if carried := len(c.states) > 0 && c.states[0] != ""; carried != test.states {
 				t.Errorf("the questions carried %.50q", c.states)
 			}
@@ -220,9 +216,7 @@ func TestStatesOfACallInASession(t *testing.T) {
 			if test.overflow > 0 && test.states {
 				left = 1 // what overflowed stays until it expires
 			}
-			if rows := store.Len(); rows != left {
-				t.Errorf("%d states are left", rows)
-			}
+			expect.Equal(t, "states are left", store.Len(), left)
 		})
 	}
 }
@@ -271,20 +265,12 @@ func TestAStateIsSpentInItsSession(t *testing.T) {
 	const refused = "error: Invalid or expired requestState"
 	c := newEchoCall(t)
 	c.carrier.Guard = new(state.MemoryGuard)
-	if got := c.inSession(t); got != "0 accept octocat" {
-		t.Errorf("in the session: %q", got)
-	}
-	if got := c.elsewhere(t, c.states[0]); got != refused {
-		t.Errorf("and then elsewhere: %q", got)
-	}
+	expect.Equal(t, "in the session", c.inSession(t), "0 accept octocat")
+	expect.Equal(t, "and then elsewhere", c.elsewhere(t, c.states[0]), refused)
 	c.states = nil
 	c.answer = func(states []string) (*mcp.ElicitResult, error) {
-		if got := c.elsewhere(t, states[0]); got != "0 accept hubot" {
-			t.Errorf("elsewhere: %q", got)
-		}
+		expect.Equal(t, "elsewhere", c.elsewhere(t, states[0]), "0 accept hubot")
 		return accepting(states)
 	}
-	if got := c.inSession(t); got != refused {
-		t.Errorf("and then in the session: %q", got)
-	}
+	expect.Equal(t, "and then in the session", c.inSession(t), refused)
 }

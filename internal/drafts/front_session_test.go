@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
@@ -189,9 +188,7 @@ func TestAnEchoGoesOnOnAnotherServer(t *testing.T) {
 		}
 		want := harness.AsJSON(t, `{"jsonrpc":"2.0","id":9,"result":{"content":[{"type":"text","text":"abc"}],`+
 			`"isError":false}}`)
-		if diff := cmp.Diff(want, any(next)); diff != "" {
-			t.Errorf("result (-want +got):\n%s", diff)
-		}
+		expect.Diff(t, "result", want, any(next))
 	}
 	// The state is bound, as always, to the call that it was made for and to its questions.
 	bound := newSession(t, here+"?draft=state", there)
@@ -259,9 +256,7 @@ func TestAStateOfASessionIsUsedOnce(t *testing.T) {
 	if m := c.event(); !strings.Contains(c.last, "Invalid or expired requestState") {
 		t.Errorf("in the session: %v", m)
 	}
-	if len(ran) != 2 {
-		t.Errorf("ran %d times", len(ran))
-	}
+	expect.Equal(t, "ran", len(ran), 2)
 }
 
 // altered changes the content of a state in a session.
@@ -320,9 +315,7 @@ func TestAResponseBeginsNoCall(t *testing.T) {
 			}
 		}
 	}
-	if ran.Load() != 0 {
-		t.Errorf("%d handlers ran", ran.Load())
-	}
+	expect.Equal(t, "handlers ran", ran.Load(), 0)
 }
 
 func callerInHeader(_ context.Context, extra *mcp.RequestExtra) (string, error) {

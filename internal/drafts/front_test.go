@@ -14,7 +14,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
@@ -105,17 +104,13 @@ func TestDraftsOfACall(t *testing.T) {
 	}
 	want := `{"jsonrpc":"2.0","id":2,"result":{"inputRequests":{"github_login":` + loginRequest + `},"requestState":` +
 		harness.Quote(state) + `}}`
-	if diff := cmp.Diff(harness.AsJSON(t, want), any(asked)); diff != "" {
-		t.Errorf("asked (-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "asked", harness.AsJSON(t, want), any(asked))
 	_, answered := harness.Post(t, url,
 		`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"get_weather","arguments":{"location":"New York"},`+
 			`"inputResponses":{"github_login":{"result":`+loginAnswer+`}},"requestState":`+harness.Quote(state)+`}}`)
 	want = `{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":` + harness.Quote(weatherText) +
 		`}],"isError":false}}`
-	if diff := cmp.Diff(harness.AsJSON(t, want), any(answered)); diff != "" {
-		t.Errorf("answered (-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "answered", harness.AsJSON(t, want), any(answered))
 }
 
 // Several questions in a round, a checkpoint without questions, and missing answers.
@@ -185,9 +180,7 @@ func TestDraftsOfATask(t *testing.T) {
 	related := `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"` + id + `"}}`
 	asked := `{"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{"mode":"form","message":"Please provide the input string to echo back",
 		"requestedSchema":{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}},` + related + `}`
-	if diff := cmp.Diff(harness.AsJSON(t, asked), any(send("tasks/result", `"taskId":"`+id+`"`))); diff != "" {
-		t.Errorf("asked (-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "asked", harness.AsJSON(t, asked), any(send("tasks/result", `"taskId":"`+id+`"`)))
 	if m := send("tasks/get", `"taskId":"`+id+`"`); harness.At(m, "result", "status") != "input_required" {
 		t.Errorf("waiting: %v", m)
 	}
@@ -197,9 +190,7 @@ func TestDraftsOfATask(t *testing.T) {
 	}
 	want := `{"jsonrpc":"2.0","id":7,"result":{"isError":false,"content":[{"type":"text","text":"Echo: Hello World!"}],` +
 		related + `}}`
-	if diff := cmp.Diff(harness.AsJSON(t, want), any(send("tasks/result", `"taskId":"`+id+`"`))); diff != "" {
-		t.Errorf("completed (-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "completed", harness.AsJSON(t, want), any(send("tasks/result", `"taskId":"`+id+`"`)))
 	if m := send("tasks/get", `"taskId":"`+id+`"`); harness.At(m, "result", "status") != "Completed" {
 		t.Errorf("completed: %v", m)
 	}

@@ -7,9 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -74,9 +73,7 @@ func (x *exchange) serve(t *testing.T) bool {
 	before := r.Header.Clone()
 	x.answer = httptest.NewRecorder()
 	served := x.edge.Serve(x.answer, r, []byte(x.body), !x.foreign, ratified)
-	if diff := cmp.Diff(before, r.Header); diff != "" {
-		t.Errorf("the request itself was changed (-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "the request itself was changed", before, r.Header)
 	if !served && (len(x.requests) > 0 || x.answer.Body.Len() > 0 || x.answer.Flushed) {
 		t.Errorf("passed on, and yet answered with %s", x.answer.Body)
 	}
@@ -103,7 +100,5 @@ func decoded(t *testing.T, text string) any {
 
 func sameJSON(t *testing.T, want, got string) {
 	t.Helper()
-	if diff := cmp.Diff(decoded(t, want), decoded(t, got)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "the value", decoded(t, want), decoded(t, got))
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // What a draft's client sends becomes the ratified request that means the same.
@@ -99,9 +101,7 @@ func TestRequestsBecomeRatified(t *testing.T) {
 				t.Fatalf("not served: %d requests, %s", len(x.requests), x.answer.Body)
 			}
 			want := decoded(t, `{"jsonrpc":"2.0","id":9007199254740993,"method":"tools/call","params":`+test.want+`}`)
-			if diff := cmp.Diff(want, x.requests[0].Body); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			expect.Diff(t, "the value", want, x.requests[0].Body)
 		})
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // asking is a ratified result that asks. Its questions are an object's members, or "" for a call that only comes back.
@@ -204,9 +206,7 @@ func TestResponsesAsTheyAreWritten(t *testing.T) {
 					w.WriteHeader(test.status)
 				}
 				for _, part := range test.writes {
-					if n, err := w.Write([]byte(part)); n != len(part) || err != nil {
-						t.Errorf("wrote %d of %d bytes: %v", n, len(part), err)
-					}
+					expect.Equal(t, "wrote", expect.Must(w.Write([]byte(part)))(t), len(part))
 					if strings.HasPrefix(test.kind, "text/event-stream") {
 						if err := http.NewResponseController(w).Flush(); err != nil {
 							t.Error(err)
@@ -222,9 +222,7 @@ func TestResponsesAsTheyAreWritten(t *testing.T) {
 			if got := w.Body.String(); got != test.body || w.Code != test.code {
 				t.Errorf("status %d, want %d\n got %s\nwant %s", w.Code, test.code, got, test.body)
 			}
-			if got := w.Result().Header.Get("Content-Length"); got != "" {
-				t.Errorf("Content-Length: %s, of what it was before", got)
-			}
+			expect.Equal(t, "Content-Length", w.Result().Header.Get("Content-Length"), "")
 		})
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A stream may last as long as its session: nothing that is answered may stay until it ends,
@@ -31,9 +33,7 @@ func TestNothingStaysOfAnsweredQuestions(t *testing.T) {
 			fmt.Fprintf(w,
 				"data: {\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":\"roots/list\",\"params\":{\"_meta\":{%q:\"x\"}}}\n\n", id,
 				MetaState)
-			if len(edge.open.states) != 1 {
-				t.Errorf("%d open", len(edge.open.states))
-			}
+			expect.Equal(t, "open", len(edge.open.states), 1)
 			answer(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d%s,"result":{"roots":[]}}`, id, echo))
 			if n := len(edge.open.states); n != 0 {
 				t.Errorf("%d open after the answer with %q", n, echo)
@@ -195,9 +195,7 @@ func TestAnEchoGoesOnFromItsState(t *testing.T) {
 				t.Fatalf("status %d, %v: %s", x.answer.Code, x.answer.Header(), x.answer.Body)
 			}
 			sameJSON(t, test.want, x.answer.Body.String())
-			if diff := cmp.Diff(test.sent, x.requests); diff != "" {
-				t.Errorf("sent (-want +got):\n%s", diff)
-			}
+			expect.Diff(t, "sent", test.sent, x.requests)
 		})
 	}
 
@@ -348,8 +346,6 @@ func TestEchoesThatAreRefused(t *testing.T) {
 func TestStateful(t *testing.T) {
 	for url, want := range map[string]bool{"/mcp": false, "/mcp?draft=state": true, "/mcp?draft=state-1": false,
 		"/mcp?draft=": false} {
-		if got := Stateful(httptest.NewRequest(http.MethodPost, url, nil)); got != want {
-			t.Errorf("%s: %v", url, got)
-		}
+		expect.Equal(t, url, Stateful(httptest.NewRequest(http.MethodPost, url, nil)), want)
 	}
 }

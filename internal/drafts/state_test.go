@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/wire"
 )
@@ -66,9 +64,7 @@ func TestDependentRequestsComeBack(t *testing.T) {
 		}
 		var all map[string]int
 		expect.Check(t, json.Unmarshal(answers, &all))
-		if diff := cmp.Diff(want, all); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", form, diff)
-		}
+		expect.Diff(t, string(form), want, all)
 		if dependentForm(back) != form {
 			t.Errorf("%s comes back as %s", form, dependentForm(back))
 		}

@@ -3,7 +3,7 @@ package drafts
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // taskAnswer is an answer to a question of a task, in the form of a response.
@@ -59,12 +59,8 @@ func TestAnAnswerToATask(t *testing.T) {
 			if !x.serve(t) || x.answer.Code != test.status {
 				t.Fatalf("status %d, want %d: %s", x.answer.Code, test.status, x.answer.Body)
 			}
-			if diff := cmp.Diff(test.sent, x.requests); diff != "" {
-				t.Errorf("sent (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(decoded(t, test.answer), decoded(t, x.answer.Body.String())); diff != "" {
-				t.Errorf("answered (-want +got):\n%s", diff)
-			}
+			expect.Diff(t, "sent", test.sent, x.requests)
+			expect.Diff(t, "answered", decoded(t, test.answer), decoded(t, x.answer.Body.String()))
 		})
 	}
 }

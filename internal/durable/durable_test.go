@@ -45,9 +45,7 @@ func TestReplaceInOneGo(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "keys"), filepath.Join(dir, "link")
 	expect.Check(t, Create(file, "old"))
-	if err := Create(file, "older"); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("a file is made twice: %v", err)
-	}
+	expect.Is(t, "a file is made twice", Create(file, "older"), fs.ErrExist)
 	if runtime.GOOS != "windows" {
 		expect.Check(t, errors.Join(os.Chmod(file, 0o640), os.Symlink("keys", link)))
 		if err := Replace(link, "new"); err == nil {

@@ -3,7 +3,6 @@ package durable
 import (
 	"io"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/askback-mcp/askback/internal/test/expect"
@@ -18,9 +17,7 @@ func TestKeysAreSynced(t *testing.T) {
 	reader, pipe, err := os.Pipe() // Linux syncs no pipe
 	expect.Check(t, err)
 	defer reader.Close()
-	if err := WriteAndSync(pipe, "a key"); err == nil || !strings.Contains(err.Error(), "sync") {
-		t.Errorf("what was not synced: %v", err)
-	}
+	expect.Fails(t, "what was not synced", WriteAndSync(pipe, "a key"), "sync")
 	if text, err := io.ReadAll(reader); string(text) != "a key" || err != nil {
 		t.Errorf("wrote %q, %v", text, err)
 	}

@@ -166,9 +166,7 @@ func TestNoAddressLeadsInside(t *testing.T) {
 	if len(reached) == 0 || asked.Load() == 0 {
 		t.Errorf("%d connections were about to be made, after %d names were asked for", len(reached), asked.Load())
 	}
-	if err := try(fmt.Sprintf("https://127.0.0.1:%d/", ports["127.0.0.1:0"])); !errors.Is(err, ErrAddress) {
-		t.Errorf("the error is %v", err)
-	}
+	expect.Is(t, "the error", try(fmt.Sprintf("https://127.0.0.1:%d/", ports["127.0.0.1:0"])), ErrAddress)
 }
 
 // What is beside the special blocks is reached.

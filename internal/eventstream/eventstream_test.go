@@ -100,9 +100,7 @@ func TestACarriageReturnIsEnough(t *testing.T) {
 	}()
 	for _, c := range []struct{ text, want string }{{"data: a\r\r", "a"}, {"\ndata: b\r\n\r", "b"}} {
 		expect.Must(io.WriteString(w, c.text))(t)
-		if text := <-got; text != c.want {
-			t.Errorf("got %q, want %q", text, c.want)
-		}
+		expect.Equal(t, "<-got", <-got, c.want)
 	}
 }
 

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -60,9 +60,7 @@ func TestErrors(t *testing.T) {
 		if e := Wire(c.err); e.Code != c.code || e.Message != c.message {
 			t.Errorf("%v: sent as %d %q; want %d %q", c.err, e.Code, e.Message, c.code, c.message)
 		}
-		if busy := Of(c.err).Busy(); busy != (c.after > 0) {
-			t.Errorf("%v: busy %t", c.err, busy)
-		}
+		expect.Equal(t, fmt.Sprint(c.err)+": busy", Of(c.err).Busy(), (c.after > 0))
 		if status, after := Status(c.err), RetryAfter(c.err); status != c.status || after != c.after {
 			t.Errorf("%v: status %d, retry after %d; want %d, %d", c.err, status, after, c.status, c.after)
 		}
@@ -70,18 +68,14 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%v: wrapped it has class %d and status %d", c.err, Of(wrapped), Status(wrapped))
 		}
 	}
-	if Of(nil) != None {
-		t.Error("no error has a class")
-	}
+	expect.Equal(t, "no error has a class", Of(nil), None)
 	for err, want := range map[error]string{
 		errUnable:  `the question "name" needs the client capability elicitation.form, which the client did not declare`,
 		errRefused: "another caller's session", errAway: "the server is stopping",
 		errAsk: "question: no message",
 		TimeLimit("seconds per round", 1200*time.Millisecond): "the limit of 2 seconds per round is reached",
 	} {
-		if err.Error() != want {
-			t.Errorf("%T: %q, want %q", err, err, want)
-		}
+		expect.Equal(t, "err.Error()", err.Error(), want)
 	}
 }
 
@@ -114,9 +108,7 @@ func TestEndsOfRequests(t *testing.T) {
 		{"the client has gone, with an error of the protocol", gone, errProtocol, Cancelled},
 		{"the client lacks a capability", gone, errUnable, Capability},
 	} {
-		if got := During(c.ctx, c.err); got != c.want {
-			t.Errorf("%s: class %d, want %d", c.name, got, c.want)
-		}
+		expect.Equal(t, c.name+": class", During(c.ctx, c.err), c.want)
 		if got, want := CutShort(c.ctx), c.ctx != alive && c.ctx != gone; got != want {
 			t.Errorf("%s: cut short: %t", c.name, got)
 		}
@@ -138,9 +130,7 @@ func TestEndingErrors(t *testing.T) {
 		{errors.Join(errAsk, errLimit, suspended, errProtocol), errProtocol},
 		{errors.Join(errAsk, errLimit, suspended), errLimit},
 	} {
-		if got := Ending(c.err); got != c.want {
-			t.Errorf("%v: %v ends it, want %v", c.err, got, c.want)
-		}
+		expect.Equal(t, fmt.Sprint(c.err)+": ends it", Ending(c.err), c.want)
 	}
 }
 
@@ -150,8 +140,6 @@ func TestSafely(t *testing.T) {
 	}
 	err := Safely(func() error { panic("no tracker") })
 	for _, want := range []string{"panic: no tracker\n", "fault_test.go"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("a panic is %v", err)
-		}
+		expect.Fails(t, "a panic", err, want)
 	}
 }

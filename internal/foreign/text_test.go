@@ -1,9 +1,12 @@
 package foreign
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestForeignTextIsHarmless(t *testing.T) {
@@ -18,9 +21,7 @@ func TestForeignTextIsHarmless(t *testing.T) {
 		"\xff\xfe\ufffd":    `\xff\xfe` + "\ufffd",
 		"\x00":              `\x00`,
 	} {
-		if got := Text(text); got != want {
-			t.Errorf("%q: got %q, want %q", text, got, want)
-		}
+		expect.Equal(t, fmt.Sprintf("%q", text), Text(text), want)
 	}
 }
 

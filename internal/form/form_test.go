@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
@@ -303,9 +301,7 @@ func TestCheckedAnswerDecodes(t *testing.T) {
 	expect.Check(t, json.Unmarshal(clean, &got))
 	when := time.Date(2026, 7, 28, 10, 0, 0, 500_000_000, time.UTC)
 	want := form{"yes\n", 25, new(float32(0.5)), new(json.Number("0.10")), &when, &colors{"b", "a"}, new(`<"é">`)}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	expect.Diff(t, "the value", want, got)
 }
 
 // An error may be logged and shown, so it must not repeat what the client sent.

@@ -81,9 +81,7 @@ func TestForEmitsTheSpecificationsShapes(t *testing.T) {
 		`,"choice":` + specChoice + `,"titledChoice":` + specTitledChoice + `,"choices":` + specChoices +
 		`,"titledChoices":` + specTitledChoices +
 		`},"required":["string","number","boolean","choice","titledChoice","choices","titledChoices"]}`
-	if diff := cmp.Diff(want, string(mustFor[specForm](t).JSON())); diff != "" {
-		t.Error(diff)
-	}
+	expect.Diff(t, "the value", want, string(mustFor[specForm](t).JSON()))
 }
 
 // The two requestedSchemas of the elicitation page.
@@ -108,9 +106,7 @@ func TestForEmitsTheSpecificationsExamples(t *testing.T) {
 			"required": ["name", "email"]
 		}`},
 	} {
-		if diff := sameJSON(t, test.want, test.got); diff != "" {
-			t.Error(diff)
-		}
+		expect.Equal(t, "sameJSON(t, test.want, test.got)", sameJSON(t, test.want, test.got), "")
 	}
 }
 
@@ -157,17 +153,13 @@ func TestForInfersTypeAndPresence(t *testing.T) {
 		`"some":{"type":"array","items":{"type":"string","enum":["a","b"]},"default":[]},` +
 		`"t<x>":{"type":"string","title":"<b> & \"c\"","default":""}` +
 		`},"required":["Untagged","named","Label","i8","num","format"]}`
-	if diff := cmp.Diff(want, string(mustFor[form](t).JSON())); diff != "" {
-		t.Error(diff)
-	}
+	expect.Diff(t, "the value", want, string(mustFor[form](t).JSON()))
 	dash := reflect.StructOf([]reflect.StructField{{Name: "F", Type: reflect.TypeFor[bool](), Tag: `json:"-,"`}})
 	if s, err := For(dash); err != nil || string(s.JSON()) != `{"type":"object","properties":{"-":{"type":"boolean"}},`+
 		`"required":["-"]}` {
 		t.Errorf("a property named -: %v", err)
 	}
-	if got := string(mustFor[struct{}](t).JSON()); got != `{"type":"object","properties":{}}` {
-		t.Errorf("empty form: %s", got)
-	}
+	expect.Equal(t, "empty form", string(mustFor[struct{}](t).JSON()), `{"type":"object","properties":{}}`)
 }
 
 func TestForIsCachedAndConcurrent(t *testing.T) {
@@ -180,9 +172,7 @@ func TestForIsCachedAndConcurrent(t *testing.T) {
 	wg.Wait()
 	first, _ := For(reflect.TypeFor[form]())
 	again, _ := For(reflect.TypeFor[*form]())
-	if first != again {
-		t.Error("a pointer to a struct has a schema of its own")
-	}
+	expect.Equal(t, "a pointer to a struct has a schema of its own", first, again)
 	for _, s := range all {
 		if string(s.JSON()) != string(first.JSON()) {
 			t.Errorf("%s, want %s", s.JSON(), first.JSON())

@@ -24,9 +24,7 @@ func TestParseAcceptsTheSpecificationsShapes(t *testing.T) {
 			t.Errorf("%s: %v", property, err)
 			continue
 		}
-		if diff := sameJSON(t, schema, string(s.JSON())); diff != "" {
-			t.Errorf("%s: %s", property, diff)
-		}
+		expect.Equal(t, property, sameJSON(t, schema, string(s.JSON())), "")
 		again, err := Parse(s.JSON())
 		if err != nil || string(again.JSON()) != string(s.JSON()) {
 			t.Errorf("%s: JSON() does not survive Parse: %v", property, err)
@@ -40,9 +38,7 @@ func TestParseOrdersWhatTheAuthorWrote(t *testing.T) {
 	expect.Check(t, err)
 	want := `{"type":"object","properties":{"b":{"type":"string","title":"B"},"a":{"type":"integer"},` +
 		`"c":{"type":"boolean"}},"required":["b","a"]}`
-	if got := string(s.JSON()); got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	expect.Equal(t, "string(s.JSON())", string(s.JSON()), want)
 	if s, err = Parse([]byte(`{"type":"object","properties":{},"required":[]}`)); err != nil ||
 		string(s.JSON()) != `{"type":"object","properties":{}}` {
 		t.Errorf("empty form: %s, %v", s.JSON(), err)

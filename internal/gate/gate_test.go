@@ -161,9 +161,7 @@ func TestACallerIsNamedOnce(t *testing.T) {
 	if p, err := other.passes(g.Named(t.Context(), "alice"), a); err != nil || p.Principal != "" {
 		t.Errorf("named by another gate: %q, %v", p.Principal, err)
 	}
-	if p, err := g.passes(g.Named(t.Context(), ""), a); err != nil || p.Principal != "" {
-		t.Errorf("anonymous in the context: %q, %v", p.Principal, err)
-	}
+	expect.Equal(t, "anonymous in the context", expect.Must(g.passes(g.Named(t.Context(), ""), a))(t).Principal, "")
 	a.Principal = "bob"
 	err := g.Pass(t.Context(), a, Origin{Named: true}, nil, func(_ context.Context, p Passage) error {
 		if p.Principal != "bob" || p.InSession {
@@ -230,9 +228,7 @@ func TestASessionBelongsToWhoOpenedIt(t *testing.T) {
 		})
 		return g.ops[len(g.ops)-1].Session, err
 	}
-	if id, err := in(ss, "alice"); id != "s" || err != nil {
-		t.Errorf("alice: %q, %v", id, err)
-	}
+	expect.Equal(t, "alice", expect.Must(in(ss, "alice"))(t), "s")
 	for _, user := range []string{"bob", ""} {
 		g.ops = nil
 		_, err := in(ss, user)
@@ -331,9 +327,7 @@ func TestARequestIsObserved(t *testing.T) {
 		op := g.ops[0]
 		got := []any{op.Kind, op.Method, op.Target, op.Outcome, op.Protocol, op.Transport, op.Meta("traceparent"), op.Request}
 		want := []any{report.OperationRequest, c.access.Method, c.target, c.outcome, "2026-07-28", "http", "00-1", "7"}
-		if !slices.Equal(got, want) {
-			t.Errorf("observed %v, want %v", got, want)
-		}
+		expect.Same(t, "observed", got, want)
 		if c.access.Target == "panics" && (!strings.Contains(recovered.Error(), "middleware") || op.Code != -32603) {
 			t.Errorf("a panic becomes %v, code %d", recovered, op.Code)
 		}

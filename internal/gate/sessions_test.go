@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -119,15 +118,11 @@ func TestEndedAndRefusedRequestsLeaveNothing(t *testing.T) {
 		release()
 	}
 	full("announcements")
-	if open := len(s.open); open != 3 {
-		t.Errorf("%d records are left of 3 sessions", open)
-	}
+	expect.Equal(t, "records are left of 3 sessions", len(s.open), 3)
 	for _, id := range []string{"session", "other", "bob's"} {
 		s.End(id)
 	}
-	if open := len(s.open); open != 0 {
-		t.Errorf("%d records are left of sessions that have ended", open)
-	}
+	expect.Equal(t, "records are left of sessions that have ended", len(s.open), 0)
 }
 
 // The context of a request ends with the request and with its session.
@@ -137,13 +132,9 @@ func TestARequestEndsWithItsSession(t *testing.T) {
 	ctx, release, err := s.Hold(t.Context(), ss, 0, nil)
 	expect.Check(t, err)
 	s.End("session")
-	if !errors.Is(context.Cause(ctx), errSessionEnded) {
-		t.Errorf("after its session has ended, the cause is %v", context.Cause(ctx))
-	}
+	expect.Is(t, "after its session has ended, the cause", context.Cause(ctx), errSessionEnded)
 	release()
-	if open := len(s.open); open != 0 {
-		t.Errorf("%d records are left", open)
-	}
+	expect.Equal(t, "records are left", len(s.open), 0)
 }
 
 // counts returns how many records there are, and how many sessions that clients opened.
@@ -309,9 +300,7 @@ func TestAnHTTPRequestOfASessionWaits(t *testing.T) {
 		}
 	}
 	release()
-	if len(s.posts) != 0 {
-		t.Error("an HTTP request that has ended is remembered")
-	}
+	expect.Equal(t, "an HTTP request that has ended is remembered", len(s.posts), 0)
 }
 
 // A session that the SDK has ended is forgotten when others are opened.
@@ -334,9 +323,7 @@ func TestEndedSessionsAreForgotten(t *testing.T) {
 	if records, opened := s.counts(); opened != 5 || records != 6 {
 		t.Errorf("%d records of %d sessions, want those that live and the new one, and a call", records, opened)
 	}
-	if !errors.Is(context.Cause(ctx), errSessionEnded) {
-		t.Errorf("the call of a session that has ended: %v", context.Cause(ctx))
-	}
+	expect.Is(t, "the call of a session that has ended", context.Cause(ctx), errSessionEnded)
 	release()
 	if records, _ := s.counts(); records != 5 {
 		t.Errorf("%d records are left", records)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // An error says whose limit is reached, and the log says so at times.
@@ -185,9 +186,7 @@ func (w *holder) Resume() error {
 func TestWaiting(t *testing.T) {
 	h, waits := new(holder), new(Waits)
 	resume := Waiting(waits.With(t.Context(), new(Shares), h, nil))
-	if h.waiting != 1 {
-		t.Error("it does not wait")
-	}
+	expect.Equal(t, "it does not wait", h.waiting, 1)
 	if err := resume(); h.waiting != 0 || err == nil {
 		t.Errorf("it has resumed with %v", err)
 	}

@@ -163,12 +163,8 @@ func TestSealing(t *testing.T) {
 	}
 	f.limits.StateBytes = len(sealed)
 	f.store.clear()
-	if again, err := seal(10); err != nil || len(again) != len(sealed) {
-		t.Errorf("at the limit: %d bytes, %v", len(again), err)
-	}
-	if rows := f.store.Len(); rows != 1 {
-		t.Errorf("at the limit: %d states are stored", rows)
-	}
+	expect.Equal(t, "at the limit", len(expect.Must(seal(10))(t)), len(sealed))
+	expect.Equal(t, "at the limit", f.store.Len(), 1)
 	f.limits.StateBytes--
 	_, err = seal(10)
 	if limit, ok := errors.AsType[*fault.LimitError](err); !ok ||
@@ -343,9 +339,7 @@ func TestACallThatComesBackTooOften(t *testing.T) {
 		start = time.Now()
 		i.want("done", r)
 		// 50, 100, 200, 400 and 800 milliseconds, and then a second
-		if took := time.Since(start); took != 2550*time.Millisecond {
-			t.Errorf("six checkpoints took %v", took)
-		}
+		expect.Equal(t, "six checkpoints took", time.Since(start), 2550*time.Millisecond)
 	})
 }
 
@@ -368,9 +362,7 @@ func TestAGuardRemembersForAsLongAsAnyClockAccepts(t *testing.T) {
 				t.Errorf("it may forget at %v, but a state is accepted until %v", u, last)
 			}
 		}
-		if len(until) != 4 {
-			t.Errorf("the guard was asked %d times", len(until))
-		}
+		expect.Equal(t, "the guard was asked", len(until), 4)
 	})
 }
 
@@ -480,9 +472,7 @@ func TestSpend(t *testing.T) {
 				if err := home.Spend(t.Context(), j, sealed); err != nil {
 					got = fault.Wire(err).Message
 				}
-				if got != c.want {
-					t.Errorf("%s: got %q, want %q", c.says, got, c.want)
-				}
+				expect.Equal(t, c.says, got, c.want)
 				if got == wire.InvalidState().Message {
 					f.refused("replayed")
 				}

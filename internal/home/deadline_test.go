@@ -225,9 +225,7 @@ func TestWhatOutlivesADeadline(t *testing.T) {
 				t.Errorf("the guard may forget at %v, but a state is accepted until %v", u, last)
 			}
 		}
-		if len(until) != 3 {
-			t.Errorf("the guard was asked %d times", len(until))
-		}
+		expect.Equal(t, "the guard was asked", len(until), 3)
 		f.refused("malformed")
 	})
 }

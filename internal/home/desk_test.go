@@ -140,9 +140,7 @@ func TestAQuestionForPeopleIsPut(t *testing.T) {
 			t.Errorf("people are asked %+v, %v", asked, err)
 		}
 		id := journal.Derived("call", "id")
-		if len(about.Shown) != sha256.Size {
-			t.Errorf("the digest of what is shown has %d bytes", len(about.Shown))
-		}
+		expect.Equal(t, "the digest of what is shown", len(about.Shown), sha256.Size)
 		about.Params, about.Digest, about.Shown = nil, nil, nil
 		want := &stored.Asking{Key: "v4", Method: input.MethodElicit, Votes: 2, Preview: "# v4", Markdown: true, Call: id}
 		if diff := gocmp.Diff(want, about); diff != "" {
@@ -203,17 +201,13 @@ func TestEqualCallsAtTheDesk(t *testing.T) {
 		if first == "" || equal("alice", `{"m":2,"n":1e0}`) != first {
 			t.Error("two equal calls differ")
 		}
-		if equal("alice", "") != equal("alice", `{}`) {
-			t.Error("no arguments differ from empty ones")
-		}
+		expect.Equal(t, "no arguments differ from empty ones", equal("alice", ""), equal("alice", `{}`))
 		for _, other := range []string{equal("bob", `{"n":1,"m":2}`), equal("alice", `{"n":1,"m":3}`), equal("alice", "")} {
 			if other == first || other == "" {
 				t.Errorf("another call has %q", other)
 			}
 		}
-		if got := equal("", `{"n":1,"m":2}`); got != "" {
-			t.Errorf("an anonymous call has %q", got)
-		}
+		expect.Equal(t, "an anonymous call", equal("", `{"n":1,"m":2}`), "")
 	})
 }
 
@@ -262,9 +256,7 @@ func TestDecisionsReachTheHandler(t *testing.T) {
 				c.decision.When = q.Asked.Add(waited)
 				row = w.decide(row, "v4", &c.decision)
 			}
-			if got := outcome(row); got != c.want {
-				t.Errorf("%s: %s, want %s", c.says, got, c.want)
-			}
+			expect.Equal(t, c.says, outcome(row), c.want)
 			if diff := gocmp.Diff(c.told, w.told); diff != "" {
 				t.Errorf("%s: the operator is told (-want +got)\n%s", c.says, diff)
 			}
@@ -311,9 +303,7 @@ func TestQuestionsStayAtTheDesk(t *testing.T) {
 		// It does not wait for its client to be decided.
 		row = w.decide(row, "second", no)
 		w.open(row)
-		if row.Status != task.InputRequired {
-			t.Errorf("the task is %s", row.Status)
-		}
+		expect.Equal(t, "the task", row.Status, task.InputRequired)
 		// What the client answers lets the third go to people.
 		row = w.answer(row, "who", `{"action":"accept","content":{"name":"Ada"}}`)
 		w.open(row, "third")
@@ -354,9 +344,7 @@ func TestTheTaskTellsAMovedDeadline(t *testing.T) {
 		q.Deadline = q.Deadline.Add(24 * time.Hour)
 		expect.Check(t, w.ChangeQuestion(t.Context(), q, false))
 		row = w.decide(row, "first", &stored.Decision{Action: "decline"})
-		if want := q.Deadline.UTC().Format(question.TimeFormat); !strings.Contains(row.Message, want) {
-			t.Errorf("the task says %q, want %q", row.Message, want)
-		}
+		expect.Contains(t, "the task", row.Message, q.Deadline.UTC().Format(question.TimeFormat))
 	})
 }
 
@@ -370,17 +358,13 @@ func TestAQuestionThatFallsBackSaysSo(t *testing.T) {
 		})
 		w.people = &call.Desk{Fallback: true}
 		row := w.settled(w.create("alice", ""))
-		if want := "Waiting for user:alice" + question.AtDesk + "."; row.Message != want {
-			t.Errorf("the task says %q, want %q", row.Message, want)
-		}
+		expect.Equal(t, "the task", row.Message, "Waiting for user:alice"+question.AtDesk+".")
 		about, err := stored.DecodeAsking(w.questions(row)["who"].Content)
 		if err != nil || !about.Fallback {
 			t.Errorf("the desk has %+v, %v", about, err)
 		}
 		yes := &stored.Decision{Action: "accept", Content: []byte(`{"name":"Ada"}`)}
-		if got := outcome(w.decide(row, "who", yes)); got != "hello Ada" {
-			t.Errorf("the result is %q", got)
-		}
+		expect.Equal(t, "the result", outcome(w.decide(row, "who", yes)), "hello Ada")
 	})
 }
 
@@ -495,9 +479,7 @@ func TestADecisionThatCannotBeRead(t *testing.T) {
 			}
 			time.Sleep(5 * time.Minute)
 			synctest.Wait()
-			if got := outcome(w.row(row.ID)); got != `v4: {"action":"decline"} by ` {
-				t.Errorf("then it is %s", got)
-			}
+			expect.Equal(t, "then", outcome(w.row(row.ID)), `v4: {"action":"decline"} by `)
 		})
 	})
 	t.Run("an unknown one", func(t *testing.T) {

@@ -161,9 +161,7 @@ func (f *fleet) plain(h handler) *instance {
 	carrier := f.carrier
 	carrier.Limits = f.limits
 	carrier.Audit = &report.Audit{Log: carrier.Log, Hook: func(_ context.Context, e report.AuditEvent) {
-		if e.Method != "tools/call" {
-			f.t.Errorf("the method is %q", e.Method)
-		}
+		expect.Equal(f.t, "the method", e.Method, "tools/call")
 		if e.Kind == report.AuditRefused {
 			f.reasons = append(f.reasons, e.Reason)
 		} else {
@@ -186,18 +184,14 @@ func (f *fleet) instance(mode state.Mode, overflow int, h handler) *instance {
 // observed checks the outcomes since it was called last.
 func (f *fleet) observed(want ...string) {
 	f.t.Helper()
-	if !slices.Equal(f.outcomes, want) {
-		f.t.Errorf("observed %q, want %q", f.outcomes, want)
-	}
+	expect.Same(f.t, "observed", f.outcomes, want)
 	f.outcomes = nil
 }
 
 // refused checks the reasons since it was called last.
 func (f *fleet) refused(want ...string) {
 	f.t.Helper()
-	if !slices.Equal(f.reasons, want) {
-		f.t.Errorf("refused for %q, want %q", f.reasons, want)
-	}
+	expect.Same(f.t, "refused for", f.reasons, want)
 	f.reasons = nil
 }
 

@@ -150,9 +150,7 @@ func TestHeld(t *testing.T) {
 				if explained := strings.Contains(q.Message, "does not fit: name: must be a string"); explained != (i > 0) {
 					t.Errorf("question %d is %q", i+1, q.Message)
 				}
-				if q.Meta[wire.MetaKey] != "q" {
-					t.Errorf("the question has the key %v", q.Meta[wire.MetaKey])
-				}
+				expect.Equal(t, "the question has the key", q.Meta[wire.MetaKey], "q")
 				if q.Mode == "url" && q.ElicitationID != id+"/q" {
 					t.Errorf("the elicitation ID is %q, want %q", q.ElicitationID, id+"/q")
 				}
@@ -190,9 +188,7 @@ func TestHeldSamples(t *testing.T) {
 				record, err := c.Ask("q", q)
 				return text(string(record)), err
 			})
-		if !strings.Contains(got, want) {
-			t.Errorf("the sample is %s, want %s", got, want)
-		}
+		expect.Contains(t, "the sample", got, want)
 	}
 }
 
@@ -309,9 +305,7 @@ func TestHeldQuestionsFallBack(t *testing.T) {
 	session, _ := inSession(t, refuse)
 	desk := &home.Carrier{Desk: true, Tasks: new(takes)}
 	engine := &call.Engine{Desk: &call.Desk{Fallback: true}}
-	if got := hold(t, engine, desk, session, &call.Request{Principal: "alice"}, who); got != "a task" {
-		t.Errorf("at a desk: %s", got)
-	}
+	expect.Equal(t, "at a desk", hold(t, engine, desk, session, &call.Request{Principal: "alice"}, who), "a task")
 	const failed = `asking the client "who": `
 	if got := hold(t, engine, desk, session, new(call.Request), who); !strings.HasPrefix(got, failed) {
 		t.Errorf("of an anonymous caller: %s", got)

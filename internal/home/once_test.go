@@ -60,9 +60,7 @@ func TestStepOnceOutlivesAShutdown(t *testing.T) {
 			} else {
 				first.stop()
 			}
-			if lasted := <-ended; lasted != test.lasts {
-				t.Errorf("%s: the step lasted %v, want %v", test.says, lasted, test.lasts)
-			}
+			expect.Equal(t, test.says+": the step lasted", <-ended, test.lasts)
 			newWorker(t, store, handler)
 			time.Sleep(time.Minute)
 			outcome := ""

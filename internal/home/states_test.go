@@ -252,9 +252,7 @@ func TestClientThatGoesAway(t *testing.T) {
 				if c.want == "refused" || slices.Contains(c.seen, "older") {
 					times = 1
 				}
-				if len(f.steps) != times {
-					t.Errorf("the step ran %d times, want %d", len(f.steps), times)
-				}
+				expect.Equal(t, "the step ran", len(f.steps), times)
 				if c.mode != state.StatelessOnly && !f.store.last.expires.After(time.Now()) && len(f.store.ids) > 1 {
 					t.Errorf("stored what expired at %v", f.store.last.expires)
 				}
@@ -357,9 +355,7 @@ func TestEndsThatNobodyHears(t *testing.T) {
 		}
 		r.ctx, i.handler = gone, c.later
 		i.send(r)
-		if rows := f.store.Len(); rows != c.want {
-			t.Errorf("%s: %d states are stored, want %d", c.says, rows, c.want)
-		}
+		expect.Equal(t, c.says+": states are stored", f.store.Len(), c.want)
 		r.ctx, i.handler = nil, f.trip
 		i.want("asks from", r)
 		if seen := strings.Join(f.outcomes, " "); seen != c.seen {
@@ -441,9 +437,7 @@ func TestARequestThatEndsLateStoresNothingOlder(t *testing.T) {
 				<-ended
 				r.state = "" // the client has lost it
 				second.want("asks sure", r)
-				if paid != 1 {
-					t.Errorf("the second step ran %d times", paid)
-				}
+				expect.Equal(t, "the second step ran", paid, 1)
 			})
 		}
 	}
@@ -489,9 +483,7 @@ func TestTheJournalThatHasComeFurtherIsStored(t *testing.T) {
 			t.Fatal(err)
 		}
 		data, _ := f.store.MemoryStore.GetState(ctx, id)
-		if replaced := strings.Contains(string(data), "mine"); replaced != c.replace {
-			t.Errorf("%s: it was stored: %v, want %v", c.says, replaced, c.replace)
-		}
+		expect.Equal(t, c.says+": it was stored", strings.Contains(string(data), "mine"), c.replace)
 	}
 }
 
@@ -679,9 +671,7 @@ func TestManualStyle(t *testing.T) {
 	second.state = i.want("asks q", first)
 	i.want("ab2", second)
 	f.observed("absent", "same")
-	if rows := f.store.Len(); rows != 0 {
-		t.Errorf("%d states are left", rows)
-	}
+	expect.Equal(t, "states are left", f.store.Len(), 0)
 	// The first round goes on without its state.
 	i.want("asks q", begin)
 	first.state = ""
@@ -713,9 +703,7 @@ func TestManualStyleIsSeen(t *testing.T) {
 		lost.state = ""
 		i.want(test.asks, lost)
 		i.want(test.asks, lost)
-		if got := strings.Join(f.outcomes, " "); got != "missing unknown" {
-			t.Errorf("%s: observed %q", says, got)
-		}
+		expect.Equal(t, says+": observed", strings.Join(f.outcomes, " "), "missing unknown")
 	}
 }
 

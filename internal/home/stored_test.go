@@ -61,9 +61,7 @@ func TestNothingBeginsAfterTheLease(t *testing.T) {
 				t.Errorf("%s: a step with a lease: %v", name, err)
 			}
 			worker.lost = task.ErrLeaseLost
-			if err := ctx.Err(); !errors.Is(err, task.ErrLeaseLost) {
-				t.Errorf("%s: the lease is lost, and the context of the step says %v", name, err)
-			}
+			expect.Is(t, name+": the lease is lost, and the context of the step", ctx.Err(), task.ErrLeaseLost)
 			return nil, nil
 		})
 		if err != nil {
@@ -73,12 +71,8 @@ func TestNothingBeginsAfterTheLease(t *testing.T) {
 			t.Errorf("%s: a step began after the lease", name)
 			return nil, nil
 		})
-		if !errors.Is(err, task.ErrLeaseLost) {
-			t.Errorf("%s: a step after the lease: %v", name, err)
-		}
-		if err := run.Checkpoint(ctx, name); !errors.Is(err, task.ErrLeaseLost) {
-			t.Errorf("%s: a checkpoint after the lease: %v", name, err)
-		}
+		expect.Is(t, name+": a step after the lease", err, task.ErrLeaseLost)
+		expect.Is(t, name+": a checkpoint after the lease", run.Checkpoint(ctx, name), task.ErrLeaseLost)
 	}
 }
 
@@ -93,9 +87,7 @@ func TestAJournalOfANewerReleaseIsLeftToIt(t *testing.T) {
 		}
 		return err
 	}
-	if err := open("", []byte{2, 's', 1, 'k', 0}); !errors.Is(err, taskrun.ErrElsewhere) {
-		t.Errorf("a newer entry: %v", err)
-	}
+	expect.Is(t, "a newer entry", open("", []byte{2, 's', 1, 'k', 0}), taskrun.ErrElsewhere)
 	if err := open("", []byte{1, byte(journal.Step), 9}); err == nil || errors.Is(err, taskrun.ErrElsewhere) {
 		t.Errorf("a damaged entry: %v", err)
 	}
@@ -333,9 +325,7 @@ func TestVerdicts(t *testing.T) {
 				t.Errorf("%s: %s after %d runs: %s; want %s after %d: %s",
 					test.says, row.Status, w.runs, all, test.status, test.runs, test.outcome)
 			}
-			if row.Round != test.rounds {
-				t.Errorf("%s: the row is in round %d, want %d", test.says, row.Round, test.rounds)
-			}
+			expect.Equal(t, test.says+": the row is in round", row.Round, test.rounds)
 		})
 	}
 }

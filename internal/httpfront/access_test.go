@@ -44,9 +44,7 @@ func TestAuthorize(t *testing.T) {
 		if harness.At(response, "error", "code") != -32099.0 || harness.At(response, "error", "message") != "not today" {
 			t.Errorf("got %v", response)
 		}
-		if asked.Swap(0) != 1 {
-			t.Error("it was not asked once")
-		}
+		expect.Equal(t, "it was not asked once", asked.Swap(0), 1)
 	})
 	for _, request := range [][2]string{
 		{"tools/call", `"name":"quiet"`}, {"tasks/get", `"taskId":"x"`},
@@ -137,9 +135,7 @@ func TestASessionBelongsToWhoOpenedIt(t *testing.T) {
 	}
 	select {
 	case name := <-answered:
-		if name != "octocat" {
-			t.Errorf("the handler got the answer of %s", name)
-		}
+		expect.Equal(t, "the handler got the answer", name, "octocat")
 	case <-time.After(2 * time.Minute):
 		t.Error("the handler gets no answer")
 	}
@@ -220,9 +216,7 @@ func TestTimesToLiveHoldInSessions(t *testing.T) {
 						if response := f.Dial(t, srv, nil)(r[0], r[1]); !strings.Contains(fmt.Sprint(response), c.limit) {
 							t.Errorf("got %v, want an error that names the limit %q", response, c.limit)
 						}
-						if took := time.Since(began); took != 2*time.Second {
-							t.Errorf("it took %v", took)
-						}
+						expect.Equal(t, "it took", time.Since(began), 2*time.Second)
 					})
 				})
 			}

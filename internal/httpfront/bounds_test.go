@@ -124,9 +124,7 @@ func TestBodiesShareMemory(t *testing.T) {
 	} {
 		r := as("alice", big)
 		r.Context = context
-		if message := r.Send(t, h).Refused(t, 429, -32603); !strings.Contains(message, "65536 bytes of messages") {
-			t.Errorf("%s: %s", name, message)
-		}
+		expect.Contains(t, name, r.Send(t, h).Refused(t, 429, -32603), "65536 bytes of messages")
 	}
 	others := []<-chan *harness.Response{w.wait(t, h, "alice", "{}"), w.wait(t, h, "bob", big), w.wait(t, h, "carol", big)}
 	if message := as("dave", big).Send(t, h).Refused(t, 503, -32603); !strings.Contains(message,
@@ -304,9 +302,7 @@ func TestReadersHaveADeadline(t *testing.T) {
 				begun := time.Now()
 				test(t, conn, end)
 				<-end
-				if took := time.Since(begun); took != 30*time.Second {
-					t.Errorf("the handler was held for %v", took)
-				}
+				expect.Equal(t, "the handler was held for", time.Since(begun), 30*time.Second)
 				conn.Close()
 			})
 		})
@@ -390,9 +386,7 @@ func TestReadersOverHTTP2HaveADeadline(t *testing.T) {
 
 		begun := time.Now()
 		slow := send(harness.Request{Target: "large"})
-		if took := (<-ended).Sub(begun); took != 30*time.Second {
-			t.Errorf("the handler was held for %v", took)
-		}
+		expect.Equal(t, "the handler was held for", (<-ended).Sub(begun), 30*time.Second)
 		if body, err := io.ReadAll(slow.Body); err == nil {
 			t.Errorf("the client got all %d bytes later", len(body))
 		}
@@ -406,9 +400,7 @@ func TestReadersOverHTTP2HaveADeadline(t *testing.T) {
 			res.Body.Close()
 			<-ended
 		}
-		if connections != 1 {
-			t.Errorf("there were %d connections", connections)
-		}
+		expect.Equal(t, "the number", connections, 1)
 	})
 }
 
@@ -450,9 +442,7 @@ func isNotRead(t *testing.T, method, members, begins string) {
 		}
 		begun := time.Now()
 		silent := listen()
-		if took := (<-ended).Sub(begun); took != 30*time.Second {
-			t.Errorf("the subscription was held for %v", took)
-		}
+		expect.Equal(t, "the subscription was held for", (<-ended).Sub(begun), 30*time.Second)
 		silent.Close()
 		conn := listen()
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -709,9 +699,7 @@ func TestCallsOfSessionsAreBounded(t *testing.T) {
 	wait(one, 1)
 	wait(one, 2)
 	wait(one, 3)
-	if got := <-ended; !strings.Contains(got, "limit of 2 open requests of one session") {
-		t.Errorf("the third call of a session: %s", got)
-	}
+	expect.Contains(t, "the third call of a session", <-ended, "limit of 2 open requests of one session")
 	wait(two, 1)
 	wait(two, 2)
 	if got := <-ended; !strings.Contains(got, "the caller is at its limit of 3 open streams and requests") {
@@ -724,9 +712,7 @@ func TestCallsOfSessionsAreBounded(t *testing.T) {
 	wait(bob, 1)
 	close(w.open)
 	for range 4 {
-		if got := <-ended; !strings.Contains(got, "done") {
-			t.Errorf("a call that was admitted: %s", got)
-		}
+		expect.Contains(t, "a call that was admitted", <-ended, "done")
 	}
 }
 
@@ -752,9 +738,7 @@ func TestParametersOfSessionsAreBounded(t *testing.T) {
 	wait(two, 2, large)
 	select {
 	case got := <-ended:
-		if !strings.Contains(got, "limit of 102400 bytes of open requests of sessions") {
-			t.Errorf("the third large call: %s", got)
-		}
+		expect.Contains(t, "the third large call", got, "limit of 102400 bytes of open requests of sessions")
 	default:
 		t.Error("the third large call is not refused")
 	}
@@ -765,9 +749,7 @@ func TestParametersOfSessionsAreBounded(t *testing.T) {
 	wait(bob, 1, large)
 	close(w.open)
 	for range 6 {
-		if got := <-ended; !strings.Contains(got, "done") {
-			t.Errorf("a call that was admitted: %s", got)
-		}
+		expect.Contains(t, "a call that was admitted", <-ended, "done")
 	}
 }
 
@@ -778,9 +760,7 @@ func TestCallsOfAConnectionAreBounded(t *testing.T) {
 		c.Request(id+1, "tools/call", `"name":"wait"`, harness.WithExtension)
 	}
 	refused := c.Until("a refusal", func(m map[string]any) bool { return m["error"] != nil })
-	if got := fmt.Sprint(harness.At(refused, "error", "message")); !strings.Contains(got, "2 open requests") {
-		t.Errorf("the third: %s", got)
-	}
+	expect.Contains(t, "the third", fmt.Sprint(harness.At(refused, "error", "message")), "2 open requests")
 	close(w.open)
 	c.Until("a result", func(m map[string]any) bool { return m["result"] != nil })
 	c.Until("a result", func(m map[string]any) bool { return m["result"] != nil })
@@ -977,9 +957,7 @@ func TestWhatAClientChoosesIsShort(t *testing.T) {
 	h := srv.HTTPHandler(nil)
 	for _, method := range []string{"tools/call", "prompts/get", "resources/read"} {
 		r := harness.Request{Method: method, Target: long}
-		if message := r.Send(t, h).Refused(t, 400, -32602); !strings.Contains(message, "limit of") {
-			t.Errorf("%s: %s", method, message)
-		}
+		expect.Contains(t, method, r.Send(t, h).Refused(t, 400, -32602), "limit of")
 	}
 	harness.Request{Target: "greet", Meta: `,"traceparent":"` + long + `"`}.Send(t, h).Refused(t, 403, -32600)
 	named := harness.Request{Target: "greet"}

@@ -107,9 +107,7 @@ func TestWrongInput(t *testing.T) {
 			h := harness.NewServer(t, &askback.Options{Logger: logger, Limits: askback.Limits{MessageBytes: 1 << 16}},
 				harness.AddGreet).HTTPHandler(nil)
 			message := test.request.Send(t, h).Refused(t, test.status, test.code)
-			if !strings.Contains(message, test.message) {
-				t.Errorf("message %q does not say %q", message, test.message)
-			}
+			expect.Contains(t, "message", message, test.message)
 			if strings.Contains(logged.String(), "evil") {
 				t.Errorf("logged: %s", logged)
 			}
@@ -148,9 +146,7 @@ func TestErrorsCarryTheirData(t *testing.T) {
 	t.Parallel()
 	h := harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(nil)
 	res := harness.Request{Target: "greet", Capabilities: `{}`, Arguments: `{"place":"x"}`}.Send(t, h)
-	if got := string(res.Error.Data); got != `{"requiredCapabilities":{"elicitation":{"form":{}}}}` {
-		t.Errorf("-32021: %s", got)
-	}
+	expect.Equal(t, "-32021", string(res.Error.Data), `{"requiredCapabilities":{"elicitation":{"form":{}}}}`)
 	body := `{"jsonrpc":"2.0","id":"a","method":"tools/list",` +
 		`"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"1900-01-01"}}}`
 	res = harness.Request{Method: "tools/list", Body: body,
@@ -270,9 +266,7 @@ func TestForeignPagesAreRefusedWhateverTheMethod(t *testing.T) {
 		r.Header.Set("Origin", "https://evil.example")
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		if w.Code != http.StatusForbidden {
-			t.Errorf("%s: status %d", method, w.Code)
-		}
+		expect.Equal(t, method+": status", w.Code, http.StatusForbidden)
 		// A page whose name was rebound to this machine needs no other origin.
 		r = httptest.NewRequest(method, "http://evil.example/mcp", nil)
 		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey,
@@ -311,12 +305,8 @@ func TestProgressMakesAStream(t *testing.T) {
 		t.Errorf("without events: %s", res.Raw)
 	}
 	res := harness.Request{Target: "slow", Meta: `,"progressToken":"tok"`}.Send(t, h)
-	if got := res.Header.Get("Content-Type"); got != "text/event-stream" {
-		t.Errorf("content type %q", got)
-	}
-	if res.Header.Get("X-Accel-Buffering") != "no" {
-		t.Error("proxies may buffer the stream")
-	}
+	expect.Equal(t, "content type", res.Header.Get("Content-Type"), "text/event-stream")
+	expect.Equal(t, "proxies may buffer the stream", res.Header.Get("X-Accel-Buffering"), "no")
 	if got := strings.Count(res.Raw, "notifications/progress"); got != 3 {
 		t.Errorf("%d notifications, want the 3 that grow: %s", got, res.Raw)
 	}
@@ -412,9 +402,7 @@ func TestNothingIsSentForACancelledRequest(t *testing.T) {
 	}).HTTPHandler(nil)
 	res := harness.Request{Target: "gone",
 		Context: func(r *http.Request) *http.Request { return r.WithContext(ctx) }}.Send(t, h)
-	if res.Raw != "" {
-		t.Errorf("sent %s", res.Raw)
-	}
+	expect.Equal(t, "sent", res.Raw, "")
 }
 
 // For any body the server answers with JSON or a stream, and keeps working.

@@ -181,14 +181,10 @@ func TestAServerInsideAHandlerHasItsOwnGate(t *testing.T) {
 					r := harness.Request{Target: "greet", Arguments: `{"place":"Oslo"}`}
 					r.Context = func(req *http.Request) *http.Request { return req.WithContext(ctx) }
 					var res *harness.Response
-					if got := n.during(func() { res = r.Send(t, inner) }); got != 1 {
-						t.Errorf("the inner caller is named %d times", got)
-					}
+					expect.Equal(t, "the inner caller is named", n.during(func() { res = r.Send(t, inner) }), 1)
 					return fmt.Sprint(res.Status), nil
 				}))
-			if got := (harness.Request{Target: "calls"}).Send(t, outer).Text(t); got != "403" {
-				t.Errorf("the inner server answers with %s", got)
-			}
+			expect.Equal(t, "the inner server", (harness.Request{Target: "calls"}).Send(t, outer).Text(t), "403")
 		})
 	}
 }

@@ -283,9 +283,7 @@ func TestConnectKeepsTheCaller(t *testing.T) {
 	defer session.Close()
 	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "who"})
 	expect.Check(t, err)
-	if got := res.Content[0].(*mcp.TextContent).Text; got != "alicemap[]" {
-		t.Errorf("got %q", got)
-	}
+	expect.Equal(t, "res.Content[0].(*mcp.TextContent).Text", res.Content[0].(*mcp.TextContent).Text, "alicemap[]")
 }
 
 type identified struct{ mcp.Transport }

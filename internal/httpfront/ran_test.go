@@ -165,9 +165,7 @@ func TestNoStatusSaysThatNothingRanAfterAnEffect(t *testing.T) {
 			t.Run(path+"/"+c.name, func(t *testing.T) {
 				l.effects.Store(0)
 				c.request.Send(t, l).Refused(t, c.status, c.code)
-				if n := l.effects.Load(); n != c.effects {
-					t.Errorf("%d effects, want %d", n, c.effects)
-				}
+				expect.Equal(t, "effects", l.effects.Load(), c.effects)
 			})
 		}
 		t.Run(path+"/the step of an earlier round", func(t *testing.T) {
@@ -176,9 +174,7 @@ func TestNoStatusSaysThatNothingRanAfterAnEffect(t *testing.T) {
 			r.State = r.Send(t, l).Asked(t, "sure")
 			r.Responses = `{"sure":{"action":"accept","content":{}}}`
 			r.Send(t, l).Refused(t, 400, -32021)
-			if n := l.effects.Load(); n != 1 {
-				t.Errorf("%d effects", n)
-			}
+			expect.Equal(t, "effects", l.effects.Load(), 1)
 		})
 	}
 }
@@ -210,9 +206,7 @@ func TestTheStatusOfMiddlewaresErrors(t *testing.T) {
 			r.Send(t, l).Refused(t, c.before, c.code)
 			runs = true
 			r.Send(t, l).Refused(t, c.after, c.code)
-			if n := l.effects.Load(); n != 1 {
-				t.Errorf("%d effects", n)
-			}
+			expect.Equal(t, "effects", l.effects.Load(), 1)
 		})
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -432,9 +433,7 @@ func (b *besieged) works(r *http.Request, user string) bool {
 	case <-b.working:
 		return true
 	case body := <-refused:
-		if !strings.Contains(body, "limit of") {
-			b.t.Errorf("%s: %s", user, body)
-		}
+		expect.Contains(b.t, user, body, "limit of")
 		return false
 	case <-time.After(2 * time.Minute):
 		b.t.Fatalf("%s: a call neither works nor is refused", user)

@@ -166,9 +166,7 @@ func TestNestingOfABatch(t *testing.T) {
 			c.Write(hello)
 			<-c.Read
 			c.Write(batch(depth))
-			if got := fmt.Sprint(<-c.Read); !strings.Contains(got, want) {
-				t.Errorf("stdio: got %s, want %s", got, want)
-			}
+			expect.Contains(t, "stdio", fmt.Sprint(<-c.Read), want)
 
 			h := harness.NewServer(t, opts, harness.AddGreet).HTTPHandler(nil)
 			session := ""
@@ -184,9 +182,7 @@ func TestNestingOfABatch(t *testing.T) {
 				return w.Body.String()
 			}
 			post(hello)
-			if got := post(batch(depth)); !strings.Contains(got, want) {
-				t.Errorf("HTTP: got %s, want %s", got, want)
-			}
+			expect.Contains(t, "HTTP", post(batch(depth)), want)
 		})
 	}
 }

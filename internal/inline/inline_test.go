@@ -93,9 +93,7 @@ func (s *service) serve(t *testing.T, r round, h handler) (got, state string) {
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: said}}}, err
 		}}
 	out, err := s.engine.Serve(t.Context(), q, s.carrier.Home(q))
-	if n := s.server.Open(); n != 0 {
-		t.Errorf("%d stand-ins are left", n)
-	}
+	expect.Equal(t, "stand-ins are left", s.server.Open(), 0)
 	switch {
 	case err != nil:
 		sent := fault.Wire(err)
@@ -218,9 +216,7 @@ func TestEqualQuestions(t *testing.T) {
 	asks, state := s.serve(t, round{}, h)
 	key := strings.TrimPrefix(asks, "asks ")
 	asks, state = s.serve(t, round{state: state, answers: map[string]string{key: named("a")}}, h)
-	if asks != "asks "+key+"-2" {
-		t.Errorf("the second of them: %s", asks)
-	}
+	expect.Equal(t, "the second of them", asks, "asks "+key+"-2")
 	if got, _ := s.serve(t, round{state: state, answers: map[string]string{key + "-2": named("b")}}, h); got != "ab" {
 		t.Errorf("got %q", got)
 	}
@@ -505,9 +501,7 @@ func TestStandIn(t *testing.T) {
 				return fmt.Sprint(who.ClientInfo.Name, " ", c.Extensions, " ", c.Experimental, " ", c.Elicitation != nil, " ",
 					c.Sampling != nil && c.Sampling.Tools != nil, " ", c.RootsV2 != nil && c.RootsV2.ListChanged), nil
 			})
-		if got != test.want {
-			t.Errorf("%s: got %q, want %q", test.meta, got, test.want)
-		}
+		expect.Equal(t, test.meta, got, test.want)
 		if !slices.Equal(progress, []string{"1 2half"}) || during == 0 {
 			t.Errorf("%d: progress %q, %d stand-ins during the round", i, progress, during)
 		}

@@ -119,9 +119,7 @@ func TestAnAnswerInTimeIsNotExpired(t *testing.T) {
 	}
 	round(t, j, inTime, asks...)
 	j.Start(noon.Add(time.Hour))
-	if got := deadlines(j); !slices.Equal(got, []string{"quick 0s-1m0s"}) {
-		t.Errorf("a question whose answer did not fit: %q", got)
-	}
+	expect.Same(t, "a question whose answer did not fit", deadlines(j), []string{"quick 0s-1m0s"})
 }
 
 // The wire key of an unanswered question never names another one.

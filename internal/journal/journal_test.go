@@ -144,16 +144,12 @@ func TestSteps(t *testing.T) {
 				t.Fatalf("got %q, %v", v, err)
 			}
 		}
-		if ran != 1 {
-			t.Errorf("ran %d times", ran)
-		}
+		expect.Equal(t, "ran", ran, 1)
 	})
 	t.Run("need a name of their own", func(t *testing.T) {
 		run := Begin(new(Journal), nil, new(bound.Limits))
 		_, _ = run.Step(ctx, "s", step)
-		if _, err := run.Step(ctx, "s", step); err == nil || !strings.Contains(err.Error(), `"s"`) {
-			t.Errorf("err = %v, want one that names the step", err)
-		}
+		expect.Fails(t, "err", expect.Err(run.Step(ctx, "s", step)), `"s"`)
 	})
 	t.Run("do not start once the request is cancelled", func(t *testing.T) {
 		ran = 0
@@ -191,9 +187,7 @@ func TestAStepCannotAsk(t *testing.T) {
 		}
 		return down(1000)
 	})
-	if err == nil || !strings.Contains(err.Error(), "a step cannot ask") {
-		t.Errorf("a question far down in a step: %v", err)
-	}
+	expect.Fails(t, "a question far down in a step", err, "a step cannot ask")
 	if run.Suspended() {
 		t.Fatal("a question in a step suspended the call")
 	}
@@ -231,15 +225,11 @@ func TestAskAfterAStepThatPanicked(t *testing.T) {
 		_, err := run.Ask(question("k", "?"))
 		return nil, err
 	})
-	if err == nil || !strings.Contains(err.Error(), "a step cannot ask") {
-		t.Errorf("a question in a step after one that panicked: %v", err)
-	}
+	expect.Fails(t, "a question in a step after one that panicked", err, "a step cannot ask")
 	if _, err := run.Ask(question("k", "?")); !errors.Is(err, ErrInputRequired) {
 		t.Errorf("a question after steps: %v", err)
 	}
-	if run.active != 0 {
-		t.Errorf("%d steps run after all have ended", run.active)
-	}
+	expect.Equal(t, "steps run after all have ended", run.active, 0)
 }
 
 func TestCheckpointSuspendsOnce(t *testing.T) {
@@ -490,9 +480,7 @@ func TestDistinctKeys(t *testing.T) {
 		{nil, []byte{5}, wire(5)},
 		{nil, []byte{1}, wire(1)},
 	} {
-		if got := ask(j, c.responses, c.digests...); got != c.want {
-			t.Errorf("the wire key is %q, want %q", got, c.want)
-		}
+		expect.Equal(t, "the wire key", ask(j, c.responses, c.digests...), c.want)
 	}
 }
 
@@ -511,9 +499,7 @@ func TestHaltedRunGoesAsFarAsItCame(t *testing.T) {
 	if _, err := run.Step(t.Context(), "new", nil); !errors.Is(err, halt) {
 		t.Errorf("a new step: %v", err)
 	}
-	if err := run.Checkpoint(t.Context(), "new"); !errors.Is(err, halt) {
-		t.Errorf("a new checkpoint: %v", err)
-	}
+	expect.Is(t, "a new checkpoint", run.Checkpoint(t.Context(), "new"), halt)
 	if _, err := run.Ask(Ask{Key: "new"}); !errors.Is(err, halt) {
 		t.Errorf("a new question: %v", err)
 	}

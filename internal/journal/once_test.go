@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/askback-mcp/askback/internal/bound"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A step that never runs twice is recorded before and after it runs. Every run gets the same of it, also one whose
@@ -56,9 +57,7 @@ func TestStepOnce(t *testing.T) {
 				value, err = run.Step(t.Context(), "pay", do)
 			}
 			if errors.Is(tt.want, full) {
-				if !errors.Is(err, full) {
-					t.Errorf("%s: %v, want %v", tt.name, err, full)
-				}
+				expect.Is(t, tt.name, err, full)
 				break
 			}
 			if diff := cmp.Diff(tt.want, err, cmp.Comparer(sameError)); diff != "" || tt.want == nil && string(value) != "1" {

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/askback-mcp/askback/internal/bound"
 	"github.com/askback-mcp/askback/internal/fault"
 	"github.com/askback-mcp/askback/internal/test/expect"
@@ -83,9 +81,7 @@ func TestRefusalsThatAreNotCommitted(t *testing.T) {
 	if _, _, err := run.Finish(err); err != nil {
 		t.Fatal(err)
 	}
-	if err := run.CommitRefused(t.Context()); !errors.Is(err, lost) {
-		t.Errorf("%v, want the error of the store", err)
-	}
+	expect.Is(t, "run.CommitRefused(t.Context())", run.CommitRefused(t.Context()), lost)
 }
 
 // A refusal does not make a run forget which answers its handler has read.
@@ -175,27 +171,21 @@ func TestRunsThatMayDoNothingMore(t *testing.T) {
 			t.Errorf("before, the step sees %v", err)
 		}
 		live = lost
-		if err := ctx.Err(); !errors.Is(err, lost) {
-			t.Errorf("the step sees %v", err)
-		}
+		expect.Is(t, "the step sees", ctx.Err(), lost)
 		return []byte("1"), nil
 	})
 	expect.Check(t, err)
 	if _, err := run.Step(t.Context(), "t", nil); !errors.Is(err, lost) {
 		t.Errorf("a step: %v", err)
 	}
-	if err := run.Checkpoint(t.Context(), "c"); !errors.Is(err, lost) {
-		t.Errorf("a checkpoint: %v", err)
-	}
+	expect.Is(t, "a checkpoint", run.Checkpoint(t.Context(), "c"), lost)
 	live = nil
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := run.Step(ctx, "u", nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("a step of a request that has ended: %v", err)
 	}
-	if diff := cmp.Diff([]Entry{{Kind: Step, Key: "s", Value: []byte("1")}}, j.Entries); diff != "" {
-		t.Error(diff)
-	}
+	expect.Diff(t, "the value", []Entry{{Kind: Step, Key: "s", Value: []byte("1")}}, j.Entries)
 }
 
 // A checkpoint that was not committed was not passed, and nothing is done after it.
@@ -217,7 +207,5 @@ func TestDerived(t *testing.T) {
 	if a == b || a == Derived("call", "other") || strings.Contains(a+b, "secret") || len(a) != 26 {
 		t.Errorf("%s and %s", a, b)
 	}
-	if a != Derived("call", "secret") {
-		t.Error("it is another one each time")
-	}
+	expect.Equal(t, "it is another one each time", a, Derived("call", "secret"))
 }

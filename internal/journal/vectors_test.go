@@ -98,9 +98,7 @@ func TestJournalsStayTheSame(t *testing.T) {
 	data := expect.Must(os.ReadFile("testdata/version1.json"))(t)
 	var encoded map[string]string
 	expect.Check(t, json.Unmarshal(data, &encoded))
-	if len(encoded) != len(examples) {
-		t.Errorf("%d encodings of %d journals", len(encoded), len(examples))
-	}
+	expect.Equal(t, "encodings", len(encoded), len(examples))
 	for name, want := range examples {
 		data, err := hex.DecodeString(encoded[name])
 		expect.Check(t, err)
@@ -229,7 +227,5 @@ func TestAnswersKeepTheirProvenance(t *testing.T) {
 		{Kind: Answer, Key: "k", Digest: question("k", "?").Digest, Value: []byte("v"), By: []input.Provenance{alice}},
 		{Kind: Answer, Key: "l", Digest: question("l", "?").Digest, Value: []byte("w"), By: []input.Provenance{bob}},
 	}
-	if diff := cmp.Diff(want, j.Entries); diff != "" {
-		t.Error(diff)
-	}
+	expect.Diff(t, "the value", want, j.Entries)
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/input"
@@ -54,9 +53,7 @@ func TestAskedAgain(t *testing.T) {
 		expect.Check(t, errors.Join(json.Unmarshal(q.Params(), &before), json.Unmarshal(again.Params(), &after)))
 		delete(before, "message")
 		delete(after, "message")
-		if diff := cmp.Diff(before, after); diff != "" {
-			t.Errorf("%s: asked again it has other parameters:\n%s", name, diff)
-		}
+		expect.Diff(t, name+": asked again it has other parameters", before, after)
 	}
 	for _, name := range []string{"sample", "roots"} {
 		if again := all[name].Again(errors.New("no")); again != all[name] {
@@ -120,9 +117,7 @@ func TestUnfit(t *testing.T) {
 		t.Errorf("an answer that fits: %v", err)
 	}
 	err = q.Unfit([]byte(`{"action":"accept","content":{}}`))
-	if err == nil || !strings.Contains(err.Error(), "sure: is required") {
-		t.Errorf("an answer that does not fit: %v", err)
-	}
+	expect.Fails(t, "an answer that does not fit", err, "sure: is required")
 	array := json.RawMessage(`{"type":"array"}`)
 	other, err := question.Manual(&mcp.ElicitParams{Message: "Sure?", RequestedSchema: array})
 	if other = must(t, other, err); other.Unfit([]byte(`{"action":"accept"}`)) == nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/question"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Names and keys are lines that look like nothing else. A key may have space around it, and a name may not.
@@ -92,9 +93,7 @@ func TestWhenAnAnswerCame(t *testing.T) {
 		shown, ok bool
 	}
 	hidden := string(question.NotShown([]byte(`{"action":"decline","content":{"secret":1}}`), 3*time.Millisecond))
-	if hidden != `{"action":"decline","after":3,"shown":false}` {
-		t.Errorf("an answer that nobody gave is %s", hidden)
-	}
+	expect.Equal(t, "an answer that nobody", hidden, `{"action":"decline","after":3,"shown":false}`)
 	for result, want := range map[string]decoded{
 		`{"action":"decline","after":40}`: {40 * time.Millisecond, true, true},
 		hidden:                            {3 * time.Millisecond, false, true},
@@ -115,9 +114,7 @@ func TestBlankAnswers(t *testing.T) {
 		`{"action":"accept"}`: true, `{"action":"accept","content":{}}`: true, `{}`: true, `null`: true,
 		`{"action":"accept","content":{"sure":false}}`: false, `{"action":"decline"}`: false, `{"action":"cancel"}`: false,
 	} {
-		if got := question.IsBlank([]byte(answer)); got != want {
-			t.Errorf("%s: blank %v, want %v", answer, got, want)
-		}
+		expect.Equal(t, answer+": blank", question.IsBlank([]byte(answer)), want)
 	}
 }
 

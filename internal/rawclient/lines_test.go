@@ -54,9 +54,7 @@ func TestFloodsOfOtherLines(t *testing.T) {
 			t.Errorf("%s: messages %.40q, %v", name, got, err)
 		}
 	}
-	if aside.Len() != mostAside {
-		t.Errorf("%d bytes were shown, want %d", aside.Len(), mostAside)
-	}
+	expect.Equal(t, "bytes were shown", aside.Len(), mostAside)
 }
 
 type brokenWriter struct{}

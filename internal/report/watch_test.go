@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/askback-mcp/askback/internal/fault"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/wire"
 )
 
@@ -51,9 +52,7 @@ func TestAWatch(t *testing.T) {
 		last := first
 		last.Trace, last.Outcome, last.Round, last.Rounds, last.StateBytes = "trace", "completed", 3, 2, 7
 		want := [2][]Operation{{first}, {last}}
-		if got := fmt.Sprintf("%+v", [2][]Operation{f.begun, f.ended}); got != fmt.Sprintf("%+v", want) {
-			t.Errorf("told %s", got)
-		}
+		expect.Equal(t, "told", fmt.Sprintf("%+v", [2][]Operation{f.begun, f.ended}), fmt.Sprintf("%+v", want))
 	})
 }
 
@@ -137,9 +136,7 @@ func TestAnObserverThatPanics(t *testing.T) {
 		log, lines := logger()
 		w := Follow(&Observer{Hook: hook, Log: log}, Operation{})
 		ctx, _ := w.Begin(t.Context(), "c", 1, "")
-		if ctx != t.Context() {
-			t.Errorf("%s: the operation happens in %v", says, ctx)
-		}
+		expect.Equal(t, says+": the operation happens", ctx, t.Context())
 		w.Finish(ctx, nil)
 		for _, part := range []string{"ERROR", "Options.Observe", "no collector"} {
 			if strings.Contains(lines.String(), part) != (says != "") {
@@ -163,9 +160,7 @@ func TestMeta(t *testing.T) {
 	if meta := MetaOf(MetaTexts{"a": "b", "n": 7}); meta("a") != "b" || meta("n") != "" || meta("none") != "" {
 		t.Error("wrong texts of the SDK's form")
 	}
-	if MetaOf(nil)("a") != "" {
-		t.Error("a text of nothing")
-	}
+	expect.Equal(t, "a text of nothing", MetaOf(nil)("a"), "")
 }
 
 // A request whose handler did not run has one line in the log.

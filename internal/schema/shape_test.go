@@ -238,9 +238,7 @@ func TestShapeKnowsItsLimits(t *testing.T) {
 		"many members": {many, `{}`, false},
 	} {
 		for _, floats := range []bool{false, allFloats([]byte(test.value))} {
-			if got := compile(test.schema).accepts([]byte(test.value), floats); got != test.want {
-				t.Errorf("%s: %t", says, got)
-			}
+			expect.Equal(t, says, compile(test.schema).accepts([]byte(test.value), floats), test.want)
 		}
 	}
 	a, err := ForArguments(&mcp.Tool{InputSchema: withDefault()}, reflect.TypeFor[point]())

@@ -35,9 +35,7 @@ func TestStdioOutlivesBadLines(t *testing.T) {
 		{"good after a blank one", strings.TrimSpace(greetLine), "input_required"},
 	} {
 		c.Write(test.line)
-		if got := fmt.Sprint(<-c.Read); !strings.Contains(got, test.want) {
-			t.Errorf("%s: got %s", test.name, got)
-		}
+		expect.Contains(t, test.name, fmt.Sprint(<-c.Read), test.want)
 		c.Write("\r") // a blank line, which is not answered
 	}
 	if err := c.End(); err != nil {
@@ -68,9 +66,7 @@ func TestTheEndOfTheInputFailsQuestions(t *testing.T) {
 	if err := c.End(); err != nil {
 		t.Errorf("the end of the input: %v", err)
 	}
-	if response := fmt.Sprint(c.Response(2)); !strings.Contains(response, "the client has ended its input") {
-		t.Error(response)
-	}
+	expect.Contains(t, "fmt.Sprint(c.Response(2))", fmt.Sprint(c.Response(2)), "the client has ended its input")
 }
 
 type nopCloser struct{ io.Writer }

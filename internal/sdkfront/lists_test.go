@@ -246,12 +246,8 @@ func TestMiddlewareFiltersLists(t *testing.T) {
 			}
 			tc.add(m, srv)
 			for range 2 {
-				if got := names(h, "admin"); !slices.Equal(got, []string{"open", "secret"}) {
-					t.Errorf("admin sees %v", got)
-				}
-				if got := names(h, "guest"); !slices.Equal(got, []string{"open"}) {
-					t.Errorf("guest sees %v", got)
-				}
+				expect.Same(t, "admin sees", names(h, "admin"), []string{"open", "secret"})
+				expect.Same(t, "guest sees", names(h, "guest"), []string{"open"})
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 )
 
@@ -66,9 +67,7 @@ func TestEveryFrontFindsTheSameResource(t *testing.T) {
 				}
 			}
 		}
-		if asked != 0 {
-			t.Errorf("the operator's middleware saw %d lists that nobody asked for", asked)
-		}
+		expect.Equal(t, "the operator's middleware saw", asked, 0)
 	}
 }
 

@@ -52,9 +52,7 @@ func TestManualStyleIsSealed(t *testing.T) {
 			r.Responses = answer("x")
 			r.State = r.Send(t, h).Asked(t, "login")
 			r.Responses = answer("y")
-			if got := r.Send(t, h).Text(t); got != "x+y" {
-				t.Errorf("got %q", got)
-			}
+			expect.Equal(t, "r.Send(t, h).Text(t)", r.Send(t, h).Text(t), "x+y")
 			r.Responses = answer("shed")
 			res := r.Send(t, h)
 			if state := res.Asked(t); state == "" || !strings.Contains(res.Raw, `"inputRequests":{}`) {
@@ -106,9 +104,7 @@ func TestBareFirstRoundInTheManualStyle(t *testing.T) {
 			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"login": &mcp.ElicitParams{Message: "?"}}}, nil
 		})
 	}).HTTPHandler(nil)
-	if state := (harness.Request{Target: "m"}).Send(t, h).Asked(t, "login"); state != "" {
-		t.Error("the first round has a state")
-	}
+	expect.Equal(t, "the first round has a state", (harness.Request{Target: "m"}).Send(t, h).Asked(t, "login"), "")
 	if got := (harness.Request{Target: "m", Responses: harness.Octocat}).Send(t, h).Text(t); got != "octocat" {
 		t.Errorf("got %q", got)
 	}
@@ -135,9 +131,7 @@ func TestManualResultsAreNotWrittenTo(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 	}
-	if shared.RequestState != "mine" {
-		t.Errorf("the author's result became %q", shared.RequestState)
-	}
+	expect.Equal(t, "the author's result", shared.RequestState, "mine")
 }
 
 // An answer to a question of an earlier round does not answer a question of this one.
@@ -165,9 +159,7 @@ func TestManualAnswersCountForTheirRoundOnly(t *testing.T) {
 	r.State = r.Send(t, h).Asked(t, "a")
 	r.Responses = `{"a":{"action":"accept"},"b":{"action":"accept"}}`
 	r.State = r.Send(t, h).Asked(t, "b")
-	if got := r.Send(t, h).Text(t); got != "1 false" {
-		t.Errorf("got %q", got)
-	}
+	expect.Equal(t, "r.Send(t, h).Text(t)", r.Send(t, h).Text(t), "1 false")
 }
 
 // Handlers in the manual style, of every method that may ask, keep to the limits and to what the client declared, and
@@ -288,9 +280,7 @@ func TestAManualAnswerThatDoesNotFitInASession(t *testing.T) {
 		question := pipe.Until("a question", func(m map[string]any) bool { return m["method"] != nil && m["id"] != nil })
 		pipe.Answer(question, `{"action":"accept","content":{"name":`+name+`}}`)
 	}
-	if got := fmt.Sprint(pipe.Response(2)); !strings.Contains(got, "text:+x") {
-		t.Errorf("got %s", got)
-	}
+	expect.Contains(t, "fmt.Sprint(pipe.Response(2))", fmt.Sprint(pipe.Response(2)), "text:+x")
 	refused := lines("askback: an answer does not fit")
 	if len(refused) != 1 || refused[0]["key"] != "login" || refused[0]["reason"] != "name: must be a string" {
 		t.Errorf("logged %v", refused)

@@ -83,9 +83,7 @@ func TestMiddlewareThatWatches(t *testing.T) {
 						name := strings.Fields(method)[0]
 						want := f.Dial(t, plain, nil)(name, params)
 						got := f.Dial(t, add(t, w), nil)(name, params)
-						if w.seen[name] != 1 {
-							t.Errorf("seen %d times", w.seen[name])
-						}
+						expect.Equal(t, "seen", w.seen[name], 1)
 						if fmt.Sprint(got) != fmt.Sprint(want) {
 							t.Errorf("got %v, without middleware %v", got, want)
 						}
@@ -147,9 +145,7 @@ func TestMiddlewareOnTheSDKsServerIsMentioned(t *testing.T) {
 	for range 2 {
 		(harness.Request{Target: "quiet"}).Send(t, h)
 	}
-	if n := strings.Count(log.String(), "AddReceivingMiddleware"); n != 1 {
-		t.Errorf("mentioned %d times", n)
-	}
+	expect.Equal(t, "mentioned", strings.Count(log.String(), "AddReceivingMiddleware"), 1)
 }
 
 // Without other middleware requests bypass the SDK. If an update of the SDK changes the field that
@@ -173,9 +169,7 @@ func TestRequestsTakeThePathPastTheSDK(t *testing.T) {
 	}
 	m.AddReceivingMiddleware((&watcher{seen: make(map[string]int)}).middleware)
 	(harness.Request{Target: "t"}).Send(t, srv.HTTPHandler(nil))
-	if sessions != 1 {
-		t.Errorf("with middleware on the SDK's server there were %d sessions, want one", sessions)
-	}
+	expect.Equal(t, "with middleware on the SDK's server there", sessions, 1)
 }
 
 func TestThereIsOneServerOnAnSDKsServer(t *testing.T) {

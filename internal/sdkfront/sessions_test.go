@@ -53,9 +53,7 @@ func TestEveryRevisionAndTransport(t *testing.T) {
 				if got := res.Content[0].(*mcp.TextContent).Text; res.IsError || got != "first file:///src hello other 1" {
 					t.Errorf("got %q (error %v)", got, res.IsError)
 				}
-				if harness.Counted.Load() != 1 {
-					t.Errorf("the step ran %d times", harness.Counted.Load())
-				}
+				expect.Equal(t, "the step ran", harness.Counted.Load(), 1)
 				// The SDK's client handles a notification beside the result that comes after it.
 				harness.Eventually(t, "progress", func() bool { return progress.Load() > 0 })
 			})
@@ -130,9 +128,7 @@ func TestLegacyAnswers(t *testing.T) {
 			if err == nil {
 				got = res.Content[0].(*mcp.TextContent).Text
 			}
-			if !strings.Contains(got, test.want) {
-				t.Errorf("got %q, want %q in it", got, test.want)
-			}
+			expect.Contains(t, "got", got, test.want)
 		})
 	}
 }
@@ -205,12 +201,8 @@ func TestSDKTransportsAreExact(t *testing.T) {
 		!strings.Contains(bad, "-32602") {
 		t.Errorf("forged state: %s", bad)
 	}
-	if bad := send(`"name":"n","requestState":""`); !strings.Contains(bad, harness.StateRefused) {
-		t.Errorf("empty state: %s", bad)
-	}
-	if bad := send(`"name":"n","inputResponses":{"n":1}`); !strings.Contains(bad, "-32602") {
-		t.Errorf("responses that are no objects: %s", bad)
-	}
+	expect.Contains(t, "empty state", send(`"name":"n","requestState":""`), harness.StateRefused)
+	expect.Contains(t, "responses that are no objects", send(`"name":"n","inputResponses":{"n":1}`), "-32602")
 }
 
 func TestToolsThatNeverAskAreUntouched(t *testing.T) {

@@ -170,9 +170,7 @@ func TestSubscriptionsOfAConnectionAreBounded(t *testing.T) {
 			refused++
 		}
 	}
-	if refused != 100-16 {
-		t.Errorf("%d of 100 were refused", refused)
-	}
+	expect.Equal(t, "of 100 were refused", refused, 100-16)
 	harness.Eventually(t, "end of the goroutines of refused requests",
 		func() bool { return runtime.NumGoroutine()-before <= 40 })
 	// A cancelled subscription makes room for another.

@@ -204,9 +204,7 @@ func TestFaults(t *testing.T) {
 	if want := `{"code":-32021,"message":"a \"reason\"","data":{"k":1}}`; string(row) != want {
 		t.Errorf("written as %s, want %s", row, want)
 	}
-	if diff := cmp.Diff(fault, DecodeFault(row, "unused")); diff != "" {
-		t.Error(diff)
-	}
+	expect.Diff(t, "the value", fault, DecodeFault(row, "unused"))
 	// Data that is not JSON, as a handler may give it, is left out.
 	if row := EncodeFault(&jsonrpc.Error{Code: 1, Message: "m", Data: []byte("{")}); !bytes.Contains(row, []byte(`"m"`)) ||
 		!json.Valid(row) {

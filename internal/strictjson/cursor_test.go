@@ -2,9 +2,12 @@ package strictjson
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // rebuild appends the value at the cursor, without white space. The next choice says whether it reads the value part by
@@ -57,9 +60,7 @@ func TestCursor(t *testing.T) {
 		"\x00\x01\x02\x02\x02": `{"a":[1,{"b":[]},[[2]]],"c":null,"d":null,"e":null}`,
 	} {
 		c, left := At([]byte(doc)), []byte(choices)
-		if got := string(rebuild(nil, &c, &left)); got != want {
-			t.Errorf("%q: %s, want %s", choices, got, want)
-		}
+		expect.Equal(t, fmt.Sprintf("%q", choices), string(rebuild(nil, &c, &left)), want)
 	}
 	c := At([]byte(doc))
 	for range c.Members() {
@@ -78,9 +79,7 @@ func TestNumbers(t *testing.T) {
 		var got []string
 		for i := range c.Elements() {
 			if i > 0 {
-				if string(c.Value()) != `"behind"` {
-					t.Errorf("%s: the cursor is not behind it", doc)
-				}
+				expect.Equal(t, doc+": the cursor is not behind it", string(c.Value()), `"behind"`)
 				break
 			}
 			for n := range c.Numbers() {

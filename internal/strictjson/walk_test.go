@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestTypeOf(t *testing.T) {
@@ -26,9 +26,7 @@ func TestMembers(t *testing.T) {
 		got = append(got, string(name)+" = "+string(value))
 	}
 	want := []string{`b = { "x": [1, {"b":2}] }`, `a" = "}\"{"`, ` = -1.5e3`, `n = null`}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("members (-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "members", want, got)
 }
 
 func TestMembersStops(t *testing.T) {
@@ -38,9 +36,7 @@ func TestMembersStops(t *testing.T) {
 			break
 		}
 	}
-	if diff := cmp.Diff([]string{"a", "b"}, got); diff != "" {
-		t.Errorf("members (-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "members", []string{"a", "b"}, got)
 }
 
 func TestOnlyAnObjectHasMembers(t *testing.T) {
@@ -70,9 +66,7 @@ func TestElements(t *testing.T) {
 		_ = append(value, "xxxx"...) // cannot overwrite the document
 	}
 	want := []string{`{"a": [1, 2]}`, `"],"`, `[ ]`, `-1.5e3`, `null`}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("elements (-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "elements", want, got)
 }
 
 func TestElementsStops(t *testing.T) {
@@ -82,9 +76,7 @@ func TestElementsStops(t *testing.T) {
 			break
 		}
 	}
-	if diff := cmp.Diff([]string{"1", "2"}, got); diff != "" {
-		t.Errorf("elements (-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "elements", []string{"1", "2"}, got)
 }
 
 func TestOnlyAnArrayHasElements(t *testing.T) {

@@ -169,7 +169,8 @@ func TestShutdownGivesTheLeaseBack(t *testing.T) {
 	created := f.create(first, &taskrun.New{})
 	<-started
 	stop()
-	expect.Equal(t, "attempts", expect.Must(f.store.Get(t.Context(), created.ID))(t).Attempts, -1) // the next claim is none
+	// The next claim is none.
+	expect.Equal(t, "attempts", expect.Must(f.store.Get(t.Context(), created.ID))(t).Attempts, -1)
 	second, _ := f.engine(&taskrun.Options{Handler: func(context.Context, *taskrun.Work) (taskrun.Verdict, error) {
 		return completed("second"), nil
 	}})

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A task that is left is looked at soon, then ever later, and soon again after a pause. Many that are left crowd out
@@ -30,12 +32,8 @@ func TestLeft(t *testing.T) {
 		if d := l.due("one more", time.Second); d != 5*time.Second || len(l.tasks) > mostLeft {
 			t.Errorf("one of %d is due after %v", len(l.tasks), d)
 		}
-		if d := l.due("1", time.Second); d != 400*time.Millisecond {
-			t.Errorf("one that is known is due after %v", d)
-		}
+		expect.Equal(t, "one that is known is due after", l.due("1", time.Second), 400*time.Millisecond)
 		time.Sleep(time.Minute)
-		if d := l.due("one more", time.Second); d != 200*time.Millisecond {
-			t.Errorf("later it is due after %v", d)
-		}
+		expect.Equal(t, "later it is due after", l.due("one more", time.Second), 200*time.Millisecond)
 	})
 }

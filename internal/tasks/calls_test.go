@@ -131,9 +131,7 @@ func TestCanTellsWhetherThereWillBeATask(t *testing.T) {
 		{harness.ProposalOnly, `"name":"detaching","task":{}`, "true"},
 	} {
 		name := strings.Split(c.params, `"`)[3]
-		if got := harness.Content(s.Result(c.capabilities, "tools/call", name, c.params)); got != c.want {
-			t.Errorf("%s: %v, want %s", c.params, got, c.want)
-		}
+		expect.Equal[any](t, c.params, harness.Content(s.Result(c.capabilities, "tools/call", name, c.params)), c.want)
 	}
 	// A server without a store has no tasks, even for a client that can take them.
 	none := harness.ServeTasks(t, harness.NewServer(t, nil,

@@ -97,9 +97,7 @@ func (f *follower) poll(t *testing.T) (said []string) {
 		data := harness.At(e, "data")
 		said = append(said, fmt.Sprint(cmp.Or(harness.At(data, "of"), harness.At(data, "outcome"),
 			harness.At(data, "status"))))
-		if name := task.Name(harness.At(data, "taskId").(string)); harness.At(data, "call") != name {
-			t.Errorf("%s: the call is %v, want %s", f.name, harness.At(data, "call"), name)
-		}
+		expect.Equal[any](t, f.name+": the call", harness.At(data, "call"), task.Name(harness.At(data, "taskId").(string)))
 	}
 	return said
 }
@@ -612,8 +610,6 @@ func TestOptionsOfEvents(t *testing.T) {
 	} {
 		opts.Logger = slog.New(slog.DiscardHandler)
 		_, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil), opts)
-		if err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("the error is %v, want one that says %q", err, says)
-		}
+		expect.Fails(t, "the error", err, says)
 	}
 }

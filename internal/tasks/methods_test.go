@@ -353,9 +353,7 @@ func TestTasksResultAsksUntilItIsAnswered(t *testing.T) {
 		if first == nil {
 			first = asked
 		}
-		if diff := cmp.Diff(first, asked); diff != "" {
-			t.Errorf("asked differently (-first +now):\n%s", diff)
-		}
+		expect.Diff(t, "asked differently (-first +now)", first, asked)
 	}
 	s.Result(harness.ProposalOnly, "tasks/input_response", "",
 		`"taskId":"`+id+`","requestState":"forged","inputResponses":{"echo_input":{"action":"accept",`+

@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -50,9 +51,7 @@ func TestTheResultOfATaskIsThatOfItsCall(t *testing.T) {
 			}
 			id := s.Start(harness.WithExtension, `"name":"`+name+`"`)
 			got := s.Get(harness.WithExtension, id, "completed")
-			if diff := cmp.Diff(want, got["result"]); diff != "" {
-				t.Errorf("tasks/get (-call +task):\n%s", diff)
-			}
+			expect.Diff(t, "tasks/get (-call +task)", want, got["result"])
 		})
 	}
 }

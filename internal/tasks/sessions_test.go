@@ -87,9 +87,7 @@ func TestPrincipalsOverStdio(t *testing.T) {
 	}
 	harness.Want(t, "the result", c.Call(2, "tasks/get", `"taskId":"`+id+`"`, harness.WithExtension), "working",
 		"result", "status")
-	if got := listen(3); got != "["+id+"]" {
-		t.Errorf("agreed to %v", got)
-	}
+	expect.Equal[any](t, "agreed", listen(3), "["+id+"]")
 	harness.Want(t, "a member that is there twice",
 		c.Call(4, "tasks/get", `"taskId":"`+id+`","taskId":"x"`, harness.WithExtension), -32700.0, "error", "code")
 	who.Store("bob")

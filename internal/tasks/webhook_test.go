@@ -209,9 +209,7 @@ func TestEventsArePosted(t *testing.T) {
 				t.Errorf("the %s is %v, and by a poll %v", member, got.body[member], harness.At(polled, member))
 			}
 		}
-		if got.id != got.body["eventId"] {
-			t.Errorf("the message is %s for the event %v", got.id, got.body["eventId"])
-		}
+		expect.Equal[any](t, "the message", got.id, got.body["eventId"])
 		// The event's own cursor is behind it. The cursor of the subscription is before it.
 		if page := pollEvents(t, ask, `"name":"call.ended","cursor":%q`, got.body["cursor"]); len(tasksOn(page)) > 0 {
 			t.Errorf("behind the event there is %v", page)
@@ -1139,8 +1137,6 @@ func TestOptionsOfWebhooks(t *testing.T) {
 		opts := &askback.Options{Keys: c.keys, Tasks: &askback.Tasks{Store: c.store}, Logger: slog.New(slog.DiscardHandler),
 			Events: &askback.EventOptions{Webhooks: &c.hooks}}
 		_, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil), opts)
-		if err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("the error is %v, want one that says %q", err, says)
-		}
+		expect.Fails(t, "the error", err, says)
 	}
 }

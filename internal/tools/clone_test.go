@@ -45,9 +45,7 @@ func TestAModuleBesideACloneBuilds(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s\n%s", err, commands[0], out)
 	}
-	if after := sums(t, clone); after != before {
-		t.Errorf("files of the clone changed: %s, before\n%s", after, before)
-	}
+	expect.Equal(t, "files of the clone changed", sums(t, clone), before)
 }
 
 // sums are the files of a clone that the go command writes, as git sees them.

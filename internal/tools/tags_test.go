@@ -77,9 +77,7 @@ func TestTags(t *testing.T) {
 		want = append(want, strings.TrimPrefix(dir+"/"+version, "./"))
 	}
 	slices.Sort(want)
-	if got := strings.Fields(r.git("tag", "--points-at", "HEAD")); !slices.Equal(got, want) {
-		t.Errorf("the tags are %q, and not %q", got, want)
-	}
+	expect.Same(t, "the tags", strings.Fields(r.git("tag", "--points-at", "HEAD")), want)
 
 	// Go takes the modules from the tags, as a proxy does.
 	cache := t.TempDir()
@@ -126,9 +124,7 @@ func TestTagsRefuse(t *testing.T) {
 	r.git("tag", "task/sqlite/"+version, "HEAD~")
 	refuses(version, "the tag task/sqlite/v0.1.0 exists")
 	r.git("tag", "--delete", "task/sqlite/"+version)
-	if got := r.git("tag"); got != "" {
-		t.Errorf("it made the tags %s", got)
-	}
+	expect.Equal(t, "it made the tags", r.git("tag"), "")
 	if printed, err := r.tags(version); err != nil {
 		t.Errorf("%v: %s", err, printed)
 	}

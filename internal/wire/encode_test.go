@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Each message is encoded to the byte, and is JSON whatever a peer or a handler has put into it.
@@ -51,9 +52,7 @@ func TestMessagesAreEncodedExactly(t *testing.T) {
 		"a call that became a task of the proposals": {string(CreateTaskResult(nil, row, false, nil)),
 			`{"task":{` + members + `"ttl":60000,"pollInterval":1500}}`},
 	} {
-		if diff := cmp.Diff(c.want, c.got); diff != "" {
-			t.Errorf("%s:\n%s", says, diff)
-		}
+		expect.Diff(t, says, c.want, c.got)
 		message := strings.TrimPrefix(c.got, "x")
 		if strings.HasPrefix(message, "{") && !json.Valid([]byte(message)) {
 			t.Errorf("%s is not JSON: %s", says, message)
@@ -137,9 +136,7 @@ func TestTextsOfPeersAreCut(t *testing.T) {
 // A request about a task names the task, and tells it from what is not its own.
 func TestRelatedTasks(t *testing.T) {
 	related := []byte(`{"_meta":{"` + MetaRelatedTask + `":{"taskId":"t"}}}`)
-	if got := RelatedTask(related); got != "t" {
-		t.Errorf("%q", got)
-	}
+	expect.Equal(t, "RelatedTask(related)", RelatedTask(related), "t")
 	for _, none := range []string{`{}`, `{"_meta":{}}`, `{"_meta":{"` + MetaRelatedTask + `":{"taskId":1}}}`} {
 		if got := RelatedTask([]byte(none)); got != "" {
 			t.Errorf("%s relates to %q", none, got)

@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // Each message that is refused is answered to its ID, as far as it can be read, with what is wrong.
@@ -244,9 +245,7 @@ func TestMissingCapability(t *testing.T) {
 	if got := parseCapabilities([]byte(`{"extensions":{"io.modelcontextprotocol/tasks":{}}}`)); got != Tasks {
 		t.Errorf("the extension: %b", got)
 	}
-	if got := parseCapabilities([]byte(`{"extensions":{"other":{}}}`)); got != 0 {
-		t.Errorf("another extension: %b", got)
-	}
+	expect.Equal(t, "another extension", parseCapabilities([]byte(`{"extensions":{"other":{}}}`)), 0)
 }
 
 func TestAnnotationsThatBreakARule(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback/internal/strictjson"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestCapabilities(t *testing.T) {
@@ -22,9 +23,7 @@ func TestCapabilities(t *testing.T) {
 		`{"sampling":{"tools":false}}`:         Sampling,
 		`{"roots":{"listChanged":true}}`:       Roots,
 	} {
-		if got := parseCapabilities([]byte(caps)); got != want {
-			t.Errorf("%s: %b, want %b", caps, got, want)
-		}
+		expect.Equal(t, caps, parseCapabilities([]byte(caps)), want)
 	}
 }
 

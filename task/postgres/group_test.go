@@ -98,9 +98,7 @@ func TestWritesTogether(t *testing.T) {
 	leave()
 	g.make()
 	g.all.Wait()
-	if err := s.Create(ctx, groupTask("bob"), time.Hour, 0, nil, nil, bound); !errors.Is(err, task.ErrQuota) {
-		t.Errorf("beyond the quota: %v", err)
-	}
+	expect.Is(t, "beyond the quota", s.Create(ctx, groupTask("bob"), time.Hour, 0, nil, nil, bound), task.ErrQuota)
 	if _, err := s.Get(ctx, gone.ID); !errors.Is(err, task.ErrNotFound) {
 		t.Errorf("the task whose caller left: %v", err)
 	}
@@ -140,7 +138,5 @@ func TestALockedTaskKeepsNoOthers(t *testing.T) {
 	others.Wait()
 	expect.Check(t, tx.Rollback(ctx))
 	g.all.Wait()
-	if locked.Version != 1 {
-		t.Errorf("the locked task has version %d, want 1", locked.Version)
-	}
+	expect.Equal(t, "the locked task has version", locked.Version, 1)
 }

@@ -31,9 +31,7 @@ func TestChangesInAnotherOrder(t *testing.T) {
 		t.Helper()
 		select {
 		case key := <-told:
-			if key != want {
-				t.Errorf("told of %q, want %q", key, want)
-			}
+			expect.Equal(t, "told", key, want)
 		case <-time.After(2 * time.Minute):
 			t.Errorf("never told of %q", want)
 		}

@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -32,9 +31,7 @@ func TestStoreWithOneConnection(t *testing.T) {
 		callers.Go(func() { runThrough(t, s) })
 	}
 	callers.Wait()
-	if n, err := s.Evict(t.Context(), "alice", 0, 100); err != nil || n != 40 {
-		t.Errorf("Evict: %d, %v", n, err)
-	}
+	expect.Equal(t, "Evict", expect.Must(s.Evict(t.Context(), "alice", 0, 100))(t), 40)
 	var sessions int
 	others := "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 	if err := bare(t, dsn).QueryRow(t.Context(), others).Scan(&sessions); err != nil || sessions != 2 {
@@ -92,9 +89,7 @@ func TestConnectionsAreShared(t *testing.T) {
 			go func() { gone <- c.Take(ctx, postgres.Renewals) }()
 			synctest.Wait()
 			cancel()
-			if err := <-gone; !errors.Is(err, context.Canceled) {
-				t.Errorf("who gave up: %v", err)
-			}
+			expect.Is(t, "who gave up", <-gone, context.Canceled)
 			c.Give(postgres.Clients)
 			wait(postgres.Workers, "the next")
 			want("the next")

@@ -3,7 +3,6 @@ package postgres_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -35,9 +34,7 @@ func TestBehindAPooler(t *testing.T) {
 						if mode == "statement" {
 							want = "transaction or session mode"
 						}
-						if err == nil || !strings.Contains(err.Error(), want) {
-							t.Errorf("Open: %v, want an error that names %s", err, want)
-						}
+						expect.Fails(t, "Open", err, want)
 						return
 					}
 					expect.Check(t, err)
@@ -87,8 +84,6 @@ func TestWatchBehindAPooler(t *testing.T) {
 		s := open(t, with(pgtest.Pooler(t, dsn, tt.mode), "default_query_exec_mode=exec"))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := s.Watch(ctx, cancel, func(string, bool) {}); !errors.Is(err, tt.want) {
-			t.Errorf("%s: Watch gives %v, want %v", tt.mode, err, tt.want)
-		}
+		expect.Is(t, tt.mode+": Watch", s.Watch(ctx, cancel, func(string, bool) {}), tt.want)
 	}
 }

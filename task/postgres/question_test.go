@@ -101,9 +101,7 @@ func TestQuestionsFollowTheirTask(t *testing.T) {
 			t.Errorf("it %s a task, and bob still finds %d questions, %v", c.says, len(waits), err)
 		}
 	}
-	if diff := cmp.Diff([]string{"ended a", "ended b"}, notices); diff != "" {
-		t.Errorf("not the notices that it leaves (-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "not the notices that it leaves", []string{"ended a", "ended b"}, notices)
 	if n := query[int](t, conn, `SELECT (SELECT count(*) FROM askback.question_list AS l
 		WHERE NOT EXISTS (SELECT FROM askback.question AS q WHERE (q.task, q.key) = (l.task, l.key)))
 		+ (SELECT count(*) FROM askback.notice WHERE kind = 'ended')`); n > 0 {
@@ -154,9 +152,7 @@ func TestAnAnswerIsLateWhenItWaitedForALock(t *testing.T) {
 			for !query[bool](t, conn, `SELECT clock_timestamp() > $1`, q.Deadline) {
 			}
 			expect.Check(t, tx.Rollback(t.Context()))
-			if err := <-answered; !errors.Is(err, task.ErrLate) {
-				t.Errorf("the error is %v", err)
-			}
+			expect.Is(t, "the error", <-answered, task.ErrLate)
 			if got := oneQuestion(t, s, n.ID); got.Version != 0 || got.Status != task.QuestionOpen {
 				t.Errorf("the question is %s, version %d", got.Status, got.Version)
 			}
@@ -351,17 +347,13 @@ func TestLongNamesOfQuestions(t *testing.T) {
 		{Key: long(512), For: []string{who}, Equal: equal, Within: time.Hour},
 	}}))
 	for _, f := range []task.QuestionFilter{{For: []string{who}}, {Equal: equal}, {For: []string{who}, ByDeadline: true}} {
-		if got, err := s.Waiting(t.Context(), f, nil, 9); err != nil || len(got) != 1 {
-			t.Errorf("found %d questions, %v", len(got), err)
-		}
+		expect.Equal(t, "found", len(expect.Must(s.Waiting(t.Context(), f, nil, 9))(t)), 1)
 	}
 	q := oneQuestion(t, s, n.ID)
 	q.Voters = []string{long(1024)}
 	expect.Check(t, s.ChangeQuestion(t.Context(), q, false))
 	for _, of := range []task.QuestionHistory{{Voter: q.Voters[0]}, {Principal: n.Principal}} {
-		if got, err := s.History(t.Context(), of, nil, 9); err != nil || len(got) != 1 {
-			t.Errorf("found %d questions in a history, %v", len(got), err)
-		}
+		expect.Equal(t, "found", len(expect.Must(s.History(t.Context(), of, nil, 9))(t)), 1)
 	}
 }
 

@@ -64,9 +64,7 @@ func TestASchemaThatIsRefused(t *testing.T) {
 				s.Close()
 				t.Fatal("it was opened")
 			}
-			if !strings.Contains(err.Error(), c.want) {
-				t.Errorf("the error is %q, want it to say %q", err, c.want)
-			}
+			expect.Contains(t, "the error", err.Error(), c.want)
 			if after := query[[]string](t, conn, relations); fmt.Sprint(after) != fmt.Sprint(before) {
 				t.Errorf("it has %q now, want %q", after, before)
 			}
@@ -97,13 +95,9 @@ func TestATaskThatCannotBeDeleted(t *testing.T) {
 	if n, err := s.Evict(t.Context(), "alice", -time.Hour, 9); n != 2 || err == nil {
 		t.Errorf("Evict: %d, %v", n, err)
 	}
-	if n := query[int](t, conn, `SELECT count(*) FROM askback.journal`); n != 2 {
-		t.Errorf("%d tasks are left, want 2", n)
-	}
+	expect.Equal(t, "tasks are left", query[int](t, conn, `SELECT count(*) FROM askback.journal`), 2)
 	mustExec(t, conn, `DROP TRIGGER poison ON askback.task`)
-	if n, err := s.Purge(t.Context(), 0, 9); n != 2 || err != nil {
-		t.Errorf("Purge afterwards: %d, %v", n, err)
-	}
+	expect.Equal(t, "Purge afterwards", expect.Must(s.Purge(t.Context(), 0, 9))(t), 2)
 }
 
 // Another schema is told from ours by its version, and not by the errors of its statements.

@@ -111,9 +111,7 @@ func TestEveryWayToSendAStatement(t *testing.T) {
 			}
 			c.Status = task.Completed
 			expect.Check(t, s.Update(ctx, c, task.Update{Leased: true, Due: -1}))
-			if n, err := s.Purge(ctx, 0, 5); n != 1 || err != nil {
-				t.Errorf("Purge: %d, %v", n, err)
-			}
+			expect.Equal(t, "Purge", expect.Must(s.Purge(ctx, 0, 5))(t), 1)
 		})
 	}
 }
@@ -134,9 +132,7 @@ func TestSchemasDoNotSeeEachOther(t *testing.T) {
 	create(t, a, newTask())
 	another := open(t, with(dsn, "search_path=b"))
 	m := create(t, another, newTask())
-	if id := soon(t, changed); id != task.Name(m.ID) {
-		t.Errorf("Watch in the other schema told of %s", id)
-	}
+	expect.Equal(t, "Watch in the other schema told", soon(t, changed), task.Name(m.ID))
 }
 
 func TestTextThatCannotBeStored(t *testing.T) {
@@ -266,9 +262,7 @@ func TestPurgeLeavesNothingOfAJournal(t *testing.T) {
 	}
 	var left int
 	expect.Check(t, pool.QueryRow(ctx, "SELECT count(*) FROM askback.journal").Scan(&left))
-	if left != 0 {
-		t.Errorf("%d entries are left of journals whose tasks are gone", left)
-	}
+	expect.Equal(t, "entries are left of journals whose tasks are gone", left, 0)
 }
 
 func TestTheServerGoesAndComesBack(t *testing.T) {
@@ -372,14 +366,10 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		s, err := postgres.Open(t.Context(), c.dsn)
 		if err == nil {
 			s.Close()
-			if !strings.Contains(c.want, "password") {
-				t.Errorf("Open gave no error, want one that has %q", c.want)
-			}
+			expect.Contains(t, "Open gave no error, want one that", c.want, "password")
 			continue // a server may trust everybody
 		}
-		if !strings.Contains(err.Error(), c.want) {
-			t.Errorf("the error is %v, want one that has %q", err, c.want)
-		}
+		expect.Contains(t, "the error", err.Error(), c.want)
 		if password != "" && strings.Contains(fmt.Sprintf("%v %+v", err, err), password) {
 			t.Errorf("the error shows the password: %v", err)
 		}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestSchemaOfTheURL(t *testing.T) {
@@ -45,9 +47,7 @@ func TestAWrongURLSaysWhatIsWrong(t *testing.T) {
 		"postgres://u:p/w@h/db":                    "has an @ where none should be",
 	} {
 		_, err := Open(t.Context(), url)
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: the error is %v, want one that has %q", url, err, want)
-		}
+		expect.Fails(t, url+": the error", err, want)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -65,15 +64,11 @@ func TestWatchEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	run(ctx)
 	cancel()
-	if err := soon(t, ended); !errors.Is(err, context.Canceled) {
-		t.Errorf("with its context Watch ended with %v", err)
-	}
+	expect.Is(t, "with its context Watch ended", soon(t, ended), context.Canceled)
 
 	run(t.Context())
 	s.Close()
-	if err := soon(t, ended); err == nil || !strings.Contains(err.Error(), "closed") {
-		t.Errorf("with its store Watch ended with %v", err)
-	}
+	expect.Fails(t, "with its store Watch ended", soon(t, ended), "closed")
 }
 
 // A pooler that lends a session for a transaction does not pass on what is for a session.
@@ -85,9 +80,7 @@ func TestWatchThroughAPooler(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err := s.Watch(ctx, func() { t.Error("ready was called") }, nil)
-	if err == nil || !strings.Contains(err.Error(), "session mode") {
-		t.Errorf("the error is %v, want one that says what to do", err)
-	}
+	expect.Fails(t, "the error", err, "session mode")
 }
 
 // A connection may be gone without a word.

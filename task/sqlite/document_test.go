@@ -140,9 +140,7 @@ func TestDocument(t *testing.T) {
 	}
 	result, err := session.WaitTask(t.Context(), started.ID)
 	expect.Check(t, err)
-	if got := result.Content[0].(*mcp.TextContent).Text; got != "web1 is in the network nat" {
-		t.Errorf("the result is %q", got)
-	}
+	expect.Equal(t, "the result", result.Content[0].(*mcp.TextContent).Text, "web1 is in the network nat")
 	stop()
 	if err := <-served; err != nil {
 		t.Errorf("the server ended with %v", err)

@@ -73,9 +73,7 @@ func TestWritesTogether(t *testing.T) {
 		large := *first
 		large.Status, large.Outcome = task.Completed, []byte("refused")
 		u := task.Update{Entries: [][]byte{[]byte("too many bytes")}, Quota: task.Quota{Bytes: 1}}
-		if err := s.Update(ctx, &large, u); !errors.Is(err, task.ErrQuota) {
-			t.Errorf("Update beyond the quota of bytes: %v", err)
-		}
+		expect.Is(t, "Update beyond the quota of bytes", s.Update(ctx, &large, u), task.ErrQuota)
 	})
 	waiting(n + 4)
 	leaving, leave := context.WithCancel(ctx)
@@ -84,14 +82,10 @@ func TestWritesTogether(t *testing.T) {
 	go func() { left <- s.Create(leaving, gone, time.Hour, 0, nil, nil, task.Quota{}) }()
 	waiting(n + 5)
 	leave()
-	if err := <-left; !errors.Is(err, context.Canceled) {
-		t.Errorf("Create whose caller leaves: %v", err)
-	}
+	expect.Is(t, "Create whose caller leaves", <-left, context.Canceled)
 	<-s.writing
 	all.Wait()
-	if n := commits.Load(); n != 1 {
-		t.Errorf("%d transactions, want one", n)
-	}
+	expect.Equal(t, "transactions", commits.Load(), 1)
 
 	for i, c := range created {
 		_, entries, err := s.Journal(ctx, c.ID, -1)

@@ -82,13 +82,9 @@ func TestAFileThatIsGoneTakesNothing(t *testing.T) {
 			const gone = "the file was removed or replaced"
 			n := &task.Task{ID: "lost", Status: task.Working}
 			err := s.Create(t.Context(), n, time.Hour, 0, []byte("call"), nil, task.Quota{})
-			if err == nil || !strings.Contains(err.Error(), gone) {
-				t.Errorf("a write: %v", err)
-			}
+			expect.Fails(t, "a write", err, gone)
 			// This is how a server looks whether it is ready.
-			if _, err := s.Get(t.Context(), "none"); err == nil || !strings.Contains(err.Error(), gone) {
-				t.Errorf("a read of a task that is not there: %v", err)
-			}
+			expect.Fails(t, "a read of a task that is not there", expect.Err(s.Get(t.Context(), "none")), gone)
 			other := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 			touch(t, other)
 		})
@@ -133,9 +129,7 @@ func TestEachConnectionIsSetUp(t *testing.T) {
 			t.Errorf("%s is %s, want %s", pragma, got, want)
 		}
 	}
-	if got := query[int](t, s.readers, "PRAGMA query_only"); got != 1 {
-		t.Error("readers can write")
-	}
+	expect.Equal(t, "readers can write", query[int](t, s.readers, "PRAGMA query_only"), 1)
 }
 
 func TestPathsOfAnyForm(t *testing.T) {
@@ -237,9 +231,7 @@ func TestManyOpenANewFileAtOnce(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if n := query[int](t, raw(t, path), "SELECT count(*) FROM task"); n != 6 {
-			t.Errorf("there are %d tasks, want 6", n)
-		}
+		expect.Equal(t, "the number", query[int](t, raw(t, path), "SELECT count(*) FROM task"), 6)
 	}
 }
 
@@ -261,9 +253,7 @@ func wantFailure(t *testing.T, s *Store, err error, code int, advice string) {
 		t.Fatalf("the error is %v, want one of the driver with code %d", err, code)
 	}
 	for _, part := range []string{"append to the journal of a task", s.path, advice} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("the error %q does not say %q", err, part)
-		}
+		expect.Contains(t, "the error", err.Error(), part)
 	}
 }
 
@@ -283,9 +273,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		mustExec(t, s.conn, "PRAGMA busy_timeout = 60000")
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
-		if err := s.Append(ctx, tk.ID, tk.Claim, 0, big); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("the error is %v, want that of the context", err)
-		}
+		expect.Is(t, "the error", s.Append(ctx, tk.ID, tk.Claim, 0, big), context.DeadlineExceeded)
 		if _, err := s.Get(t.Context(), tk.ID); err != nil {
 			t.Errorf("reading while another process writes: %v", err)
 		}
@@ -324,9 +312,7 @@ func TestAWriterWaitsForItsTurn(t *testing.T) {
 	s.writing <- struct{}{}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
-	if err := s.Append(ctx, tk.ID, tk.Claim, 0, nil); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the error is %v, want that of the context", err)
-	}
+	expect.Is(t, "the error", s.Append(ctx, tk.ID, tk.Claim, 0, nil), context.DeadlineExceeded)
 	<-s.writing
 	expect.Check(t, s.Append(t.Context(), tk.ID, tk.Claim, 0, nil))
 }
@@ -349,13 +335,9 @@ func TestATaskThatCannotBeDeleted(t *testing.T) {
 	if n, err := s.Evict(t.Context(), "alice", -time.Hour, 9); n != 2 || err == nil {
 		t.Errorf("Evict: %d, %v", n, err)
 	}
-	if n := query[int](t, s.conn, "SELECT count(*) FROM journal"); n != 2 {
-		t.Errorf("%d tasks are left, want 2", n)
-	}
+	expect.Equal(t, "tasks are left", query[int](t, s.conn, "SELECT count(*) FROM journal"), 2)
 	mustExec(t, s.conn, `DROP TRIGGER poison`)
-	if n, err := s.Purge(t.Context(), 0, 9); n != 2 || err != nil {
-		t.Errorf("Purge afterwards: %d, %v", n, err)
-	}
+	expect.Equal(t, "Purge afterwards", expect.Must(s.Purge(t.Context(), 0, 9))(t), 2)
 }
 
 // A file of another schema is told from ours by its version, and not by the errors of its statements.

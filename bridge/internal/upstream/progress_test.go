@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // told is a call that is told of its progress.
@@ -37,9 +39,7 @@ func TestSlowHostAndTheProgressOfOthers(t *testing.T) {
 	}()
 	select {
 	case message := <-got:
-		if message != "half" {
-			t.Errorf("it is told %q", message)
-		}
+		expect.Equal(t, "it is told", message, "half")
 	case <-time.After(2 * time.Minute):
 		t.Error("it is told nothing")
 	}

@@ -16,9 +16,7 @@ func TestFill(t *testing.T) {
 	if want := "7 \"tools/list\" \xff [[[]]] " + strings.Repeat("a", 100_000) + "."; string(text) != want {
 		t.Errorf("%.80q…, %d bytes", text, len(text))
 	}
-	if body.size() != int64(len(text)) {
-		t.Errorf("the size is %d", body.size())
-	}
+	expect.Equal(t, "the size", body.size(), int64(len(text)))
 	if text, placeholders := body.Template(); !placeholders || !strings.HasSuffix(text, "{{filler:100000}}.") {
 		t.Errorf("%q", text)
 	}

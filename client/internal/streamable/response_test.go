@@ -153,9 +153,7 @@ func TestResponses(t *testing.T) {
 			if c.want == nil && (err != nil || string(result) != `{"a":1}`) || c.want != nil && (result != nil || !c.want(err)) {
 				t.Errorf("got %s, %v", result, err)
 			}
-			if notified != c.notified {
-				t.Errorf("notified %d times, want %d", notified, c.notified)
-			}
+			expect.Equal(t, "notified", notified, c.notified)
 		})
 	}
 }

@@ -162,9 +162,7 @@ func TestChallengesAreTold(t *testing.T) {
 		for _, code := range []int{401, 403} {
 			res := &http.Response{StatusCode: code, Header: http.Header{"Www-Authenticate": c.headers}, Body: http.NoBody}
 			want := fmt.Sprintf("the server answered with HTTP status %d %s%s", code, http.StatusText(code), c.want)
-			if got := ReadStatus(res).Error(); got != want {
-				t.Errorf("%q: got %s, want %s", c.headers, got, want)
-			}
+			expect.Equal(t, fmt.Sprintf("%q", c.headers), ReadStatus(res).Error(), want)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package tap
 import (
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
@@ -33,10 +32,7 @@ func TestARequestKnowsOfItsCancellation(t *testing.T) {
 			t.Fatalf("%s: %v", message, err)
 		}
 	}
-	if want := []string{`{"jsonrpc":"2.0","id":1,"method":"tasks/result","params":{"a":1}}`, cancel}; !slices.Equal(sent,
-		want) {
-		t.Errorf("sent %q, want %q", sent, want)
-	}
+	expect.Same(t, "sent", sent, []string{`{"jsonrpc":"2.0","id":1,"method":"tasks/result","params":{"a":1}}`, cancel})
 	select {
 	case <-x.Cancelled:
 	default:

@@ -66,6 +66,14 @@ func Is(t testing.TB, what string, err, want error) {
 	}
 }
 
+// Fails requires an error that says this.
+func Fails(t testing.TB, what string, err error, says string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("%s: the error is %v, want one that says %q", what, err, says)
+	}
+}
+
 // Each yields the values of a sequence, which must have no error.
 func Each[T any](t testing.TB, all iter.Seq2[T, error]) iter.Seq[T] {
 	return func(yield func(T) bool) {

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestEachFieldOfAFormIsOneLine(t *testing.T) {
@@ -30,8 +30,6 @@ func TestEachFieldOfAFormIsOneLine(t *testing.T) {
 		`{"$ref":"#"}`: "    {\n      \"$ref\": \"#\"\n    }\n",
 		`[]`:           "    []\n",
 	} {
-		if diff := cmp.Diff(want, FormRows(json.RawMessage(schema))); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", schema, diff)
-		}
+		expect.Diff(t, schema, want, FormRows(json.RawMessage(schema)))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A schema beyond the limits counts as empty.
@@ -66,8 +67,6 @@ func TestNullBesideSchemas(t *testing.T) {
 		if err := ParseSchema(json.RawMessage(raw)).check(t.Context(), json.RawMessage(`{"p":"x","q":1}`)); err != nil {
 			got = err.Error()
 		}
-		if got != want {
-			t.Errorf("%s: %q, want %q", raw, got, want)
-		}
+		expect.Equal(t, raw, got, want)
 	}
 }

@@ -19,7 +19,5 @@ func TestLinesOfProgramsAreHarmless(t *testing.T) {
 	}
 	want := "shop: \\x1b]0;title\\aready\nshop: \tindented \\u202e\\x9b2J\nshop: " +
 		strings.Repeat("x", cli.MaxLine) + "\n"
-	if out.String() != want {
-		t.Errorf("the program shows %q, want %q", out.String(), want)
-	}
+	expect.Equal(t, "the program shows", out.String(), want)
 }

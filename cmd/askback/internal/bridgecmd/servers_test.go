@@ -2,6 +2,7 @@ package bridgecmd
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,9 +43,7 @@ func TestServersAreNamedOnce(t *testing.T) {
 		"the server is missing": {},
 	} {
 		args := map[string][]string{`its own "headers"`: {"x.json"}, "is for one server": {"x.json"}}[want]
-		if _, err := o.behind(args, nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: the error is %v, want %q", args, err, want)
-		}
+		expect.Fails(t, fmt.Sprintf("%q", args)+": the error", expect.Err(o.behind(args, nil)), want)
 	}
 }
 

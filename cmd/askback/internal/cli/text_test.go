@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestTextIsWrappedBetweenWords(t *testing.T) {
@@ -12,9 +12,7 @@ func TestTextIsWrappedBetweenWords(t *testing.T) {
 	word := strings.Repeat("x", 30)
 	got := Wrap(word+" "+word+" "+word+"\n\n  "+strings.Repeat("y", 90), "  ")
 	want := "  " + word + " " + word + "\n  " + word + "\n\n  " + strings.Repeat("y", 90) + "\n"
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	expect.Diff(t, "the value", want, got)
 }
 
 // What is quoted for a shell comes back as one word.

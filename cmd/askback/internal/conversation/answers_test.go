@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -47,9 +48,7 @@ func TestAnAnswerIsAFormsContentOrAWholeResult(t *testing.T) {
 		if err == nil {
 			got = cli.Compact(res)
 		}
-		if got != tt.want {
-			t.Errorf("%s: got %s, %v; want %s", tt.text, got, err, tt.want)
-		}
+		expect.Equal(t, fmt.Sprint(tt.text, ": ", err), got, tt.want)
 	}
 }
 
@@ -68,13 +67,9 @@ func TestAnAnswerToSamplingIsATextOrAResult(t *testing.T) {
 		got := ""
 		if err == nil {
 			got = res.Content[0].(*mcp.TextContent).Text + " by " + res.Model
-			if res.Role != "assistant" {
-				t.Errorf("%s: role %q", text, res.Role)
-			}
+			expect.Equal(t, text+": role", res.Role, "assistant")
 		}
-		if got != want {
-			t.Errorf("%s: got %q, %v; want %q", text, got, err, want)
-		}
+		expect.Equal(t, fmt.Sprint(text, ": ", err), got, want)
 	}
 }
 

@@ -72,14 +72,10 @@ func TestNoQuestionWaitsForOneThatDoesNotCome(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		if got := p.wasAsked(); got != "" {
-			t.Errorf("asked at once: %s", got)
-		}
+		expect.Equal(t, "asked at once", p.wasAsked(), "")
 		time.Sleep(2 * joinTimeout)
 		synctest.Wait()
-		if got := p.wasAsked(); got != "BD" {
-			t.Errorf("asked %s, want BD", got)
-		}
+		expect.Equal(t, "asked", p.wasAsked(), "BD")
 
 		a.answered.Store(false) // as at the first question
 		if _, err := a.elicit(ctx, &client.Question{Key: "E", Method: input.MethodElicit, Message: "stop"}); err == nil ||

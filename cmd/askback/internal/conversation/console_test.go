@@ -8,10 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestNothingDisturbsAQuestion(t *testing.T) {
@@ -22,21 +22,15 @@ func TestNothingDisturbsAQuestion(t *testing.T) {
 	first, second := c.ask(), c.ask()
 	drawn := "\r\x1b[K██████░░░░░░░░░░░░░░  33%  0:00  1 of 3: reading"
 	want := drawn + drawn + "\n"
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("before the question (-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "before the question", want, out.String())
 	c.line("note %d", 1)
 	c.progress(&mcp.ProgressNotificationParams{Progress: 2})
 	first()
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("while one is asked (-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "while one is asked", want, out.String())
 	second()
 	c.line("note 2")
 	want += "note 1\nnote 2\n"
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("after it (-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "after it", want, out.String())
 }
 
 // A server that waits sends small numbers that grow, and says in words what it waits for.
@@ -71,9 +65,7 @@ func TestWorkHasABarAndATime(t *testing.T) {
 			for line := range strings.SplitSeq(out.String(), "\n") {
 				screen = append(screen, line[strings.LastIndex(line, "\x1b[K")+1:])
 			}
-			if diff := cmp.Diff(want, strings.ReplaceAll(strings.Join(screen, "\n"), "[K", "")); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			expect.Diff(t, "the value", want, strings.ReplaceAll(strings.Join(screen, "\n"), "[K", ""))
 		}
 		c.progress(&mcp.ProgressNotificationParams{Progress: 5, Total: 4, Message: "more than\nall"})
 		sees("████████████████████ 100%  0:00  5 of 4: more than all")

@@ -1,13 +1,12 @@
 package hostfile
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/askback-mcp/askback/internal/test/expect"
 )
@@ -75,9 +74,7 @@ func TestParse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := expect.Must(Parse([]byte(c.file), variables))(t)
-			if diff := cmp.Diff(&File{c.want, c.warnings}, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			expect.Diff(t, "the value", &File{c.want, c.warnings}, got)
 		})
 	}
 }
@@ -138,9 +135,7 @@ func TestMistakesAreNamed(t *testing.T) {
 			t.Errorf("%.80s: no error, want %q", file, want)
 			continue
 		}
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%.80s: the error is %q, want %q", file, err, want)
-		}
+		expect.Contains(t, fmt.Sprint(file, ": the error"), err.Error(), want)
 		if strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%.80s: the error shows a secret: %v", file, err)
 		}
@@ -169,9 +164,7 @@ func TestHeadersFile(t *testing.T) {
 	file, err := Parse([]byte(`{"mcpServers":{"a":{"url":"http://h/","headersFile":"`+path+`"}}}`), variables)
 	expect.Check(t, err)
 	want := http.Header{"Authorization": {"Bearer x"}, "X-Team": {"a"}}
-	if diff := cmp.Diff(want, file.Servers[0].Header); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "the value", want, file.Servers[0].Header)
 }
 
 // Whatever a file of headers has, each header can be sent, and an error repeats nothing of a value.

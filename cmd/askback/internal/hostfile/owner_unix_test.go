@@ -3,6 +3,7 @@
 package hostfile
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,9 +39,7 @@ func TestHeadersFileLooksWhoElseCan(t *testing.T) {
 			t.Errorf("%s with the mode %v: %v, want %q", c.path, c.mode, err, c.want)
 		}
 	}
-	if _, err := Read(pipe, variables); err == nil || !strings.Contains(err.Error(), "is not a file") {
-		t.Errorf("a pipe in place of the host's file: %v", err)
-	}
+	expect.Fails(t, "a pipe in place of the host's file", expect.Err(Read(pipe, variables)), "is not a file")
 }
 
 // A file says which programs are started, so others must not write it. Secrets that others can read are told.
@@ -64,9 +63,7 @@ func TestReadLooksWhoElseCan(t *testing.T) {
 		expect.Check(t, os.Chmod(path, c.mode))
 		file, err := Read(path, variables)
 		if c.writeable {
-			if err == nil || !strings.Contains(err.Error(), "chmod go-w") {
-				t.Errorf("%v: the error is %v", c.mode, err)
-			}
+			expect.Fails(t, fmt.Sprint(c.mode)+": the error", err, "chmod go-w")
 			continue
 		}
 		expect.Check(t, err)

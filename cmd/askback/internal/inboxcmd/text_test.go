@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // A terminal shows the arguments beside the author's preview, as text that does not act on it.
@@ -58,15 +58,11 @@ func TestAListFitsATerminal(t *testing.T) {
 LFE5BTOGAAAAAAAAAAAAAAAAAA  approve  0 of 2  1m     in 3h59m  group:release, us…
   carol, deploy: Deploy 4.2 to production?
 `
-	if diff := cmp.Diff(want, table(standing, rows[:1], 80)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	expect.Diff(t, "the value", want, table(standing, rows[:1], 80))
 	want = `TASK                        KEY      TOOL    CALLER  VOTES   WAITS  DEADLINE  FOR                        QUESTION
 LFE5BTOGAAAAAAAAAAAAAAAAAA  approve  deploy  carol   0 of 2  1m     in 3h59m  group:release, user:alice  ` +
 		"Deploy 4.2 to production?\n"
 	for _, columns := range []int{0, 200} {
-		if diff := cmp.Diff(want, table(standing, rows[:1], columns)); diff != "" {
-			t.Errorf("-want +got:\n%s", diff)
-		}
+		expect.Diff(t, "the value", want, table(standing, rows[:1], columns))
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/askback-mcp/askback/cmd/askback/internal/cli"
 	"github.com/askback-mcp/askback/input"
 	"github.com/askback-mcp/askback/internal/journal"
@@ -102,9 +100,7 @@ journal
   the handler's own state
     "HOSTILE"
 `, "HOSTILE", `\x1b[2J\u009b31m\r\n\u202eabc\xff`)
-	if diff := cmp.Diff(want, r.text(expires.Add(3*time.Minute))); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "the value", want, r.text(expires.Add(3*time.Minute)))
 }
 
 func TestReportOfAnotherPayload(t *testing.T) {

@@ -47,9 +47,7 @@ func TestKeyFileIsFollowed(t *testing.T) {
 			write(look.text)
 			logged.Reset()
 			time.Sleep(3*reloadInterval + time.Second)
-			if got := IDs(ring.Keys()); got != look.keys {
-				t.Errorf("%s: keys %s, want %s", look.name, got, look.keys)
-			}
+			expect.Equal(t, look.name+": keys", IDs(ring.Keys()), look.keys)
 			log := logged.String()
 			if n := strings.Count(log, "\n"); n != look.lines || !strings.Contains(log, look.log) {
 				t.Errorf("%s: %d lines, want %d with %q:\n%s", look.name, n, look.lines, look.log, log)
@@ -74,9 +72,7 @@ func TestKeyFileIsFollowed(t *testing.T) {
 		stop()
 		write(a.EncodeSecret())
 		time.Sleep(2 * reloadInterval)
-		if IDs(ring.Keys()) != b.ID() {
-			t.Error("it is still followed after the end of the server")
-		}
+		expect.Equal(t, "it is still followed after the end of the server", IDs(ring.Keys()), b.ID())
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/cmd/askback/examples/echo"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 )
@@ -27,9 +28,7 @@ func TestTasksThatCannotRunEndTheServer(t *testing.T) {
 	}
 	broken := errors.New("broken")
 	err = WithTasks(t.Context(), RunTasks(srv), atOnce, func(context.Context) error { return broken })
-	if !errors.Is(err, broken) {
-		t.Errorf("got %v", err)
-	}
+	expect.Is(t, "err", err, broken)
 }
 
 // A server that stops leaves tasks to other servers, while it still serves.
@@ -47,14 +46,10 @@ func TestTasksStopBeforeServingDoes(t *testing.T) {
 				body := harness.Message(1, "tasks/get", `"taskId":`+harness.Quote(id), harness.AllCapabilities)
 				return harness.Request{Method: "tasks/get", Target: id, Body: body}.Send(t, h).Raw
 			}
-			if got := run(); !strings.Contains(got, `"completed"`) {
-				t.Errorf("a task of a server that runs: %s", got)
-			}
+			expect.Contains(t, "a task of a server that runs", run(), `"completed"`)
 			stop()
 			<-ctx.Done()
-			if got := run(); !strings.Contains(got, `"working"`) {
-				t.Errorf("a task of a server that stops: %s", got)
-			}
+			expect.Contains(t, "a task of a server that stops", run(), `"working"`)
 			return nil
 		})
 		if err != nil {

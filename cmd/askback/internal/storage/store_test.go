@@ -1,6 +1,10 @@
 package storage
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
+)
 
 func TestNamesOfDatabasesHaveNoSecrets(t *testing.T) {
 	t.Parallel()
@@ -10,8 +14,6 @@ func TestNamesOfDatabasesHaveNoSecrets(t *testing.T) {
 		{"postgres:///tasks?host=/run/postgresql", "postgres:///tasks"},
 		{"postgres://user:hunt%er2@db.example/tasks", "postgres"},
 	} {
-		if got := databaseName(tt.url); got != tt.want {
-			t.Errorf("%s: got %q, want %q", tt.url, got, tt.want)
-		}
+		expect.Equal(t, tt.url, databaseName(tt.url), tt.want)
 	}
 }

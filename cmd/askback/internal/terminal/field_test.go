@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
@@ -17,9 +15,7 @@ func TestFieldsStandInTheOrderOfTheSchema(t *testing.T) {
 		got = append(got, f.Name)
 	}
 	want := []string{"zeta", "alpha", "mail", "home", "due", "at", "weight", "colour", "loud", "public", "tags", "note"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	expect.Diff(t, "the value", want, got)
 }
 
 func TestNoNumbers(t *testing.T) {
@@ -27,9 +23,7 @@ func TestNoNumbers(t *testing.T) {
 		"NaN"} {
 		f := fieldOf(t, `{"type":"number"}`)
 		f.text = s
-		if got := f.problem(); got != "must be a number" {
-			t.Errorf("%q: %q", s, got)
-		}
+		expect.Equal(t, fmt.Sprintf("%q", s), f.problem(), "must be a number")
 	}
 }
 

@@ -78,9 +78,7 @@ func TestByLineSampleAndURL(t *testing.T) {
 	p.sees("  http://example.com/\n  Host: example.com\n  ! It is not https", "  1. Open\n  2. Decline\n  3. Cancel")
 	p.types("\n", "1\n")
 	wants(t, u, &mcp.ElicitResult{Action: "accept"})
-	if opened != "http://example.com/" {
-		t.Errorf("opened %q", opened)
-	}
+	expect.Equal(t, "opened", opened, "http://example.com/")
 }
 
 func TestFromAPipe(t *testing.T) {

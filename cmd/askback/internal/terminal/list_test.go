@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 // towns is the schema of one field, whose list has n towns, and three others behind them.
@@ -105,7 +105,5 @@ func TestNearest(t *testing.T) {
 		got[filter] = f.nearest(filter)
 	}
 	want := map[string]int{"no": 1, "NON": 0, "no)": 2, "way nor": 2, " nor": 1, "x": -1, "": 0}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "the value", want, got)
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/cmd/askback/internal/ptytest"
@@ -19,9 +18,7 @@ import (
 func wants[T any](t *testing.T, a *asked[T], want T) {
 	t.Helper()
 	got := expect.Must(a.end())(t)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("another result than wanted (-want +got):\n%s", diff)
-	}
+	expect.Diff(t, "another result than wanted", want, got)
 }
 
 func TestDecline(t *testing.T) {
@@ -246,9 +243,7 @@ func TestNoColor(t *testing.T) {
 		if colour.MatchString(form) != want || colour.MatchString(record) != want {
 			t.Errorf("%s: want colours: %v, got %q", env, want, p.raw.String())
 		}
-		if !strings.Contains(form, "\x1b[1m") {
-			t.Errorf("%s: nothing is bold: %q", env, form)
-		}
+		expect.Contains(t, env+": nothing is bold", form, "\x1b[1m")
 	}
 }
 

@@ -1,8 +1,11 @@
 package terminal
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestLine(t *testing.T) {
@@ -35,9 +38,7 @@ func TestLine(t *testing.T) {
 		strings.Repeat("é", 101):                 strings.Repeat("é", 100) + "…",
 	}
 	for in, want := range tests {
-		if got := line(in, 100); got != want {
-			t.Errorf("%+q: got %+q, not %+q", in, got, want)
-		}
+		expect.Equal(t, fmt.Sprint(in), line(in, 100), want)
 	}
 }
 
@@ -48,8 +49,6 @@ func TestLines(t *testing.T) {
 		strings.Repeat("x\n", 30):     strings.Repeat("x\n", 23) + "x…\n(cut here: 13 more characters)",
 	}
 	for in, want := range tests {
-		if got := lines(in, 100); got != want {
-			t.Errorf("%q: got %q, not %q", in, got, want)
-		}
+		expect.Equal(t, fmt.Sprintf("%q", in), lines(in, 100), want)
 	}
 }

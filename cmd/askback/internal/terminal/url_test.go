@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback/internal/test/expect"
 )
 
 func TestURL(t *testing.T) {
@@ -63,9 +65,7 @@ func TestURL(t *testing.T) {
 			p.sees(append(tt.sees, "tracker wants you to open an address:", "▸ Decline")...)
 			p.types(tt.keys...)
 			wants(t, a, &mcp.ElicitResult{Action: tt.action})
-			if opened != tt.opened {
-				t.Errorf("opened %q, not %q", opened, tt.opened)
-			}
+			expect.Equal(t, "opened", opened, tt.opened)
 			p.gotItBack()
 		})
 	}
