@@ -25,8 +25,8 @@ func TestImportsRunOneWay(t *testing.T) {
 		"askbacktest", "client/internal/tap", "client/internal/streamable", "client",
 	}
 	besides := []string{"drain", "internal/child", "internal/rawclient", "internal/rawclient/alter",
-		"internal/rawclient/transcript", "internal/stdio", "internal/test/desktest", "internal/test/harness",
-		"internal/test/hostile", "internal/test/judge", "internal/test/ledgertest",
+		"internal/rawclient/transcript", "internal/stdio", "internal/test/desktest", "internal/test/expect",
+		"internal/test/harness", "internal/test/hostile", "internal/test/judge", "internal/test/ledgertest",
 		"internal/test/law", "internal/test/law/planted", "internal/test/program", "internal/test/sim"}
 	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
 	list.Dir = "../.."
