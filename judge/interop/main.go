@@ -10,16 +10,13 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"flag"
 	"fmt"
-	"math/big"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,11 +49,8 @@ func run(only string) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	programs, err := prepare(work)
-	if err != nil {
-		return err
-	}
-	if err := certify(work); err != nil {
+	programs, err1 := prepare(work)
+	if err := errors.Join(err1, certify(work)); err != nil {
 		return err
 	}
 	var cells []*cell
@@ -109,26 +103,16 @@ func prepare(dir string) (programs, error) {
 	return all, nil
 }
 
-// certify makes the certificate of the receivers of events, which servers trust, and tells all programs where it is.
+// certify writes the certificate of every server of httptest, which the servers here trust, and tells the receivers of
+// events that are not written in Go where it is.
 func certify(dir string) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	of := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true,
-	}
-	certificate, err := x509.CreateCertificate(rand.Reader, of, of, key.Public(), key)
-	if err != nil {
-		return err
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return err
-	}
+	web := httptest.NewTLSServer(nil)
+	defer web.Close()
+	pair := web.TLS.Certificates[0]
+	secret, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
 	for name, block := range map[string]*pem.Block{
-		"INTEROP_CERTIFICATE": {Type: "CERTIFICATE", Bytes: certificate}, "INTEROP_KEY": {Type: "PRIVATE KEY", Bytes: secret},
+		"INTEROP_CERTIFICATE": {Type: "CERTIFICATE", Bytes: pair.Certificate[0]},
+		"INTEROP_KEY":         {Type: "PRIVATE KEY", Bytes: secret},
 	} {
 		file := filepath.Join(dir, name)
 		err = errors.Join(err, os.WriteFile(file, pem.EncodeToMemory(block), 0o600), os.Setenv(name, file))

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"regexp"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/auth/extauth"
@@ -130,8 +130,8 @@ func visit(ctx context.Context, args *auth.AuthorizationArgs) (*auth.Authorizati
 	if err != nil {
 		return nil, fmt.Errorf("the authorization server answered %s: %w", res.Status, err)
 	}
-	if at := (&url.URL{Scheme: back.Scheme, Host: back.Host, Path: back.Path}).String(); at != redirectURL {
-		return nil, fmt.Errorf("the authorization server sends the browser to %s, not to %s", at, redirectURL)
+	if !strings.HasPrefix(back.String(), redirectURL+"?") {
+		return nil, fmt.Errorf("the authorization server sends the browser to %s, not to %s", back, redirectURL)
 	}
 	answer := back.Query()
 	return &auth.AuthorizationResult{Code: answer.Get("code"), State: answer.Get("state"), Iss: answer.Get("iss")}, nil

@@ -24,11 +24,13 @@ var plays = map[string]func(context.Context, *scenario) error{
 	"elicitation-sep1034-client-defaults": connected(callListed("test_client_elicitation_defaults", nil,
 		`Elicitation completed: {"age":30,"name":"John Doe","score":95.5,"status":"active","verified":true}`,
 		`Elicitation completed: {"name":"John Doe","age":30,"score":95.5,"status":"active","verified":true}`)),
-	"sse-retry":                     connected(callOverBrokenStream),
+	"sse-retry": connected(func(ctx context.Context, session *client.Session) error { // a stream that ends before its result
+		return call(ctx, session, "test_reconnection", nil, "Reconnection test completed successfully")
+	}),
 	"sep-2322-client-request-state": goThroughRounds,
 	"http-standard-headers":         connected(useEverything),
 	"http-custom-headers":           makeListedCalls,
-	"http-invalid-tool-headers":     connected(callEveryTool(map[string]any{"region": "us-west1"}, "Tool call received")),
+	"http-invalid-tool-headers":     connected(callListed("", map[string]any{"region": "us-west1"}, "Tool call received")),
 }
 
 // connected plays a scenario in a session whose client accepts every form.
@@ -59,11 +61,6 @@ func echoSchema(ctx context.Context, session *client.Session) error {
 		}
 	}
 	return errors.New("no tool has the schema to send back")
-}
-
-// callOverBrokenStream calls a tool whose stream ends before its result.
-func callOverBrokenStream(ctx context.Context, session *client.Session) error {
-	return call(ctx, session, "test_reconnection", nil, "Reconnection test completed successfully")
 }
 
 // goThroughRounds goes through calls that ask, and calls another tool in between: in the
@@ -100,22 +97,22 @@ func goThroughRounds(ctx context.Context, s *scenario) error {
 
 // useEverything makes a request of every kind that the suite wants headers on.
 func useEverything(ctx context.Context, session *client.Session) error {
-	if err := callEveryTool(nil, "Headers test completed")(ctx, session); err != nil {
+	if err := callListed("", nil, "Headers test completed")(ctx, session); err != nil {
 		return err
 	}
 	for resource, err := range session.SDK().Resources(ctx, nil) {
-		if err != nil {
-			return err
+		if err == nil {
+			_, err = session.ReadResource(ctx, &mcp.ReadResourceParams{URI: resource.URI})
 		}
-		if _, err := session.ReadResource(ctx, &mcp.ReadResourceParams{URI: resource.URI}); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	for prompt, err := range session.SDK().Prompts(ctx, nil) {
-		if err != nil {
-			return err
+		if err == nil {
+			_, err = session.GetPrompt(ctx, &mcp.GetPromptParams{Name: prompt.Name})
 		}
-		if _, err := session.GetPrompt(ctx, &mcp.GetPromptParams{Name: prompt.Name}); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -126,54 +123,41 @@ func useEverything(ctx context.Context, session *client.Session) error {
 func makeListedCalls(ctx context.Context, s *scenario) error {
 	var settings struct {
 		ToolCalls []struct {
-			Name      string          `json:"name"`
-			Arguments json.RawMessage `json:"arguments"`
-		} `json:"toolCalls"`
+			Name      string
+			Arguments json.RawMessage
+		}
 	}
 	if err := s.decodeContext(&settings); err != nil {
 		return err
 	}
 	return connected(func(ctx context.Context, session *client.Session) error {
-		if err := listTools(ctx, session); err != nil { // the headers are named in schemas
-			return err
-		}
+		err := listTools(ctx, session) // the headers are named in schemas
 		for _, c := range settings.ToolCalls {
-			if err := call(ctx, session, c.Name, c.Arguments, "Custom headers test completed"); err != nil {
-				return err
+			if err == nil {
+				err = call(ctx, session, c.Name, c.Arguments, "Custom headers test completed")
 			}
 		}
-		return nil
+		return err
 	})(ctx, s)
 }
 
-// callEveryTool calls all tools that are listed with the same arguments. Tools whose headers are not valid must not be
-// listed.
-func callEveryTool(arguments any, want string) func(context.Context, *client.Session) error {
-	return func(ctx context.Context, session *client.Session) error {
-		for tool, err := range session.SDK().Tools(ctx, nil) {
-			if err != nil {
-				return err
-			}
-			if err := call(ctx, session, tool.Name, arguments, want); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
-// callListed calls a tool that the server must list.
+// callListed calls a tool that the server must list, or all that it lists if name is empty. Tools whose headers are not
+// valid must not be listed.
 func callListed(name string, arguments any, want ...string) func(context.Context, *client.Session) error {
 	return func(ctx context.Context, session *client.Session) error {
+		called := false
 		for tool, err := range session.SDK().Tools(ctx, nil) {
+			if err == nil && (name == "" || name == tool.Name) {
+				called, err = true, call(ctx, session, tool.Name, arguments, want...)
+			}
 			if err != nil {
 				return err
 			}
-			if tool.Name == name {
-				return call(ctx, session, name, arguments, want...)
-			}
 		}
-		return fmt.Errorf("the tool %q is not listed", name)
+		if !called {
+			return fmt.Errorf("the tool %q is not listed", name)
+		}
+		return nil
 	}
 }
 

@@ -37,48 +37,61 @@ type (
 	}
 )
 
+// choices is a form with every kind of choice. It is written by hand, because struct tags do not make enumNames.
+const choices = `{"type": "object", "properties": {
+	"untitledSingle": {"type": "string", "enum": ["option1", "option2", "option3"]},
+	"titledSingle": {"type": "string", "oneOf": [
+		{"const": "value1", "title": "First Option"},
+		{"const": "value2", "title": "Second Option"},
+		{"const": "value3", "title": "Third Option"}]},
+	"legacyEnum": {"type": "string", "enum": ["opt1", "opt2", "opt3"],
+		"enumNames": ["Option One", "Option Two", "Option Three"]},
+	"untitledMulti": {"type": "array", "items": {"type": "string", "enum": ["option1", "option2", "option3"]}},
+	"titledMulti": {"type": "array", "items": {"anyOf": [
+		{"const": "value1", "title": "First Choice"},
+		{"const": "value2", "title": "Second Choice"},
+		{"const": "value3", "title": "Third Choice"}]}}
+}}`
+
 // addAskingTools adds the tools that ask. The tools of the 2025-11-25 scenarios and of the 2026-07-28 scenarios differ
 // only in what they ask.
 func addAskingTools(s *askback.Server) {
-	askback.AddTool(s, tool("test_input_required_result_elicitation", "Asks the user for a name"),
-		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			user, err := askback.Elicit[nameForm](call, "user_name", "What is your name?")
-			return fmt.Sprintf("Hello, %s!", user.Name), err
-		})
-	askback.AddTool(s, tool("test_input_required_result_sampling", "Asks the client's model a question"),
-		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			answer, err := askback.Sample(call, "capital_question", prompt("What is the capital of France?", 100))
-			return said(answer), err
-		})
-	askback.AddTool(s, tool("test_input_required_result_list_roots", "Asks the client for its roots"),
-		func(ctx context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
-			roots, err := askback.Roots(call, "client_roots")
-			if err != nil {
-				return nil, err
-			}
-			res := text("%d roots", len(roots))
-			for _, root := range roots {
-				res.Content = append(res.Content, &mcp.TextContent{Text: root.URI})
-			}
-			return res, nil
-		})
-	askback.AddTool(s, tool("test_input_required_result_request_state", "Keeps its own state, in the SDK's manual style"),
-		func(_ context.Context, call *askback.Call, _ struct{}) (*mcp.CallToolResult, error) {
+	for name, ask := range map[string]func(*askback.Call) (string, error){
+		"test_input_required_result_elicitation": askName,
+		"test_input_required_result_list_roots":  askRoots,
+		"test_missing_capability":                askGreeting, // whether or not the client can answer
+		"test_input_required_result_sampling": func(call *askback.Call) (string, error) {
+			return sample(call, "capital_question", "What is the capital of France?")
+		},
+		"test_elicitation_sep1034_defaults": func(call *askback.Call) (string, error) {
+			answer, err := askback.Elicit[defaultsForm](call, "defaults", "Please check these values")
+			return fmt.Sprintf("Elicitation completed: action=accept, content=%+v", answer), err
+		},
+		"test_elicitation_sep1330_enums": func(call *askback.Call) (string, error) {
+			answer, err := askback.ElicitWith[map[string]any](call, "choices",
+				askback.Question{Message: "Please choose", Schema: json.RawMessage(choices)})
+			return fmt.Sprintf("Elicitation completed: action=accept, content=%v", answer), err
+		},
+	} {
+		add(s, name, "Asks what its name says", func(_ context.Context, call *askback.Call) (string, error) { return ask(call) })
+	}
+	add(s, "test_input_required_result_request_state", "Keeps its own state, in the SDK's manual style",
+		func(_ context.Context, call *askback.Call) (*mcp.CallToolResult, error) {
 			req := call.Request().(*mcp.CallToolRequest)
 			return confirmManually(req.Params.RequestState, req.Params.InputResponses), nil
 		})
-	askback.AddTool(s, tool("test_input_required_result_multiple_inputs", "Asks user, model and client at once"),
-		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+	add(s, "test_input_required_result_multiple_inputs", "Asks user, model and client at once",
+		func(ctx context.Context, call *askback.Call) (string, error) {
 			if err := begin(ctx, call); err != nil {
 				return "", err
 			}
-			user, err1 := askback.Elicit[nameForm](call, "user_name", "What is your name?")
-			greeting, err2 := askback.Sample(call, "greeting", prompt("Generate a greeting", 50))
-			roots, err3 := askback.Roots(call, "client_roots")
-			return fmt.Sprintf("%s, %s: %d roots", said(greeting), user.Name, len(roots)), errors.Join(err1, err2, err3)
+			name, err1 := askName(call)
+			greeting, err2 := askGreeting(call)
+			roots, err3 := askRoots(call)
+			return fmt.Sprintf("%s %s %s", name, greeting, roots), errors.Join(err1, err2, err3)
 		})
-	askback.AddTool(s, tool("test_input_required_result_multi_round", "Asks twice, one question after the other"),
-		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+	add(s, "test_input_required_result_multi_round", "Asks twice, one question after the other",
+		func(ctx context.Context, call *askback.Call) (string, error) {
 			if err := begin(ctx, call); err != nil {
 				return "", err
 			}
@@ -89,78 +102,40 @@ func addAskingTools(s *askback.Server) {
 			favorite, err := askback.Elicit[colorForm](call, "step2", "Step 2: What is your favorite color?")
 			return fmt.Sprintf("%s likes %s", user.Name, favorite.Color), err
 		})
-	askback.AddTool(s, tool("test_input_required_result_capabilities", "Asks only what the client can answer"),
-		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+	add(s, "test_input_required_result_capabilities", "Asks only what the client can answer",
+		func(_ context.Context, call *askback.Call) (string, error) {
 			var asked []error
-			if call.Can(askback.CapabilityForm) {
-				_, err := askback.Elicit[nameForm](call, "user_name", "What is your name?")
-				asked = append(asked, err)
-			}
-			if call.Can(askback.CapabilitySampling) {
-				_, err := askback.Sample(call, "greeting", prompt("Generate a greeting", 50))
-				asked = append(asked, err)
-			}
-			if call.Can(askback.CapabilityRoots) {
-				_, err := askback.Roots(call, "client_roots")
-				asked = append(asked, err)
+			needs := []askback.Capability{askback.CapabilityForm, askback.CapabilitySampling, askback.CapabilityRoots}
+			for i, ask := range []func(*askback.Call) (string, error){askName, askGreeting, askRoots} {
+				if call.Can(needs[i]) {
+					_, err := ask(call)
+					asked = append(asked, err)
+				}
 			}
 			return fmt.Sprintf("The client answered %d questions", len(asked)), errors.Join(asked...)
 		})
-	askback.AddTool(s, tool("test_missing_capability", "Asks for sampling whether or not the client can"),
-		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			answer, err := askback.Sample(call, "greeting", prompt("Generate a greeting", 50))
-			return said(answer), err
-		})
-	askback.AddTool(s, tool("test_streaming_elicitation", "Reports progress and then asks the user for a name"),
-		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+	add(s, "test_streaming_elicitation", "Reports progress and then asks the user for a name",
+		func(ctx context.Context, call *askback.Call) (string, error) {
 			if err := call.Progress(ctx, float64(call.Round()), 0, "asking"); err != nil {
 				return "", err
 			}
-			user, err := askback.Elicit[nameForm](call, "user_name", "What is your name?")
-			return fmt.Sprintf("Hello, %s!", user.Name), err
+			return askName(call)
 		})
 	type samplingArgs struct {
 		Prompt string `json:"prompt" jsonschema:"the prompt for the client's model"`
 	}
 	askback.AddTool(s, tool("test_sampling", "Asks the client's model"),
-		func(ctx context.Context, call *askback.Call, in samplingArgs) (string, error) {
-			answer, err := askback.Sample(call, "answer", prompt(in.Prompt, 100))
-			return fmt.Sprintf("LLM response: %s", said(answer)), err
+		func(_ context.Context, call *askback.Call, in samplingArgs) (string, error) {
+			answer, err := sample(call, "answer", in.Prompt)
+			return "LLM response: " + answer, err
 		})
 	type elicitationArgs struct {
 		Message string `json:"message" jsonschema:"the message for the user"`
 	}
 	askback.AddTool(s, tool("test_elicitation", "Asks the user"),
-		func(ctx context.Context, call *askback.Call, in elicitationArgs) (string, error) {
+		func(_ context.Context, call *askback.Call, in elicitationArgs) (string, error) {
 			contact, err := askback.Elicit[contactForm](call, "contact", in.Message)
 			return fmt.Sprintf("User response: %s, %s", contact.Username, contact.Email), err
-		})
-	askback.AddTool(s, tool("test_elicitation_sep1034_defaults", "Asks with a form that has defaults"),
-		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			answer, err := askback.Elicit[defaultsForm](call, "defaults", "Please check these values")
-			return fmt.Sprintf("Elicitation completed: action=accept, content=%+v", answer), err
-		})
-	askback.AddTool(s, tool("test_elicitation_sep1330_enums", "Asks with a form that has every kind of choice"),
-		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
-			answer, err := askback.ElicitWith[map[string]any](call, "choices", askback.Question{
-				Message: "Please choose",
-				// By hand, because struct tags do not make the legacy enumNames.
-				Schema: json.RawMessage(`{"type": "object", "properties": {
-					"untitledSingle": {"type": "string", "enum": ["option1", "option2", "option3"]},
-					"titledSingle": {"type": "string", "oneOf": [
-						{"const": "value1", "title": "First Option"},
-						{"const": "value2", "title": "Second Option"},
-						{"const": "value3", "title": "Third Option"}]},
-					"legacyEnum": {"type": "string", "enum": ["opt1", "opt2", "opt3"],
-						"enumNames": ["Option One", "Option Two", "Option Three"]},
-					"untitledMulti": {"type": "array", "items": {"type": "string", "enum": ["option1", "option2", "option3"]}},
-					"titledMulti": {"type": "array", "items": {"anyOf": [
-						{"const": "value1", "title": "First Choice"},
-						{"const": "value2", "title": "Second Choice"},
-						{"const": "value3", "title": "Third Choice"}]}}
-				}}`),
-			})
-			return fmt.Sprintf("Elicitation completed: action=accept, content=%v", answer), err
 		})
 }
 
@@ -169,20 +144,36 @@ func begin(ctx context.Context, call *askback.Call) error {
 	return call.Do(ctx, "begin", func(context.Context) error { return nil })
 }
 
-func prompt(message string, maxTokens int64) *mcp.CreateMessageWithToolsParams {
-	return &mcp.CreateMessageWithToolsParams{
-		Messages:  []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: message}}}},
-		MaxTokens: maxTokens,
-	}
+func askName(call *askback.Call) (string, error) {
+	user, err := askback.Elicit[nameForm](call, "user_name", "What is your name?")
+	return fmt.Sprintf("Hello, %s!", user.Name), err
 }
 
-func said(answer *mcp.CreateMessageWithToolsResult) string {
+func askGreeting(call *askback.Call) (string, error) {
+	return sample(call, "greeting", "Generate a greeting")
+}
+
+func askRoots(call *askback.Call) (string, error) {
+	roots, err := askback.Roots(call, "client_roots")
+	text := fmt.Sprintf("%d roots:", len(roots))
+	for _, root := range roots {
+		text += " " + root.URI
+	}
+	return text, err
+}
+
+// sample asks the client's model, and returns the first text of its answer.
+func sample(call *askback.Call, key, prompt string) (string, error) {
+	answer, err := askback.Sample(call, key, &mcp.CreateMessageWithToolsParams{
+		Messages:  []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: prompt}}}},
+		MaxTokens: 100,
+	})
 	if answer != nil {
 		for _, content := range answer.Content {
 			if t, ok := content.(*mcp.TextContent); ok {
-				return t.Text
+				return t.Text, err
 			}
 		}
 	}
-	return "(no text)"
+	return "(no text)", err
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -25,10 +26,8 @@ func newSDKServer() *mcp.Server {
 		mcp.AddTool(m, &mcp.Tool{Name: name, Description: "Logs, for clients that want to see it"},
 			func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
 				for _, message := range messages {
-					if err := req.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "info", Data: message}); err != nil {
-						return nil, nil, err
-					}
-					if err := pause(ctx); err != nil {
+					err := req.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "info", Data: message})
+					if err = errors.Join(err, pause(ctx)); err != nil {
 						return nil, nil, err
 					}
 				}

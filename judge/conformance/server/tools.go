@@ -28,31 +28,24 @@ func addTools(s *askback.Server) {
 	addStatic(s, "test_multiple_content_types", "Returns text, an image and an embedded resource",
 		&mcp.TextContent{Text: "Multiple content types test:"}, pixel,
 		embedded("test://mixed-content-resource", "application/json", `{"test":"data","value":123}`))
-	askback.AddTool(s, tool("test_error_handling", "Always fails"),
-		func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
-			return nil, errors.New("this tool intentionally returns an error for testing")
-		})
-	askback.AddTool(s, tool("test_tool_with_progress", "Reports progress in three steps"),
-		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+	add(s, "test_error_handling", "Always fails", func(context.Context, *askback.Call) (*mcp.CallToolResult, error) {
+		return nil, errors.New("this tool intentionally returns an error for testing")
+	})
+	add(s, "test_tool_with_progress", "Reports progress in three steps",
+		func(ctx context.Context, call *askback.Call) (string, error) {
 			for _, done := range []float64{0, 50, 100} {
-				if err := call.Progress(ctx, done, 100, fmt.Sprintf("%v of 100", done)); err != nil {
-					return "", err
-				}
-				if err := pause(ctx); err != nil {
+				if err := errors.Join(call.Progress(ctx, done, 100, fmt.Sprintf("%v of 100", done)), pause(ctx)); err != nil {
 					return "", err
 				}
 			}
 			return "Three steps done", nil
 		})
-	askback.AddTool(s, tool("test_reconnection", "Closes the response's stream before it answers"),
-		func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+	add(s, "test_reconnection", "Closes the response's stream before it answers",
+		func(ctx context.Context, call *askback.Call) (string, error) {
 			if extra := call.Request().GetExtra(); extra != nil && extra.CloseSSEStream != nil {
 				extra.CloseSSEStream(mcp.CloseSSEStreamArgs{RetryAfter: 10 * time.Millisecond})
 			}
-			if err := pause(ctx); err != nil {
-				return "", err
-			}
-			return "Answered on the stream that the client resumed", nil
+			return "Answered on the stream that the client resumed", pause(ctx)
 		})
 	askback.AddTool(s, &mcp.Tool{
 		Name:        "json_schema_2020_12_tool",
@@ -91,38 +84,40 @@ func addTools(s *askback.Server) {
 	}, func(_ context.Context, _ *askback.Call, in map[string]any) (string, error) {
 		return fmt.Sprintf("Region %q", in["region"]), nil
 	})
-	askback.AddTool(s, tool("test_trigger_tool_change", "Changes the list of tools"),
-		toggle(
-			func() { addStatic(s, "test_added_tool", "Is there until the next change") },
-			func() { s.RemoveTools("test_added_tool") }))
-	askback.AddTool(s, tool("test_trigger_prompt_change", "Changes the list of prompts"),
-		toggle(
-			func() { addStaticPrompt(s, "test_added_prompt", "Is there until the next change") },
-			func() { s.RemovePrompts("test_added_prompt") }))
+	addToggle(s, "test_trigger_tool_change",
+		func() { addStatic(s, "test_added_tool", "Is there until the next change") },
+		func() { s.RemoveTools("test_added_tool") })
+	addToggle(s, "test_trigger_prompt_change",
+		func() { addStaticPrompt(s, "test_added_prompt", "Is there until the next change") },
+		func() { s.RemovePrompts("test_added_prompt") })
 }
 
-// toggle is a handler that adds something, and removes it the next time. If a list changes and changes back, a later
+// addToggle adds a tool that adds something, and removes it the next time. If a list changes and changes back, a later
 // reader, such as a bridge, sees no change.
-func toggle(add, remove func()) askback.ToolHandler[struct{}, string] {
+func addToggle(s *askback.Server, name string, change, changeBack func()) {
 	var mu sync.Mutex
-	there := false
-	return func(context.Context, *askback.Call, struct{}) (string, error) {
+	add(s, name, "Changes a list", func(context.Context, *askback.Call) (string, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		if there = !there; there {
-			add()
-			return "Added", nil
-		}
-		remove()
-		return "Removed", nil
-	}
+		change()
+		change, changeBack = changeBack, change
+		return "Changed", nil
+	})
 }
 
 func addStatic(s *askback.Server, name, description string, content ...mcp.Content) {
-	askback.AddTool(s, tool(name, description),
-		func(context.Context, *askback.Call, struct{}) (*mcp.CallToolResult, error) {
-			return &mcp.CallToolResult{Content: content}, nil
-		})
+	add(s, name, description, func(context.Context, *askback.Call) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{Content: content}, nil
+	})
+}
+
+// add adds a tool without arguments.
+func add[Out any](s *askback.Server, name, description string, run func(context.Context, *askback.Call) (Out, error)) {
+	askback.AddTool(s, tool(name, description), withoutArguments(run))
+}
+
+func withoutArguments[Out any](run func(context.Context, *askback.Call) (Out, error)) askback.ToolHandler[struct{}, Out] {
+	return func(ctx context.Context, call *askback.Call, _ struct{}) (Out, error) { return run(ctx, call) }
 }
 
 func tool(name, description string) *mcp.Tool { return &mcp.Tool{Name: name, Description: description} }

@@ -3,13 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 
@@ -19,22 +16,11 @@ import (
 	"github.com/askback-mcp/askback/client"
 )
 
-// events are posted to the receivers on this machine that have the certificate of the matrix. Some clients start a
-// program without the variable: they have no receiver.
-func events() (*askback.EventOptions, error) {
-	file := os.Getenv("INTEROP_CERTIFICATE")
-	if file == "" {
-		return nil, nil
-	}
-	certificate, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	trusted := x509.NewCertPool()
-	trusted.AppendCertsFromPEM(certificate)
-	return &askback.EventOptions{Webhooks: &askback.WebhookOptions{
-		UncheckedTransport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}},
-	}}, nil
+// events are posted to receivers on this machine, which have the certificate of httptest.
+func events() *askback.EventOptions {
+	web := httptest.NewTLSServer(nil)
+	web.Close()
+	return &askback.EventOptions{Webhooks: &askback.WebhookOptions{UncheckedTransport: web.Client().Transport}}
 }
 
 // alice is who subscribes: anonymous callers cannot.
@@ -54,7 +40,7 @@ func posted(ctx context.Context, s *client.Session, scenario string) (string, er
 	sub := &client.EventSubscription{Name: "call.ended", Arguments: map[string]any{"tool": "e_job"},
 		Secret: client.NewEventSecret()}
 	arrived := make(chan string, 1)
-	receiver := httptest.NewUnstartedServer(&client.EventReceiver{
+	receiver := httptest.NewTLSServer(&client.EventReceiver{
 		Secrets: func(context.Context, string) ([]string, error) { return []string{sub.Secret}, nil },
 		Receive: func(_ context.Context, _ string, page *client.EventPage, ended error) error {
 			if ended != nil || len(page.Events) != 1 {
@@ -67,14 +53,8 @@ func posted(ctx context.Context, s *client.Session, scenario string) (string, er
 			return err
 		},
 	})
-	pair, err := tls.LoadX509KeyPair(os.Getenv("INTEROP_CERTIFICATE"), os.Getenv("INTEROP_KEY"))
-	if err != nil {
-		return "", err
-	}
-	receiver.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
-	receiver.StartTLS()
 	defer receiver.Close()
-	sub.URL = strings.Replace(receiver.URL, "127.0.0.1", "localhost", 1)
+	sub.URL = receiver.URL
 	granted, err := s.Subscribe(ctx, sub)
 	if err != nil {
 		return "", err

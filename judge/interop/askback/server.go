@@ -26,16 +26,12 @@ type input struct {
 
 func newServer() (*askback.Server, error) {
 	m := mcp.NewServer(&mcp.Implementation{Name: "askback", Version: "1.0.0"}, nil)
-	events, err := events()
-	if err != nil {
-		return nil, err
-	}
 	keys, err := seal.NewRing(seal.NewKey(time.Now()))
 	if err != nil {
 		return nil, err
 	}
 	srv, err := askback.New(m, &askback.Options{
-		Keys: keys, Events: events, Desk: &askback.DeskOptions{Wait: time.Minute},
+		Keys: keys, Events: events(), Desk: &askback.DeskOptions{Wait: time.Minute},
 		Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
 			return extra.Header.Get("X-User"), nil // only clients of events have one
 		},

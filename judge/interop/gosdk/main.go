@@ -3,12 +3,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"maps"
 	"net/http"
 
-	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback/judge/interop/program"
@@ -48,128 +44,56 @@ func call(ctx context.Context, target program.Target, tool string) (string, any,
 	return session.InitializeResult().ProtocolVersion, res, err
 }
 
-// newServer has the tools in the SDK's style for Multi Round-Trip Requests: a handler returns InputRequests and a
-// RequestState, and is called again with the answers. A real server would also sign the state.
+// newServer has the tools as the SDK has them written: a handler returns InputRequests and a RequestState.
 func newServer() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "gosdk", Version: "1.0.0"}, nil)
-	tool := func(name string, run func(p *mcp.CallToolParamsRaw) *mcp.CallToolResult) {
-		handler := func(_ context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
-			return run(r.Params), nil, nil
-		}
-		mcp.AddTool(s, &mcp.Tool{Name: name}, handler)
+	for name, tool := range program.Tools {
+		mcp.AddTool(s, &mcp.Tool{Name: name},
+			func(_ context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+				answers := make(map[string]string)
+				for key, response := range r.Params.InputResponses {
+					answers[key] = answer(response)
+				}
+				return result(tool(r.Params.RequestState, answers)), nil, nil
+			})
 	}
-	once := func(name string, requests func() mcp.InputRequestMap, text func(p *mcp.CallToolParamsRaw) string) {
-		tool(name, func(p *mcp.CallToolParamsRaw) *mcp.CallToolResult {
-			if len(p.InputResponses) == 0 {
-				return ask("", requests())
-			}
-			return done("%s", text(p))
-		})
-	}
-	person := func() mcp.InputRequestMap { return mcp.InputRequestMap{"person": form("What is your name?")} }
-	capital := func() mcp.InputRequestMap {
-		return mcp.InputRequestMap{"capital": prompt("What is the capital of France?")}
-	}
-	roots := func() mcp.InputRequestMap { return mcp.InputRequestMap{"roots": &mcp.ListRootsParams{}} }
-	once("t_elicit", person, func(p *mcp.CallToolParamsRaw) string { return fmt.Sprintf("Hello, %s.", name(p, "person")) })
-	once("t_sample", capital, func(p *mcp.CallToolParamsRaw) string { return "The model says: " + said(p, "capital") })
-	once("t_roots", roots, func(p *mcp.CallToolParamsRaw) string { return "Roots: " + root(p, "roots") })
-	once("t_three", func() mcp.InputRequestMap {
-		all := person()
-		maps.Copy(all, capital())
-		maps.Copy(all, roots())
-		return all
-	}, func(p *mcp.CallToolParamsRaw) string {
-		return fmt.Sprintf("%s, %s, %s", name(p, "person"), said(p, "capital"), root(p, "roots"))
-	})
-	tool("t_rounds", func(p *mcp.CallToolParamsRaw) *mcp.CallToolResult {
-		var state struct{ Name, City string }
-		if p.RequestState != "" {
-			if err := json.Unmarshal([]byte(p.RequestState), &state); err != nil {
-				res := new(mcp.CallToolResult)
-				res.SetError(err)
-				return res
-			}
-		}
-		var requests mcp.InputRequestMap
-		if signer := name(p, "signer"); signer != "" {
-			return done("%s of %s, signed %s", state.Name, state.City, signer)
-		} else if state.City = said(p, "city"); state.City != "" {
-			requests = mcp.InputRequestMap{"signer": form(fmt.Sprintf("%s of %s: who signs?", state.Name, state.City))}
-		} else if state.Name = name(p, "person"); state.Name != "" {
-			requests = mcp.InputRequestMap{"city": prompt("Where does " + state.Name + " live?")}
-		} else {
-			requests = mcp.InputRequestMap{"person": form("What is your name?")}
-		}
-		data, _ := json.Marshal(state) // of strings, which cannot fail
-		return ask(string(data), requests)
-	})
-	tool("t_state", func(p *mcp.CallToolParamsRaw) *mcp.CallToolResult {
-		if p.RequestState == "" {
-			// Only an empty map makes the SDK say input_required: without it the result
-			// goes out as complete, with a requestState.
-			return ask("busy", mcp.InputRequestMap{})
-		}
-		return done("served the second time")
-	})
-	tool("t_decline", func(p *mcp.CallToolParamsRaw) *mcp.CallToolResult {
-		if len(p.InputResponses) == 0 {
-			return ask("", mcp.InputRequestMap{"person": form("Delete everything? Sign with your name.")})
-		}
-		if res, ok := p.InputResponses["person"].(*mcp.ElicitResult); ok && res.Action == "decline" {
-			return done("Nothing was deleted.")
-		}
-		return done("Deleted for %s", name(p, "person"))
-	})
 	return s
 }
 
-func ask(state string, requests mcp.InputRequestMap) *mcp.CallToolResult {
-	return &mcp.CallToolResult{InputRequests: requests, RequestState: state}
-}
-
-func done(format string, args ...any) *mcp.CallToolResult {
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf(format, args...)}}}
-}
-
-func form(message string) *mcp.ElicitParams {
-	return &mcp.ElicitParams{Message: message, RequestedSchema: &jsonschema.Schema{
-		Type:       "object",
-		Properties: map[string]*jsonschema.Schema{"name": {Type: "string"}},
-		Required:   []string{"name"},
-	}}
-}
-
-func prompt(text string) *mcp.CreateMessageParams {
-	return &mcp.CreateMessageParams{
-		MaxTokens: 100,
-		Messages:  []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: text}}},
+func result(round program.Round) *mcp.CallToolResult {
+	if round.Text != "" {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: round.Text}}}
 	}
-}
-
-// name is the name in the answer to a form, or empty.
-func name(p *mcp.CallToolParamsRaw, key string) string {
-	if res, ok := p.InputResponses[key].(*mcp.ElicitResult); ok {
-		name, _ := res.Content["name"].(string)
-		return name
-	}
-	return ""
-}
-
-// said is the text in the answer of a model, or empty.
-func said(p *mcp.CallToolParamsRaw, key string) string {
-	if res, ok := p.InputResponses[key].(*mcp.CreateMessageWithToolsResult); ok && len(res.Content) > 0 {
-		if text, ok := res.Content[0].(*mcp.TextContent); ok {
-			return text.Text
+	// Only a map makes the SDK say input_required, even if it is empty: without it the result goes out as complete, with a
+	// requestState.
+	requests := make(mcp.InputRequestMap)
+	for _, q := range round.Ask {
+		switch q.Kind {
+		case program.Form:
+			requests[q.Key] = &mcp.ElicitParams{Message: q.Message, RequestedSchema: program.NameSchema}
+		case program.Prompt:
+			requests[q.Key] = &mcp.CreateMessageParams{
+				MaxTokens: 100,
+				Messages:  []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: q.Message}}},
+			}
+		case program.Roots:
+			requests[q.Key] = new(mcp.ListRootsParams)
 		}
 	}
-	return ""
+	return &mcp.CallToolResult{InputRequests: requests, RequestState: round.State}
 }
 
-// root is the first root in an answer, or empty.
-func root(p *mcp.CallToolParamsRaw, key string) string {
-	if res, ok := p.InputResponses[key].(*mcp.ListRootsResult); ok && len(res.Roots) > 0 {
-		return res.Roots[0].URI
+func answer(response mcp.InputResponse) string {
+	switch r := response.(type) {
+	case *mcp.ElicitResult:
+		if name, ok := r.Content["name"].(string); ok {
+			return name
+		}
+		return r.Action
+	case *mcp.CreateMessageWithToolsResult:
+		return r.Content[0].(*mcp.TextContent).Text
+	case *mcp.ListRootsResult:
+		return r.Roots[0].URI
 	}
 	return ""
 }

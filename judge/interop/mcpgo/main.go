@@ -3,8 +3,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -71,14 +69,12 @@ func call(ctx context.Context, target program.Target, tool string) (string, any,
 type answers struct{ tool string }
 
 func (a answers) Elicit(context.Context, mcp.ElicitationRequest) (*mcp.ElicitationResult, error) {
-	var res mcp.ElicitationResult
-	if a.tool == "t_decline" {
-		res.Action = mcp.ElicitationResponseActionDecline
-	} else {
-		res.Action = mcp.ElicitationResponseActionAccept
-		res.Content = map[string]any{"name": "octocat"}
+	res, answer := new(mcp.ElicitationResult), program.Elicit(a.tool)
+	res.Action = mcp.ElicitationResponseAction(answer.Action)
+	if answer.Content != nil {
+		res.Content = answer.Content
 	}
-	return &res, nil
+	return res, nil
 }
 
 func (answers) CreateMessage(context.Context, mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
@@ -92,124 +88,61 @@ func (answers) ListRoots(context.Context, mcp.ListRootsRequest) (*mcp.ListRootsR
 	return &mcp.ListRootsResult{Roots: []mcp.Root{{URI: "file:///work", Name: "work"}}}, nil
 }
 
-// newServer has the tools in mcp-go's style for Multi Round-Trip Requests, as in its
-// examples/multi_round_trip. A real server would also sign the state.
+// newServer has the tools in mcp-go's style, as in its examples/multi_round_trip.
 func newServer() *server.MCPServer {
 	s := server.NewMCPServer("mcpgo", "1.0.0",
 		server.WithToolCapabilities(true), server.WithElicitation(), server.WithRoots())
 	s.EnableSampling()
-	tool := func(name string, run func(p mcp.CallToolParams) (*mcp.CallToolResult, error)) {
-		s.AddTool(mcp.NewTool(name), func(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			return run(req.Params)
+	for name, tool := range program.Tools {
+		s.AddTool(mcp.NewTool(name), func(_ context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			answers := make(map[string]string)
+			for key := range r.Params.InputResponses {
+				answers[key] = answer(r.Params.InputResponses, key)
+			}
+			return result(tool(r.Params.RequestState, answers)), nil
 		})
 	}
-	once := func(name string, requests *server.InputRequestBuilder, text func(p mcp.CallToolParams) string) {
-		tool(name, func(p mcp.CallToolParams) (*mcp.CallToolResult, error) {
-			if len(p.InputResponses) == 0 {
-				return requests.ToolResult(), nil
-			}
-			return done("%s", text(p))
-		})
-	}
-	once("t_elicit", ask("").Elicit("person", form("What is your name?")), func(p mcp.CallToolParams) string {
-		return fmt.Sprintf("Hello, %s.", name(p, "person"))
-	})
-	once("t_sample", ask("").Sample("capital", prompt("What is the capital of France?")),
-		func(p mcp.CallToolParams) string { return "The model says: " + said(p, "capital") })
-	once("t_roots", ask("").Roots("roots"), func(p mcp.CallToolParams) string { return "Roots: " + first(p, "roots") })
-	once("t_three", ask("").
-		Elicit("person", form("What is your name?")).
-		Sample("capital", prompt("What is the capital of France?")).
-		Roots("roots"),
-		func(p mcp.CallToolParams) string {
-			return fmt.Sprintf("%s, %s, %s", name(p, "person"), said(p, "capital"), first(p, "roots"))
-		})
-	tool("t_rounds", func(p mcp.CallToolParams) (*mcp.CallToolResult, error) {
-		var state struct{ Name, City string }
-		if p.RequestState != "" {
-			if err := json.Unmarshal([]byte(p.RequestState), &state); err != nil {
-				return nil, err
-			}
-		}
-		next := ask("")
-		if signer := name(p, "signer"); signer != "" {
-			return done("%s of %s, signed %s", state.Name, state.City, signer)
-		} else if state.City = said(p, "city"); state.City != "" {
-			next.Elicit("signer", form(fmt.Sprintf("%s of %s: who signs?", state.Name, state.City)))
-		} else if state.Name = name(p, "person"); state.Name != "" {
-			next.Sample("city", prompt("Where does "+state.Name+" live?"))
-		} else {
-			next.Elicit("person", form("What is your name?"))
-		}
-		data, _ := json.Marshal(state) // of strings, which cannot fail
-		return next.RequestState(string(data)).ToolResult(), nil
-	})
-	tool("t_state", func(p mcp.CallToolParams) (*mcp.CallToolResult, error) {
-		if p.RequestState == "" {
-			return ask("busy").ToolResult(), nil
-		}
-		return done("served the second time")
-	})
-	tool("t_decline", func(p mcp.CallToolParams) (*mcp.CallToolResult, error) {
-		answer := server.ElicitationResponse(p.InputResponses, "person")
-		if answer == nil {
-			return ask("").Elicit("person", form("Delete everything? Sign with your name.")).ToolResult(), nil
-		}
-		if answer.Action == mcp.ElicitationResponseActionDecline {
-			return done("Nothing was deleted.")
-		}
-		return done("Deleted for %s", name(p, "person"))
-	})
 	return s
 }
 
-func ask(state string) *server.InputRequestBuilder { return server.NewInputRequestBuilder(state) }
-
-func done(format string, args ...any) (*mcp.CallToolResult, error) {
-	return mcp.NewToolResultText(fmt.Sprintf(format, args...)), nil
-}
-
-func form(message string) mcp.ElicitationParams {
-	return mcp.ElicitationParams{Mode: mcp.ElicitationModeForm, Message: message, RequestedSchema: map[string]any{
-		"type":       "object",
-		"properties": map[string]any{"name": map[string]any{"type": "string"}},
-		"required":   []string{"name"},
-	}}
-}
-
-func prompt(text string) mcp.CreateMessageParams {
-	return mcp.CreateMessageParams{
-		MaxTokens: 100,
-		Messages:  []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.NewTextContent(text)}},
+func result(round program.Round) *mcp.CallToolResult {
+	if round.Text != "" {
+		return mcp.NewToolResultText(round.Text)
 	}
-}
-
-// name is the name in the answer to a form, or empty.
-func name(p mcp.CallToolParams, key string) string {
-	if answer := server.ElicitationResponse(p.InputResponses, key); answer != nil {
-		content, _ := answer.Content.(map[string]any)
-		name, _ := content["name"].(string)
-		return name
-	}
-	return ""
-}
-
-// said is the text in the answer of a model, or empty.
-func said(p mcp.CallToolParams, key string) string {
-	if answer := server.SamplingResponse(p.InputResponses, key); answer != nil {
-		if content, err := mcp.ParseSamplingContent(answer.Content); err == nil {
-			if text, ok := mcp.AsTextContent(content); ok {
-				return text.Text
-			}
+	requests := server.NewInputRequestBuilder(round.State)
+	for _, q := range round.Ask {
+		switch q.Kind {
+		case program.Form:
+			requests.Elicit(q.Key, mcp.ElicitationParams{
+				Mode: mcp.ElicitationModeForm, Message: q.Message, RequestedSchema: program.NameSchema,
+			})
+		case program.Prompt:
+			requests.Sample(q.Key, mcp.CreateMessageParams{
+				MaxTokens: 100,
+				Messages:  []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.NewTextContent(q.Message)}},
+			})
+		case program.Roots:
+			requests.Roots(q.Key)
 		}
 	}
-	return ""
+	return requests.ToolResult()
 }
 
-// first is the first root in an answer, or empty.
-func first(p mcp.CallToolParams, key string) string {
-	if answer := server.RootsResponse(p.InputResponses, key); answer != nil && len(answer.Roots) > 0 {
-		return answer.Roots[0].URI
+// answer returns the answer to a question. The library decodes any answer as an answer to any question.
+func answer(responses mcp.InputResponses, key string) string {
+	if r := server.ElicitationResponse(responses, key); r != nil && r.Action != "" {
+		content, _ := r.Content.(map[string]any)
+		if name, ok := content["name"].(string); ok {
+			return name
+		}
+		return string(r.Action)
 	}
-	return ""
+	if r := server.SamplingResponse(responses, key); r != nil && r.Role != "" {
+		content, _ := mcp.ParseSamplingContent(r.Content) // nil is no text
+		if text, ok := mcp.AsTextContent(content); ok {
+			return text.Text
+		}
+		return ""
+	}
+	return server.RootsResponse(responses, key).Roots[0].URI
 }

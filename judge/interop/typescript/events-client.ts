@@ -30,14 +30,14 @@ const receiver = createServer(
     async (req, res) => {
         const chunks: Buffer[] = [];
         for await (const chunk of req) chunks.push(chunk);
-        const answer = await receive(new Request(`https://localhost${req.url}`, {
+        const answer = await receive(new Request(`https://127.0.0.1${req.url}`, {
             method: req.method, headers: req.headers as Record<string, string>, body: Buffer.concat(chunks)
         }));
         res.writeHead(answer.status, { 'Content-Type': 'application/json' }).end(await answer.text());
     }
 );
-await new Promise<void>(resolve => receiver.listen(0, 'localhost', resolve));
-const url = `https://localhost:${(receiver.address() as AddressInfo).port}/hooks`;
+await new Promise<void>(resolve => receiver.listen(0, '127.0.0.1', resolve));
+const url = `https://127.0.0.1:${(receiver.address() as AddressInfo).port}/hooks`;
 
 const client = await createMCPClient({
     transport: { type: 'http', url: target, headers: { 'X-User': 'alice' } }, experimental_events: { store }
