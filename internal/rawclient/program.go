@@ -86,6 +86,13 @@ func (p *Program) send(ctx context.Context, message []byte, most int) (*Stream, 
 	return &Stream{Events: true, messages: r}, nil
 }
 
+// Listen returns what the program sends from now on, except for responses to requests.
+func (p *Program) Listen(ctx context.Context) *Stream {
+	r := &replies{program: p, ctx: ctx, most: MostLine, more: make(chan struct{}, 1)}
+	r.err = r.begin(nil)
+	return &Stream{Events: true, messages: r}
+}
+
 // readAll reads the messages of the program until its output ends.
 func (p *Program) readAll(lines *bufio.Reader) {
 	defer close(p.read)

@@ -144,6 +144,7 @@ func TestAProgramIsCalledLikeAnEndpoint(t *testing.T) {
 func TestResponsesOfAProgramFindTheirRequests(t *testing.T) {
 	t.Parallel()
 	c := start(t, "crossed")
+	all := c.Program.Listen(t.Context())
 	first, err := c.Open(t.Context(), "tools/call", greet)
 	expect.Check(t, err)
 	second, err := c.Open(t.Context(), "tools/call", greet)
@@ -158,6 +159,15 @@ func TestResponsesOfAProgramFindTheirRequests(t *testing.T) {
 		}
 		if _, err := s.Next(); !errors.Is(err, io.EOF) {
 			t.Errorf("%s: after the response: %v", want, err)
+		}
+	}
+	_ = c.Program.Close()
+	for _, s := range []*rawclient.Stream{all, c.Program.Listen(t.Context())} {
+		if m, err := s.Next(); s == all && (err != nil || m.Method != "note") {
+			t.Errorf("who listens: %+v, %v", m, err)
+		}
+		if m, err := s.Next(); err == nil {
+			t.Errorf("who listens to a program that has ended: %+v", m)
 		}
 	}
 }

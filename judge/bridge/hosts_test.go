@@ -94,11 +94,9 @@ func TestInspector(t *testing.T) {
 				t.Parallel()
 				node, modules := installed(t)
 				dir := t.TempDir()
-				server := expect.Must(rig.Serve(askback(t), dir))(t)
-				t.Cleanup(server.Kill)
-				b := expect.Must(rig.NewBridge(askback(t), dir, server.URL))(t)
+				b := expect.Must(rig.NewBridge(askback(t), dir, askback(t), "serve", "--stdio", "--data", dir))(t)
 				p := expect.Must(b.Start("--wait", wait))(t)
-				t.Cleanup(p.Kill)
+				t.Cleanup(func() { expect.Check(t, process.Stop(p.Process)) }) // and the server behind it
 				host := rig.Inspector([]string{node, filepath.Join(modules, ".bin", "mcp-inspector")}, p.URL)
 				if wait == "1m" {
 					answering(t, b)

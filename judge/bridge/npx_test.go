@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -40,7 +39,7 @@ func TestNPM(t *testing.T) {
 		host, ctx := m.open(t, b, cmd)
 		listTools(ctx, t, host)
 		// Npm signals its shell only, so hosts close the input first.
-		host.End()
+		host.Close()
 	})
 	if out, err := m.command("npm", "install", "askback").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -55,8 +54,12 @@ func TestNPM(t *testing.T) {
 			expect.Check(t, cmd.Process.Signal(signal))
 		}
 		// The output ends when no process has it any more.
-		if _, err := host.Notice(ctx, "none"); !errors.Is(err, io.EOF) {
-			t.Errorf("SIGTERM does not end the bridge: %v", err)
+		for open := true; open; {
+			select {
+			case _, open = <-host.Notices:
+			case <-ctx.Done():
+				t.Fatal("SIGTERM does not end the bridge")
+			}
 		}
 		if others := expect.Must(filepath.Glob(installed + "/@askback-mcp/*"))(t); len(others) != 1 {
 			t.Errorf("npm installs %q, and not only the program for this platform", others)
@@ -99,7 +102,8 @@ func (m *machine) open(t *testing.T, b *rig.Bridge, cmd *exec.Cmd) (*rig.Stdio, 
 
 func listTools(ctx context.Context, t *testing.T, host *rig.Stdio) {
 	t.Helper()
-	tools := expect.Must(host.Request(ctx, "tools/list", map[string]any{}))(t)
+	var tools json.RawMessage
+	expect.Check(t, host.Call(ctx, "tools/list", nil, &tools))
 	if !strings.Contains(string(tools), "get_weather") {
 		t.Errorf("its tools are %s", tools)
 	}

@@ -139,21 +139,21 @@ func TestPeers(t *testing.T) {
 			t.Parallel()
 			server := p.start(t)
 			b := expect.Must(rig.NewBridge(askback(t), t.TempDir(), server...))(t)
-			b.Flags = append(b.Flags, p.flags...)
 			t.Cleanup(func() {
 				if t.Failed() {
 					t.Logf("the log of the bridge ends with\n%s", process.Tail(b.Log()))
 				}
 			})
-			host := expect.Must(rig.OpenStdio(t.Context(), b.Command("--wait", "1m"), b.Log(), rig.Abilities))(t)
-			t.Cleanup(host.Close)
+			session := expect.Must(rig.OpenStdio(t.Context(), b.Command(append(p.flags, "--wait", "1m")...), b.Log(), rig.Abilities))(t)
+			t.Cleanup(session.Close)
+			host := rig.HostOf(session.Client)
 			answering(t, b)
 			without := sync.OnceValue(func() rig.Host { return direct(t, server) })
 			for _, tool := range p.tools {
 				t.Run(tool.name, func(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 					defer cancel()
-					result, err := host.Call(ctx, tool.name, tool.arguments)
+					result, err := host(ctx, tool.name, tool.arguments)
 					answered := err == nil && strings.Contains(text(t, result), tool.want)
 					switch known := tool.asks && p.known != ""; {
 					case known && answered:
@@ -188,9 +188,9 @@ func direct(t *testing.T, server []string) rig.Host {
 		return expect.Must(rig.OpenSession(t.Context(), server[0]))(t)
 	}
 	log := filepath.Join(t.TempDir(), "log")
-	host := expect.Must(rig.OpenStdio(t.Context(), exec.Command(server[0], server[1:]...), log, nil))(t)
-	t.Cleanup(host.Close)
-	return host.Call
+	session := expect.Must(rig.OpenStdio(t.Context(), exec.Command(server[0], server[1:]...), log, nil))(t)
+	t.Cleanup(session.Close)
+	return rig.HostOf(session.Client)
 }
 
 // goProgram builds a program, such as an example of a module, which is served over stdio.

@@ -46,7 +46,7 @@ func TestKnown(t *testing.T) {
 	for _, c := range allCells() {
 		there[c.String()] = true
 	}
-	if len(there) != 147+16+36+18+8 {
+	if len(there) != 147+16+36+18+4 {
 		t.Errorf("%d cells", len(there))
 	}
 	for name := range known {

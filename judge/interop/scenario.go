@@ -8,10 +8,13 @@ const (
 	legacy = "2025-11-25"
 )
 
+// own is Askback.
+const own = "askback"
+
 // section is a set of cells: Askback with each of its peers, in each scenario, over each transport.
 type section struct {
 	title            string
-	clients, servers []string // the peers that are one
+	clients, servers []string // of own's server, and of its client
 	scenarios        []scenario
 	transports       []transport
 }
@@ -24,7 +27,7 @@ type scenario struct{ tool, text string }
 
 var sections = []*section{
 	{
-		"Tools that ask", []string{"gosdk", "typescript", "mcpgo"}, []string{"gosdk", "typescript", "mcpgo"},
+		"Tools that ask", []string{own, "gosdk", "typescript", "mcpgo"}, []string{"gosdk", "typescript", "mcpgo"},
 		[]scenario{
 			{"t_elicit", "Hello, octocat."},
 			{"t_sample", "The model says: Paris"},
@@ -37,12 +40,12 @@ var sections = []*section{
 		[]transport{{"http", modern}, {"stdio", modern}, {"legacy", legacy}},
 	},
 	{ // some clients give up at the third round without a question
-		"Many checkpoints", []string{"gosdk", "typescript", "mcpgo"}, nil,
+		"Many checkpoints", []string{own, "gosdk", "typescript", "mcpgo"}, nil,
 		[]scenario{{"t_checkpoints", "done"}, {"t_between", "done"}},
 		[]transport{{"http", modern}, {"stdio", modern}},
 	},
 	{
-		"Tasks of 2025-11-25", []string{"typescript1"}, []string{"typescript1"},
+		"Tasks of 2025-11-25", []string{own, "typescript1"}, []string{"typescript1"},
 		[]scenario{
 			{"k_ask", "completed: Echo: octocat"},
 			{"k_fail", "failed: the job broke"},
@@ -54,7 +57,7 @@ var sections = []*section{
 		[]transport{{"http", legacy}, {"stdio", legacy}},
 	},
 	{
-		"The tasks extension", []string{"exttasks"}, nil,
+		"The tasks extension", []string{own, "exttasks"}, nil,
 		[]scenario{
 			{"x_now", "immediate, completed: now"},
 			{"x_ask", "completed: Echo: octocat"},
@@ -94,9 +97,8 @@ func (c *cell) String() string {
 }
 
 func allCells() (cells []*cell) {
-	const own = "askback"
 	for _, s := range sections {
-		pairs := [][2]string{{own, own}}
+		var pairs [][2]string
 		for _, client := range s.clients {
 			pairs = append(pairs, [2]string{client, own})
 		}

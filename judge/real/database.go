@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,26 +19,21 @@ type database struct {
 	end              func()
 }
 
-// startDatabase starts both, with a database for the instances and one for the bridge.
-func startDatabase(ctx context.Context) (d *database, err error) {
-	d = new(database)
-	if d.primary, d.end, err = pgtest.Open(); err != nil {
+// startDatabase starts both, with a database for the instances and one for the bridge. Without an end they end with
+// this process.
+func startDatabase(ctx context.Context) (*database, error) {
+	primary, endPrimary, err := pgtest.Open()
+	if err != nil {
 		return nil, err
 	}
-	endPrimary := d.end
-	defer func() {
-		if err != nil {
-			d.end()
-		}
-	}()
-	if err := execute(ctx, d.primary, "CREATE DATABASE "+bridge); err != nil {
+	if err := execute(ctx, primary, "CREATE DATABASE "+bridge); err != nil {
 		return nil, err
 	}
-	var endStandby func()
-	if d.standby, endStandby, err = d.primary.Follow(); err != nil {
+	standby, endStandby, err := primary.Follow()
+	if err != nil {
 		return nil, err
 	}
-	d.end = sync.OnceFunc(func() { endStandby(); endPrimary() })
+	d := &database{primary: primary, standby: standby, end: func() { endStandby(); endPrimary() }}
 	first, _ := url.Parse(d.primary.DSN()) // both are URLs
 	second, _ := url.Parse(d.standby.DSN())
 	d.hosts = first.Host + "," + second.Host

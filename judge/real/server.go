@@ -52,21 +52,14 @@ func serve(ctx context.Context, text string) error {
 	if err := json.Unmarshal([]byte(text), &i); err != nil {
 		return err
 	}
-	keys, err := seal.File(i.Keys).Load(ctx)
-	if err != nil {
-		return err
-	}
 	store, err := postgres.Open(ctx, i.Database)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	srv, err := i.newServer(keys, store)
-	if err != nil {
-		return err
-	}
-	d, err := desk.Open(store, nil)
-	if err != nil {
+	srv, err1 := i.newServer(ctx, store)
+	d, err2 := desk.Open(store, nil)
+	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
 	page, err := inbox.New(d, &inbox.Options{Title: "Orders", Identity: inbox.TrustedHeader{Name: personHeader,
@@ -91,9 +84,10 @@ func serve(ctx context.Context, text string) error {
 	return work.Wait()
 }
 
-func (i *instance) newServer(keys *seal.Ring, store *postgres.Store) (*askback.Server, error) {
-	hook, err := webhook.New(i.Outside+"/notices", webhookSecret, nil)
-	if err != nil {
+func (i *instance) newServer(ctx context.Context, store *postgres.Store) (*askback.Server, error) {
+	keys, err1 := seal.File(i.Keys).Load(ctx)
+	hook, err2 := webhook.New(i.Outside+"/notices", webhookSecret, nil)
+	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
 	srv, err := askback.New(mcp.NewServer(&mcp.Implementation{Name: "orders", Version: "1.0.0"}, nil), &askback.Options{

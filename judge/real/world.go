@@ -13,9 +13,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/child"
 	"github.com/askback-mcp/askback/judge/process"
 )
 
@@ -38,7 +38,7 @@ type world struct {
 	database *database
 	outside  *httptest.Server
 	units    []*unit // the instances, the bridge, its page
-	nginx    *exec.Cmd
+	nginx    *child.Process
 	running  sync.WaitGroup
 
 	mcpURL, inboxURL, bridgeURL, bridgePageURL string
@@ -57,20 +57,14 @@ func newWorld(ctx context.Context, seed uint64) (w *world, err error) {
 	if w.dir, err = os.MkdirTemp("", "real-"); err != nil {
 		return nil, err
 	}
-	program, err := process.Build(ctx, w.dir)
-	if err != nil {
-		return nil, err
-	}
 	if w.database, err = startDatabase(ctx); err != nil {
 		return nil, err
 	}
 	keys := filepath.Join(w.dir, "askback.keys")
-	if err := process.NewKeys(keys); err != nil {
-		return nil, err
-	}
-	at, err1 := process.FreeAddresses(instances + 4)
-	self, err2 := os.Executable()
-	if err := errors.Join(err1, err2); err != nil {
+	program, err1 := process.Build(ctx, w.dir)
+	at, err2 := process.FreeAddresses(instances + 4)
+	self, err3 := os.Executable()
+	if err := errors.Join(err1, err2, err3, process.NewKeys(keys)); err != nil {
 		return nil, err
 	}
 	for n, addr := range at[:instances] {
@@ -99,7 +93,7 @@ func (w *world) end() {
 	w.cancel()
 	w.running.Wait()
 	if w.nginx != nil {
-		_ = w.nginx.Wait() // it was told to end
+		_ = process.Stop(w.nginx) // and its workers with it
 	}
 	w.outside.CloseClientConnections()
 	w.outside.Close()
@@ -128,17 +122,9 @@ func (w *world) startNginx(front, pages string, at []string) error {
 	}
 	err3 := os.WriteFile(people, []byte("ada:{PLAIN}ada\nbob:{PLAIN}bob\n"), 0o600)
 	file, err4 := process.NginxConfig(w.dir, config)
-	log, err5 := os.Create(filepath.Join(w.dir, "nginx.log"))
-	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return err
 	}
-	defer log.Close()
-	w.nginx = exec.CommandContext(w.ctx, program, "-p", w.dir, "-c", file)
-	w.nginx.Stdout, w.nginx.Stderr = log, log
-	w.nginx.Cancel = func() error { return w.nginx.Process.Signal(syscall.SIGTERM) } // it ends its workers
-	if err := w.nginx.Start(); err != nil {
-		w.nginx = nil
-		return fmt.Errorf("start nginx: %w", err)
-	}
-	return nil
+	w.nginx, err = process.Start(exec.Command(program, "-p", w.dir, "-c", file), filepath.Join(w.dir, "nginx.log"))
+	return err
 }

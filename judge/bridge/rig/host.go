@@ -1,16 +1,13 @@
 package rig
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 
 	"github.com/askback-mcp/askback/internal/rawclient"
 )
@@ -25,10 +22,15 @@ type Host func(ctx context.Context, tool string, arguments map[string]any) (json
 // OpenSession opens a session at an endpoint. It declares nothing, and so can be asked nothing.
 func OpenSession(ctx context.Context, url string) (Host, error) {
 	c, err := (&rawclient.Client{URL: url, Capabilities: "{}"}).Initialize(ctx, Revision)
+	return HostOf(c), err
+}
+
+// HostOf returns a host that calls in a session.
+func HostOf(c *rawclient.Client) Host {
 	return func(ctx context.Context, tool string, arguments map[string]any) (result json.RawMessage, err error) {
 		err = c.Call(ctx, "tools/call", params(tool, arguments), &result)
 		return result, err
-	}, err
+	}
 }
 
 func params(tool string, arguments map[string]any) map[string]any {
@@ -36,23 +38,6 @@ func params(tool string, arguments map[string]any) map[string]any {
 		arguments = map[string]any{}
 	}
 	return map[string]any{"name": tool, "arguments": arguments}
-}
-
-// A Stdio is a raw client over the standard input and output of a process.
-type Stdio struct {
-	cmd       *exec.Cmd
-	abilities map[string]any
-
-	writing sync.Mutex
-	in      io.WriteCloser
-
-	mu      sync.Mutex
-	last    int                                // ID of a request
-	waiting map[string]chan *rawclient.Message // by the IDs of requests
-	notices chan *rawclient.Message            // that nobody has read; of a flood the first
-	strays  []byte                             // lines that are no messages
-	over    chan struct{}                      // closed when nothing comes any more
-	err     error                              // why; valid when over is closed
 }
 
 // Abilities are the results of requests that a server may send to a host that can sample and has roots.
@@ -63,11 +48,27 @@ var Abilities = map[string]any{
 	"roots/list": map[string]any{"roots": []any{map[string]any{"uri": "file:///octocat", "name": "octocat"}}},
 }
 
+// A Stdio is a session with a process over its standard input and output. It answers what the server asks.
+type Stdio struct {
+	*rawclient.Client
+	Notices chan *rawclient.Message // that nobody has read; of a flood the first. It is closed with the output.
+	Strays  bytes.Buffer            // lines that are no messages; valid after Close
+}
+
 // OpenStdio starts a process whose standard error is appended to a log, and opens a session with it. The server may
-// send the requests whose results are in abilities; nil declares nothing.
+// send the requests whose results are in abilities; nil declares nothing. Another request ends the process.
 func OpenStdio(ctx context.Context, cmd *exec.Cmd, log string, abilities map[string]any) (*Stdio, error) {
-	s := &Stdio{cmd: cmd, abilities: abilities, waiting: make(map[string]chan *rawclient.Message),
-		notices: make(chan *rawclient.Message, 1000), over: make(chan struct{})}
+	file, err := os.OpenFile(log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	cmd.Stderr = file
+	s := &Stdio{Notices: make(chan *rawclient.Message, 1000)}
+	program, err := rawclient.Start(cmd, &s.Strays)
+	if err != nil {
+		return nil, err
+	}
 	capabilities := make(map[string]any)
 	for method := range abilities {
 		name, _, _ := strings.Cut(method, "/")
@@ -76,182 +77,41 @@ func OpenStdio(ctx context.Context, cmd *exec.Cmd, log string, abilities map[str
 			capabilities[name] = map[string]any{"form": map[string]any{}, "url": map[string]any{}}
 		}
 	}
-	file, err := os.OpenFile(log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	cmd.Stderr = file
-	out, in, err := rawclient.Pipes(cmd, 0, strays{s})
-	if err != nil {
-		return nil, err
-	}
-	s.in = in
-	go s.read(bufio.NewReader(out))
-	_, err = s.Request(ctx, "initialize", map[string]any{
-		"protocolVersion": Revision, "capabilities": capabilities,
-		"clientInfo": map[string]any{"name": "raw", "version": "1"},
-	})
-	if err == nil {
-		err = s.Notify("notifications/initialized", nil)
-	}
-	if err != nil {
-		s.Close()
+	declared, _ := json.Marshal(capabilities) // of texts
+	client := &rawclient.Client{Program: program, Capabilities: string(declared)}
+	go s.answer(client, program.Listen(context.Background()), abilities)
+	if s.Client, err = client.Initialize(ctx, Revision); err != nil {
+		_ = program.Close() // which says less
 		return nil, fmt.Errorf("%s: %w", cmd, err)
 	}
 	return s, nil
 }
 
-// Call is a [Host].
-func (s *Stdio) Call(ctx context.Context, tool string, arguments map[string]any) (json.RawMessage, error) {
-	return s.Request(ctx, "tools/call", params(tool, arguments))
-}
-
-// End closes the standard input of the process, and waits until it has ended. A process that takes longer is ended.
-func (s *Stdio) End() {
-	_ = s.in.Close()
-	<-s.over
-}
-
-// Close kills the process.
-func (s *Stdio) Close() {
-	_ = s.cmd.Process.Kill() // it may be gone
-	s.End()
-}
-
-// Request sends a request and waits for its result. The error is an [*rawclient.Error] if the server answered with one.
-func (s *Stdio) Request(ctx context.Context, method string, params any) (json.RawMessage, error) {
-	_, response, err := s.Begin(method, params)
-	if err != nil {
-		return nil, err
-	}
-	return response(ctx)
-}
-
-// Begin sends a request, and returns its ID, and what waits for its result.
-func (s *Stdio) Begin(method string, params any) (
-	id int, response func(context.Context) (json.RawMessage, error), err error,
-) {
-	answer := make(chan *rawclient.Message, 1)
-	s.mu.Lock()
-	s.last++
-	id = s.last
-	s.waiting[fmt.Sprint(id)] = answer
-	s.mu.Unlock()
-	response = func(ctx context.Context) (json.RawMessage, error) {
-		select {
-		case m := <-answer:
-			if m.Error != nil {
-				return nil, m.Error
+// answer answers the requests of a server, and keeps its notifications, until its output ends.
+func (s *Stdio) answer(c *rawclient.Client, from *rawclient.Stream, abilities map[string]any) {
+	defer close(s.Notices)
+	for m, err := from.Next(); err == nil; m, err = from.Next() {
+		result, declared := abilities[m.Method]
+		if m.Method == "ping" {
+			result, declared = map[string]any{}, true
+		}
+		switch {
+		case m.ID == nil:
+			select {
+			case s.Notices <- m:
+			default:
 			}
-			return m.Result, nil
-		case <-s.over:
-			return nil, fmt.Errorf("%s: %w", method, s.err)
-		case <-ctx.Done():
-			return nil, fmt.Errorf("%s: %w", method, context.Cause(ctx))
-		}
-	}
-	return id, response, s.send(map[string]any{"id": id, "method": method, "params": params})
-}
-
-// Notify sends a notification. Nil params are left out.
-func (s *Stdio) Notify(method string, params map[string]any) error {
-	message := map[string]any{"method": method}
-	if params != nil {
-		message["params"] = params
-	}
-	return s.send(message)
-}
-
-// Notice waits for a notification of a method, and returns its parameters. What comes before it is passed over.
-func (s *Stdio) Notice(ctx context.Context, method string) (json.RawMessage, error) {
-	for {
-		select {
-		case m := <-s.notices:
-			if m.Method == method {
-				return m.Params, nil
-			}
-		case <-s.over:
-			return nil, fmt.Errorf("%s: %w", method, s.err)
-		case <-ctx.Done():
-			return nil, fmt.Errorf("%s: %w", method, context.Cause(ctx))
-		}
-	}
-}
-
-// Strays returns the lines that the server printed beside its messages.
-func (s *Stdio) Strays() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return string(s.strays)
-}
-
-type strays struct{ *Stdio }
-
-func (s strays) Write(line []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.strays = append(s.strays, line...)
-	return len(line), nil
-}
-
-// read reads what the server sends, until its output ends.
-func (s *Stdio) read(lines *bufio.Reader) {
-	for {
-		line, err := lines.ReadBytes('\n')
-		if err == nil {
-			err = s.receive(line)
-		}
-		if err != nil {
-			s.err = err
-			close(s.over)
-			_, _ = io.Copy(io.Discard, lines) // so that the server can write its last words
-			return
-		}
-	}
-}
-
-func (s *Stdio) receive(line []byte) error {
-	var m rawclient.Message
-	if err := json.Unmarshal(line, &m); err != nil {
-		return fmt.Errorf("%.200s: %w", line, err)
-	}
-	switch {
-	case m.Method == "":
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if answer := s.waiting[string(m.ID)]; answer != nil {
-			delete(s.waiting, string(m.ID))
-			answer <- &m
-		}
-		return nil
-	case m.ID == nil:
-		select {
-		case s.notices <- &m:
+		case declared:
+			_ = c.Answer(context.Background(), m, result) // a program that has ended needs none
 		default:
+			fmt.Fprintf(os.Stderr, "the server asks %s, which was not declared\n", m.Method)
+			_ = c.Program.Close()
 		}
-		return nil
-	case m.Method == "ping":
-		return s.send(map[string]any{"id": m.ID, "result": map[string]any{}})
 	}
-	result, declared := s.abilities[m.Method]
-	if !declared {
-		return fmt.Errorf("the server asks %s, which was not declared", m.Method)
-	}
-	return s.send(map[string]any{"id": m.ID, "result": result})
 }
 
-func (s *Stdio) send(message map[string]any) error {
-	message["jsonrpc"] = "2.0"
-	data, err := json.Marshal(message)
-	if err != nil {
-		return err
-	}
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	_, err = s.in.Write(append(data, '\n'))
-	return err
-}
+// Close closes the standard input of the process, and waits until it has ended. A process that takes longer is ended.
+func (s *Stdio) Close() { _ = s.Program.Close() }
 
 // Inspector is the command line of the MCP Inspector, at an endpoint. Every call is a process of its own.
 func Inspector(command []string, url string) Host {

@@ -20,26 +20,17 @@ func Answer(ctx context.Context, store task.Store, answers map[string]any) error
 	}
 	by := desk.Person{Name: Caller}
 	for {
-		var waiting []*desk.Question
 		for q, err := range d.Waiting(ctx, desk.Waiting{As: &by}) {
-			if err != nil && ctx.Err() == nil {
-				return err
+			a := desk.Answer{By: by, Action: "accept"}
+			if err == nil && q.Schema != nil { // else it is asked by URL
+				a.Content, err = content(q, answers)
 			}
 			if err == nil {
-				waiting = append(waiting, q)
+				_, err = d.Answer(ctx, q.Name, q.Key, a)
 			}
-		}
-		for _, q := range waiting {
-			a := desk.Answer{By: by, Action: "accept"}
-			if q.Schema != nil { // else it is asked by URL
-				if a.Content, err = content(q, answers); err != nil {
-					return err
-				}
-			}
-			_, err := d.Answer(ctx, q.Name, q.Key, a)
 			ended := errors.Is(err, task.ErrClosed) || errors.Is(err, task.ErrNotFound) || errors.Is(err, task.ErrEnded)
 			if err != nil && !ended && ctx.Err() == nil {
-				return fmt.Errorf("answering %q of %s with %s: %w", q.AuthorKey, q.Target, a.Content, err)
+				return fmt.Errorf("answering %+v with %s: %w", q, a.Content, err)
 			}
 		}
 		select {
@@ -59,14 +50,13 @@ func content(q *desk.Question, answers map[string]any) (json.RawMessage, error) 
 	var form struct {
 		Properties map[string]field
 	}
-	if err := json.Unmarshal(q.Schema, &form); err != nil {
-		return nil, fmt.Errorf("the form %s: %w", q.Schema, err)
-	}
+	err := json.Unmarshal(q.Schema, &form)
 	content := make(map[string]any)
 	for name, f := range form.Properties {
 		content[name] = f.value()
 	}
-	return json.Marshal(content)
+	data, _ := json.Marshal(content) // it was decoded
+	return data, err
 }
 
 type field struct {

@@ -19,8 +19,7 @@ type Bridge struct {
 	Program string   // the askback command
 	Dir     string   // of the keys and logs
 	Store   string   // a file
-	Server  []string // the URL of the server behind, or its command, or a file of servers, *.json
-	Flags   []string // beside the settings of every bridge
+	Server  []string // the URL of the server behind, or its command
 }
 
 // NewBridge makes keys in dir, and returns a bridge whose store is there, too.
@@ -32,11 +31,10 @@ func NewBridge(program, dir string, server ...string) (*Bridge, error) {
 // Command returns the command of a bridge with these flags. Without --addr it serves standard input and output.
 func (b *Bridge) Command(flags ...string) *exec.Cmd {
 	args := []string{"bridge", "--as", Caller, "--keys", filepath.Join(b.Dir, "keys"), "--store", "sqlite:" + b.Store}
-	args = slices.Concat(args, b.Flags, flags)
-	if len(b.Server) > 1 || !strings.HasPrefix(b.Server[0], "http") && !strings.HasSuffix(b.Server[0], ".json") {
-		args = append(args, "--")
+	if !strings.HasPrefix(b.Server[0], "http") {
+		flags = append(flags, "--")
 	}
-	return exec.Command(b.Program, append(args, b.Server...)...)
+	return exec.Command(b.Program, slices.Concat(args, flags, b.Server)...)
 }
 
 // Log is the file that all bridges append to.
@@ -45,10 +43,4 @@ func (b *Bridge) Log() string { return filepath.Join(b.Dir, "bridge.log") }
 // Start starts a bridge that serves HTTP.
 func (b *Bridge) Start(flags ...string) (*process.Server, error) {
 	return process.StartServer(b.Command(append(flags, "--addr", "127.0.0.1:0")...), b.Log())
-}
-
-// Serve starts askback serve, which has tools that ask, with its data in dir.
-func Serve(program, dir string) (*process.Server, error) {
-	cmd := exec.Command(program, "serve", "--addr", "127.0.0.1:0", "--data", dir, "--until-eof")
-	return process.StartServer(cmd, filepath.Join(dir, "serve.log"))
 }

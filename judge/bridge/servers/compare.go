@@ -3,22 +3,23 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 )
 
 // difference is a value that is another one through the bridge.
 type difference struct {
-	step          string
-	path          pointer
+	path          pointer // the name of a step, and from there to the value
 	without, with any
 	why           string // it is explained
 }
 
 func (d difference) String() string {
-	return fmt.Sprintf("%s: %s: %s without the bridge, %s with it", d.step, strings.Join(d.path, "."), show(d.without),
-		show(d.with))
+	return fmt.Sprintf("%s: %s: %s without the bridge, %s with it", d.path[0], strings.Join(d.path[1:], "."),
+		show(d.without), show(d.with))
 }
 
 func show(value any) string {
@@ -63,15 +64,17 @@ func (p pointer) in(value any) any {
 func (p pointer) to(key string) pointer { return append(p[:len(p):len(p)], key) }
 
 // compare appends the differences between two values: of their members, if both are objects or arrays.
-func compare(found []difference, step string, at pointer, without, with any) []difference {
+func compare(found []difference, at pointer, without, with any) []difference {
 	switch a := without.(type) {
 	case object:
 		b, ok := with.(object)
 		if !ok {
 			break
 		}
-		for _, key := range keys(a, b) {
-			found = compare(found, step, at.to(key), pointer{key}.in(a), pointer{key}.in(b))
+		all := maps.Clone(a)
+		maps.Copy(all, b)
+		for _, key := range slices.Sorted(maps.Keys(all)) {
+			found = compare(found, at.to(key), pointer{key}.in(a), pointer{key}.in(b))
 		}
 		return found
 	case []any:
@@ -80,12 +83,12 @@ func compare(found []difference, step string, at pointer, without, with any) []d
 			break
 		}
 		for i := range a {
-			found = compare(found, step, at.to(fmt.Sprint(i)), a[i], b[i])
+			found = compare(found, at.to(fmt.Sprint(i)), a[i], b[i])
 		}
 		return found
 	}
 	if !reflect.DeepEqual(without, with) {
-		found = append(found, difference{step: step, path: at, without: without, with: with})
+		found = append(found, difference{path: at, without: without, with: with})
 	}
 	return found
 }
@@ -122,7 +125,8 @@ var explained = []struct {
 		"the bridge's own tool, for results of calls that wait for people"},
 	{regexp.MustCompile(`^tools/list`), regexp.MustCompile(`\.execution(\.taskSupport)?$`), nil,
 		"the bridge makes a task of any call that a host wants as one"},
-	{regexp.MustCompile(`.`), regexp.MustCompile(`(^|\.)(ttlMs|cacheScope)$`), isAbsentWithout,
+	{regexp.MustCompile(`.`), regexp.MustCompile(`(^|\.)(ttlMs|cacheScope)$`),
+		func(d difference) bool { return d.without == absent },
 		"the bridge says how long something may be kept, as 2026-07-28 wants it"},
 	{regexp.MustCompile(`^complete `), regexp.MustCompile(`^result\.completion\.(hasMore|total)$`), isDefault,
 		"the bridge leaves out that a completion has no more values"},
@@ -144,8 +148,6 @@ func isDefault(d difference) bool {
 	return d.with == absent && (d.without == false || d.without == json.Number("0"))
 }
 
-func isAbsentWithout(d difference) bool { return d.without == absent }
-
 func isMissingList(d difference) bool {
 	code := pointer{"code"}.in(d.without)
 	return d.without == absent || code == json.Number("-32601")
@@ -153,14 +155,14 @@ func isMissingList(d difference) bool {
 
 // isRefusedByBoth reports whether the bridge answers with an error what the server has refused in another form.
 func isRefusedByBoth(d difference) bool {
-	return d.path[0] == "error" || len(d.path) == 1 && d.with == absent
+	return d.path[1] == "error" || len(d.path) == 2 && d.with == absent
 }
 
 // isOnlyATask reports whether a server refuses a call because it is no task. The bridge's answer is then another.
 func isOnlyATask(d difference) bool {
 	text, _ := pointer{"content", "0", "text"}.in(d.without).(string)
-	return strings.Contains(text, "requires task augmentation") || d.without == absent && len(d.path) == 1 &&
-		strings.HasSuffix(d.step, " simulate-research-query")
+	return strings.Contains(text, "requires task augmentation") || d.without == absent && len(d.path) == 2 &&
+		strings.HasSuffix(d.path[0], " simulate-research-query")
 }
 
 func isUnknownMethod(d difference) bool {
@@ -173,7 +175,7 @@ func isUnknownMethod(d difference) bool {
 
 func explain(d difference) string {
 	for _, e := range explained {
-		matches := e.step.MatchString(d.step) && e.path.MatchString(strings.Join(d.path, "."))
+		matches := e.step.MatchString(d.path[0]) && e.path.MatchString(strings.Join(d.path[1:], "."))
 		if matches && (e.meant == nil || e.meant(d)) {
 			return e.why
 		}

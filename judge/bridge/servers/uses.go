@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -76,40 +76,45 @@ func (t *transcript) readLinks(ctx context.Context, outcome any) {
 func (t *transcript) notice(ctx context.Context, method string) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	t.add(method, outcome(t.host.Notice(ctx, method)))
+	for {
+		select {
+		case m, open := <-t.host.Notices:
+			if open && m.Method != method {
+				continue // it came before
+			} else if open {
+				t.add(method, decode(m.Params))
+			}
+		case <-ctx.Done():
+			t.add(method, ctx.Err().Error())
+		}
+		return
+	}
 }
 
 // cancelled calls a tool, and cancels the call when a ping behind it has been answered. Nothing must come for it.
 func (t *transcript) cancelled(ctx context.Context, tool string, arguments object) {
-	id, response, err := t.host.Begin("tools/call", object{"name": tool, "arguments": arguments})
-	if err == nil {
-		t.request(ctx, "ping", "ping", object{})
-		err = t.host.Notify("notifications/cancelled", object{"requestId": id, "reason": "the octocat is tired"})
-	}
-	if err != nil {
-		t.add("cancel "+tool, err.Error())
-		return
-	}
-	t.request(ctx, "ping", "ping", object{})
-	waiting, stop := context.WithTimeout(ctx, silence)
+	waiting, stop := context.WithCancel(ctx)
 	defer stop()
-	t.add("cancel "+tool, outcome(response(waiting)))
+	response, err := t.host.Post(waiting, whole(object{"jsonrpc": "2.0", "id": "tired", "method": "tools/call",
+		"params": object{"name": tool, "arguments": arguments}}))
+	t.request(ctx, "ping", "ping", object{})
+	unsent := t.host.Notify(ctx, whole(object{"jsonrpc": "2.0", "method": "notifications/cancelled",
+		"params": object{"requestId": "tired", "reason": "the octocat is tired"}}))
+	t.request(ctx, "ping", "ping", object{})
+	time.AfterFunc(silence, stop)
+	t.add("cancel "+tool, outcome(response, errors.Join(err, unsent)))
 }
 
 // atOnce calls a tool several times at once.
 func (t *transcript) atOnce(ctx context.Context, tool string, calls ...object) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	var responses []func() any
+	var outcomes []func() any
 	for _, arguments := range calls {
-		_, response, err := t.host.Begin("tools/call", object{"name": tool, "arguments": arguments})
-		if err != nil {
-			t.add("at once "+tool, err.Error())
-			return
-		}
-		responses = append(responses, func() any { return outcome(response(ctx)) })
+		response, err := t.host.Open(ctx, "tools/call", object{"name": tool, "arguments": arguments})
+		outcomes = append(outcomes, func() any { return outcome(response, err) })
 	}
-	for i, response := range slices.All(responses) {
-		t.add(fmt.Sprint("at once ", tool, " ", i), response())
+	for i, outcome := range outcomes {
+		t.add(fmt.Sprint("at once ", tool, " ", i), outcome())
 	}
 }

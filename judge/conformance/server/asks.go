@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/judge/interop/program"
 )
 
 // The forms that the suite wants the user to fill in.
@@ -61,7 +62,7 @@ func addAskingTools(s *askback.Server) {
 		"test_input_required_result_list_roots":  askRoots,
 		"test_missing_capability":                askGreeting, // whether or not the client can answer
 		"test_input_required_result_sampling": func(call *askback.Call) (string, error) {
-			return sample(call, "capital_question", "What is the capital of France?")
+			return program.Sample(call, "capital_question", "What is the capital of France?")
 		},
 		"test_elicitation_sep1034_defaults": func(call *askback.Call) (string, error) {
 			answer, err := askback.Elicit[defaultsForm](call, "defaults", "Please check these values")
@@ -126,7 +127,7 @@ func addAskingTools(s *askback.Server) {
 	}
 	askback.AddTool(s, tool("test_sampling", "Asks the client's model"),
 		func(_ context.Context, call *askback.Call, in samplingArgs) (string, error) {
-			answer, err := sample(call, "answer", in.Prompt)
+			answer, err := program.Sample(call, "answer", in.Prompt)
 			return "LLM response: " + answer, err
 		})
 	type elicitationArgs struct {
@@ -150,7 +151,7 @@ func askName(call *askback.Call) (string, error) {
 }
 
 func askGreeting(call *askback.Call) (string, error) {
-	return sample(call, "greeting", "Generate a greeting")
+	return program.Sample(call, "greeting", "Generate a greeting")
 }
 
 func askRoots(call *askback.Call) (string, error) {
@@ -160,20 +161,4 @@ func askRoots(call *askback.Call) (string, error) {
 		text += " " + root.URI
 	}
 	return text, err
-}
-
-// sample asks the client's model, and returns the first text of its answer.
-func sample(call *askback.Call, key, prompt string) (string, error) {
-	answer, err := askback.Sample(call, key, &mcp.CreateMessageWithToolsParams{
-		Messages:  []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: prompt}}}},
-		MaxTokens: 100,
-	})
-	if answer != nil {
-		for _, content := range answer.Content {
-			if t, ok := content.(*mcp.TextContent); ok {
-				return t.Text, err
-			}
-		}
-	}
-	return "(no text)", err
 }

@@ -41,29 +41,16 @@ func addPrompts(s *askback.Server) {
 		&mcp.TextContent{Text: "This is a simple prompt for testing."})
 	addStaticPrompt(s, "test_prompt_with_image", "Has an image",
 		pixel, &mcp.TextContent{Text: "Please analyze the image above."})
-	s.AddPrompt(&mcp.Prompt{
-		Name:        "test_prompt_with_arguments",
-		Description: "Has two arguments",
-		Arguments: []*mcp.PromptArgument{
-			{Name: "arg1", Description: "First test argument", Required: true},
-			{Name: "arg2", Description: "Second test argument", Required: true},
-		},
-	}, func(_ context.Context, _ *askback.Call, args map[string]string) (*mcp.GetPromptResult, error) {
-		return messages(&mcp.TextContent{
-			Text: fmt.Sprintf("Prompt with arguments: arg1='%s', arg2='%s'", args["arg1"], args["arg2"]),
-		}), nil
-	})
-	s.AddPrompt(&mcp.Prompt{
-		Name:        "test_prompt_with_embedded_resource",
-		Description: "Embeds a resource",
-		Arguments: []*mcp.PromptArgument{
-			{Name: "resourceUri", Description: "URI of the resource to embed", Required: true},
-		},
-	}, func(_ context.Context, _ *askback.Call, args map[string]string) (*mcp.GetPromptResult, error) {
-		return messages(
+	addPrompt(s, "test_prompt_with_arguments", "Has two arguments", func(args map[string]string) []mcp.Content {
+		text := fmt.Sprintf("Prompt with arguments: arg1='%s', arg2='%s'", args["arg1"], args["arg2"])
+		return []mcp.Content{&mcp.TextContent{Text: text}}
+	}, "arg1", "arg2")
+	addPrompt(s, "test_prompt_with_embedded_resource", "Embeds a resource", func(args map[string]string) []mcp.Content {
+		return []mcp.Content{
 			embedded(args["resourceUri"], "text/plain", "Embedded resource content for testing."),
-			&mcp.TextContent{Text: "Please process the embedded resource above."}), nil
-	})
+			&mcp.TextContent{Text: "Please process the embedded resource above."},
+		}
+	}, "resourceUri")
 	s.AddPrompt(&mcp.Prompt{Name: "test_input_required_result_prompt", Description: "Asks the user for context"},
 		func(ctx context.Context, call *askback.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
 			given, err := askback.Elicit[contextForm](call, "user_context", "What context should the prompt use?")
@@ -72,10 +59,19 @@ func addPrompts(s *askback.Server) {
 }
 
 func addStaticPrompt(s *askback.Server, name, description string, contents ...mcp.Content) {
-	s.AddPrompt(&mcp.Prompt{Name: name, Description: description},
-		func(context.Context, *askback.Call, map[string]string) (*mcp.GetPromptResult, error) {
-			return messages(contents...), nil
-		})
+	addPrompt(s, name, description, func(map[string]string) []mcp.Content { return contents })
+}
+
+func addPrompt(
+	s *askback.Server, name, description string, contents func(args map[string]string) []mcp.Content, required ...string,
+) {
+	prompt := &mcp.Prompt{Name: name, Description: description}
+	for _, name := range required {
+		prompt.Arguments = append(prompt.Arguments, &mcp.PromptArgument{Name: name, Description: "A text", Required: true})
+	}
+	s.AddPrompt(prompt, func(_ context.Context, _ *askback.Call, args map[string]string) (*mcp.GetPromptResult, error) {
+		return messages(contents(args)...), nil
+	})
 }
 
 func messages(contents ...mcp.Content) *mcp.GetPromptResult {

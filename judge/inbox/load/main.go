@@ -9,8 +9,8 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -47,14 +47,13 @@ const (
 )
 
 func main() {
-	m := new(measurement)
 	serve := flag.String("serve", "", "serve the store in this `FILE`, as the process that is measured")
 	flag.Parse()
 	var err error
 	if ctx := context.Background(); *serve != "" {
 		err = serveInbox(ctx, *serve)
 	} else {
-		err = m.run(ctx)
+		err = new(measurement).run(ctx)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "load:", err)
@@ -92,12 +91,9 @@ func (m *measurement) run(ctx context.Context) error {
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "tasks.db")
-	name, err := m.fill(ctx, file)
-	if err != nil {
-		return err
-	}
-	cmd, err := process.Self("-serve", file)
-	if err != nil {
+	name, err1 := fill(ctx, file)
+	cmd, err2 := process.Self("-serve", file)
+	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
 	server, err := process.StartServer(cmd, "")
@@ -117,25 +113,19 @@ func (m *measurement) run(ctx context.Context) error {
 	running.Go(func() { m.claim(ctx, name) })
 	time.Sleep(5 * time.Second) // until every viewer has a stream
 	failed := m.measure(ctx, server, name)
-	size, peak, err := server.Memory()
-	if err != nil {
-		return err
-	}
+	size, peak, err := process.Memory(server.PID())
 	fmt.Printf("memory: %d MB, at most %d MB; the viewers got %d events\n", size>>20, peak>>20, m.events.Load())
 	if peak >= largest {
-		failed = append(failed, fmt.Sprintf("the inbox needs %d MB: want less than %d", peak>>20, largest>>20))
+		failed = append(failed, fmt.Errorf("the inbox needs %d MB: want less than %d", peak>>20, largest>>20))
 	}
 	if m.events.Load() < viewers {
-		failed = append(failed, "not every viewer got an event")
+		failed = append(failed, errors.New("not every viewer got an event"))
 	}
-	if failed != nil {
-		return fmt.Errorf("%s", strings.Join(failed, "; "))
-	}
-	return nil
+	return errors.Join(append(failed, err)...)
 }
 
 // fill makes the questions, and returns the name of one.
-func (m *measurement) fill(ctx context.Context, file string) (name string, err error) {
+func fill(ctx context.Context, file string) (name string, err error) {
 	store, err := sqlite.Open(ctx, file)
 	if err != nil {
 		return "", err
@@ -170,24 +160,20 @@ func (m *measurement) fill(ctx context.Context, file string) (name string, err e
 }
 
 // request sends a request as somebody of the group that is asked.
-func (m *measurement) request(
-	ctx context.Context, who int, method, path string, body []byte,
-) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, m.url+path, bytes.NewReader(body))
+func (m *measurement) request(ctx context.Context, who int, method, path, body string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, m.url+path, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("X-User", fmt.Sprint("viewer ", who))
 	req.Header.Set("X-Groups", "release")
-	if body != nil {
-		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	return http.DefaultTransport.RoundTrip(req) // no redirect
 }
 
 // watch reads the stream of events of a viewer.
 func (m *measurement) watch(ctx context.Context, who int) {
-	res, err := m.request(ctx, who, http.MethodGet, "/events", nil)
+	res, err := m.request(ctx, who, http.MethodGet, "/events", "")
 	if err != nil {
 		return
 	}
@@ -203,7 +189,7 @@ func (m *measurement) watch(ctx context.Context, who int) {
 func (m *measurement) claim(ctx context.Context, name string) {
 	for n := 0; ctx.Err() == nil; n++ {
 		do := []string{"do=claim&for=1h", "do=release"}[n%2]
-		if res, err := m.request(ctx, 0, http.MethodPost, "/q/"+name+"/approve", []byte(do)); err == nil {
+		if res, err := m.request(ctx, 0, http.MethodPost, "/q/"+name+"/approve", do); err == nil {
 			_, _ = io.Copy(io.Discard, res.Body)
 			res.Body.Close()
 		}
@@ -216,7 +202,7 @@ func (m *measurement) claim(ctx context.Context, name string) {
 
 // measure sends requests of each kind, four at a time, and returns which bars they miss. The processor time of each
 // has in it what the streams and the claims need meanwhile.
-func (m *measurement) measure(ctx context.Context, server *process.Server, name string) (failed []string) {
+func (m *measurement) measure(ctx context.Context, server *process.Server, name string) (failed []error) {
 	for _, kind := range []struct {
 		what, path string
 		bar        bool
@@ -233,21 +219,17 @@ func (m *measurement) measure(ctx context.Context, server *process.Server, name 
 		if !kind.bar {
 			n /= 10
 		}
-		before, err := server.CPU()
-		if err != nil {
-			return append(failed, err.Error())
-		}
-		took, err := m.time(ctx, kind.path, n)
-		after, _ := server.CPU() // as before
-		if err != nil {
-			failed = append(failed, fmt.Sprintf("%s: %v", kind.what, err))
-			continue
+		before, err1 := server.CPU()
+		took, err2 := m.time(ctx, kind.path, n)
+		after, err3 := server.CPU()
+		if err := errors.Join(err1, err2, err3); err != nil {
+			return append(failed, fmt.Errorf("%s: %w", kind.what, err))
 		}
 		p50, p95 := took[len(took)/2], took[len(took)*95/100]
 		fmt.Printf("%-34s %6.1f ms, %6.1f ms at p95, %6.1f ms at most; %6.1f ms of a processor\n", kind.what,
 			ms(p50), ms(p95), ms(took[len(took)-1]), ms((after-before)/time.Duration(len(took))))
 		if kind.bar && p95 >= slowest {
-			failed = append(failed, fmt.Sprintf("%s takes %.0f ms at p95: want less than %v", kind.what, ms(p95), slowest))
+			failed = append(failed, fmt.Errorf("%s takes %.0f ms at p95: want less than %v", kind.what, ms(p95), slowest))
 		}
 	}
 	return failed
@@ -260,7 +242,7 @@ func (m *measurement) time(ctx context.Context, path string, n int) ([]time.Dura
 		all.Go(func() error {
 			for i := worker; i < n; i += 4 {
 				began := time.Now()
-				res, err := m.request(ctx, i%viewers, http.MethodGet, path, nil)
+				res, err := m.request(ctx, i%viewers, http.MethodGet, path, "")
 				if err != nil {
 					return err
 				}

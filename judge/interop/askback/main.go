@@ -1,6 +1,6 @@
 // Askback as a peer of the matrices: its server has the tools of all of them, and its client makes the calls. The
 // names of tools say which matrix they are of: t_ are those that ask, k_ tasks of 2025-11-25, x_ tasks of 2026-07-28,
-// e_ events.
+// e_ events, which only the clients of others are sent.
 package main
 
 import (
@@ -27,7 +27,6 @@ func main() {
 			if err != nil {
 				return nil, err
 			}
-			go func() { _ = srv.RunTasks(context.Background()) }() // nil, with tasks configured; the process is killed
 			return srv.HTTPHandler(nil), nil
 		},
 		Stdio: func(ctx context.Context) error {
@@ -35,9 +34,6 @@ func main() {
 			if err != nil {
 				return err
 			}
-			ctx, stop := context.WithCancel(ctx)
-			defer stop()
-			go func() { _ = srv.RunTasks(ctx) }() // the same
 			return srv.Run(ctx, &mcp.StdioTransport{})
 		},
 		Call: call,
@@ -68,9 +64,6 @@ func call(ctx context.Context, target program.Target, scenario string) (string, 
 	if strings.HasPrefix(scenario, "k_") {
 		sessionOptions.ProtocolVersion = program.Legacy
 	}
-	if web, ok := transport.(*mcp.StreamableClientTransport); ok && strings.HasPrefix(scenario, "e_") {
-		web.HTTPClient = &http.Client{Transport: alice{}}
-	}
 	s, err := client.New(opts).Connect(ctx, transport, sessionOptions)
 	if err != nil {
 		return "", nil, err
@@ -81,11 +74,7 @@ func call(ctx context.Context, target program.Target, scenario string) (string, 
 		res, err := s.CallTool(ctx, &mcp.CallToolParams{Name: scenario})
 		return revision, res, err
 	}
-	run := outcome
-	if strings.HasPrefix(scenario, "e_") {
-		run = posted
-	}
-	text, err := run(ctx, s, scenario)
+	text, err := outcome(ctx, s, scenario)
 	return revision, &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, err
 }
 
@@ -114,19 +103,15 @@ func outcome(ctx context.Context, s *client.Session, scenario string) (string, e
 	if t == nil {
 		return "immediate, completed: " + text(res), nil
 	}
-	switch scenario {
-	case "k_slow", "x_slow":
+	if scenario == "k_slow" || scenario == "x_slow" {
 		return cancelTwice(ctx, s, t.ID, scenario == "k_slow")
 	}
 	res, err = s.WaitTask(ctx, t.ID)
 	if fault, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return fmt.Sprintf("failed: %d %s", fault.Code, fault.Message), nil
 	}
-	if err != nil {
-		return "", err
-	}
-	now, err := s.GetTask(ctx, t.ID)
-	if err != nil {
+	now, err2 := s.GetTask(ctx, t.ID)
+	if err := errors.Join(err, err2); err != nil {
 		return "", err
 	}
 	if now.Status == "completed" && res.IsError {
@@ -137,11 +122,9 @@ func outcome(ctx context.Context, s *client.Session, scenario string) (string, e
 
 // cancelTwice cancels a task. In a session a second cancellation is an error; the extension has it ignored.
 func cancelTwice(ctx context.Context, s *client.Session, id string, session bool) (string, error) {
-	if err := s.CancelTask(ctx, id); err != nil {
-		return "", err
-	}
-	t, err := s.GetTask(ctx, id)
-	if err != nil {
+	err1 := s.CancelTask(ctx, id)
+	t, err2 := s.GetTask(ctx, id)
+	if err := errors.Join(err1, err2); err != nil {
 		return "", err
 	}
 	if session {
@@ -187,10 +170,7 @@ func code(err error) string {
 // text is the structured content of a result, or else its text.
 func text(res *mcp.CallToolResult) string {
 	if res.StructuredContent != nil {
-		data, err := json.Marshal(res.StructuredContent)
-		if err != nil {
-			return err.Error()
-		}
+		data, _ := json.Marshal(res.StructuredContent) // it was decoded
 		return string(data)
 	}
 	if len(res.Content) > 0 {

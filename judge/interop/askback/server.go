@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http/httptest"
 	"os"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/judge/interop/program"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task"
 )
@@ -30,8 +32,11 @@ func newServer() (*askback.Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	receiver := httptest.NewTLSServer(nil) // any such server has the certificate of the receivers of events
+	receiver.Close()
 	srv, err := askback.New(m, &askback.Options{
-		Keys: keys, Events: events(), Desk: &askback.DeskOptions{Wait: time.Minute},
+		Keys: keys, Desk: &askback.DeskOptions{Wait: time.Minute},
+		Events: &askback.EventOptions{Webhooks: &askback.WebhookOptions{UncheckedTransport: receiver.Client().Transport}},
 		Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
 			return extra.Header.Get("X-User"), nil // only clients of events have one
 		},
@@ -46,6 +51,7 @@ func newServer() (*askback.Server, error) {
 	}
 	addAskingTools(srv)
 	addTaskTools(srv)
+	go func() { _ = srv.RunTasks(context.Background()) }() // nil, with tasks configured; it ends with the process
 	return srv, nil
 }
 
@@ -63,7 +69,7 @@ func addAskingTools(srv *askback.Server) {
 		return fmt.Sprintf("Hello, %s.", p.Name), err
 	})
 	tool("t_sample", func(_ context.Context, call *askback.Call) (string, error) {
-		capital, err := sample(call, "capital", "What is the capital of France?")
+		capital, err := program.Sample(call, "capital", "What is the capital of France?")
 		return "The model says: " + capital, err
 	})
 	tool("t_roots", func(_ context.Context, call *askback.Call) (string, error) {
@@ -79,7 +85,7 @@ func addAskingTools(srv *askback.Server) {
 		if err != nil {
 			return "", err
 		}
-		city, err := sample(call, "city", "Where does "+p.Name+" live?")
+		city, err := program.Sample(call, "city", "Where does "+p.Name+" live?")
 		if err != nil {
 			return "", err
 		}
@@ -163,25 +169,9 @@ func addTaskTools(srv *askback.Server) {
 
 // withCapitalAndRoot asks the model and the client in the round in which the user was asked for a name.
 func withCapitalAndRoot(call *askback.Call, name string, asked error) (string, error) {
-	capital, err1 := sample(call, "capital", "What is the capital of France?")
+	capital, err1 := program.Sample(call, "capital", "What is the capital of France?")
 	root, err2 := firstRoot(call)
 	return fmt.Sprintf("%s, %s, %s", name, capital, root), errors.Join(asked, err1, err2)
-}
-
-// sample asks the client's model, and returns its text.
-func sample(call *askback.Call, key, prompt string) (string, error) {
-	res, err := askback.Sample(call, key, &mcp.CreateMessageWithToolsParams{
-		MaxTokens: 100,
-		Messages:  []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: prompt}}}},
-	})
-	if res == nil || len(res.Content) == 0 {
-		return "", err
-	}
-	text, ok := res.Content[0].(*mcp.TextContent)
-	if !ok {
-		return "", fmt.Errorf("the model answered with %T", res.Content[0])
-	}
-	return text.Text, err
 }
 
 func firstRoot(call *askback.Call) (string, error) {

@@ -1,8 +1,13 @@
 package program
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/askback-mcp/askback"
 )
 
 // Tool is a tool that asks, in the style of the peers for Multi Round-Trip Requests: its handler returns questions and
@@ -82,4 +87,21 @@ func once(text string, questions ...Question) Tool {
 		}
 		return Round{Text: fmt.Sprintf(text, values...)}
 	}
+}
+
+// Sample asks the client's model from a tool of Askback, and returns the text of its answer.
+func Sample(call *askback.Call, key, prompt string) (string, error) {
+	answer, err := askback.Sample(call, key, &mcp.CreateMessageWithToolsParams{
+		MaxTokens: 100,
+		Messages:  []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: prompt}}}},
+	})
+	if err != nil {
+		return "", err
+	}
+	for _, content := range answer.Content {
+		if t, ok := content.(*mcp.TextContent); ok {
+			return t.Text, nil
+		}
+	}
+	return "", errors.New("the model answered without a text")
 }
