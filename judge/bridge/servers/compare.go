@@ -115,70 +115,39 @@ func whole(value any) string {
 	return string(text)
 }
 
-// explained are differences that are meant, by the step and the path.
-var explained = []struct {
-	step, path *regexp.Regexp
-	meant      func(d difference) bool // nil is always
-	why        string
-}{
-	{regexp.MustCompile(`^tools/list`), regexp.MustCompile(`^items\.askback_result$`), nil,
-		"the bridge's own tool, for results of calls that wait for people"},
-	{regexp.MustCompile(`^tools/list`), regexp.MustCompile(`\.execution(\.taskSupport)?$`), nil,
-		"the bridge makes a task of any call that a host wants as one"},
-	{regexp.MustCompile(`.`), regexp.MustCompile(`(^|\.)(ttlMs|cacheScope)$`),
-		func(d difference) bool { return d.without == absent },
-		"the bridge says how long something may be kept, as 2026-07-28 wants it"},
-	{regexp.MustCompile(`^complete `), regexp.MustCompile(`^result\.completion\.(hasMore|total)$`), isDefault,
-		"the bridge leaves out that a completion has no more values"},
-	{regexp.MustCompile(`/list( |$)`), regexp.MustCompile(`^page\.(error|result)$`), isMissingList,
-		"a list that the server does not have is an empty one: several servers share it"},
-	{regexp.MustCompile(`octocat_none|octocat://none|^tools/call \{"arguments":\{\}\}|^resources/read \{\}`),
-		regexp.MustCompile(`^(error|result)`), isRefusedByBoth,
-		"the bridge knows what all servers have, and refuses what none has in its own words"},
-	{regexp.MustCompile(`^octocat/none|^complete |^completion/complete`), regexp.MustCompile(`^error`), isUnknownMethod,
-		"the bridge refuses a method that it does not know in its own words"},
-	{regexp.MustCompile(`^(without arguments|tools/call) `), regexp.MustCompile(`^(result|error)$`), isOnlyATask,
-		"the bridge takes the task of a tool that only works as one"},
-	{regexp.MustCompile(`^prompts/get without arguments`), regexp.MustCompile(`^error\.message$`), nil,
-		"the bridge refuses a prompt without the arguments that it requires in its own words"},
-}
-
-// isDefault reports whether a member is left out whose value is what its absence means.
-func isDefault(d difference) bool {
-	return d.with == absent && (d.without == false || d.without == json.Number("0"))
-}
-
-func isMissingList(d difference) bool {
-	code := pointer{"code"}.in(d.without)
-	return d.without == absent || code == json.Number("-32601")
-}
-
-// isRefusedByBoth reports whether the bridge answers with an error what the server has refused in another form.
-func isRefusedByBoth(d difference) bool {
-	return d.path[1] == "error" || len(d.path) == 2 && d.with == absent
-}
-
-// isOnlyATask reports whether a server refuses a call because it is no task. The bridge's answer is then another.
-func isOnlyATask(d difference) bool {
-	text, _ := pointer{"content", "0", "text"}.in(d.without).(string)
-	return strings.Contains(text, "requires task augmentation") || d.without == absent && len(d.path) == 2 &&
-		strings.HasSuffix(d.path[0], " simulate-research-query")
-}
-
-func isUnknownMethod(d difference) bool {
-	if d.with == json.Number("-32601") {
-		return true
-	}
-	text, _ := d.with.(string)
-	return strings.HasPrefix(strings.ToLower(text), "method not found")
-}
-
+// explain says why a difference is meant, or nothing.
 func explain(d difference) string {
-	for _, e := range explained {
-		matches := e.step.MatchString(d.path[0]) && e.path.MatchString(strings.Join(d.path[1:], "."))
-		if matches && (e.meant == nil || e.meant(d)) {
-			return e.why
-		}
+	is := func(step, path string) bool {
+		return regexp.MustCompile(step).MatchString(d.path[0]) &&
+			regexp.MustCompile(path).MatchString(strings.Join(d.path[1:], "."))
+	}
+	text, _ := pointer{"content", "0", "text"}.in(d.without).(string)
+	with, _ := d.with.(string)
+	appears, member := d.without == absent, len(d.path) == 2
+	switch {
+	case is(`^tools/list`, `^items\.askback_result$`):
+		return "the bridge's own tool, for results of calls that wait for people"
+	case is(`^tools/list`, `\.execution(\.taskSupport)?$`):
+		return "the bridge makes a task of any call that a host wants as one"
+	case appears && is(`.`, `(^|\.)(ttlMs|cacheScope)$`):
+		return "the bridge says how long something may be kept, as 2026-07-28 wants it"
+	case d.with == absent && (d.without == false || d.without == json.Number("0")) &&
+		is(`^complete `, `^result\.completion\.(hasMore|total)$`):
+		return "the bridge leaves out that a completion has no more values"
+	case (appears || pointer{"code"}.in(d.without) == json.Number("-32601")) && is(`/list( |$)`, `^page\.(error|result)$`):
+		return "a list that the server does not have is an empty one: several servers share it"
+	case is(`octocat_none|octocat://none|^tools/call \{"arguments":\{\}\}|^resources/read \{\}`, `^(error|result)`) &&
+		(d.path[1] == "error" || member && d.with == absent): // the server has refused it, too
+		return "the bridge knows what all servers have, and refuses what none has in its own words"
+	case (d.with == json.Number("-32601") || strings.HasPrefix(strings.ToLower(with), "method not found")) &&
+		is(`^octocat/none|^complete |^completion/complete`, `^error`):
+		return "the bridge refuses a method that it does not know in its own words"
+	case (strings.Contains(text, "requires task augmentation") ||
+		appears && strings.HasSuffix(d.path[0], " simulate-research-query")) &&
+		is(`^(without arguments|tools/call) `, `^(result|error)$`):
+		return "the bridge takes the task of a tool that only works as one"
+	case is(`^prompts/get without arguments`, `^error\.message$`):
+		return "the bridge refuses a prompt without the arguments that it requires in its own words"
 	}
 	return ""
 }

@@ -19,6 +19,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -35,30 +36,25 @@ func main() {
 	verbose := flag.Bool("v", false, "also print the differences that are explained")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	differ, err := judge(ctx, *only, *verbose)
-	stop()
-	if err != nil {
+	defer stop()
+	if err := judge(ctx, *only, *verbose); err != nil {
+		stop()
 		fmt.Fprintln(os.Stderr, "servers:", err)
-	}
-	if err != nil || differ {
 		os.Exit(1)
 	}
 }
 
-// judge compares the servers, and prints a table. It reports whether a difference is left.
-func judge(ctx context.Context, only string, verbose bool) (differ bool, err error) {
-	modules, node, err := install()
-	if err != nil {
-		return false, err
-	}
+// judge compares the servers, and prints a table. The error says that a difference is left, or why it cannot.
+func judge(ctx context.Context, only string, verbose bool) error {
 	work, err := os.MkdirTemp("", "servers-")
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer os.RemoveAll(work)
-	program, err := process.Build(ctx, work)
-	if err != nil {
-		return false, err
+	modules, node, err1 := install()
+	program, err2 := process.Build(ctx, work)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
 	}
 	b := &bench{node: node, modules: modules, program: program, dir: filepath.Join(work, "run")}
 	var all report
@@ -71,7 +67,7 @@ func judge(ctx context.Context, only string, verbose bool) (differ bool, err err
 		}
 		r, err := b.compare(ctx, s)
 		if err != nil {
-			return differ, fmt.Errorf("%s: %w", s.name, err)
+			return fmt.Errorf("%s: %w", s.name, err)
 		}
 		r.row(s.name, s.version) // and below it, on standard error:
 		for _, d := range r.differences {
@@ -86,7 +82,10 @@ func judge(ctx context.Context, only string, verbose bool) (differ bool, err err
 		number++
 	}
 	all.row(fmt.Sprintf("%d servers", number), "")
-	return len(all.differences) > 0, nil
+	if n := len(all.differences); n > 0 {
+		return fmt.Errorf("%d differences are not explained", n)
+	}
+	return nil
 }
 
 // report is what the comparison of a server found.

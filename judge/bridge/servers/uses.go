@@ -20,7 +20,7 @@ func everything(ctx context.Context, t *transcript) {
 	const uri = "demo://resource/dynamic/text/1"
 	t.request(ctx, "subscribe", "resources/subscribe", object{"uri": uri})
 	t.call(ctx, "toggle-subscriber-updates", object{})
-	t.notice(ctx, "notifications/resources/updated")
+	t.notice("notifications/resources/updated")
 	t.cancelled(ctx, "trigger-long-running-operation", object{"duration": 30, "steps": 60})
 	t.readLinks(ctx, made)
 	t.atOnce(ctx, "trigger-long-running-operation", object{"duration": 0.3, "steps": 3},
@@ -73,22 +73,15 @@ func (t *transcript) readLinks(ctx context.Context, outcome any) {
 }
 
 // notice waits for a notification.
-func (t *transcript) notice(ctx context.Context, method string) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
-		select {
-		case m, open := <-t.host.Notices:
-			if open && m.Method != method {
-				continue // it came before
-			} else if open {
-				t.add(method, decode(m.Params))
-			}
-		case <-ctx.Done():
-			t.add(method, ctx.Err().Error())
+func (t *transcript) notice(method string) {
+	defer time.AfterFunc(patience, t.host.Close).Stop()
+	for m := range t.host.Notices {
+		if m.Method == method {
+			t.add(method, decode(m.Params))
+			return
 		}
-		return
 	}
+	t.add(method, "it did not come")
 }
 
 // cancelled calls a tool, and cancels the call when a ping behind it has been answered. Nothing must come for it.

@@ -193,10 +193,7 @@ func (m *measurement) claim(ctx context.Context, name string) {
 			_, _ = io.Copy(io.Discard, res.Body)
 			res.Body.Close()
 		}
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-ctx.Done():
-		}
+		time.Sleep(200 * time.Millisecond)
 	}
 }
 
@@ -225,11 +222,11 @@ func (m *measurement) measure(ctx context.Context, server *process.Server, name 
 		if err := errors.Join(err1, err2, err3); err != nil {
 			return append(failed, fmt.Errorf("%s: %w", kind.what, err))
 		}
-		p50, p95 := took[len(took)/2], took[len(took)*95/100]
-		fmt.Printf("%-34s %6.1f ms, %6.1f ms at p95, %6.1f ms at most; %6.1f ms of a processor\n", kind.what,
-			ms(p50), ms(p95), ms(took[len(took)-1]), ms((after-before)/time.Duration(len(took))))
+		p95 := took[len(took)*95/100]
+		fmt.Printf("%-34s %v, %v at p95, %v at most; %v of a processor\n", kind.what, took[len(took)/2], p95,
+			took[len(took)-1], ((after - before) / time.Duration(len(took))).Round(100*time.Microsecond))
 		if kind.bar && p95 >= slowest {
-			failed = append(failed, fmt.Errorf("%s takes %.0f ms at p95: want less than %v", kind.what, ms(p95), slowest))
+			failed = append(failed, fmt.Errorf("%s takes %v at p95: want less than %v", kind.what, p95, slowest))
 		}
 	}
 	return failed
@@ -251,7 +248,7 @@ func (m *measurement) time(ctx context.Context, path string, n int) ([]time.Dura
 				if err == nil && res.StatusCode != http.StatusOK {
 					err = fmt.Errorf("status %d", res.StatusCode)
 				}
-				if took[i] = time.Since(began); err != nil {
+				if took[i] = time.Since(began).Round(100 * time.Microsecond); err != nil {
 					return err
 				}
 			}
@@ -262,5 +259,3 @@ func (m *measurement) time(ctx context.Context, path string, n int) ([]time.Dura
 	slices.Sort(took)
 	return took, err
 }
-
-func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
