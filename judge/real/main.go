@@ -31,6 +31,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -79,11 +80,8 @@ func run(ctx context.Context, lasts time.Duration, seed uint64) error {
 		fmt.Println("  -", v)
 	}
 	w.end()
-	switch {
-	case err == nil && len(violations) == 0:
+	if err == nil && len(violations) == 0 {
 		return os.RemoveAll(w.dir)
-	case err == nil:
-		err = fmt.Errorf("%d violations", len(violations))
 	}
-	return fmt.Errorf("%w; the logs are in %s", err, w.dir)
+	return errors.Join(err, fmt.Errorf("%d violations; the logs are in %s", len(violations), w.dir))
 }

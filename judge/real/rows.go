@@ -47,11 +47,8 @@ func (w *world) settle(ctx context.Context) (violations []string, err error) {
 		}
 		w.record.change(func() { w.record.rows = rows })
 		violations = w.record.account()
-		if len(violations) == 0 || time.Now().After(until) {
-			return violations, nil
-		}
-		if !pause(ctx, time.Second) {
-			return nil, ctx.Err()
+		if len(violations) == 0 || time.Now().After(until) || !pause(ctx, time.Second) {
+			return violations, ctx.Err()
 		}
 	}
 }

@@ -89,6 +89,9 @@ func (b *bench) run(ctx context.Context, s *server, bridged bool) (_ *transcript
 	log := filepath.Join(b.dir, "log")
 	opening, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	// What the bridge declares, too: a server may list tools only to hosts that can be asked.
+	abilities := maps.Clone(rig.Abilities)
+	abilities["elicitation/create"] = object{"action": "accept", "content": object{}}
 	host, err := rig.OpenStdio(opening, cmd, log, abilities)
 	if err != nil {
 		return nil, fmt.Errorf("%w; its log ends with\n%s", err, process.Tail(log))
@@ -104,13 +107,6 @@ func (b *bench) run(ctx context.Context, s *server, bridged bool) (_ *transcript
 	}
 	return t, context.Cause(ctx)
 }
-
-// abilities are what the bridge declares, too: a server may list tools only to hosts that can be asked.
-var abilities = func() map[string]any {
-	all := maps.Clone(rig.Abilities)
-	all["elicitation/create"] = map[string]any{"action": "accept", "content": map[string]any{}}
-	return all
-}()
 
 // command returns the command of a server, or of the bridge in front of it.
 func (b *bench) command(s *server, work string, bridged bool) (*exec.Cmd, error) {
