@@ -144,7 +144,8 @@ func TestPeers(t *testing.T) {
 					t.Logf("the log of the bridge ends with\n%s", process.Tail(b.Log()))
 				}
 			})
-			session := expect.Must(rig.OpenStdio(t.Context(), b.Command(append(p.flags, "--wait", "1m")...), b.Log(), rig.Abilities))(t)
+			command := b.Command(append(p.flags, "--wait", "1m")...)
+			session := expect.Must(rig.OpenStdio(t.Context(), command, b.Log(), rig.Abilities))(t)
 			t.Cleanup(session.Close)
 			host := rig.HostOf(session.Client)
 			answering(t, b)

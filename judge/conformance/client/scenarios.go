@@ -24,7 +24,7 @@ var plays = map[string]func(context.Context, *scenario) error{
 	"elicitation-sep1034-client-defaults": connected(callListed("test_client_elicitation_defaults", nil,
 		`Elicitation completed: {"age":30,"name":"John Doe","score":95.5,"status":"active","verified":true}`,
 		`Elicitation completed: {"name":"John Doe","age":30,"score":95.5,"status":"active","verified":true}`)),
-	"sse-retry": connected(func(ctx context.Context, session *client.Session) error { // a stream that ends before its result
+	"sse-retry": connected(func(ctx context.Context, session *client.Session) error { // the stream ends before the result
 		return call(ctx, session, "test_reconnection", nil, "Reconnection test completed successfully")
 	}),
 	"sep-2322-client-request-state": goThroughRounds,

@@ -74,7 +74,7 @@ func addAskingTools(s *askback.Server) {
 			return fmt.Sprintf("Elicitation completed: action=accept, content=%v", answer), err
 		},
 	} {
-		add(s, name, "Asks what its name says", func(_ context.Context, call *askback.Call) (string, error) { return ask(call) })
+		add(s, name, "Asks once", func(_ context.Context, call *askback.Call) (string, error) { return ask(call) })
 	}
 	add(s, "test_input_required_result_request_state", "Keeps its own state, in the SDK's manual style",
 		func(_ context.Context, call *askback.Call) (*mcp.CallToolResult, error) {

@@ -15,7 +15,8 @@ import (
 // addTaskTools adds the tools of the scenarios about the tasks extension.
 func addTaskTools(s *askback.Server) {
 	atOnce := &askback.TaskSupport{PollInterval: 100 * time.Millisecond}
-	add := func(name, about string, support *askback.TaskSupport, run func(context.Context, *askback.Call) (string, error)) {
+	type handler = func(context.Context, *askback.Call) (string, error)
+	add := func(name, about string, support *askback.TaskSupport, run handler) {
 		askback.AddTaskTool(s, tool(name, about), support, withoutArguments(run))
 	}
 	askback.AddTool(s, tool("greet", "Greets; never a task"),

@@ -116,7 +116,9 @@ func add[Out any](s *askback.Server, name, description string, run func(context.
 	askback.AddTool(s, tool(name, description), withoutArguments(run))
 }
 
-func withoutArguments[Out any](run func(context.Context, *askback.Call) (Out, error)) askback.ToolHandler[struct{}, Out] {
+func withoutArguments[Out any](
+	run func(context.Context, *askback.Call) (Out, error),
+) askback.ToolHandler[struct{}, Out] {
 	return func(ctx context.Context, call *askback.Call, _ struct{}) (Out, error) { return run(ctx, call) }
 }
 
