@@ -87,8 +87,9 @@ func OpenStdio(ctx context.Context, cmd *exec.Cmd, log string, abilities map[str
 	return s, nil
 }
 
-// answer answers the requests of a server, and keeps its notifications, until its output ends.
+// answer answers the requests of a server, and keeps its notifications. A message that cannot be read ends the process.
 func (s *Stdio) answer(c *rawclient.Client, from *rawclient.Stream, abilities map[string]any) {
+	defer c.Program.Close()
 	defer close(s.Notices)
 	for m, err := from.Next(); err == nil; m, err = from.Next() {
 		result, declared := abilities[m.Method]
