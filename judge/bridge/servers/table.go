@@ -98,7 +98,7 @@ var servers = []*server{
 		}},
 	{name: "@agent-infra/mcp-server-commands", version: "1.2.18", calls: []call{
 		{"run_command", `{"command":"echo octocat; exit 3"}`},
-		{"run_script", `{"script":"echo octocat >&2"}`},
+		{"run_script", `{"script":"echo octocat >&2","interpreter":"sh"}`}, // without one the server may crash
 	}},
 	{name: "@sylphx/pdf-reader-mcp", version: "2.4.0", calls: []call{
 		{"read_pdf", `{"sources":[{"path":"$DIR/a.txt"}],"include_full_text":true}`},
