@@ -38,14 +38,9 @@ func (s *seam) Create(
 func (s *seam) Insert(
 	ctx context.Context, t *task.Task, ttl time.Duration, call []byte, u task.Update, quota task.Quota,
 ) error {
-	next := *t
-	err := s.part.Do(ctx, "Insert", func(ctx context.Context) error {
-		return s.MemoryStore.Insert(ctx, &next, ttl, call, u, quota)
+	return sim.Change(ctx, s.part, "Insert", t, func(ctx context.Context, t *task.Task) error {
+		return s.MemoryStore.Insert(ctx, t, ttl, call, u, quota)
 	})
-	if err == nil {
-		*t = next
-	}
-	return err
 }
 
 func (s *seam) Claim(
@@ -69,12 +64,9 @@ func (s *seam) Renew(ctx context.Context, leases []task.Leased, lease time.Durat
 }
 
 func (s *seam) Update(ctx context.Context, t *task.Task, u task.Update) error {
-	next := *t
-	err := s.part.Do(ctx, "Update", func(ctx context.Context) error { return s.MemoryStore.Update(ctx, &next, u) })
-	if err == nil {
-		*t = next
-	}
-	return err
+	return sim.Change(ctx, s.part, "Update", t, func(ctx context.Context, t *task.Task) error {
+		return s.MemoryStore.Update(ctx, t, u)
+	})
 }
 
 // newBridge returns a bridge in front of the calm server and one other, whose calls are approved if they are gated.

@@ -231,18 +231,5 @@ func (h *host) transport() mcp.Transport {
 		return h.bridge
 	}
 	return &mcp.StreamableClientTransport{Endpoint: "http://" + bridgeAt(h.part.IntN(h.Bridges)) + "/mcp",
-		HTTPClient: &http.Client{Transport: h.as(&sim.Link{Network: h.Network, From: h.part})}}
+		HTTPClient: &http.Client{Transport: &sim.Link{Network: h.Network, From: h.part, User: h.user}}}
 }
-
-// as has requests come from the host's user.
-func (h *host) as(next http.RoundTripper) http.RoundTripper {
-	return roundTrip(func(req *http.Request) (*http.Response, error) {
-		req = req.Clone(req.Context())
-		req.Header.Set("X-User", h.user)
-		return next.RoundTrip(req)
-	})
-}
-
-type roundTrip func(*http.Request) (*http.Response, error)
-
-func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

@@ -64,9 +64,7 @@ func (p *program) Write(line []byte) (int, error) { return p.in.Write(line) }
 // Close ends the input of the program, and kills it if it goes on for long.
 func (p *program) Close() error {
 	time.AfterFunc(4*time.Second, func() {
-		select {
-		case <-p.by.Dead(): // and kills nobody
-		default:
+		if !p.by.IsDead() { // who kills nobody
 			p.part.Kill()
 		}
 	})

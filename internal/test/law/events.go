@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -61,7 +60,7 @@ func (r *run) newPoller(principal, name, what string) *poller {
 }
 
 // newPollers returns a host for each type of events and each principal, which has its first cursor.
-func (r *run) newPollers(ctx context.Context) (all []*poller) {
+func (r *run) newPollers(ctx context.Context) (all []follower) {
 	for _, principal := range []string{"alice", "bob", "p0", "p1"} {
 		for _, name := range []string{"question.asked", "question.decided", "call.ended"} {
 			p := r.newPoller(principal, name, "poller")
@@ -112,7 +111,7 @@ func (p *poller) stream(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.part.IntN(120))*p.Unit)
 	defer cancel()
 	session, err := client.New(nil).Connect(ctx, &mcp.StreamableClientTransport{
-		Endpoint: "http://" + address(p.part.IntN(p.Servers)), HTTPClient: &http.Client{Transport: p.caller}}, nil)
+		Endpoint: "http://" + address(p.part.IntN(p.Servers)), HTTPClient: p.client()}, nil)
 	if err != nil {
 		return
 	}

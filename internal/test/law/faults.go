@@ -21,30 +21,21 @@ var (
 	errPoisoned = errors.New("these bytes cannot be stored")
 )
 
-// rows are those of tasks that cannot be written to.
-type rows struct {
-	mu       sync.Mutex
-	until    map[string]time.Time // when others unlock it
-	poisoned map[string]bool      // those whose questions, and whose end, cannot be written down
+// poisonous reports whether the questions of a task, and its end, cannot be written down.
+func (l *law) poisonous(id string) bool {
+	_, is := l.poisoned.Load(id)
+	return is
 }
 
-func (r *rows) lock(id string, until time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.until[id] = until
+// locked returns how long others still lock the row of a task.
+func (l *law) locked(id string) time.Duration {
+	until, _ := l.locks.LoadOrStore(id, time.Time{})
+	return time.Until(until.(time.Time))
 }
 
-func (r *rows) locked(id string) bool { return r.left(id) > 0 }
-
-func (r *rows) left(id string) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return time.Until(r.until[id])
-}
-
-// wait waits until a row is unlocked, but no longer than the database does.
-func (r *rows) wait(ctx context.Context, id string, longest time.Duration) error {
-	left := r.left(id)
+// unlocked waits until the row of a task is unlocked, but no longer than the database does.
+func (l *law) unlocked(ctx context.Context, id string) error {
+	left, longest := l.locked(id), 10*l.Unit
 	if left <= 0 {
 		return nil
 	}
@@ -59,25 +50,13 @@ func (r *rows) wait(ctx context.Context, id string, longest time.Duration) error
 	return nil
 }
 
-func (r *rows) poison(id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.poisoned[id] = true
-}
-
-func (r *rows) poisonous(id string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.poisoned[id]
-}
-
 // lockRows is somebody who looks into the database now and then, and leaves a transaction open.
 func (r *run) lockRows(ctx context.Context) {
 	part := r.sim.Part("world", nil)
 	for part.Pause(ctx, 3) {
 		all := r.tasks(ctx)
 		if len(all) > 0 && part.Happens("a row is locked", r.Locked) {
-			r.rows.lock(all[part.IntN(len(all))].ID, time.Now().Add(time.Duration(5+part.IntN(55))*r.Unit))
+			r.locks.Store(all[part.IntN(len(all))].ID, time.Now().Add(time.Duration(5+part.IntN(55))*r.Unit))
 		}
 	}
 }

@@ -131,7 +131,7 @@ func (c *caller) converse(ctx context.Context, name string) (res map[string]any,
 	}
 	id, isTask := res["taskId"].(string)
 	for isTask && ctx.Err() == nil {
-		if !c.rows.poisonous(id) && c.part.Chance(0.04) {
+		if !c.poisonous(id) && c.part.Chance(0.04) {
 			if _, err := c.surely(ctx, "tasks/cancel", id, `"taskId":`+harness.Quote(id)); err != nil {
 				return nil, err
 			}
@@ -291,7 +291,7 @@ func (c *caller) send(ctx context.Context, method, target, members string) (resu
 		begun := new(atomic.Bool)
 		request := harness.Request{
 			Method: method, Target: target, Body: harness.Message(1, method, members, c.capabilities),
-			Header: http.Header{"From": {c.principal}},
+			Header: http.Header{"X-User": {c.principal}},
 			Context: func(r *http.Request) *http.Request {
 				return r.WithContext(context.WithValue(s.clock(ctx), begunKey{}, begun))
 			},
@@ -305,12 +305,11 @@ func (c *caller) send(ctx context.Context, method, target, members string) (resu
 			if res.Status/100 == 4 && begun.Load() {
 				c.violate("call %d: the status %d says that nothing ran, and a step has begun", c.number, res.Status)
 			}
-			select {
-			case <-s.part.Dead():
+			if s.part.IsDead() {
 				return sim.ErrLost
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			default:
+			}
+			if err := context.Cause(ctx); err != nil {
+				return err
 			}
 			result, err = c.read(method, res)
 			return err
@@ -404,7 +403,7 @@ func (c *caller) inSession(ctx context.Context, name string) (result map[string]
 		}
 	}
 	session, err := client.New(opts).Connect(ctx, &mcp.StreamableClientTransport{
-		Endpoint: "http://" + address(c.part.IntN(c.Servers)), HTTPClient: &http.Client{Transport: c},
+		Endpoint: "http://" + address(c.part.IntN(c.Servers)), HTTPClient: c.client(),
 	}, &mcp.ClientSessionOptions{ProtocolVersion: c.version})
 	if err != nil {
 		return nil, err
@@ -424,9 +423,7 @@ func (c *caller) inSession(ctx context.Context, name string) (result map[string]
 	return result, json.Unmarshal(data, &result)
 }
 
-// RoundTrip carries a request of the principal's session to its server.
-func (c *caller) RoundTrip(req *http.Request) (*http.Response, error) {
-	req = req.Clone(req.Context())
-	req.Header.Set("From", c.principal)
-	return (&sim.Link{Network: &c.network, From: c.part}).RoundTrip(req)
+// client returns what carries the requests of a session.
+func (c *caller) client() *http.Client {
+	return &http.Client{Transport: &sim.Link{Network: &c.network, From: c.part, User: c.principal}}
 }

@@ -18,12 +18,9 @@ const patience = 20 * time.Minute
 
 // notified takes a notice that a server delivers.
 func (r *run) notified(ctx context.Context, part *sim.Part, n desk.Notice) error {
-	select {
-	case <-part.Dead():
-		return sim.ErrDead
-	default:
-	}
 	switch waited := time.Since(n.Time); {
+	case part.IsDead():
+		return sim.ErrDead
 	case time.Since(r.began) < time.Duration(r.Dead)*r.Unit:
 		return errors.New("nobody takes notices yet")
 	case r.Crowded && n.Principal == "mallory":

@@ -19,8 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/internal/test/program"
 	"github.com/askback-mcp/askback/internal/test/sim"
@@ -330,8 +328,9 @@ type law struct {
 	// cleaned counts how often a call has cleaned up.
 	cleaned map[int]int
 	memory
-	rows     rows
-	restored int // how often the store has lost something
+	locks    sync.Map // when others unlock the row of a task, by its ID
+	poisoned sync.Map // whose questions, and whose end, cannot be written down
+	restored int      // how often the store has lost something
 	bad      []string
 }
 
@@ -378,12 +377,5 @@ func (l *law) seen(call, release int, key, outcome string) {
 	of := fmt.Sprint(call, release, key)
 	if !slices.Contains(l.outcomes[of], outcome) {
 		l.outcomes[of] = append(l.outcomes[of], outcome)
-	}
-}
-
-func register(l *law, part *sim.Part, release int) func(*askback.Server) {
-	return func(s *askback.Server) {
-		askback.AddTaskTool(s, &mcp.Tool{Name: "whole"}, nil, l.handler(part, release))
-		askback.AddTaskTool(s, &mcp.Tool{Name: "program"}, &askback.TaskSupport{AtDetach: true}, l.handler(part, release))
 	}
 }

@@ -106,7 +106,7 @@ func play(t *testing.T, o law.Options) (summary law.Summary, bad []string, event
 		cryptotest.SetGlobalRandom(t, o.Seed)
 		synctest.Test(t, func(t *testing.T) {
 			o.Store = new(task.MemoryStore)
-			summary, bad, events = law.Play(t, o)
+			summary, bad, events = law.People(t, o)
 		})
 	})
 	return summary, bad, events

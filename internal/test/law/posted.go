@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 
 	"github.com/askback-mcp/askback/client"
 	"github.com/askback-mcp/askback/internal/test/harness"
@@ -21,8 +22,8 @@ type postbox struct {
 	secret  string
 	client.EventReceiver
 
+	away    atomic.Bool
 	mu      sync.Mutex
-	away    bool
 	refused map[string]int // how often a post with this ID was not accepted
 }
 
@@ -33,7 +34,7 @@ const givenUp = 5
 type postboxes map[string]*postbox
 
 // newPostboxes returns the endpoints of two callers, and of somebody who is asked. The hosts have subscribed.
-func (r *run) newPostboxes(ctx context.Context) (all []*postbox) {
+func (r *run) newPostboxes(ctx context.Context) (all []follower) {
 	r.posted = make(postboxes)
 	for _, principal := range []string{"alice", "bob", "p1"} {
 		for _, name := range []string{"question.asked", "question.decided", "call.ended"} {
@@ -46,7 +47,8 @@ func (r *run) newPostboxes(ctx context.Context) (all []*postbox) {
 			all = append(all, b)
 		}
 	}
-	for _, b := range all {
+	for _, f := range all {
+		b := f.(*postbox)
 		for !b.subscribe(ctx) && b.part.Pause(ctx, 0.1) {
 		}
 	}
@@ -91,10 +93,7 @@ func (b *postbox) refuses(id string, body []byte) {
 
 // ServeHTTP implements [http.Handler]: an endpoint that is away is seen as such.
 func (b *postbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	b.mu.Lock()
-	away := b.away
-	b.mu.Unlock()
-	if away {
+	if b.away.Load() {
 		w.WriteHeader(http.StatusBadGateway)
 		return
 	}
@@ -151,28 +150,21 @@ func (b *postbox) subscribe(ctx context.Context) bool {
 func (b *postbox) run(ctx context.Context) {
 	for b.part.Pause(ctx, 20) {
 		if b.part.Chance(0.2) {
-			b.leave(true)
+			b.away.Store(true)
 			b.part.Pause(ctx, 300)
-			b.leave(false)
+			b.away.Store(false)
 		}
 		b.subscribe(ctx)
 	}
-	b.leave(false)
-}
-
-func (b *postbox) leave(away bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.away = away
 }
 
 // check wants to have got, after a while, each event that the store has. One of ten seeds has an endpoint
 // that is away for long before: for days, where a unit is a minute.
 func (b *postbox) check(ctx context.Context) {
 	if b.Seed%10 == 3 && b.principal == "alice" && b.name == "call.ended" {
-		b.leave(true)
+		b.away.Store(true)
 		b.part.Pause(ctx, 3_000)
-		b.leave(false)
+		b.away.Store(false)
 	}
 	for range 200 {
 		b.subscribe(ctx)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// Summary counts what runs of [People] have tried: calls, votes that were taken, questions that were decided, questions
+// Summary counts what runs have tried: calls, votes that were taken, questions that were decided, questions
 // that nobody answered in time, calls that were cancelled, and faults, and how long they took.
 type Summary struct {
 	Calls, Votes, Decided, Unanswered, Cancelled, Lost int
@@ -36,18 +37,10 @@ type Summary struct {
 
 // Add adds what another run has tried.
 func (s *Summary) Add(other Summary) {
-	s.Calls += other.Calls
-	s.Votes += other.Votes
-	s.Decided += other.Decided
-	s.Unanswered += other.Unanswered
-	s.Cancelled += other.Cancelled
-	s.Lost += other.Lost
-	s.Repeated += other.Repeated
-	s.Unknown += other.Unknown
-	s.Sessions += other.Sessions
-	s.Streamed += other.Streamed
-	s.Posted += other.Posted
-	s.Took += other.Took
+	sum, more := reflect.ValueOf(s).Elem(), reflect.ValueOf(other)
+	for i := range sum.NumField() {
+		sum.Field(i).SetInt(sum.Field(i).Int() + more.Field(i).Int())
+	}
 }
 
 // Check fails the test if runs with these options have not tried the law.
@@ -69,7 +62,10 @@ func CheckStore(t *testing.T, store task.Store) {
 	var all Summary
 	o := Options{Store: store, Calls: 8, Unit: 100 * time.Millisecond, Chances: Faults, Thefts: 0.05, Reworded: true}
 	for ; o.Seed < 2 || o.Seed < 6 && !all.tried(o); o.Seed++ {
-		one := People(t, o)
+		one, bad, _ := People(t, o)
+		for _, b := range bad {
+			t.Error(b)
+		}
 		t.Logf("%+v", one)
 		all.Add(one)
 	}
@@ -78,26 +74,15 @@ func CheckStore(t *testing.T, store task.Store) {
 
 // People lets programs run that ask their client and other people, on three servers of one store: people vote,
 // decline, or let a deadline pass, and what servers, hosts, people and receivers of notices do is lost or late, or the
-// last thing that they do. It fails the test unless each call ends as the interpreter says, with each decision seen
-// once and the same by every replay.
-func People(t testing.TB, o Options) Summary {
-	t.Helper()
-	summary, bad, _ := Play(t, o)
-	for _, b := range bad {
-		t.Error(b)
-	}
-	return summary
-}
-
-// Play is [People], and returns what was wrong, and the fates that came.
-func Play(t testing.TB, o Options) (summary Summary, bad []string, events []sim.Event) {
+// last thing that they do. Each call must end as the interpreter says, with each decision seen once and the same by
+// every replay. It returns what was wrong, and the fates that came.
+func People(t testing.TB, o Options) (summary Summary, bad []string, events []sim.Event) {
 	o.Servers = cmp.Or(o.Servers, 3)
 	l := &law{
 		Options: o, t: t, sim: sim.New(o.Seed, o.Unit, o.Only), steps: make(map[int]*program.Runs),
 		given: make(map[string][]string), cleaned: make(map[int]int),
 		memory: memory{make(map[string][]string), make(map[string][]vote), make(map[string][]vote),
 			make(map[string][]task.NoticeKind), make(map[string]*task.Question)},
-		rows: rows{until: make(map[string]time.Time), poisoned: make(map[string]bool)},
 	}
 	r := &run{law: l, began: time.Now(), stores: new(stores), ring: harness.NewRing(t), live: make(map[int]*server)}
 	if o.Virtual {
@@ -126,18 +111,22 @@ func (r *run) play() {
 	for i := range 5 {
 		others.Go(func() { r.vote(asked, i) })
 	}
-	for _, happens := range []struct {
-		chance float64
-		to     func(context.Context)
-	}{{r.Locked, r.lockRows}, {r.Restored, r.restore}} {
-		if happens.chance > 0 {
-			others.Go(func() { happens.to(ctx) })
-		}
+	if r.Locked > 0 {
+		others.Go(func() { r.lockRows(ctx) })
+	}
+	if r.Restored > 0 {
+		others.Go(func() { r.restore(ctx) })
 	}
 	if r.Rotated {
 		others.Go(func() { r.rotate(ctx) })
 	}
-	followers := r.newFollowers(ctx)
+	var followers []follower
+	if r.Polled {
+		followers = r.newPollers(ctx)
+	}
+	if r.Posted {
+		followers = r.newPostboxes(ctx)
+	}
 	for _, f := range followers {
 		polling.Go(func() { f.run(asked) })
 	}
@@ -168,20 +157,6 @@ func (r *run) play() {
 type follower interface {
 	run(ctx context.Context)
 	check(ctx context.Context)
-}
-
-func (r *run) newFollowers(ctx context.Context) (all []follower) {
-	if r.Polled {
-		for _, p := range r.newPollers(ctx) {
-			all = append(all, p)
-		}
-	}
-	if r.Posted {
-		for _, b := range r.newPostboxes(ctx) {
-			all = append(all, b)
-		}
-	}
-	return all
 }
 
 type run struct {
@@ -224,10 +199,7 @@ func (r *run) clock(part *sim.Part) func(context.Context) context.Context {
 func (r *run) options(part *sim.Part, ring *seal.Ring) *askback.Options {
 	plenty := task.Quota{Unfinished: 1 << 20, Kept: 1 << 20, Bytes: 1 << 40, Notices: 1 << 20}
 	opts := &askback.Options{
-		Keys: ring, Logger: slog.New(slog.DiscardHandler),
-		Principal: func(_ context.Context, extra *mcp.RequestExtra) (string, error) {
-			return extra.Header.Get("From"), nil
-		},
+		Keys: ring, Logger: slog.New(slog.DiscardHandler), Principal: harness.UserHeader,
 		Desk: &askback.DeskOptions{Wait: 24 * time.Hour, Receipts: signer{part}},
 		Tasks: &askback.Tasks{Store: &seam{r.Store, r.stores, r.law, part}, Settings: task.Settings{
 			Lease: 10 * r.Unit, StoreTimeout: 10 * r.Unit, Attempts: 10_000, PerPrincipal: plenty, Anonymous: plenty,
@@ -281,7 +253,9 @@ func (r *run) work(ctx context.Context, place int) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		register(r.law, part, release)(srv)
+		handler := r.handler(part, release)
+		askback.AddTaskTool(srv, &mcp.Tool{Name: "whole"}, nil, handler)
+		askback.AddTaskTool(srv, &mcp.Tool{Name: "program"}, &askback.TaskSupport{AtDetach: true}, handler)
 		own := r.clock(part)
 		living, end := context.WithCancel(own(ctx))
 		var running sync.WaitGroup

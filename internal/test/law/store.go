@@ -3,6 +3,7 @@ package law
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -61,19 +62,14 @@ func (s *seam) Insert(
 func (s *seam) add(
 	ctx context.Context, what string, t *task.Task, call []byte, due bool, add func(context.Context, *task.Task) error,
 ) error {
-	next := *t
-	err := s.part.Do(ctx, what, func(ctx context.Context) error {
+	return sim.Change(ctx, s.part, what, t, func(ctx context.Context, t *task.Task) error {
 		if s.law.Poisoned && strings.Contains(string(call), fmt.Sprintf(`"call":%d}`, s.law.number(0))) {
-			s.law.rows.poison(t.ID)
+			s.law.poisoned.Store(t.ID, true)
 		}
-		err := add(ctx, &next)
+		err := add(ctx, t)
 		s.tell(task.Name(t.ID), err == nil && due)
 		return err
 	})
-	if err == nil {
-		*t = next
-	}
-	return err
 }
 
 // pass passes a call with one argument on to the store.
@@ -84,7 +80,7 @@ func pass[A, R any](
 }
 
 func (s *seam) Get(ctx context.Context, id string) (*task.Task, error) {
-	return sim.Get(ctx, s.part, "Get", func(ctx context.Context) (*task.Task, error) { return s.Store.Get(ctx, id) })
+	return pass(ctx, s, "Get", s.Store.Get, id)
 }
 
 func (s *seam) Versions(ctx context.Context, ids []string) (map[string]int64, error) {
@@ -106,21 +102,19 @@ func (s *seam) Claim(
 }
 
 func (s *seam) Journal(ctx context.Context, id string, most int) (call []byte, entries [][]byte, err error) {
-	type journal struct{ call, entries [][]byte }
-	got, err := sim.Get(ctx, s.part, "Journal", func(ctx context.Context) (got journal, err error) {
-		got.call = make([][]byte, 1)
-		got.call[0], got.entries, err = s.Store.Journal(ctx, id, most)
-		return got, err
+	all, err := sim.Get(ctx, s.part, "Journal", func(ctx context.Context) ([][]byte, error) {
+		call, entries, err := s.Store.Journal(ctx, id, most)
+		return slices.Concat([][]byte{call}, entries), err
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	return got.call[0], got.entries, nil
+	return all[0], all[1:], nil
 }
 
 func (s *seam) Append(ctx context.Context, id string, claim task.Claim, there int, entry []byte) error {
 	s.between(ctx, id)
-	return s.write(ctx, "Append", id, func(ctx context.Context) error {
+	return write(ctx, s, "Append", id, &claim, func(ctx context.Context, _ *task.Claim) error {
 		before, _ := s.Store.Get(ctx, id)
 		err := s.Store.Append(ctx, id, claim, there, entry)
 		if s.law.Virtual && err == nil && before.Claim != claim {
@@ -131,12 +125,12 @@ func (s *seam) Append(ctx context.Context, id string, claim task.Claim, there in
 }
 
 // write lets the part write to the row of a task, unless that is locked for too long.
-func (s *seam) write(ctx context.Context, what, id string, act func(context.Context) error) error {
-	return s.part.Do(ctx, what, func(ctx context.Context) error {
-		if err := s.law.rows.wait(ctx, id, 10*s.law.Unit); err != nil {
+func write[T any](ctx context.Context, s *seam, what, id string, v *T, act func(context.Context, *T) error) error {
+	return sim.Change(ctx, s.part, what, v, func(ctx context.Context, v *T) error {
+		if err := s.law.unlocked(ctx, id); err != nil {
 			return err
 		}
-		return act(ctx)
+		return act(ctx, v)
 	})
 }
 
@@ -144,7 +138,7 @@ func (s *seam) Renew(ctx context.Context, leases []task.Leased, lease time.Durat
 	return sim.Get(ctx, s.part, "Renew", func(ctx context.Context) (renewed []task.Renewed, err error) {
 		for _, l := range leases {
 			one := []task.Renewed{{Err: errLocked}}
-			if !s.law.rows.locked(l.ID) {
+			if s.law.locked(l.ID) <= 0 {
 				if one, err = s.Store.Renew(ctx, []task.Leased{l}, lease); err != nil {
 					return nil, err
 				}
@@ -160,13 +154,12 @@ func (s *seam) Update(ctx context.Context, t *task.Task, u task.Update) error {
 		s.between(ctx, t.ID)
 		defer s.between(ctx, t.ID)
 	}
-	next := *t
-	err := s.write(ctx, "Update", t.ID, func(ctx context.Context) error {
-		if u.Expired && s.law.rows.poisonous(t.ID) {
+	return write(ctx, s, "Update", t.ID, t, func(ctx context.Context, next *task.Task) error {
+		if u.Expired && s.law.poisonous(t.ID) {
 			return errPoisoned
 		}
 		before, _ := s.Store.Get(ctx, t.ID)
-		err := s.Store.Update(ctx, &next, u)
+		err := s.Store.Update(ctx, next, u)
 		switch {
 		case !s.law.Virtual || err != nil:
 		case before.Status.Terminal() && t.Status != before.Status:
@@ -179,10 +172,6 @@ func (s *seam) Update(ctx context.Context, t *task.Task, u task.Update) error {
 		s.tell(task.Name(t.ID), u.Lease <= 0 && !u.Keep && u.Due == 0)
 		return err
 	})
-	if err == nil {
-		*t = next
-	}
-	return err
 }
 
 func (s *seam) Expired(ctx context.Context, limit int) ([]string, error) {
@@ -216,14 +205,9 @@ func (s *seam) Subscribed(ctx context.Context, principal string) ([]*task.Subscr
 }
 
 func (s *seam) SaveSubscription(ctx context.Context, sub *task.Subscription, most int) error {
-	got, err := sim.Get(ctx, s.part, "SaveSubscription", func(ctx context.Context) (*task.Subscription, error) {
-		own := *sub
-		return &own, s.Store.(task.Subscriptions).SaveSubscription(ctx, &own, most)
+	return sim.Change(ctx, s.part, "SaveSubscription", sub, func(ctx context.Context, sub *task.Subscription) error {
+		return s.Store.(task.Subscriptions).SaveSubscription(ctx, sub, most)
 	})
-	if err == nil {
-		*sub = *got
-	}
-	return err
 }
 
 func (s *seam) ClaimSubscriptions(ctx context.Context, c task.SubscriptionClaim) ([]*task.Subscription, error) {
@@ -239,19 +223,14 @@ func (s *seam) Overdue(ctx context.Context, limit int) ([]*task.Question, error)
 }
 
 func (s *seam) ChangeQuestion(ctx context.Context, q *task.Question, expired bool) error {
-	next := *q
-	err := s.write(ctx, "ChangeQuestion", q.Task, func(ctx context.Context) error {
-		if s.law.rows.poisonous(q.Task) {
+	return write(ctx, s, "ChangeQuestion", q.Task, q, func(ctx context.Context, q *task.Question) error {
+		if s.law.poisonous(q.Task) {
 			return errPoisoned
 		}
-		err := s.Store.ChangeQuestion(ctx, &next, expired)
-		s.tell(task.Name(q.Task), len(next.Decision) > 0)
+		err := s.Store.ChangeQuestion(ctx, q, expired)
+		s.tell(task.Name(q.Task), len(q.Decision) > 0)
 		return err
 	})
-	if err == nil {
-		*q = next
-	}
-	return err
 }
 
 func (s *seam) Listen(ctx context.Context, d time.Duration, named, anonymous int) error {

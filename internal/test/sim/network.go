@@ -56,11 +56,12 @@ func (n *Network) find(host string) *Listener {
 }
 
 // Link is the way of one part into the network. What goes to a calm host meets no fate, and neither does the end of a
-// session.
+// session. User is the header X-User of all requests, if there is one.
 type Link struct {
 	*Network
 	From *Part
 	Calm string
+	User string
 }
 
 // RoundTrip sends a request through one seam, and its response back through another one. A response that is lost there
@@ -71,12 +72,13 @@ func (l *Link) RoundTrip(req *http.Request) (*http.Response, error) {
 		body, _ = io.ReadAll(req.Body)
 		req.Body.Close()
 	}
-	select {
-	case <-l.From.Dead():
-		return nil, ErrDead
-	default:
+	if l.User != "" {
+		req = req.Clone(req.Context())
+		req.Header.Set("X-User", l.User)
 	}
 	switch {
+	case l.From.IsDead():
+		return nil, ErrDead
 	case req.URL.Host == l.Calm:
 		return l.send(req, body)
 	case req.Method == http.MethodDelete: // the SDK holds a lock while it ends a session
@@ -99,8 +101,8 @@ func (l *Link) RoundTrip(req *http.Request) (*http.Response, error) {
 		l.From.Kill()
 	}
 	if err == nil {
-		switch err = l.From.Do(req.Context(), "response of "+what, func(context.Context) error { return nil }); err {
-		case ErrLost:
+		err = l.From.Do(req.Context(), "response of "+what, func(context.Context) error { return nil })
+		if err == ErrLost {
 			res.Body, err = &brokenBody{res.Body, l.From.IntN(400)}, nil
 		}
 	}

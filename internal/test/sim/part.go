@@ -35,6 +35,16 @@ func (p *Part) Kill() { p.death.Do(func() { close(p.dead) }) }
 // Dead is closed when the part is killed.
 func (p *Part) Dead() <-chan struct{} { return p.dead }
 
+// IsDead reports whether the part was killed.
+func (p *Part) IsDead() bool {
+	select {
+	case <-p.dead:
+		return true
+	default:
+		return false
+	}
+}
+
 // Do lets the part do something through a seam. What it does, and to what, names it in the story.
 func (p *Part) Do(ctx context.Context, what string, act func(context.Context) error) error {
 	return p.do(ctx, what, p.Chances, act)
@@ -125,12 +135,10 @@ func (p *Part) park(ctx context.Context, what string) error {
 
 // ended returns an error if the part is dead, or the context is done.
 func (p *Part) ended(ctx context.Context) error {
-	select {
-	case <-p.dead:
+	if p.IsDead() {
 		return ErrDead
-	default:
-		return context.Cause(ctx)
 	}
+	return context.Cause(ctx)
 }
 
 // wait waits, unless the part is killed or the context is done before.
@@ -179,4 +187,18 @@ func Get[T any](ctx context.Context, p *Part, what string, act func(context.Cont
 		result = <-got
 	}
 	return result, err
+}
+
+// Change is [Part.Do] with a value that it changes, except with an error.
+func Change[T any](ctx context.Context, p *Part, what string, v *T, act func(context.Context, *T) error) error {
+	given := *v
+	next, err := Get(ctx, p, what, func(ctx context.Context) (T, error) {
+		own := given
+		err := act(ctx, &own)
+		return own, err
+	})
+	if err == nil {
+		*v = next
+	}
+	return err
 }

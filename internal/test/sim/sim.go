@@ -68,7 +68,6 @@ type Scheduler struct {
 	began  time.Time
 	parked []*passage
 	counts map[string]int
-	passed int
 	events []Event
 }
 
@@ -136,18 +135,11 @@ func (s *Scheduler) drop(p *passage) {
 	s.parked = slices.DeleteFunc(s.parked, func(other *passage) bool { return other == p })
 }
 
-// Events returns the fates that have come, in order, and Passed how much has gone through seams.
+// Events returns the fates that have come, in order.
 func (s *Scheduler) Events() []Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.events)
-}
-
-// Passed returns how much has gone through seams.
-func (s *Scheduler) Passed() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.passed
 }
 
 // Draw returns a number from 0 up to 1 that follows from the seed and the words.
@@ -177,7 +169,6 @@ func (s *Scheduler) numbered(what string) string {
 func (s *Scheduler) fate(p *Part, what string, chances Chances) Fate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.passed++
 	if !s.may(what) {
 		return Done
 	}

@@ -71,7 +71,8 @@ func TestTheSeedDecides(t *testing.T) {
 	}
 }
 
-// What is lost, and who is killed, is as the fate says.
+// What is lost, and who is killed, is as the fate says. What is late happens when its part has been told that it was
+// lost, or is killed, and the end of a run waits for it.
 func TestFates(t *testing.T) {
 	for _, test := range []struct {
 		fate     sim.Fate
@@ -90,10 +91,10 @@ func TestFates(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := sim.New(1, time.Second, nil)
+			var happened atomic.Int32
 			s.Run(func() {
 				part, other := s.Part("part", sim.Chances{test.fate: 1}), s.Part("other", nil)
 				began := time.Now()
-				var happened atomic.Int32
 				act := func(context.Context) error { happened.Add(1); return nil }
 				var beside time.Duration
 				var both sync.WaitGroup
@@ -109,11 +110,14 @@ func TestFates(t *testing.T) {
 					t.Errorf("%s: it took %v, and what another part did %v", test.fate, time.Since(began), beside)
 				}
 				part.Chances = nil
-				err = part.Do(t.Context(), "something more", act)
+				err = part.Do(t.Context(), "something more", func(context.Context) error { return nil })
 				if survives := err == nil; survives != test.survives {
 					t.Errorf("%s: afterwards: %v", test.fate, err)
 				}
 			})
+			if lost := test.fate == sim.LostBefore || test.fate == sim.KilledBefore; (happened.Load() == 0) != lost {
+				t.Errorf("%s: in the end it happened %d times", test.fate, happened.Load())
+			}
 		})
 	}
 }
@@ -144,7 +148,7 @@ func TestPipe(t *testing.T) {
 					w.Close()
 					got, err := io.ReadAll(r)
 					whole := strings.Count(string(got), "\n") == c.lines
-					if err != nil || !whole || !strings.HasPrefix(want, string(got)) || isDead(from) != (c.lines == 0) {
+					if err != nil || !whole || !strings.HasPrefix(want, string(got)) || from.IsDead() != (c.lines == 0) {
 						t.Errorf("%s, seed %d: %q, %v", name, seed, got, err)
 					}
 				})
@@ -178,32 +182,6 @@ func TestThePipesOfTheDead(t *testing.T) {
 			}
 		})
 	})
-}
-
-func isDead(p *sim.Part) bool {
-	select {
-	case <-p.Dead():
-		return true
-	default:
-		return false
-	}
-}
-
-// What is late happens when its part has long been told that it was lost, or is killed. The end of a run waits for it.
-func TestLate(t *testing.T) {
-	for _, fate := range []sim.Fate{sim.Late, sim.KilledLate} {
-		synctest.Test(t, func(t *testing.T) {
-			s := sim.New(1, time.Second, nil)
-			began, happened := time.Now(), time.Time{}
-			s.Run(func() {
-				part := s.Part("part", sim.Chances{fate: 1})
-				_ = part.Do(t.Context(), "something", func(context.Context) error { happened = time.Now(); return nil })
-			})
-			if !happened.After(began) {
-				t.Errorf("%s: it happened at %v", fate, happened)
-			}
-		})
-	}
 }
 
 // What happens by chance is an event, and can be left out like a fate.
