@@ -54,7 +54,7 @@ func TestACallerIsNamedOnce(t *testing.T) {
 		for _, f := range slices.Concat(harness.Fronts, harness.LineFronts) {
 			n := new(named)
 			var m *mcp.Server
-			srv := harness.EverythingOn(t, askback.Options{Principal: n.principal}, func(own *mcp.Server) { m = own })
+			srv := harness.Everything(t, askback.Options{Principal: n.principal}, func(own *mcp.Server) { m = own })
 			middleware.add(m, srv)
 			for method, params := range f.Identifies("nonesuch") {
 				t.Run(f.Name+" "+method+" "+middleware.name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestACallerIsNamedOnceForAnHTTPRequest(t *testing.T) {
 			t.Parallel()
 			n := new(named)
 			var m *mcp.Server
-			srv := harness.EverythingOn(t, askback.Options{Principal: n.principal}, func(own *mcp.Server) { m = own })
+			srv := harness.Everything(t, askback.Options{Principal: n.principal}, func(own *mcp.Server) { m = own })
 			middleware.add(m, srv)
 			harness.AddGreet(srv)
 			web := httptest.NewServer(srv.HTTPHandler(&askback.HTTPOptions{Drafts: true}))
@@ -167,7 +167,7 @@ func TestAServerInsideAHandlerHasItsOwnGate(t *testing.T) {
 			t.Parallel()
 			server := func(o askback.Options, register func(*askback.Server)) http.Handler {
 				var m *mcp.Server
-				srv := harness.EverythingOn(t, o, func(own *mcp.Server) { m = own })
+				srv := harness.Everything(t, o, func(own *mcp.Server) { m = own })
 				middleware.add(m, srv)
 				register(srv)
 				return srv.HTTPHandler(nil)

@@ -2,6 +2,7 @@ package httpfront_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -191,17 +192,16 @@ func TestNestingOfABatch(t *testing.T) {
 func TestAmbiguousArgumentsOnTheSDKsOwnConnection(t *testing.T) {
 	t.Parallel()
 	var m *mcp.Server
-	harness.EverythingOn(t, askback.Options{Limits: askback.Limits{Depth: 12}}, func(sdk *mcp.Server) { m = sdk })
-	here, there := mcp.NewInMemoryTransports()
-	expect.Must(m.Connect(t.Context(), there, nil))(t)
-	send := harness.Converse(t, here)
+	harness.Everything(t, askback.Options{Limits: askback.Limits{Depth: 12}}, func(sdk *mcp.Server) { m = sdk })
+	c := harness.Connect(t, func(ctx context.Context, line *mcp.IOTransport) error { return m.Run(ctx, line) })
 	for name, arguments := range map[string]string{
 		"a member that is there twice": `{"a":1,"a":2}`,
 		"nesting beyond the limit":     `{"a":` + strings.Repeat("[", 12) + strings.Repeat("]", 12) + `}`,
 	} {
 		for i, tool := range []string{"quiet", "plain"} {
 			t.Run(name+" "+tool, func(t *testing.T) {
-				got := send(i+1, harness.Modern(i+1, "tools/call", fmt.Sprintf(`"name":%q,"arguments":%s`, tool, arguments)))
+				members := fmt.Sprintf(`"name":%q,"arguments":%s`, tool, arguments)
+				got := c.Call(i+1, "tools/call", members, harness.WithExtension)
 				if harness.At(got, "error", "code") != -32602.0 {
 					t.Errorf("got %v, want -32602", got)
 				}

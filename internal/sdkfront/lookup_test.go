@@ -17,7 +17,7 @@ import (
 func TestEveryFrontFindsTheSameResource(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		asked := 0
-		srv := harness.EverythingOn(t, askback.Options{}, func(m *mcp.Server) {
+		srv := harness.Everything(t, askback.Options{}, func(m *mcp.Server) {
 			if before {
 				m.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 					return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {

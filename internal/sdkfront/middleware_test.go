@@ -40,11 +40,11 @@ func (w *watcher) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 // watched lists the ways to add middleware.
 var watched = map[string]func(t *testing.T, w *watcher) *askback.Server{
 	"before New": func(t *testing.T, w *watcher) *askback.Server {
-		return harness.EverythingOn(t, askback.Options{}, func(m *mcp.Server) { m.AddReceivingMiddleware(w.middleware) })
+		return harness.Everything(t, askback.Options{}, func(m *mcp.Server) { m.AddReceivingMiddleware(w.middleware) })
 	},
 	"after New": func(t *testing.T, w *watcher) *askback.Server {
 		var sdk *mcp.Server
-		srv := harness.EverythingOn(t, askback.Options{}, func(m *mcp.Server) { sdk = m })
+		srv := harness.Everything(t, askback.Options{}, func(m *mcp.Server) { sdk = m })
 		sdk.AddReceivingMiddleware(w.middleware)
 		return srv
 	},
@@ -138,7 +138,7 @@ func TestMiddlewareThatChanges(t *testing.T) {
 func TestMiddlewareOnTheSDKsServerIsMentioned(t *testing.T) {
 	t.Parallel()
 	log := new(harness.Log)
-	srv := harness.EverythingOn(t, askback.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}, func(m *mcp.Server) {
+	srv := harness.Everything(t, askback.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}, func(m *mcp.Server) {
 		m.AddReceivingMiddleware((&watcher{seen: make(map[string]int)}).middleware)
 	})
 	h := srv.HTTPHandler(nil)
@@ -201,12 +201,12 @@ func TestMiddlewareThatPanics(t *testing.T) {
 			return srv
 		},
 		"on the Server, with other middleware on the SDK's": func(opts askback.Options) *askback.Server {
-			srv := harness.EverythingOn(t, opts, func(m *mcp.Server) { m.AddReceivingMiddleware(harmless) })
+			srv := harness.Everything(t, opts, func(m *mcp.Server) { m.AddReceivingMiddleware(harmless) })
 			srv.AddReceivingMiddleware(unlucky)
 			return srv
 		},
 		"on the SDK's server, before New": func(opts askback.Options) *askback.Server {
-			return harness.EverythingOn(t, opts, func(m *mcp.Server) { m.AddReceivingMiddleware(unlucky) })
+			return harness.Everything(t, opts, func(m *mcp.Server) { m.AddReceivingMiddleware(unlucky) })
 		},
 	} {
 		for _, f := range harness.Fronts {

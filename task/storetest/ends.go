@@ -187,43 +187,38 @@ var handleTests = []test{
 		q := &task.Question{Task: t.ID, Key: "key"}
 		ctx, cancel := context.WithCancel(f.ctx)
 		cancel()
-		calls := map[string]func() error{
-			"Create":  func() error { return s.Create(ctx, newTask("alice"), long, 0, nil, nil, task.Quota{}) },
-			"Get":     func() error { _, err := s.Get(ctx, t.ID); return err },
-			"Claim":   func() error { _, err := claimOne(s, ctx, "", nil, long); return err },
-			"Journal": func() error { _, _, err := s.Journal(ctx, t.ID, -1); return err },
-			"Append":  func() error { return s.Append(ctx, t.ID, t.Claim, 0, []byte("x")) },
-			"Renew":   func() error { _, err := renewOne(s, ctx, t.ID, t.Claim, long); return err },
-			"Update":  func() error { return s.Update(ctx, clone(t), task.Update{Keep: true}) },
-			"Expired": func() error { _, err := s.Expired(ctx, 10); return err },
-			"Purge":   func() error { _, err := s.Purge(ctx, 0, 10); return err },
-			"Evict":   func() error { _, err := s.Evict(ctx, "alice", 0, 10); return err },
+		_, _, journal := s.Journal(ctx, t.ID, -1)
+		_, _, changes := s.Changes(ctx, nil, 10)
+		for name, err := range map[string]error{
+			"Create":  s.Create(ctx, newTask("alice"), long, 0, nil, nil, task.Quota{}),
+			"Get":     second(s.Get(ctx, t.ID)),
+			"Claim":   second(claimOne(s, ctx, "", nil, long)),
+			"Journal": journal,
+			"Append":  s.Append(ctx, t.ID, t.Claim, 0, []byte("x")),
+			"Renew":   second(renewOne(s, ctx, t.ID, t.Claim, long)),
+			"Update":  s.Update(ctx, clone(t), task.Update{Keep: true}),
+			"Expired": second(s.Expired(ctx, 10)),
+			"Purge":   second(s.Purge(ctx, 0, 10)),
+			"Evict":   second(s.Evict(ctx, "alice", 0, 10)),
 
-			"List":     func() error { _, err := s.List(ctx, "alice", "proposal", time.Time{}, "", 10); return err },
-			"Select":   func() error { _, err := s.Select(ctx, task.Filter{}, "", 10); return err },
-			"Count":    func() error { _, err := s.Count(ctx); return err },
-			"Versions": func() error { _, err := s.Versions(ctx, []string{t.ID}); return err },
+			"List":     second(s.List(ctx, "alice", "proposal", time.Time{}, "", 10)),
+			"Select":   second(s.Select(ctx, task.Filter{}, "", 10)),
+			"Count":    second(s.Count(ctx)),
+			"Versions": second(s.Versions(ctx, []string{t.ID})),
 
-			"Questions": func() error { _, err := s.Questions(ctx, task.Name(t.ID)); return err },
-			"Waiting":   func() error { _, err := s.Waiting(ctx, task.QuestionFilter{}, nil, 10); return err },
-			"History": func() error {
-				_, err := s.History(ctx, task.QuestionHistory{Voter: "user:bob"}, nil, 10)
-				return err
-			},
-			"Changes":        func() error { _, _, err := s.Changes(ctx, nil, 10); return err },
-			"ChangeQuestion": func() error { return except(task.ErrNotFound, s.ChangeQuestion(ctx, q, false)) },
-			"Overdue":        func() error { _, err := s.Overdue(ctx, 10); return err },
+			"Questions":      second(s.Questions(ctx, task.Name(t.ID))),
+			"Waiting":        second(s.Waiting(ctx, task.QuestionFilter{}, nil, 10)),
+			"History":        second(s.History(ctx, task.QuestionHistory{Voter: "user:bob"}, nil, 10)),
+			"Changes":        changes,
+			"ChangeQuestion": except(task.ErrNotFound, s.ChangeQuestion(ctx, q, false)),
+			"Overdue":        second(s.Overdue(ctx, 10)),
 
-			"Listen": func() error { return s.Listen(ctx, long, 0, 0) },
-			"Notices": func() error {
-				_, err := s.Notices(ctx, task.NoticeClaim{Free: 10, Lease: long})
-				return err
-			},
-			"Settle":  func() error { return s.Settle(ctx, &task.Notice{Question: q}, 0) },
-			"Refused": func() error { _, err := s.Refused(ctx, 10); return err },
-		}
-		for name, call := range calls {
-			f.check(call() != nil, "%s gave no error", name)
+			"Listen":  s.Listen(ctx, long, 0, 0),
+			"Notices": second(s.Notices(ctx, task.NoticeClaim{Free: 10, Lease: long})),
+			"Settle":  s.Settle(ctx, &task.Notice{Question: q}, 0),
+			"Refused": second(s.Refused(ctx, 10)),
+		} {
+			f.check(err != nil, "%s gave no error", name)
 		}
 	}},
 	{"the store works on after calls whose contexts ended in the middle", func(f *fixture, s task.Store) {
@@ -282,6 +277,8 @@ var watchTests = needs[task.Watcher]([]test{
 			var seen sync.Map // names, and whether the task was due
 			stop := f.watch(s, func() { readies.Add(1) }, func(name string, due bool) { seen.Store(name, due) })
 			other := f.another()
+			var told atomic.Bool
+			stopToo := f.watch(other, nil, func(string, bool) { told.Store(true) }) // who does not ask when it is ready
 			f.eventually("Watch is ready", func() bool { return readies.Load() > 0 })
 			sees := func(what string, t *task.Task, due bool) {
 				f.eventually("Watch tells of "+what, func() bool {
@@ -306,18 +303,13 @@ var watchTests = needs[task.Watcher]([]test{
 			sees("a task that asks", t, false)
 			f.decide(other, t.ID, "key")
 			sees("a task that a decision makes due", t, true)
+			f.eventually("Watch without ready tells, too", func() bool {
+				f.add(s, "alice")
+				return told.Load()
+			})
+			stopToo()
 			stop()
 			n := readies.Load()
 			f.check(n == 1, "ready was called %d times, want once", n)
 		}},
-	{"without ready it watches as well", func(f *fixture, s task.Store) {
-		var told atomic.Bool
-		stop := f.watch(s, nil, func(string, bool) { told.Store(true) })
-		other := f.another()
-		f.eventually("Watch tells of a task", func() bool {
-			f.add(other, "alice")
-			return told.Load()
-		})
-		stop()
-	}},
 })

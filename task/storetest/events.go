@@ -10,28 +10,7 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-var eventTests = needs[task.EventLog](append(logTests, needs[task.Inserter]([]test{
-	{"a task that is inserted has the events of its status and of what it asks", func(f *fixture, s task.Store) {
-		for status, want := range map[task.Status][]string{
-			task.Working: nil, task.InputRequired: {"asked key", "input 7"}, task.Completed: {"ended "},
-			task.Failed: {"ended "}, task.Cancelled: {"ended "},
-		} {
-			t := newTask(string(status))
-			t.Events, t.Status, t.Version = true, status, 7
-			u := task.Update{Due: long}
-			if status == task.InputRequired {
-				t.Pending, u = everyByte, task.Update{Due: -1, Ask: forBob("key")}
-			}
-			f.ok("Insert", f.insert(s, t, u, task.Quota{}))
-			f.wantRow(s, t)
-			page := f.events(s, eventsOf("caller:"+t.Principal))
-			slices.SortFunc(page.Events, func(a, b *task.Event) int { return cmp.Compare(a.Kind, b.Kind) })
-			f.wantLogged("a task that is "+string(status), page, want)
-		}
-	}},
-})...))
-
-var logTests = []test{
+var eventTests = needs[task.EventLog]([]test{
 	{"each event is logged once, by the write that makes it so, in the order of a task", func(f *fixture, s task.Store) {
 		writer, reader := f.instances(s, 3)[1], f.instances(s, 3)[2]
 		t := f.addLogged(writer, "alice")
@@ -296,7 +275,7 @@ var logTests = []test{
 			want := len(sets)*asked + 2*asked
 			f.check(len(read) == want, "the readers have read %d events, want %d", len(read), want)
 		}},
-}
+})
 
 // live makes a task ask, and end.
 func live(f *fixture, s task.Store, principal string) error {

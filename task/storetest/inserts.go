@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -39,9 +40,11 @@ func firstRuns() (runs []func(t *task.Task) task.Update) {
 
 var insertTests = needs[task.Inserter]([]test{
 	{"a task is as a Create with a lease and the Update of its worker leave it", func(f *fixture, s task.Store) {
-		f.ok("Listen", s.Listen(f.ctx, long, 0, 0))
+		f.listen(s, long)
 		for i, leave := range firstRuns() {
-			once, twice := newTask("alice"), f.createWith(s, newTask("alice"), long, "before")
+			once, twice := newTask("alice"), newTask("alice")
+			once.Events, twice.Events = true, true
+			f.createWith(s, twice, long, "before")
 			u := leave(twice)
 			u.Leased = true
 			f.update(s, twice, u)
@@ -68,6 +71,16 @@ var insertTests = needs[task.Inserter]([]test{
 			}
 			f.wantEqual("the questions after one write, and after two", asks(once.ID), asks(twice.ID),
 				cmpopts.IgnoreFields(task.Question{}, "Task", "Asked", "Changed"))
+			if log, ok := s.(task.EventLog); ok {
+				logged := func(id string) []string {
+					page, err := log.Events(f.ctx, task.EventQuery{Readers: ofAlice.Readers, Task: id, Limit: 9})
+					f.ok("Events", err)
+					return slices.Sorted(slices.Values(each(page.Events, func(e *task.Event) string {
+						return fmt.Sprint(e.Kind, " ", e.Key, " ", e.Status)
+					})))
+				}
+				f.wantEqual("the events after one write, and after two", logged(once.ID), logged(twice.ID))
+			}
 			due := func() bool {
 				t := f.tryClaim(s, "", long)
 				if t == nil {
@@ -90,15 +103,8 @@ var insertTests = needs[task.Inserter]([]test{
 		t := newTask("alice")
 		t.Attempts, t.Claim = 1, task.Claim{Fence: 1, Nonce: "nonce of the run, which has 128 bits"}
 		f.ok("Insert", f.insert(s, t, task.Update{Lease: long}, task.Quota{}))
-		for _, s := range f.instances(s, 2) {
-			f.wantRow(s, t)
-			f.noneDue(s)
-		}
-		f.append(s, t.ID, t.Claim, "step")
-		f.wantAppend(s, t.ID, task.Claim{Fence: 1, Nonce: "x"}, 1, task.ErrLeaseLost)
-		f.wantJournal(s, t.ID, "step")
-		f.release(s, t)
-		f.claimThis(s, t.ID, long)
+		f.wantAppend(s, t.ID, task.Claim{Fence: 1, Nonce: "x"}, 0, task.ErrLeaseLost)
+		f.wantClaimed(s, t)
 	}},
 	{"what it refuses is not there, and the given task is as it was", func(f *fixture, s task.Store) {
 		there := f.add(s, "alice")

@@ -147,7 +147,7 @@ var prolongTests = []test{
 			f.update(s, f.get(s, t.ID), task.Update{Due: -1})
 		}
 	}},
-	{"a write under a lease that was given back does not take it again", func(f *fixture, s task.Store) {
+	{"a write under a lease that was given back is made, and does not take it again", func(f *fixture, s task.Store) {
 		for what, giveBack := range map[string]func(c *task.Task){
 			"an update": func(c *task.Task) { f.update(s, c, task.Update{Leased: true, Due: 0}) },
 			"a renewal": func(c *task.Task) { f.release(s, c) },

@@ -98,17 +98,9 @@ var quotaTests = []test{
 		for round, bound := range []task.Quota{{Unfinished: quota}, {Kept: quota}, {Bytes: quota * int64(len("call"))},
 			{Unfinished: quota, Kept: quota, Bytes: 1 << 20}} {
 			principal := fmt.Sprint("alice ", round)
-			created := together(&f.suite, 8, func(i int, add func(*task.Task)) error {
-				for range 3 {
-					t := newTask(principal)
-					err := handles[i%2].Create(f.ctx, t, long, 0, []byte("call"), nil, bound)
-					if err == nil {
-						add(t)
-					} else if err := except(task.ErrQuota, err); err != nil {
-						return err
-					}
-				}
-				return nil
+			created := succeed(&f.suite, 24, task.ErrQuota, func(i int) (*task.Task, error) {
+				t := newTask(principal)
+				return t, handles[i%2].Create(f.ctx, t, long, 0, []byte("call"), nil, bound)
 			})
 			f.require(len(created) == quota, "%d tasks were created, want the quota, which is %d", len(created), quota)
 			f.wantListed(s, principal, quota)
@@ -128,7 +120,7 @@ var quotaTests = []test{
 			f.wantFull("Update", s.Update(f.ctx, given, u), task.Quota{Bytes: 105})
 		}
 		f.wantRow(s, t)
-		f.wantEntries(s, t.ID)
+		f.wantEqual("the entries", f.entries(s, t.ID), []string(nil))
 		stale := clone(t)
 		stale.Version--
 		f.wantUpdate(s, stale, task.Update{Entries: list("123456"), Quota: quota}, task.ErrConflict)
@@ -136,7 +128,7 @@ var quotaTests = []test{
 		f.update(s, t, task.Update{Due: -1, Entries: list("12", "345"), Quota: quota})
 		f.update(s, t, task.Update{Due: -1, Quota: task.Quota{Bytes: 1}}) // it adds nothing
 		f.update(s, t, task.Update{Due: -1, Entries: list("6")})          // without a quota
-		f.wantEntries(s, t.ID, "12", "345", "6")
+		f.wantEqual("the entries", f.entries(s, t.ID), []string{"12", "345", "6"})
 	}},
 	{"the quota of updates is exact, however many instances add at the same time", func(f *fixture, s task.Store) {
 		handles := f.instances(s, 2)
@@ -146,16 +138,8 @@ var quotaTests = []test{
 			tasks = append(tasks, f.add(s, "alice"))
 		}
 		quota := task.Quota{Bytes: writers*int64(len("call")) + room}
-		added := together(&f.suite, writers, func(i int, add func(int)) error {
-			for range 3 {
-				err := handles[i%2].Update(f.ctx, tasks[i], task.Update{Due: -1, Entries: list("1"), Quota: quota})
-				if err == nil {
-					add(i)
-				} else if err := except(task.ErrQuota, err); err != nil {
-					return err
-				}
-			}
-			return nil
+		added := succeed(&f.suite, writers, task.ErrQuota, func(i int) (int, error) {
+			return i, handles[i%2].Update(f.ctx, tasks[i], task.Update{Due: -1, Entries: list("1"), Quota: quota})
 		})
 		f.check(len(added) == room, "%d bytes were added, and there was room for %d", len(added), room)
 	}},

@@ -67,7 +67,7 @@ var restoredTests = []struct {
 					r.wantAppend(s, t.ID, lost.Claim, 1, task.ErrLeaseLost)
 					r.wantRenew(s, t.ID, lost.Claim, task.ErrLeaseLost)
 					r.wantRefused(s, lost, current.Version, lost.Claim, task.ErrLeaseLost, task.Update{Leased: true, Due: -1})
-					r.wantEntries(s, t.ID, "mine")
+					r.wantJournal(s, t.ID, "mine")
 					r.noneDue(s)
 					current.Attempts = 0
 					r.wantRow(s, current)
@@ -83,7 +83,7 @@ var restoredTests = []struct {
 		r.with(func(s task.Store) {
 			r.wantAppend(s, t.ID, lost.Claim, 0, task.ErrLeaseLost)
 			r.wantRow(s, t)
-			r.wantEntries(s, t.ID)
+			r.wantJournal(s, t.ID)
 		})
 	}},
 	{"a claim that was kept still counts, and what was lost is written again", func(r *restored) {
@@ -96,7 +96,7 @@ var restoredTests = []struct {
 		r.with(func(s task.Store) {
 			r.wantAppend(s, c.ID, c.Claim, 2, task.ErrConflict)
 			r.append(s, c.ID, c.Claim, "again")
-			r.wantEntries(s, c.ID, "kept", "again")
+			r.wantJournal(s, c.ID, "kept", "again")
 			r.renew(s, c, long)
 		})
 	}},

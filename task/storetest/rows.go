@@ -39,15 +39,7 @@ var createTests = []test{
 				t.Attempts = 2
 				f.ok("Create", s.Create(f.ctx, t, long, long, []byte("call"), list("one"), quota))
 				f.check(t.Fence == 1 && t.Attempts == 3 && t.Version == 0, "not 1, 3 and 0: %+v", t)
-				for _, s := range f.instances(s, 2) {
-					f.wantRow(s, t)
-					f.noneDue(s)
-				}
-				f.append(s, t.ID, t.Claim, "two")
-				f.wantJournal(s, t.ID, "one", "two")
-				f.release(s, t)
-				c := f.claimThis(s, t.ID, long)
-				f.check(c.Fence == 2, "the next claim has the Fence %d, want 2", c.Fence)
+				f.wantClaimed(s, t, "one")
 			}
 			const lease = 60 * time.Millisecond
 			t, start := newTask("alice"), time.Now()
@@ -107,7 +99,7 @@ var createTests = []test{
 			f.wantBytes(s, name, t.ID, b, b, between, b, b, b)
 		}
 	}},
-	{"the store keeps what it was given, even if the caller changes it later", func(f *fixture, s task.Store) {
+	{"the store keeps what it was given, and each read is the caller's own", func(f *fixture, s task.Store) {
 		t := newTask("alice")
 		t.Pending = []byte("pending")
 		call, entry := []byte("call"), []byte("entry")
@@ -118,6 +110,9 @@ var createTests = []test{
 		f.wantRow(s, want)
 		f.get(s, t.ID).Pending[0] = 'X'
 		f.wantRow(s, want)
+		read, entries, err := s.Journal(f.ctx, t.ID, -1)
+		f.ok("Journal", err)
+		read[0], entries[0][0] = 'X', 'X'
 		f.wantJournal(s, t.ID, "entry")
 		given := clone(want)
 		f.update(s, given, task.Update{})

@@ -387,11 +387,6 @@ func (f *fixture) wantJournal(s task.Store, id string, entries ...string) {
 	f.wantEqual("the journal", append([]string{call}, got...), append([]string{"call"}, entries...))
 }
 
-// wantEntries requires that the journal holds these entries after the call.
-func (f *fixture) wantEntries(s task.Store, id string, entries ...string) {
-	f.wantEqual("the entries of the journal", f.entries(s, id), entries)
-}
-
 // Errorf and Fatalf name the lines of the tests that led to an error, the innermost first. So no helper calls Helper.
 func (f *suite) Errorf(format string, args ...any) { f.T.Error(place() + fmt.Sprintf(format, args...)) }
 
@@ -522,6 +517,9 @@ func except(may, err error) error {
 	}
 	return err
 }
+
+// second returns the error of two results.
+func second[T any](_ T, err error) error { return err }
 
 // each returns what say says of all.
 func each[T any](all []T, say func(T) string) (said []string) {

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/askback-mcp/askback/task"
@@ -20,15 +19,8 @@ var updateTests = []test{
 				f.update(s, t, u)
 				f.wantEqual("Fence, Version and Attempts", []int64{t.Fence, t.Version, int64(t.Attempts)},
 					[]int64{before.Fence + 1, before.Version + 1, 5})
-				for _, s := range f.instances(s, 2) {
-					f.wantRow(s, t)
-					f.noneDue(s)
-				}
 				f.wantAppend(s, t.ID, before.Claim, 1, task.ErrLeaseLost)
-				f.append(s, t.ID, t.Claim, "step")
-				f.wantJournal(s, t.ID, "answer", "step")
-				f.release(s, t)
-				f.claimThis(s, t.ID, long)
+				f.wantClaimed(s, t, "answer")
 			}
 		}},
 	{"it writes what it is said to write, and leaves the rest", func(f *fixture, s task.Store) {
@@ -71,7 +63,8 @@ var updateTests = []test{
 			stale := clone(t)
 			f.update(s, t, task.Update{Due: -1})
 			for _, version := range []int64{0, 2, -1} {
-				f.wantRefused(other, stale, version, stale.Claim, task.ErrConflict, task.Update{Due: 0}, task.Update{Lease: long})
+				f.wantRefused(other, stale, version, stale.Claim, task.ErrConflict, task.Update{Due: 0}, task.Update{Lease: long},
+					task.Update{Leased: true, Due: 0}) // who has the lease is told, too
 			}
 			f.wantRow(s, t)
 			f.wantJournal(s, t.ID)
@@ -115,22 +108,6 @@ var updateTests = []test{
 			f.update(s, t, task.Update{Leased: true, Due: -1})
 			f.wantRow(s, t)
 		}
-	}},
-	{"who holds the lease is told of a change by ErrConflict", func(f *fixture, s task.Store) {
-		c := f.addLeased(s)
-		changed := clone(c)
-		f.update(s, changed, task.Update{Keep: true})
-		f.wantRefused(s, c, c.Version, c.Claim, task.ErrConflict, task.Update{Leased: true, Due: 0})
-		f.noneDue(s)
-		c.Version = changed.Version
-		f.update(s, c, task.Update{Leased: true, Due: -1})
-	}},
-	{"a worker may write when its lease has ended, while nobody has claimed the task", func(f *fixture, s task.Store) {
-		c := f.addLeased(s)
-		f.release(s, c)
-		f.updateStatus(s, c, task.Completed, task.Update{Leased: true, Due: -1})
-		f.wantRow(s, c)
-		f.noneDue(s)
 	}},
 	{"without Leased the claim does not matter, and Keep leaves the lease as it is", func(f *fixture, s task.Store) {
 		c := f.addLeased(s)
@@ -186,25 +163,6 @@ var updateTests = []test{
 			c := f.claimNext(s)
 			f.require(c.ID == mark.ID, "task %s is due, though an update with Due %v parked it", c.ID, due)
 		}
-	}},
-	{"of updates with the same version exactly one is written, with its entries", func(f *fixture, s task.Store) {
-		handles := f.instances(s, 2)
-		t := f.add(s, "alice")
-		var want []string
-		for round := range 15 {
-			written := succeed(&f.suite, 6, task.ErrConflict, func(i int) (*task.Task, error) {
-				t := clone(t)
-				t.Message = fmt.Sprintf("round %d, writer %d", round, i)
-				u := task.Update{Keep: i%2 == 0, Due: -1, Entries: list(t.Message, t.Message+" again")}
-				return t, handles[i%2].Update(f.ctx, t, u)
-			})
-			f.require(len(written) == 1, "%d updates of the same version were written", len(written))
-			t = written[0]
-			f.require(t.Version == int64(round+1), "Version is %d after %d updates", t.Version, round+1)
-			want = append(want, t.Message, t.Message+" again")
-			f.wantRow(s, t)
-		}
-		f.wantJournal(s, t.ID, want...)
 	}},
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -38,7 +39,10 @@ func Attacks(t *testing.T, store task.Store) {
 	t.Run("a consumer that refuses the notices of a principal", func(t *testing.T) {
 		w.asked(t, w.call(t, "mallory", "deploy", "mallory's"))
 		w.serves(t, "told")
-		harness.Eventually(t, "notice of erin's call", func() bool { return w.tellsOf("erin") })
+		harness.Eventually(t, "notice of erin's call", func() bool {
+			_, told := w.notified.Load("erin")
+			return told
+		})
 	})
 }
 
@@ -104,7 +108,8 @@ var byClients = []attack{
 			`"taskId":`+harness.Quote(id)+accepted(s, `,"inputResponses":{`)+"}")
 		ctx, cancel := context.WithTimeout(s.Context(), 300*time.Millisecond)
 		defer cancel()
-		return s.send(ctx, "carol", harness.ProposalOnly, "tasks/result", id, `"taskId":`+harness.Quote(id))
+		said = s.send(ctx, "carol", harness.ProposalOnly, "tasks/result", id, `"taskId":`+harness.Quote(id))
+		return fmt.Sprint(context.Cause(ctx), said)
 	}},
 	{says: "a retry without a state answers", want: "", do: func(s *scene) string {
 		ctx, cancel := context.WithTimeout(s.Context(), time.Second)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -24,12 +23,11 @@ import (
 // world is a server whose calls wait for people, and its desk. The principal of a request is its header X-User.
 type world struct {
 	*desk.Desk
-	store task.Store
-	url   string
-
-	mu       sync.Mutex
-	ran      map[string]bool // the versions that were deployed
-	notified map[string]bool // whose questions a notice told of
+	store    task.Store
+	t        *testing.T
+	server   *harness.TaskServer
+	ran      sync.Map // the versions that were deployed
+	notified sync.Map // whose questions a notice told of
 }
 
 type (
@@ -46,20 +44,17 @@ func build(t *testing.T, store task.Store) *world {
 	t.Helper()
 	d, err := desk.Open(store, nil)
 	expect.Check(t, err)
-	w := &world{Desk: d, store: store, ran: make(map[string]bool), notified: make(map[string]bool)}
+	w := &world{Desk: d, store: store, t: t}
 	notify := func(_ context.Context, n desk.Notice) error {
 		if n.Principal == "mallory" {
 			return errors.New("a consumer that does not like mallory's notices")
 		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.notified[n.Principal] = true
+		w.notified.Store(n.Principal, true)
 		return nil
 	}
-	s := harness.NewTaskServerOn(t, store, &askback.Options{
+	w.server = harness.NewTaskServerOn(t, store, &askback.Options{
 		Principal: harness.UserHeader, Desk: &askback.DeskOptions{Wait: 20 * time.Second, Notify: notify},
 	}, w.addTools)
-	w.url = s.URL()
 	return w
 }
 
@@ -71,9 +66,7 @@ func (w *world) addTools(s *askback.Server) {
 		if err != nil {
 			return "", err
 		}
-		w.mu.Lock()
-		w.ran[in.Version] = true
-		w.mu.Unlock()
+		w.ran.Store(in.Version, true)
 		var by []string
 		for _, p := range call.Answers("release") {
 			by = append(by, p.Who)
@@ -92,32 +85,13 @@ func (w *world) addTools(s *askback.Server) {
 		})
 }
 
-// send sends a request of a user over HTTP, and returns its response.
+// send sends a request of a user, and returns its response.
 func (w *world) send(ctx context.Context, user, capabilities, method, name, members string) string {
-	body := harness.Message(1, method, members, capabilities)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, strings.NewReader(body))
-	if err != nil {
-		return err.Error()
-	}
-	for name, value := range map[string]string{
-		"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
-		"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": name, "X-User": user,
-	} {
-		req.Header.Set(name, value)
-	}
-	if name == "" {
-		req.Header.Del("Mcp-Name")
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err.Error()
-	}
-	defer res.Body.Close()
-	data, err := io.ReadAll(res.Body)
-	if err != nil {
-		return err.Error()
-	}
-	return string(data)
+	return harness.Request{
+		Method: method, Target: name, Body: harness.Message(1, method, members, capabilities),
+		Header:  http.Header{"X-User": {user}},
+		Context: func(r *http.Request) *http.Request { return r.WithContext(ctx) },
+	}.Send(w.t, w.server.Handler).Raw
 }
 
 // call calls a tool as a task, and returns the task's ID.
@@ -155,15 +129,8 @@ func (w *world) asked(t *testing.T, id string) (name string) {
 }
 
 func (w *world) deployed(version string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.ran[version]
-}
-
-func (w *world) tellsOf(principal string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.notified[principal]
+	_, ran := w.ran.Load(version)
+	return ran
 }
 
 // serves requires that a call of somebody else is served: it ends as the people who are asked decide.

@@ -23,7 +23,7 @@ type Conversation struct {
 	Write func(message string)
 	Read  chan map[string]any
 	Kept  []map[string]any
-	End   func() error // of a [Pipe]: ends the input, and waits for the server
+	End   func() error // of [Connect]: ends the input, and waits for the server
 }
 
 // Scan reads the messages after prefix on each line, or a batch of them, until r ends.
@@ -104,12 +104,18 @@ func NewConversation(t *testing.T) *Conversation {
 // Pipe serves a server over standard input and output.
 func Pipe(t *testing.T, srv *askback.Server) *Conversation {
 	t.Helper()
+	return Connect(t, func(ctx context.Context, line *mcp.IOTransport) error { return srv.Run(ctx, line) })
+}
+
+// Connect serves lines in both directions, until they or the test end.
+func Connect(t *testing.T, serve func(ctx context.Context, line *mcp.IOTransport) error) *Conversation {
+	t.Helper()
 	in, client := io.Pipe()
 	answers, out := io.Pipe()
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	ended := make(chan error, 1)
-	all.Go(func() { ended <- srv.Run(ctx, &mcp.IOTransport{Reader: in, Writer: out}); out.Close() })
+	all.Go(func() { ended <- serve(ctx, &mcp.IOTransport{Reader: in, Writer: out}); out.Close() })
 	c := NewConversation(t)
 	c.End = func() error { client.Close(); return <-ended }
 	c.Write = func(message string) { _, _ = io.WriteString(client, strings.ReplaceAll(message, "\n", " ")+"\n") }

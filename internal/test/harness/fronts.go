@@ -4,10 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -39,10 +36,11 @@ var Fronts = []Front{
 		return func(method, params string) map[string]any {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp", strings.NewReader(Modern(1, method, params)))
 			var p struct{ Name, URI, TaskID string }
 			_ = json.Unmarshal([]byte("{"+params+"}"), &p)
-			m, _ := exchangeHTTP(t, h, r, "2026-07-28", "Mcp-Method", method, "Mcp-Name", p.Name+p.URI+p.TaskID)
+			m, _ := exchangeHTTP(t, h, Request{Method: method, Target: p.Name + p.URI + p.TaskID,
+				Body: Modern(1, method, params), Header: http.Header{},
+				Context: func(r *http.Request) *http.Request { return r.WithContext(ctx) }})
 			return m
 		}
 	}},
@@ -50,55 +48,51 @@ var Fronts = []Front{
 		h := authenticated(srv, token)
 		session := ""
 		post := func(body string) map[string]any {
-			r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(body))
-			m, header := exchangeHTTP(t, h, r, "2025-11-25", "Mcp-Session-Id", session)
+			m, header := exchangeHTTP(t, h, Request{Body: body, Header: http.Header{"Mcp-Session-Id": {session},
+				"Mcp-Protocol-Version": {"2025-11-25"}, "Mcp-Method": nil, "Mcp-Name": nil}})
 			session = cmp.Or(session, header.Get("Mcp-Session-Id"))
 			return m
 		}
-		hello := post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{` + Initialize + `}}`)
+		hello := post(Message(1, "initialize", Initialize, ""))
 		if hello["error"] != nil { // the refusal stands for the response to every request
 			return func(string, string) map[string]any { return hello }
 		}
 		post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-		return func(method, params string) map[string]any {
-			return post(`{"jsonrpc":"2.0","id":2,"method":"` + method + `","params":{` + params + `}}`)
-		}
+		return func(method, params string) map[string]any { return post(Message(2, method, params, "")) }
 	}},
-	{"connection", false, func(t *testing.T, srv *askback.Server, token *auth.TokenInfo) Ask {
-		send := dial(t, srv, token)
-		id := 0
-		return func(method, params string) map[string]any {
-			id++
-			return send(id, Modern(id, method, params))
-		}
-	}},
-	{"connection session", true, func(t *testing.T, srv *askback.Server, token *auth.TokenInfo) Ask {
-		send := dial(t, srv, token)
-		send(1, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+Initialize+`}}`)
-		send(0, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-		id := 1
-		return func(method, params string) map[string]any {
-			id++
-			return send(id, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s}}`, id, method, params))
-		}
-	}},
+	{"connection", false, connection(false)},
+	{"connection session", true, connection(true)},
 }
 
 // LineFronts are the fronts that carry no token.
 var LineFronts = []Front{
-	{"stdio", false, func(t *testing.T, srv *askback.Server, _ *auth.TokenInfo) Ask {
-		c := Pipe(t, srv)
-		return func(method, params string) map[string]any {
-			c.Write(Modern(1, method, params))
-			return c.Response(1)
-		}
-	}},
-	{"stdio session", true, func(t *testing.T, srv *askback.Server, _ *auth.TokenInfo) Ask {
-		c := Pipe(t, srv)
-		c.Call(1, "initialize", Initialize, "")
-		c.Write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-		return func(method, params string) map[string]any { return c.Call(2, method, params, "") }
-	}},
+	{"stdio", false, func(t *testing.T, srv *askback.Server, _ *auth.TokenInfo) Ask { return Pipe(t, srv).asks(false) }},
+	{"stdio session", true,
+		func(t *testing.T, srv *askback.Server, _ *auth.TokenInfo) Ask { return Pipe(t, srv).asks(true) }},
+}
+
+// connection connects through a transport that sends the token with each request.
+func connection(session bool) func(t *testing.T, srv *askback.Server, token *auth.TokenInfo) Ask {
+	return func(t *testing.T, srv *askback.Server, token *auth.TokenInfo) Ask {
+		return Connect(t, func(ctx context.Context, line *mcp.IOTransport) error {
+			connected, err := srv.Connect(ctx, bearer{line, token}, nil)
+			expect.Check(t, err)
+			return connected.Wait()
+		}).asks(session)
+	}
+}
+
+// asks asks over a connection, in a session before 2026-07-28 or without one.
+func (c *Conversation) asks(session bool) Ask {
+	id, capabilities := 1, WithExtension
+	if session {
+		c.Open(Initialize)
+		capabilities = ""
+	}
+	return func(method, params string) map[string]any {
+		id++
+		return c.Call(id, method, params, capabilities)
+	}
 }
 
 // PassOn is middleware that changes nothing. It is a function of its own, without which the SDK's server would not know
@@ -132,63 +126,17 @@ func authenticated(srv *askback.Server, token *auth.TokenInfo) http.Handler {
 	return auth.RequireBearerToken(verify, nil)(h)
 }
 
-// exchangeHTTP sends a request with these headers, and returns the last message of the response, with its status.
-func exchangeHTTP(
-	t *testing.T, h http.Handler, r *http.Request, version string, headers ...string,
-) (m map[string]any, header http.Header) {
+// exchangeHTTP sends a request, and returns the last message of the response, with its status.
+func exchangeHTTP(t *testing.T, h http.Handler, r Request) (m map[string]any, header http.Header) {
 	t.Helper()
-	setHeaders(r, append(headers, "MCP-Protocol-Version", version, "Authorization", "Bearer token"))
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
+	r.Header.Set("Authorization", "Bearer token")
+	res := r.Send(t, h)
 	m = map[string]any{}
-	if body := lastMessage(w.Header(), w.Body.Bytes()); len(body) > 0 {
-		if err := json.Unmarshal(body, &m); err != nil {
-			t.Fatalf("status %d: %v in %s", w.Code, err, w.Body)
-		}
+	if body := lastMessage(res.Header, []byte(res.Raw)); len(body) > 0 {
+		expect.Check(t, json.Unmarshal(body, &m))
 	}
-	m["status"] = w.Code
-	return m, w.Header()
-}
-
-// dial connects in memory, through a transport that sends the token with each request.
-func dial(t *testing.T, srv *askback.Server, token *auth.TokenInfo) (send func(id int, message string) map[string]any) {
-	t.Helper()
-	here, there := mcp.NewInMemoryTransports()
-	if _, err := srv.Connect(t.Context(), bearer{there, token}, nil); err != nil {
-		t.Fatal(err)
-	}
-	return Converse(t, here)
-}
-
-// Converse returns a function that sends a message over a transport, and returns the response with this id. With the
-// id 0 it waits for none.
-func Converse(t *testing.T, transport mcp.Transport) (send func(id int, message string) map[string]any) {
-	t.Helper()
-	conn, err := transport.Connect(t.Context())
-	expect.Check(t, err)
-	t.Cleanup(func() { conn.Close() })
-	return func(id int, message string) map[string]any {
-		t.Helper()
-		msg, err := jsonrpc.DecodeMessage([]byte(message))
-		expect.Check(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		defer cancel()
-		expect.Check(t, conn.Write(ctx, msg))
-		for id != 0 {
-			answer, err := conn.Read(ctx)
-			if err != nil {
-				t.Fatalf("reading the response to %s: %v", message, err)
-			}
-			if res, ok := answer.(*jsonrpc.Response); ok && res.ID.Raw() == int64(id) {
-				data, err := jsonrpc.EncodeMessage(res)
-				expect.Check(t, err)
-				m := map[string]any{}
-				expect.Check(t, json.Unmarshal(data, &m))
-				return m
-			}
-		}
-		return nil
-	}
+	m["status"] = res.Status
+	return m, res.Header
 }
 
 // bearer is a transport whose requests carry a token.
@@ -241,19 +189,10 @@ func (f Front) Identifies(task string) map[string]string {
 	return requests
 }
 
-// Everything returns a server with a handler of each kind.
-func Everything(t *testing.T, opts askback.Options) *askback.Server {
-	t.Helper()
-	return EverythingOn(t, opts, func(*mcp.Server) {})
-}
-
-// EverythingOn is [Everything] on a given server of the SDK.
-func EverythingOn(t *testing.T, opts askback.Options, prepare func(*mcp.Server)) *askback.Server {
+// Everything returns a server with a handler of each kind, on a server of the SDK that was prepared.
+func Everything(t *testing.T, opts askback.Options, prepare ...func(*mcp.Server)) *askback.Server {
 	t.Helper()
 	opts.Tasks, opts.Events = &askback.Tasks{Store: new(task.MemoryStore)}, &askback.EventOptions{}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
 	m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 	m.AddTool(&mcp.Tool{Name: "plain", InputSchema: map[string]any{"type": "object"}},
 		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -265,12 +204,11 @@ func EverythingOn(t *testing.T, opts askback.Options, prepare func(*mcp.Server))
 				return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri, Text: "plain"}}}, nil
 			})
 	}
-	prepare(m)
-	srv, err := askback.New(m, &opts)
-	expect.Check(t, err)
-	askback.AddTool(srv, &mcp.Tool{Name: "quiet"}, func(context.Context, *askback.Call, struct{}) (string, error) {
-		return "ours", nil
-	})
+	for _, f := range prepare {
+		f(m)
+	}
+	srv := NewServerOn(t, m, &opts,
+		AddTool("quiet", func(context.Context, *askback.Call, struct{}) (string, error) { return "ours", nil }))
 	srv.AddPrompt(&mcp.Prompt{Name: "p"},
 		func(context.Context, *askback.Call, map[string]string) (*mcp.GetPromptResult, error) {
 			return &mcp.GetPromptResult{}, nil

@@ -24,16 +24,10 @@ type Greeting struct {
 }
 
 // AddGreet adds a tool that asks one question.
-func AddGreet(srv *askback.Server) {
-	askback.AddTool(srv, &mcp.Tool{Name: "greet"}, func(ctx context.Context, call *askback.Call,
-		in Greeting) (string, error) {
-		l, err := askback.Elicit[Login](call, "login", "Who are you?")
-		if err != nil {
-			return "", err
-		}
-		return "Hello " + l.Name + " in " + in.Place, nil
-	})
-}
+var AddGreet = AddTool("greet", func(_ context.Context, call *askback.Call, in Greeting) (string, error) {
+	l, err := askback.Elicit[Login](call, "login", "Who are you?")
+	return "Hello " + l.Name + " in " + in.Place, err
+})
 
 // Octocat answers the question of [AddGreet].
 const Octocat = `{"login":{"action":"accept","content":{"name":"octocat"}}}`
@@ -50,62 +44,50 @@ func Sampling(prompt string) *mcp.CreateMessageWithToolsParams {
 var Counted atomic.Int64
 
 // AddRounds adds a tool that asks in three rounds, runs a step between them, and reports progress.
-func AddRounds(srv *askback.Server) {
-	askback.AddTool(srv, &mcp.Tool{Name: "rounds"}, func(ctx context.Context, call *askback.Call,
-		_ struct{}) (string, error) {
-		who, err1 := askback.Elicit[Login](call, "login", "Who are you?")
-		roots, err2 := askback.Roots(call, "roots")
-		if err := errors.Join(err1, err2); err != nil {
-			return "", err
-		}
-		n, err := askback.Do(ctx, call, "count", func(context.Context) (int64, error) { return Counted.Add(1), nil })
-		if err != nil {
-			return "", err
-		}
-		if err := call.Progress(ctx, 1, 2, "halfway"); err != nil {
-			return "", err
-		}
-		model, err := askback.Sample(call, "model", Sampling("Hi "+who.Name))
-		if err != nil {
-			return "", err
-		}
-		second, err := askback.Elicit[Login](call, "second", "And who else?")
-		if err != nil {
-			return "", err
-		}
-		return fmt.Sprint(who.Name, " ", roots[0].URI, " ", model.Content[0].(*mcp.TextContent).Text, " ", second.Name, " ",
-			n), nil
-	})
-}
+var AddRounds = AddTool("rounds", func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+	who, err1 := askback.Elicit[Login](call, "login", "Who are you?")
+	roots, err2 := askback.Roots(call, "roots")
+	if err := errors.Join(err1, err2); err != nil {
+		return "", err
+	}
+	n, err := askback.Do(ctx, call, "count", func(context.Context) (int64, error) { return Counted.Add(1), nil })
+	if err != nil {
+		return "", err
+	}
+	if err := call.Progress(ctx, 1, 2, "halfway"); err != nil {
+		return "", err
+	}
+	model, err := askback.Sample(call, "model", Sampling("Hi "+who.Name))
+	if err != nil {
+		return "", err
+	}
+	second, err := askback.Elicit[Login](call, "second", "And who else?")
+	return fmt.Sprint(who.Name, " ", roots[0].URI, " ", model.Content[0].(*mcp.TextContent).Text, " ", second.Name, " ",
+		n), err
+})
 
 type echoInput struct {
 	Input string `json:"input"`
 }
 
 // AddEcho adds the echo tool of the proposals, which is a task for a client that takes one.
-func AddEcho(s *askback.Server) {
-	askback.AddTaskTool(s, &mcp.Tool{Name: "echo"}, &askback.TaskSupport{PollInterval: 100 * time.Millisecond},
-		func(ctx context.Context, call *askback.Call, in struct {
-			Input string `json:"input,omitempty"`
-		}) (string, error) {
-			if in.Input == "" {
-				answer, err := askback.Elicit[echoInput](call, "echo_input", "Please provide the input string to echo back")
-				if err != nil {
-					return "", err
-				}
-				in.Input = answer.Input
+var AddEcho = AddTask("echo", &askback.TaskSupport{PollInterval: 100 * time.Millisecond},
+	func(ctx context.Context, call *askback.Call, in struct {
+		Input string `json:"input,omitempty"`
+	}) (string, error) {
+		if in.Input == "" {
+			answer, err := askback.Elicit[echoInput](call, "echo_input", "Please provide the input string to echo back")
+			if err != nil {
+				return "", err
 			}
-			return "Echo: " + in.Input, nil
-		})
-}
+			in.Input = answer.Input
+		}
+		return "Echo: " + in.Input, nil
+	})
 
 // AddRequired adds a tool that is served as a task only.
-func AddRequired(s *askback.Server) {
-	AddText("required", &askback.TaskSupport{Required: true}, func(context.Context, *askback.Call) (string,
-		error) {
-		return "", nil
-	})(s)
-}
+var AddRequired = AddText("required", &askback.TaskSupport{Required: true},
+	func(context.Context, *askback.Call) (string, error) { return "", nil })
 
 // Color is the form that tests of tasks ask to fill in.
 type Color struct {
@@ -113,14 +95,12 @@ type Color struct {
 }
 
 // AddText adds a task tool whose handler returns a text.
-func AddText(name string, support *askback.TaskSupport, run func(ctx context.Context, call *askback.Call) (string,
-	error)) func(*askback.Server) {
-	return func(s *askback.Server) {
-		askback.AddTaskTool(s, &mcp.Tool{Name: name}, support, func(ctx context.Context, call *askback.Call,
-			_ struct{}) (string, error) {
-			return run(ctx, call)
-		})
-	}
+func AddText(
+	name string, support *askback.TaskSupport, run func(ctx context.Context, call *askback.Call) (string, error),
+) func(*askback.Server) {
+	return AddTask(name, support, func(ctx context.Context, call *askback.Call, _ struct{}) (string, error) {
+		return run(ctx, call)
+	})
 }
 
 // Answering is a client of the Go SDK whose user and model answer everything; progress counts

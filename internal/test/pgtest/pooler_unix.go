@@ -4,17 +4,12 @@ package pgtest
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
-	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // Pooler starts a PgBouncer in front of the database with this URL, in one of its modes (session, transaction,
@@ -52,15 +47,9 @@ pool_mode = %s
 `, u.Hostname(), u.Port(), u.User.Username(), password, port, mode)
 	file := filepath.Join(dir, "pgbouncer.ini")
 	check(t, os.WriteFile(file, []byte(config), 0o600))
-	if owner != nil {
-		for _, path := range []string{dir, file} {
-			check(t, os.Chown(path, int(owner.Uid), int(owner.Gid)))
-		}
-	}
+	check(t, give(owner, dir, file))
 	// It ends when the shell's input does, however this process ends.
-	cmd := exec.Command("/bin/sh", "-c", `"$@" & cat >/dev/null; kill -INT $!; wait`, "sh", program, "-q", file)
-	cmd.Dir = dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: owner, Setpgid: true}
+	cmd := command(owner, dir, "/bin/sh", "-c", `"$@" & cat >/dev/null; kill -INT $!; wait`, "sh", program, "-q", file)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	input, err := cmd.StdinPipe()
@@ -73,21 +62,9 @@ pool_mode = %s
 	t.Cleanup(end)
 
 	u.Host = fmt.Sprintf("127.0.0.1:%d", port)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	for {
-		config, err := pgx.ParseConfig(u.String())
-		check(t, err)
-		config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
-		conn, err := pgx.ConnectConfig(ctx, config)
-		if err == nil {
-			conn.Close(ctx)
-			return u.String()
-		}
-		if ctx.Err() != nil {
-			end()
-			t.Fatalf("pgtest: PgBouncer does not answer: %v\n%s", err, &out)
-		}
-		time.Sleep(10 * time.Millisecond)
+	if err := accepts(u.String(), func() bool { return false }); err != nil {
+		end()
+		t.Fatalf("pgtest: PgBouncer does not answer: %v\n%s", err, &out)
 	}
+	return u.String()
 }

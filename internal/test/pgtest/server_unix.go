@@ -90,33 +90,21 @@ func (s *Server) run(bin string, owner *syscall.Credential, fsync bool, primary 
 	if err := os.WriteFile(secret, []byte(s.password), 0o600); err != nil {
 		return err
 	}
-	if owner != nil {
-		if err := errors.Join(os.Chown(dir, int(owner.Uid), int(owner.Gid)),
-			os.Chown(secret, int(owner.Uid), int(owner.Gid))); err != nil {
-			return err
-		}
+	if err := give(owner, dir, secret); err != nil {
+		return err
 	}
-	command := func(name string, args ...string) *exec.Cmd {
-		cmd := exec.Command(name, args...)
-		cmd.Dir = dir
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH") + ":/usr/bin:/bin", "LC_ALL=C", "TZ=UTC"}
-		// With a group of its own it does not take an interrupt that is for the test.
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: owner, Setpgid: true}
-		return cmd
-	}
-
 	cluster := filepath.Join(dir, "cluster")
-	create := command(filepath.Join(bin, "initdb"), "--pgdata="+cluster, "--username=postgres", "--auth=scram-sha-256",
-		"--pwfile="+secret, "--encoding=UTF8", "--locale=C", "--no-sync")
+	create := command(owner, dir, filepath.Join(bin, "initdb"), "--pgdata="+cluster, "--username=postgres",
+		"--auth=scram-sha-256", "--pwfile="+secret, "--encoding=UTF8", "--locale=C", "--no-sync")
 	if primary != nil {
-		create = command(filepath.Join(bin, "pg_basebackup"), "--pgdata="+cluster, "--dbname="+primary.DSN(),
+		create = command(owner, dir, filepath.Join(bin, "pg_basebackup"), "--pgdata="+cluster, "--dbname="+primary.DSN(),
 			"--write-recovery-conf", "--checkpoint=fast", "--no-sync", "--no-password")
 	}
 	if out, err := create.CombinedOutput(); err != nil {
 		return fmt.Errorf("make a cluster: %w\n%s", err, out)
 	}
 
-	supervisor := command("/bin/sh", "-c", supervise, "sh", dir,
+	supervisor := command(owner, dir, "/bin/sh", "-c", supervise, "sh", dir,
 		filepath.Join(bin, "postgres"), "-D", cluster, "-k", "", "-c", "listen_addresses=127.0.0.1",
 		"-c", "max_connections=400", "-c", "fsync="+strconv.FormatBool(fsync))
 	orders, err1 := supervisor.StdinPipe()
@@ -146,6 +134,42 @@ func (s *Server) run(bin string, owner *syscall.Credential, fsync bool, primary 
 	return err
 }
 
+// give gives files to the user that a server runs as, if that is another one.
+func give(owner *syscall.Credential, paths ...string) (err error) {
+	for _, path := range paths {
+		if owner != nil && err == nil {
+			err = os.Chown(path, int(owner.Uid), int(owner.Gid))
+		}
+	}
+	return err
+}
+
+// command returns a program that runs in a directory as this user.
+func command(owner *syscall.Credential, dir, name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH") + ":/usr/bin:/bin", "LC_ALL=C", "TZ=UTC"}
+	// With a group of its own it does not take an interrupt that is for the test.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: owner, Setpgid: true}
+	return cmd
+}
+
+// accepts waits until a server accepts connections, for a minute at most, or less if it gives up.
+func accepts(dsn string, givesUp func() bool) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for {
+		conn, err := pgx.Connect(ctx, dsn)
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		if ctx.Err() != nil || givesUp() {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
 // DSN returns the URL of a database of this server. A restart does not change it.
 func (s *Server) DSN() string {
 	return (&url.URL{
@@ -168,19 +192,15 @@ func (s *Server) Restart() error {
 	if err := s.tell("start " + strconv.Itoa(s.port)); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	for {
-		conn, err := pgx.Connect(ctx, s.DSN())
-		if err == nil {
-			return conn.Close(ctx)
-		}
-		log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-		if ctx.Err() != nil || strings.Contains(string(log), "could not create any TCP/IP sockets") {
-			return fmt.Errorf("the server does not start: %w\n%s", err, log)
-		}
-		time.Sleep(10 * time.Millisecond)
+	var log []byte
+	err := accepts(s.DSN(), func() bool {
+		log, _ = os.ReadFile(filepath.Join(s.dir, "log"))
+		return strings.Contains(string(log), "could not create any TCP/IP sockets")
+	})
+	if err != nil {
+		return fmt.Errorf("the server does not start: %w\n%s", err, log)
 	}
+	return nil
 }
 
 func (s *Server) tell(order string) error {
