@@ -25,7 +25,7 @@ func TestMemoryStoreThatLosesCommits(t *testing.T) {
 	storetest.RunLostCommits(t, func(*testing.T) (func(*testing.T) task.Store, func(*testing.T) func(*testing.T)) {
 		store := new(task.MemoryStore)
 		return func(*testing.T) task.Store { return store }, func(*testing.T) func(*testing.T) {
-			restore := store.Save()
+			restore := harness.Backup(store)
 			return func(*testing.T) { restore() }
 		}
 	})

@@ -53,10 +53,8 @@ var toolNames = []string{idempotent, once, twice, idempotentAsks, onceAsks, turn
 func isIdempotent(tool string) bool { return strings.HasPrefix(tool, idempotent) }
 
 func (w *world) toolNamed(name string) *mcp.Tool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	return &mcp.Tool{Name: name, Annotations: &mcp.ToolAnnotations{
-		IdempotentHint: isIdempotent(name) || name == turns && w.turned}}
+		IdempotentHint: isIdempotent(name) || name == turns && w.turned.Load()}}
 }
 
 type arguments struct {
@@ -88,7 +86,7 @@ func (s *server) run(
 	}
 	if name == turns {
 		s.mu.Lock()
-		s.strict[in.ID] = s.strict[in.ID] || !s.turned
+		s.strict[in.ID] = s.strict[in.ID] || !s.turned.Load()
 		s.mu.Unlock()
 	}
 	if name == stuck {
@@ -255,7 +253,7 @@ func (w *world) serve(ctx context.Context, kind string, chances sim.Chances) {
 			}
 		}()
 		for kind != calm && operator.Pause(life, 30) { // once is no longer there, for a while
-			w.turn()
+			w.turned.Store(true)
 			add(turns)
 			m.RemoveTools(once)
 			operator.Pause(life, 10)
@@ -270,13 +268,6 @@ func (w *world) serve(ctx context.Context, kind string, chances sim.Chances) {
 		}
 		operator.Pause(ctx, 0.5)
 	}
-}
-
-// turn lets the calls of turns be repeated that come from now on.
-func (w *world) turn() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.turned = true
 }
 
 // start starts a server as a program of a bridge.

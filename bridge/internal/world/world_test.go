@@ -22,15 +22,11 @@ import (
 	"flag"
 	"fmt"
 	"regexp"
-	"runtime"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/cryptotest"
-	"testing/synctest"
 	"time"
 
 	"github.com/askback-mcp/askback/internal/test/harness"
@@ -63,12 +59,12 @@ type world struct {
 	life     context.Context
 	others   sync.WaitGroup
 	programs atomic.Int64
+	turned   atomic.Bool // the calls of turns may be repeated that come from now on
 
 	mu        sync.Mutex
 	effects   map[string]int    // by the call's ID and what is done
 	repeats   map[string]int    // that people wanted, by the call's ID
 	approvals map[string]string // of calls that need one, by the call's ID: awaited, accept or decline
-	turned    bool              // the calls of turns may be repeated that come from now on
 	strict    map[string]bool   // those that came before, by their IDs
 	attempts  []attempt
 	bad       []string
@@ -89,18 +85,14 @@ func (w *world) violate(format string, args ...any) {
 
 // play is one run, and returns what was wrong, how its attempts ended, and which fates came.
 func play(t *testing.T, o Options) (bad []string, ends map[string]int, fates []sim.Event) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	t.Run(fmt.Sprint("seed ", o.Seed), func(t *testing.T) {
-		cryptotest.SetGlobalRandom(t, o.Seed)
-		synctest.Test(t, func(t *testing.T) {
-			w := &world{Options: o, t: t, Network: new(sim.Network),
-				sim: sim.New(o.Seed, o.Unit, o.Only), keys: harness.NewRing(t), store: new(task.MemoryStore),
-				effects: make(map[string]int), repeats: make(map[string]int), approvals: make(map[string]string),
-				strict: make(map[string]bool)}
-			w.sim.Run(w.play)
-			ends = w.check()
-			bad, fates = w.bad, w.sim.Events()
-		})
+	sim.Play(t, fmt.Sprint("seed ", o.Seed), o.Seed, func(t *testing.T) {
+		w := &world{Options: o, t: t, Network: new(sim.Network),
+			sim: sim.New(o.Seed, o.Unit, o.Only), keys: harness.NewRing(t), store: new(task.MemoryStore),
+			effects: make(map[string]int), repeats: make(map[string]int), approvals: make(map[string]string),
+			strict: make(map[string]bool)}
+		w.sim.Run(w.play)
+		ends = w.check()
+		bad, fates = w.bad, w.sim.Events()
 	})
 	return bad, ends, fates
 }
@@ -229,7 +221,6 @@ func options(seed uint64) Options {
 }
 
 func TestWorld(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // for half of the processor
 	all := make(map[string]int)
 	for seed := *first; seed < *first+*seeds; seed++ {
 		bad, ends, fates := play(t, options(seed))

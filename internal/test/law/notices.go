@@ -77,7 +77,16 @@ func (r *run) untold(ctx context.Context) (missing []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, of := range slices.Sorted(maps.Keys(r.asked)) {
-		missing = append(missing, r.untoldOf(of)...)
+		told := r.told[of]
+		if !slices.Contains(told, task.NoticeAsked) {
+			missing = append(missing, "nobody was told that "+of+" was asked")
+		}
+		ends := slices.ContainsFunc(told, func(k task.NoticeKind) bool {
+			return k == task.NoticeDecided || k == task.NoticeUnanswered || k == task.NoticeEnded
+		})
+		if status := r.asked[of].Status; status != task.QuestionOpen && !ends {
+			missing = append(missing, "nobody was told that "+of+" is "+string(status))
+		}
 	}
 	return missing
 }
@@ -96,18 +105,4 @@ func (l *law) tasks(ctx context.Context) (all []*task.Task) {
 			return all
 		}
 	}
-}
-
-func (r *run) untoldOf(of string) (missing []string) {
-	row, told := r.asked[of], r.told[of]
-	ends := slices.ContainsFunc(told, func(k task.NoticeKind) bool {
-		return k == task.NoticeDecided || k == task.NoticeUnanswered || k == task.NoticeEnded
-	})
-	if !slices.Contains(told, task.NoticeAsked) {
-		missing = append(missing, "nobody was told that "+of+" was asked")
-	}
-	if row.Status != task.QuestionOpen && !ends {
-		missing = append(missing, "nobody was told that "+of+" is "+string(row.Status))
-	}
-	return missing
 }

@@ -322,15 +322,16 @@ type law struct {
 
 	sim *sim.Scheduler
 
+	steps    sync.Map // *program.Runs of each call
+	locks    sync.Map // when others unlock the row of a task, by its ID
+	poisoned sync.Map // whose questions, and whose end, cannot be written down
+
 	mu    sync.Mutex
-	steps map[int]*program.Runs // of each call
-	given map[string][]string   // what clients have answered, and each person
+	given map[string][]string // what clients have answered, and each person
 	// cleaned counts how often a call has cleaned up.
 	cleaned map[int]int
 	memory
-	locks    sync.Map // when others unlock the row of a task, by its ID
-	poisoned sync.Map // whose questions, and whose end, cannot be written down
-	restored int      // how often the store has lost something
+	restored int // how often the store has lost something
 	bad      []string
 }
 
@@ -362,12 +363,8 @@ func (l *law) violate(format string, args ...any) {
 
 // ran returns where the steps of a call are noted that run.
 func (l *law) ran(call int) *program.Runs {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.steps[call] == nil {
-		l.steps[call] = new(program.Runs)
-	}
-	return l.steps[call]
+	runs, _ := l.steps.LoadOrStore(call, new(program.Runs))
+	return runs.(*program.Runs)
 }
 
 // seen notes the outcome of a question that a handler saw. Each replay must see the same.

@@ -4,11 +4,7 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
-	"runtime"
-	"runtime/debug"
 	"testing"
-	"testing/cryptotest"
-	"testing/synctest"
 	"time"
 
 	"github.com/askback-mcp/askback/internal/test/law"
@@ -96,18 +92,11 @@ func TestPeople(t *testing.T) {
 	}
 }
 
-// play lets a simulation run in a bubble. On one processor, and with the same random numbers, most seeds repeat their
-// run exactly: what Go's scheduler chooses between two seams is all that differs.
+// play is one run of a world.
 func play(t *testing.T, o law.Options) (summary law.Summary, bad []string, events []sim.Event) {
-	t.Run("play", func(t *testing.T) {
-		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-		defer debug.SetGCPercent(debug.SetGCPercent(400)) // for a fifth less of the processor
-		defer sim.Watch(func(stacks string) { panic("a lock is held across a seam:\n\n" + stacks) })()
-		cryptotest.SetGlobalRandom(t, o.Seed)
-		synctest.Test(t, func(t *testing.T) {
-			o.Store = new(task.MemoryStore)
-			summary, bad, events = law.People(t, o)
-		})
+	sim.Play(t, "play", o.Seed, func(t *testing.T) {
+		o.Store = new(task.MemoryStore)
+		summary, bad, events = law.People(t, o)
 	})
 	return summary, bad, events
 }

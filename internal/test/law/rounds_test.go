@@ -2,7 +2,6 @@ package law
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -212,45 +211,38 @@ func TestRounds(t *testing.T) {
 					given[wire] = false
 				}
 			}
-			instance := rapid.IntRange(0, 1).Draw(rt, "instance")
+			type answer struct {
+				client, instance int
+				next             *position
+				ended            bool
+				err              error
+			}
+			all := []*answer{{client: client, instance: rapid.IntRange(0, 1).Draw(rt, "instance")}}
 			if oneIn(5, "at once") { // the other client answers the same round at the same time
 				forks++
-				var other *position
-				var all sync.WaitGroup
-				var failed error
-				all.Go(func() { other, _, failed = c.send(at, 1-instance, 1-client, given) })
-				next, ended, err := c.send(at, instance, client, given)
-				all.Wait()
-				if err := errors.Join(err, failed); err != nil {
-					rt.Fatalf("%s: %v", c.program, err)
-				}
-				if other != nil {
-					known = append(known, other)
-					now[1-client] = other
-				}
-				now[client] = next
-				if next != nil {
-					known = append(known, next)
-				} else if !ended {
-					now[client] = begin
-				}
-				continue
+				all = append(all, &answer{client: 1 - client, instance: 1 - all[0].instance})
 			}
-			next, ended, err := c.send(at, instance, client, given)
-			switch {
-			case err != nil:
-				rt.Fatalf("%s: %v", c.program, err)
-			case ended:
-				now[client] = nil
-			case next == nil:
-				refused++
-				now[client] = begin
-			case oneIn(4, "lost"):
-			default:
-				known = append(known, next)
-				now[client] = next
-				if now[1-client] == nil && oneIn(3, "join") {
-					now[1-client] = rapid.SampledFrom(known).Draw(rt, "joins at")
+			var sending sync.WaitGroup
+			for _, a := range all {
+				sending.Go(func() { a.next, a.ended, a.err = c.send(at, a.instance, a.client, given) })
+			}
+			sending.Wait()
+			for _, a := range all {
+				switch {
+				case a.err != nil:
+					rt.Fatalf("%s: %v", c.program, a.err)
+				case a.ended:
+					now[a.client] = nil
+				case a.next == nil:
+					refused++
+					now[a.client] = begin
+				case oneIn(4, "lost"):
+				default:
+					known = append(known, a.next)
+					now[a.client] = a.next
+					if now[1-a.client] == nil && oneIn(3, "join") {
+						now[1-a.client] = rapid.SampledFrom(known).Draw(rt, "joins at")
+					}
 				}
 			}
 		}

@@ -17,7 +17,6 @@ import (
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/clock"
 	"github.com/askback-mcp/askback/internal/test/harness"
-	"github.com/askback-mcp/askback/internal/test/program"
 	"github.com/askback-mcp/askback/internal/test/sim"
 	"github.com/askback-mcp/askback/seal"
 	"github.com/askback-mcp/askback/task"
@@ -79,7 +78,7 @@ func CheckStore(t *testing.T, store task.Store) {
 func People(t testing.TB, o Options) (summary Summary, bad []string, events []sim.Event) {
 	o.Servers = cmp.Or(o.Servers, 3)
 	l := &law{
-		Options: o, t: t, sim: sim.New(o.Seed, o.Unit, o.Only), steps: make(map[int]*program.Runs),
+		Options: o, t: t, sim: sim.New(o.Seed, o.Unit, o.Only),
 		given: make(map[string][]string), cleaned: make(map[int]int),
 		memory: memory{make(map[string][]string), make(map[string][]vote), make(map[string][]vote),
 			make(map[string][]task.NoticeKind), make(map[string]*task.Question)},

@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
@@ -36,11 +34,7 @@ func Run(t *testing.T, d ledger.Dialect, connector driver.Connector) {
 	expect.Check(t, err)
 	b := &bookings{T: t, db: db, ledger: l, faults: f}
 	b.exec(`CREATE TABLE bookings (room BIGINT, number BIGINT)`)
-	t.Run("its table is there", func(t *testing.T) {
-		if _, err := ledger.New(t.Context(), db, d); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Run("its table is there", func(t *testing.T) { harness.Check(t, harness.Err(ledger.New(t.Context(), db, d))) })
 	t.Run("connections are cut off", b.cutOff)
 	t.Run("two workers have a task", b.stolen)
 	t.Run("what does not commit", b.rolledBack)
@@ -63,9 +57,7 @@ type room struct {
 
 func (b *bookings) exec(query string) {
 	b.Helper()
-	if _, err := b.db.ExecContext(b.Context(), query); err != nil {
-		b.Fatal(err)
-	}
+	harness.Check(b, harness.Err(b.db.ExecContext(b.Context(), query)))
 }
 
 // of returns the numbers of a room's bookings.
@@ -113,9 +105,7 @@ func (b *bookings) handler(ctx context.Context, call *askback.Call, in room) (st
 // connections are cut off wherever they do something. Each call has one booking, with the number that every request
 // gets. Steps of askback.Do book some rooms twice, so that this can fail.
 func (b *bookings) cutOff(t *testing.T) {
-	s := harness.NewTaskServer(t, nil, func(s *askback.Server) {
-		askback.AddTool(s, &mcp.Tool{Name: "book"}, b.handler)
-	})
+	s := harness.NewTaskServer(t, nil, harness.AddTool("book", b.handler))
 	twice := 0
 	for in := (room{Room: 1}); b.faults.cuts.Load() < *cuts || twice == 0; in.Room++ {
 		in.Plain = in.Room%4 == 0
@@ -153,22 +143,19 @@ func (b *bookings) cutOff(t *testing.T) {
 func (b *bookings) stolen(t *testing.T) {
 	runs, stolen := make(chan struct{}, 2), make(chan struct{})
 	store := new(task.MemoryStore)
-	s := harness.NewTaskServerOn(t, store, nil, func(s *askback.Server) {
-		askback.AddTaskTool(s, &mcp.Tool{Name: "book"}, nil,
-			func(ctx context.Context, call *askback.Call, in room) (string, error) {
-				runs <- struct{}{}
-				n, err := ledger.Do(ctx, b.ledger, call, "book", func(ctx context.Context, tx *sql.Tx) (int64, error) {
-					<-stolen
-					return b.book(context.WithoutCancel(ctx), in, tx.ExecContext)
-				})
-				return strconv.FormatInt(n, 10), err
+	s := harness.NewTaskServerOn(t, store, nil, harness.AddTask("book", nil,
+		func(ctx context.Context, call *askback.Call, in room) (string, error) {
+			runs <- struct{}{}
+			n, err := ledger.Do(ctx, b.ledger, call, "book", func(ctx context.Context, tx *sql.Tx) (int64, error) {
+				<-stolen
+				return b.book(context.WithoutCancel(ctx), in, tx.ExecContext)
 			})
-	})
+			return strconv.FormatInt(n, 10), err
+		}))
 	created := s.Result(harness.WithExtension, "tools/call", "book", `"name":"book","arguments":{"room":-1,"plain":false}`)
 	id := created["taskId"].(string)
 	<-runs
-	giveBack := harness.Steal(t, store, id)
-	giveBack()
+	harness.Steal(t, store, id)()
 	<-runs
 	close(stolen)
 	res := s.Get(harness.WithExtension, id, "completed")
@@ -193,21 +180,19 @@ func (b *bookings) rolledBack(t *testing.T) {
 		{"its context ends", func(_ *askback.Call, cancel func()) error { cancel(); return nil }},
 	} {
 		in, again := room{Room: int64(-10 - i)}, false
-		s := harness.NewTaskServer(t, nil, func(s *askback.Server) {
-			askback.AddTool(s, &mcp.Tool{Name: "book"},
-				func(ctx context.Context, call *askback.Call, _ room) (string, error) {
-					ctx, cancel := context.WithCancel(ctx)
-					defer cancel()
-					_, err := ledger.Do(ctx, b.ledger, call, "book", func(ctx context.Context, tx *sql.Tx) (int64, error) {
-						n, err := b.book(ctx, in, tx.ExecContext)
-						if err == nil && !again {
-							err = tt.end(call, cancel)
-						}
-						return n, err
-					})
-					return "booked", err
+		s := harness.NewTaskServer(t, nil, harness.AddTool("book",
+			func(ctx context.Context, call *askback.Call, _ room) (string, error) {
+				ctx, cancel := context.WithCancel(ctx)
+				defer cancel()
+				_, err := ledger.Do(ctx, b.ledger, call, "book", func(ctx context.Context, tx *sql.Tx) (int64, error) {
+					n, err := b.book(ctx, in, tx.ExecContext)
+					if err == nil && !again {
+						err = tt.end(call, cancel)
+					}
+					return n, err
 				})
-		})
+				return "booked", err
+			}))
 		call := func() (booked bool) {
 			const params = `"name":"book","arguments":{"room":1,"plain":false}`
 			_, response := s.Send(harness.ProposalOnly, "tools/call", "book", params)

@@ -15,10 +15,7 @@ import (
 )
 
 // Network carries requests to the handlers that listen, in memory.
-type Network struct {
-	mu sync.Mutex
-	at map[string]*Listener // by host
-}
+type Network struct{ at sync.Map } // *Listener by host
 
 // Listener is a part that serves HTTP. Life is the context of what it serves.
 type Listener struct {
@@ -28,31 +25,18 @@ type Listener struct {
 }
 
 // Listen has a host served by a listener, in place of the one before.
-func (n *Network) Listen(host string, l *Listener) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.at == nil {
-		n.at = make(map[string]*Listener)
-	}
-	n.at[host] = l
-}
+func (n *Network) Listen(host string, l *Listener) { n.at.Store(host, l) }
 
 // HangUp ends a listener. Another one may listen there already.
-func (n *Network) HangUp(host string, l *Listener) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.at[host] == l {
-		delete(n.at, host)
-	}
-}
+func (n *Network) HangUp(host string, l *Listener) { n.at.CompareAndDelete(host, l) }
 
 // Listens reports whether a host is served.
 func (n *Network) Listens(host string) bool { return n.find(host) != nil }
 
 func (n *Network) find(host string) *Listener {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.at[host]
+	l, _ := n.at.Load(host)
+	listener, _ := l.(*Listener)
+	return listener
 }
 
 // Link is the way of one part into the network. What goes to a calm host meets no fate, and neither does the end of a
@@ -134,35 +118,27 @@ func (n *Network) send(req *http.Request, body []byte) (*http.Response, error) {
 		return nil, err
 	}
 	in.Header, in.RemoteAddr = req.Header.Clone(), "192.0.2.1:1"
-	r := &response{header: make(http.Header), began: make(chan struct{}), more: make(chan struct{}, 1), by: l.Part,
-		to: req.Context(), cancel: cancel}
+	r := &response{header: make(http.Header), by: l.Part, to: req.Context(), cancel: cancel}
 	go func() {
 		defer cancel()
 		defer func() { r.end(recover()) }()
 		l.Handler.ServeHTTP(r, in)
 	}()
-	select {
-	case <-r.began:
+	if r.await(func() bool { return r.sent }, l.Part.Dead(), req.Context().Done()) {
 		return r.head(req)
-	case <-req.Context().Done():
-		err = context.Cause(req.Context())
-	case <-l.Part.Dead():
-		err = io.ErrUnexpectedEOF
 	}
 	cancel()
-	return nil, err
+	return nil, cmp.Or(context.Cause(req.Context()), io.ErrUnexpectedEOF)
 }
 
 // response is what a handler answers, and its body as the client reads it. Nobody waits for the reader.
 type response struct {
+	state
 	header http.Header
-	began  chan struct{} // is closed when the head is there
-	more   chan struct{} // there is something new; has room for one
-	by     *Part         // the server
+	by     *Part // the server
 	to     context.Context
 	cancel func() // the request, at the server
 
-	mu     sync.Mutex
 	status int
 	sent   bool // the head
 	data   bytes.Buffer
@@ -187,27 +163,18 @@ func (r *response) Write(p []byte) (int, error) {
 // Flush implements [http.Flusher].
 func (r *response) Flush() {
 	r.WriteHeader(http.StatusOK)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.sent {
-		r.sent = true
-		close(r.began)
-	}
-	select {
-	case r.more <- struct{}{}:
-	default:
-	}
+	r.update(func() { r.sent = true })
 }
 
 // end ends the response of a handler, which may have panicked.
 func (r *response) end(panicked any) {
-	r.mu.Lock()
-	if r.over = io.EOF; panicked == http.ErrAbortHandler {
-		r.over = io.ErrUnexpectedEOF
+	over := io.EOF
+	if panicked == http.ErrAbortHandler {
+		over = io.ErrUnexpectedEOF
 	} else if panicked != nil {
 		panic(panicked)
 	}
-	r.mu.Unlock()
+	r.update(func() { r.over = over })
 	r.Flush()
 }
 
@@ -223,44 +190,27 @@ func (r *response) head(req *http.Request) (*http.Response, error) {
 }
 
 // Read reads the body.
-func (r *response) Read(p []byte) (int, error) {
-	for {
-		select {
-		case <-r.by.Dead():
-			return 0, io.ErrUnexpectedEOF
-		case <-r.to.Done():
-			r.cancel()
-			return 0, context.Cause(r.to)
-		default:
+func (r *response) Read(p []byte) (n int, err error) {
+	r.await(func() bool {
+		if n, _ = r.data.Read(p); n == 0 {
+			err = r.over
 		}
-		r.mu.Lock()
-		n, over := r.data.Len(), r.over
-		if n > 0 {
-			defer r.mu.Unlock()
-			return r.data.Read(p)
-		}
-		r.mu.Unlock()
-		if over != nil {
-			return 0, over
-		}
-		select {
-		case <-r.more:
-		case <-r.by.Dead():
-		case <-r.to.Done():
-		}
+		return n > 0 || err != nil
+	}, r.by.Dead(), r.to.Done())
+	if r.by.IsDead() {
+		return 0, io.ErrUnexpectedEOF
 	}
+	if err := context.Cause(r.to); err != nil {
+		r.cancel()
+		return 0, err
+	}
+	return n, err
 }
 
 // Close lets the server know that nobody reads on.
 func (r *response) Close() error {
 	r.cancel()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.over = cmp.Or(r.over, io.ErrClosedPipe)
-	select {
-	case r.more <- struct{}{}:
-	default:
-	}
+	r.update(func() { r.over = cmp.Or(r.over, io.ErrClosedPipe) })
 	return nil
 }
 

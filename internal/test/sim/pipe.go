@@ -14,19 +14,17 @@ import (
 // the way, and nobody waits for the reader. The pipe ends with one of the processes: one that dies amid a line leaves
 // the beginning of it.
 type Pipe struct {
+	state
 	from, to *Part
-
-	mu      sync.Mutex
-	written [][]byte     // lines on their way
-	data    bytes.Buffer // for the reader
-	shut    bool         // nothing more is written
-	ended   bool         // nothing more comes, or is read
-	changed chan struct{}
+	written  [][]byte     // lines on their way
+	data     bytes.Buffer // for the reader
+	shut     bool         // nothing more is written
+	ended    bool         // nothing more comes, or is read
 }
 
 // NewPipe returns the ends of a new pipe. Each Write takes one line.
 func NewPipe(from, to *Part) (io.ReadCloser, io.WriteCloser) {
-	p := &Pipe{from: from, to: to, changed: make(chan struct{})}
+	p := &Pipe{from: from, to: to}
 	go p.carry()
 	return pipeReader{p}, pipeWriter{p}
 }
@@ -35,12 +33,12 @@ func (p *Pipe) carry() {
 	defer p.update(func() { p.ended = true })
 	for {
 		var line []byte
-		p.await(p.from, func() bool {
+		p.await(func() bool {
 			if len(p.written) > 0 {
 				line, p.written = p.written[0], p.written[1:]
 			}
 			return line != nil || p.shut || p.ended
-		})
+		}, p.to.Dead(), p.from.Dead())
 		if line == nil {
 			return
 		}
@@ -67,31 +65,43 @@ func (p *Pipe) carry() {
 	}
 }
 
-// await waits until something is so, or the reading process or another one is dead.
-func (p *Pipe) await(other *Part, ready func() bool) {
+// state is what two sides share.
+type state struct {
+	mu      sync.Mutex
+	changed chan struct{} // nil if nobody waits
+}
+
+// await waits until something is so, and reports whether it is, or until somebody is gone.
+func (s *state) await(ready func() bool, gone, goneToo <-chan struct{}) bool {
 	for {
-		p.mu.Lock()
-		is, changed := ready(), p.changed
-		p.mu.Unlock()
-		if is {
-			return
+		s.mu.Lock()
+		if ready() {
+			s.mu.Unlock()
+			return true
 		}
+		if s.changed == nil {
+			s.changed = make(chan struct{})
+		}
+		changed := s.changed
+		s.mu.Unlock()
 		select {
 		case <-changed:
-		case <-p.to.Dead():
-			return
-		case <-other.Dead():
-			return
+		case <-gone:
+			return false
+		case <-goneToo:
+			return false
 		}
 	}
 }
 
-func (p *Pipe) update(change func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (s *state) update(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	change()
-	close(p.changed)
-	p.changed = make(chan struct{})
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
 }
 
 type pipeWriter struct{ *Pipe }
@@ -113,13 +123,13 @@ func (w pipeWriter) Close() error {
 type pipeReader struct{ *Pipe }
 
 func (r pipeReader) Read(b []byte) (n int, err error) {
-	r.await(r.to, func() bool {
+	ready := r.await(func() bool {
 		if n, _ = r.data.Read(b); n == 0 && r.ended {
 			err = io.EOF
 		}
 		return n > 0 || err != nil
-	})
-	if n == 0 && err == nil {
+	}, r.to.Dead(), nil)
+	if !ready {
 		err = ErrDead
 	}
 	return n, err

@@ -3,9 +3,25 @@ package sim
 import (
 	"regexp"
 	"runtime"
+	"runtime/debug"
 	"strings"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
 	"time"
 )
+
+// Play lets a simulation run in a bubble. On one processor, and with the same random numbers, most seeds repeat their
+// run exactly: what Go's scheduler chooses between two seams is all that differs.
+func Play(t *testing.T, name string, seed uint64, run func(t *testing.T)) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // for up to half of the processor
+	defer Watch(func(stacks string) { panic("a lock is held across a seam:\n\n" + stacks) })()
+	t.Run(name, func(t *testing.T) {
+		cryptotest.SetGlobalRandom(t, seed)
+		synctest.Test(t, run)
+	})
+}
 
 // Watch looks, outside of all bubbles and until stop, for a bubble that stands still: a goroutine there waits for a
 // lock, which does not count as waiting for time or for the scheduler, and no other one can go on. Whoever holds the
