@@ -50,9 +50,8 @@ func (p *poller) isFor(q *task.Question) bool {
 
 // newPoller returns a host without a cursor.
 func (r *run) newPoller(principal, name, what string) *poller {
-	network := sim.Chances{sim.LostBefore: 0.03, sim.LostAfter: 0.03, sim.Delayed: 0.03}
 	return &poller{
-		caller: &caller{run: r, part: r.sim.Part(what+" of "+principal+" for "+name, network), principal: principal,
+		caller: &caller{run: r, part: r.sim.Part(what+" of "+principal+" for "+name, Network), principal: principal,
 			capabilities: `{}`},
 		name: name, cursor: []byte("null"), seen: make(map[string]int), counted: make(map[string]int),
 		latest: make(map[string]time.Time),
@@ -138,7 +137,7 @@ func (p *poller) stream(ctx context.Context) {
 }
 
 // take takes an event, when the store had lost something so many times before it was asked for.
-func (p *poller) take(ctx context.Context, id string, at time.Time, data any, before int) {
+func (p *poller) take(ctx context.Context, id string, at time.Time, data any, before int64) {
 	if p.counted[id]++; p.counted[id] > 1 {
 		if p.losses() == 0 {
 			p.violate("%s: the event %s comes again: %v", p.part.Name, id, data)
@@ -154,7 +153,7 @@ func (p *poller) take(ctx context.Context, id string, at time.Time, data any, be
 }
 
 // note notes what an event says, when the store had lost something so many times before it was asked for.
-func (p *poller) note(ctx context.Context, data any, before int) {
+func (p *poller) note(ctx context.Context, data any, before int64) {
 	name := harness.At(data, "call").(string)
 	if id, caller := harness.At(data, "taskId").(string); caller {
 		if t, err := p.Store.Get(ctx, id); err == nil && (t.Principal != p.principal || task.Name(id) != name) {

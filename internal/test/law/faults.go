@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/askback-mcp/askback/internal/stored"
@@ -82,7 +80,7 @@ func (r *run) restore(ctx context.Context) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.memory = then
-			r.restored++
+			r.restored.Add(1)
 			return nil
 		})
 	}
@@ -93,20 +91,19 @@ func (r *run) rotate(ctx context.Context) {
 	part := r.sim.Part("world", nil)
 	for range 2 {
 		part.Pause(ctx, 4)
-		next, _, err := r.ring.Rotate(time.Now(), 0)
+		next, _, err := r.ring.Load().Rotate(time.Now(), 0)
 		if err != nil {
 			r.violate("rotating the keys: %v", err)
 			return
 		}
-		r.mu.Lock()
-		r.ring = next
-		live := maps.Clone(r.live)
-		r.mu.Unlock()
-		for _, place := range slices.Sorted(maps.Keys(live)) {
+		r.ring.Store(next)
+		for place := range r.Servers {
 			if !part.Pause(ctx, 1) {
 				return
 			}
-			_ = live[place].ring.Replace(next)
+			if s, lives := r.live.Load(place); lives {
+				_ = s.(*server).ring.Replace(next)
+			}
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 // BenchmarkFleet says how many seconds of a processor an hour of three servers takes, in which 50 calls begin.
 func BenchmarkFleet(b *testing.B) {
 	var all law.Summary
-	o := law.Options{Calls: 50, Over: time.Hour, Unit: 5 * time.Second, Virtual: true, Chances: network}
+	o := law.Options{Calls: 50, Over: time.Hour, Unit: 5 * time.Second, Virtual: true, Chances: law.Network}
 	run := func(t *testing.T) { // a bubble belongs to a test
 		summary, bad, _ := play(t, o)
 		if len(bad) > 0 {

@@ -58,10 +58,9 @@ func (r *run) follow(ctx context.Context, n int) {
 	if whole { // only a task can sleep
 		name, made.Ops = "whole", append(slices.Clip(made.Ops), program.Sleep)
 	}
-	network := sim.Chances{sim.LostBefore: 0.03, sim.LostAfter: 0.03, sim.Delayed: 0.03}
 	number := r.number(n)
 	c := &caller{
-		run: r, part: r.sim.Part(fmt.Sprint("host ", n), network), principal: []string{"alice", "bob"}[n/2%2],
+		run: r, part: r.sim.Part(fmt.Sprint("host ", n), Network), principal: []string{"alice", "bob"}[n/2%2],
 		program: made.Program(2, rand.New(rand.NewPCG(0, uint64(number)+1)).IntN), capabilities: `{}`, whole: whole,
 		version: version,
 	}
@@ -202,11 +201,7 @@ func (c *caller) unable(message string) bool {
 }
 
 // losses counts how often the store has lost something.
-func (l *law) losses() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.restored
-}
+func (l *law) losses() int64 { return l.restored.Load() }
 
 // onItsOwn is what a client is told that could not wait for its call, such as when the store was out of reach.
 var onItsOwn = regexp.MustCompile(`The call goes on by itself, under the name "(\w+)"`)
@@ -320,12 +315,10 @@ func (c *caller) send(ctx context.Context, method, target, members string) (resu
 
 // choose chooses a server, or returns nil if none lives.
 func (c *caller) choose() *server {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	var live []*server
-	for place := range 3 {
-		if s := c.live[place]; s != nil {
-			live = append(live, s)
+	for place := range c.Servers {
+		if s, lives := c.live.Load(place); lives {
+			live = append(live, s.(*server))
 		}
 	}
 	if len(live) == 0 {

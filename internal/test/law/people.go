@@ -67,6 +67,9 @@ type Options struct {
 	Only []sim.Event
 }
 
+// Network are the chances of what goes over a network.
+var Network = sim.Chances{sim.LostBefore: 0.03, sim.LostAfter: 0.03, sim.Delayed: 0.03}
+
 // Faults are the chances of a server that everything happens to.
 var Faults = sim.Chances{
 	sim.LostBefore: 0.03, sim.LostAfter: 0.03, sim.Delayed: 0.03, sim.Frozen: 0.005,
@@ -322,17 +325,17 @@ type law struct {
 
 	sim *sim.Scheduler
 
-	steps    sync.Map // *program.Runs of each call
-	locks    sync.Map // when others unlock the row of a task, by its ID
-	poisoned sync.Map // whose questions, and whose end, cannot be written down
+	restored atomic.Int64 // how often the store has lost something
+	steps    sync.Map     // *program.Runs of each call
+	locks    sync.Map     // when others unlock the row of a task, by its ID
+	poisoned sync.Map     // whose questions, and whose end, cannot be written down
 
 	mu    sync.Mutex
 	given map[string][]string // what clients have answered, and each person
 	// cleaned counts how often a call has cleaned up.
 	cleaned map[int]int
 	memory
-	restored int // how often the store has lost something
-	bad      []string
+	bad []string
 }
 
 // memory is what was seen of the store, and is forgotten with what the store loses.

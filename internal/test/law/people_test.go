@@ -18,10 +18,7 @@ var (
 	shrink = flag.Bool("shrink", true, "tell the story of a world's first seed that fails, in a hundred runs")
 )
 
-var (
-	network = sim.Chances{sim.LostBefore: 0.03, sim.LostAfter: 0.03, sim.Delayed: 0.03}
-	deaths  = sim.Chances{sim.KilledBefore: 0.0005, sim.KilledAfter: 0.0005, sim.KilledLate: 0.003}
-)
+var deaths = sim.Chances{sim.KilledBefore: 0.0005, sim.KilledAfter: 0.0005, sim.KilledLate: 0.003}
 
 // worlds are what the law is tried in.
 var worlds = []struct {
@@ -30,7 +27,7 @@ var worlds = []struct {
 }{
 	{"all is well", law.Options{}},
 	{"leases are stolen", law.Options{Thefts: 0.1}},
-	{"the network fails", law.Options{Chances: network}},
+	{"the network fails", law.Options{Chances: law.Network}},
 	{"clocks are off", law.Options{Clocks: 10 * time.Minute}},
 	{"clocks are off, and jump", law.Options{Clocks: 10 * time.Minute, Jumps: true, Chances: law.Faults}},
 	{"hardly anything fails", law.Options{Chances: law.FewFaults}},
@@ -38,7 +35,7 @@ var worlds = []struct {
 	{"the store is slow", law.Options{Chances: sim.Chances{sim.Delayed: 0.3}, Servers: 1}},
 	{"everything fails", law.Options{Chances: law.Faults}},
 	{"everything fails in an upgrade", law.Options{Chances: law.Faults, Thefts: 0.05, Reworded: true, Rotated: true}},
-	{"rows are locked", law.Options{Chances: network, Locked: 0.5}},
+	{"rows are locked", law.Options{Chances: law.Network, Locked: 0.5}},
 	{"a row is poisoned", law.Options{Poisoned: true}},
 	{"the store loses commits", law.Options{Chances: law.FewFaults, Restored: 0.5}},
 	{"callers poll", law.Options{Chances: law.Faults, Polled: true}},

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -83,7 +84,8 @@ func People(t testing.TB, o Options) (summary Summary, bad []string, events []si
 		memory: memory{make(map[string][]string), make(map[string][]vote), make(map[string][]vote),
 			make(map[string][]task.NoticeKind), make(map[string]*task.Question)},
 	}
-	r := &run{law: l, began: time.Now(), stores: new(stores), ring: harness.NewRing(t), live: make(map[int]*server)}
+	r := &run{law: l, began: time.Now(), stores: new(stores)}
+	r.ring.Store(harness.NewRing(t))
 	if o.Virtual {
 		l.sim.Run(r.play)
 	} else {
@@ -162,11 +164,11 @@ type run struct {
 	*law
 	began    time.Time
 	stores   *stores
-	ring     *seal.Ring // of servers that are born; guarded by mu
+	ring     atomic.Pointer[seal.Ring] // of servers that are born
 	receiver *sim.Part
 	summary  Summary
-	live     map[int]*server // by place
-	network  sim.Network     // of sessions
+	live     sync.Map    // *server by place
+	network  sim.Network // of sessions
 	posted   postboxes
 }
 
@@ -244,9 +246,7 @@ func (r *run) work(ctx context.Context, place int) {
 			release = 1 + operator.IntN(2)
 		}
 		ring := harness.NewRing(r.t)
-		r.mu.Lock()
-		_ = ring.Replace(r.ring)
-		r.mu.Unlock()
+		_ = ring.Replace(r.ring.Load())
 		m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 		srv, err := askback.New(m, r.options(part, ring))
 		if err != nil {
@@ -263,17 +263,13 @@ func (r *run) work(ctx context.Context, place int) {
 				r.violate("running tasks: %v", err)
 			}
 		})
-		r.mu.Lock()
 		s := &server{part, ring, srv.HTTPHandler(nil), own}
-		r.live[place] = s
-		r.mu.Unlock()
+		r.live.Store(place, s)
 		at := &sim.Listener{Part: part, Handler: s.handler, Life: living}
 		r.network.Listen(address(place), at)
 		select {
 		case <-part.Dead():
-			r.mu.Lock()
-			delete(r.live, place)
-			r.mu.Unlock()
+			r.live.Delete(place)
 			operator.Pause(ctx, 1)
 		case <-ctx.Done():
 		}
