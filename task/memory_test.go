@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/internal/test/expect"
+	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/task"
 	"github.com/askback-mcp/askback/task/storetest"
 )

@@ -34,7 +34,7 @@ func Run(t *testing.T, d ledger.Dialect, connector driver.Connector) {
 	expect.Check(t, err)
 	b := &bookings{T: t, db: db, ledger: l, faults: f}
 	b.exec(`CREATE TABLE bookings (room BIGINT, number BIGINT)`)
-	t.Run("its table is there", func(t *testing.T) { harness.Check(t, harness.Err(ledger.New(t.Context(), db, d))) })
+	t.Run("its table is there", func(t *testing.T) { expect.Check(t, expect.Err(ledger.New(t.Context(), db, d))) })
 	t.Run("connections are cut off", b.cutOff)
 	t.Run("two workers have a task", b.stolen)
 	t.Run("what does not commit", b.rolledBack)
@@ -57,7 +57,7 @@ type room struct {
 
 func (b *bookings) exec(query string) {
 	b.Helper()
-	harness.Check(b, harness.Err(b.db.ExecContext(b.Context(), query)))
+	expect.Check(b, expect.Err(b.db.ExecContext(b.Context(), query)))
 }
 
 // of returns the numbers of a room's bookings.
