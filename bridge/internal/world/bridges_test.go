@@ -17,6 +17,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/bridge"
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/sim"
 	"github.com/askback-mcp/askback/task"
 )
@@ -97,11 +98,7 @@ func (w *world) newBridge(part *sim.Part, gated bool, user string) *bridge.Bridg
 	if gated {
 		opts.Approve = &bridge.Approval{Tools: []string{w.Kind + "_*"}}
 	}
-	b, err := bridge.New(opts)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return b
+	return expect.Must(bridge.New(opts))(w.t)
 }
 
 // work has a bridge do what it does besides serving.
@@ -209,10 +206,7 @@ func (w *world) bridge(ctx context.Context, place int) {
 // decide lets a person answer what waits. Most questions are accepted, also whether something is to run again.
 func (w *world) decide(ctx context.Context) {
 	part := w.sim.Part("people", nil)
-	d, err := desk.Open(w.store, nil)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	d := expect.Must(desk.Open(w.store, nil))(w.t)
 	for part.Pause(ctx, 1) {
 		var waiting []*desk.Question
 		for q, err := range d.Waiting(ctx, desk.Waiting{}) {

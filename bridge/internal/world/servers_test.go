@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/sim"
 )
 
@@ -134,10 +135,7 @@ func (s *server) effect(ctx context.Context, id, what string) error {
 // newModern returns a server of this library, and what adds a tool to it.
 func (s *server) newModern() (srv *askback.Server, m *mcp.Server, add func(name string)) {
 	m = mcp.NewServer(&mcp.Implementation{Name: "behind", Version: "1"}, nil)
-	srv, err := askback.New(m, &askback.Options{Keys: s.keys, Logger: quiet})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	srv = expect.Must(askback.New(m, &askback.Options{Keys: s.keys, Logger: quiet}))(s.t)
 	add = func(name string) {
 		askback.AddTool(srv, s.toolNamed(name), func(ctx context.Context, call *askback.Call, in arguments) (string, error) {
 			return s.run(ctx, name, in, call.Round() == 2, func(_ context.Context, key, message string) error {

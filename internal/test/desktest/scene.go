@@ -42,9 +42,7 @@ type (
 // build starts a server on a store.
 func build(t *testing.T, store task.Store) *world {
 	t.Helper()
-	d, err := desk.Open(store, nil)
-	expect.Check(t, err)
-	w := &world{Desk: d, store: store, t: t}
+	w := &world{Desk: expect.Must(desk.Open(store, nil))(t), store: store, t: t}
 	notify := func(_ context.Context, n desk.Notice) error {
 		if n.Principal == "mallory" {
 			return errors.New("a consumer that does not like mallory's notices")

@@ -75,9 +75,7 @@ var LineFronts = []Front{
 func connection(session bool) func(t *testing.T, srv *askback.Server, token *auth.TokenInfo) Ask {
 	return func(t *testing.T, srv *askback.Server, token *auth.TokenInfo) Ask {
 		return Connect(t, func(ctx context.Context, line *mcp.IOTransport) error {
-			connected, err := srv.Connect(ctx, bearer{line, token}, nil)
-			expect.Check(t, err)
-			return connected.Wait()
+			return expect.Must(srv.Connect(ctx, bearer{line, token}, nil))(t).Wait()
 		}).asks(session)
 	}
 }

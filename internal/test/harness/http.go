@@ -17,9 +17,7 @@ func Post(t testing.TB, url, body string, header ...string) (status int, message
 	t.Helper()
 	res := Open(t, url, body, header...)
 	defer res.Body.Close()
-	data, err := io.ReadAll(res.Body)
-	expect.Check(t, err)
-	data = lastMessage(res.Header, data)
+	data := lastMessage(res.Header, expect.Must(io.ReadAll(res.Body))(t))
 	if len(data) > 0 && json.Unmarshal(data, &message) != nil {
 		message = map[string]any{"text": string(data)}
 	}
@@ -29,12 +27,9 @@ func Post(t testing.TB, url, body string, header ...string) (status int, message
 // Open sends a message, and returns the response, which may be a stream.
 func Open(t testing.TB, url, body string, header ...string) *http.Response {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
-	expect.Check(t, err)
+	req := expect.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body)))(t)
 	setHeaders(req, header)
-	res, err := http.DefaultClient.Do(req)
-	expect.Check(t, err)
-	return res
+	return expect.Must(http.DefaultClient.Do(req))(t)
 }
 
 // setHeaders sets the headers that every message has, and these: each is a name and a value.

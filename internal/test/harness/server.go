@@ -39,8 +39,7 @@ func NewServerOn(
 	}
 	own.Keys = cmp.Or(own.Keys, NewRing(t))
 	own.Logger = cmp.Or(own.Logger, slog.New(slog.DiscardHandler))
-	srv, err := askback.New(m, &own)
-	expect.Check(t, err)
+	srv := expect.Must(askback.New(m, &own))(t)
 	for _, f := range register {
 		f(srv)
 	}
@@ -50,9 +49,7 @@ func NewServerOn(
 // NewRing returns a ring with a new key.
 func NewRing(t testing.TB) *seal.Ring {
 	t.Helper()
-	ring, err := seal.NewRing(seal.NewKey(time.Now()))
-	expect.Check(t, err)
-	return ring
+	return expect.Must(seal.NewRing(seal.NewKey(time.Now())))(t)
 }
 
 // Logs returns a logger, and its log.

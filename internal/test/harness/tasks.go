@@ -108,8 +108,7 @@ func NewTaskServerOn(t testing.TB, store task.Store, opts *askback.Options,
 // when giveBack is called.
 func Steal(t testing.TB, store task.Store, id string) (giveBack func()) {
 	t.Helper()
-	row, err := store.Get(t.Context(), id)
-	expect.Check(t, err)
+	row := expect.Must(store.Get(t.Context(), id))(t)
 	update := func(u task.Update) {
 		t.Helper()
 		expect.Check(t, store.Update(t.Context(), row, u))

@@ -17,6 +17,7 @@ import (
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/desk"
 	"github.com/askback-mcp/askback/internal/clock"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/sim"
 	"github.com/askback-mcp/askback/seal"
@@ -248,10 +249,7 @@ func (r *run) work(ctx context.Context, place int) {
 		ring := harness.NewRing(r.t)
 		_ = ring.Replace(r.ring.Load())
 		m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
-		srv, err := askback.New(m, r.options(part, ring))
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		srv := expect.Must(askback.New(m, r.options(part, ring)))(r.t)
 		handler := r.handler(part, release)
 		askback.AddTaskTool(srv, &mcp.Tool{Name: "whole"}, nil, handler)
 		askback.AddTaskTool(srv, &mcp.Tool{Name: "program"}, &askback.TaskSupport{AtDetach: true}, handler)

@@ -176,9 +176,8 @@ func TestClients(t *testing.T) {
 		{"over HTTP, in a session with states", "2025-11-25", over("?draft=state")},
 	} {
 		t.Run(way.says, func(t *testing.T) {
-			session, err := answering().Connect(t.Context(), way.transport(),
-				&mcp.ClientSessionOptions{ProtocolVersion: way.version})
-			expect.Check(t, err)
+			session := expect.Must(answering().Connect(t.Context(), way.transport(),
+				&mcp.ClientSessionOptions{ProtocolVersion: way.version}))(t)
 			defer session.Close()
 			rapid.Check(t, func(rt *rapid.T) {
 				kind := rapid.SampledFrom([]string{"tool", "inline", "prompt", "resource"}).Draw(rt, "kind")

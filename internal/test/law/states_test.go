@@ -108,9 +108,8 @@ func TestStates(t *testing.T) {
 		m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 		m.AddReceivingMiddleware(middleware...)
 		logger, _ := harness.Logs()
-		srv, err := askback.New(m, &askback.Options{Keys: keys, Principal: harness.UserHeader, Logger: logger,
-			States: &state.Options{Store: store, Mode: mode, Overflow: overflow}})
-		expect.Check(t, err)
+		srv := expect.Must(askback.New(m, &askback.Options{Keys: keys, Principal: harness.UserHeader, Logger: logger,
+			States: &state.Options{Store: store, Mode: mode, Overflow: overflow}}))(t)
 		handler(srv)
 		return srv.HTTPHandler(nil)
 	}

@@ -30,9 +30,7 @@ func Run(t *testing.T, d ledger.Dialect, connector driver.Connector) {
 	f := &faults{Connector: connector}
 	db := sql.OpenDB(f)
 	t.Cleanup(func() { db.Close() })
-	l, err := ledger.New(t.Context(), db, d)
-	expect.Check(t, err)
-	b := &bookings{T: t, db: db, ledger: l, faults: f}
+	b := &bookings{T: t, db: db, ledger: expect.Must(ledger.New(t.Context(), db, d))(t), faults: f}
 	b.exec(`CREATE TABLE bookings (room BIGINT, number BIGINT)`)
 	t.Run("its table is there", func(t *testing.T) { expect.Check(t, expect.Err(ledger.New(t.Context(), db, d))) })
 	t.Run("connections are cut off", b.cutOff)
@@ -63,8 +61,8 @@ func (b *bookings) exec(query string) {
 // of returns the numbers of a room's bookings.
 func (b *bookings) of(t *testing.T, room int64) (numbers []int64) {
 	t.Helper()
-	rows, err := b.db.QueryContext(t.Context(), fmt.Sprint(`SELECT number FROM bookings WHERE room = `, room))
-	expect.Check(t, err)
+	query := fmt.Sprint(`SELECT number FROM bookings WHERE room = `, room)
+	rows := expect.Must(b.db.QueryContext(t.Context(), query))(t)
 	defer rows.Close()
 	for rows.Next() {
 		var n int64

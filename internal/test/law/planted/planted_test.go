@@ -74,11 +74,8 @@ func hunt(t *testing.T, law, test string) (found []string, last int, took time.D
 	for next := 0; next < seeds && len(found) < bar; next = last + 1 {
 		cmd := exec.CommandContext(t.Context(), law, "-test.v", "-test.run", test, "-shrink=false",
 			fmt.Sprint("-first=", next), fmt.Sprint("-seeds=", seeds-next))
-		out, err := cmd.StdoutPipe()
-		if err == nil {
-			err = cmd.Start()
-		}
-		expect.Check(t, err)
+		out := expect.Must(cmd.StdoutPipe())(t)
+		expect.Check(t, cmd.Start())
 		before := len(found)
 		for lines := bufio.NewScanner(out); lines.Scan() && len(found) < bar; {
 			if m := began.FindStringSubmatch(lines.Text()); m != nil {
@@ -105,20 +102,16 @@ func (b *bug) plant(t *testing.T) (overlay string) {
 	dir := t.TempDir()
 	replace := make(map[string]string)
 	for i, p := range b.patches {
-		original, err := filepath.Abs(filepath.Join(root, filepath.FromSlash(p.file)))
-		expect.Check(t, err)
-		text, err := os.ReadFile(cmp.Or(replace[original], original))
-		expect.Check(t, err)
-		changed, err := p.apply(string(text))
-		expect.Check(t, err)
+		original := expect.Must(filepath.Abs(filepath.Join(root, filepath.FromSlash(p.file))))(t)
+		text := expect.Must(os.ReadFile(cmp.Or(replace[original], original)))(t)
+		changed := expect.Must(p.apply(string(text)))(t)
 		if changed == string(text) {
 			t.Errorf("%s: the bug changes nothing", p.file)
 		}
 		replace[original] = filepath.Join(dir, fmt.Sprintf("%d.go", i))
 		expect.Check(t, os.WriteFile(replace[original], []byte(changed), 0o600))
 	}
-	data, err := json.Marshal(map[string]any{"Replace": replace})
-	expect.Check(t, err)
+	data := expect.Must(json.Marshal(map[string]any{"Replace": replace}))(t)
 	overlay = filepath.Join(dir, "overlay.json")
 	expect.Check(t, os.WriteFile(overlay, data, 0o600))
 	return overlay
