@@ -125,8 +125,7 @@ var claimTests = []test{
 			slices.Reverse(skip)
 			after := principals[i%len(principals)]
 			for range want {
-				t, err := claimOne(s, f.ctx, after, skip, long)
-				f.ok("Claim", err)
+				t := must(claimOne(s, f.ctx, after, skip, long))(f, "Claim")
 				if t == nil {
 					break
 				}
@@ -221,8 +220,7 @@ var claimTests = []test{
 			busy := []task.Load{{Principal: "busy", Target: "deploy", Tasks: 4}}
 			left := 6
 			for after := "a"; left > 0; {
-				claimed, err := s.Claim(f.ctx, after, busy, long, 4)
-				f.ok("Claim", err)
+				claimed := must(s.Claim(f.ctx, after, busy, long, 4))(f, "Claim")
 				f.require(len(claimed) > 0 && len(claimed) <= 4, "of %d that are due it took %d, want 1 to 4", left, len(claimed))
 				most := 1
 				got := make(map[string]int)
@@ -300,8 +298,7 @@ var claimTests = []test{
 				load = append(load, task.Load{Principal: "alice", Target: target, Tasks: tasks})
 				n += tasks
 			}
-			claimed, err := s.Claim(f.ctx, "", load, long, n+1) // room for one
-			f.ok("Claim", err)
+			claimed := must(s.Claim(f.ctx, "", load, long, n+1))(f, "Claim") // room for one
 			f.require(len(claimed) == 1 && claimed[0].Target == want,
 				"with %v running Claim took %d tasks, want one of %q: %+v", running, len(claimed), want, claimed)
 			running[want]++
@@ -430,8 +427,7 @@ func (f *fixture) claimAll(s task.Store, after string, load []task.Load, free in
 			l.Tasks = n
 			load = append(load, l)
 		}
-		claimed, err := s.Claim(f.ctx, after, load, long, free-len(all))
-		f.ok("Claim", err)
+		claimed := must(s.Claim(f.ctx, after, load, long, free-len(all)))(f, "Claim")
 		if len(claimed) == 0 {
 			return all
 		}

@@ -119,8 +119,7 @@ var eventTests = needs[task.EventLog]([]test{
 			f.updateStatus(s, anonymous, task.Cancelled, task.Update{Due: -1})
 			end("bob", long)
 			f.eventually("three are purged", func() bool {
-				_, err := s.Purge(f.ctx, 0, 9)
-				f.ok("Purge", err)
+				must(s.Purge(f.ctx, 0, 9))(f, "Purge")
 				return len(f.events(s, ofAlice).Events) == 1 && f.events(s, eventsOf("user:dave")).Deleted > 0
 			})
 			f.wantGone(s, unseen.ID)
@@ -221,8 +220,7 @@ var eventTests = needs[task.EventLog]([]test{
 
 			emitFor(time.Millisecond, "1", "emitted:z")
 			f.eventually("what was kept for a time is gone", func() bool {
-				_, err := s.Purge(f.ctx, 0, 9)
-				f.ok("Purge", err)
+				must(s.Purge(f.ctx, 0, 9))(f, "Purge")
 				return len(f.events(reader, eventsOf("emitted:z")).Events) == 0
 			})
 			page = f.events(reader, eventsOf("emitted:z"))
@@ -310,20 +308,15 @@ func (f *fixture) addLogged(s task.Store, principal string) *task.Task {
 }
 
 func (f *fixture) events(s task.Store, q task.EventQuery) *task.EventPage {
-	page, err := s.(task.EventLog).Events(f.ctx, q)
-	f.ok("Events", err)
-	return page
+	return must(s.(task.EventLog).Events(f.ctx, q))(f, "Events")
 }
 
 // wantEvents requires that a page has events of these kinds with these keys, in this order.
 func (f *fixture) wantEvents(s task.Store, q task.EventQuery, want ...string) *task.EventPage {
 	page := f.events(s, q)
-	f.wantLogged(fmt.Sprintf("Events with %+v", q), page, want)
+	got := each(page.Events, func(e *task.Event) string { return string(e.Kind) + " " + e.Key })
+	f.wantEqual(fmt.Sprintf("Events with %+v", q), got, want)
 	f.check(slices.IsSortedFunc(page.Events, func(a, b *task.Event) int { return cmp.Compare(a.Position, b.Position) }),
 		"Events with %+v are in another order than their positions", q)
 	return page
-}
-
-func (f *fixture) wantLogged(what string, page *task.EventPage, want []string) {
-	f.wantEqual(what, each(page.Events, func(e *task.Event) string { return string(e.Kind) + " " + e.Key }), want)
 }

@@ -63,8 +63,7 @@ func RunGuard(t *testing.T, database func(t *testing.T) (open func(t *testing.T)
 				first, err := f.handles[0].Use(ctx, id, time.Now().Add(long))
 				cancel()
 				f.check(err == nil || !first, "with the error %v the state is fresh", err)
-				second, err := f.handles[1].Use(f.ctx, id, time.Now().Add(long))
-				f.ok("Use", err)
+				second := must(f.handles[1].Use(f.ctx, id, time.Now().Add(long)))(f, "Use")
 				f.check(!first || !second, "the state is fresh twice")
 			}
 		}},

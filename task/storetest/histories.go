@@ -202,9 +202,7 @@ var historyTests = []test{
 }
 
 func (f *fixture) history(s task.Store, of task.QuestionHistory) []*task.Question {
-	qs, err := s.History(f.ctx, of, nil, 1000)
-	f.ok("History", err)
-	return qs
+	return must(s.History(f.ctx, of, nil, 1000))(f, "History")
 }
 
 func (f *fixture) wantHistory(s task.Store, of task.QuestionHistory, keys ...string) {

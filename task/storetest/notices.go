@@ -233,17 +233,12 @@ var noticeTests = []test{
 		f.wantEqual("the notices", got, []string{"asked decided", "asked later", "asked never", "asked soon",
 			"asked withdrawn", "decided decided", "due_soon soon", "ended withdrawn"})
 	}},
-	{"due_soon is left by Notices while somebody listens, also if nobody did when the time came",
-		func(f *fixture, s task.Store) {
-			t := f.addAsking(s, "alice", reminding(time.Millisecond, "soon", "user:bob"))
-			f.tick(s, t.Updated.Add(time.Millisecond))
-			f.wantNotices(s)
-			f.listen(s, long)
-			f.wantNotices(s, "due_soon soon")
-			f.wantNotices(s)
-		}},
-	{"the time of due_soon moves with the deadline", func(f *fixture, s task.Store) {
+	{"the time of due_soon moves with the deadline, and may come before somebody listens", func(f *fixture, s task.Store) {
+		before := f.addAsking(s, "alice", reminding(time.Millisecond, "soon", "user:bob"))
+		f.tick(s, before.Updated.Add(time.Millisecond))
+		f.wantNotices(s)
 		f.listen(s, long)
+		f.wantNotices(s, "due_soon soon")
 		shortened := reminding(long, "shortened", "user:bob")
 		shortened.Within = 2 * long
 		t := f.addAsking(s, "alice", reminding(time.Millisecond, "extended", "user:bob"), shortened,
@@ -358,8 +353,7 @@ var noticeTests = []test{
 				f.park(s, t, asks...)
 			}
 			wantRefused := func(limit int, want ...string) {
-				refused, err := s.Refused(f.ctx, limit)
-				f.ok("Refused", err)
+				refused := must(s.Refused(f.ctx, limit))(f, "Refused")
 				f.wantEqual("Refused", each(refused, func(n *task.Notice) string {
 					return n.Question.Principal + " " + string(n.Kind)
 				}), want)
@@ -381,8 +375,7 @@ var noticeTests = []test{
 			f.updateStatus(s, rows[""], task.Cancelled, task.Update{Due: -1})
 			got = f.settleAll(s)
 			f.check(len(got) == 3+2, "the notices are %q", got)
-			refused, err := s.Refused(f.ctx, 100)
-			f.ok("Refused", err)
+			refused := must(s.Refused(f.ctx, 100))(f, "Refused")
 			f.check(len(refused) == 5-3+3-2, "%d were refused", len(refused))
 		}},
 	{"of what a principal was refused the first 1,000 are kept, and refused ones of another are, too",
@@ -398,8 +391,7 @@ var noticeTests = []test{
 				}
 				f.addAsking(s, ask.principal, asks...)
 			}
-			refused, err := s.Refused(f.ctx, 10_000)
-			f.ok("Refused", err)
+			refused := must(s.Refused(f.ctx, 10_000))(f, "Refused")
 			of := make(map[string]int)
 			for _, n := range refused {
 				of[n.Question.Principal]++
@@ -507,8 +499,7 @@ func (f *fixture) notices(s task.Store, lease time.Duration, limit int) []*task.
 }
 
 func (f *fixture) takeNotices(s task.Store, c task.NoticeClaim) []*task.Notice {
-	notices, err := s.Notices(f.ctx, c)
-	f.ok("Notices", err)
+	notices := must(s.Notices(f.ctx, c))(f, "Notices")
 	f.require(len(notices) <= c.Free, "Notices took %d, and %d were free", len(notices), c.Free)
 	return notices
 }

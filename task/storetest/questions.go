@@ -649,8 +649,7 @@ var waitingTests = []test{
 		slices.Sort(want)
 		f.decide(s, other.ID, "b")
 		read := func(s task.Store, name string) (got []string) {
-			qs, err := s.Questions(f.ctx, name)
-			f.ok("Questions", err)
+			qs := must(s.Questions(f.ctx, name))(f, "Questions")
 			for _, q := range qs {
 				got = append(got, task.Name(q.Task)+" "+q.Key)
 			}
@@ -792,8 +791,7 @@ var waitingTests = []test{
 			after := *mid
 			c.change(&after)
 			for _, filter := range []task.QuestionFilter{{}, {ByDeadline: true}, {For: []string{"user:bob", "user:carol"}}} {
-				got, err := s.Waiting(f.ctx, filter, &after, 10)
-				f.ok("Waiting", err)
+				got := must(s.Waiting(f.ctx, filter, &after, 10))(f, "Waiting")
 				f.check(len(got) == c.want,
 					"after %s by deadline %v come %d questions, want %d", says, filter.ByDeadline, len(got), c.want)
 			}
@@ -922,9 +920,7 @@ func (f *fixture) wantChange(s task.Store, q *task.Question, expired bool, want 
 }
 
 func (f *fixture) questions(s task.Store, id string) []*task.Question {
-	qs, err := s.Questions(f.ctx, task.Name(id))
-	f.ok("Questions", err)
-	return qs
+	return must(s.Questions(f.ctx, task.Name(id)))(f, "Questions")
 }
 
 func (f *fixture) question(s task.Store, id, key string) *task.Question {
@@ -939,15 +935,11 @@ func (f *fixture) question(s task.Store, id, key string) *task.Question {
 
 // waiting reads what waits, from the start.
 func (f *fixture) waiting(s task.Store, filter task.QuestionFilter) []*task.Question {
-	qs, err := s.Waiting(f.ctx, filter, nil, 1000)
-	f.ok("Waiting", err)
-	return qs
+	return must(s.Waiting(f.ctx, filter, nil, 1000))(f, "Waiting")
 }
 
 func (f *fixture) overdue(s task.Store, limit int) []*task.Question {
-	qs, err := s.Overdue(f.ctx, limit)
-	f.ok("Overdue", err)
-	return qs
+	return must(s.Overdue(f.ctx, limit))(f, "Overdue")
 }
 
 // sameQuestion compares questions, except for the time of the last change.

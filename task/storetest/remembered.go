@@ -14,8 +14,7 @@ var rememberedTests = []test{
 		r.Content = everyByte
 		f.ok("Remember", s.Remember(f.ctx, r))
 		for _, handle := range f.instances(s, 2) {
-			found, err := handle.Remembered(f.ctx, nil, nil, 10)
-			f.ok("Remembered", err)
+			found := must(handle.Remembered(f.ctx, nil, nil, 10))(f, "Remembered")
 			f.wantEqual("Remembered", found, []*task.Remembered{r})
 		}
 	}},
@@ -158,14 +157,12 @@ func briefly(found []*task.Remembered) []string {
 
 // wantRemembered requires these decisions for who, each by its Key and what is left of it.
 func (f *fixture) wantRemembered(s task.Store, who []string, want ...string) {
-	found, err := s.Remembered(f.ctx, who, nil, 100)
-	f.ok("Remembered", err)
+	found := must(s.Remembered(f.ctx, who, nil, 100))(f, "Remembered")
 	f.wantEqual(fmt.Sprintf("Remembered for %q", who), briefly(found), want)
 }
 
 func (f *fixture) wantRecall(s task.Store, key, call string, left int) {
-	r, err := s.Recall(f.ctx, key, call)
-	f.ok("Recall", err)
+	r := must(s.Recall(f.ctx, key, call))(f, "Recall")
 	f.check(r.Key == key && r.Left == left, "Recall(%q, %q): %q with %d left, want %d", key, call, r.Key, r.Left, left)
 }
 

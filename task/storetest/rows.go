@@ -183,11 +183,9 @@ var readTests = []test{
 			}
 		}
 		for _, s := range []task.Store{s, other} {
-			got, err := s.Versions(f.ctx, ids)
-			f.ok("Versions", err)
+			got := must(s.Versions(f.ctx, ids))(f, "Versions")
 			f.wantEqual("Versions", got, want)
-			none, err := s.Versions(f.ctx, nil)
-			f.ok("Versions", err)
+			none := must(s.Versions(f.ctx, nil))(f, "Versions")
 			f.check(len(none) == 0, "of no tasks there are the versions %v", none)
 		}
 	}},
@@ -263,8 +261,7 @@ var readTests = []test{
 			{"an earlier time and a higher id", mid.Created.Add(-time.Millisecond), "zzz", all[2:]},
 			{"the end", old.Created, old.ID, nil},
 		} {
-			got, err := s.List(f.ctx, "alice", "proposal", c.created, c.id, 10)
-			f.ok("List", err)
+			got := must(s.List(f.ctx, "alice", "proposal", c.created, c.id, 10))(f, "List")
 			f.wantEqual("after "+c.says, ids(got), c.want)
 		}
 	}},
@@ -320,8 +317,7 @@ var readTests = []test{
 				}
 			}
 		}
-		got, err := s.Count(f.ctx)
-		f.ok("Count", err)
+		got := must(s.Count(f.ctx))(f, "Count")
 		f.require(len(got) == 2, "Count gave %v, want two statuses", got)
 		f.wantEqual("Count", got, want)
 	}},

@@ -254,9 +254,7 @@ func others(lost, current *task.Task) []task.Claim {
 }
 
 func (f *fixture) get(s task.Store, id string) *task.Task {
-	t, err := s.Get(f.ctx, id)
-	f.ok("Get", err)
-	return t
+	return must(s.Get(f.ctx, id))(f, "Get")
 }
 
 // claim claims a task, which must be due.
@@ -283,9 +281,7 @@ func (f *fixture) claimNext(s task.Store) (t *task.Task) {
 }
 
 func (f *fixture) tryClaim(s task.Store, after string, lease time.Duration) *task.Task {
-	t, err := claimOne(s, f.ctx, after, nil, lease)
-	f.ok("Claim", err)
-	return t
+	return must(claimOne(s, f.ctx, after, nil, lease))(f, "Claim")
 }
 
 // noneDue requires that there is nothing to claim.
@@ -296,8 +292,7 @@ func (f *fixture) noneDue(s task.Store) {
 
 // renew renews the lease of a claimed task, whose Version must be the stored one.
 func (f *fixture) renew(s task.Store, claimed *task.Task, lease time.Duration) {
-	version, err := renewOne(s, f.ctx, claimed.ID, claimed.Claim, lease)
-	f.ok("Renew", err)
+	version := must(renewOne(s, f.ctx, claimed.ID, claimed.Claim, lease))(f, "Renew")
 	f.check(version == claimed.Version, "Renew returned version %d, want %d", version, claimed.Version)
 }
 
@@ -352,9 +347,7 @@ func (f *fixture) entries(s task.Store, id string) []string {
 
 // list lists the tasks of a principal from the start.
 func (f *fixture) list(s task.Store, principal, dialect string, limit int) []*task.Task {
-	ts, err := s.List(f.ctx, principal, dialect, time.Time{}, "", limit)
-	f.ok("List", err)
-	return ts
+	return must(s.List(f.ctx, principal, dialect, time.Time{}, "", limit))(f, "List")
 }
 
 // wantListed requires that List has so many tasks of a principal.
@@ -423,6 +416,14 @@ func (f *suite) wantEqual(what string, got, want any, as ...cmp.Option) {
 	}
 }
 
+// must returns a value, or ends the test with its error.
+func must[T any](v T, err error) func(f interface{ ok(what string, err error) }, what string) T {
+	return func(f interface{ ok(what string, err error) }, what string) T {
+		f.ok(what, err)
+		return v
+	}
+}
+
 func (f *suite) ok(what string, err error) {
 	f.wantError(what, err, nil)
 }
@@ -485,8 +486,7 @@ func together[T any](f *suite, n int, do func(i int, add func(T)) error) (all []
 func readPages[T any](f *suite, size int, read func(last *T) ([]*T, error)) (all []*T) {
 	last := new(T)
 	for range 1000 {
-		page, err := read(last)
-		f.ok("a page", err)
+		page := must(read(last))(f, "a page")
 		f.require(len(page) <= size, "a page has %d, more than the limit, which is %d", len(page), size)
 		if len(page) == 0 {
 			return all

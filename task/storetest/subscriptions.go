@@ -64,8 +64,7 @@ var subscriptionTests = needs[task.Subscriptions]([]test{
 		soon.Expires = f.now(s).Add(time.Millisecond)
 		f.wantSave(s, soon, 0, nil)
 		f.eventually("it has ended", func() bool {
-			found, err := s.(task.Subscriptions).Subscribed(f.ctx, "alice")
-			f.ok("Subscribed", err)
+			found := must(s.(task.Subscriptions).Subscribed(f.ctx, "alice"))(f, "Subscribed")
 			return len(found) == 1
 		})
 		f.claimSubscriptions(s, all)
@@ -109,8 +108,7 @@ var subscriptionTests = needs[task.Subscriptions]([]test{
 			"claimed for %v, it is %v", short.Lease, lease)
 		var second *task.Subscription
 		f.eventually("its lease has ended", func() bool {
-			taken, err := s.(task.Subscriptions).ClaimSubscriptions(f.ctx, all)
-			f.ok("ClaimSubscriptions", err)
+			taken := must(s.(task.Subscriptions).ClaimSubscriptions(f.ctx, all))(f, "ClaimSubscriptions")
 			if len(taken) > 0 {
 				second = taken[0]
 			}
@@ -173,8 +171,7 @@ var subscriptionTests = needs[task.Subscriptions]([]test{
 		f.check(len(taken) <= n && len(slices.Compact(taken)) >= len(taken),
 			"%d subscriptions were claimed %d times: %q", n, len(taken), taken)
 		f.eventually("all are claimed", func() bool { // what was passed over, because somebody had locked it
-			got, err := s.(task.Subscriptions).ClaimSubscriptions(f.ctx, all)
-			f.ok("ClaimSubscriptions", err)
+			got := must(s.(task.Subscriptions).ClaimSubscriptions(f.ctx, all))(f, "ClaimSubscriptions")
 			for _, sub := range got {
 				f.check(!slices.Contains(taken, sub.ID), "%s is claimed again", sub.ID)
 				taken = append(taken, sub.ID)
@@ -215,16 +212,14 @@ func (f *fixture) save(s task.Store, sub *task.Subscription, due time.Duration) 
 
 // subscribed requires that a principal has these subscriptions.
 func (f *fixture) subscribed(s task.Store, principal string, want ...string) []*task.Subscription {
-	found, err := s.(task.Subscriptions).Subscribed(f.ctx, principal)
-	f.ok("Subscribed", err)
+	found := must(s.(task.Subscriptions).Subscribed(f.ctx, principal))(f, "Subscribed")
 	f.wantSubscriptions("Subscribed", found, want)
 	return found
 }
 
 // claimSubscriptions claims, and requires that these are taken.
 func (f *fixture) claimSubscriptions(s task.Store, c task.SubscriptionClaim, want ...string) []*task.Subscription {
-	taken, err := s.(task.Subscriptions).ClaimSubscriptions(f.ctx, c)
-	f.ok("ClaimSubscriptions", err)
+	taken := must(s.(task.Subscriptions).ClaimSubscriptions(f.ctx, c))(f, "ClaimSubscriptions")
 	f.wantSubscriptions("ClaimSubscriptions", taken, want)
 	for _, sub := range taken {
 		f.check(sub.Principal != "" && sub.Host != "" && len(sub.State) != 0 && sub.Version != "" && !sub.Expires.IsZero() &&

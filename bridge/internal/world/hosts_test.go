@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -149,12 +150,7 @@ func waitsAs(text string) string {
 // ending is what the words of an attempt say.
 func ending(id, text string) string {
 	says := func(any ...string) bool {
-		for _, words := range any {
-			if strings.Contains(text, words) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(any, func(words string) bool { return strings.Contains(text, words) })
 	}
 	switch {
 	case text == "done "+id:

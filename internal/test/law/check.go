@@ -75,28 +75,21 @@ func (c *caller) checkFailure(ctx context.Context, now map[string]any) error {
 		c.violate("call %d is %v: %v of %s", c.number, now["status"], now, c.program)
 		return nil
 	}
-	since := t.Created
+	times := []time.Time{t.Created}
 	rows, _ := c.Store.Questions(ctx, task.Name(t.ID))
 	for _, row := range rows {
-		since = later(since, row.Asked)
+		times = append(times, row.Asked)
 		if d, err := stored.DecodeDecision(row.Decision); err == nil {
-			since = later(since, d.When)
+			times = append(times, d.When)
 		}
 		if row.Deadline.After(t.Updated) {
 			c.violate("call %d failed %v before the deadline of %q", c.number, row.Deadline.Sub(t.Updated), row.Key)
 		}
 	}
-	if lived := t.Updated.Sub(since); lived < time.Duration(c.TTL)*c.Unit {
+	if lived := t.Updated.Sub(slices.MaxFunc(times, time.Time.Compare)); lived < time.Duration(c.TTL)*c.Unit {
 		c.violate("call %d failed %v after what it has learned or asked last: %s", c.number, lived, c.program)
 	}
 	return nil
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // cleanedUp reports whether a call that was cancelled has cleaned up.

@@ -29,9 +29,6 @@ func programs(depth int) *rapid.Generator[program.Program] {
 	})
 }
 
-// served is a world whose questions are for the client.
-type served struct{ world }
-
 type runsKey struct{}
 
 // run runs the program of a call. The steps that run are noted in the request's context or, without one, in elsewhere.
@@ -48,7 +45,8 @@ func (a arguments) run(ctx context.Context, w program.World, elsewhere *program.
 	return strings.Join(trace, "\n"), err
 }
 
-func (w served) Ask(key string) (string, error) {
+// Ask asks the client.
+func (w world) Ask(key string) (string, error) {
 	switch key {
 	case "url":
 		return "accept", askback.ElicitURL(w.call, key, "Please log in.", "https://example.com/login")

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/law"
 )
 
@@ -35,8 +36,6 @@ func BenchmarkFleet(b *testing.B) {
 // processor returns how long this process has used processors.
 func processor(t testing.TB) time.Duration {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
+	expect.Check(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

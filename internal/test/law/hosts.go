@@ -81,8 +81,6 @@ func (r *run) follow(ctx context.Context, n int) {
 				r.violate("call %d has not ended after %v: %s", c.number, most, c.program)
 			}
 			return
-		case errors.Is(err, errUnable):
-			return
 		case err == nil && res != nil:
 			c.check(ctx, harness.Content(res))
 			if c.version != "" {
@@ -91,7 +89,7 @@ func (r *run) follow(ctx context.Context, n int) {
 				c.mu.Unlock()
 			}
 			return
-		case err == nil:
+		case err == nil, errors.Is(err, errUnable):
 			return
 		}
 		c.part.Pause(ctx, 1)

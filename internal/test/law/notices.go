@@ -44,18 +44,12 @@ func (r *run) checkNotices(ctx context.Context) {
 	if r.Dead > 0 {
 		wait += time.Duration(r.Dead)*r.Unit + time.Hour
 	}
-	for end := time.Now().Add(wait); ; {
-		missing := r.untold(ctx)
-		if len(missing) == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			for _, m := range missing {
-				r.violate("%s", m)
-			}
-			return
-		}
+	missing := r.untold(ctx)
+	for end := time.Now().Add(wait); len(missing) > 0 && time.Now().Before(end); missing = r.untold(ctx) {
 		time.Sleep(time.Minute)
+	}
+	for _, m := range missing {
+		r.violate("%s", m)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/program"
 	"github.com/askback-mcp/askback/seal"
@@ -148,7 +149,7 @@ func TestRounds(t *testing.T) {
 	register := func(s *askback.Server) {
 		askback.AddTool(s, &mcp.Tool{Name: "program"},
 			func(ctx context.Context, call *askback.Call, in arguments) (string, error) {
-				return in.run(ctx, served{world{call}}, nil)
+				return in.run(ctx, world{call}, nil)
 			})
 	}
 	var instances []http.Handler
@@ -160,9 +161,7 @@ func TestRounds(t *testing.T) {
 		c := &calls{t, programs(2).Draw(rt, "program"), instances, rings}
 		fresh := harness.NewRing(t)
 		for _, ring := range rings {
-			if err := ring.Replace(fresh); err != nil {
-				rt.Fatal(err)
-			}
+			expect.Check(t, ring.Replace(fresh))
 		}
 		var rolling []*seal.Ring // the next keys of each instance
 		begin := &position{answers: map[string]string{}, steps: map[string]int64{}}
@@ -177,16 +176,12 @@ func TestRounds(t *testing.T) {
 			if oneIn(4, "rotate") {
 				if rolling == nil {
 					next, _, err := rings[0].Rotate(time.Now(), 0)
-					if err != nil {
-						rt.Fatal(err)
-					}
+					expect.Check(t, err)
 					rolling = []*seal.Ring{next, next}
 					rotations++
 				}
 				at := len(rolling) - 1
-				if err := rings[at].Replace(rolling[at]); err != nil {
-					rt.Fatal(err)
-				}
+				expect.Check(t, rings[at].Replace(rolling[at]))
 				if rolling = rolling[:at]; at == 0 {
 					rolling = nil
 				}

@@ -53,7 +53,7 @@ func (c *clients) run(ctx context.Context, w program.World, text string) (string
 func (c *clients) register(s *askback.Server) {
 	askback.AddTool(s, &mcp.Tool{Name: "tool"},
 		func(ctx context.Context, call *askback.Call, in arguments) (string, error) {
-			return c.run(ctx, served{world{call}}, in.Program)
+			return c.run(ctx, world{call}, in.Program)
 		})
 	askback.AddInlineTool(s, &mcp.Tool{Name: "inline"},
 		func(ctx context.Context, req *mcp.CallToolRequest, in arguments) (*mcp.CallToolResult, any, error) {
@@ -62,7 +62,7 @@ func (c *clients) register(s *askback.Server) {
 		})
 	s.AddPrompt(&mcp.Prompt{Name: "prompt"},
 		func(ctx context.Context, call *askback.Call, in map[string]string) (*mcp.GetPromptResult, error) {
-			text, err := c.run(ctx, served{world{call}}, in["program"])
+			text, err := c.run(ctx, world{call}, in["program"])
 			return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user",
 				Content: &mcp.TextContent{Text: text}}}}, err
 		})
@@ -72,7 +72,7 @@ func (c *clients) register(s *askback.Server) {
 			if err != nil {
 				return nil, err
 			}
-			text, err := c.run(ctx, served{world{call}}, string(data))
+			text, err := c.run(ctx, world{call}, string(data))
 			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{Text: text}}}, err
 		})
 }

@@ -16,7 +16,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/askback-mcp/askback"
-	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/program"
 	"github.com/askback-mcp/askback/seal"
@@ -75,14 +74,14 @@ type fleet struct {
 
 // watched is a world that sees each step run.
 type watched struct {
-	served
+	world
 	step func()
 }
 
 func (w watched) Step(
 	ctx context.Context, name string, step func(context.Context) (string, error),
 ) (string, error) {
-	return w.served.Step(ctx, name, func(ctx context.Context) (string, error) {
+	return w.world.Step(ctx, name, func(ctx context.Context) (string, error) {
 		result, err := step(ctx)
 		w.step()
 		return result, err
@@ -99,7 +98,7 @@ func TestStates(t *testing.T) {
 		askback.AddTool(s, &mcp.Tool{Name: "program"},
 			func(ctx context.Context, call *askback.Call, in arguments) (string, error) {
 				runs, _ := ran.LoadOrStore(call.ID(), new(program.Runs))
-				return in.run(ctx, watched{served{world{call}}, func() { hangUp() }}, runs.(*program.Runs))
+				return in.run(ctx, watched{world{call}, func() { hangUp() }}, runs.(*program.Runs))
 			})
 	}
 	instance := func(
@@ -107,11 +106,8 @@ func TestStates(t *testing.T) {
 	) http.Handler {
 		m := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1.0.0"}, nil)
 		m.AddReceivingMiddleware(middleware...)
-		logger, _ := harness.Logs()
-		srv := expect.Must(askback.New(m, &askback.Options{Keys: keys, Principal: harness.UserHeader, Logger: logger,
-			States: &state.Options{Store: store, Mode: mode, Overflow: overflow}}))(t)
-		handler(srv)
-		return srv.HTTPHandler(nil)
+		return harness.NewServerOn(t, m, &askback.Options{Keys: keys, Principal: harness.UserHeader,
+			States: &state.Options{Store: store, Mode: mode, Overflow: overflow}}, handler).HTTPHandler(nil)
 	}
 	one, other := harness.NewRing(t), harness.NewRing(t)
 	store, memory, seen := new(unreachable), new(state.MemoryStore), new(state.MemoryStore)
