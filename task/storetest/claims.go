@@ -158,7 +158,7 @@ var claimTests = []test{
 		f.wantEqual("the principals", slices.Sorted(slices.Values(first)), slices.Sorted(slices.Values(principals)))
 		f.noneDue(s)
 	}},
-	{"a principal with one task does not wait for one with a thousand", func(f *fixture, s task.Store) {
+	{"a principal with one task does not wait for one with a thousand, whatever after is", func(f *fixture, s task.Store) {
 		for range 1000 {
 			f.add(s, "with many")
 		}
@@ -168,16 +168,10 @@ var claimTests = []test{
 			t := f.claim(s, turn.after, long)
 			f.check(t.Principal == turn.want, "after %q came a task of %q, want %q", turn.after, t.Principal, turn.want)
 		}
-	}},
-	{"after may be the only principal, one without tasks, or none", func(f *fixture, s task.Store) {
-		for range 8 {
-			f.add(s, "m")
-		}
-		for _, after := range []string{"m", "", "a", "z", "m ", "日本", "'", "\U0010FFFF"} {
+		for _, after := range []string{"with many", "", "a", "z", "with many ", "日本", "'", "\U0010FFFF"} {
 			t := f.claim(s, after, long)
-			f.check(t.Principal == "m", "after %q came a task of %q", after, t.Principal)
+			f.check(t.Principal == "with many", "after %q came a task of %q", after, t.Principal)
 		}
-		f.noneDue(s)
 	}},
 	{"a principal whose tasks are not due has no turn", func(f *fixture, s task.Store) {
 		want := make(map[string]bool)

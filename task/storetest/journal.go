@@ -11,7 +11,7 @@ import (
 )
 
 var journalTests = []test{
-	{"the entries of all writers are in the order in which they were added, also in a claim", func(f *fixture, s task.Store) {
+	{"the entries of all writers are in the order of the writes, also in a claim", func(f *fixture, s task.Store) {
 		handles := f.instances(s, 2)
 		t := f.create(s, newTask("alice"), "c1", "c2")
 		other := f.create(s, newTask("alice"), "other")

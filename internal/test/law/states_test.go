@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/internal/test/expect"
 	"github.com/askback-mcp/askback/internal/test/harness"
 	"github.com/askback-mcp/askback/internal/test/program"
 	"github.com/askback-mcp/askback/seal"
@@ -28,41 +29,34 @@ type unreachable struct {
 	gone atomic.Bool
 }
 
-func (s *unreachable) err(ctx context.Context) error {
+func reach[T any](ctx context.Context, s *unreachable, do func() (T, error)) (result T, err error) {
 	if s.gone.Load() {
-		return errors.New("no connection")
+		return result, errors.New("no connection")
 	}
-	return ctx.Err()
+	if ctx.Err() != nil {
+		return result, ctx.Err()
+	}
+	return do()
 }
 
 func (s *unreachable) PutState(ctx context.Context, id, call string, data []byte, expires time.Time) error {
-	if err := s.err(ctx); err != nil {
-		return err
-	}
-	return s.MemoryStore.PutState(ctx, id, call, data, expires)
+	return expect.Err(reach(ctx, s, func() (any, error) {
+		return nil, s.MemoryStore.PutState(ctx, id, call, data, expires)
+	}))
 }
 
 func (s *unreachable) SwapState(
 	ctx context.Context, id, call string, old, data []byte, expires time.Time,
 ) (bool, error) {
-	if err := s.err(ctx); err != nil {
-		return false, err
-	}
-	return s.MemoryStore.SwapState(ctx, id, call, old, data, expires)
+	return reach(ctx, s, func() (bool, error) { return s.MemoryStore.SwapState(ctx, id, call, old, data, expires) })
 }
 
 func (s *unreachable) GetState(ctx context.Context, id string) ([]byte, error) {
-	if err := s.err(ctx); err != nil {
-		return nil, err
-	}
-	return s.MemoryStore.GetState(ctx, id)
+	return reach(ctx, s, func() ([]byte, error) { return s.MemoryStore.GetState(ctx, id) })
 }
 
 func (s *unreachable) FindStates(ctx context.Context, call string, limit int) ([][]byte, error) {
-	if err := s.err(ctx); err != nil {
-		return nil, err
-	}
-	return s.MemoryStore.FindStates(ctx, call, limit)
+	return reach(ctx, s, func() ([][]byte, error) { return s.MemoryStore.FindStates(ctx, call, limit) })
 }
 
 // fleet is instances whose states are in a store, too.
