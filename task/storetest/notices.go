@@ -441,31 +441,26 @@ var noticeTests = []test{
 			f.listen(s, long)
 			for round := range 40 {
 				t := f.addAsking(s, "alice", forBob("a", "b", "c")...)
-				open := f.questions(s, t.ID)
-				decided := succeed(&f.suite, 1+len(open), task.ErrConflict, func(i int) (string, error) {
-					s := handles[(i+round)%3]
-					if i < len(open) {
-						open[i].Decision = []byte("decision")
-						return open[i].Key, s.ChangeQuestion(f.ctx, open[i], false)
-					}
-					for {
-						got, err := s.Get(f.ctx, t.ID)
-						if err != nil {
-							return "", err
+				decided := f.decideMeanwhile(slices.Concat(handles[round%3:], handles[:round%3]), t.ID, task.ErrConflict,
+					func(s task.Store) error {
+						for {
+							got, err := s.Get(f.ctx, t.ID)
+							if err != nil {
+								return err
+							}
+							got.Status = task.Cancelled
+							if err = s.Update(f.ctx, got, task.Update{Due: -1}); !errors.Is(err, task.ErrConflict) {
+								return err
+							}
 						}
-						got.Status = task.Cancelled
-						if err = s.Update(f.ctx, got, task.Update{Due: -1}); !errors.Is(err, task.ErrConflict) {
-							return "", err
-						}
-					}
-				})
+					})
 				status := f.get(s, t.ID).Status
 				f.require(status == task.Cancelled, "the task is %s, want it cancelled", status)
 				got := f.settleAll(s)
-				for i, q := range f.questions(s, t.ID) {
+				for _, q := range f.questions(s, t.ID) {
 					key := " " + q.Key
 					status, want := task.QuestionWithdrawn, []string{"asked" + key, "ended" + key}
-					if slices.Contains(decided, open[i].Key) {
+					if slices.Contains(decided, q.Key) {
 						status, want = task.QuestionDecided, []string{"asked" + key, "decided" + key, "ended" + key}
 					}
 					f.check(q.Status == status, "the question %q is %s, want it %s", q.Key, q.Status, status)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -308,24 +307,15 @@ var askTests = []test{
 			for range 40 {
 				t := f.addAsking(s, "alice", asks...)
 				f.wake(s, t)
-				var parked atomic.Bool
-				open := f.questions(s, t.ID)
-				together(&f.suite, 1+len(asks), func(i int, _ func(any)) error {
-					s := handles[i%2]
-					if i < len(asks) {
-						open[i].Decision = []byte("decision")
-						return s.ChangeQuestion(f.ctx, open[i], false)
-					}
-					given := clone(t)
-					given.Status = task.InputRequired
-					err := s.Update(f.ctx, given, task.Update{Leased: true, Due: -1, Ask: asks})
-					parked.Store(err == nil)
-					return except(task.ErrDecided, err)
+				given := clone(t)
+				given.Status = task.InputRequired
+				made := f.decideMeanwhile(handles, t.ID, task.ErrDecided, func(s task.Store) error {
+					return s.Update(f.ctx, given, task.Update{Leased: true, Due: -1, Ask: asks})
 				})
 				f.wantStatuses(s, t.ID, "a decided", "b decided", "c decided")
 				got := f.get(s, t.ID).Status
 				f.require(got == task.Working, "the task is %s, and its questions are decided", got)
-				if !parked.Load() { // its worker has it still, which runs it again
+				if !slices.Contains(made, "") { // its worker has it still, which runs it again
 					f.wantLived(s, t)
 					f.release(s, t)
 				}
@@ -386,21 +376,11 @@ var answeredTests = []test{
 			if round%2 == 0 {
 				f.wake(s, t) // and while it runs
 			}
-			q := f.question(s, t.ID, "key")
-			took := succeed(&f.suite, 2, task.ErrConflict, func(i int) (task.QuestionStatus, error) {
-				s := handles[(i+round/2)%2]
-				if i == 0 {
-					q.Decision = []byte("decision")
-					return task.QuestionDecided, s.ChangeQuestion(f.ctx, q, false)
-				}
-				err := s.Update(f.ctx, clone(t), task.Update{Keep: true, Answered: []string{"key"}})
-				if errors.Is(err, task.ErrLate) {
-					err = task.ErrConflict
-				}
-				return task.QuestionWithdrawn, err
+			made := f.decideMeanwhile(handles, t.ID, task.ErrLate, func(s task.Store) error {
+				return s.Update(f.ctx, clone(t), task.Update{Keep: true, Answered: []string{"key"}})
 			})
-			f.require(len(took) == 1, "%q were taken, want one", took)
-			f.wantStatuses(s, t.ID, "key "+string(took[0]))
+			f.require(len(made) == 1, "%q were taken, want one", made)
+			f.wantStatuses(s, t.ID, map[string]string{"key": "key decided", "": "key withdrawn"}[made[0]])
 			f.updateStatus(s, f.get(s, t.ID), task.Cancelled, task.Update{Due: -1})
 		}
 	}},
@@ -885,6 +865,24 @@ func (f *fixture) decision(s task.Store, id, key string) *task.Question {
 	q := f.question(s, id, key)
 	q.Decision = []byte("decision")
 	return q
+}
+
+// decideMeanwhile decides all questions of a task while something else is done to it, which may give an error. It
+// returns the keys of those whose decision was taken, and an empty one if the other thing was done.
+func (f *fixture) decideMeanwhile(handles []task.Store, id string, may error, do func(s task.Store) error) []string {
+	open := f.questions(handles[0], id)
+	return succeed(&f.suite, 1+len(open), task.ErrConflict, func(i int) (string, error) {
+		s := handles[i%len(handles)]
+		if i == len(open) {
+			err := do(s)
+			if errors.Is(err, may) {
+				err = task.ErrConflict
+			}
+			return "", err
+		}
+		open[i].Decision = []byte("decision")
+		return open[i].Key, s.ChangeQuestion(f.ctx, open[i], false)
+	})
 }
 
 // miss moves the deadline of a question into the past; expire also decides it as one that nobody answered.

@@ -74,7 +74,7 @@ func (c *calls) send(
 		return nil, false, nil
 	}
 	if res.Error != nil && res.Error.Code == -32602 && strings.Contains(res.Error.Message, "would not help") &&
-		hasUnfit(given) {
+		slices.Contains(slices.Collect(maps.Values(given)), false) {
 		return nil, false, nil // an answer that nobody can correct ends the call
 	}
 	if res.Result == nil {
@@ -106,11 +106,6 @@ func (c *calls) send(
 	}
 	next.state, next.asked = res.Result.State, slices.Sorted(maps.Keys(res.Result.Requests))
 	return next, false, nil
-}
-
-// hasUnfit reports whether an answer does not fit.
-func hasUnfit(given map[string]bool) bool {
-	return slices.Contains(slices.Collect(maps.Values(given)), false)
 }
 
 // forgotten reports whether an instance has forgotten the key of a state.
