@@ -30,11 +30,12 @@ func Backup(s *task.MemoryStore) (restore func()) {
 
 // duplicate copies a value with all that it refers to. Two that refer to one thing refer to one copy.
 func duplicate(to, from reflect.Value, copies map[unsafe.Pointer]reflect.Value) {
-	switch from.Kind() {
+	kind := from.Kind()
+	if (kind == reflect.Pointer || kind == reflect.Slice || kind == reflect.Map) && from.IsNil() {
+		return
+	}
+	switch kind {
 	case reflect.Pointer:
-		if from.IsNil() {
-			return
-		}
 		copied, known := copies[from.UnsafePointer()]
 		if !known {
 			copied = reflect.New(from.Type().Elem())
@@ -51,17 +52,11 @@ func duplicate(to, from reflect.Value, copies map[unsafe.Pointer]reflect.Value) 
 			duplicate(open(to.Field(i)), open(from.Field(i)), copies)
 		}
 	case reflect.Slice:
-		if from.IsNil() {
-			return
-		}
 		to.Set(reflect.MakeSlice(from.Type(), from.Len(), from.Len()))
 		for i := range from.Len() {
 			duplicate(to.Index(i), from.Index(i), copies)
 		}
 	case reflect.Map:
-		if from.IsNil() {
-			return
-		}
 		to.Set(reflect.MakeMap(from.Type()))
 		for key, value := range from.Seq2() {
 			held, copied := reflect.New(value.Type()).Elem(), reflect.New(value.Type()).Elem()
