@@ -158,7 +158,7 @@ var claimTests = []test{
 		f.wantEqual("the principals", slices.Sorted(slices.Values(first)), slices.Sorted(slices.Values(principals)))
 		f.noneDue(s)
 	}},
-	{"a principal with one task does not wait for one with a thousand, whatever after is", func(f *fixture, s task.Store) {
+	{"a principal with one task does not wait for one with a thousand, after any other", func(f *fixture, s task.Store) {
 		for range 1000 {
 			f.add(s, "with many")
 		}
