@@ -78,9 +78,7 @@ func TestDocument(t *testing.T) {
 	if want := strings.Replace(text, "old\n", "\nnew\n\n", 1); err != nil || string(got) != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
-	if err := doc.write("b", "new"); err == nil || !strings.Contains(err.Error(), "<!-- b: ") {
-		t.Errorf("a document without the marker: %v", err)
-	}
+	expect.Fails(t, "a document without the marker", doc.write("b", "new"), "<!-- b: ")
 }
 
 // The document has a place for all results.

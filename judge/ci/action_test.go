@@ -169,9 +169,7 @@ func checkLog(t *testing.T, log string) {
 			t.Errorf("the log commands the runner: %s", line)
 		}
 	}
-	if stopped != "" {
-		t.Error("the commands stay stopped")
-	}
+	expect.Equal(t, "the commands stay stopped", stopped, "")
 }
 
 // serve serves a planted server.

@@ -70,21 +70,15 @@ func TestTheExampleForGitHub(t *testing.T) {
 				}
 			}
 		case "github/codeql-action/upload-sarif":
-			if s.With["sarif_file"] != files+"/check.sarif" {
-				t.Errorf("it uploads %s", s.With["sarif_file"])
-			}
+			expect.Equal(t, "it uploads", s.With["sarif_file"], files+"/check.sarif")
 		case "actions/upload-artifact":
-			if s.With["path"] != files {
-				t.Errorf("it keeps %s", s.With["path"])
-			}
+			expect.Equal(t, "it keeps", s.With["path"], files)
 		default:
 			continue
 		}
 		seen++
 	}
-	if seen != 3 {
-		t.Errorf("%d steps of three", seen)
-	}
+	expect.Equal(t, "steps of three", seen, 3)
 }
 
 // The example for GitLab runs: it builds the command of the last commit, and keeps the files that the check writes.

@@ -127,9 +127,7 @@ func TestNginxConfigurationIsTheRecipe(t *testing.T) {
 	if _, got, _ := strings.Cut(read(t, "nginx.conf"), "\n\n"); got != want {
 		t.Errorf("nginx.conf has\n%s\nand docs/deploy/nginx.conf, with the addresses of compose.yaml,\n%s", got, want)
 	}
-	if published.HostIP != "127.0.0.1" {
-		t.Errorf("the server, which tells no callers apart, is reachable at %s", published.HostIP)
-	}
+	expect.Equal(t, "the server, which tells no callers apart, is reachable at", published.HostIP, "127.0.0.1")
 }
 
 // The collector of the optional profile listens where the README points the instances to.

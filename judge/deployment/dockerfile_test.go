@@ -72,9 +72,7 @@ func imageUser(t *testing.T) (user, group int64) {
 
 func TestDockerfile(t *testing.T) {
 	build, image := stages(t)
-	if image.BaseName != "scratch" {
-		t.Errorf("the image is from %s", image.BaseName)
-	}
+	expect.Equal(t, "the image is", image.BaseName, "scratch")
 	environment, arguments := buildCommand(t)
 	if !slices.Contains(environment, "CGO_ENABLED=0") || !slices.Contains(arguments, "-trimpath") {
 		t.Errorf("%s %s: the program is not static, or has paths of the machine that built it", environment, arguments)
@@ -90,17 +88,13 @@ func TestDockerfile(t *testing.T) {
 	var copied []string
 	for _, c := range image.Commands {
 		if c, ok := c.(*instructions.CopyCommand); ok {
-			if c.From != build.Name {
-				t.Errorf("COPY --from=%s, but there is only the stage %s", c.From, build.Name)
-			}
+			expect.Equal(t, "COPY --from=", c.From, build.Name)
 			copied = append(copied, c.SourcePaths[0]+" "+c.DestPath)
 		}
 	}
 	const certificates = "/etc/ssl/certs/ca-certificates.crt" // where Go looks for them, and Debian has them
 	program := arguments[slices.Index(arguments, "-o")+1]
-	if !slices.Equal(copied, []string{certificates + " " + certificates, program + " " + program}) {
-		t.Errorf("copied: %q", copied)
-	}
+	expect.Same(t, "copied", copied, []string{certificates + " " + certificates, program + " " + program})
 	if entry := instruction[*instructions.EntrypointCommand](t, image); entry.PrependShell ||
 		!slices.Equal(entry.CmdLine, []string{program}) {
 		t.Errorf("%s starts %q, and there is no shell", entry, entry.CmdLine)

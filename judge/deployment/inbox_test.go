@@ -175,9 +175,7 @@ func TestRefundIsApprovedOnThePage(t *testing.T) {
 	if status != http.StatusOK || !strings.Contains(body, "it broke") {
 		t.Errorf("ada's answer gets %d: %.300s", status, body)
 	}
-	if got := <-outcome; got != "Order 17 is refunded." {
-		t.Errorf("the call ends with %q", got)
-	}
+	expect.Equal(t, "the call ends", <-outcome, "Order 17 is refunded.")
 	_, given := as("ada", "GET", strings.Replace(card, "/q/", "/api/questions/", 1)+"/receipt", nil)
 	status, public := as("", "GET", inbox+"receipts.jwks", nil)
 	if status != http.StatusOK {

@@ -268,17 +268,13 @@ func TestFleetRunsAsItsManifestsSay(t *testing.T) {
 	}
 
 	result := expect.Must(two.connect(t, answer(true)).Resume(ctx, parked.Pending))(t)
-	if got := text(result); got != "Order 17 is refunded." {
-		t.Errorf("the result is %q", got)
-	}
+	expect.Equal(t, "the result", text(result), "Order 17 is refunded.")
 	// Another answer to the same question counts at no instance: the client gets what the first one came to.
 	again := expect.Must(one.connect(t, answer(false)).Resume(ctx, parked.Pending))(t)
 	if want, got := text(result), text(again); got != want {
 		t.Errorf("answered again, the result is %q, not %q", got, want)
 	}
-	if n := strings.Count(one.log.String()+two.log.String(), `"refunding"`); n != 1 {
-		t.Errorf("%d refunds", n)
-	}
+	expect.Equal(t, "refunds", strings.Count(one.log.String()+two.log.String(), `"refunding"`), 1)
 
 	began := time.Now()
 	for _, p := range fleet {

@@ -286,12 +286,8 @@ func TestRefusals(t *testing.T) {
 		ada.reads("Not everything in the form can be taken")
 		ada.reads("Must be at least 3 characters long")
 		ada.reads("Choose one")
-		if got := read(ada, chromedp.Value(chromedp.CSS("#f0"))); got != "ab" {
-			t.Errorf("the field has %q", got)
-		}
-		if got := read(ada, chromedp.Value(chromedp.CSS("#reason"))); got != "because" {
-			t.Errorf("the reason is %q", got)
-		}
+		expect.Equal(t, "the field", read(ada, chromedp.Value(chromedp.CSS("#f0"))), "ab")
+		expect.Equal(t, "the reason", read(ada, chromedp.Value(chromedp.CSS("#reason"))), "because")
 	}
 }
 
@@ -315,9 +311,7 @@ func TestPagesFollow(t *testing.T) {
 	s.votes(q, "dora", "accept")
 	card.reads("It can no longer be answered.")
 	list.reads("Nothing waits for you.")
-	if got := read(card, chromedp.Value(chromedp.CSS("#reason"))); got != "I think that it is fine" {
-		t.Errorf("the reason is %q", got)
-	}
+	expect.Equal(t, "the reason", read(card, chromedp.Value(chromedp.CSS("#reason"))), "I think that it is fine")
 	if !read(card, chromedp.Evaluate[bool]("document.querySelector('[value=accept]').disabled")) {
 		t.Error("what is decided can be accepted")
 	}

@@ -70,9 +70,7 @@ func TestApprovalsAsTheDocumentSays(t *testing.T) {
 	}
 	output := called.wait(t)
 	for _, claim := range docPrints.FindAllStringSubmatch(blocks[3][1], -1) {
-		if !strings.Contains(output, claim[1]) {
-			t.Errorf("the call prints\n%s\nand not %q", output, claim[1])
-		}
+		expect.Contains(t, "the call prints", output, claim[1])
 	}
 }
 
@@ -111,9 +109,7 @@ type typist struct {
 func newTypist(t *testing.T) *typist {
 	t.Helper()
 	bin, dir := t.TempDir(), t.TempDir()
-	if _, err := process.Build(t.Context(), bin); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(process.Build(t.Context(), bin))(t)
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "ASKBACK_") })
 	return &typist{T: t, dir: dir, // nobody else listens at an address of this network
 		host: fmt.Sprintf("127.%d.%d.%d:", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)),

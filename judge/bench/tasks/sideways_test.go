@@ -269,9 +269,7 @@ func newScene(b *testing.B, open func(b *testing.B) (task.Store, error)) *scene 
 	s.asked = s.add("alice", 1, task.InputRequired, toBob)[0]
 	declined := s.add("alice", 1, task.InputRequired, []*task.Question{s.question("user:eve")})[0]
 	answer := desk.Answer{By: eve, Action: "decline"}
-	if _, err := s.desk.Answer(b.Context(), task.Name(declined.ID), "release", answer); err != nil {
-		b.Fatal(err)
-	}
+	expect.Must(s.desk.Answer(b.Context(), task.Name(declined.ID), "release", answer))(b)
 	return s
 }
 

@@ -165,9 +165,7 @@ func measured(b *testing.B, v variant, run func(dsn string) time.Duration) cost 
 func hold(b *testing.B, dsn string) (letGo func()) {
 	conn := connect(b, dsn)
 	const begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class"
-	if _, err := conn.Exec(b.Context(), begin); err != nil {
-		b.Fatal(err)
-	}
+	expect.Must(conn.Exec(b.Context(), begin))(b)
 	return func() { conn.Close(b.Context()) }
 }
 

@@ -27,9 +27,7 @@ func judged(t *testing.T, fault string, opts options) *findings.Report {
 func TestCorrectClient(t *testing.T) {
 	t.Parallel()
 	report := judged(t, "none", options{person: "accepts"})
-	if report.Stopped != "" {
-		t.Errorf("it stopped: %s", report.Stopped)
-	}
+	expect.Equal(t, "it stopped", report.Stopped, "")
 	for _, v := range report.Verdicts {
 		if v.Level != findings.Pass {
 			t.Errorf("%s: %s: %s (%s)", v.Probe, v.Level, v.Reason, v.Remedy)
