@@ -7,11 +7,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/pprof"
-	"os"
 	"runtime"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // Usage is what a server that is written in Go says of itself.
@@ -81,57 +80,33 @@ func (s *Server) Settled(ctx context.Context) (Usage, error) {
 // Memory reads the resident size of the process in bytes, now and at its peak.
 func (s *Server) Memory() (resident, peak int64, err error) { return Memory(s.PID()) }
 
-// Memory reads the resident size of a process in bytes, now and at its peak, from Linux's /proc. The peak in the usage
-// of resources of a process that has ended is no measure: it is at least the size of the process that has started it.
+// Memory reads the resident size of a process in bytes, now and at its peak. The peak in the usage of resources of a
+// process that has ended is no measure: it is at least the size of the process that has started it.
 func Memory(pid int) (resident, peak int64, err error) {
-	file := fmt.Sprintf("/proc/%d/status", pid)
-	status, err := os.ReadFile(file)
+	p, err := procfs.NewProc(pid)
 	if err != nil {
-		return 0, 0, fmt.Errorf("memory is read from Linux's /proc: %w", err)
+		return 0, 0, err
 	}
-	for line := range strings.Lines(string(status)) {
-		fields := strings.Fields(line)
-		if len(fields) != 3 || fields[2] != "kB" {
-			continue
-		}
-		kilobytes, _ := strconv.ParseInt(fields[1], 10, 64) // zero is an error below
-		switch fields[0] {
-		case "VmRSS:":
-			resident = kilobytes << 10
-		case "VmHWM:":
-			peak = kilobytes << 10
-		}
-	}
-	if resident == 0 || peak == 0 {
-		return 0, 0, fmt.Errorf("%s has no VmRSS and VmHWM in kB", file)
-	}
-	return resident, peak, nil
+	status, err := p.NewStatus()
+	return int64(status.VmRSS), int64(status.VmHWM), err
 }
 
 // CPU is the time, user and system, that the threads of the process have used so far.
-func (s *Server) CPU() (time.Duration, error) {
-	dir := fmt.Sprintf("/proc/%d/task/", s.PID())
-	threads, err := os.ReadDir(dir)
-	if err != nil {
-		return 0, fmt.Errorf("CPU time is read from Linux's /proc: %w", err)
-	}
-	var sum time.Duration
-	for _, thread := range threads {
-		data, err := os.ReadFile(dir + thread.Name() + "/schedstat")
-		if err != nil {
-			continue // the thread has ended
+func (s *Server) CPU() (sum time.Duration, err error) {
+	threads, err := procfs.AllThreads(s.PID())
+	for _, t := range threads {
+		if used, err := t.Schedstat(); err == nil { // otherwise the thread has ended
+			sum += time.Duration(used.RunningNanoseconds)
 		}
-		nanoseconds, err := strconv.ParseInt(strings.Fields(string(data))[0], 10, 64)
-		if err != nil {
-			return 0, err
-		}
-		sum += time.Duration(nanoseconds)
 	}
-	return sum, nil
+	return sum, err
 }
 
 // Descriptors counts the files and connections that the process has open.
 func (s *Server) Descriptors() (int, error) {
-	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.PID()))
-	return len(open), err
+	p, err := procfs.NewProc(s.PID())
+	if err != nil {
+		return 0, err
+	}
+	return p.FileDescriptorsLen()
 }

@@ -11,15 +11,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/prometheus/procfs"
 
 	"github.com/askback-mcp/askback"
 	"github.com/askback-mcp/askback/internal/test/expect"
@@ -120,26 +119,13 @@ func processorTime(b *testing.B, dsn string) time.Duration {
 	defer conn.Close(context.Background())
 	var backend int
 	expect.Check(b, conn.QueryRow(b.Context(), "SELECT pg_backend_pid()").Scan(&backend))
-	server := statOf(strconv.Itoa(backend))[1]
-	processes := expect.Must(filepath.Glob("/proc/[0-9]*"))(b)
-	ticks := 0
-	for _, dir := range processes {
-		pid := filepath.Base(dir)
-		if stat := statOf(pid); stat != nil && (pid == server || stat[1] == server || pid == strconv.Itoa(os.Getpid())) {
-			for _, field := range stat[11:15] { // of the process, and of its children that have ended
-				n, _ := strconv.Atoi(field)
-				ticks += n
-			}
+	server := expect.Must(expect.Must(procfs.NewProc(backend))(b).Stat())(b).PPID
+	var ticks int
+	for _, p := range expect.Must(procfs.AllProcs())(b) {
+		stat, err := p.Stat()
+		if err == nil && (stat.PID == server || stat.PPID == server || stat.PID == os.Getpid()) {
+			ticks += int(stat.UTime+stat.STime) + stat.CUTime + stat.CSTime // with children that have ended
 		}
 	}
 	return time.Duration(ticks) * 10 * time.Millisecond
-}
-
-// statOf returns the fields of /proc/PID/stat after the name, or nil.
-func statOf(pid string) []string {
-	data, err := os.ReadFile("/proc/" + pid + "/stat")
-	if err != nil {
-		return nil
-	}
-	return strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 }
