@@ -2,16 +2,15 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/dustin/go-humanize"
 )
 
 // settings are the settings of a comparison.
@@ -19,8 +18,6 @@ type settings struct {
 	rounds  int           // a warm-up precedes the first
 	turn    time.Duration // how long a server is under load in a round
 	clients int           // callers at once
-
-	profiles string // directory for CPU profiles, if any
 }
 
 // row is what was measured of one server.
@@ -44,6 +41,7 @@ func compare(subjects []*subject, set settings) (rows []*row, err error) {
 			return nil, fmt.Errorf("checking the answers of %q: %w", s.title, err)
 		}
 		rows = append(rows, r)
+		fmt.Fprintf(os.Stderr, "%s: %s\n", r.title, r.URL)
 	}
 	for round := range set.rounds + 1 {
 		fmt.Fprintf(os.Stderr, "Round %d of %d\n", round, set.rounds)
@@ -54,13 +52,6 @@ func compare(subjects []*subject, set settings) (rows []*row, err error) {
 			}
 			if round > 0 {
 				r.turns = append(r.turns, m)
-			}
-		}
-	}
-	if set.profiles != "" {
-		for _, r := range rows {
-			if err := r.profile(set); err != nil {
-				return nil, err
 			}
 		}
 	}
@@ -96,24 +87,6 @@ func (r *row) takeTurn(set settings) (measured, error) {
 	return load(r.server, callers, set.turn)
 }
 
-// profile has a server that is written in Go write a CPU profile while it takes a turn, which is not counted.
-func (r *row) profile(set settings) error {
-	if r.handler == nil {
-		return nil
-	}
-	profiled := make(chan error, 1)
-	go func() {
-		seconds := int(math.Ceil(set.turn.Seconds()))
-		data, err := r.Get(context.Background(), fmt.Sprint("/debug/pprof/profile?seconds=", seconds))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(set.profiles, r.name+".pprof"), data, 0o644)
-		}
-		profiled <- err
-	}()
-	_, err := r.takeTurn(set)
-	return errors.Join(err, <-profiled)
-}
-
 // check makes two interactions that have different answers. Then it finds out what the server does with a place and a
 // name that are numbers, which the schema of the tool and the form do not allow.
 func (r *row) check() error {
@@ -144,11 +117,7 @@ func number(v float64) string {
 	if math.Abs(v) < 100 {
 		return strconv.FormatFloat(v, 'g', 3, 64)
 	}
-	digits := strconv.FormatFloat(v, 'f', 0, 64)
-	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
+	return humanize.Comma(int64(math.RoundToEven(v)))
 }
 
 func microseconds(v float64) string { return number(v) + " µs" }
@@ -182,12 +151,7 @@ func (q *quantity) median(r, floor *row) (value, ratio float64) {
 	return median(values), median(ratios)
 }
 
-func yes(is bool) string {
-	if is {
-		return "yes"
-	}
-	return "no"
-}
+var yes = map[bool]string{true: "yes", false: "no"}
 
 func median[T cmp.Ordered](values []T) T {
 	return slices.Sorted(slices.Values(values))[len(values)/2]
@@ -209,7 +173,7 @@ func figures(rows []*row, set settings) string {
 			line = append(line, fmt.Sprintf("%s (%.2f)", q.write(value), ratio))
 		}
 		cells = append(cells, line)
-		deeds = append(deeds, []string{r.title, r.between, yes(r.checksArguments), yes(r.checksAnswer)})
+		deeds = append(deeds, []string{r.title, r.between, yes[r.checksArguments], yes[r.checksAnswer]})
 	}
 	return fmt.Sprintf("Medians of %d rounds of %v for each server in turn, with %d clients; "+
 		"GOMAXPROCS=%d, GOGC=100. In brackets: the ratio to the floor.\n\n%s\n%s",

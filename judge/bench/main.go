@@ -31,8 +31,6 @@ func main() {
 	scale := flag.Float64("scale", 1, "with -growth: share of the load; less is faster and less exact")
 	only := flag.String("only", "",
 		"with -growth: measure only what has this name; else only these servers, with commas, and the floor")
-	flag.StringVar(&set.profiles, "profiles", "",
-		"directory that the servers written in Go write their CPU profiles to")
 	flag.Parse()
 	if *growth {
 		exit(runGrowth(*scale, *only, document(*doc)))

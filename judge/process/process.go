@@ -138,6 +138,16 @@ func Stop(p *child.Process) error {
 	}
 }
 
+// Sleep waits, and returns the error of ctx if that is done first.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // WaitFor waits until a GET of the URL has one of these statuses, or any if there are none.
 func WaitFor(ctx context.Context, url string, statuses ...int) error {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
@@ -154,9 +164,7 @@ func WaitFor(ctx context.Context, url string, statuses ...int) error {
 				return nil
 			}
 		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
+		if Sleep(ctx, 50*time.Millisecond) != nil {
 			return fmt.Errorf("%s is not there; its last status was %q: %w", url, last, context.Cause(ctx))
 		}
 	}

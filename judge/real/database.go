@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/askback-mcp/askback/internal/test/pgtest"
+	"github.com/askback-mcp/askback/judge/process"
 )
 
 // database is a PostgreSQL with a standby that has every commit before it is acknowledged, as docs/production.md says.
@@ -79,11 +80,4 @@ func (d *database) fail(ctx context.Context, kind string, after time.Duration) e
 }
 
 // pause waits, and reports whether ctx still goes on.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
-}
+func pause(ctx context.Context, d time.Duration) bool { return process.Sleep(ctx, d) == nil }

@@ -100,10 +100,8 @@ func (c *client) until(ctx context.Context, id, status string) (*rawclient.Resul
 		if task.Status != "working" {
 			return nil, wrong("a task that is to be "+status, *task)
 		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := process.Sleep(ctx, 50*time.Millisecond); err != nil {
+			return nil, err
 		}
 	}
 }

@@ -73,10 +73,7 @@ func (a *attack) repeat(ctx context.Context, send func() error, up func()) {
 		a.count(ctx, err)
 		up()
 		if err != nil {
-			select {
-			case <-time.After(50 * time.Millisecond):
-			case <-ctx.Done():
-			}
+			_ = process.Sleep(ctx, 50*time.Millisecond)
 		}
 	}
 }

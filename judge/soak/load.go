@@ -86,10 +86,7 @@ func (c *client) readSlowly(ctx context.Context) error {
 		if _, err := io.ReadFull(stream, make([]byte, 4<<10)); err != nil {
 			return err
 		}
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-ctx.Done():
-		}
+		_ = process.Sleep(ctx, 200*time.Millisecond)
 	}
 	return nil // the client goes away in the middle of the stream
 }
@@ -119,8 +116,5 @@ func (k *kind) run(ctx context.Context, c *client) {
 	} else if ctx.Err() == nil {
 		k.failed.CompareAndSwap(nil, &err)
 	}
-	select {
-	case <-time.After(k.pause):
-	case <-ctx.Done():
-	}
+	_ = process.Sleep(ctx, k.pause)
 }

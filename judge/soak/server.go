@@ -76,12 +76,7 @@ func newServer(store task.Store) (*askback.Server, error) {
 			return "Hello " + l.Name, err
 		},
 		"hold": func(ctx context.Context, _ *askback.Call, _ map[string]any) (string, error) {
-			select {
-			case <-ctx.Done():
-				return "", ctx.Err()
-			case <-time.After(5 * time.Second):
-				return "held", nil
-			}
+			return "held", process.Sleep(ctx, 5*time.Second)
 		},
 		"talk": func(ctx context.Context, call *askback.Call, _ map[string]any) (string, error) {
 			news := strings.Repeat("news ", 4<<10)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/askback-mcp/askback/desk"
+	"github.com/askback-mcp/askback/judge/process"
 	"github.com/askback-mcp/askback/task"
 )
 
@@ -33,10 +34,8 @@ func Answer(ctx context.Context, store task.Store, answers map[string]any) error
 				return fmt.Errorf("answering %+v with %s: %w", q, a.Content, err)
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if process.Sleep(ctx, 20*time.Millisecond) != nil {
 			return nil
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

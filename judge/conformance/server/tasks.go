@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/judge/process"
 )
 
 // addTaskTools adds the tools of the scenarios about the tasks extension.
@@ -30,7 +31,7 @@ func addTaskTools(s *askback.Server) {
 	askback.AddTaskTool(s, tool("slow_compute", "Waits, and says so"), atOnce,
 		func(ctx context.Context, call *askback.Call, in computation) (string, error) {
 			for i := 0.0; i < in.Seconds; i += 0.5 {
-				err := errors.Join(call.Progress(ctx, i, in.Seconds, "computing"), sleep(ctx, 500*time.Millisecond))
+				err := errors.Join(call.Progress(ctx, i, in.Seconds, "computing"), process.Sleep(ctx, 500*time.Millisecond))
 				if err != nil {
 					return "", err
 				}
@@ -39,7 +40,7 @@ func addTaskTools(s *askback.Server) {
 		})
 	add("failing_job", "Fails after a second; a task only", &askback.TaskSupport{Required: true},
 		func(ctx context.Context, _ *askback.Call) (string, error) {
-			return "", cmp.Or(sleep(ctx, time.Second), errors.New("this job intentionally fails"))
+			return "", cmp.Or(process.Sleep(ctx, time.Second), errors.New("this job intentionally fails"))
 		})
 	add("protocol_error_job", "Ends with an error of the protocol", atOnce,
 		func(context.Context, *askback.Call) (string, error) {

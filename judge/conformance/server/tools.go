@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/askback-mcp/askback"
+	"github.com/askback-mcp/askback/judge/process"
 )
 
 // addTools adds the tools that never ask.
@@ -129,16 +130,7 @@ func text(format string, args ...any) *mcp.CallToolResult {
 }
 
 // pause takes the time that the suite wants between notifications of one call.
-func pause(ctx context.Context) error { return sleep(ctx, 50*time.Millisecond) }
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+func pause(ctx context.Context) error { return process.Sleep(ctx, 50*time.Millisecond) }
 
 func embedded(uri, mimeType, body string) *mcp.EmbeddedResource {
 	return &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: uri, MIMEType: mimeType, Text: body}}
