@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -177,21 +178,19 @@ type flooded struct {
 	failed        int           // interactions of another caller
 }
 
-// check reports why the outcome does not reach the bars. A caller whose interactions take less than a hundredth of a
-// second in the quiet may need up to three of them: below, a ratio tells of the scheduler.
-func (f *flooded) check() error {
-	var err error
+// missed says which bars the outcome does not reach. A caller whose interactions take less than a hundredth of a second
+// in the quiet may need up to three of them: below, a ratio tells of the scheduler.
+func (f *flooded) missed() (bars []string) {
 	if f.peak > mostMemory {
-		err = errors.Join(err, fmt.Errorf("%.0f MB, at most %d", megabytes(f.peak), mostMemory>>20))
+		bars = append(bars, fmt.Sprintf("%.0f MB, at most %d", megabytes(f.peak), mostMemory>>20))
 	}
 	if bar := slowerBy * max(f.quiet, 10*time.Millisecond); f.during > bar {
-		err = errors.Join(err, fmt.Errorf("another caller waits %v, at most %v",
-			f.during.Round(time.Millisecond), bar.Round(time.Millisecond)))
+		bars = append(bars, fmt.Sprintf("another caller waits %v, at most %v", f.during, bar))
 	}
 	if f.failed > 0 {
-		err = errors.Join(err, fmt.Errorf("%d interactions of another caller failed", f.failed))
+		bars = append(bars, fmt.Sprintf("%d interactions of another caller failed", f.failed))
 	}
-	return err
+	return bars
 }
 
 // flooding starts a server of its own for each flood, and prints what the flood did to it and to another caller.
@@ -207,13 +206,12 @@ func flooding(ctx context.Context, only string, lasts time.Duration, out io.Writ
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
-		verdict := "reached"
-		if err := got.check(); err != nil {
-			verdict = strings.ReplaceAll(err.Error(), "\n", "; ")
-			failed = errors.Join(failed, fmt.Errorf("%s: %s", f.name, verdict))
+		missed := strings.Join(got.missed(), "; ")
+		if missed != "" {
+			failed = errors.Join(failed, fmt.Errorf("%s: %s", f.name, missed))
 		}
-		fmt.Fprintf(table, "%s\t%.0f\t%v\t%v\t%s\n", f.name, megabytes(got.peak),
-			got.quiet.Round(100*time.Microsecond), got.during.Round(100*time.Microsecond), verdict)
+		fmt.Fprintf(table, "%s\t%.0f\t%v\t%v\t%s\n", f.name, megabytes(got.peak), got.quiet, got.during,
+			cmp.Or(missed, "reached"))
 	}
 	return errors.Join(table.Flush(), failed)
 }
@@ -278,7 +276,7 @@ func (l *latencies) p99() time.Duration {
 		return 0
 	}
 	slices.Sort(l.took)
-	return l.took[(len(l.took)-1)*99/100]
+	return l.took[(len(l.took)-1)*99/100].Round(100 * time.Microsecond)
 }
 
 // startAttacker starts a flood from a process that the machine serves last. An attacker has processors of his own: here
