@@ -30,7 +30,6 @@ import (
 
 func main() {
 	lasts := flag.Duration("time", 0, "`TIME` of load; 10m by default, and 10s for each flood")
-	every := flag.Duration("every", 10*time.Second, "`TIME` between two samples")
 	flooded := flag.Bool("floods", false, "floods of one caller instead of mixed load")
 	only := flag.String("only", "", "only floods whose name contains this `TEXT`")
 	serve := flag.Bool("serve", false, "run as the server (used by the program itself)")
@@ -50,7 +49,7 @@ func main() {
 	default:
 		var s *process.Server
 		if s, err = startSubject(); err == nil {
-			err = soak(ctx, s, cmp.Or(*lasts, 10*time.Minute), *every, os.Stdout)
+			err = soak(ctx, s, cmp.Or(*lasts, 10*time.Minute), os.Stdout)
 			s.Kill()
 		}
 	}

@@ -26,8 +26,11 @@ func takeSample(ctx context.Context, s *process.Server, begun time.Time) (sample
 	return sample{time.Since(begun), rss, own.Heap, own.Goroutines, descriptors}, errors.Join(err1, err2, err3)
 }
 
+// every is the time between two samples.
+const every = 10 * time.Second
+
 // soak puts the mixed load on a server, and prints what the server uses. The error says what grew, or went wrong.
-func soak(ctx context.Context, s *process.Server, duration, every time.Duration, out io.Writer) error {
+func soak(ctx context.Context, s *process.Server, duration time.Duration, out io.Writer) error {
 	begun := time.Now()
 	loaded, stop := context.WithTimeout(ctx, duration)
 	defer stop()
@@ -37,15 +40,7 @@ func soak(ctx context.Context, s *process.Server, duration, every time.Duration,
 	// Lines appear as they are measured, so that no column can wait for a wider one.
 	fmt.Fprintln(out, "   after   RSS MB  heap MB  goroutines  descriptors")
 	var samples []sample
-	look := time.NewTicker(every)
-	defer look.Stop()
-	for over := false; !over; {
-		select {
-		case <-look.C:
-		case <-loaded.Done():
-			over = true
-			continue
-		}
+	for process.Sleep(loaded, every) == nil {
 		now, err := takeSample(ctx, s, begun)
 		if err != nil {
 			return err
