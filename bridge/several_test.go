@@ -263,7 +263,7 @@ func TestResourcesPassOn(t *testing.T) {
 		}
 		return read.Contents[0].Text
 	}
-	expect.Equal(t, "the first server's", text(), "about doc://terms")
+	expect.Equal(t, "the resource of the first server", text(), "about doc://terms")
 	first.RemoveResources("doc://terms")
 	eventually(t, "the second server's is offered", func() bool { return text() == "b" })
 }

@@ -96,7 +96,7 @@ func TestACallerHasOneProcess(t *testing.T) {
 	}})
 	expect.Check(t, session.SDK().Subscribe(t.Context(), &mcp.SubscribeParams{URI: "note://one"}))
 	returns(t, session, "keep", subject{"one"}, "1")
-	expect.Equal(t, "has changed", <-updates, "note://one")
+	expect.Equal(t, "the resource that has changed", <-updates, "note://one")
 	call(t, session, "meet", nil) // and so it is known not to ask
 	all := new(sync.WaitGroup)
 	all.Add(3)

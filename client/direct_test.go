@@ -101,7 +101,7 @@ func TestRequestsAreTheSameOnBothWays(t *testing.T) {
 		_, err4 := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "doc://a", Meta: meta})
 		expect.Check(t, errors.Join(err1, err2, err3, err4))
 	}
-	expect.Equal(t, "past the SDK: through the SDK", bodies[0], bodies[1])
+	expect.Equal(t, "the body past the SDK, and through it", bodies[0], bodies[1])
 }
 
 // streaming answers every call with notifications, and then with a result.

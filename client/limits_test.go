@@ -337,5 +337,5 @@ func TestLimitsAreThoseOfTheServer(t *testing.T) {
 	}
 	ours := client.LimitError{Limit: "rounds per call", Max: 32}
 	theirs := askback.LimitError(ours)
-	expect.Equal(t, "here, there", ours.Error(), theirs.Error())
+	expect.Equal(t, "the error here, and there", ours.Error(), theirs.Error())
 }

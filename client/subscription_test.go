@@ -70,7 +70,7 @@ func TestTaskTellsByItself(t *testing.T) {
 	})}
 	released := make(chan struct{})
 	srv.stream = func(_ int, w io.Writer, flush func(), m message, gone <-chan struct{}) {
-		expect.Equal(t, "listens to", string(m.Params["notifications"]), `{"taskIds":["tâche/1"]}`)
+		expect.Equal(t, "what it listens to", string(m.Params["notifications"]), `{"taskIds":["tâche/1"]}`)
 		acknowledge(w, m)
 		flush()
 		// Notifications about other tasks, and malformed ones.

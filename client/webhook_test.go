@@ -109,7 +109,7 @@ func TestEventsArePosted(t *testing.T) {
 	if err := session.Unsubscribe(t.Context(), sub); err != nil {
 		t.Error(err)
 	}
-	expect.Equal(t, "it has ended", codeOf(session.Unsubscribe(t.Context(), sub)), -32023)
+	expect.Equal(t, "the code of what has ended", codeOf(session.Unsubscribe(t.Context(), sub)), -32023)
 }
 
 func codeOf(err error) int64 {

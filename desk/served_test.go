@@ -68,7 +68,7 @@ func testAServerKeepsAMovedDeadline(t *testing.T) {
 	}
 	expect.Equal(t, "left", text("left"), "nobody answered left")
 	_, err := d.Answer(t.Context(), names["left"], "left", desk.Answer{By: alice, Action: "accept"})
-	expect.Is(t, "an answer to what nobody", err, task.ErrLate)
+	expect.Is(t, "an answer to a question that nobody asks", err, task.ErrLate)
 	if row, err := s.Get(t.Context(), tasks["kept"]); err != nil || time.Until(row.Expires) < time.Hour {
 		t.Errorf("the task ends at %v: %v", row.Expires, err)
 	}

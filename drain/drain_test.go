@@ -465,7 +465,7 @@ func TestReadyAgain(t *testing.T) {
 		}
 		i.stop()
 		i.ended(t)
-		expect.Contains(t, "log:", i.log.String(), "ready again")
+		expect.Contains(t, "the log", i.log.String(), "ready again")
 	})
 }
 

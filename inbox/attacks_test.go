@@ -411,7 +411,7 @@ func TestForgedSessions(t *testing.T) {
 	} {
 		expect.Equal(t, says, get(cookies...), http.StatusUnauthorized)
 	}
-	expect.Equal(t, "her own", get(own), http.StatusOK)
+	expect.Equal(t, "the status of her own", get(own), http.StatusOK)
 	expect.Check(t, keys.Replace(keys.RevokeBefore(now.Add(2*time.Second))))
 	expect.Equal(t, "a revoked one", get(own), http.StatusUnauthorized)
 }

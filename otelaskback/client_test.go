@@ -283,7 +283,7 @@ func TestClientErrors(t *testing.T) {
 			}
 			c.tool = ""
 		}
-		expect.Equal(t, "has no span", c.tool, "")
+		expect.Equal(t, "a tool without a span", c.tool, "")
 	}
 	web.Close()
 	collect.take()

@@ -69,7 +69,7 @@ func TestRotateLeavesTheReceiverAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	expect.Diff(t, "(-before +after)", before, r.EncodeSecrets())
+	expect.Diff(t, "the receiver after rotations", before, r.EncodeSecrets())
 }
 
 func TestRotate(t *testing.T) {

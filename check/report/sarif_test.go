@@ -179,7 +179,7 @@ func TestFingerprints(t *testing.T) {
 func TestMessagesAreText(t *testing.T) {
 	t.Parallel()
 	got := message("see [here](http://evil.example) {0} \\[x] \x1b[2J")["text"]
-	expect.Equal(t, "got", got, `see \[here\](http://evil.example) {{0}} \\\[x\] \\x1b\[2J`)
+	expect.Equal(t, "the text", got, `see \[here\](http://evil.example) {{0}} \\\[x\] \\x1b\[2J`)
 }
 
 // What a message escapes is read as the text that it was.

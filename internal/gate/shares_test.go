@@ -186,7 +186,7 @@ func (w *holder) Resume() error {
 func TestWaiting(t *testing.T) {
 	h, waits := new(holder), new(Waits)
 	resume := Waiting(waits.With(t.Context(), new(Shares), h, nil))
-	expect.Equal(t, "it does not wait", h.waiting, 1)
+	expect.Equal(t, "how many wait", h.waiting, 1)
 	if err := resume(); h.waiting != 0 || err == nil {
 		t.Errorf("it has resumed with %v", err)
 	}

@@ -479,7 +479,7 @@ func TestADecisionThatCannotBeRead(t *testing.T) {
 			}
 			time.Sleep(5 * time.Minute)
 			synctest.Wait()
-			expect.Equal(t, "then", outcome(w.row(row.ID)), `v4: {"action":"decline"} by `)
+			expect.Equal(t, "the outcome after that", outcome(w.row(row.ID)), `v4: {"action":"decline"} by `)
 		})
 	})
 	t.Run("an unknown one", func(t *testing.T) {

@@ -146,7 +146,7 @@ func TestErrorsCarryTheirData(t *testing.T) {
 	t.Parallel()
 	h := harness.NewServer(t, nil, harness.AddGreet).HTTPHandler(nil)
 	res := harness.Request{Target: "greet", Capabilities: `{}`, Arguments: `{"place":"x"}`}.Send(t, h)
-	expect.Equal(t, "-32021", string(res.Error.Data), `{"requiredCapabilities":{"elicitation":{"form":{}}}}`)
+	expect.Equal(t, "the data of -32021", string(res.Error.Data), `{"requiredCapabilities":{"elicitation":{"form":{}}}}`)
 	body := `{"jsonrpc":"2.0","id":"a","method":"tools/list",` +
 		`"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"1900-01-01"}}}`
 	res = harness.Request{Method: "tools/list", Body: body,
@@ -306,7 +306,7 @@ func TestProgressMakesAStream(t *testing.T) {
 	}
 	res := harness.Request{Target: "slow", Meta: `,"progressToken":"tok"`}.Send(t, h)
 	expect.Equal(t, "content type", res.Header.Get("Content-Type"), "text/event-stream")
-	expect.Equal(t, "proxies may buffer the stream", res.Header.Get("X-Accel-Buffering"), "no")
+	expect.Equal(t, "what proxies are told of buffers", res.Header.Get("X-Accel-Buffering"), "no")
 	if got := strings.Count(res.Raw, "notifications/progress"); got != 3 {
 		t.Errorf("%d notifications, want the 3 that grow: %s", got, res.Raw)
 	}

@@ -93,7 +93,7 @@ func TestWhenAnAnswerCame(t *testing.T) {
 		shown, ok bool
 	}
 	hidden := string(question.NotShown([]byte(`{"action":"decline","content":{"secret":1}}`), 3*time.Millisecond))
-	expect.Equal(t, "an answer that nobody", hidden, `{"action":"decline","after":3,"shown":false}`)
+	expect.Equal(t, "an answer that nobody gave", hidden, `{"action":"decline","after":3,"shown":false}`)
 	for result, want := range map[string]decoded{
 		`{"action":"decline","after":40}`: {40 * time.Millisecond, true, true},
 		hidden:                            {3 * time.Millisecond, false, true},

@@ -128,7 +128,7 @@ func TestLegacyAnswers(t *testing.T) {
 			if err == nil {
 				got = res.Content[0].(*mcp.TextContent).Text
 			}
-			expect.Contains(t, "got", got, test.want)
+			expect.Contains(t, "the answer", got, test.want)
 		})
 	}
 }

@@ -32,7 +32,7 @@ func TestLeft(t *testing.T) {
 		if d := l.due("one more", time.Second); d != 5*time.Second || len(l.tasks) > mostLeft {
 			t.Errorf("one of %d is due after %v", len(l.tasks), d)
 		}
-		expect.Equal(t, "one that is known is due after", l.due("1", time.Second), 400*time.Millisecond)
+		expect.Equal(t, "the time until one that is known is due", l.due("1", time.Second), 400*time.Millisecond)
 		time.Sleep(time.Minute)
 		expect.Equal(t, "later it is due after", l.due("one more", time.Second), 200*time.Millisecond)
 	})

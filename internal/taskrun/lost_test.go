@@ -551,7 +551,7 @@ func TestAConflictUnderAnotherClaim(t *testing.T) {
 		run.Status = task.Completed
 		expect.Is(t, "the write of a worker that has lost its claim",
 			e.Settle(ctx, run, task.Update{Leased: true, Due: -1}), task.ErrLeaseLost)
-		expect.Equal(t, "the task is (), want it cancelled", expect.Must(store.Get(ctx, "a"))(t).Status, task.Cancelled)
+		expect.Equal(t, "the status of the task", expect.Must(store.Get(ctx, "a"))(t).Status, task.Cancelled)
 	})
 }
 

@@ -238,7 +238,7 @@ func TestAStreamGoesOnFromACursor(t *testing.T) {
 			all = append(all, end(t, log.MemoryStore, time.Hour))
 		}
 		got, _ := s.events(250) // nobody tells of what another instance has written
-		expect.Same(t, "there came events, want in order", got, all)
+		expect.Same(t, "the events", got, all)
 		s.abort()
 		s = open(`"cursor":%q`, start)
 		if active := s.next("active"); active["cursor"] != start || active["truncated"] != false {

@@ -65,7 +65,7 @@ func TestAClientFollowsItsTask(t *testing.T) {
 				}
 				first := round("", "").Asked(t, "a")
 				unfit := round(`{"a":{"action":"accept","content":{"name":7}}}`, first)
-				expect.Contains(t, "the reason is missing", unfit.Raw, "does not fit")
+				expect.Contains(t, "the reason", unfit.Raw, "does not fit")
 				second := unfit.Asked(t, "a#2")
 				var third string
 				for range 2 { // of which the second finds another question open

@@ -70,9 +70,9 @@ func TestTheExampleForGitHub(t *testing.T) {
 				}
 			}
 		case "github/codeql-action/upload-sarif":
-			expect.Equal(t, "it uploads", s.With["sarif_file"], files+"/check.sarif")
+			expect.Equal(t, "the file that it uploads", s.With["sarif_file"], files+"/check.sarif")
 		case "actions/upload-artifact":
-			expect.Equal(t, "it keeps", s.With["path"], files)
+			expect.Equal(t, "the folder that it keeps", s.With["path"], files)
 		default:
 			continue
 		}

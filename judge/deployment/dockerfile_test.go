@@ -72,7 +72,7 @@ func imageUser(t *testing.T) (user, group int64) {
 
 func TestDockerfile(t *testing.T) {
 	build, image := stages(t)
-	expect.Equal(t, "the image is", image.BaseName, "scratch")
+	expect.Equal(t, "the base of the image", image.BaseName, "scratch")
 	environment, arguments := buildCommand(t)
 	if !slices.Contains(environment, "CGO_ENABLED=0") || !slices.Contains(arguments, "-trimpath") {
 		t.Errorf("%s %s: the program is not static, or has paths of the machine that built it", environment, arguments)
@@ -88,7 +88,7 @@ func TestDockerfile(t *testing.T) {
 	var copied []string
 	for _, c := range image.Commands {
 		if c, ok := c.(*instructions.CopyCommand); ok {
-			expect.Equal(t, "COPY --from=", c.From, build.Name)
+			expect.Equal(t, "the stage that is copied from", c.From, build.Name)
 			copied = append(copied, c.SourcePaths[0]+" "+c.DestPath)
 		}
 	}

@@ -101,7 +101,7 @@ func TestQuestionsFollowTheirTask(t *testing.T) {
 			t.Errorf("it %s a task, and bob still finds %d questions, %v", c.says, len(waits), err)
 		}
 	}
-	expect.Diff(t, "not the notices that it leaves", []string{"ended a", "ended b"}, notices)
+	expect.Diff(t, "the notices that it leaves", []string{"ended a", "ended b"}, notices)
 	if n := query[int](t, conn, `SELECT (SELECT count(*) FROM askback.question_list AS l
 		WHERE NOT EXISTS (SELECT FROM askback.question AS q WHERE (q.task, q.key) = (l.task, l.key)))
 		+ (SELECT count(*) FROM askback.notice WHERE kind = 'ended')`); n > 0 {

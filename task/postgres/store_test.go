@@ -366,8 +366,10 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		s, err := postgres.Open(t.Context(), c.dsn)
 		if err == nil {
 			s.Close()
-			expect.Contains(t, "Open gave no error, want one that", c.want, "password")
-			continue // a server may trust everybody
+			if !strings.Contains(c.want, "password") { // a server may trust everybody
+				t.Errorf("Open gave no error, want one that says %q", c.want)
+			}
+			continue
 		}
 		expect.Contains(t, "the error", err.Error(), c.want)
 		if password != "" && strings.Contains(fmt.Sprintf("%v %+v", err, err), password) {

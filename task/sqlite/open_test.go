@@ -129,7 +129,7 @@ func TestEachConnectionIsSetUp(t *testing.T) {
 			t.Errorf("%s is %s, want %s", pragma, got, want)
 		}
 	}
-	expect.Equal(t, "readers can write", query[int](t, s.readers, "PRAGMA query_only"), 1)
+	expect.Equal(t, "whether readers only read", query[int](t, s.readers, "PRAGMA query_only"), 1)
 }
 
 func TestPathsOfAnyForm(t *testing.T) {

@@ -81,7 +81,7 @@ func OpenStdio(ctx context.Context, cmd *exec.Cmd, log string, abilities map[str
 	client := &rawclient.Client{Program: program, Capabilities: string(declared)}
 	go s.answer(client, program.Listen(context.Background()), abilities)
 	if s.Client, err = client.Initialize(ctx, Revision); err != nil {
-		_ = program.Close() // which says less
+		_ = program.Close() // its error says less than the first one
 		return nil, fmt.Errorf("%s: %w", cmd, err)
 	}
 	return s, nil
