@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/askback-mcp/askback/judge/process"
 )
 
 // settings are the settings of a comparison.
@@ -56,7 +58,7 @@ func compare(subjects []*subject, set settings) (rows []*row, err error) {
 		}
 	}
 	for _, r := range rows {
-		resident, _, err := r.Memory()
+		resident, _, err := process.Memory(r.PID())
 		if err != nil {
 			return nil, err
 		}

@@ -16,11 +16,16 @@ func holding(scale float64) ([][]string, error) {
 	n := scaled(1000, scale)
 	session := func(method, body string) func(url string) error {
 		return func(url string) error {
-			header, err := abandonSession(url)
-			if err != nil || method == "" {
+			s, err := openSession(url)
+			if err != nil {
 				return err
 			}
-			return openStream(url, method, header, body)
+			s.calls.Close() // the session stays
+			s.answers.Close()
+			if method == "" {
+				return nil
+			}
+			return openStream(url, method, s.header, body)
 		}
 	}
 	rows := [][]string{{"", "bytes each", "goroutines each"}}
@@ -97,17 +102,6 @@ func openStream(url, method, header, body string) error {
 
 // held are connections that must not be closed by the garbage collector.
 var held []io.Closer
-
-// abandonSession opens a session, closes its connections, and returns the header lines of its requests.
-func abandonSession(url string) (header string, err error) {
-	s, err := openSession(url)
-	if err != nil {
-		return "", err
-	}
-	s.calls.Close()
-	s.answers.Close()
-	return s.header, nil
-}
 
 // subscribe opens a subscription of 2026-07-28.
 func subscribe(url, notifications string) error {

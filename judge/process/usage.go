@@ -77,9 +77,6 @@ func (s *Server) Settled(ctx context.Context) (Usage, error) {
 	return last, err
 }
 
-// Memory reads the resident size of the process in bytes, now and at its peak.
-func (s *Server) Memory() (resident, peak int64, err error) { return Memory(s.PID()) }
-
 // Memory reads the resident size of a process in bytes, now and at its peak. The peak in the usage of resources of a
 // process that has ended is no measure: it is at least the size of the process that has started it.
 func Memory(pid int) (resident, peak int64, err error) {

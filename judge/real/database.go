@@ -23,18 +23,18 @@ type database struct {
 // startDatabase starts both, with a database for the instances and one for the bridge. Without an end they end with
 // this process.
 func startDatabase(ctx context.Context) (*database, error) {
-	primary, endPrimary, err := pgtest.Open()
+	primary, err := pgtest.Open()
 	if err != nil {
 		return nil, err
 	}
 	if err := execute(ctx, primary, "CREATE DATABASE "+bridge); err != nil {
 		return nil, err
 	}
-	standby, endStandby, err := primary.Follow()
+	standby, err := primary.Follow()
 	if err != nil {
 		return nil, err
 	}
-	d := &database{primary: primary, standby: standby, end: func() { endStandby(); endPrimary() }}
+	d := &database{primary: primary, standby: standby, end: func() { standby.Close(); primary.Close() }}
 	first, _ := url.Parse(d.primary.DSN()) // both are URLs
 	second, _ := url.Parse(d.standby.DSN())
 	d.hosts = first.Host + "," + second.Host

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/askback-mcp/askback/internal/rawclient"
@@ -159,7 +160,7 @@ func (c *client) talk(ctx context.Context) (*rawclient.Stream, error) {
 }
 
 // halfSent sends a part of a body, calls up, and then sends nothing until ctx is done.
-func (c *client) halfSent(ctx context.Context, announced, sent int64, up func()) error {
+func (c *client) halfSent(ctx context.Context, announced int64, sent int, up func()) error {
 	body, more := io.Pipe()
 	header := http.Header{"Mcp-Method": {"tools/call"}, "Mcp-Name": {"ask"}}
 	req, err := c.NewRequest(ctx, http.MethodPost, body, header)
@@ -168,7 +169,7 @@ func (c *client) halfSent(ctx context.Context, announced, sent int64, up func())
 	}
 	req.ContentLength = announced
 	go func() {
-		_, _ = io.CopyN(more, spaces{}, sent) // an error is the end of the request
+		_, _ = io.WriteString(more, spaces[:sent]) // an error is the end of the request
 		up()
 		<-ctx.Done()
 		more.CloseWithError(ctx.Err())
@@ -181,12 +182,5 @@ func (c *client) halfSent(ctx context.Context, announced, sent int64, up func())
 	return fmt.Errorf("a half-sent body: status %d", s.Status)
 }
 
-// spaces are bytes that begin a JSON document without an end.
-type spaces struct{}
-
-func (spaces) Read(p []byte) (int, error) {
-	for i := range p {
-		p[i] = ' '
-	}
-	return len(p), nil
-}
+// spaces begin a JSON document without an end.
+var spaces = strings.Repeat(" ", 4<<20)

@@ -244,7 +244,7 @@ func (f *flood) run(ctx context.Context, lasts time.Duration) (*flooded, error) 
 		err = during.measure(ctx, bob, lasts)
 	}
 	if err == nil {
-		_, got.peak, err = s.Memory()
+		_, got.peak, err = process.Memory(s.PID())
 	}
 	got.during, got.failed = during.p99(), quiet.failed+during.failed
 	return got, errors.Join(err, process.Stop(a))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ type sample struct {
 
 func takeSample(ctx context.Context, s *process.Server, begun time.Time) (sample, error) {
 	own, err1 := s.Usage(ctx)
-	rss, _, err2 := s.Memory()
+	rss, _, err2 := process.Memory(s.PID())
 	descriptors, err3 := s.Descriptors()
 	return sample{time.Since(begun), rss, own.Heap, own.Goroutines, descriptors}, errors.Join(err1, err2, err3)
 }
@@ -98,10 +99,6 @@ func grew(samples []sample, warm time.Duration) error {
 }
 
 func median(samples []sample, value func(sample) int64) int64 {
-	values := make([]int64, len(samples))
-	for i, s := range samples {
-		values[i] = value(s)
-	}
-	slices.Sort(values)
-	return values[len(values)/2]
+	sorted := slices.SortedFunc(slices.Values(samples), func(a, b sample) int { return cmp.Compare(value(a), value(b)) })
+	return value(sorted[len(sorted)/2])
 }

@@ -50,9 +50,8 @@ func TestFailoverThatLosesClaims(t *testing.T) {
 		ids = append(ids, create(t, s, newTask()).ID)
 	}
 	expect.Check(t, s.Close())
-	standby, end, err := primary.Follow() // has the tasks, and receives nothing later
-	expect.Check(t, err)
-	t.Cleanup(end)
+	standby := expect.Must(primary.Follow())(t) // has the tasks, and receives nothing later
+	t.Cleanup(standby.Close)
 	query(t, ctx, standby, "ALTER SYSTEM SET primary_conninfo = ''")
 	query(t, ctx, standby, "SELECT pg_reload_conf()")
 	until(t, ctx, "the standby receives nothing", func() bool {

@@ -82,26 +82,16 @@ func Start(t testing.TB) *Server {
 	foreign(t)
 	s, err := start(false, nil)
 	check(t, err)
-	t.Cleanup(s.close)
+	t.Cleanup(s.Close)
 	return s
 }
 
+// Open starts a server for a program that is no test. It ends with the process, or when it is closed.
+func Open() (*Server, error) { return start(false, nil) }
+
 // Follow starts a server that begins with the data of s and follows it by asynchronous streaming replication. It ends
-// with the process, or when close is called.
-func (s *Server) Follow() (standby *Server, close func(), err error) {
-	return open(s)
-}
-
-// Open starts a server for a program that is no test. It ends with the process, or when close is called.
-func Open() (_ *Server, close func(), err error) { return open(nil) }
-
-func open(primary *Server) (_ *Server, close func(), err error) {
-	s, err := start(false, primary)
-	if err != nil {
-		return nil, nil, err
-	}
-	return s, s.close, nil
-}
+// with the process, or when it is closed.
+func (s *Server) Follow() (standby *Server, err error) { return start(false, s) }
 
 // foreign returns the URL of the server that the environment names, if it names one.
 func foreign(t testing.TB) string {

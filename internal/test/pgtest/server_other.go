@@ -8,7 +8,7 @@ import (
 )
 
 // A Server does not exist on this system.
-type Server struct{ close func() }
+type Server struct{ Close func() }
 
 // DSN is never called.
 func (*Server) DSN() string { return "" }
