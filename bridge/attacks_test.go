@@ -275,7 +275,7 @@ func TestAToolThatTurnsDestructive(t *testing.T) {
 	h.asks("s", "elicitation/create",
 		`{"mode":"form","message":"Sure?","requestedSchema":{"type":"object","properties":{}}}`)
 	front, s := beside(t, h, client.Options{Tasks: client.TasksOff})
-	expect.Contains(t, "the text", textOf(t, s, "evil_plain", nil), "ada")
+	expect.Contains(t, "the words", waits(t, s, "evil_plain", nil), "ada")
 	front.stop()
 	readOnly(false)
 	next, s := beside(t, h, client.Options{Tasks: client.TasksOff}, after(front))
