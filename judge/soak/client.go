@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/askback-mcp/askback/internal/rawclient"
@@ -169,7 +170,7 @@ func (c *client) halfSent(ctx context.Context, announced int64, sent int, up fun
 	}
 	req.ContentLength = announced
 	go func() {
-		_, _ = io.WriteString(more, spaces[:sent]) // an error is the end of the request
+		_, _ = io.WriteString(more, spaces()[:sent]) // an error is the end of the request
 		up()
 		<-ctx.Done()
 		more.CloseWithError(ctx.Err())
@@ -182,5 +183,5 @@ func (c *client) halfSent(ctx context.Context, announced int64, sent int, up fun
 	return fmt.Errorf("a half-sent body: status %d", s.Status)
 }
 
-// spaces begin a JSON document without an end.
-var spaces = strings.Repeat(" ", 4<<20)
+// spaces begin a JSON document without an end. The server, which is this program, too, never makes them.
+var spaces = sync.OnceValue(func() string { return strings.Repeat(" ", 4<<20) })

@@ -93,6 +93,9 @@ func Open() (*Server, error) { return start(false, nil) }
 // with the process, or when it is closed.
 func (s *Server) Follow() (standby *Server, err error) { return start(false, s) }
 
+// Close ends the server and removes its files. It may be called again.
+func (s *Server) Close() { s.close() }
+
 // foreign returns the URL of the server that the environment names, if it names one.
 func foreign(t testing.TB) string {
 	t.Helper()

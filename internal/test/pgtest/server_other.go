@@ -8,7 +8,7 @@ import (
 )
 
 // A Server does not exist on this system.
-type Server struct{ Close func() }
+type Server struct{ close func() }
 
 // DSN is never called.
 func (*Server) DSN() string { return "" }

@@ -34,7 +34,7 @@ type Server struct {
 
 	commands io.Writer
 	answers  *bufio.Reader
-	Close    func() // ends the server and removes its files
+	close    func() // ends the server and removes its files
 }
 
 // supervise runs the server of the directory $1 with the command that follows. It reads its
@@ -73,12 +73,12 @@ func start(fsync bool, primary *Server) (_ *Server, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("pgtest: %w", err)
 	}
-	s := &Server{dir: dir, password: rand.Text(), Close: func() { os.RemoveAll(dir) }}
+	s := &Server{dir: dir, password: rand.Text(), close: func() { os.RemoveAll(dir) }}
 	if primary != nil {
 		s.password = primary.password
 	}
 	if err := s.run(bin, owner, fsync, primary); err != nil {
-		s.Close()
+		s.close()
 		return nil, fmt.Errorf("pgtest: %w", err)
 	}
 	return s, nil
@@ -116,7 +116,7 @@ func (s *Server) run(bin string, owner *syscall.Credential, fsync bool, primary 
 		return err
 	}
 	s.commands, s.answers = orders, bufio.NewReader(answers)
-	s.Close = sync.OnceFunc(func() {
+	s.close = sync.OnceFunc(func() {
 		orders.Close()
 		supervisor.Wait()
 	})
