@@ -30,8 +30,8 @@ func TestReportsDoNotMakeAClientAskWithoutEnd(t *testing.T) {
 			w.subscription.signal()
 			expect.Must(w.rest(t.Context()))(t)
 			slow := max(0, n+1-33) // after as many as a task may report in a burst
-			if want := time.Duration(slow) * w.opts.Limits.MinPoll; time.Since(began) != want {
-				t.Fatalf("%d reports took %v, want %v", n+1, time.Since(began), want)
+			if want := time.Duration(slow) * w.opts.Limits.MinPoll; time.Since(began) != want || len(w.subscription.wake) > 0 {
+				t.Fatalf("%d reports took %v, want %v, and %d are left", n+1, time.Since(began), want, len(w.subscription.wake))
 			}
 		}
 	})

@@ -126,6 +126,8 @@ func TestTheEraOfAServer(t *testing.T) {
 		"older, 400":  {discover: always(400, "", ""), probes: 1, begun: 1, older: true},
 		"another version": {discover: always(400, "", failed(-32022, `{"supported":["2031-01-01","2030-01-01"]}`)),
 			probes: 1, want: "2031-01-01, 2030-01-01"},
+		"one other version": {discover: always(400, "", failed(-32022, `{"supported":["2031-01-01"]}`)), probes: 1,
+			want: "2031-01-01"},
 		"no version": {discover: always(400, "", failed(-32022, `{"supported":7}`)), probes: 1, want: "no"},
 		"a version with sessions": {discover: always(400, "", failed(-32022, `{"supported":["2025-06-18"]}`)),
 			probes: 1, begun: 1, older: true},

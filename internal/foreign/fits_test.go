@@ -55,6 +55,8 @@ func TestFits(t *testing.T) {
 		{`{"patternProperties":{"` + strings.Repeat("a", mostPatternBytes+1) + `":{}}}`, `{}`, "pattern of more than", ""},
 		{`{"allOf":[{"pattern":"(` + strings.Repeat(`\\pL`, 400) + `){1,9}"}]}`, `{}`, "too large together", ""},
 		{wide, `{"a":"` + strings.Repeat("x", 5_000) + `"}`, "more than 8388608 steps", ""},
+		{`{"patternProperties":{"a":` + wide + `}}`, `{"a":"` + strings.Repeat("x", 5_000) + `"}`,
+			"more than 8388608 steps", ""},
 		{`{"allOf":[` + strings.Repeat(`[],`, mostSchemas) + `[]]}`, `{}`, "more than 10000 parts", ""},
 		{`{"description":"` + strings.Repeat("x", mostBytes) + `"}`, `{}`, "more than 524288 bytes", ""},
 		{strings.Repeat(`{"items":`, 70) + `{}` + strings.Repeat(`}`, 70), `{}`, "nested deeper", ""},
@@ -192,6 +194,7 @@ func TestTemplates(t *testing.T) {
 			t.Errorf("%.50s: %t", uri, !want)
 		}
 	}
+	expect.Must(ParseTemplate("a://" + strings.Repeat("b", mostTemplateBytes-len("a://"))))(t)
 	for text, want := range map[string]string{
 		"a://" + strings.Repeat("b", mostTemplateBytes): "more than 1024 bytes",
 		strings.Repeat("{a}", mostVariables+1):          "more than 16 variables",

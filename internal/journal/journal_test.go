@@ -610,7 +610,11 @@ func TestByTellsWhoAnsweredWhatWasAsked(t *testing.T) {
 	j := &Journal{Entries: []Entry{
 		{Kind: Answer, Key: "a", Digest: first.Digest, Value: []byte("1"), By: []input.Provenance{alice}},
 		{Kind: Answer, Key: "a", Digest: second.Digest, Value: []byte("2"), By: []input.Provenance{bob}},
+		{Kind: Answer, Key: "b", Digest: second.Digest, Value: []byte("3"), By: []input.Provenance{alice}},
 	}}
+	if by := Begin(j, nil, new(bound.Limits)).By("a"); len(by) != 1 || by[0].Who != bob.Who {
+		t.Errorf("before a question is asked, its last answer is by %v", by)
+	}
 	for _, c := range []struct {
 		ask  Ask
 		want input.Provenance

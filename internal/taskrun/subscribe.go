@@ -38,6 +38,7 @@ type watchedTask struct {
 const (
 	neverSeen = -1
 	deleted   = -2
+	disputed  = -3 // two readers have seen two versions
 )
 
 // subscription is somebody who waits for tasks.
@@ -181,12 +182,17 @@ func (a *subscriptions) look(ctx context.Context) (err error) {
 	return nil
 }
 
-// seen notes the version of a task that a subscriber has read, so that the next look does not take it for a change.
+// seen notes the version of a task that a subscriber has read, so that the next look does not take it for a change. If
+// another subscriber has read another version, the look does: one of them waits with the older.
 func (a *subscriptions) seen(t *task.Task) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if w := a.waiting[task.Name(t.ID)]; w != nil && w.version == neverSeen {
+	switch w := a.waiting[task.Name(t.ID)]; {
+	case w == nil:
+	case w.version == neverSeen:
 		w.version = t.Version
+	case w.version != t.Version:
+		w.version = disputed
 	}
 }
 

@@ -114,6 +114,46 @@ func TestALookThatFailsIsMadeAgain(t *testing.T) {
 	})
 }
 
+// late is a store whose first read arrives when the test lets it.
+type late struct {
+	task.Store
+	asked atomic.Bool
+	come  chan struct{}
+}
+
+func (l *late) Get(ctx context.Context, id string) (*task.Task, error) {
+	t, err := l.Store.Get(ctx, id)
+	if !l.asked.Swap(true) {
+		<-l.come
+	}
+	return t, err
+}
+
+// Two read a task, one before and one after a change. The first is told of the change, though its read arrives last.
+func TestAChangeBetweenTwoReadsIsSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fixture{t, silent{new(task.MemoryStore)}}
+		store := &late{Store: f.store, come: make(chan struct{})}
+		e := newIdle(t, store, nil)
+		one := f.create(e, &taskrun.New{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		first := make(chan error)
+		go func() {
+			_, err := e.Wait(ctx, "", one.ID, one.Version)
+			first <- err
+		}()
+		synctest.Wait()
+		f.end(one)
+		go func() {
+			synctest.Wait()
+			close(store.come)
+		}()
+		expect.Check(t, e.Follow(ctx, []*task.Task{one}, func(*task.Task) error { return nil }))
+		expect.Check(t, <-first)
+	})
+}
+
 // A task that is deleted while somebody waits for it ends the wait.
 func TestADeletedTaskIsSeen(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {

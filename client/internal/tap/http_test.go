@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/askback-mcp/askback/internal/test/expect"
 )
@@ -37,5 +38,23 @@ func TestARequestKnowsOfItsCancellation(t *testing.T) {
 	case <-x.Cancelled:
 	default:
 		t.Error("the exchange does not know that the server was told")
+	}
+}
+
+// The time for a response does not pass while the user authorizes the client.
+func TestAUserHasTimeToAuthorize(t *testing.T) {
+	for _, authorizes := range []bool{false, true} {
+		web := &roundTripper{config: &config, asked: newUnanswered(&config), authorizes: authorizes,
+			base: roundTrip(func(req *http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: http.StatusUnauthorized, Body: http.NoBody, Request: req}, nil
+			})}
+		x := &Exchange{Method: "tasks/get", Timer: time.NewTimer(time.Hour)}
+		req, err := http.NewRequestWithContext(x.Context(t.Context()), http.MethodPost, "http://example.com",
+			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tasks","params":{}}`))
+		expect.Check(t, err)
+		expect.Must(web.RoundTrip(req))(t)
+		if runs := x.Timer.Stop(); runs == authorizes {
+			t.Errorf("the SDK asks the user: %v; the timer runs: %v", authorizes, runs)
+		}
 	}
 }
