@@ -83,6 +83,17 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
+// A property that no form has is shown with its title, and takes what its rules take.
+func TestAPropertyThatNoFormHas(t *testing.T) {
+	s := expect.Must(Read([]byte(`{"type":"object","properties":{"a":{"type":"object","title":"A"},` +
+		`"b":{"type":"string","enum":[1],"title":"B"}}}`)))(t)
+	for i, title := range []string{"A", "B"} {
+		if p := s.Properties()[i]; p.Title != title || p.Type != "json" {
+			t.Errorf("%q of the type %q, want %q", p.Title, p.Type, title)
+		}
+	}
+}
+
 // Whose answer breaks a rule of a stranger's form reads the rule.
 func TestABrokenRuleIsNamed(t *testing.T) {
 	for schema, want := range map[string]string{

@@ -28,7 +28,7 @@ type holding struct {
 	renewed chan task.Renewed // the result of the last renewal
 
 	next     time.Time     // when it is to be renewed
-	renewing chan struct{} // closed at the end of the renewal that is under way
+	renewing chan struct{} // closed at the end of the last renewal
 }
 
 func newLeases(s safeStore, length time.Duration) *leases {
@@ -126,7 +126,6 @@ func (l *leases) renew() {
 	defer l.mu.Unlock()
 	again := time.Now().Add(min(l.every/3, time.Second))
 	for i, h := range all {
-		h.renewing = nil
 		r := task.Renewed{Err: err}
 		if err == nil {
 			r = renewed[i]
