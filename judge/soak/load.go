@@ -70,7 +70,7 @@ func (c *client) subscribeForAMoment(ctx context.Context) error {
 		return err
 	}
 	defer stream.Close()
-	_, err = io.ReadFull(stream, make([]byte, 64)) // the task's state
+	_, err = stream.Next() // the task's state
 	return err
 }
 
