@@ -83,7 +83,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// A property that no form has is shown with its title, and takes what its rules take.
+// A property that no form has is shown as JSON, with its title.
 func TestAPropertyThatNoFormHas(t *testing.T) {
 	s := expect.Must(Read([]byte(`{"type":"object","properties":{"a":{"type":"object","title":"A"},` +
 		`"b":{"type":"string","enum":[1],"title":"B"}}}`)))(t)

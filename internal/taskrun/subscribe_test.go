@@ -129,29 +129,36 @@ func (l *late) Get(ctx context.Context, id string) (*task.Task, error) {
 	return t, err
 }
 
-// Two read a task, one before and one after a change. The first is told of the change, though its read arrives last.
+// Two read a task, one before and one after a change. The first is told of the change, whichever read arrives first.
 func TestAChangeBetweenTwoReadsIsSeen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &fixture{t, silent{new(task.MemoryStore)}}
-		store := &late{Store: f.store, come: make(chan struct{})}
-		e := newIdle(t, store, nil)
-		one := f.create(e, &taskrun.New{})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		first := make(chan error)
-		go func() {
-			_, err := e.Wait(ctx, "", one.ID, one.Version)
-			first <- err
-		}()
-		synctest.Wait()
-		f.end(one)
-		go func() {
+	for _, ordered := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fixture{t, silent{new(task.MemoryStore)}}
+			store := &late{Store: f.store, come: make(chan struct{})}
+			e := newIdle(t, store, nil)
+			one := f.create(e, &taskrun.New{})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			first, second := make(chan error, 1), make(chan error, 1)
+			go func() {
+				_, err := e.Wait(ctx, "", one.ID, one.Version)
+				first <- err
+			}()
 			synctest.Wait()
-			close(store.come)
-		}()
-		expect.Check(t, e.Follow(ctx, []*task.Task{one}, func(*task.Task) error { return nil }))
-		expect.Check(t, <-first)
-	})
+			if ordered {
+				close(store.come)
+				synctest.Wait()
+			}
+			f.end(one)
+			go func() { second <- e.Follow(ctx, []*task.Task{one}, func(*task.Task) error { return nil }) }()
+			synctest.Wait()
+			if !ordered {
+				close(store.come)
+			}
+			expect.Check(t, <-first)
+			expect.Check(t, <-second)
+		})
+	}
 }
 
 // A task that is deleted while somebody waits for it ends the wait.
