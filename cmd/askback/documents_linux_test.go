@@ -37,7 +37,7 @@ var left = []struct{ command, reason string }{
 	{`^go test work|^go test \./\.\.\.|^go test -race work`, "is what runs this test"},
 	{`\.ci/run`, "runs for 20 minutes, and runs this test"},
 	{`^\.ci/(benchdiff |release$)`, "is a measurement or a build that runs for minutes"},
-	{`^go (run|tool|test) \./(internal|judge)/|^cd judge/|^go test .*-bench `,
+	{`^go (run|tool|test) \./internal/|^cd judge/|^go test .*-bench `,
 		"is a measurement or a judge that runs for minutes"},
 	{`^curl .*vuln\.go\.dev|^git (push|commit|tag) |^(\w+=\S+ )*go install .*@v`, "needs the network, or a release"},
 	{`^for module in |^go mod tidy$`, "needs a module outside, as TestAModuleBesideACloneBuilds has one"},
@@ -158,7 +158,7 @@ type docCommand struct {
 
 var (
 	docBlock      = regexp.MustCompile("(?ms)^( *)```(\\w*)\n(.*?)^ *```$")
-	inlineCommand = regexp.MustCompile("`((?:go (?:run|test) |cd judge/|\\.?/?\\.ci/run|judge/conformance/run|askback " +
+	inlineCommand = regexp.MustCompile("`((?:go (?:run|test) |cd judge|\\.?/?\\.ci/run|judge/conformance/run|askback " +
 		"[a-z])[^`\n]*)`")
 	docComment = regexp.MustCompile(`(?m)(?:^|\s)#\s(.*)$`)
 )

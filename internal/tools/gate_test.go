@@ -44,6 +44,16 @@ func TestTheRaceStepFailsWithItsList(t *testing.T) {
 	}
 }
 
+// The judges' workspace is the root's and one module more. Who adds a module runs .ci/modules.
+func TestTheWorkspaceOfJudges(t *testing.T) {
+	modules := func(file string) string {
+		_, modules, _ := strings.Cut(string(expect.Must(os.ReadFile("../../"+file))(t)), "\ngo ")
+		return modules
+	}
+	want := strings.NewReplacer("use (\n", "use (\n\t.\n", "\t.\n", "\t..\n", "./", "../").Replace(modules("go.work"))
+	expect.Equal(t, "judge/go.work", modules("judge/go.work"), want)
+}
+
 // The gate runs the race step, and no other test of the gate lists packages in an argument, where a failure is not
 // seen.
 func TestTheGateListsNothingInAnArgument(t *testing.T) {

@@ -1,7 +1,7 @@
 // Package bridge judges askback bridge between hosts and servers that others wrote.
 //
-//	go test ./judge/bridge         # servers in Go
-//	go test ./judge/bridge -npm    # also what npm installs: the Inspector, server-everything, TypeScript's examples
+//	cd judge && go test ./bridge       # servers in Go
+//	cd judge && go test ./bridge -npm  # also what npm installs: the Inspector, server-everything, TypeScript's examples
 //
 // A person answers at the inbox of the bridge.
 package bridge

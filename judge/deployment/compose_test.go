@@ -112,7 +112,7 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// The configuration in docs/deploy is the fleet's, which 'go run ./judge/real' runs, with other addresses.
+// The configuration in docs/deploy is the fleet's, which judge/real runs, with other addresses.
 func TestNginxConfigurationIsTheRecipe(t *testing.T) {
 	recipe := expect.Must(os.ReadFile(filepath.Join(folder, "../../docs/deploy/nginx.conf")))(t)
 	_, want, _ := strings.Cut(string(recipe), "\n\n")

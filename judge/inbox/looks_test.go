@@ -150,7 +150,7 @@ func TestPictures(t *testing.T) {
 		}
 		kept, err := os.ReadFile(file)
 		if err != nil {
-			t.Fatalf("%v: go test ./judge/inbox -run Pictures -update", err)
+			t.Fatalf("%v: cd judge && go test ./inbox -run Pictures -update", err)
 		}
 		for name, data := range map[string][]byte{"new": picture, "kept": kept} {
 			is, err := png.DecodeConfig(bytes.NewReader(data))

@@ -1,8 +1,8 @@
 // Command real shows that the seams of the simulation (internal/test/law) are where the world is: what holds there, in
 // memory and virtual time, must hold between real processes that are killed, a real network and a database that fails.
 //
-//	go run ./judge/real                  # two minutes of work, and until all of it has ended
-//	go run ./judge/real -for 40s -seed 7
+//	cd judge && go run ./real                  # two minutes of work, and until all of it has ended
+//	cd judge && go run ./real -for 40s -seed 7
 //
 // It needs a Unix, PostgreSQL and nginx, and runs in the root of the repository. These are its world:
 //

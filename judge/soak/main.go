@@ -1,9 +1,9 @@
 // Soak keeps a server under load, and fails if what it uses grows.
 //
-//	go run ./judge/soak                  # ten minutes of mixed load
-//	go run ./judge/soak -time 2h         # or longer
-//	go run ./judge/soak -floods          # what one hostile caller can do to the server, and to another caller
-//	go run ./judge/soak -floods -only batch
+//	cd judge && go run ./soak                  # ten minutes of mixed load
+//	cd judge && go run ./soak -time 2h         # or longer
+//	cd judge && go run ./soak -floods          # what one hostile caller can do to the server, and to another caller
+//	cd judge && go run ./soak -floods -only batch
 //
 // The mixed load is calls that ask, sessions before 2026-07-28, tasks on SQLite, subscriptions, slow readers, and
 // calls, sessions, tasks and bodies that their clients abandon. The server is a process of its own, in which an

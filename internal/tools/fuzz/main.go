@@ -91,6 +91,7 @@ var declaration = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(\w+ \*testing\.F\)`)
 // the names from the sources, because go test -list would build every test of the workspace.
 func find(selected *regexp.Regexp) (found []*pkg, err error) {
 	list := exec.Command("go", "list", "-json=Dir,ImportPath,Deps,TestGoFiles,XTestGoFiles", "work")
+	list.Dir = "judge" // whose workspace has every module
 	list.Stderr = os.Stderr
 	out, err := list.Output()
 	if err != nil {

@@ -2,9 +2,9 @@
 // through `askback bridge`, with the same requests in the same order, and compares what comes back as JSON, field by
 // field:
 //
-//	go run ./judge/bridge/servers                  # all of them
-//	go run ./judge/bridge/servers -only memory     # those with "memory" in their name
-//	go run ./judge/bridge/servers -v               # also what the differences are that the program explains
+//	cd judge && go run ./bridge/servers                  # all of them
+//	cd judge && go run ./bridge/servers -only memory     # those with "memory" in their name
+//	cd judge && go run ./bridge/servers -v               # also what the differences are that the program explains
 //
 // The requests are the lists, the prompts, resources and completions that the lists name, calls of tools with harmless
 // arguments, and what a server refuses: arguments that are missing or of another type, and names and methods that it

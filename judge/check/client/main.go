@@ -1,8 +1,8 @@
 // The command client judges a client of Multi Round-Trip Requests by being its server: one that asks wrongly, alters,
 // loses, repeats and redirects.
 //
-//	go run ./judge/check/client -- node client.js
-//	go run ./judge/check/client -probe client-id -- askback call {url} test_mrtr_echo_state \
+//	cd judge && go run ./check/client -- node client.js
+//	cd judge && go run ./check/client -probe client-id -- askback call {url} test_mrtr_echo_state \
 //	    --answer 'confirm={"confirmed":true}'
 //
 // The client is any program that connects to the URL it gets, lists the tools, calls them, and answers what they ask in

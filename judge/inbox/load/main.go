@@ -1,7 +1,7 @@
 // Command load measures an inbox with very many questions and viewers: how long its lists and cards take, and how much
 // memory it needs, while each viewer has a stream of events and people claim questions.
 //
-//	go run ./judge/inbox/load
+//	cd judge && go run ./inbox/load
 //
 // The inbox is a process of its own on a store in a file. The command exits with 1 if the first pages of the list take
 // 100 ms or more at the 95th percentile, or if the process needs 200 MB or more. It needs Linux.
