@@ -100,7 +100,7 @@ func lookUpTest(t *testing.T, text, dir string, args []string) {
 			}
 		}
 	}
-	if len(dirs) == 0 {
+	if len(dirs) == 0 && (len(patterns) > 0 || !slices.Contains(args, "./...")) {
 		dirs = []string{dir}
 	}
 	var names []string
