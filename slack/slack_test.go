@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -27,6 +28,11 @@ import (
 	"github.com/askback-mcp/askback/state"
 	"github.com/askback-mcp/askback/task"
 )
+
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "8") // most tests wait for Slack
+	m.Run()
+}
 
 const (
 	token   = "xoxb-hunter2-of-the-bot"

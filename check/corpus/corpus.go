@@ -7,6 +7,8 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/askback-mcp/askback/check/findings"
 )
@@ -83,9 +85,10 @@ type Reply struct {
 	PollMillis int    `json:"pollMillis,omitempty"` // pollIntervalMs of a task
 }
 
-// Probes returns the attacks in their order.
-func Probes() []Probe {
-	var all []Probe
+// Probes returns the attacks in their order. The slice is the caller's, and what its elements point to is not.
+func Probes() []Probe { return slices.Clone(probes()) }
+
+var probes = sync.OnceValue(func() (all []Probe) {
 	for line := range bytes.Lines(Lines) {
 		var p Probe
 		decoder := json.NewDecoder(bytes.NewReader(line))
@@ -96,4 +99,4 @@ func Probes() []Probe {
 		all = append(all, p)
 	}
 	return all
-}
+})

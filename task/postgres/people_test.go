@@ -89,7 +89,7 @@ func TestAttacksOnTheDesk(t *testing.T) {
 // whose question is decided runs.
 func TestVotesOutliveConnections(t *testing.T) {
 	t.Parallel()
-	const kills, people = 100, 5
+	const kills, people = 40, 5
 	dsn := pgtest.DSN(t)
 	stores, desks := desksOf(t, dsn)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
