@@ -12,8 +12,9 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// patience is how long receivers may take to have been told of everything. If they were dead for long, it is an hour
-// more, which is the longest pause between two attempts.
+// patience is how long receivers may take to have been told of everything, besides 60 units: the server that follows a
+// dead one is born when all calls of that have ended, after 20. If receivers were dead for long, it is an hour more,
+// which is the longest pause between two attempts.
 const patience = 20 * time.Minute
 
 // notified takes a notice that a server delivers.
@@ -40,7 +41,7 @@ func (r *run) notified(ctx context.Context, part *sim.Part, n desk.Notice) error
 
 // checkNotices waits until everybody has been told what has become of every question for people.
 func (r *run) checkNotices(ctx context.Context) {
-	wait := patience
+	wait := patience + 60*r.Unit
 	if r.Dead > 0 {
 		wait += time.Duration(r.Dead)*r.Unit + time.Hour
 	}
