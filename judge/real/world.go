@@ -45,8 +45,8 @@ type world struct {
 }
 
 // newWorld starts everything except the hosts and the people.
-func newWorld(ctx context.Context, seed uint64) (w *world, err error) {
-	w = &world{seed: seed, random: rand.New(rand.NewPCG(seed, 1)), record: new(record), pages: make(map[string]string)}
+func newWorld(ctx context.Context, seed uint64) (_ *world, err error) {
+	w := &world{seed: seed, random: rand.New(rand.NewPCG(seed, 1)), record: new(record), pages: make(map[string]string)}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	w.outside = httptest.NewServer(w.record.outside())
 	defer func() {
@@ -108,8 +108,8 @@ func (w *world) startNginx(front, pages string, at []string) error {
 	if err != nil {
 		program = "/usr/sbin/nginx"
 	}
-	mcp, err1 := os.ReadFile("examples/fleet/nginx.conf") // from the root of the repository
-	inbox, err2 := os.ReadFile("examples/fleet/inbox.conf")
+	mcp, err1 := os.ReadFile("../examples/fleet/nginx.conf") // from judge
+	inbox, err2 := os.ReadFile("../examples/fleet/inbox.conf")
 	people, config := filepath.Join(w.dir, "people"), string(mcp)+string(inbox)
 	for from, to := range map[string]string{
 		"listen 8080;": "listen " + front + ";", "listen 8081;": "listen " + pages + ";", "/etc/nginx/people": people,
