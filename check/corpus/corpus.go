@@ -85,7 +85,8 @@ type Reply struct {
 	PollMillis int    `json:"pollMillis,omitempty"` // pollIntervalMs of a task
 }
 
-// Probes returns the attacks in their order. The slice is the caller's, and what its elements point to is not.
+// Probes returns the attacks in their order. The caller may change the slice, but not what its elements refer to, which
+// all callers share. It is safe for concurrent use.
 func Probes() []Probe { return slices.Clone(probes()) }
 
 var probes = sync.OnceValue(func() (all []Probe) {

@@ -44,7 +44,7 @@ func TestTheRaceStepFailsWithItsList(t *testing.T) {
 	}
 }
 
-// The judges' workspace is the root's and one module more. Who adds a module runs .ci/modules.
+// The judges' workspace is the root's and one module more. .ci/modules writes it after a change of the root's.
 func TestTheWorkspaceOfJudges(t *testing.T) {
 	modules := func(file string) string {
 		_, modules, _ := strings.Cut(string(expect.Must(os.ReadFile("../../"+file))(t)), "\ngo ")

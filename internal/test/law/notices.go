@@ -12,9 +12,9 @@ import (
 	"github.com/askback-mcp/askback/task"
 )
 
-// patience is how long receivers may take to have been told of everything, besides 60 units: the server that follows a
-// dead one is born when all calls of that have ended, after 20. If receivers were dead for long, it is an hour more,
-// which is the longest pause between two attempts.
+// patience is how long receivers may take to have been told of everything. They have 60 units more, because a server
+// that dies is replaced only when its calls have ended, after up to 20. After a long absence they have an hour more,
+// because a server pauses for so long at most between two attempts.
 const patience = 20 * time.Minute
 
 // notified takes a notice that a server delivers.
